@@ -1,0 +1,262 @@
+"""The one table: what every kind of op reads and writes.
+
+Pipeline systems write the rule "is this op ready?" again in their validator, their communication
+pass, their simulator and their runtime, and the copies drift apart. Here it is written once, as
+references relative to the op ("this stage's input", "the keys of the previous slice"). A dependency
+is the writer of what is read; a transfer is a read whose writer stands on another device; a
+lifetime runs from a write to the last read. Nobody else may encode any of these.
+
+The table is read in two ways: `reads` and `writes` resolve it for one op, `rules` compiles it for a
+shape into records that the vectorised graph (core/graph.py) applies to whole columns.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from penstock.core.ops import SHARD_KINDS, Op
+from penstock.core.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Something ops read and write; `per` is what one instance of it belongs to."""
+
+    text: str
+    per: str = "unit"
+    """unit: (stage or shard, microbatch, slice). microbatch: the same, but its slices share one
+    allocation. home: (stage, device), written many times."""
+    size: str = ""
+    """Name of its size in the cost model; buffers without one are not counted."""
+    born: str = "start"
+    """Whether the memory is taken at the start of the writer or at its end."""
+    newer: str = ""
+    """The buffer that replaces this one once it is written: its next generation."""
+    rule: str = "read-before-write"
+    """The rule that a reader in front of its writer breaks."""
+
+
+BUFFERS: dict[str, Buffer] = {
+    "x": Buffer("the input"),
+    "out": Buffer("the model's output"),
+    "partial": Buffer("a shard's part of the embedding"),
+    "skip": Buffer("the skip connection"),
+    "act": Buffer("the saved activation", size="act", newer="back"),
+    "keep": Buffer("what the weight gradient needs of the activation", newer="back"),
+    "ckpt": Buffer("the kept input", size="ckpt"),
+    "work": Buffer("the activation that lives only while the op runs", size="act"),
+    "kv": Buffer("the keys and values", per="microbatch", size="kv", rule="slice-order"),
+    "dkv": Buffer("the key/value gradient", per="microbatch", size="dkv", rule="slice-order"),
+    "g": Buffer("the output gradient"),
+    "gin": Buffer("the gradient of the model's input"),
+    "dskip": Buffer("the gradient of the skip connection"),
+    "stash": Buffer("what is kept for the weight gradient", size="stash", born="end"),
+    "host": Buffer("the copy on the host"),
+    "back": Buffer("the activation loaded back", size="act"),
+    "stat": Buffer("a shard's softmax statistics"),
+    "logits": Buffer("a shard's saved logits"),
+    "gpart": Buffer("a shard's part of the output gradient"),
+    "weight": Buffer("the gathered weight", per="home"),
+    "dw": Buffer("the weight gradient", per="home", newer="dshard"),
+    "dshard": Buffer("the reduced gradient", per="home"),
+    "verdict": Buffer("the global norm", per="home"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A buffer named from the point of view of an op."""
+
+    buffer: str
+    stage: int = 0
+    """How many stages further along the model."""
+    slice: int = 0
+    """How many slices further along the sequence; outside the sequence there is no buffer."""
+    where: str = "any"
+    """Stages that have this reference: any, first, last, inner (not first), outer (not last),
+    source or target of a skip edge."""
+    given: str = ""
+    """Letters of `Shape.embed` or `Shape.loss` under which it exists, as `embed=E`."""
+    shards: str = "own"
+    """For buffers of vocabulary shards: own, or all of them (one collective)."""
+    generation: str = "newest"
+    """newest: the loaded copy where there is one. first: the one the forward wrote."""
+
+
+_FORWARD_READS = (
+    Ref("x", where="inner"),
+    Ref("partial", where="first", given="embed=E", shards="all"),
+    Ref("kv", slice=-1),
+    Ref("skip", where="target"),
+    Ref("weight"),
+)
+_FORWARD_WRITES = (
+    Ref("x", stage=+1, where="outer"),
+    Ref("out", where="last", given="loss=ST"),
+    Ref("g", where="last", given="loss=F"),
+    Ref("kv"),
+    Ref("skip", where="source"),
+)
+_GRADIENT_READS = (
+    Ref("act"),
+    Ref("g", where="outer"),
+    Ref("g", where="last", given="loss=F"),
+    Ref("gpart", where="last", given="loss=ST", shards="all"),
+    Ref("dkv", slice=+1),
+    Ref("kv"),
+    Ref("dskip", where="source"),
+    Ref("weight"),
+)
+_GRADIENT_WRITES = (
+    Ref("g", stage=-1, where="inner"),
+    Ref("gin", where="first", given="embed=E"),
+    Ref("dkv"),
+    Ref("dskip", where="target"),
+)
+
+
+class Meaning(NamedTuple):
+    """What one kind of op reads and what it writes."""
+
+    reads: tuple[Ref, ...]
+    writes: tuple[Ref, ...]
+
+
+MEANING: dict[str, Meaning] = {
+    "F": Meaning(_FORWARD_READS, (*_FORWARD_WRITES, Ref("act"), Ref("keep"))),
+    "N": Meaning(_FORWARD_READS, (*_FORWARD_WRITES, Ref("ckpt"), Ref("work"))),
+    "R": Meaning((Ref("ckpt"), Ref("kv"), Ref("weight")), (Ref("act"), Ref("keep"))),
+    "B": Meaning((*_GRADIENT_READS, Ref("keep")), (*_GRADIENT_WRITES, Ref("dw"))),
+    "I": Meaning(_GRADIENT_READS, (*_GRADIENT_WRITES, Ref("stash"))),
+    "W": Meaning((Ref("stash"), Ref("keep")), (Ref("dw"),)),
+    "E": Meaning((), (Ref("partial"),)),
+    "D": Meaning((Ref("gin"),), ()),
+    "S": Meaning((Ref("out"),), (Ref("stat"), Ref("logits"), Ref("gpart", given="loss=S"))),
+    "T": Meaning((Ref("stat", shards="all"), Ref("logits")), (Ref("gpart", given="loss=T"),)),
+    "O": Meaning((Ref("act", generation="first"),), (Ref("host"),)),
+    "L": Meaning((Ref("host"),), (Ref("back"),)),
+    "G": Meaning((), (Ref("weight"),)),
+    "Z": Meaning((Ref("dw", generation="first"),), (Ref("dshard"),)),
+    "U": Meaning((Ref("dw"),), ()),
+    "V": Meaning((Ref("verdict", stage=+1, where="outer"),), (Ref("verdict"),)),
+}
+
+SHARDED = frozenset({"partial", "stat", "logits", "gpart"})
+"""Buffers numbered by vocabulary shard."""
+
+WHOLE_MODEL = frozenset({"out", "gin"})
+"""Buffers that exist once along the model: at its end and at its beginning."""
+
+
+class Buf(NamedTuple):
+    """One buffer instance. `number` is its stage, shard or skip edge."""
+
+    name: str
+    number: int
+    mb: int
+    slice: int
+
+    def __str__(self) -> str:
+        return f"{BUFFERS[self.name].text} of {_numbered(self)}, microbatch {self.mb}" + (
+            f", slice {self.slice}" if self.slice else ""
+        )
+
+
+def _numbered(buf: Buf) -> str:
+    if buf.name in WHOLE_MODEL:
+        return "the model"
+    if buf.name in SHARDED:
+        return f"shard {buf.number}"
+    return f"skip edge {buf.number}" if buf.name in ("skip", "dskip") else f"stage {buf.number}"
+
+
+class Rule(NamedTuple):
+    """A reference compiled for one shape: which ops have it, and which instance it names."""
+
+    buffer: str
+    first: int
+    """First stage that has the reference."""
+    end: int
+    """One past the last stage that has it."""
+    offset: int
+    """Added to the op's stage to get the instance's number, where `fixed` is negative."""
+    fixed: int
+    """The instance's number, where it does not depend on the op's stage."""
+    slice: int
+    shards: str
+    newer: str
+
+
+@lru_cache(maxsize=64)
+def rules(shape: Shape) -> dict[str, tuple[tuple[Rule, ...], tuple[Rule, ...]]]:
+    """The table for one shape: reads and writes of each kind, without what the shape rules out."""
+    return {
+        kind: (_compile(shape, kind, entry.reads), _compile(shape, kind, entry.writes))
+        for kind, entry in MEANING.items()
+    }
+
+
+def _compile(shape: Shape, kind: str, refs: tuple[Ref, ...]) -> tuple[Rule, ...]:
+    return tuple(rule for ref in refs if _holds(shape, ref) for rule in _expand(shape, kind, ref))
+
+
+def _holds(shape: Shape, ref: Ref) -> bool:
+    if not ref.given:
+        return True
+    field, _, letters = ref.given.partition("=")
+    return getattr(shape, field) in letters
+
+
+def _expand(shape: Shape, kind: str, ref: Ref) -> list[Rule]:
+    newer = BUFFERS[ref.buffer].newer if ref.generation == "newest" else ""
+    tail = (ref.slice, ref.shards, newer)
+    if ref.where in ("source", "target"):
+        side = ("source", "target").index(ref.where)
+        return [
+            Rule(ref.buffer, edge[side], edge[side] + 1, 0, number, *tail)
+            for number, edge in enumerate(shape.skips)
+        ]
+    first, end = _range(shape, ref.where) if kind not in SHARD_KINDS else (0, shape.devices)
+    fixed = 0 if ref.buffer in WHOLE_MODEL else -1
+    return [Rule(ref.buffer, first, end, ref.stage, fixed, *tail)]
+
+
+def _range(shape: Shape, where: str) -> tuple[int, int]:
+    last = shape.stages - 1
+    return {
+        "any": (0, shape.stages),
+        "first": (0, 1),
+        "inner": (1, shape.stages),
+        "outer": (0, last),
+        "last": (last, shape.stages),
+    }[where]
+
+
+def reads(op: Op, shape: Shape) -> list[Buf]:
+    """Every buffer instance that `op` reads."""
+    return _resolve(op, shape, 0)
+
+
+def writes(op: Op, shape: Shape) -> list[Buf]:
+    """Every buffer instance that `op` writes."""
+    return _resolve(op, shape, 1)
+
+
+def _resolve(op: Op, shape: Shape, side: int) -> list[Buf]:
+    found: list[Buf] = []
+    for rule in rules(shape)[op.kind][side]:
+        slice = op.slice + rule.slice
+        if BUFFERS[rule.buffer].per != "home" and not 0 <= slice < shape.slices[op.mb]:
+            continue
+        if rule.first <= op.stage < rule.end:
+            found += [
+                Buf(rule.buffer, number, op.mb, slice) for number in _numbers(op, shape, rule)
+            ]
+    return found
+
+
+def _numbers(op: Op, shape: Shape, rule: Rule) -> range:
+    if rule.shards == "all":
+        return range(shape.devices)
+    number = op.stage + rule.offset if rule.fixed < 0 else rule.fixed
+    return range(number, number + 1)

@@ -1,0 +1,149 @@
+"""A schedule: lanes of ops, in order, without time and without sends.
+
+Four annotations say what lane order cannot: `pairs` run braided, `loans` move attention work to a
+device with less of it, `gangs` are done by several devices together, and `after` holds an op back
+until another has ended. `shares` says how much of an activation an offload moves.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from penstock.core.ops import Op
+from penstock.core.shape import Shape
+from penstock.core.table import Lane, Table
+from penstock.errors import ShapeError
+
+
+class Loan(NamedTuple):
+    """`light` attends to `slices` key/value slices for `heavy`; the two run in lock-step."""
+
+    heavy: Op
+    light: Op
+    slices: int
+
+
+class After(NamedTuple):
+    """`op` starts no earlier than `earlier` ends, on whatever lanes they stand."""
+
+    op: Op
+    earlier: Op
+
+
+Lanes = Sequence[Sequence[Any]]
+"""What a generator returns: the compute lane of each device. An item is an op (kind, stage, mb,
+slice), or a tuple of ops to be run as one braided pair."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a generator returns when compute lanes alone do not say it all."""
+
+    compute: Lanes
+    copy: Lanes = ()
+    collective: Lanes = ()
+    loans: tuple[Loan, ...] = ()
+    gangs: tuple[Op, ...] = ()
+    after: tuple[After, ...] = ()
+    shares: tuple[tuple[Op, Fraction], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """Who does what in which order. Proven by `check`, priced by `simulate`, run by the runtime."""
+
+    name: str
+    shape: Shape
+    table: Table
+    pairs: tuple[tuple[Op, ...], ...] = ()
+    loans: tuple[Loan, ...] = ()
+    gangs: tuple[Op, ...] = ()
+    after: tuple[After, ...] = ()
+    shares: tuple[tuple[Op, Fraction], ...] = ()
+    derived: dict[str, Any] = field(default_factory=dict, repr=False)
+    """What has been derived from this schedule (its graph, its proof), kept to be derived once."""
+
+    @classmethod
+    def of(cls, name: str, shape: Shape, lanes: Lanes | Draft) -> "Schedule":
+        """The schedule of a generator's lanes."""
+        draft = lanes if isinstance(lanes, Draft) else Draft(lanes)
+        compute, pairs = _unpair(draft.compute)
+        streams = (("compute", compute), ("copy", draft.copy), ("collective", draft.collective))
+        rows = [
+            (device, stream, ops)
+            for stream, of_device in streams
+            for device, ops in enumerate(of_device)
+        ]
+        return cls.from_lanes(
+            name,
+            shape,
+            rows,
+            pairs=pairs,
+            loans=draft.loans,
+            gangs=draft.gangs,
+            after=draft.after,
+            shares=draft.shares,
+        )
+
+    @classmethod
+    def from_lanes(
+        cls, name: str, shape: Shape, lanes: Iterable[Lane], **annotations: Any
+    ) -> "Schedule":
+        """The schedule of lanes given as (device, stream, ops)."""
+        rows = list(lanes)
+        for device, stream, _ in rows:
+            if not 0 <= device < shape.devices:
+                raise ShapeError(f"lane {device} {stream} is outside the {shape.devices} devices")
+        if not any(len(ops) for _, _, ops in rows):
+            raise ShapeError("a schedule needs at least one op", hint="give a lane some ops")
+        return cls(name, shape, Table.of(rows), **annotations)
+
+    def lane(self, device: int, stream: str = "compute") -> list[Op]:
+        """The ops of one lane, in order; empty where the device has no such lane."""
+        for at, name, ops in self.table.lanes():
+            if (at, name) == (device, stream):
+                return ops
+        return []
+
+    def renamed(self, name: str) -> "Schedule":
+        return replace(self, name=name, derived={})
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of everything but the name: equal for equal work in equal order."""
+        table = self.table
+        parts = (table.kind, table.stage, table.mb, table.slice, table.lane_start)
+        content = hashlib.sha256(b"".join(part.tobytes() for part in parts))
+        content.update(table.lane_device.tobytes())
+        annotations = (self.pairs, self.loans, self.gangs, self.after, self.shares)
+        weightless = sorted(self.shape.weightless)
+        content.update(repr((table.lane_stream, annotations, weightless)).encode())
+        content.update(repr(replace(self.shape, weightless=frozenset())).encode())
+        return content.hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schedule) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+
+def _unpair(lanes: Lanes) -> tuple[list[list[Any]], tuple[tuple[Op, ...], ...]]:
+    """Lanes with their nested pairs laid flat, and the pairs."""
+    pairs: list[tuple[Op, ...]] = []
+    flat: list[list[Any]] = []
+    for lane in lanes:
+        if not any(isinstance(item[0], tuple) for item in lane):
+            flat.append(list(lane))
+            continue
+        ops: list[Any] = []
+        for item in lane:
+            strands = item if isinstance(item[0], tuple) else (item,)
+            ops += strands
+            if len(strands) > 1:
+                pairs.append(tuple(Op(*strand) for strand in strands))
+        flat.append(ops)
+    return flat, tuple(pairs)

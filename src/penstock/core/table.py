@@ -1,0 +1,138 @@
+"""One columnar table behind the readable objects of a schedule.
+
+Lanes of op objects are pleasant to read and slow to work on: a step of 64 devices has millions of
+ops. The table holds the same ops as numpy columns, one row each, lane after lane, so that checks,
+graphs and simulations are loops over arrays. A row number is the identity of an op everywhere
+behind the generators.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.core.ops import KINDS, STAGE_KINDS, STREAMS, Op
+from penstock.core.shape import Shape
+from penstock.errors import FormatError
+
+Ints = NDArray[np.int32]
+Lane = tuple[int, str, Sequence[tuple[str, int, int, int]]]
+"""Device, stream, ops: what a table is built from. An op is any (kind, stage, mb, slice)."""
+
+LETTERS = tuple(KINDS)
+CODE = {letter: number for number, letter in enumerate(LETTERS)}
+_CODE_OF_BYTE = np.full(256, 255, np.uint8)
+_CODE_OF_BYTE[[ord(letter) for letter in LETTERS]] = range(len(LETTERS))
+_STAGE_CODES = np.isin(np.arange(256), [CODE[kind] for kind in STAGE_KINDS])
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns of a schedule's ops; `lane_start[i] : lane_start[i + 1]` are the rows of lane i."""
+
+    kind: NDArray[np.uint8]
+    stage: Ints
+    mb: Ints
+    slice: Ints
+    lane_start: Ints
+    lane_device: Ints
+    lane_stream: tuple[str, ...]
+
+    @classmethod
+    def of(cls, lanes: Iterable[Lane]) -> "Table":
+        """The table of some lanes, ordered by device and stream; empty lanes are dropped."""
+        rows = sorted(
+            ((device, STREAMS.index(stream), ops) for device, stream, ops in lanes if len(ops)),
+            key=lambda lane: lane[:2],
+        )
+        columns = [_columns(ops) for _, _, ops in rows]
+        kind, stage, mb, slice = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+        return cls(
+            kind=kind,
+            stage=stage,
+            mb=mb,
+            slice=slice,
+            lane_start=np.cumsum([0, *(len(ops) for _, _, ops in rows)], dtype=np.int32),
+            lane_device=np.array([device for device, _, _ in rows], np.int32),
+            lane_stream=tuple(STREAMS[stream] for _, stream, _ in rows),
+        )
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @cached_property
+    def lane(self) -> Ints:
+        """Lane number of each row."""
+        lengths = np.diff(self.lane_start)
+        return np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+
+    @cached_property
+    def device(self) -> Ints:
+        """Device of each row."""
+        return self.lane_device[self.lane]
+
+    def position(self, row: int) -> int:
+        """Place of a row in its lane, from 0."""
+        return int(row - self.lane_start[self.lane[row]])
+
+    def units(self, shape: Shape) -> Ints:
+        """Unit (slice of a microbatch, numbered through) of each row; -1 where the shape has none.
+
+        Ops of a whole stage (gathers, updates) have no unit.
+        """
+        first = np.array(shape.first_unit, np.int32)
+        if len(set(shape.slices)) == 1:
+            unit = self.mb * np.int32(shape.slices[0]) + self.slice
+        else:
+            unit = first[np.minimum(self.mb, shape.microbatches - 1)] + self.slice
+        counts = np.array(shape.slices, np.int32)
+        bad = (self.mb >= shape.microbatches) | _STAGE_CODES[self.kind]
+        bad |= self.slice >= counts[np.minimum(self.mb, shape.microbatches - 1)]
+        if bad.any():
+            unit[bad] = -1
+        return unit.astype(np.int32, copy=False)
+
+    def op(self, row: int) -> Op:
+        """The op at a row."""
+        return Op(
+            LETTERS[self.kind[row]], int(self.stage[row]), int(self.mb[row]), int(self.slice[row])
+        )
+
+    def ops(self, start: int = 0, end: int | None = None) -> list[Op]:
+        """The ops of a range of rows."""
+        rows = slice(start, len(self) if end is None else end)
+        letters = [LETTERS[code] for code in self.kind[rows].tolist()]
+        columns = (letters, self.stage[rows].tolist(), self.mb[rows].tolist())
+        return list(map(Op, *columns, self.slice[rows].tolist()))
+
+    def lanes(self) -> Iterator[tuple[int, str, list[Op]]]:
+        """Device, stream and ops of each lane."""
+        for lane, (device, stream) in enumerate(zip(self.lane_device, self.lane_stream)):
+            yield int(device), stream, self.ops(self.lane_start[lane], self.lane_start[lane + 1])
+
+    def row_of(self, op: Op) -> int:
+        """First row that holds `op`, or -1."""
+        code = CODE.get(op.kind, 255)
+        match = (self.kind == code) & (self.stage == op.stage)
+        match &= (self.mb == op.mb) & (self.slice == op.slice)
+        return int(match.argmax()) if match.any() else -1
+
+    def same(self, other: "Table") -> bool:
+        """Whether two tables hold the same ops in the same lanes."""
+        return self.lane_stream == other.lane_stream and all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("kind", "stage", "mb", "slice", "lane_start", "lane_device")
+        )
+
+
+def _columns(ops: Sequence[tuple[str, int, int, int]]) -> tuple[NDArray[Any], ...]:
+    kinds, *numbers = zip(*ops, strict=True)
+    letters = np.frombuffer("".join(kinds).encode("latin-1", "replace"), np.uint8)
+    codes = _CODE_OF_BYTE[letters]
+    if len(codes) != len(ops) or 255 in codes:
+        unknown = next(kind for kind in kinds if kind not in CODE)
+        raise FormatError(f"{unknown!r} is not a kind of op", hint=f"kinds are {' '.join(LETTERS)}")
+    return codes, *(np.array(column, np.int32) for column in numbers)

@@ -1,0 +1,168 @@
+"""What ops, transfers and buffers cost.
+
+Papers state their results in unit times ("F = 1, B = 2"), and a result that is off by a rounding
+error cannot be compared with a closed form. So times are fractions, turned into whole ticks before
+anything is simulated: sums of ticks are exact, and a formula is a test with `==`.
+
+A cost model answers three questions for a whole schedule at once: how many ticks each op takes,
+how much each op's buffers hold, and what a transfer costs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import lcm
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, Op
+from penstock.core.schedule import Schedule
+from penstock.core.shape import Shape
+from penstock.core.table import LETTERS
+from penstock.errors import ShapeError, nearest
+
+Ticks = NDArray[np.int64]
+
+TIMED = "FIWSTEDOLGZUV"
+"""Kinds whose time a user may set; N and R cost an F, B costs I + W."""
+SIZES = ("act", "stash", "ckpt", "kv", "dkv")
+
+
+class Scaled(NamedTuple):
+    """Whole numbers that stand for fractions: value = ticks * tick."""
+
+    ticks: Ticks
+    tick: Fraction
+
+
+class Link(NamedTuple):
+    """A directed edge between two devices: a pure latency, and the time one byte occupies it."""
+
+    latency: Fraction = Fraction(0)
+    per_byte: Fraction = Fraction(0)
+
+
+class Cost(Protocol):
+    """What the simulator asks of a cost model."""
+
+    @property
+    def communication(self) -> Fraction:
+        """Time of the tensor-parallel communication of one forward or input gradient."""
+
+    def durations(self, schedule: Schedule) -> Scaled:
+        """Time of each row of the schedule's table, alone, without its communication."""
+
+    def amounts(self, schedule: Schedule, size: str) -> Scaled:
+        """What a buffer of that size name, belonging to each row, holds."""
+
+    def link(self, source: int, target: int) -> Link:
+        """The link between two devices."""
+
+    def loan(self, op: Op) -> Fraction:
+        """Time to attend to one key/value slice of `op`, which a loan moves to another device."""
+
+
+@dataclass(frozen=True)
+class UnitCost:
+    """One time per kind, divided by the shares of the shape: the cost model of the papers."""
+
+    times: Mapping[str, Fraction] = field(default_factory=dict)
+    hop: Fraction = Fraction(0)
+    """Latency of every transfer between devices."""
+    sizes: Mapping[str, Fraction] = field(default_factory=dict)
+    communication: Fraction = Fraction(0)
+    per_byte: Fraction = Fraction(0)
+    links: Mapping[tuple[int, int], Link] = field(default_factory=dict)
+    """Links that differ from the others."""
+    op_times: Mapping[Op, Fraction] = field(default_factory=dict)
+    """Ops that differ from the others."""
+    lent_slice: Fraction = Fraction(0)
+    """Time to attend to one lent key/value slice, for one stage's forward."""
+
+    def __post_init__(self) -> None:
+        _refuse_unknown("time", self.times, tuple(TIMED))
+        _refuse_unknown("size", self.sizes, SIZES)
+
+    def time(self, kind: str) -> Fraction:
+        """Time of a kind for one device's share of a whole microbatch."""
+        if kind == "B":
+            return self.time("I") + self.time("W")
+        letter = "F" if kind in "NR" else kind
+        return Fraction(self.times.get(letter, 1 if letter in "FIW" else 0))
+
+    def size(self, name: str) -> Fraction:
+        return Fraction(self.sizes.get(name, 1 if name in ("act", "stash") else 0))
+
+    def durations(self, schedule: Schedule) -> Scaled:
+        by_kind = [self.time(letter) for letter in LETTERS]
+        scaled = _spread(schedule, by_kind)
+        if not self.op_times and not schedule.shares:
+            return scaled
+        return _override(schedule, scaled, self.op_times)
+
+    def amounts(self, schedule: Schedule, size: str) -> Scaled:
+        return _spread(schedule, [self.size(size)] * len(LETTERS))
+
+    def link(self, source: int, target: int) -> Link:
+        return self.links.get((source, target), Link(Fraction(self.hop), Fraction(self.per_byte)))
+
+    def loan(self, op: Op) -> Fraction:
+        return Fraction(self.lent_slice)
+
+
+def _refuse_unknown(what: str, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for name, value in given.items():
+        if name not in known:
+            hint = "B is I + W; N and R cost an F" if name in "BNR" else nearest(name, known)
+            raise ShapeError(f"there is no {what} called {name!r}", hint=hint)
+        if value < 0:
+            raise ShapeError(f"the {what} {name}={value} is negative", hint="give 0 or more")
+
+
+def whole(values: list[Fraction]) -> tuple[Ticks, int]:
+    """Fractions as whole numbers, and the common denominator they were multiplied by."""
+    scale = lcm(*(value.denominator for value in values))
+    return np.array([int(value * scale) for value in values], np.int64), scale
+
+
+def _spread(schedule: Schedule, by_kind: list[Fraction]) -> Scaled:
+    """Value of a kind x share of the stage x share of the slice, for every row, exactly."""
+    shape, table = schedule.shape, schedule.table
+    kind, kind_scale = whole(by_kind)
+    stage, stage_scale = whole([shape.share_of_stage(s) for s in range(shape.stages)])
+    unit, unit_scale = whole(unit_shares(shape))
+    units = table.units(shape)
+    # Shards are not divided by the stage share, ops of a whole stage not by a slice share.
+    sharded = np.isin(table.kind, [LETTERS.index(letter) for letter in SHARD_KINDS])
+    staged = np.isin(table.kind, [LETTERS.index(letter) for letter in STAGE_KINDS])
+    by_stage = np.where(sharded, stage_scale, stage[np.where(sharded, 0, table.stage)])
+    by_unit = np.where(staged, unit_scale, unit[units])
+    return Scaled(
+        kind[table.kind] * by_stage * by_unit, Fraction(1, kind_scale * stage_scale * unit_scale)
+    )
+
+
+def unit_shares(shape: Shape) -> list[Fraction]:
+    """Share of every unit, in order."""
+    return [
+        shape.share_of_slice(mb, slice)
+        for mb, count in enumerate(shape.slices)
+        for slice in range(count)
+    ]
+
+
+def _override(schedule: Schedule, scaled: Scaled, op_times: Mapping[Op, Fraction]) -> Scaled:
+    """Replace the times of single ops, and shorten partial offloads, on a finer tick."""
+    table = schedule.table
+    rows = {table.row_of(op): Fraction(time) for op, time in op_times.items()}
+    for op, share in schedule.shares:
+        row = table.row_of(op)
+        rows.setdefault(row, int(scaled.ticks[row]) * scaled.tick * share)
+    rows.pop(-1, None)
+    tick = Fraction(1, lcm(scaled.tick.denominator, *(t.denominator for t in rows.values())))
+    ticks = scaled.ticks * int(scaled.tick / tick)
+    for row, time in rows.items():
+        ticks[row] = int(time / tick)
+    return Scaled(ticks, tick)

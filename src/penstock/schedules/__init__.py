@@ -1,0 +1,55 @@
+"""Every schedule that Penstock knows, and the one list that says so.
+
+To add one: a file in this folder, its line in `MODULES`, a page in docs/schedules.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from penstock.core.schedule import Schedule
+from penstock.errors import ShapeError, nearest
+from penstock.schedules._registry import Case, Claim, Need, Option, Spec, schedule
+
+__all__ = ["Case", "Claim", "Need", "Option", "Spec", "build", "find", "registry", "schedule"]
+
+MODULES = (
+    "one_f_one_b",
+    "seq1f1b",
+)
+
+
+@cache
+def registry() -> Mapping[str, Spec]:
+    """Name to record, in the order of the list."""
+    modules = (import_module(f"{__name__}.{module}") for module in MODULES)
+    found = [value for module in modules for value in vars(module).values()]
+    return {spec.name: spec for spec in found if isinstance(spec, Spec)}
+
+
+def find(name: str) -> Spec:
+    """The record of a schedule, or an error with the nearest name."""
+    specs = registry()
+    if name not in specs:
+        raise ShapeError(f"no schedule is called {name!r}", hint=nearest(name, list(specs)))
+    return specs[name]
+
+
+def build(
+    name: str,
+    *,
+    devices: int,
+    microbatches: int,
+    chunks: int | None = None,
+    slices: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Schedule:
+    """Generate a registered schedule.
+
+    >>> build("seq1f1b", devices=4, microbatches=4, slices=2).lane(3)[:3]
+    [Op(kind='F', stage=3, mb=0, slice=0), Op(kind='F', stage=3, mb=0, slice=1), \
+Op(kind='B', stage=3, mb=0, slice=1)]
+    """
+    spec = find(name)
+    return spec.build(spec.case(devices, microbatches, chunks, slices, options))
