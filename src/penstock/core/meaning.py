@@ -26,6 +26,9 @@ class Buffer:
     per: str = "unit"
     """unit: (stage or shard, microbatch, slice). microbatch: the same, but its slices share one
     allocation. home: (stage, device), written many times."""
+    turn: str = "once"
+    """Which write a read of a home buffer waits for: the first reader for the first write, or the
+    last reader for the last one (`after` orders the turns between)."""
     size: str = ""
     """Name of its size in the cost model; buffers without one are not counted."""
     born: str = "start"
@@ -56,10 +59,10 @@ BUFFERS: dict[str, Buffer] = {
     "stat": Buffer("a shard's softmax statistics"),
     "logits": Buffer("a shard's saved logits"),
     "gpart": Buffer("a shard's part of the output gradient"),
-    "weight": Buffer("the gathered weight", per="home"),
-    "dw": Buffer("the weight gradient", per="home", newer="dshard"),
-    "dshard": Buffer("the reduced gradient", per="home"),
-    "verdict": Buffer("the global norm", per="home"),
+    "weight": Buffer("the gathered weight", per="home", turn="first"),
+    "dw": Buffer("the weight gradient", per="home", turn="last", newer="dshard"),
+    "dshard": Buffer("the reduced gradient", per="home", turn="last"),
+    "verdict": Buffer("the global norm", per="home", turn="last"),
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from penstock.core.ops import Op
 from penstock.core.shape import Shape
-from penstock.core.table import Lane, Table
+from penstock.core.table import Ints, Lane, Table
 from penstock.errors import ShapeError
 
 
@@ -107,6 +107,11 @@ class Schedule:
             if (at, name) == (device, stream):
                 return ops
         return []
+
+    @cached_property
+    def unit(self) -> Ints:
+        """Unit (slice of a microbatch, numbered through) of each row; -1 where there is none."""
+        return self.table.units(self.shape)
 
     def renamed(self, name: str) -> "Schedule":
         return replace(self, name=name, derived={})

@@ -27,6 +27,7 @@ CODE = {letter: number for number, letter in enumerate(LETTERS)}
 _CODE_OF_BYTE = np.full(256, 255, np.uint8)
 _CODE_OF_BYTE[[ord(letter) for letter in LETTERS]] = range(len(LETTERS))
 _STAGE_CODES = np.isin(np.arange(256), [CODE[kind] for kind in STAGE_KINDS])
+"""Whether a code serves a whole stage; these are the highest codes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,17 +84,18 @@ class Table:
 
         Ops of a whole stage (gathers, updates) have no unit.
         """
-        first = np.array(shape.first_unit, np.int32)
-        if len(set(shape.slices)) == 1:
-            unit = self.mb * np.int32(shape.slices[0]) + self.slice
+        last, counts = shape.microbatches - 1, np.array(shape.slices, np.int32)
+        even = counts.min() == counts.max()
+        if even and self.mb.max() <= last and self.slice.max() < counts[0]:
+            unit = self.mb * counts[0] + self.slice
+            bad = _STAGE_CODES[self.kind] if _STAGE_CODES[self.kind.max()] else None
         else:
-            unit = first[np.minimum(self.mb, shape.microbatches - 1)] + self.slice
-        counts = np.array(shape.slices, np.int32)
-        bad = (self.mb >= shape.microbatches) | _STAGE_CODES[self.kind]
-        bad |= self.slice >= counts[np.minimum(self.mb, shape.microbatches - 1)]
-        if bad.any():
+            mb = np.minimum(self.mb, last)
+            unit = np.array(shape.first_unit, np.int32)[mb] + self.slice
+            bad = (self.mb > last) | (self.slice >= counts[mb]) | _STAGE_CODES[self.kind]
+        if bad is not None:
             unit[bad] = -1
-        return unit.astype(np.int32, copy=False)
+        return unit
 
     def op(self, row: int) -> Op:
         """The op at a row."""

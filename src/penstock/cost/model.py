@@ -133,7 +133,7 @@ def _spread(schedule: Schedule, by_kind: list[Fraction]) -> Scaled:
     kind, kind_scale = whole(by_kind)
     stage, stage_scale = whole([shape.share_of_stage(s) for s in range(shape.stages)])
     unit, unit_scale = whole(unit_shares(shape))
-    units = table.units(shape)
+    units = schedule.unit
     # Shards are not divided by the stage share, ops of a whole stage not by a slice share.
     sharded = np.isin(table.kind, [LETTERS.index(letter) for letter in SHARD_KINDS])
     staged = np.isin(table.kind, [LETTERS.index(letter) for letter in STAGE_KINDS])

@@ -12,11 +12,34 @@ from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError, nearest
 from penstock.schedules._registry import Case, Claim, Need, Option, Spec, schedule
 
-__all__ = ["Case", "Claim", "Need", "Option", "Spec", "build", "find", "registry", "schedule"]
+__all__ = [
+    "MODULES",
+    "Case",
+    "Claim",
+    "Need",
+    "Option",
+    "Spec",
+    "build",
+    "find",
+    "registry",
+    "schedule",
+]
 
 MODULES = (
+    "gpipe",
     "one_f_one_b",
+    "kfkb",
+    "interleaved",
+    "breadth_first",
+    "zero_bubble",
+    "zb_v",
+    "interleaved_zb",
+    "dualpipev",
+    "terapipe",
     "seq1f1b",
+    "seq1f1b_i",
+    "seq1f1b_zb",
+    "slimpipe",
 )
 
 

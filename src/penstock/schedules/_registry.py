@@ -6,7 +6,7 @@ schedule by name.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,7 +17,7 @@ from penstock.errors import ShapeError, nearest
 
 @dataclass(frozen=True)
 class Case:
-    """One request, in the letters papers use, with op times for one device and one microbatch."""
+    """One request in the letters papers use, with the prices under which its claims are read."""
 
     p: int
     m: int
@@ -27,11 +27,20 @@ class Case:
     F: Fraction = Fraction(1)
     I: Fraction = Fraction(1)  # noqa: E741 - the letter of the op
     W: Fraction = Fraction(1)
+    act: Fraction = Fraction(1)
+    """Memory from a forward to its input gradient, for one microbatch on one device."""
+    stash: Fraction = Fraction(1)
+    """What of it remains from the input gradient to the weight gradient."""
 
     @property
     def B(self) -> Fraction:  # noqa: N802 - the letter of the op
         """A full backward costs its two halves."""
         return self.I + self.W
+
+    @property
+    def step(self) -> Fraction:
+        """Everything one device does for one microbatch."""
+        return self.F + self.B
 
     def __getitem__(self, option: str) -> Any:
         return self.options[option]
@@ -43,17 +52,17 @@ class Case:
 
 @dataclass(frozen=True)
 class Need:
-    """A condition under which a schedule exists; `text` may use {p} {m} {v} {k} and options."""
+    """A condition under which a schedule exists, as a test and as a sentence."""
 
     holds: Callable[[Case], bool]
     text: str
+    """What must be so, in the letters of `Case`: it is listed, and quoted when it fails."""
     hint: str
+    """What to change; may use {p} {m} {v} {k} and the names of options."""
 
-    def refuse(self, name: str, case: Case) -> ShapeError:
-        values = {"p": case.p, "m": case.m, "v": case.v, "k": case.k, **case.options}
-        return ShapeError(
-            f"{name} {case}: {self.text.format(**values)}", hint=self.hint.format(**values)
-        )
+    def advice(self, case: Case) -> str:
+        """The hint with the numbers of a request."""
+        return self.hint.format(p=case.p, m=case.m, v=case.v, k=case.k, **case.options)
 
 
 @dataclass(frozen=True)
@@ -64,27 +73,38 @@ class Option:
     default: Callable[[Case], Any]
     text: str
     parse: Callable[[str], Any] = int
+    least: int = 1
 
     def read(self, schedule: str, value: Any) -> Any:
+        """The value of a text or number, or an error that says what the option is."""
         try:
-            return self.parse(value) if isinstance(value, str) else value
+            number = self.parse(str(value))
         except (ValueError, ZeroDivisionError):
             raise ShapeError(
-                f"{schedule}: option {self.name}={value} cannot be read", hint=self.text
+                f"{schedule}: option {self.name}={value} cannot be read",
+                hint=f"{self.name} is {self.text}",
             ) from None
+        if number < self.least:
+            raise ShapeError(
+                f"{schedule}: option {self.name}={value} is below {self.least}",
+                hint=f"{self.name} is {self.text}; give {self.least} or more",
+            )
+        return number
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A closed form of a paper. `quantity` is a property of the simulated timeline."""
+    """A closed form of a paper, to be compared with the simulation by `==`."""
 
     quantity: str
-    """makespan, span, bubble (idle time on the busiest device, makespan - work), or peak."""
+    """The property of a timeline it speaks of: makespan, span, bubble_makespan, peak, ..."""
     formula: str
-    """The formula as text, for tables and pages."""
+    """The formula as text, for tables and pages; r is the device."""
     value: Callable[[Case], Any]
     source: str
     when: Callable[[Case], bool] = lambda case: True
+    condition: str = ""
+    """`when` in words; empty where the claim always holds."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +119,8 @@ class Spec:
     """Requests that the tests prove, price and compare with the claims."""
     chunks: int | None = 1
     """Stages per device; None where the user chooses."""
+    default_chunks: int = 2
+    """Stages per device where the user could choose and did not."""
     sliced: bool = False
     """Whether it cuts sequences into slices."""
     needs: tuple[Need, ...] = ()
@@ -114,6 +136,25 @@ class Spec:
         options: Mapping[str, Any] | None = None,
     ) -> Case:
         """The request with defaults filled in, or an error that says what does not fit."""
+        self._refuse_fixed(chunks, slices)
+        default_chunks = self.default_chunks if self.chunks is None else self.chunks
+        case = Case(
+            devices,
+            microbatches,
+            default_chunks if chunks is None else chunks,
+            1 if slices is None else slices,
+        )
+        Shape.even(case.p, case.m, case.v, case.k)  # refuses impossible numbers first
+        case = replace(case, options=self._read_options(case, dict(options or {})))
+        broken = [need for need in self.needs if not need.holds(case)]
+        if broken:
+            raise ShapeError(
+                f"{self.name} {case}: it needs that {'; and that '.join(n.text for n in broken)}",
+                hint="; ".join(need.advice(case) for need in broken),
+            )
+        return case
+
+    def _refuse_fixed(self, chunks: int | None, slices: int | None) -> None:
         if self.chunks is not None and chunks not in (None, self.chunks):
             raise ShapeError(
                 f"{self.name} has {self.chunks} chunk(s) per device, not {chunks}",
@@ -124,20 +165,8 @@ class Spec:
                 f"{self.name} does not cut sequences into slices, but -k {slices} was given",
                 hint="leave -k out, or take a schedule with slices (see `penstock list`)",
             )
-        case = Case(
-            devices,
-            microbatches,
-            (self.chunks or 2) if chunks is None else chunks,
-            1 if slices is None else slices,
-        )
-        Shape.even(case.p, case.m, case.v, case.k)  # refuses impossible numbers first
-        case = self._with_options(case, dict(options or {}))
-        for need in self.needs:
-            if not need.holds(case):
-                raise need.refuse(self.name, case)
-        return case
 
-    def _with_options(self, case: Case, given: dict[str, Any]) -> Case:
+    def _read_options(self, case: Case, given: dict[str, Any]) -> dict[str, Any]:
         known = [option.name for option in self.options]
         for name in given:
             if name not in known:
@@ -145,14 +174,12 @@ class Spec:
                     f"{self.name} has no option {name!r}",
                     hint=nearest(name, known) if known else f"{self.name} has no options",
                 )
-        values: dict[str, Any] = {}
-        for option in self.options:
-            given_value = given.get(option.name)
-            if given_value is None:
-                values[option.name] = option.default(case)
-            else:
-                values[option.name] = option.read(self.name, given_value)
-        return Case(case.p, case.m, case.v, case.k, values)
+        return {
+            option.name: option.default(case)
+            if given.get(option.name) is None
+            else option.read(self.name, given[option.name])
+            for option in self.options
+        }
 
     def build(self, case: Case) -> Schedule:
         """The schedule of a request."""

@@ -1,17 +1,91 @@
 """The pattern that most schedules share: a stream of forwards and a stream of backwards, merged.
 
 A paper defines each device's order by saying which forward comes j-th, which backward comes j-th,
-and how many forwards run before the first backward. `alternate` is the rest.
+and how many forwards run before the first backward. The streams come from a table of virtual
+microbatches; `alternate` and `alternate_split` merge them.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from penstock.core.shape import Shape
+
+Unit = tuple[int, int]
+"""Microbatch and slice."""
+Virtual = tuple[int, int, int]
+"""Chunk, microbatch and slice: a unit on one of a device's chunks."""
+PlainOp = tuple[str, int, int, int]
+"""Kind, stage, microbatch, slice; a plain tuple, because generators make millions."""
 
 
-def alternate(forwards: Sequence[Any], backwards: Sequence[Any], warmup: int) -> list[Any]:
+def forward_units(shape: Shape) -> list[Unit]:
+    """The whole batch in the order in which it goes forward."""
+    return [(mb, s) for mb, slices in enumerate(shape.slices) for s in range(slices)]
+
+
+def backward_units(shape: Shape) -> list[Unit]:
+    """The whole batch in the order in which it goes back: the slices of a microbatch reversed."""
+    return [(mb, s) for mb, slices in enumerate(shape.slices) for s in reversed(range(slices))]
+
+
+def group_sizes(units: int, group: int) -> list[int]:
+    """`units` cut into groups; the last one may be shorter.
+
+    >>> group_sizes(5, group=3)
+    [3, 2]
+    """
+    full, rest = divmod(units, group)
+    return [group] * full + [rest] * (rest > 0)
+
+
+def virtual_table(
+    units: Iterable[Unit], *, chunks: Sequence[int], groups: Iterable[int]
+) -> list[Virtual]:
+    """Every group of units goes through all chunks before the next group starts.
+
+    >>> virtual_table([(0, 0), (1, 0), (2, 0)], chunks=range(2), groups=[2, 1])
+    [(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (0, 2, 0), (1, 2, 0)]
+    """
+    rest = iter(units)
+    members = (list(islice(rest, size)) for size in groups)
+    return [(c, mb, s) for group in members for c in chunks for mb, s in group]
+
+
+def looped_tables(shape: Shape, group: int) -> tuple[list[Virtual], list[Virtual]]:
+    """Forward and backward table of the whole batch; the backward visits the chunks reversed."""
+    chunks = range(shape.stages // shape.devices)
+    groups = group_sizes(shape.units, group)
+    return (
+        virtual_table(forward_units(shape), chunks=chunks, groups=groups),
+        virtual_table(backward_units(shape), chunks=chunks[::-1], groups=groups),
+    )
+
+
+def looped_ops(kind: str, table: Iterable[Virtual], device: int, devices: int) -> list[PlainOp]:
+    """A table as ops of one device, where chunk c of device r is stage c * devices + r."""
+    return [(kind, c * devices + device, mb, s) for c, mb, s in table]
+
+
+def alternate(
+    forwards: Sequence[PlainOp], backwards: Sequence[PlainOp], warmup: int
+) -> list[PlainOp]:
     """`warmup` forwards, then one forward and one backward in turn, then the other backwards."""
     warmup = min(warmup, len(forwards))
     lane = list(forwards[:warmup])
     for forward, backward in zip(forwards[warmup:], backwards):
         lane += (forward, backward)
     return lane + list(backwards[len(forwards) - warmup :])
+
+
+def alternate_split(
+    forwards: Sequence[PlainOp], backwards: Sequence[PlainOp], *, warmup: int, delay: int
+) -> list[PlainOp]:
+    """`alternate` with split backwards: weight gradients run `delay` behind input gradients."""
+    warmup = min(warmup, len(forwards))
+    weights = [("W", *unit) for _, *unit in backwards]
+    lane = list(forwards[:warmup])
+    for j, (_, *unit) in enumerate(backwards):
+        lane += forwards[warmup + j : warmup + j + 1]
+        lane.append(("I", *unit))
+        lane += weights[j - delay : j - delay + 1] if j >= delay else ()
+    return lane + weights[max(0, len(weights) - delay) :]

@@ -1,0 +1,49 @@
+# What a contributor types. Needs Python 3.11 or newer and make; everything else goes into .venv.
+
+PYTHON ?= python3
+JOBS ?= auto
+PYTEST_FLAGS ?=
+
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+# $(call timed,what,command): run a command, say how long it took, keep its exit code.
+timed = @echo "== $(1)"; start=$$(date +%s); status=0; $(2) || status=$$?; \
+	echo "== $(1): $$(($$(date +%s) - start)) s"; exit $$status
+
+.DEFAULT_GOAL := help
+.PHONY: help install check format-check lint types house test format clean
+
+help: ## list what can be done
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## create .venv and install the pinned versions into it
+
+$(STAMP): pyproject.toml constraints.txt
+	$(call timed,install,$(PYTHON) -m venv .venv && \
+		$(BIN)/python -m pip install -qq -c constraints.txt -e '.[run,dev]' && touch $@)
+
+check: format-check lint types house ## format, lint, types and house rules
+
+format-check: $(STAMP)
+	$(call timed,format,$(BIN)/ruff format --check .)
+
+lint: $(STAMP)
+	$(call timed,lint,$(BIN)/ruff check .)
+
+types: $(STAMP)
+	$(call timed,types,$(BIN)/mypy)
+
+house: $(STAMP) ## the rules of the house alone, with the size of each layer
+	$(call timed,house rules,$(BIN)/python -m pytest tests/house $(PYTEST_FLAGS))
+
+test: $(STAMP) ## every test; JOBS=2 for two processes, PYTEST_FLAGS='-k name' for some
+	$(call timed,tests,$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_FLAGS))
+
+format: $(STAMP) ## rewrite the code in the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## remove .venv and every cache
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find src tests -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,169 @@
+"""Is every op there, exactly once, and where it may stand?
+
+These rules look at ops one by one, without order. They come first: an order among ops that are
+missing or doubled means nothing.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.check.finding import Finding
+from penstock.core.kernel import kernel
+from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, Op
+from penstock.core.schedule import Schedule
+from penstock.core.table import CODE, LETTERS
+
+SHOWN = 8
+"""Findings of one rule that are spelled out; more of the same help nobody."""
+
+_STREAM_OF = {"O": ("copy",), "L": ("copy",), "G": ("collective",), "Z": ("collective",)}
+_STREAM_OF |= {"U": ("compute", "copy", "collective")}
+
+
+def known(schedule: Schedule) -> Iterator[Finding]:
+    """Ops that the shape does not have."""
+    table, shape = schedule.table, schedule.shape
+    shard = np.isin(table.kind, [CODE[kind] for kind in SHARD_KINDS])
+    whole = np.isin(table.kind, [CODE[kind] for kind in STAGE_KINDS])
+    limit = np.where(shard, shape.devices, shape.stages)
+    strange = (table.stage >= limit) | (schedule.unit < 0) & ~whole
+    for row in np.flatnonzero(strange)[:SHOWN]:
+        op = table.op(row)
+        yield Finding(
+            "known",
+            (op,),
+            int(table.device[row]),
+            f"{op} on device {table.device[row]} is not part of the shape: "
+            f"{_limits(schedule, op)}",
+            "correct its number, or widen the shape",
+        )
+
+
+def _limits(schedule: Schedule, op: Op) -> str:
+    shape = schedule.shape
+    if op.kind in SHARD_KINDS and op.stage >= shape.devices:
+        return f"there are {shape.devices} shards"
+    if op.stage >= shape.stages:
+        return f"there are {shape.stages} stages"
+    if op.mb >= shape.microbatches:
+        return f"there are {shape.microbatches} microbatches"
+    return f"microbatch {op.mb} has {shape.slices[op.mb]} slice(s)"
+
+
+def stream(schedule: Schedule) -> Iterator[Finding]:
+    """Ops in a lane of the wrong stream, and shards on the wrong device."""
+    table = schedule.table
+    shard = np.isin(table.kind, [CODE[kind] for kind in SHARD_KINDS])
+    wrong = shard & (table.stage != table.device)
+    for lane, name in enumerate(table.lane_stream):
+        rows = slice(int(table.lane_start[lane]), int(table.lane_start[lane + 1]))
+        allowed = [CODE[k] for k in LETTERS if name in _STREAM_OF.get(k, ("compute",))]
+        wrong[rows] |= ~np.isin(table.kind[rows], allowed)
+    for row in np.flatnonzero(wrong)[:SHOWN]:
+        op, device = table.op(row), int(table.device[row])
+        lane = f"{device} {table.lane_stream[table.lane[row]]}"
+        streams = " or ".join(_STREAM_OF.get(op.kind, ("compute",)))
+        where = f"device {op.stage}" if op.kind in SHARD_KINDS else "its device"
+        yield Finding(
+            "stream",
+            (op,),
+            device,
+            f"{op} stands in lane {lane}, but belongs to the {streams} lane of {where}",
+            f"move {op} to the {streams} lane of {where}",
+        )
+
+
+def complete(schedule: Schedule) -> Iterator[Finding]:
+    """Work that is missing, or done more than once."""
+    counts = _counts(schedule)
+    for wanted, kinds, numbers, why in _demands(schedule, counts):
+        wrong = np.flatnonzero(sum(counts[kind] for kind in kinds) != wanted)
+        for index in wrong[:SHOWN]:
+            number, unit = divmod(int(index), schedule.shape.units)
+            if number >= numbers:
+                continue
+            target = int(np.broadcast_to(wanted, counts[kinds[0]].shape)[index])
+            yield _miscounted(schedule, kinds, (number, unit, target), why)
+
+
+Counts = dict[str, NDArray[np.int64]]
+
+
+def _counts(schedule: Schedule) -> Counts:
+    """How often each kind occurs for each (stage or shard, unit); extra gang members count once."""
+    table, shape = schedule.table, schedule.shape
+    room = max(shape.stages, shape.devices) * shape.units
+    found = np.zeros((len(LETTERS), room), np.int32)
+    _count(len(table), table.kind, table.stage, schedule.unit, shape.units, found)
+    for op in set(schedule.gangs):
+        first, unit = CODE[op.kind], shape.first_unit[op.mb] + op.slice
+        index = op.stage * shape.units + unit
+        found[first, index] = min(found[first, index], 1)
+    return {letter: found[code] for letter, code in CODE.items()}
+
+
+@kernel
+def _count(kind: Any, stage: Any, unit: Any, units: Any, found: Any) -> None:
+    """Add one for every row that belongs to a unit."""
+    for row in range(len(kind)):
+        if unit[row] >= 0:
+            found[kind[row], stage[row] * units + unit[row]] += 1
+
+
+def _demands(schedule: Schedule, counts: Counts) -> Iterator[tuple[Any, str, int, str]]:
+    """(how many, of which kinds together, for how many stages or shards, why)."""
+    shape = schedule.shape
+    stages = shape.stages
+    live = np.zeros(len(counts["F"]), np.int64)
+    live[: stages * shape.units] = 1
+    heavy = live.copy()
+    for stage in shape.weightless:
+        heavy[stage * shape.units : (stage + 1) * shape.units] = 0
+    yield live, "FN", stages, "a unit goes forward once per stage, as F or as N"
+    yield live, "BI", stages, "a unit goes backward once per stage, as B or as I"
+    yield counts["I"] * heavy, "W", stages, "every I of a stage with weights has one W"
+    yield counts["N"], "R", stages, "every N has one R, and an F has none"
+    yield np.minimum(counts["O"], 1), "O", stages, "an activation is offloaded at most once"
+    yield counts["O"], "L", stages, "what is offloaded is loaded again, once"
+    shards = np.zeros(len(live), np.int64)
+    shards[: shape.devices * shape.units] = 1
+    for kinds, on in (("ED", shape.embed == "E"), ("ST", shape.loss in "ST")):
+        for kind in kinds:
+            why = f"{kind} occurs once per shard and unit" if on else f"the shape has no {kind}"
+            yield shards * on, kind, shape.devices, why
+
+
+def _miscounted(
+    schedule: Schedule, kinds: str, at: tuple[int, int, int], why: str
+) -> Finding:
+    """The finding for a unit whose kinds do not occur as often as wanted."""
+    number, unit, wanted = at
+    shape, table = schedule.shape, schedule.table
+    mb = int(np.searchsorted(shape.first_unit, unit, side="right")) - 1
+    rows = np.flatnonzero((schedule.unit == unit) & (table.stage == number))
+    rows = [row for row in rows if LETTERS[table.kind[row]] in kinds]
+    slice = unit - shape.first_unit[mb]
+    ops = tuple(dict.fromkeys(table.op(row) for row in rows)) or (
+        Op(_missing_kind(kinds, schedule), number, mb, slice),
+    )
+    names = " and ".join(str(op) for op in ops)
+    if len(rows) > wanted:
+        lanes = ", ".join(str(device) for device in sorted({int(table.device[r]) for r in rows}))
+        message = f"{names} occurs {len(rows)} times (device {lanes}), but {why}"
+        hint = f"keep {wanted or 'none'} of them"
+    else:
+        message = f"{names} is missing: {why}"
+        hint = f"add {names} to the lane of stage {number}"
+    device = int(table.device[rows[0]]) if len(rows) else number % shape.devices
+    return Finding("complete", ops, device, message, hint)
+
+
+def _missing_kind(kinds: str, schedule: Schedule) -> str:
+    """The kind to name when none is there: the one that the schedule uses elsewhere."""
+    present = {LETTERS[code] for code in np.unique(schedule.table.kind)}
+    return next((kind for kind in kinds if kind in present), kinds[0])
+
+

@@ -1,0 +1,173 @@
+"""Can every op run, in the order given?
+
+Two things can be wrong. An op may read what its own lane writes only behind it: then that lane can
+never pass. Or lanes may wait for each other in a circle. Either way the message must name the op
+that is misplaced, not the first one that happens to wait for it on another device.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.check.finding import Finding
+from penstock.core.graph import Graph, graph_of
+from penstock.core.groups import groups_of
+from penstock.core.meaning import BUFFERS
+from penstock.core.schedule import Schedule
+from penstock.core.scoreboard import Run, run
+
+SHOWN = 8
+
+
+class Wait(NamedTuple):
+    """`head` is the op a lane cannot pass; `writer` is what it waits for, in another lane."""
+
+    head: int
+    writer: int
+    buffer: str
+
+
+def order(schedule: Schedule) -> Iterator[Finding]:
+    """Reads that nobody writes, reads in front of their write, and circles of waiting lanes."""
+    graph = graph_of(schedule)
+    unwritten = np.flatnonzero(graph.writer < 0)
+    if unwritten.size:
+        yield from (_unwritten(schedule, graph, int(edge)) for edge in unwritten[:SHOWN])
+        return
+    behind = _behind(schedule, graph)
+    if behind:
+        yield from _misplaced(schedule, graph, behind)
+        return
+    played = run(schedule, np.zeros(len(schedule.table), np.int64))
+    if played.stuck(schedule):
+        yield _circle(schedule, graph, played)
+
+
+def _unwritten(schedule: Schedule, graph: Graph, edge: int) -> Finding:
+    row, table = int(graph.reader[edge]), schedule.table
+    op, text = table.op(row), BUFFERS[graph.name(edge)].text
+    return Finding(
+        "read-before-write",
+        (op,),
+        int(table.device[row]),
+        f"{op} (device {table.device[row]}) reads {text}, which no op writes",
+        "add the op that writes it",
+    )
+
+
+def _behind(schedule: Schedule, graph: Graph) -> list[int]:
+    """Edges whose writer stands later in the reader's own lane (a pair's strands excepted)."""
+    lane, group = schedule.table.lane, groups_of(schedule).of_row
+    reader, writer = graph.reader, graph.writer
+    late = (lane[reader] == lane[writer]) & (writer >= reader)
+    late &= (group[reader] < 0) | (group[reader] != group[writer])
+    return [int(edge) for edge in np.flatnonzero(late)]
+
+
+def _misplaced(schedule: Schedule, graph: Graph, behind: list[int]) -> Iterator[Finding]:
+    """One finding per misplaced op: the op that is in most of the broken reads is to blame."""
+    involved = Counter(int(row) for e in behind for row in {graph.reader[e], graph.writer[e]})
+    seen: set[int] = set()
+    for edge in behind:
+        reader, writer = int(graph.reader[edge]), int(graph.writer[edge])
+        blamed = reader if involved[reader] >= involved[writer] else writer
+        if blamed in seen:
+            continue
+        seen.add(blamed)
+        if len(seen) > SHOWN:
+            return
+        yield _front_of(schedule, graph, edge, blamed)
+
+
+def _front_of(schedule: Schedule, graph: Graph, edge: int, blamed: int) -> Finding:
+    table, name = schedule.table, graph.name(edge)
+    reader, writer = int(graph.reader[edge]), int(graph.writer[edge])
+    other = writer if blamed == reader else reader
+    early, late = table.op(reader), table.op(writer)
+    device = int(table.device[reader])
+    if name == "after":
+        rule, what = "read-before-write", f"must come after {late}"
+    else:
+        rule = BUFFERS[name].rule
+        what = f"waits for {BUFFERS[name].text}, written by {late}"
+    return Finding(
+        rule,
+        (table.op(blamed), table.op(other)),
+        device,
+        f"{early} (device {device}, position {table.position(reader)}) {what}, which comes "
+        f"later in the same lane (position {table.position(writer)})",
+        _hint(schedule, rule, (reader, writer), blamed),
+    )
+
+
+def _hint(schedule: Schedule, rule: str, broken: tuple[int, int], blamed: int) -> str:
+    early, late = (schedule.table.op(row) for row in broken)
+    if blamed == broken[1]:
+        return f"move {late} in front of {early}"
+    if rule == "slice-order" and early.kind in "BI":
+        return f"run the backward slices of microbatch {early.mb} from the last to the first"
+    if rule == "slice-order":
+        return f"run the forward slices of microbatch {early.mb} from the first to the last"
+    return f"move {early} behind {late}"
+
+
+def _circle(schedule: Schedule, graph: Graph, played: Run) -> Finding:
+    """Follow who waits for whom from lane to lane until a lane comes up again."""
+    table = schedule.table
+    waits = circle(schedule, graph, played)
+    chain = [
+        f"{table.op(wait.head)} (device {table.device[wait.head]}) waits for "
+        f"{table.op(wait.writer)}, behind {table.op(after.head)} on device "
+        f"{table.device[wait.writer]}"
+        for wait, after in zip(waits, [*waits[1:], waits[0]])
+    ]
+    rows = [row for wait in waits for row in (wait.head, wait.writer)]
+    first = waits[0]
+    previous = waits[-1]
+    return Finding(
+        "deadlock",
+        tuple(dict.fromkeys(table.op(row) for row in rows)),
+        int(table.device[first.head]),
+        "; ".join(chain),
+        f"let {table.op(previous.writer)} come before {table.op(first.head)} on device "
+        f"{table.device[first.head]}",
+    )
+
+
+def circle(schedule: Schedule, graph: Graph, played: Run) -> list[Wait]:
+    """The circle of waits in which a stuck run ended."""
+    table, ends = schedule.table, schedule.table.lane_start[1:]
+    lane = int(np.flatnonzero(played.cursor < ends)[0])
+    path: list[int] = []
+    waits: dict[int, Wait] = {}
+    while lane not in waits:
+        path.append(lane)
+        waits[lane] = _wait(schedule, graph, played, lane)
+        lane = int(table.lane[waits[lane].writer])
+    return [waits[at] for at in path[path.index(lane) :]]
+
+
+def _wait(schedule: Schedule, graph: Graph, played: Run, lane: int) -> Wait:
+    """What the head of a lane (or a member of its group) waits for."""
+    head = int(played.cursor[lane])
+    groups = groups_of(schedule)
+    group = int(groups.of_row[head])
+    members = [head] if group < 0 else groups.rows[slice(*groups.start[group : group + 2])]
+    for row in members:
+        for edge in range(graph.start[row], graph.start[row + 1]):
+            writer = int(graph.writer[edge])
+            same = group >= 0 and groups.of_row[writer] == group
+            if played.end[writer] < 0 and not same:
+                return Wait(int(row), writer, graph.name(edge))
+    # No read is open, so a member is not yet at the head of its own lane.
+    late = next(int(row) for row in members if _not_at_head(schedule, played, int(row), group))
+    return Wait(head, late, "lock-step")
+
+
+def _not_at_head(schedule: Schedule, played: Run, row: int, group: int) -> bool:
+    groups, cursor = groups_of(schedule), played.cursor[schedule.table.lane[row]]
+    while row > cursor and groups.of_row[row - 1] == group:
+        row -= 1
+    return bool(row != cursor)

@@ -1,0 +1,97 @@
+"""What a verb may say, and where: data on stdout, words on stderr.
+
+A script reads stdout, so nothing but the answer goes there. Colour is an addition for people at a
+terminal and never the only carrier of a fact. A reader that goes away (`| head`) is no error.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from io import StringIO
+from json import dumps
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from penstock.errors import ShapeError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+BROKEN_PIPE = 141
+"""128 + SIGPIPE, the status a shell gives to a program that the signal ended."""
+WIDTH_WITHOUT_TERMINAL = 120
+
+
+def emit(text: str) -> None:
+    """Print data."""
+    encoding = sys.stdout.encoding or "utf-8"
+    writable = text.encode(encoding, "replace").decode(encoding)  # a ? for what it cannot show
+    try:
+        sys.stdout.write(writable if writable.endswith("\n") else writable + "\n")
+        sys.stdout.flush()
+    except OSError as error:
+        _close_stdout()
+        if isinstance(error, BrokenPipeError):
+            raise typer.Exit(BROKEN_PIPE) from None
+        raise ShapeError(
+            f"the output cannot be written: {error.strerror}", hint="look at where stdout leads"
+        ) from None
+
+
+def _close_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's last flush does not fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def emit_json(data: Any) -> None:
+    """Print data as JSON."""
+    emit(dumps(data, indent=2))
+
+
+def note(text: str) -> None:
+    """Say something to the person at the terminal."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def colored() -> bool:
+    """Whether stdout is a terminal that may be sent colours (https://no-color.org)."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return sys.stdout.isatty() and not plain
+
+
+def width() -> int:
+    """Columns that fit on the screen, or a fixed number where there is none."""
+    return get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns
+
+
+def emit_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows of text under a head; columns whose first cell is a number stand right."""
+    from rich.console import Console  # deferred: `--json` does without it
+
+    # A table that leads into a file or a pipe must not be broken into lines of a screen.
+    columns = width() if sys.stdout.isatty() else 10_000
+    page = StringIO()
+    Console(file=page, width=columns, force_terminal=colored(), highlight=False).print(
+        _table(head, list(rows))
+    )
+    emit("\n".join(line.rstrip() for line in page.getvalue().splitlines()).strip("\n"))
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for index, title in enumerate(head):
+        numeric = all(_is_number(row[index]) for row in rows)
+        table.add_column(title, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell, style="bold" if cell.endswith("*") else "") for cell in row))
+    return table
+
+
+def _is_number(cell: str) -> bool:
+    return cell[:1].isdigit()

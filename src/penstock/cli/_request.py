@@ -1,0 +1,121 @@
+"""What a user asks for: a schedule of some size, or a file, and what its ops cost.
+
+Every verb reads its options from here, so that a flag means the same everywhere.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli._numbers import amounts, assignments, number
+from penstock.core.schedule import Schedule
+from penstock.cost.model import UnitCost
+from penstock.errors import ShapeError
+from penstock.schedules import Spec, find, registry
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME|FILE",
+        show_default=False,
+        help="A schedule of `penstock list`, or a file: text lanes, JSON or PyTorch's CSV.",
+    ),
+]
+Targets = Annotated[
+    list[str],
+    typer.Argument(metavar="NAME|FILE...", show_default=False, help="Schedules or files."),
+]
+
+
+@dataclass(frozen=True)
+class Request:
+    """Which instance of a registered schedule is meant."""
+
+    devices: Annotated[
+        int | None, typer.Option("-p", "--devices", metavar="P", help="Pipeline devices.")
+    ] = None
+    microbatches: Annotated[
+        int | None, typer.Option("-m", "--microbatches", metavar="M", help="Microbatches.")
+    ] = None
+    chunks: Annotated[
+        int | None, typer.Option("-v", "--chunks", metavar="V", help="Stages per device.")
+    ] = None
+    slices: Annotated[
+        int | None, typer.Option("-k", "--slices", metavar="K", help="Slices per microbatch.")
+    ] = None
+    options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-o", "--option", metavar="KEY=VALUE", help="An option of the schedule; repeatable."
+        ),
+    ] = None
+
+    @property
+    def given(self) -> list[str]:
+        """The flags that were used."""
+        values = (self.devices, self.microbatches, self.chunks, self.slices, self.options or None)
+        return [flag for flag, value in zip("pmvko", values) if value is not None]
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What ops, transfers and buffers cost."""
+
+    times: Annotated[
+        str,
+        typer.Option(metavar="F=1,I=1,W=1", help="Time of each kind of op. B costs I + W."),
+    ] = ""
+    hop: Annotated[
+        str, typer.Option(metavar="TIME", help="Latency of a transfer between devices.")
+    ] = "0"
+    sizes: Annotated[
+        str,
+        typer.Option(metavar="act=1,stash=1", help="Memory of each buffer: act stash ckpt kv dkv."),
+    ] = ""
+
+    def cost(self) -> UnitCost:
+        """The cost model of these prices."""
+        return UnitCost(
+            times=amounts("--times", self.times),
+            hop=number("--hop", self.hop),
+            sizes=amounts("--sizes", self.sizes),
+        )
+
+
+def resolve(target: str, request: Request) -> Schedule:
+    """The schedule that a name with numbers, or a file, stands for."""
+    if target not in registry() and names_a_file(target):
+        return read(target, request)
+    return generate(find(target), request)
+
+
+def generate(spec: Spec, request: Request) -> Schedule:
+    """A registered schedule of the requested size."""
+    if request.devices is None or request.microbatches is None:
+        raise ShapeError(
+            f"{spec.name} needs a number of devices and a number of microbatches",
+            hint="give both, for example -p 4 -m 8",
+        )
+    options = assignments("-o", request.options or ())
+    case = spec.case(request.devices, request.microbatches, request.chunks, request.slices, options)
+    return spec.build(case)
+
+
+def names_a_file(target: str) -> bool:
+    """A path, or the name of something that exists."""
+    return "/" in target or "." in target or Path(target).exists()
+
+
+def read(path: str, request: Request) -> Schedule:
+    if request.given:
+        flags = " ".join(f"-{flag}" for flag in request.given)
+        raise ShapeError(
+            f"{path} is a file and says its own size, but {flags} was given",
+            hint=f"leave {flags} out",
+        )
+    from penstock.files import load  # deferred: most requests are names
+
+    return load(path)

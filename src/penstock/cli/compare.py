@@ -1,0 +1,87 @@
+"""`penstock compare`: several schedules in one table and one picture."""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import typer
+
+from penstock.cli._fit import resolve_all
+from penstock.cli._flat import flat
+from penstock.cli._output import colored, emit, emit_json, emit_table, note, width
+from penstock.cli._pictures import Pictures, Width, destinations, write
+from penstock.cli._record import plain, record
+from penstock.cli._request import AsJson, Prices, Request, Targets
+from penstock.draw import terminal
+from penstock.draw.words import number, percent
+from penstock.sim import simulate
+from penstock.sim.timeline import Timeline
+
+COLUMNS: dict[str, tuple[Callable[[Timeline], Fraction], Callable[[Fraction], str]]] = {
+    "makespan": (lambda timeline: timeline.makespan, number),
+    "span": (lambda timeline: timeline.span, number),
+    "bubble": (lambda timeline: timeline.bubble_makespan, percent),
+    "peak": (lambda timeline: max(timeline.peak), number),
+}
+"""What is compared: how it is read and how it is written. Less is better in every column."""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("compare")(flat(compare))
+
+
+def compare(
+    targets: Targets,
+    request: Request,
+    prices: Prices,
+    pictures: Pictures,
+    columns: Width = None,
+    as_json: AsJson = False,
+) -> None:
+    """Price several schedules and draw them on one time axis.
+
+    -v, -k and -o go to the schedules that take them. The least value of a column has a *.
+    """
+    files = destinations(pictures, as_json=as_json)
+    cost = prices.cost()
+    schedules, notes = resolve_all(targets, request)
+    timelines = [simulate(schedule, cost) for schedule in schedules]
+    for line in notes:
+        note(line)
+    if files.pop("json", None):
+        emit_json(records(timelines))
+    elif not files:
+        emit_table(("name", "ops", *COLUMNS, "ratio"), _rows(timelines))
+        emit("\n" + terminal.render(timelines, width=columns or width(), color=colored()))
+    write(files, timelines)
+
+
+def records(timelines: Sequence[Timeline]) -> list[dict[str, Any]]:
+    """The fields of `simulate` for each, with its makespan as a ratio to the first one's."""
+    return [
+        {**record(timeline), "ratio": plain(ratio)}
+        for timeline, ratio in zip(timelines, _ratios(timelines))
+    ]
+
+
+def _ratios(timelines: Sequence[Timeline]) -> list[Fraction]:
+    first = timelines[0].makespan
+    return [timeline.makespan / first if first else Fraction(1) for timeline in timelines]
+
+
+def _rows(timelines: Sequence[Timeline]) -> list[tuple[str, ...]]:
+    cells = [_column(timelines, *column) for column in COLUMNS.values()]
+    names = [timeline.name for timeline in timelines]
+    counts = [f"{len(timeline.schedule.table):,}" for timeline in timelines]
+    ratios = [f"{float(ratio):.3f}" for ratio in _ratios(timelines)]
+    return list(zip(names, counts, *cells, ratios))
+
+
+def _column(
+    timelines: Sequence[Timeline],
+    read: Callable[[Timeline], Fraction],
+    word: Callable[[Fraction], str],
+) -> list[str]:
+    """One column, with a star at its least value and a space in its place elsewhere."""
+    values = [read(timeline) for timeline in timelines]
+    return [word(value) + ("*" if value == min(values) else " ") for value in values]

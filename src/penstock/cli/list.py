@@ -1,0 +1,44 @@
+"""`penstock list`: every schedule that Penstock knows."""
+
+from typing import Any
+
+import typer
+
+from penstock.cli._output import emit_json, emit_table
+from penstock.cli._request import AsJson
+from penstock.schedules import Spec, registry
+
+
+def register(app: typer.Typer) -> None:
+    app.command("list")(list_schedules)
+
+
+def list_schedules(as_json: AsJson = False) -> None:
+    """List every schedule: name, title, paper, needs, options."""
+    specs = registry().values()
+    if as_json:
+        emit_json([record(spec) for spec in specs])
+    else:
+        emit_table(
+            ("name", "title", "flags", "options", "needs", "paper"), [_row(spec) for spec in specs]
+        )
+
+
+def record(spec: Spec) -> dict[str, Any]:
+    """The fields of one schedule; `chunks` is null where the user chooses with -v."""
+    return {
+        "name": spec.name,
+        "title": spec.title,
+        "paper": spec.paper,
+        "needs": [need.text for need in spec.needs],
+        "options": [{"name": option.name, "text": option.text} for option in spec.options],
+        "chunks": spec.chunks,
+        "slices": spec.sliced,
+    }
+
+
+def _row(spec: Spec) -> tuple[str, ...]:
+    flags = "-p -m" + (" -v" if spec.chunks is None else "") + (" -k" if spec.sliced else "")
+    options = " ".join(option.name for option in spec.options)
+    needs = "; ".join(need.text for need in spec.needs)
+    return spec.name, spec.title, flags, options, needs, spec.paper

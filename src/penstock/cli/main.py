@@ -1,0 +1,100 @@
+"""The front door: picks the verb, runs it, and turns errors into sentences and exit codes.
+
+    0    good
+    1    findings: the answer is bad news
+    2    misuse: the question cannot be answered
+    130  interrupted
+
+Only the module of the requested verb is imported: `penstock list` must not wait for the pictures.
+"""
+
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+
+from penstock import __version__
+from penstock.cli._output import emit, note
+from penstock.errors import PenstockError
+
+VERBS = ("list", "show", "check", "simulate", "compare", "bench")
+
+MISUSE = 2
+INTERRUPTED = 130
+
+_UsageError: type[Any] = typer.BadParameter.__mro__[1]
+"""What typer raises for a wrong command line; its name is not among typer's public ones."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words:
+        with redirect_stdout(sys.stderr):
+            return _run(["--help"]) or MISUSE
+    return _run(words)
+
+
+def _run(words: Sequence[str]) -> int:
+    try:
+        code = application(words)(words, prog_name="penstock", standalone_mode=False)
+    except PenstockError as error:
+        return _complain(error.message, error.hint, error.exit_code)
+    except _UsageError as error:
+        return _complain(_sentence(error), _where_to_look(error), MISUSE)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    return code or 0
+
+
+def application(words: Sequence[str] = ()) -> typer.Typer:
+    """The commands: the one that `words` names, or all of them where it names none."""
+    app = typer.Typer(
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    first = next((word for word in words if not word.startswith("-")), "")
+    for verb in (first,) if first in VERBS else VERBS:
+        import_module(f"penstock.cli.{verb}").register(app)
+    return app
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        emit(__version__)
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version and leave."
+        ),
+    ] = False,
+) -> None:
+    """Pipeline schedules as data: generated, proven, priced and drawn."""
+
+
+def _complain(message: str, hint: str, code: int) -> int:
+    note(f"error: {message}")
+    if hint:
+        note(f"hint: {hint}")
+    return code
+
+
+def _sentence(error: Any) -> str:
+    """Typer's message in the manner of ours: without a capital and a full stop."""
+    message = str(error.format_message()).rstrip(".")
+    return message[:1].lower() + message[1:]
+
+
+def _where_to_look(error: Any) -> str:
+    path = error.ctx.command_path if error.ctx else "penstock"
+    return f"`{path} --help` shows what it takes"

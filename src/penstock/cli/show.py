@@ -1,0 +1,34 @@
+"""`penstock show`: a schedule as a picture, or as a file in another format."""
+
+import typer
+
+from penstock.cli._flat import flat
+from penstock.cli._output import colored, emit, width
+from penstock.cli._pictures import Exports, Width, destinations, write
+from penstock.cli._request import AsJson, Prices, Request, Target, resolve
+from penstock.draw import terminal
+from penstock.sim import simulate
+
+
+def register(app: typer.Typer) -> None:
+    app.command("show")(flat(show))
+
+
+def show(
+    target: Target,
+    request: Request,
+    prices: Prices,
+    exports: Exports,
+    columns: Width = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw a schedule's timeline in the terminal, or write it to files.
+
+    --json prints the schedule in the JSON format that check, show and simulate read.
+    """
+    files = destinations(exports, as_json=as_json)
+    timelines = [simulate(resolve(target, request), prices.cost())]
+    if files:
+        write(files, timelines)
+    else:
+        emit(terminal.render(timelines, width=columns or width(), color=colored()))

@@ -1,0 +1,39 @@
+"""`penstock simulate`: what a schedule costs, in time and in memory."""
+
+import typer
+
+from penstock.cli._flat import flat
+from penstock.cli._output import emit, emit_json, emit_table
+from penstock.cli._record import record
+from penstock.cli._request import AsJson, Prices, Request, Target, resolve
+from penstock.draw.words import counted, number, percent, size_words
+from penstock.sim import simulate
+from penstock.sim.timeline import Timeline
+
+
+def register(app: typer.Typer) -> None:
+    app.command("simulate")(flat(simulate_one))
+
+
+def simulate_one(target: Target, request: Request, prices: Prices, as_json: AsJson = False) -> None:
+    """Price a schedule: makespan, bubble, work and peak memory of each device."""
+    cost = prices.cost()
+    timeline = simulate(resolve(target, request), cost)
+    if as_json:
+        emit_json(record(timeline))
+    else:
+        _print(timeline)
+
+
+def _print(timeline: Timeline) -> None:
+    schedule = timeline.schedule
+    emit(f"{timeline.name}: {size_words(schedule.shape)}, {counted(len(schedule.table), 'op')}")
+    emit(
+        f"makespan {number(timeline.makespan)}, bubble {percent(timeline.bubble_makespan)}; "
+        f"span {number(timeline.span)}, bubble {percent(timeline.bubble_span)}\n"
+    )
+    rows = [
+        (str(device), number(work), number(peak))
+        for device, (work, peak) in enumerate(zip(timeline.work, timeline.peak))
+    ]
+    emit_table(("device", "work", "peak"), rows)

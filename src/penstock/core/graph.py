@@ -1,0 +1,187 @@
+"""What every op waits for, derived from the meaning table for a whole schedule at once.
+
+Most reads are satisfied by lane order: the writer stands earlier in the same lane. The graph keeps
+only the others, one edge each: reads from another lane (which may become transfers), and the two
+ways a schedule can be wrong, a writer that stands behind its reader and a read that nobody writes.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.core.groups import rows_by_op
+from penstock.core.homes import home_edges
+from penstock.core.kernel import kernel
+from penstock.core.ops import Op
+from penstock.core.rules import (
+    BASE,
+    BUFFER,
+    END,
+    FIRST,
+    FIXED,
+    NAMES,
+    NEWER,
+    OFFSET,
+    SHARDS,
+    SLICE,
+    compile_rules,
+)
+from penstock.core.schedule import Schedule
+from penstock.core.table import LETTERS, Ints, Table
+
+AFTER = len(NAMES)
+"""Stands in the buffer column of an edge that is only an order (`after`), without data."""
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Edges sorted by reader; `start[row] : start[row + 1]` are the edges of a row."""
+
+    start: Ints
+    reader: Ints
+    writer: Ints
+    """Row that writes what is read; -1 where nobody does."""
+    buffer: Ints
+    """Index into the buffer names, or AFTER."""
+    writers: Ints
+    """Row that writes each buffer instance, in the dense numbering of core/rules.py."""
+
+    def name(self, edge: int) -> str:
+        """Name of the buffer an edge reads."""
+        return "after" if self.buffer[edge] == AFTER else NAMES[self.buffer[edge]]
+
+
+def graph_of(schedule: Schedule) -> Graph:
+    """The graph of a schedule, built once and kept with it."""
+    if "graph" not in schedule.derived:
+        schedule.derived["graph"] = _build(schedule, schedule.table.lane)
+    graph: Graph = schedule.derived["graph"]
+    return graph
+
+
+def reads_of(schedule: Schedule) -> Graph:
+    """Every read, also those that lane order satisfies: for pictures, which show them all."""
+    return _build(schedule, np.arange(len(schedule.table), dtype=np.int32))
+
+
+def kinds_of(table: Table) -> frozenset[str]:
+    """Kinds that occur in a table."""
+    return frozenset(LETTERS[code] for code in np.flatnonzero(np.bincount(table.kind)))
+
+
+def _build(schedule: Schedule, lane: Ints) -> Graph:
+    """The graph of the reads that the order inside `lane` (a number for each row) leaves open."""
+    shape, table = schedule.shape, schedule.table
+    compiled = compile_rules(shape, kinds_of(table))
+    counts = np.array(shape.slices, np.int32)
+    columns = (table.kind, table.stage, table.mb, table.slice, schedule.unit, counts, shape.units)
+    size = len(table)
+    writers = np.full(compiled.room, -1, np.int32)
+    _write(size, *columns, compiled.writes.start, compiled.writes.lines, writers)
+    lines = compiled.reads.lines
+    per_kind = [int(np.maximum(compiled.reads.of(kind)[:, SHARDS], 1).sum()) for kind in range(16)]
+    room = int(np.array(per_kind)[table.kind].sum())
+    start = np.zeros(size + 1, np.int32)
+    edges = np.empty((3, room), np.int32)
+    found = _read(
+        size, *columns, lane, compiled.reads.start, lines, writers, start, edges
+    )
+    reader, writer, buffer = edges[:, :found]
+    extra = [*home_edges(schedule), *_after_edges(schedule)]
+    if extra:
+        reader, writer, buffer, start = _merge((reader, writer, buffer), extra, size)
+    return Graph(start, reader, writer, buffer, writers)
+
+
+@kernel
+def _write(
+    kind: Any, stage: Any, mb: Any, slice: Any, unit: Any, counts: Any, units: Any,
+    line_start: Any, lines: Any, writers: Any,
+) -> None:  # fmt: skip
+    """Note for every buffer instance the first row that writes it."""
+    for row in range(len(kind)):
+        here = unit[row]
+        if here < 0:
+            continue
+        for line in range(line_start[kind[row]], line_start[kind[row] + 1]):
+            if stage[row] < lines[line, FIRST] or stage[row] >= lines[line, END]:
+                continue
+            step = lines[line, SLICE]
+            if step != 0 and not 0 <= slice[row] + step < counts[mb[row]]:
+                continue
+            number = lines[line, FIXED]
+            if number < 0:
+                number = stage[row] + lines[line, OFFSET]
+            index = lines[line, BASE] + number * units + here + step
+            if writers[index] < 0:
+                writers[index] = row
+
+
+@kernel
+def _read(
+    kind: Any, stage: Any, mb: Any, slice: Any, unit: Any, counts: Any, units: Any,
+    lane: Any, line_start: Any, lines: Any, writers: Any, start: Any, edges: Any,
+) -> int:  # fmt: skip
+    """Fill in an edge for every read that lane order does not satisfy; return their number."""
+    found = 0
+    for row in range(len(kind)):
+        start[row] = found
+        here = unit[row]
+        if here < 0:
+            continue
+        for line in range(line_start[kind[row]], line_start[kind[row] + 1]):
+            if stage[row] < lines[line, FIRST] or stage[row] >= lines[line, END]:
+                continue
+            step = lines[line, SLICE]
+            if step != 0 and not 0 <= slice[row] + step < counts[mb[row]]:
+                continue
+            shards = lines[line, SHARDS]
+            number = lines[line, FIXED]
+            if number < 0:
+                number = stage[row] + lines[line, OFFSET]
+            if shards > 0:
+                number = 0
+            for shard in range(max(shards, 1)):
+                index = (number + shard) * units + here + step
+                writer = -1
+                if lines[line, NEWER] >= 0:
+                    writer = writers[lines[line, NEWER] + index]
+                if writer < 0 and lines[line, BASE] >= 0:
+                    writer = writers[lines[line, BASE] + index]
+                if writer < 0 or writer >= row or lane[writer] != lane[row]:
+                    edges[0, found] = row
+                    edges[1, found] = writer
+                    edges[2, found] = lines[line, BUFFER]
+                    found += 1
+    start[len(kind)] = found
+    return found
+
+
+def _after_edges(schedule: Schedule) -> list[tuple[int, int, int]]:
+    """Explicit order, as (reader, writer, AFTER); ops that do not exist are the checker's."""
+    if not schedule.after:
+        return []
+    rows = rows_by_op(schedule.table)
+    none: list[int] = []
+
+    def of(op: Op) -> list[int]:
+        return rows.get(op, none)
+
+    return [
+        (reader, writer, AFTER)
+        for op, earlier in schedule.after
+        for reader in of(op)
+        for writer in of(earlier)
+    ]
+
+
+def _merge(
+    edges: tuple[NDArray[np.int32], ...], extra: list[tuple[int, int, int]], size: int
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Edges from the table and others, sorted by reader again."""
+    both = np.concatenate([np.stack(edges), np.array(extra, np.int32).T], axis=1)
+    both = both[:, np.argsort(both[0], kind="stable")]
+    start = np.searchsorted(both[0], np.arange(size + 1)).astype(np.int32)
+    return both[0], both[1], both[2], start

@@ -1,0 +1,87 @@
+"""Where weights live, and the order of the ops that serve a whole stage.
+
+The lane an op stands in decides its device, so the home of a stage's weights is derived: every
+device that runs an op which reads or writes them.
+"""
+
+import numpy as np
+
+from penstock.core.meaning import BUFFERS, MEANING, Ref
+from penstock.core.ops import STAGE_KINDS
+from penstock.core.rules import NUMBER_OF
+from penstock.core.schedule import Schedule
+from penstock.core.table import CODE, Ints, Table
+
+_WEIGHT = ("weight", "dw")
+
+
+def weight_homes(schedule: Schedule) -> dict[int, list[int]]:
+    """Devices on which each stage's weights are read or written; weightless stages have none."""
+    table = schedule.table
+    touching = [
+        CODE[kind]
+        for kind, entry in MEANING.items()
+        if any(ref.buffer in _WEIGHT for ref in (*entry.reads, *entry.writes))
+    ]
+    rows = np.isin(table.kind, touching)
+    key = np.unique(table.stage[rows].astype(np.int64) * schedule.shape.devices + table.device[rows])
+    homes: dict[int, list[int]] = {}
+    for stage, device in zip(*divmod(key, schedule.shape.devices)):
+        if int(stage) not in schedule.shape.weightless:
+            homes.setdefault(int(stage), []).append(int(device))
+    return homes
+
+
+def home_edges(schedule: Schedule) -> list[tuple[int, int, int]]:
+    """Edges (reader row, writer row, buffer) that gathers, reductions and updates bring along."""
+    table = schedule.table
+    if not any(CODE[kind] in table.kind for kind in STAGE_KINDS):
+        return []
+    return [
+        (reader, writer, NUMBER_OF[name])
+        for name, buffer in BUFFERS.items()
+        if buffer.per == "home"
+        for reader, writer in _turns(schedule, name)
+    ]
+
+
+def _turns(schedule: Schedule, name: str) -> list[tuple[int, int]]:
+    """For one home buffer: who reads it, paired with the write that reader waits for."""
+    table, turn = schedule.table, BUFFERS[name].turn
+    first = 0 if turn == "first" else -1
+    edges: list[tuple[int, int]] = []
+    for kind, entry in MEANING.items():
+        for ref in entry.reads:
+            if name not in (ref.buffer, BUFFERS[ref.buffer].newer if _newest(ref) else ""):
+                continue
+            for home, readers in _rows_by_home(table, [kind]).items():
+                writers = _writers(table, name, home, ref)
+                replaced = name == ref.buffer and _newest(ref) and BUFFERS[name].newer
+                if replaced and _writers(table, BUFFERS[name].newer, home, ref).size:
+                    continue
+                if writers.size:
+                    edges.append((int(readers[first]), int(writers[first])))
+    return edges
+
+
+def _newest(ref: Ref) -> bool:
+    return ref.generation == "newest"
+
+
+def _writers(table: Table, name: str, home: tuple[int, int], ref: Ref) -> Ints:
+    """Rows that write a home buffer as `ref` sees it: here, or on any device for another stage."""
+    stage, device = home
+    kinds = [k for k, entry in MEANING.items() if any(r.buffer == name for r in entry.writes)]
+    found = np.isin(table.kind, [CODE[kind] for kind in kinds])
+    found &= table.stage == stage + ref.stage
+    if ref.stage == 0:
+        found &= table.device == device
+    return np.flatnonzero(found).astype(np.int32)
+
+
+def _rows_by_home(table: Table, kinds: list[str]) -> dict[tuple[int, int], Ints]:
+    rows = np.flatnonzero(np.isin(table.kind, [CODE[kind] for kind in kinds])).astype(np.int32)
+    homes: dict[tuple[int, int], list[int]] = {}
+    for row in rows:
+        homes.setdefault((int(table.stage[row]), int(table.device[row])), []).append(int(row))
+    return {home: np.array(members, np.int32) for home, members in homes.items()}

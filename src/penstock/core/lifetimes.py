@@ -1,0 +1,175 @@
+"""How long buffers live: from their write to their last read, derived from the meaning table.
+
+Two views. `last_uses` says, for every buffer instance, after which row it can be freed: the
+lowering turns that into frees. `level_changes` says by how much each row raises and lowers its
+device's memory: the simulator turns that into curves and peaks.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.core.graph import graph_of, kinds_of
+from penstock.core.kernel import kernel
+from penstock.core.meaning import BUFFERS, MEANING
+from penstock.core.rules import (
+    BASE,
+    BUFFER,
+    END,
+    FIRST,
+    FIXED,
+    NAMES,
+    NEWER,
+    OFFSET,
+    SHARDS,
+    SLICE,
+    compile_rules,
+)
+from penstock.core.schedule import Schedule
+from penstock.core.table import CODE, LETTERS, Ints
+
+Ticks = NDArray[np.int64]
+
+
+def last_uses(schedule: Schedule) -> Ints:
+    """Last row on the writer's device that uses each buffer instance, -1 where none is written.
+
+    Instances are in the dense numbering of the graph's `writers`; the slices of a microbatch's
+    keys and values share one allocation, so only its first unit has an entry.
+    """
+    table, shape = schedule.table, schedule.shape
+    compiled = compile_rules(shape, kinds_of(table))
+    whole = np.array([BUFFERS[name].per == "microbatch" for name in NAMES], np.uint8)
+    last = np.full(compiled.room, -1, np.int32)
+    columns = (table.kind, table.stage, table.mb, table.slice, schedule.unit)
+    counts = np.array(shape.slices, np.int32)
+    for side in (compiled.writes, compiled.reads):
+        _use(
+            len(table), *columns, counts, shape.units, table.device, whole,
+            side.start, side.lines, graph_of(schedule).writers, last,
+        )  # fmt: skip
+    return last
+
+
+@kernel
+def _use(
+    kind: Any, stage: Any, mb: Any, slice: Any, unit: Any, counts: Any, units: Any, device: Any,
+    whole: Any, line_start: Any, lines: Any, writers: Any, last: Any,
+) -> None:  # fmt: skip
+    """Note for every buffer instance the last row that reads or writes it on its own device."""
+    for row in range(len(kind)):
+        if unit[row] < 0:
+            continue
+        for line in range(line_start[kind[row]], line_start[kind[row] + 1]):
+            if stage[row] < lines[line, FIRST] or stage[row] >= lines[line, END]:
+                continue
+            step = lines[line, SLICE]
+            if step != 0 and not 0 <= slice[row] + step < counts[mb[row]]:
+                continue
+            shards, number = lines[line, SHARDS], lines[line, FIXED]
+            if number < 0:
+                number = stage[row] + lines[line, OFFSET]
+            if shards > 0:
+                number = 0
+            for shard in range(max(shards, 1)):
+                index = (number + shard) * units + unit[row] + step
+                base = lines[line, NEWER]
+                if base < 0 or writers[base + index] < 0:
+                    base = lines[line, BASE]
+                if base < 0 or writers[base + index] < 0:
+                    continue
+                if device[writers[base + index]] != device[row]:
+                    continue
+                if whole[lines[line, BUFFER]]:
+                    index -= slice[row] + step
+                last[base + index] = max(last[base + index], row)
+
+
+class Factors(NamedTuple):
+    """Multiples of a size that each kind of op adds to memory at its start and at its end."""
+
+    start: Ints
+    end: Ints
+
+
+@cache
+def _factors(size: str) -> Factors:
+    """Derived for buffers of one unit: a writer adds, the op that reads it takes away.
+
+    Of the kinds that read such a buffer a unit has exactly one (B or I, never both), so what a
+    kind does is the same for all its ops. An op that reads the first generation moves it out; the
+    one that writes the next generation brings it back.
+    """
+    start, end = np.zeros(len(LETTERS), np.int32), np.zeros(len(LETTERS), np.int32)
+    for name, buffer in BUFFERS.items():
+        if buffer.size != size or buffer.per != "unit":
+            continue
+        for kind, entry in MEANING.items():
+            if any(ref.buffer == name for ref in entry.writes):
+                (start if buffer.born == "start" else end)[CODE[kind]] += 1
+                if not _is_read(name):
+                    end[CODE[kind]] -= 1
+            if any(ref.buffer == name for ref in entry.reads):
+                end[CODE[kind]] -= 1
+    return Factors(start, end)
+
+
+def _is_read(name: str) -> bool:
+    """Whether some op reads the buffer, under its own name or as a newer generation."""
+    return any(
+        name in (ref.buffer, BUFFERS[ref.buffer].newer)
+        for entry in MEANING.values()
+        for ref in entry.reads
+    )
+
+
+def level_changes(schedule: Schedule, amounts: Mapping[str, Ticks]) -> tuple[Ticks, Ticks]:
+    """What each row adds to its device's memory at its start, and (signed) at its end.
+
+    `amounts` gives for every size name what a buffer of the row's stage and unit holds.
+    """
+    table = schedule.table
+    at_start, at_end = np.zeros(len(table), np.int64), np.zeros(len(table), np.int64)
+    for size, amount in amounts.items():
+        factors = _factors(size)
+        if factors.start.any() or factors.end.any():
+            at_start += factors.start[table.kind] * amount
+            at_end += factors.end[table.kind] * amount
+        for name, buffer in BUFFERS.items():
+            if buffer.size == size and buffer.per == "microbatch":
+                _add_shared(schedule, name, amount, (at_start, at_end))
+    for op, share in schedule.shares:
+        row = table.row_of(op)
+        for change in (at_start, at_end):
+            change[row] = int(change[row] * share)
+    return at_start, at_end
+
+
+def _add_shared(
+    schedule: Schedule, name: str, amount: Ticks, changes: tuple[Ticks, Ticks]
+) -> None:
+    """Add a buffer that all slices of a microbatch share: first write to last use."""
+    table, shape = schedule.table, schedule.shape
+    writing = _rows(schedule, [k for k, e in MEANING.items() if _names(e.writes, name)])
+    using = _rows(schedule, [k for k, e in MEANING.items() if _names(e.writes + e.reads, name)])
+    room = shape.stages * shape.microbatches
+    key = table.stage.astype(np.int64) * shape.microbatches + table.mb
+    held, born, died = np.zeros(room, np.int64), np.zeros(room, int), np.zeros(room, int)
+    np.add.at(held, key[writing], amount[writing])
+    born[key[writing[::-1]]] = writing[::-1]
+    died[key[using]] = using
+    alive = np.flatnonzero(held)
+    np.add.at(changes[0], born[alive], held[alive])
+    np.subtract.at(changes[1], died[alive], held[alive])
+
+
+def _names(refs: tuple[Any, ...], name: str) -> bool:
+    return any(ref.buffer == name for ref in refs)
+
+
+def _rows(schedule: Schedule, kinds: list[str]) -> NDArray[np.int64]:
+    """Rows of some kinds, in lane order."""
+    return np.flatnonzero(np.isin(schedule.table.kind, [CODE[kind] for kind in kinds]))

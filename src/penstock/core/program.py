@@ -1,0 +1,119 @@
+"""A schedule lowered for running: the ops, and around each what to send, receive and free.
+
+The program keeps the schedule's rows and attaches to each what follows it, as columns. The list of
+instructions that a device executes is a view of them.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.core.meaning import Buf, writes
+from penstock.core.ops import Op
+from penstock.core.schedule import Schedule
+from penstock.core.table import Ints
+from penstock.core.transfers import Moves
+
+
+class Channel(NamedTuple):
+    """All transfers of one payload from one device to another, in the order they are sent."""
+
+    source: int
+    target: int
+    payload: str
+
+    def __str__(self) -> str:
+        return f"{self.source}->{self.target} {self.payload}"
+
+
+class Instr(NamedTuple):
+    """One step of a device. `what` is run, send, receive or free."""
+
+    what: str
+    op: Op | None = None
+    buf: Buf | None = None
+    channel: Channel | None = None
+    slot: int = -1
+    stream: str = "compute"
+
+    def __str__(self) -> str:
+        if self.what == "run":
+            return str(self.op)
+        where = f" on {self.channel}" if self.channel else ""
+        slot = f" into slot {self.slot}" if self.slot >= 0 else ""
+        return f"{self.what} {self.buf}{where}{slot}"
+
+
+class Attached(NamedTuple):
+    """Items that follow each row: `items[start[row] : start[row + 1]]`."""
+
+    start: Ints
+    items: Ints
+
+    def after(self, row: int) -> list[int]:
+        return [int(item) for item in self.items[self.start[row] : self.start[row + 1]]]
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """What every device executes, step by step."""
+
+    schedule: Schedule
+    channels: tuple[Channel, ...]
+    slots: tuple[int, ...]
+    """Receive slots planned for each channel."""
+    moves: Moves
+    channel: Ints
+    """Channel of each transfer."""
+    slot: Ints
+    """Slot of each transfer on the receiving device."""
+    posts: Attached
+    """Transfers whose receive is posted after each row; the last entry is what is posted first."""
+    frees: Attached
+    """Buffer instances (dense numbers) freed after each row."""
+    bufs: dict[str, tuple[int, int]]
+    """First dense number and count of numbers of each buffer."""
+
+    def buf(self, index: int) -> Buf:
+        """The buffer instance of a dense number."""
+        shape = self.schedule.shape
+        for name, (base, room) in self.bufs.items():
+            if base <= index < base + room:
+                number, unit = divmod(index - base, shape.units)
+                mb = max(m for m in range(shape.microbatches) if shape.first_unit[m] <= unit)
+                return Buf(name, number, mb, unit - shape.first_unit[mb])
+        raise IndexError(index)
+
+    def moved(self, move: int) -> Buf:
+        """The buffer instance that a transfer carries, named as its reader names it."""
+        name = self.moves.payload(move)
+        op = self.schedule.table.op(int(self.moves.writer[move]))
+        return next(buf for buf in writes(op, self.schedule.shape) if buf.name == name)
+
+    def instructions(self, device: int) -> list[Instr]:
+        """The steps of one device: receives that need no wait, then each op with what follows."""
+        table = self.schedule.table
+        steps = [self._receive(m) for m in self.posts.after(len(table)) if self._to(m) == device]
+        for lane, at in enumerate(table.lane_device):
+            if at == device:
+                for row in range(table.lane_start[lane], table.lane_start[lane + 1]):
+                    steps += self._around(row, table.lane_stream[lane])
+        return steps
+
+    def _around(self, row: int, stream: str) -> list[Instr]:
+        sent = range(self.moves.start[row], self.moves.start[row + 1])
+        return [
+            Instr("run", op=self.schedule.table.op(row), stream=stream),
+            *(self._send(move) for move in sent),
+            *(Instr("free", buf=self.buf(index)) for index in self.frees.after(row)),
+            *(self._receive(move) for move in self.posts.after(row)),
+        ]
+
+    def _to(self, move: int) -> int:
+        return self.channels[self.channel[move]].target
+
+    def _send(self, move: int) -> Instr:
+        return Instr("send", buf=self.moved(move), channel=self.channels[self.channel[move]])
+
+    def _receive(self, move: int) -> Instr:
+        channel = self.channels[self.channel[move]]
+        return Instr("receive", buf=self.moved(move), channel=channel, slot=int(self.slot[move]))

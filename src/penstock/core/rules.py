@@ -1,0 +1,95 @@
+"""The meaning table as integer arrays, so that a compiled loop can apply it to every row.
+
+A rule becomes one line of numbers. A buffer instance becomes one index into a dense array: the
+buffer's base, plus its number (stage, shard or skip edge) times the units, plus the unit. Only
+buffers that some op of the schedule writes get room there.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.core.meaning import BUFFERS, SHARDED, WHOLE_MODEL, Rule, rules
+from penstock.core.shape import Shape
+from penstock.core.table import LETTERS, Ints
+
+NAMES = tuple(BUFFERS)
+NUMBER_OF = {name: number for number, name in enumerate(NAMES)}
+
+FIRST, END, OFFSET, FIXED, SLICE, SHARDS, BASE, NEWER, BUFFER = range(9)
+"""Columns of a compiled rule; SHARDS is the number of shards to visit, 0 for a plain reference."""
+
+
+class Side(NamedTuple):
+    """All reads, or all writes: lines `start[kind] : start[kind + 1]` belong to a kind."""
+
+    start: Ints
+    lines: NDArray[np.int64]
+
+    def of(self, kind: int) -> NDArray[np.int64]:
+        return self.lines[self.start[kind] : self.start[kind + 1]]
+
+
+class Compiled(NamedTuple):
+    """The table of one shape, restricted to the kinds that occur."""
+
+    reads: Side
+    writes: Side
+    room: int
+    """Length of the dense array over all buffer instances."""
+
+
+def buffer_bases(shape: Shape, kinds: frozenset[str]) -> dict[str, tuple[int, int]]:
+    """Where each buffer that some kind writes begins in the dense array, and its room there."""
+    table = rules(shape)
+    written = [rule.buffer for kind in LETTERS if kind in kinds for rule in table[kind][1]]
+    bases: dict[str, tuple[int, int]] = {}
+    end = 0
+    for name in dict.fromkeys(written):
+        if BUFFERS[name].per != "home":
+            bases[name] = (end, instances(shape, name) * shape.units)
+            end += bases[name][1]
+    return bases
+
+
+def compile_rules(shape: Shape, kinds: frozenset[str]) -> Compiled:
+    """The rules of the kinds that occur, with a base for every buffer they write."""
+    table, bases = rules(shape), buffer_bases(shape, kinds)
+    first = {name: base for name, (base, _) in bases.items()}
+    sides = [_side(shape, {k: table[k][side] for k in kinds}, first) for side in (0, 1)]
+    return Compiled(sides[0], sides[1], sum(room for _, room in bases.values()))
+
+
+def instances(shape: Shape, name: str) -> int:
+    """How many numbers (stages, shards, edges) a buffer has."""
+    if name in WHOLE_MODEL:
+        return 1
+    if name in SHARDED:
+        return shape.devices
+    return len(shape.skips) if name in ("skip", "dskip") else shape.stages
+
+
+def _side(shape: Shape, of_kind: dict[str, tuple[Rule, ...]], bases: dict[str, int]) -> Side:
+    lines: list[list[int]] = []
+    start = [0]
+    for kind in LETTERS:
+        for rule in of_kind.get(kind, ()):
+            if BUFFERS[rule.buffer].per != "home":
+                lines.append(_line(shape, rule, bases))
+        start.append(len(lines))
+    return Side(np.array(start, np.int32), np.array(lines, np.int64).reshape(-1, 9))
+
+
+def _line(shape: Shape, rule: Rule, bases: dict[str, int]) -> list[int]:
+    return [
+        rule.first,
+        rule.end,
+        rule.offset,
+        rule.fixed,
+        rule.slice,
+        shape.devices if rule.shards == "all" else 0,
+        bases.get(rule.buffer, -1),
+        bases.get(rule.newer, -1),
+        NUMBER_OF[rule.buffer],
+    ]

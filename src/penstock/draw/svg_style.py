@@ -1,0 +1,97 @@
+"""The parts of an SVG picture that do not depend on time: style sheet, patterns and legend."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from penstock.core.ops import KINDS
+from penstock.core.table import LETTERS
+from penstock.draw.style import INKS, LOOKS, SHADES, colour, shades
+from penstock.sim.timeline import Timeline
+
+LEGEND = 40
+"""Height of the legend."""
+
+_SHEET = """
+text { font: 11px ui-sans-serif, system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
+.paper { fill: #ffffff; }
+.headline { font-size: 15px; font-weight: 600; fill: #14181d; }
+.headline .size, .headline .result { font-size: 12px; font-weight: 400; fill: #5a6570; }
+.headline .result { fill: #14181d; }
+.name { text-anchor: end; fill: #14181d; }
+.minor, .mark { fill: #6a7580; font-size: 10px; }
+.mark { text-anchor: middle; }
+.peak, .key { fill: #3c4650; }
+.grid { stroke: #e3e7eb; fill: none; }
+.memory { fill: #8b98a5; fill-opacity: .38; stroke: #6a7580; stroke-width: .75; }
+.op { stroke: #ffffff; rx: 2px; }
+.dark, .light { text-anchor: middle; pointer-events: none; font-size: 9.5px; }
+@media (prefers-color-scheme: dark) {
+  .paper { fill: #14181d; }
+  .headline, .headline .result, .name { fill: #e8ecf0; }
+  .headline .size, .minor, .mark { fill: #98a4b0; }
+  .peak, .key { fill: #c4ccd4; }
+  .grid { stroke: #2a3138; }
+  .op { stroke: #14181d; }
+}
+"""
+
+PATTERNS = {
+    "rise": "M-1 7L7 -1M-1 1L1 -1M5 7L7 5",
+    "fall": "M-1 -1L7 7M5 -1L7 1M-1 5L1 7",
+    "lines": "M0 3H6",
+    "dots": "M2 3H4",
+}
+"""What is drawn over a colour, in a tile of 6 by 6 pixels."""
+
+
+def style_sheet(gap: float) -> str:
+    """The style sheet, with both inks and the width of the line between ops."""
+    dark, light = INKS
+    return (
+        f"<style>{_SHEET}.op {{ stroke-width: {gap:.3g}; }}\n"
+        f".dark {{ fill: {dark}; }}\n.light {{ fill: {light}; }}\n</style>"
+    )
+
+
+def definitions(timelines: Sequence[Timeline]) -> Iterator[str]:
+    """A pattern and a class for every kind and shade that occurs."""
+    rules: list[str] = []
+    yield "<defs>"
+    for kind, shade in _used(timelines):
+        name, look = f"{kind}{shade}", LOOKS[kind]
+        if look.pattern == "plain":
+            rules.append(f".{name} {{ fill: {colour(kind, shade)}; }}")
+            continue
+        rules.append(f".{name} {{ fill: url(#penstock-{name}); }}")
+        yield (
+            f'<pattern id="penstock-{name}" width="6" height="6" patternUnits="userSpaceOnUse">'
+            f'<rect width="6" height="6" fill="{colour(kind, shade)}"/>'
+            f'<path d="{PATTERNS[look.pattern]}" fill="none" stroke="#000000" '
+            f'stroke-opacity=".16"/></pattern>'
+        )
+    yield "</defs>"
+    yield f"<style>\n{chr(10).join(rules)}\n</style>"
+
+
+def _used(timelines: Sequence[Timeline]) -> list[tuple[str, int]]:
+    codes: set[int] = set()
+    for timeline in timelines:
+        pairs = timeline.schedule.table.kind.astype(np.int64) * SHADES + shades(timeline.schedule)
+        codes.update(np.unique(pairs).tolist())
+    return [(LETTERS[code // SHADES], code % SHADES) for code in sorted(codes)]
+
+
+def legend(timelines: Sequence[Timeline], left: int, top: int) -> Iterator[str]:
+    """What the colours mean: a swatch from the lightest to the darkest shade of each kind."""
+    used = _used(timelines)
+    x = left
+    yield '<g aria-label="legend">'
+    for kind in dict.fromkeys(kind for kind, _ in used):
+        for shade in (shade for letter, shade in used if letter == kind):
+            yield f'<rect class="op {kind}{shade}" x="{x}" y="{top}" width="14" height="12"/>'
+            x += 14
+        words = f"{kind}  {KINDS[kind]}"
+        yield f'<text class="key" x="{x + 6}" y="{top + 10}">{words}</text>'
+        x += 30 + round(len(words) * 5.6)
+    yield "</g>"

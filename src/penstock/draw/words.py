@@ -1,0 +1,75 @@
+"""Numbers, labels and headlines, worded the same in every picture."""
+
+from fractions import Fraction
+
+from penstock.core.ops import Op
+from penstock.core.shape import Shape
+from penstock.sim.timeline import Timeline
+
+
+def number(value: Fraction) -> str:
+    """A fraction as a short decimal: exact where four places suffice, rounded otherwise.
+
+    >>> number(Fraction(105, 4)), number(Fraction(2, 3)), number(Fraction(12))
+    ('26.25', '0.6667', '12')
+    """
+    text = f"{float(value):.4f}".rstrip("0").rstrip(".")
+    return "0" if text in ("", "-0") else text
+
+
+def percent(value: Fraction) -> str:
+    """A share in percent, one place.
+
+    >>> percent(Fraction(3, 11))
+    '27.3%'
+    """
+    return f"{float(100 * value):.1f}%"
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun.
+
+    >>> counted(1, "device"), counted(4, "device")
+    ('1 device', '4 devices')
+    """
+    ending = "" if count == 1 else "es" if noun.endswith("h") else "s"
+    return f"{count} {noun}{ending}"
+
+
+def size_words(shape: Shape) -> str:
+    """What the shape is: devices, stages where they differ, microbatches, slices where cut."""
+    parts = [counted(shape.devices, "device")]
+    if shape.stages != shape.devices:
+        parts.append(counted(shape.stages, "stage"))
+    parts.append(counted(shape.microbatches, "microbatch"))
+    if max(shape.slices) > 1:
+        least, most = min(shape.slices), max(shape.slices)
+        parts.append(f"{most} slices each" if least == most else f"{least} to {most} slices")
+    return ", ".join(parts)
+
+
+def result_words(timeline: Timeline) -> list[str]:
+    """What a step costs: makespan, bubble, largest memory of any device."""
+    return [
+        f"makespan {number(timeline.makespan)}",
+        f"bubble {percent(timeline.bubble_makespan)}",
+        f"peak {number(max(timeline.peak))}",
+    ]
+
+
+def labels(op: Op, shape: Shape) -> list[str]:
+    """Ways to write an op whose lane already says the device, from the fullest to the letter.
+
+    A slice is never dropped alone: `F0` is slice 0, so it cannot stand for `F0.1`.
+
+    >>> labels(Op("F", 5, 2, 1), Shape.even(4, 8, chunks=2, slices=2))
+    ['5F2.1', 'F2.1', 'F']
+    """
+    short = f"{op.kind}{unit_words(op)}"
+    stage = [f"{op.stage}{short}"] if shape.stages > shape.devices else []
+    return [*stage, short, op.kind]
+
+
+def unit_words(op: Op) -> str:
+    """Microbatch and slice of an op, as they stand in its text."""
+    return f"{op.mb}.{op.slice}" if op.slice else str(op.mb)

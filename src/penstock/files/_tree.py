@@ -1,0 +1,176 @@
+"""What a schedule file says, whatever its syntax: one tree of plain values.
+
+Text lanes and JSON are two spellings of the same tree, so what a file may hold is written once,
+here. A share is a text such as "1/4" and an op is its text form; what has its default is left out,
+and slice shares that are the same in all microbatches are listed once.
+
+    name, shape {devices, stages, slices, ...}, pairs, loans, gangs, after, shares,
+    lanes [{device, stream, ops}, ...]
+"""
+
+from collections.abc import Callable
+from dataclasses import MISSING, fields, replace
+from fractions import Fraction
+from typing import Any
+
+from penstock.core.ops import STREAMS, Op
+from penstock.core.schedule import After, Loan, Schedule
+from penstock.core.shape import MAX_OPS, Shape
+from penstock.core.table import Lane
+from penstock.errors import ShapeError, nearest
+from penstock.files._node import Node, is_name
+
+NEEDED = ("devices", "stages", "slices")
+"""Keys of a shape that have no default."""
+
+BYTES_BELOW = 10**18
+
+
+def _many(read: Callable[[Node], Any]) -> Callable[[Node], tuple[Any, ...]]:
+    return lambda node: tuple(read(item) for item in node.items())
+
+
+def _record(make: Callable[..., Any], *read: Callable[[Node], Any]) -> Callable[[Node], Any]:
+    """A list of fixed length, each place read in its own way."""
+    return lambda node: make(*(of(item) for of, item in zip(read, node.items(len(read)))))
+
+
+def _pair(node: Node) -> tuple[Op, ...]:
+    ops = node.ops()
+    if len(ops) < 2:
+        raise node.fail(f"a pair of {len(ops)} op is none", "name two ops that run braided")
+    return tuple(ops)
+
+
+SHAPE_FIELDS: dict[str, Callable[[Node], Any]] = {
+    "stage_share": _many(Node.fraction),
+    "slice_share": _many(_many(Node.fraction)),
+    "boundary_bytes": _many(lambda node: node.whole(below=BYTES_BELOW)),
+    "skips": _many(_record(lambda *edge: edge, Node.whole, Node.whole)),
+    "weightless": lambda node: frozenset(_many(Node.whole)(node)),
+    "copies": lambda node: node.whole(1),
+    "embed": Node.word,
+    "loss": Node.word,
+}
+ANNOTATIONS: dict[str, Callable[[Node], Any]] = {
+    "pairs": _many(_pair),
+    "loans": _many(_record(Loan, Node.op, Node.op, Node.whole)),
+    "gangs": _many(Node.op),
+    "after": _many(_record(After, Node.op, Node.op)),
+    "shares": _many(_record(lambda *share: share, Node.op, Node.fraction)),
+}
+KEYS = ("name", "shape", *ANNOTATIONS, "lanes")
+
+
+def to_tree(schedule: Schedule) -> dict[str, Any]:
+    """Everything a schedule says, without what has its default."""
+    if not is_name(schedule.name):
+        raise ShapeError(
+            f"the name {schedule.name[:40]!r} cannot be printed on one line",
+            hint="rename the schedule before writing it to a file",
+        )
+    tree: dict[str, Any] = {"name": schedule.name} if schedule.name else {}
+    tree["shape"] = _shape_tree(schedule.shape)
+    for key in ANNOTATIONS:
+        if getattr(schedule, key):
+            tree[key] = _plain(getattr(schedule, key))
+    tree["lanes"] = [
+        {"device": device, "stream": stream, "ops": list(map(str, ops))}
+        for device, stream, ops in schedule.table.lanes()
+    ]
+    return tree
+
+
+def _shape_tree(shape: Shape) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for field in fields(Shape):
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        value = getattr(shape, field.name)
+        if value != default:
+            tree[field.name] = _plain(value)
+    if len(set(shape.slice_share)) == 1:
+        del tree["slice_share"][1:]
+    return tree
+
+
+def _plain(value: Any) -> Any:
+    """A field as numbers, texts and lists of them."""
+    if isinstance(value, Op | Fraction):
+        return str(value)
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
+
+
+def from_tree(root: Node, name: str) -> Schedule:
+    """The schedule that a tree says; `name` is for files that do not name it."""
+    found = root.members(KEYS, needed=("shape", "lanes"))
+    shape = _shape(found["shape"])
+    annotations = {key: read(found[key]) for key, read in ANNOTATIONS.items() if key in found}
+    lanes = _lanes(found["lanes"], shape)
+    if not any(ops for _, _, ops in lanes):
+        raise found["lanes"].fail("a schedule needs at least one op", "give a lane some ops")
+    name = found["name"].name() if "name" in found else name
+    return Schedule.from_lanes(name, shape, lanes, **annotations)
+
+
+def _shape(node: Node) -> Shape:
+    found = node.members((*NEEDED, *SHAPE_FIELDS), NEEDED)
+    devices, stages = (found[key].whole(1) for key in ("devices", "stages"))
+    slices = found["slices"].wholes(1)
+    if not slices:
+        raise found["slices"].fail("there are no microbatches", "give at least one")
+    if max(devices, 2 * stages * sum(slices)) > MAX_OPS:
+        raise found["slices"].fail(
+            f"{devices:,} devices and {stages:,} stages x {sum(slices):,} slices are above the "
+            f"limit of {MAX_OPS:,} ops",
+            "lower the number of devices, stages, microbatches or slices",
+        )
+    shape = Shape(devices, stages, tuple(slices))
+    for key, read in SHAPE_FIELDS.items():
+        if key in found:
+            shape = _extend(shape, key, found[key], read(found[key]))
+    return shape
+
+
+def _extend(shape: Shape, key: str, node: Node, value: Any) -> Shape:
+    """The shape with one more field; what the shape says against it is said of that field."""
+    if key == "slice_share" and len(value) == 1:
+        value *= shape.microbatches
+    try:
+        return replace(shape, **{key: value})
+    except ShapeError as error:
+        size = f"{shape.stages} stages and {shape.microbatches} microbatches"
+        raise node.fail(error.message, error.hint or f"the shape has {size}") from None
+
+
+def _lanes(node: Node, shape: Shape) -> list[Lane]:
+    lanes: list[Lane] = []
+    seen: set[tuple[int, str]] = set()
+    total = 0
+    for item in node.items():
+        found = item.members(("device", "stream", "ops"), needed=("device", "stream", "ops"))
+        device, stream = _lane_head(found, shape)
+        if (device, stream) in seen:
+            raise item.fail(f"the lane {device} {stream} is given twice", "join its ops in one")
+        seen.add((device, stream))
+        ops = found["ops"].ops()
+        total += len(ops)
+        if total > MAX_OPS:
+            raise item.fail(f"there are more than {MAX_OPS:,} ops", "lower the microbatches")
+        lanes.append((device, stream, ops))
+    return lanes
+
+
+def _lane_head(found: dict[str, Node], shape: Shape) -> tuple[int, str]:
+    device, stream = found["device"].whole(), found["stream"].word()
+    if device >= shape.devices:
+        raise found["device"].fail(
+            f"lane {device} {stream[:40]} is outside the {shape.devices} devices",
+            f"devices are numbered from 0 to {shape.devices - 1}",
+        )
+    if stream not in STREAMS:
+        raise found["stream"].fail(
+            f"the stream {stream[:40]!r} is not known", nearest(stream[:40], STREAMS)
+        )
+    return device, stream

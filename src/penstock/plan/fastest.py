@@ -1,0 +1,237 @@
+"""Slices that fill and drain a pipeline soonest, by dynamic programming.
+
+When all slices go forward and then all go backward, a pipeline of K stages takes
+
+    sum of t(n, c) over the slices  +  (K - 1) * the largest t(n, c)
+
+where t(n, c) is what one stage needs for n tokens behind c others: many short slices fill the
+pipeline sooner, few long ones waste less per slice. For a bound on the largest term, the cheapest
+sum is a shortest path over the positions of the sequence; tightening the bound below the largest
+term of each answer visits every trade-off once. Source: arXiv:2102.07988, section 3.3.
+
+Where forwards of one slice meet backwards of another (1F1B and its kin) this understates the price
+of unequal slices: there, simulate.
+"""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from math import lcm
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.errors import PlanError, ShapeError
+from penstock.plan.slices import Lengths
+
+Latency = Callable[[int, int], Fraction]
+"""Time of one stage for a slice of so many tokens that stand behind so many others."""
+BatchLatency = Callable[[int, int, int], Fraction]
+"""The same for so many sequences at once; their number comes first."""
+Ticks = NDArray[np.int64]
+
+NEVER = 2**61
+"""Cost of what is not allowed; two of them still fit a 64-bit number."""
+MAX_POSITIONS = 2048
+"""Positions at which a cut may be tried; the table of latencies has half their square."""
+
+
+class Fastest(NamedTuple):
+    """The best slices, and the time the pipeline takes with them."""
+
+    lengths: Lengths
+    time: Fraction
+
+
+class FastestBatch(NamedTuple):
+    """The best parts of a batch: how many sequences go together, and their slices."""
+
+    parts: tuple[tuple[int, Lengths], ...]
+    time: Fraction
+
+
+class Grid(NamedTuple):
+    """Where cuts are allowed: every `unit` tokens, no slice below `minimum`."""
+
+    length: int
+    unit: int
+    minimum: int
+
+    @property
+    def positions(self) -> int:
+        return self.length // self.unit
+
+
+class _Answer(NamedTuple):
+    """The cheapest way under a bound: its sum, its largest term, and what it is."""
+
+    total: int
+    largest: int
+    way: Any
+
+
+def fastest(
+    length: int,
+    stages: int,
+    latency: Latency,
+    *,
+    unit: int = 1,
+    minimum: int = 1,
+    count: int | None = None,
+) -> Fastest:
+    """The slices with the smallest time; exactly `count` of them where it is given.
+
+    >>> fastest(12, 4, lambda n, c: 1 + Fraction(n, 2) + Fraction(n * (2 * c + n), 20)).lengths
+    (4, 2, 2, 2, 1, 1)
+    """
+    grid = _grid(length, stages, unit, minimum)
+    (spans,), tick = _span_tables([latency], grid, stages)
+    path = _any_path if count is None else _path_of(count)
+    answer = _tighten(lambda bound: path(spans, bound), stages)
+    return Fastest(_lengths(answer.way, grid), _time(answer, stages) * tick)
+
+
+def fastest_batch(
+    batch: int, length: int, stages: int, latency: BatchLatency, *, unit: int = 1, minimum: int = 1
+) -> FastestBatch:
+    """The same for a batch that may be cut too: parts of some sequences, each with its slices."""
+    if batch < 1:
+        raise ShapeError(f"a batch of {batch} sequences has no parts", hint="give 1 or more")
+    grid = _grid(length, stages, unit, minimum)
+    sizes = range(1, batch + 1)
+    latencies = [lambda n, c, size=size: latency(size, n, c) for size in sizes]
+    tables, tick = _span_tables(latencies, grid, stages * batch)
+    answer = _tighten(lambda bound: _knapsack(tables, bound), stages)
+    parts = tuple((size, _lengths(cuts, grid)) for size, cuts in answer.way)
+    return FastestBatch(parts, _time(answer, stages) * tick)
+
+
+def _tighten(solve: Callable[[int], _Answer | None], stages: int) -> _Answer:
+    """The best answer over all bounds: each round asks for less than the last largest term."""
+    best: _Answer | None = None
+    bound = NEVER - 1
+    while (answer := solve(bound)) is not None:
+        if best is None or _time(answer, stages) < _time(best, stages):
+            best = answer
+        if answer.total >= _time(best, stages):  # sums only grow as the bound falls
+            break
+        bound = answer.largest - 1
+    if best is None:
+        raise PlanError(
+            "no slices satisfy the unit, the minimum and the count together",
+            hint="lower the minimum or the count",
+        )
+    return best
+
+
+def _time(answer: _Answer, stages: int) -> int:
+    return answer.total + (stages - 1) * answer.largest
+
+
+def _any_path(spans: Ticks, bound: int) -> _Answer | None:
+    """Cheapest cuts of any number; `spans[end, start]` is the cost of one slice."""
+    allowed = np.where(spans <= bound, spans, NEVER)
+    best = np.zeros(len(spans), np.int64)
+    origin = np.zeros(len(spans), np.int64)
+    for end in range(1, len(spans)):
+        reach = best[:end] + allowed[end, :end]
+        origin[end] = reach.argmin()
+        best[end] = min(reach[origin[end]], NEVER)
+    if best[-1] >= NEVER:
+        return None
+    cuts = [len(spans) - 1]
+    while cuts[-1]:
+        cuts.append(int(origin[cuts[-1]]))
+    return _answer(spans, cuts[::-1])
+
+
+def _path_of(count: int) -> Callable[[Ticks, int], _Answer | None]:
+    """Cheapest cuts into exactly `count` slices."""
+
+    def path(spans: Ticks, bound: int) -> _Answer | None:
+        allowed = np.where(spans <= bound, spans, NEVER)
+        best = np.full(len(spans), NEVER, np.int64)
+        best[0] = 0
+        origins: list[NDArray[np.intp]] = []
+        for _ in range(count):
+            reach = best + allowed
+            origins.append(reach.argmin(axis=1))
+            best = np.minimum(reach.min(axis=1), NEVER)
+        if not origins or best[-1] >= NEVER:
+            return None
+        cuts = [len(spans) - 1]
+        for origin in reversed(origins):
+            cuts.append(int(origin[cuts[-1]]))
+        return _answer(spans, cuts[::-1])
+
+    return path
+
+
+def _answer(spans: Ticks, cuts: list[int]) -> _Answer:
+    costs = [int(spans[end, start]) for start, end in zip(cuts, cuts[1:])]
+    return _Answer(sum(costs), max(costs), cuts)
+
+
+def _knapsack(tables: Sequence[Ticks], bound: int) -> _Answer | None:
+    """Cheapest parts of a batch, where part sizes 1, 2, ... have these tables."""
+    parts = [_any_path(spans, bound) for spans in tables]
+    best: list[_Answer | None] = [_Answer(0, 0, ())]
+    for batch in range(1, len(tables) + 1):
+        ways = [
+            _Answer(
+                rest.total + part.total,
+                max(rest.largest, part.largest),
+                (*rest.way, (size, part.way)),
+            )
+            for size, part in enumerate(parts[:batch], start=1)
+            if part is not None and (rest := best[batch - size]) is not None
+        ]
+        best.append(min(ways, key=lambda way: way.total) if ways else None)
+    return best[-1]
+
+
+def _grid(length: int, stages: int, unit: int, minimum: int) -> Grid:
+    for name, value in (("length", length), ("stages", stages), ("unit", unit)):
+        if value < 1:
+            raise ShapeError(f"{name} is {value}, but must be at least 1", hint="give 1 or more")
+    if length % unit or length // unit > MAX_POSITIONS:
+        raise ShapeError(
+            f"{length} tokens cannot be searched in steps of {unit}: the length must be a multiple "
+            f"of the unit, with at most {MAX_POSITIONS} steps",
+            hint="take a unit that divides the length, such as 128",
+        )
+    return Grid(length, unit, minimum)
+
+
+def _span_tables(
+    latencies: Sequence[Latency], grid: Grid, stages: int
+) -> tuple[list[Ticks], Fraction]:
+    """For each latency the cost of every slice, by end and start position, in whole ticks."""
+    ends = range(1, grid.positions + 1)
+    places = [(end, start) for end in ends for start in range(end)]
+    places = [(e, s) for e, s in places if (e - s) * grid.unit >= grid.minimum]
+    times = [
+        [Fraction(latency((e - s) * grid.unit, s * grid.unit)) for e, s in places]
+        for latency in latencies
+    ]
+    scale = lcm(*{time.denominator for column in times for time in column})
+    _refuse_times([time for column in times for time in column], scale, grid.positions + stages)
+    tables = [np.full((grid.positions + 1,) * 2, NEVER, np.int64) for _ in latencies]
+    for table, column in zip(tables, times):
+        for place, time in zip(places, column):
+            table[place] = int(time * scale)
+    return tables, Fraction(1, scale)
+
+
+def _refuse_times(times: list[Fraction], scale: int, terms: int) -> None:
+    if min(times, default=0) < 0:
+        raise ShapeError("a slice has a negative latency", hint="give times of 0 or more")
+    if max(times, default=0) * scale * terms >= NEVER:
+        raise ShapeError(
+            "the latencies are too finely divided for whole ticks of 64 bits",
+            hint="round them to a common tick, such as a nanosecond",
+        )
+
+
+def _lengths(cuts: list[int], grid: Grid) -> Lengths:
+    return tuple((end - start) * grid.unit for start, end in zip(cuts, cuts[1:]))

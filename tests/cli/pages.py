@@ -1,0 +1,52 @@
+"""Pages whose commands are run: what a page shows is what a newcomer sees.
+
+A fenced block marked `console` is a shell session: lines that start with `$ ` are typed, the lines
+under them are what came back, words on stderr included. A block marked `text FILE` is the content
+of a file that the reader is asked to save. `python tests/cli/pages.py` writes the answers anew.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).parents[2]
+PAGES = (ROOT / "docs/reference/cli.md", ROOT / "docs/tutorial/first-steps.md")
+
+_BLOCK = re.compile(r"^```(console|text (\S+))\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def rewritten(page: str) -> str:
+    """The page with the output of every command as it is now."""
+    with TemporaryDirectory() as folder:
+        return _BLOCK.sub(lambda block: _renew(block, Path(folder)), page)
+
+
+def _renew(block: re.Match[str], folder: Path) -> str:
+    if block[2]:
+        (folder / block[2]).write_text(block[3])
+        return block[0]
+    commands = [line for line in block[3].splitlines() if line.startswith("$ ")]
+    answers = "".join(f"{command}\n{_answer(command[2:], folder)}" for command in commands)
+    return f"```console\n{answers}```"
+
+
+def _answer(command: str, folder: Path) -> str:
+    """What a shell prints for one command, without spaces at the ends of lines."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env={"PATH": path, "COLUMNS": "100", "LC_ALL": "C.UTF-8"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    return "".join(line.rstrip() + "\n" for line in done.stdout.splitlines())
+
+
+if __name__ == "__main__":
+    for path in PAGES:
+        path.write_text(rewritten(path.read_text()))

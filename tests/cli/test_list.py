@@ -1,0 +1,52 @@
+import subprocess
+import sys
+
+import pytest
+from cli.conftest import Penstock
+
+from penstock.schedules import registry
+
+
+def test_every_schedule_is_listed_in_the_order_of_the_registry(penstock: Penstock) -> None:
+    answer = penstock("list")
+    assert (answer.code, answer.err) == (0, "")
+    head, _, *lines = answer.out.splitlines()
+    assert head.split() == ["name", "title", "flags", "options", "needs", "paper"]
+    assert [line.split()[0] for line in lines] == list(registry())
+
+
+def test_json_has_the_contract_fields(penstock: Penstock) -> None:
+    answer = penstock("list --json")
+    assert (answer.code, answer.err) == (0, "")
+    assert [row["name"] for row in answer.data] == list(registry())
+    for row, spec in zip(answer.data, registry().values()):
+        assert row == {
+            "name": spec.name,
+            "title": spec.title,
+            "paper": spec.paper,
+            "needs": [need.text for need in spec.needs],
+            "options": [{"name": option.name, "text": option.text} for option in spec.options],
+            "chunks": spec.chunks,
+            "slices": spec.sliced,
+        }
+
+
+@pytest.mark.parametrize(
+    ("line", "limit"),
+    [("list", 0.5), ("show seq1f1b -p 8 -m 16 -k 4", 1.5)],
+)
+def test_short_commands_start_fast_and_load_neither_compiler_nor_torch(
+    line: str, limit: float
+) -> None:
+    """The limits are of the second call, in CPU time; the first one may write byte code."""
+    script = (
+        "import resource, sys; from penstock.cli.main import main; code = main(sys.argv[1:]);"
+        "used = resource.getrusage(resource.RUSAGE_SELF);"
+        "print(code, used.ru_utime + used.ru_stime, *sys.modules, file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", script, *line.split()]
+    runs = [subprocess.run(command, capture_output=True, text=True) for _ in range(3)]
+    answers = [run.stderr.split() for run in runs]
+    assert [answer[0] for answer in answers] == ["0"] * 3
+    assert not {"numba", "torch"} & set(answers[0][2:])
+    assert min(float(answer[1]) for answer in answers[1:]) < limit

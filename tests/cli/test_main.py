@@ -1,0 +1,113 @@
+"""The manners of the command line: exit codes, where words go, and what it does when it fails."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Penstock
+from penstock import __version__
+
+COMMAND = [sys.executable, "-m", "penstock"]
+
+
+def test_version_and_help_are_data(penstock: Penstock) -> None:
+    assert penstock("--version") == (0, f"{__version__}\n", "")
+    for line in ("--help", "-h"):
+        answer = penstock(line)
+        assert (answer.code, answer.err) == (0, "")
+        for verb in ("list", "show", "check", "simulate", "compare", "bench"):
+            assert f"\n  {verb} " in answer.out
+
+
+def test_nothing_at_all_is_misuse_and_explained_on_stderr(penstock: Penstock) -> None:
+    answer = penstock("")
+    assert (answer.code, answer.out) == (2, "")
+    assert "Usage: penstock" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "hint"),
+    [
+        ("shwo", "no such command 'shwo'", "`penstock --help` shows what it takes"),
+        ("list --nope", "no such option: --nope", "`penstock list --help`"),
+        ("simulate", "missing argument 'NAME|FILE'", "`penstock simulate --help`"),
+        ("simulate seq1f1b -p x -m 8", "'x' is not a valid int", "`penstock simulate --help`"),
+        ("simulate seq1f1b -p", "'-p' requires an argument", "`penstock simulate --help`"),
+        ("simulate seq1f1b", "needs a number of devices", "for example -p 4 -m 8"),
+        ("simulate seq1f1b -p 4", "needs a number of devices", "for example -p 4 -m 8"),
+        ("simulate seq1f1 -p 4 -m 8", "no schedule is called 'seq1f1'", "'seq1f1b'"),
+        ("simulate seq1f1b -p 0 -m 8", "devices is 0", "1 or more"),
+        ("simulate seq1f1b -p 4 -m -8", "microbatches is -8", "1 or more"),
+        ("simulate seq1f1b -p 4 -m 8 -k 0", "slices is 0", "1 or more"),
+        ("simulate 1f1b -p 4 -m 8 -k 2", "does not cut sequences", "leave -k out"),
+        ("simulate 1f1b -p 4 -m 8 -v 2", "1 chunk(s) per device, not 2", "-v 1"),
+        ("simulate seq1f1b -p 64 -m 1000000000", "above the limit", "lower the number"),
+        ("simulate seq1f1b -p 99999999999999999999 -m 1", "above the limit", "lower"),
+        ("simulate 1f1b -p 4 -m 8 -o group=2", "has no option 'group'", "has no options"),
+        ("simulate 1f1b -p 4 -m 8 -o group", "where key=value is wanted", "-o key=value"),
+        ("simulate 1f1b -p 4 -m 8 -o a=1 -o a=2", "-o sets a twice", "leave one"),
+        ("simulate 1f1b -p 4 -m 8 --times F=x", "--times F is 'x'", "0.25 or 1/3"),
+        ("simulate 1f1b -p 4 -m 8 --times B=2", "no time called 'B'", "B is I + W"),
+        ("simulate 1f1b -p 4 -m 8 --times Q=2", "no time called 'Q'", "one of: F, I, W"),
+        ("simulate 1f1b -p 4 -m 8 --times F=-1", "must not be negative", "0 or more"),
+        ("simulate 1f1b -p 4 -m 8 --times F=1,F=1", "--times sets F twice", "leave one"),
+        ("simulate 1f1b -p 4 -m 8 --sizes acts=1", "no size called 'acts'", "'act'"),
+        ("simulate 1f1b -p 4 -m 8 --hop -1", "--hop is -1", "0 or more"),
+        ("simulate nowhere.txt", "nowhere.txt", ""),
+        ("simulate /", "/", ""),
+        ("show 1f1b -p 4 -m 8 --width 3", "3 is not in the range", "`penstock show --help`"),
+        ("show 1f1b -p 4 -m 8 --svg - --text -", "would both be written to stdout", "of its own"),
+        ("show 1f1b -p 4 -m 8 --json --html -", "would both be written to stdout", "of its own"),
+        ("bench", "", ""),
+    ],
+)
+def test_a_bad_request_ends_at_once_with_a_sentence_and_a_hint(
+    penstock: Penstock, line: str, message: str, hint: str
+) -> None:
+    start = time.process_time()
+    answer = penstock(line)
+    assert time.process_time() - start < 2
+    assert (answer.code, answer.out) == (2, ""), answer
+    first, *rest = answer.err.splitlines()
+    assert first.startswith("error: ")
+    assert message in first
+    assert rest[0].startswith("hint: ")
+    assert hint in rest[0]
+    assert "Traceback" not in answer.err
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    shell = f"{' '.join(COMMAND)} show seq1f1b -p 8 -m 64 -k 4 --json | head -c 10 >/dev/null"
+    done = subprocess.run(
+        ["bash", "-c", f"{shell}; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_reported_without_a_traceback() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*COMMAND, "list"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the output cannot be written: No space left")
+
+
+def test_an_interrupt_ends_quietly_with_130(
+    penstock: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+
+    monkeypatch.setattr("penstock.cli.list.registry", interrupted)
+    assert penstock("list") == (130, "", "")
+
+
+def test_python_m_penstock_is_the_same_command() -> None:
+    done = subprocess.run([*COMMAND, "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{__version__}\n", "")

@@ -1,0 +1,108 @@
+"""The small world: every registered schedule at every shape small enough to be played out.
+
+At most 4 devices, 6 microbatches, 3 chunks and 4 slices, with the defaults of each option and a
+few other values. A shape outside a schedule's needs is left out, and so is a case whose lanes are
+those of an earlier one. This is the only file here that speaks to the product.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import product
+from typing import Any
+
+from penstock.core.ops import Op
+from penstock.core.schedule import After, Loan, Schedule
+from penstock.core.shape import Shape
+from penstock.errors import ShapeError
+from penstock.schedules import Spec, registry
+
+from .board import Play
+from .world import Work, World
+
+DEVICES, MICROBATCHES, CHUNKS, SLICES = range(1, 5), range(1, 7), range(1, 4), range(1, 5)
+OPTION_VALUES = (1, 2, 3, 4, 8)
+
+
+@cache
+def plays(name: str) -> Mapping[str, Play]:
+    """Every distinct play of a registered schedule in the small world, by its case."""
+    found: dict[str, Play] = {}
+    digests: set[str] = set()
+    for label, schedule in _schedules(registry()[name]):
+        if schedule.digest not in digests:
+            digests.add(schedule.digest)
+            found[label] = play_of(schedule)
+    return found
+
+
+def _schedules(spec: Spec) -> Iterator[tuple[str, Schedule]]:
+    chunks = CHUNKS if spec.chunks is None else (spec.chunks,)
+    slices = SLICES if spec.sliced else (1,)
+    for p, m, v, k in product(DEVICES, MICROBATCHES, chunks, slices):
+        for options in _options(spec):
+            try:
+                case = spec.case(p, m, v, k, options)
+            except ShapeError:
+                continue
+            yield f"{spec.name} {case}", spec.build(case)
+
+
+def _options(spec: Spec) -> Iterator[dict[str, Any]]:
+    yield {}
+    for option, value in product(spec.options, OPTION_VALUES):
+        yield {option.name: value}
+
+
+def play_of(schedule: Schedule) -> Play:
+    """A schedule as plain data."""
+    shape = schedule.shape
+    world = World(
+        devices=shape.devices,
+        stages=shape.stages,
+        slices=shape.slices,
+        weightless=shape.weightless,
+        skips=shape.skips,
+        copies=shape.copies,
+        embed=shape.embed,
+        loss=shape.loss,
+    )
+    return Play(
+        world,
+        {(device, stream): _plain(ops) for device, stream, ops in schedule.table.lanes()},
+        pairs=tuple(tuple(_plain(strands)) for strands in schedule.pairs),
+        loans=tuple((_work(loan.heavy), _work(loan.light)) for loan in schedule.loans),
+        gangs=frozenset(_plain(schedule.gangs)),
+        after=tuple((_work(note.op), _work(note.earlier)) for note in schedule.after),
+    )
+
+
+def schedule_of(play: Play) -> Schedule:
+    """Plain data as a schedule."""
+    world = play.world
+    shape = Shape(
+        devices=world.devices,
+        stages=world.stages,
+        slices=world.slices,
+        weightless=world.weightless,
+        skips=world.skips,
+        copies=world.copies,
+        embed=world.embed,
+        loss=world.loss,
+    )
+    return Schedule.from_lanes(
+        "play",
+        shape,
+        [(device, stream, works) for (device, stream), works in play.lanes.items()],
+        pairs=tuple(tuple(Op(*work) for work in strands) for strands in play.pairs),
+        loans=tuple(Loan(Op(*heavy), Op(*light), 1) for heavy, light in play.loans),
+        gangs=tuple(Op(*work) for work in sorted(play.gangs)),
+        after=tuple(After(Op(*work), Op(*earlier)) for work, earlier in play.after),
+    )
+
+
+def _plain(ops: Any) -> list[Work]:
+    return [_work(op) for op in ops]
+
+
+def _work(op: Op) -> Work:
+    return op.kind, op.stage, op.mb, op.slice

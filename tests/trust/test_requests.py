@@ -1,0 +1,123 @@
+"""Requests that no schedule can serve end at once, with a sentence and a way out.
+
+A caller may be a script with a wrong number in it: zero slices, a thousand million microbatches, a
+flag where a count belongs. None of that may allocate, loop or leave with a foreign exception.
+"""
+
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from penstock.core.shape import Shape
+from penstock.errors import ShapeError
+from penstock.schedules import build, find, registry
+
+LIMIT_S = 1.0
+NAMES = list(registry())
+NUMBERS = ("devices", "microbatches", "chunks", "slices")
+GOOD = {"devices": 2, "microbatches": 4}
+
+
+def refusal(name: str, **request: Any) -> ShapeError:
+    """The error that a request ends with, if it does so in time."""
+    start = perf_counter()
+    with pytest.raises(ShapeError) as caught:
+        build(name, **{**GOOD, **request})
+    assert perf_counter() - start < LIMIT_S
+    return caught.value
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("value", [0, -1, -(10**12), True, False, 2.0, 2.5, "2", "many", [2]])
+def test_a_count_that_is_no_count_is_refused(name: str, number: str, value: Any) -> None:
+    error = refusal(name, **{number: value})
+    assert str(value) in error.message
+    assert error.hint
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("number", ["devices", "microbatches"])
+@pytest.mark.parametrize("value", [10**9, 10**18, 10**300])
+def test_a_thousand_million_ops_are_refused_before_they_are_made(
+    name: str, number: str, value: int
+) -> None:
+    error = refusal(name, **{number: value})
+    assert error.hint
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ops_beyond_the_limit_are_refused_whatever_makes_them_many(name: str) -> None:
+    error = refusal(name, devices=1000, microbatches=100_000)
+    assert "ops" in error.message
+    assert error.hint
+
+
+@pytest.mark.parametrize("name", ["", "1F1B", "seq1fib", "no such schedule", "gpipe ", "\x00"])
+def test_an_unknown_name_is_answered_with_a_known_one(name: str) -> None:
+    error = refusal(name)
+    assert repr(name) in error.message
+    assert any(known in error.hint for known in NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_option_of_another_schedule_is_refused_by_name(name: str) -> None:
+    own = {option.name for option in find(name).options}
+    others = {option.name for spec in registry().values() for option in spec.options} - own
+    for option in sorted(others | {"colour"}):
+        error = refusal(name, options={option: 1})
+        assert repr(option) in error.message
+        assert error.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "option"), [(name, option.name) for name in NAMES for option in find(name).options]
+)
+@pytest.mark.parametrize("value", ["", "much", "1/0", "nan", 0, -3, True, [1], 10**9, 2.5])
+def test_an_option_value_without_sense_is_refused(name: str, option: str, value: Any) -> None:
+    error = refusal(name, options={option: value})
+    assert option in error.message
+    assert error.hint
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not find(name).sliced])
+def test_slices_on_a_schedule_without_them_are_refused(name: str) -> None:
+    error = refusal(name, slices=2)
+    assert "slices" in error.message
+    assert "-k" in error.hint
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if find(name).chunks is not None])
+def test_another_number_of_chunks_than_a_schedule_has_is_refused(name: str) -> None:
+    chunks = find(name).chunks
+    assert chunks is not None
+    error = refusal(name, chunks=chunks + 1)
+    assert str(chunks + 1) in error.message
+    assert f"-v {chunks}" in error.hint
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"devices": 0, "stages": 1, "slices": (1,)},
+        {"devices": 1, "stages": 0, "slices": (1,)},
+        {"devices": 1, "stages": 1, "slices": ()},
+        {"devices": 1, "stages": 1, "slices": (0,)},
+        {"devices": 1, "stages": 1, "slices": (1, -1)},
+        {"devices": True, "stages": 1, "slices": (1,)},
+        {"devices": 4, "stages": 2, "slices": (1,)},
+        {"devices": 1, "stages": 1, "slices": (10**9,)},
+        {"devices": 10**9, "stages": 10**9, "slices": (1,)},
+        {"devices": 1, "stages": 2, "slices": (1,), "weightless": frozenset({2})},
+        {"devices": 1, "stages": 2, "slices": (1,), "skips": ((1, 0),)},
+        {"devices": 1, "stages": 2, "slices": (1,), "copies": 0},
+        {"devices": 1, "stages": 2, "slices": (1,), "loss": "X"},
+        {"devices": 1, "stages": 2, "slices": (1,), "stage_share": (1,)},
+        {"devices": 1, "stages": 2, "slices": (1,), "boundary_bytes": (1, 1)},
+    ],
+)
+def test_an_impossible_shape_is_refused_with_a_hint(fields: dict[str, Any]) -> None:
+    with pytest.raises(ShapeError) as caught:
+        Shape(**fields)
+    assert caught.value.hint
