@@ -6,6 +6,7 @@ PYTEST_FLAGS ?=
 
 BIN := .venv/bin
 STAMP := .venv/.installed
+PROJECT := .[run,dev]
 
 # $(call timed,what,command): run a command, say how long it took, keep its exit code.
 timed = @echo "== $(1)"; start=$$(date +%s); status=0; $(2) || status=$$?; \
@@ -21,7 +22,7 @@ install: $(STAMP) ## create .venv and install the pinned versions into it
 
 $(STAMP): pyproject.toml constraints.txt
 	$(call timed,install,$(PYTHON) -m venv .venv && \
-		$(BIN)/python -m pip install -qq -c constraints.txt -e '.[run,dev]' && touch $@)
+		$(BIN)/python -m pip install -qq -c constraints.txt -e '$(PROJECT)' && touch $@)
 
 check: format-check lint types house ## format, lint, types and house rules
 

@@ -2,8 +2,8 @@ import subprocess
 import sys
 
 import pytest
-from cli.conftest import Penstock
 
+from cli.conftest import Penstock
 from penstock.schedules import registry
 
 

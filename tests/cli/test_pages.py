@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
-from cli.pages import PAGES, rewritten
 
+from cli.pages import PAGES, rewritten
 from penstock.cli.main import VERBS
 
 

@@ -1,6 +1,7 @@
 """What `simulate` promises: exact figures, under the names that scripts depend on."""
 
 import pytest
+
 from cli.conftest import Penstock
 
 UNIT = "--times F=1,I=1,W=1 --json"

@@ -32,7 +32,8 @@ def test_check_judges_mutants_as_the_explorer_does_and_names_what_was_displaced(
     result = tally(plays(name), EACH)
     record_property("tally", [(*key, count) for key, count in result.counts.items()])
     assert result.disagreements == []
-    assert result.total("refused") == result.total("named") == result.total("mutants") - result.total("legal")
+    wrong = result.total("mutants") - result.total("legal")
+    assert result.total("refused") == result.total("named") == wrong > 0
 
 
 @pytest.mark.parametrize("name", specimens())

@@ -54,7 +54,9 @@ def _pairs(schedule: Schedule, rows: Rows) -> Iterator[Finding]:
         seen.update(pair)
         if not adjacent or twice:
             text = "+".join(str(op) for op in pair)
-            problem = f"{twice[0]} is in two pairs" if twice else "they are not neighbours in a lane"
+            problem = (
+                f"{twice[0]} is in two pairs" if twice else "they are not neighbours in a lane"
+            )
             yield Finding(
                 "annotation",
                 pair,

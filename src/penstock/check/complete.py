@@ -36,8 +36,7 @@ def known(schedule: Schedule) -> Iterator[Finding]:
             "known",
             (op,),
             int(table.device[row]),
-            f"{op} on device {table.device[row]} is not part of the shape: "
-            f"{_limits(schedule, op)}",
+            f"{op} on device {table.device[row]} is not part of the shape: {_limits(schedule, op)}",
             "correct its number, or widen the shape",
         )
 
@@ -136,9 +135,7 @@ def _demands(schedule: Schedule, counts: Counts) -> Iterator[tuple[Any, str, int
             yield shards * on, kind, shape.devices, why
 
 
-def _miscounted(
-    schedule: Schedule, kinds: str, at: tuple[int, int, int], why: str
-) -> Finding:
+def _miscounted(schedule: Schedule, kinds: str, at: tuple[int, int, int], why: str) -> Finding:
     """The finding for a unit whose kinds do not occur as often as wanted."""
     number, unit, wanted = at
     shape, table = schedule.shape, schedule.table
@@ -165,5 +162,3 @@ def _missing_kind(kinds: str, schedule: Schedule) -> str:
     """The kind to name when none is there: the one that the schedule uses elsewhere."""
     present = {LETTERS[code] for code in np.unique(schedule.table.kind)}
     return next((kind for kind in kinds if kind in present), kinds[0])
-
-

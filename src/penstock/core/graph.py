@@ -85,9 +85,7 @@ def _build(schedule: Schedule, lane: Ints) -> Graph:
     room = int(np.array(per_kind)[table.kind].sum())
     start = np.zeros(size + 1, np.int32)
     edges = np.empty((3, room), np.int32)
-    found = _read(
-        size, *columns, lane, compiled.reads.start, lines, writers, start, edges
-    )
+    found = _read(size, *columns, lane, compiled.reads.start, lines, writers, start, edges)
     reader, writer, buffer = edges[:, :found]
     extra = [*home_edges(schedule), *_after_edges(schedule)]
     if extra:

@@ -24,7 +24,9 @@ def weight_homes(schedule: Schedule) -> dict[int, list[int]]:
         if any(ref.buffer in _WEIGHT for ref in (*entry.reads, *entry.writes))
     ]
     rows = np.isin(table.kind, touching)
-    key = np.unique(table.stage[rows].astype(np.int64) * schedule.shape.devices + table.device[rows])
+    key = np.unique(
+        table.stage[rows].astype(np.int64) * schedule.shape.devices + table.device[rows]
+    )
     homes: dict[int, list[int]] = {}
     for stage, device in zip(*divmod(key, schedule.shape.devices)):
         if int(stage) not in schedule.shape.weightless:

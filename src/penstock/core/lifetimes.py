@@ -96,7 +96,7 @@ class Factors(NamedTuple):
 
 
 @cache
-def _factors(size: str) -> Factors:
+def size_factors(size: str) -> Factors:
     """Derived for buffers of one unit: a writer adds, the op that reads it takes away.
 
     Of the kinds that read such a buffer a unit has exactly one (B or I, never both), so what a
@@ -134,7 +134,7 @@ def level_changes(schedule: Schedule, amounts: Mapping[str, Ticks]) -> tuple[Tic
     table = schedule.table
     at_start, at_end = np.zeros(len(table), np.int64), np.zeros(len(table), np.int64)
     for size, amount in amounts.items():
-        factors = _factors(size)
+        factors = size_factors(size)
         if factors.start.any() or factors.end.any():
             at_start += factors.start[table.kind] * amount
             at_end += factors.end[table.kind] * amount
@@ -148,9 +148,7 @@ def level_changes(schedule: Schedule, amounts: Mapping[str, Ticks]) -> tuple[Tic
     return at_start, at_end
 
 
-def _add_shared(
-    schedule: Schedule, name: str, amount: Ticks, changes: tuple[Ticks, Ticks]
-) -> None:
+def _add_shared(schedule: Schedule, name: str, amount: Ticks, changes: tuple[Ticks, Ticks]) -> None:
     """Add a buffer that all slices of a microbatch share: first write to last use."""
     table, shape = schedule.table, schedule.shape
     writing = _rows(schedule, [k for k, e in MEANING.items() if _names(e.writes, name)])

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.kernel import kernel
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, Op
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -95,14 +96,20 @@ class UnitCost:
     def size(self, name: str) -> Fraction:
         return Fraction(self.sizes.get(name, 1 if name in ("act", "stash") else 0))
 
+    @property
+    def separable(self) -> bool:
+        """Whether every op costs time of its kind x share of its stage x share of its slice."""
+        return not self.op_times
+
     def durations(self, schedule: Schedule) -> Scaled:
-        by_kind = [self.time(letter) for letter in LETTERS]
-        scaled = _spread(schedule, by_kind)
-        if not self.op_times and not schedule.shares:
+        scaled = _spread(schedule, [self.time(letter) for letter in LETTERS])
+        if self.separable and not schedule.shares:
             return scaled
         return _override(schedule, scaled, self.op_times)
 
     def amounts(self, schedule: Schedule, size: str) -> Scaled:
+        if not self.size(size):
+            return Scaled(np.zeros(len(schedule.table), np.int64), Fraction(1))
         return _spread(schedule, [self.size(size)] * len(LETTERS))
 
     def link(self, source: int, target: int) -> Link:
@@ -127,21 +134,51 @@ def whole(values: list[Fraction]) -> tuple[Ticks, int]:
     return np.array([int(value * scale) for value in values], np.int64), scale
 
 
-def _spread(schedule: Schedule, by_kind: list[Fraction]) -> Scaled:
-    """Value of a kind x share of the stage x share of the slice, for every row, exactly."""
-    shape, table = schedule.shape, schedule.table
-    kind, kind_scale = whole(by_kind)
+class Shares(NamedTuple):
+    """Shares of stages and units as whole numbers; `scale` is what a full share became."""
+
+    stage: Ticks
+    unit: Ticks
+    stage_scale: int
+    unit_scale: int
+
+    @property
+    def scale(self) -> int:
+        return self.stage_scale * self.unit_scale
+
+
+def shares_of(shape: Shape) -> Shares:
+    """The shares of a shape, exact."""
     stage, stage_scale = whole([shape.share_of_stage(s) for s in range(shape.stages)])
     unit, unit_scale = whole(unit_shares(shape))
-    units = schedule.unit
+    return Shares(stage, unit, stage_scale, unit_scale)
+
+
+def _spread(schedule: Schedule, by_kind: list[Fraction]) -> Scaled:
+    """Value of a kind x share of the stage x share of the slice, for every row, exactly."""
+    shares, table = shares_of(schedule.shape), schedule.table
+    kind, kind_scale = whole(by_kind)
     # Shards are not divided by the stage share, ops of a whole stage not by a slice share.
-    sharded = np.isin(table.kind, [LETTERS.index(letter) for letter in SHARD_KINDS])
-    staged = np.isin(table.kind, [LETTERS.index(letter) for letter in STAGE_KINDS])
-    by_stage = np.where(sharded, stage_scale, stage[np.where(sharded, 0, table.stage)])
-    by_unit = np.where(staged, unit_scale, unit[units])
-    return Scaled(
-        kind[table.kind] * by_stage * by_unit, Fraction(1, kind_scale * stage_scale * unit_scale)
+    sharded = np.array([letter in SHARD_KINDS for letter in LETTERS], np.uint8)
+    staged = np.array([letter in STAGE_KINDS for letter in LETTERS], np.uint8)
+    ticks = np.empty(len(table), np.int64)
+    _multiply(
+        len(table), table.kind, table.stage, schedule.unit, kind, sharded, staged, *shares, ticks
     )
+    return Scaled(ticks, Fraction(1, kind_scale * shares.scale))
+
+
+@kernel
+def _multiply(
+    kind: Any, stage: Any, unit: Any, by_kind: Any, sharded: Any, staged: Any,
+    by_stage: Any, by_unit: Any, stage_scale: Any, unit_scale: Any, ticks: Any,
+) -> None:  # fmt: skip
+    """Product of the three factors of each row."""
+    for row in range(len(kind)):
+        code = kind[row]
+        share = stage_scale if sharded[code] else by_stage[stage[row]]
+        part = unit_scale if staged[code] else by_unit[unit[row]]
+        ticks[row] = by_kind[code] * share * part
 
 
 def unit_shares(shape: Shape) -> list[Fraction]:

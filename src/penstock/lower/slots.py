@@ -13,9 +13,9 @@ import numpy as np
 
 from penstock.core.kernel import kernel
 from penstock.core.program import Channel
+from penstock.core.rules import NAMES
 from penstock.core.schedule import Schedule
 from penstock.core.table import Ints
-from penstock.core.rules import NAMES
 from penstock.core.transfers import Moves
 from penstock.errors import ShapeError
 
@@ -67,9 +67,7 @@ def _channels(schedule: Schedule, moves: Moves) -> tuple[tuple[Channel, ...], In
     return tuple(found), np.searchsorted(present, key).astype(np.int32)
 
 
-def _wanted(
-    channels: tuple[Channel, ...], needed: Any, wanted: Mapping[Channel, int]
-) -> Any:
+def _wanted(channels: tuple[Channel, ...], needed: Any, wanted: Mapping[Channel, int]) -> Any:
     """Slots as asked for, refused where they would deadlock."""
     slots = needed.copy()
     for number, channel in enumerate(channels):

@@ -15,25 +15,18 @@ of unequal slices: there, simulate.
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import lcm
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.errors import PlanError, ShapeError
+from penstock.plan._spans import NEVER, Grid, Latency, Ticks, grid_of, span_tables
 from penstock.plan.slices import Lengths
 
-Latency = Callable[[int, int], Fraction]
-"""Time of one stage for a slice of so many tokens that stand behind so many others."""
 BatchLatency = Callable[[int, int, int], Fraction]
 """The same for so many sequences at once; their number comes first."""
-Ticks = NDArray[np.int64]
-
-NEVER = 2**61
-"""Cost of what is not allowed; two of them still fit a 64-bit number."""
-MAX_POSITIONS = 2048
-"""Positions at which a cut may be tried; the table of latencies has half their square."""
 
 
 class Fastest(NamedTuple):
@@ -48,18 +41,6 @@ class FastestBatch(NamedTuple):
 
     parts: tuple[tuple[int, Lengths], ...]
     time: Fraction
-
-
-class Grid(NamedTuple):
-    """Where cuts are allowed: every `unit` tokens, no slice below `minimum`."""
-
-    length: int
-    unit: int
-    minimum: int
-
-    @property
-    def positions(self) -> int:
-        return self.length // self.unit
 
 
 class _Answer(NamedTuple):
@@ -84,8 +65,13 @@ def fastest(
     >>> fastest(12, 4, lambda n, c: 1 + Fraction(n, 2) + Fraction(n * (2 * c + n), 20)).lengths
     (4, 2, 2, 2, 1, 1)
     """
-    grid = _grid(length, stages, unit, minimum)
-    (spans,), tick = _span_tables([latency], grid, stages)
+    grid = grid_of(length, stages, unit, minimum)
+    (spans,), tick = span_tables([latency], grid, stages)
+    if count is not None and not 1 <= count <= grid.positions:
+        raise ShapeError(
+            f"{length} tokens in steps of {unit} cannot be cut into {count} slices",
+            hint=f"take 1 to {grid.positions} slices",
+        )
     path = _any_path if count is None else _path_of(count)
     answer = _tighten(lambda bound: path(spans, bound), stages)
     return Fastest(_lengths(answer.way, grid), _time(answer, stages) * tick)
@@ -97,10 +83,10 @@ def fastest_batch(
     """The same for a batch that may be cut too: parts of some sequences, each with its slices."""
     if batch < 1:
         raise ShapeError(f"a batch of {batch} sequences has no parts", hint="give 1 or more")
-    grid = _grid(length, stages, unit, minimum)
+    grid = grid_of(length, stages, unit, minimum)
     sizes = range(1, batch + 1)
     latencies = [lambda n, c, size=size: latency(size, n, c) for size in sizes]
-    tables, tick = _span_tables(latencies, grid, stages * batch)
+    tables, tick = span_tables(latencies, grid, stages * batch)
     answer = _tighten(lambda bound: _knapsack(tables, bound), stages)
     parts = tuple((size, _lengths(cuts, grid)) for size, cuts in answer.way)
     return FastestBatch(parts, _time(answer, stages) * tick)
@@ -157,7 +143,7 @@ def _path_of(count: int) -> Callable[[Ticks, int], _Answer | None]:
             reach = best + allowed
             origins.append(reach.argmin(axis=1))
             best = np.minimum(reach.min(axis=1), NEVER)
-        if not origins or best[-1] >= NEVER:
+        if best[-1] >= NEVER:
             return None
         cuts = [len(spans) - 1]
         for origin in reversed(origins):
@@ -168,7 +154,7 @@ def _path_of(count: int) -> Callable[[Ticks, int], _Answer | None]:
 
 
 def _answer(spans: Ticks, cuts: list[int]) -> _Answer:
-    costs = [int(spans[end, start]) for start, end in zip(cuts, cuts[1:])]
+    costs = [int(spans[end, start]) for start, end in pairwise(cuts)]
     return _Answer(sum(costs), max(costs), cuts)
 
 
@@ -190,48 +176,5 @@ def _knapsack(tables: Sequence[Ticks], bound: int) -> _Answer | None:
     return best[-1]
 
 
-def _grid(length: int, stages: int, unit: int, minimum: int) -> Grid:
-    for name, value in (("length", length), ("stages", stages), ("unit", unit)):
-        if value < 1:
-            raise ShapeError(f"{name} is {value}, but must be at least 1", hint="give 1 or more")
-    if length % unit or length // unit > MAX_POSITIONS:
-        raise ShapeError(
-            f"{length} tokens cannot be searched in steps of {unit}: the length must be a multiple "
-            f"of the unit, with at most {MAX_POSITIONS} steps",
-            hint="take a unit that divides the length, such as 128",
-        )
-    return Grid(length, unit, minimum)
-
-
-def _span_tables(
-    latencies: Sequence[Latency], grid: Grid, stages: int
-) -> tuple[list[Ticks], Fraction]:
-    """For each latency the cost of every slice, by end and start position, in whole ticks."""
-    ends = range(1, grid.positions + 1)
-    places = [(end, start) for end in ends for start in range(end)]
-    places = [(e, s) for e, s in places if (e - s) * grid.unit >= grid.minimum]
-    times = [
-        [Fraction(latency((e - s) * grid.unit, s * grid.unit)) for e, s in places]
-        for latency in latencies
-    ]
-    scale = lcm(*{time.denominator for column in times for time in column})
-    _refuse_times([time for column in times for time in column], scale, grid.positions + stages)
-    tables = [np.full((grid.positions + 1,) * 2, NEVER, np.int64) for _ in latencies]
-    for table, column in zip(tables, times):
-        for place, time in zip(places, column):
-            table[place] = int(time * scale)
-    return tables, Fraction(1, scale)
-
-
-def _refuse_times(times: list[Fraction], scale: int, terms: int) -> None:
-    if min(times, default=0) < 0:
-        raise ShapeError("a slice has a negative latency", hint="give times of 0 or more")
-    if max(times, default=0) * scale * terms >= NEVER:
-        raise ShapeError(
-            "the latencies are too finely divided for whole ticks of 64 bits",
-            hint="round them to a common tick, such as a nanosecond",
-        )
-
-
 def _lengths(cuts: list[int], grid: Grid) -> Lengths:
-    return tuple((end - start) * grid.unit for start, end in zip(cuts, cuts[1:]))
+    return tuple((end - start) * grid.unit for start, end in pairwise(cuts))

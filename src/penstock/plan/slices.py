@@ -50,7 +50,8 @@ def equal_flops(
             f"a token costs {linear} and a pair {attention} FLOPs: slices cannot be weighed",
             hint="give 0 or more, and not 0 for both",
         )
-    end, tail = length, []
+    end = length
+    tail: list[int] = []
     twice_total = 2 * linear * length + attention * length**2
     while len(tail) < count - 1:
         tokens = _longest(end, twice_total, count, linear, attention) // unit * unit

@@ -37,11 +37,6 @@ def split_peak(case: Case, *, live: PerDevice, delay: PerDevice) -> tuple[Fracti
     return tuple((a * case.act + w * case.stash) / units for a, w in zip(held, waiting))
 
 
-def unit_times(case: Case) -> bool:
-    """F = I = W: the times under which zero-bubble papers draw their pictures."""
-    return case.F == case.I == case.W
-
-
 def weights_fit(case: Case) -> bool:
     """W is no longer than F and I, so that it fits where one of them would have idled."""
     return case.F >= case.W and case.I >= case.W

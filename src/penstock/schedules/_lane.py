@@ -5,6 +5,7 @@ a matter of counting. The lane counts, and remembers which weight gradients are 
 """
 
 from collections import Counter
+from typing import Any
 
 from penstock.schedules._streams import PlainOp
 
@@ -13,7 +14,8 @@ class Lane:
     """The ops of one device; the microbatches of a stage come in ascending order."""
 
     def __init__(self) -> None:
-        self.items: list[PlainOp | tuple[PlainOp, PlainOp]] = []
+        self.items: list[Any] = []
+        """Ops, and pairs of ops."""
         self._done: Counter[tuple[str, int]] = Counter()
         self._due: list[PlainOp] = []
         """Weight gradients whose input gradient has run, oldest first."""

@@ -7,6 +7,7 @@ microbatches; `alternate` and `alternate_split` merge them.
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from typing import TypeVar
 
 from penstock.core.shape import Shape
 
@@ -16,6 +17,9 @@ Virtual = tuple[int, int, int]
 """Chunk, microbatch and slice: a unit on one of a device's chunks."""
 PlainOp = tuple[str, int, int, int]
 """Kind, stage, microbatch, slice; a plain tuple, because generators make millions."""
+
+
+Item = TypeVar("Item")
 
 
 def forward_units(shape: Shape) -> list[Unit]:
@@ -66,9 +70,7 @@ def looped_ops(kind: str, table: Iterable[Virtual], device: int, devices: int) -
     return [(kind, c * devices + device, mb, s) for c, mb, s in table]
 
 
-def alternate(
-    forwards: Sequence[PlainOp], backwards: Sequence[PlainOp], warmup: int
-) -> list[PlainOp]:
+def alternate(forwards: Sequence[Item], backwards: Sequence[Item], warmup: int) -> list[Item]:
     """`warmup` forwards, then one forward and one backward in turn, then the other backwards."""
     warmup = min(warmup, len(forwards))
     lane = list(forwards[:warmup])
@@ -82,10 +84,12 @@ def alternate_split(
 ) -> list[PlainOp]:
     """`alternate` with split backwards: weight gradients run `delay` behind input gradients."""
     warmup = min(warmup, len(forwards))
-    weights = [("W", *unit) for _, *unit in backwards]
+    inputs: list[PlainOp] = [("I", stage, mb, s) for _, stage, mb, s in backwards]
+    weights: list[PlainOp] = [("W", stage, mb, s) for _, stage, mb, s in backwards]
     lane = list(forwards[:warmup])
-    for j, (_, *unit) in enumerate(backwards):
+    for j, input_gradient in enumerate(inputs):
         lane += forwards[warmup + j : warmup + j + 1]
-        lane.append(("I", *unit))
-        lane += weights[j - delay : j - delay + 1] if j >= delay else ()
+        lane.append(input_gradient)
+        if j >= delay:
+            lane.append(weights[j - delay])
     return lane + weights[max(0, len(weights) - delay) :]

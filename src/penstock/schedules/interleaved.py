@@ -61,9 +61,7 @@ def _smallest_group(c: Case) -> int:
         ),
     ),
     claims=(
-        Claim(
-            "makespan", "(m + (p - 1)/v)(F + B)", flushed, "arXiv:2104.04473, section 2.2.2"
-        ),
+        Claim("makespan", "(m + (p - 1)/v)(F + B)", flushed, "arXiv:2104.04473, section 2.2.2"),
         Claim(
             "peak",
             "min(2(p - 1 - r) + (v - 1) group + 1, vm)/v",

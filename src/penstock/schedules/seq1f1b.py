@@ -9,16 +9,17 @@ in flight shrink by about the number of slices k.
     device 0  F0 F0.1 F1 B0.1 F1.1 B0 B1.1 B1
     device 1  F0 F0.1 B0.1 F1 B0 F1.1 B1.1 B1
 
-Needs: one stage per device. Claims: makespan m(F + B) + (p - 1)(F + B)/k, peak (p - 1 - r + k)/k.
-Source: arXiv:2406.03488, section 4.
+Needs: one stage per device.
+Claims: makespan (m + (p - 1)/k)(F + B), idle share (p - 1)/(mk + p - 1), peak (p - 1 - r + k)/k.
+Source: arXiv:2406.03488, for slices of equal time.
+Where we differ: slices are equal here; unequal ones are a matter of the plan.
 """
-
-from fractions import Fraction
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
+from penstock.schedules._claims import flushed, flushed_bubble, live_peak
 from penstock.schedules._registry import Case, Claim, schedule
-from penstock.schedules._streams import alternate
+from penstock.schedules._streams import alternate, backward_units, forward_units
 
 
 @schedule(
@@ -27,25 +28,20 @@ from penstock.schedules._streams import alternate
     paper="arXiv:2406.03488",
     sliced=True,
     claims=(
-        Claim(
-            "makespan",
-            "m(F + B) + (p - 1)(F + B)/k",
-            lambda c: c.m * (c.F + c.B) + (c.p - 1) * (c.F + c.B) / c.k,
-            "seq1f1b, section 4",
-        ),
+        Claim("makespan", "(m + (p - 1)/k)(F + B)", flushed, "arXiv:2406.03488"),
+        Claim("bubble_makespan", "(p - 1)/(mk + p - 1)", flushed_bubble, "arXiv:2406.03488"),
         Claim(
             "peak",
-            "min(mk, p - 1 - r + k)/k",
-            lambda c: tuple(Fraction(min(c.m * c.k, c.p - 1 - r + c.k), c.k) for r in range(c.p)),
-            "seq1f1b, section 4",
+            "min(p - 1 - r + k, mk)/k",
+            lambda c: live_peak(c, live=lambda r: c.p - 1 - r + c.k),
+            "arXiv:2406.03488",
         ),
     ),
     cases=(Case(4, 8, k=4), Case(4, 4, k=2), Case(4, 1, k=4), Case(4, 8), Case(8, 2, k=3)),
 )
 def seq1f1b(shape: Shape) -> Lanes:
     """Warm up with the p - 1 - r forwards of 1F1B and the k - 1 that complete a sequence."""
-    forwards = [(i, s) for i, k in enumerate(shape.slices) for s in range(k)]
-    backwards = [(i, s) for i, k in enumerate(shape.slices) for s in reversed(range(k))]
+    forwards, backwards = forward_units(shape), backward_units(shape)
     return [
         alternate(
             [("F", r, i, s) for i, s in forwards],

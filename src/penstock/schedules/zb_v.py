@@ -80,4 +80,4 @@ def _lane(shape: Shape, r: int) -> list[PlainOp]:
     lane.run("IW" * (p - r), down)
     lane.run_all(up)
     lane.run_all(down)
-    return lane.ops
+    return lane.items

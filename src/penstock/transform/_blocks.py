@@ -32,15 +32,14 @@ ItemLanes = list[tuple[int, str, list[Item]]]
 def item_lanes(schedule: Schedule) -> ItemLanes:
     """The lanes of a schedule as items."""
     _refuse_strangers(schedule)
-    starts = {pair[0]: pair for pair in schedule.pairs}
-    found: set[Item] = set()
-    lanes: ItemLanes = []
-    for device, stream, ops in schedule.table.lanes():
-        items = list(_items(ops, starts))
-        found.update(item for item in items if len(item) > 1)
-        lanes.append((device, stream, items))
+    pair_of = {op: frozenset(pair) for pair in schedule.pairs for op in pair}
+    lanes = [
+        (device, stream, list(_items(ops, pair_of)))
+        for device, stream, ops in schedule.table.lanes()
+    ]
+    found = {frozenset(item) for _, _, items in lanes for item in items if len(item) > 1}
     for pair in schedule.pairs:
-        if pair not in found:
+        if frozenset(pair) not in found:
             raise ShapeError(
                 f"the pair {' '.join(map(str, pair))} does not stand together in a lane",
                 hint="write the ops of a pair one right after the other",
@@ -48,12 +47,12 @@ def item_lanes(schedule: Schedule) -> ItemLanes:
     return lanes
 
 
-def _items(ops: list[Op], starts: dict[Op, Item]) -> Iterator[Item]:
+def _items(ops: list[Op], pair_of: dict[Op, frozenset[Op]]) -> Iterator[Item]:
     position = 0
     while position < len(ops):
-        pair = starts.get(ops[position], ())
-        together = tuple(ops[position : position + len(pair)]) == pair
-        item = pair if pair and together else (ops[position],)
+        pair = pair_of.get(ops[position], frozenset())
+        near = tuple(ops[position : position + len(pair)])
+        item = near if pair and frozenset(near) == pair else (ops[position],)
         yield item
         position += len(item)
 

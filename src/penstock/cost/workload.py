@@ -1,0 +1,181 @@
+"""FLOPs and bytes of every op of a transformer, slice by slice.
+
+A slice of n tokens that ends at position e has n e - n^2 / 2 query-key pairs, so the same op costs
+more further along the sequence. Per op, with L layers on its stage, P weights per layer, h hidden,
+V vocabulary and q FLOPs per pair (cost/architecture.py), in FLOPs:
+
+    F N   2 n P L + q pairs L                the head adds 2 n h V on the last stage
+    R     2 n P L + q pairs L                the head is not run again
+    I     2 n P L + 2 q pairs L              the head adds 6 n h V: see below
+    W     2 n P L
+    B     I + W
+    S T   2 n h V / devices once or twice: S 1, T 2 where T starts the backward, else S 2, T 1
+
+The head's forward keeps only a log-sum-exp per token; its input gradient makes the logits again and
+adds the weight gradient at once (three products), because keeping the gradient of the logits for a
+W would cost more memory than the layers do. So the head has no part in W. Embeddings (part of F and
+I on the first stage, or E and D on shards) move bytes and cost no FLOPs; norms, activations and
+rotations are not counted. G Z U V depend on the mesh and cost 0 here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.core.schedule import Schedule
+from penstock.core.shape import Shape
+from penstock.core.table import LETTERS
+from penstock.cost.architecture import LSE_BYTES, ModelConfig
+from penstock.errors import ShapeError
+
+Counts = NDArray[np.int64]
+
+MOST_FLOPS = 2**62
+"""Bound on one op, so that whole numbers of 64 bits hold it."""
+
+
+def _by_kind(**passes: int) -> Counts:
+    return np.array([passes.get(letter, 0) for letter in LETTERS], np.int64)
+
+
+_LINEAR = _by_kind(F=1, N=1, R=1, I=1, W=1, B=2)
+_ATTENTION = _by_kind(F=1, N=1, R=1)
+_ATTENTION_BACKWARD = _by_kind(I=2, B=2)
+_HEAD = _by_kind(F=1, N=1, I=3, B=3)
+_SHARD = {"F": _by_kind(), "S": _by_kind(S=2, T=1), "T": _by_kind(S=1, T=2)}
+"""Products with one vocabulary shard, by who starts the backward."""
+_LOOKUP = _by_kind(F=2, N=2, R=2, I=3, B=3)
+"""Rows of h elements that an embedding moves per token: read, write; backward: read, add, write."""
+_SHARD_LOOKUP = {"own": _by_kind(E=1, D=2), "all": _by_kind(E=1, D=1)}
+"""The same on a shard, which finds only its own tokens but writes, or reads, rows of all."""
+_COPY = _by_kind(O=1, L=1)
+
+
+class Work(NamedTuple):
+    """How much of each kind of work every row of a schedule is; FLOPs, then bytes."""
+
+    linear: Counts
+    attention: Counts
+    attention_backward: Counts
+    lookup: Counts
+    copy: Counts
+
+    @property
+    def flops(self) -> Counts:
+        return self.linear + self.attention + self.attention_backward
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A model whose layers are divided into stages and whose sequences are cut into slices."""
+
+    model: ModelConfig
+    lengths: tuple[tuple[int, ...], ...]
+    """Tokens of each slice of each microbatch."""
+    layers: tuple[int, ...]
+    """Layers of each stage."""
+
+    def __post_init__(self) -> None:
+        if sum(self.layers) != self.model.layers or min(self.layers, default=-1) < 0:
+            raise ShapeError(
+                f"stages of {', '.join(map(str, self.layers))} layers do not make up the "
+                f"{self.model.layers} layers of the model",
+                hint="give every layer to exactly one stage",
+            )
+        if min((min(lengths, default=0) for lengths in self.lengths), default=0) < 1:
+            raise ShapeError("a slice has no tokens", hint="give each slice 1 token or more")
+        tokens, most = max(map(sum, self.lengths)), max(self.layers)
+        weights = 4 * tokens * (most * self.model.layer_weights + 2 * self.model.head_weights)
+        if weights + most * self.model.pair_flops * tokens**2 > MOST_FLOPS:
+            raise ShapeError(
+                f"an op over {tokens:,} tokens would have more than {MOST_FLOPS:,} FLOPs",
+                hint="shorten the sequence, or put fewer layers on a stage",
+            )
+
+    @classmethod
+    def of(cls, shape: Shape, model: ModelConfig, lengths: Sequence[int]) -> "Workload":
+        """Every microbatch with the same slices; layers spread evenly, the first stages first."""
+        each, over = divmod(model.layers, shape.stages)
+        layers = tuple(each + (stage < over) for stage in range(shape.stages))
+        return cls(model, (tuple(lengths),) * shape.microbatches, layers)
+
+    def work(self, schedule: Schedule) -> Work:
+        """Exact amounts of work of each row of the schedule's table."""
+        self._match(schedule.shape)
+        kind, shape, model = schedule.table.kind, schedule.shape, self.model
+        tokens, layers = self._tokens[schedule.unit], self._layers_of(schedule)
+        pairs = layers * self._twice_pairs[schedule.unit] * (model.pair_flops // 2)
+        head = _HEAD[kind] * self._at_last(schedule) * (shape.loss == "F") * model.vocabulary
+        shard = _SHARD[shape.loss][kind] * -(-model.vocabulary // shape.devices)
+        weights = _LINEAR[kind] * layers * model.layer_weights + (head + shard) * model.hidden
+        return Work(
+            linear=2 * tokens * weights,
+            attention=_ATTENTION[kind] * pairs,
+            attention_backward=_ATTENTION_BACKWARD[kind] * pairs,
+            lookup=self._rows_looked_up(schedule) * model.boundary_bytes,
+            copy=_COPY[kind] * self.bytes(schedule, "act"),
+        )
+
+    def _rows_looked_up(self, schedule: Schedule) -> Counts:
+        """Embedding rows that move: on the first stage, or on shards."""
+        kind, shape = schedule.table.kind, schedule.shape
+        tokens = self._tokens[schedule.unit]
+        first = (schedule.table.stage == 0) & (shape.embed == "F")
+        own = -(-tokens // shape.devices)
+        rows = (_LOOKUP[kind] * first + _SHARD_LOOKUP["all"][kind]) * tokens
+        return np.asarray(rows + _SHARD_LOOKUP["own"][kind] * own, np.int64)
+
+    def bytes(self, schedule: Schedule, size: str) -> Counts:
+        """Bytes of a buffer of each row: bytes per token x tokens.
+
+        `act` includes what the weight gradient needs of the activation; `stash` is all that waits
+        for the weight gradient. `kv` and `dkv` are those of the row's own slice.
+        """
+        self._match(schedule.shape)
+        model, layers = self.model, self._layers_of(schedule)
+        if size == "ckpt":  # the first stage starts from tokens, which the batch holds anyway
+            started = (schedule.table.stage > 0) | (schedule.shape.embed == "E")
+            per_token = started * model.boundary_bytes
+        elif size == "act":
+            # input and output of the last norm, and the loss's log-sum-exp
+            end = 2 * model.boundary_bytes + LSE_BYTES * (schedule.shape.loss == "F")
+            per_token = layers * model.saved_bytes + end * self._at_last(schedule)
+        else:
+            per_token = layers * (model.stash_bytes if size == "stash" else model.kv_bytes)
+        return np.asarray(per_token * self._tokens[schedule.unit], np.int64)
+
+    @cached_property
+    def _tokens(self) -> Counts:
+        """Tokens of each unit, and a 0 at the end for rows without one (unit -1)."""
+        return np.array([*(n for lengths in self.lengths for n in lengths), 0], np.int64)
+
+    @cached_property
+    def _twice_pairs(self) -> Counts:
+        """Query-key pairs of each unit, doubled to be whole: n (2 e - n)."""
+        ends = [end for lengths in self.lengths for end in accumulate(lengths)]
+        pairs: Counts = self._tokens * (2 * np.array([*ends, 0], np.int64) - self._tokens)
+        return pairs
+
+    def _layers_of(self, schedule: Schedule) -> Counts:
+        # Shards are numbered by device, which may lie beyond the stages; they have no layers.
+        stage = np.minimum(schedule.table.stage, len(self.layers) - 1)
+        return np.array(self.layers, np.int64)[stage]
+
+    def _at_last(self, schedule: Schedule) -> NDArray[np.bool_]:
+        return np.asarray(schedule.table.stage == len(self.layers) - 1)
+
+    def _match(self, shape: Shape) -> None:
+        counts = tuple(map(len, self.lengths))
+        if (shape.stages, shape.slices) != (len(self.layers), counts) or shape.weightless:
+            raise ShapeError(
+                f"the workload has {len(self.layers)} stages of whole layers and "
+                f"{sum(counts)} slices in {len(counts)} microbatches, but the schedule has "
+                f"{shape.stages} stages ({len(shape.weightless)} weightless) and {shape.units} "
+                f"slices in {shape.microbatches} microbatches",
+                hint="give lengths and layers that match the schedule's shape",
+            )

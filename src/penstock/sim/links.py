@@ -1,0 +1,75 @@
+"""What transfers cost: latency on an edge of the graph, occupancy on a link between devices."""
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.core.graph import AFTER, graph_of
+from penstock.core.meaning import BUFFERS
+from penstock.core.schedule import Schedule
+from penstock.core.scoreboard import Wires
+from penstock.core.transfers import moves_of
+from penstock.cost.model import Cost, Link
+
+Ticks = NDArray[np.int64]
+
+
+def links_of(schedule: Schedule, cost: Cost) -> dict[tuple[int, int], Link]:
+    """The links between every pair of devices, without those that cost nothing."""
+    devices = range(schedule.shape.devices)
+    links = {(a, b): cost.link(a, b) for a in devices for b in devices if a != b}
+    return {edge: link for edge, link in links.items() if any(link)}
+
+
+def delays(
+    schedule: Schedule, links: dict[tuple[int, int], Link], tick: Fraction
+) -> NDArray[np.int64]:
+    """Latency of every edge of the graph, in ticks; empty where there is none."""
+    if not links:
+        return np.zeros(0, np.int64)
+    graph, device = graph_of(schedule), schedule.table.device
+    latency = np.zeros((schedule.shape.devices,) * 2, np.int64)
+    for edge, link in links.items():
+        latency[edge] = int(link.latency / tick)
+    found = latency[device[graph.writer], device[graph.reader]]
+    found[graph.buffer == AFTER] = 0
+    return found
+
+
+def wires(schedule: Schedule, links: dict[tuple[int, int], Link], tick: Fraction) -> Wires | None:
+    """Links that transfers occupy, or none where bytes cost nothing."""
+    if not any(link.per_byte for link in links.values()):
+        return None
+    moves, device, count = moves_of(schedule), schedule.table.device, schedule.shape.devices
+    source, target = device[moves.writer], device[moves.reader]
+    busy = np.zeros(len(moves.writer), np.int64)
+    latency = np.zeros(len(moves.writer), np.int64)
+    size = transfer_bytes(schedule)
+    for (a, b), link in links.items():
+        here = (source == a) & (target == b)
+        busy[here] = np.rint(size[here] * float(link.per_byte / tick)).astype(np.int64)
+        latency[here] = int(link.latency / tick)
+    return Wires((source * count + target).astype(np.int32), busy, latency)
+
+
+def transfer_bytes(schedule: Schedule) -> NDArray[np.float64]:
+    """Bytes of each transfer: the boundary of its stage x share of its slice."""
+    shape, moves, table = schedule.shape, moves_of(schedule), schedule.table
+    bytes_of = np.zeros(shape.stages + 1)
+    bytes_of[1 : shape.stages] = shape.boundary_bytes or [0] * (shape.stages - 1)
+    # An input belongs to the boundary in front of its reader, a gradient to the one behind it.
+    forward = np.array([name in ("x", "skip") for name in BUFFERS])[moves.buffer]
+    boundary = np.where(forward, table.stage[moves.reader], table.stage[moves.writer])
+    share = np.array([float(s) for s in _shares(schedule)])[schedule.unit[moves.reader]]
+    size: NDArray[np.float64] = bytes_of[boundary] * share
+    return size
+
+
+def _shares(schedule: Schedule) -> list[Fraction]:
+    shape = schedule.shape
+    return [
+        shape.share_of_slice(mb, slice)
+        for mb, count in enumerate(shape.slices)
+        for slice in range(count)
+    ]

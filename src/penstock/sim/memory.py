@@ -1,0 +1,99 @@
+"""Memory over time: what rows add and take away, summed up along time.
+
+A buffer is taken at the start of its writer and given back at the end of its last reader; at equal
+times giving back comes first. Along one lane those moments are in order by themselves, so the peak
+of a device with a single lane needs no times at all.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.core.groups import groups_of
+from penstock.core.kernel import kernel
+from penstock.core.lifetimes import level_changes
+from penstock.core.schedule import Schedule
+from penstock.cost.model import SIZES, Cost
+from penstock.sim.timeline import Curve
+
+Ticks = NDArray[np.int64]
+
+
+def changes_of(schedule: Schedule, cost: Cost) -> tuple[Ticks, Ticks, Fraction]:
+    """Level changes of each row at its start and its end, and what one step is worth."""
+    scaled = {size: cost.amounts(schedule, size) for size in SIZES}
+    used = {size: amount for size, amount in scaled.items() if amount.ticks.any()}
+    grain = common_tick([amount.tick for amount in used.values()])
+    shares = [share.denominator for _, share in schedule.shares]
+    grain = common_tick([grain, *(grain / share for share in shares)])
+    amounts: Mapping[str, Ticks] = {
+        size: amount.ticks * int(amount.tick / grain) for size, amount in used.items()
+    }
+    at_start, at_end = level_changes(schedule, amounts)
+    return at_start, at_end, grain
+
+
+def common_tick(ticks: list[Fraction]) -> Fraction:
+    """The largest tick of which all given ones are multiples."""
+    common = Fraction(0)
+    for tick in ticks:
+        common = _gcd(common, tick)
+    return common or Fraction(1)
+
+
+def _gcd(a: Fraction, b: Fraction) -> Fraction:
+    while b:
+        a, b = b, a % b
+    return a
+
+
+def peaks(schedule: Schedule, at_start: Ticks, at_end: Ticks, times: tuple[Ticks, Ticks]) -> Ticks:
+    """Largest level of each device."""
+    table = schedule.table
+    lanes = np.bincount(table.lane_device, minlength=schedule.shape.devices)
+    if lanes.max() > 1 or len(groups_of(schedule).rows):
+        found = curves(schedule, at_start, at_end, times)
+        return np.array([curve.level.max(initial=0) for curve in found], np.int64)
+    peak = np.zeros(schedule.shape.devices, np.int64)
+    _peaks(len(table), table.lane_start, table.lane_device, at_start, at_end, peak)
+    return peak
+
+
+@kernel
+def _peaks(lane_start: Any, lane_device: Any, at_start: Any, at_end: Any, peak: Any) -> None:
+    """Running sum along each lane."""
+    for lane in range(len(lane_device)):
+        level = highest = 0
+        for row in range(lane_start[lane], lane_start[lane + 1]):
+            level += at_start[row]
+            highest = max(highest, level)
+            level += at_end[row]
+            highest = max(highest, level)
+        peak[lane_device[lane]] = max(peak[lane_device[lane]], highest)
+
+
+def curves(
+    schedule: Schedule, at_start: Ticks, at_end: Ticks, times: tuple[Ticks, Ticks]
+) -> tuple[Curve, ...]:
+    """Level of every device from change to change."""
+    table = schedule.table
+    found = []
+    for device in range(schedule.shape.devices):
+        rows = np.flatnonzero(table.device == device)
+        found.append(_curve(at_start[rows], at_end[rows], times[0][rows], times[1][rows]))
+    return tuple(found)
+
+
+def _curve(at_start: Ticks, at_end: Ticks, start: Ticks, end: Ticks) -> Curve:
+    time = np.concatenate([start, end])
+    change = np.concatenate([at_start, at_end])
+    moves = change != 0
+    time, change = time[moves], change[moves]
+    order = np.lexsort((change > 0, time))
+    time, level = time[order], np.cumsum(change[order])
+    # At one time all giving back comes first, so the last level there is also the highest.
+    last = np.flatnonzero(np.append(time[1:] != time[:-1], True)) if len(time) else []
+    return Curve(time[last], level[last]) if len(time) else Curve(time, level)

@@ -1,0 +1,77 @@
+"""`check`: a proof in words, or findings that name the op at fault."""
+
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Penstock
+
+WRONG_ORDER = """\
+devices: 2
+stages: 2
+slices: 2 x 2
+0 compute: 0F0 0F0.1 0F1 0B0 0F1.1 0B0.1 0B1.1 0B1
+1 compute: 1F0 1F0.1 1B0 1F1 1B0.1 1F1.1 1B1.1 1B1
+"""
+"""Seq1F1B, but the backward slices of microbatch 0 run left to right."""
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    path = tmp_path / "broken.txt"
+    path.write_text(WRONG_ORDER)
+    return path
+
+
+def test_backward_slices_from_left_to_right_are_refuted_by_rule_and_op(
+    penstock: Penstock, broken: Path
+) -> None:
+    answer = penstock(f"check {broken}")
+    assert answer.code == 1
+    assert "slice-order" in answer.out
+    assert "0B0 (device 0, position 3)" in answer.out
+    assert "from the last to the first" in answer.out
+
+
+def test_findings_as_json_carry_rule_op_device_message_and_hint(
+    penstock: Penstock, broken: Path
+) -> None:
+    answer = penstock(f"check {broken} --json")
+    assert (answer.code, answer.err) == (1, "")
+    assert answer.data["proven"] is False
+    first = answer.data["findings"][0]
+    assert set(first) == {"rule", "ops", "device", "message", "hint"}
+    assert (first["rule"], first["ops"][0], first["device"]) == ("slice-order", "0B0", 0)
+
+
+def test_a_refuted_schedule_is_neither_drawn_nor_priced(penstock: Penstock, broken: Path) -> None:
+    for verb in ("show", "simulate", "compare"):
+        answer = penstock(f"{verb} {broken}")
+        assert (answer.code, answer.out) == (1, "")
+        assert answer.err.startswith("error: ")
+        assert "0B0" in answer.err
+        assert "\nhint: " in answer.err
+
+
+def test_a_proof_says_what_was_proven(penstock: Penstock) -> None:
+    answer = penstock("check seq1f1b -p 4 -m 8 -k 4")
+    assert (answer.code, answer.err) == (0, "")
+    assert "256 ops" in answer.out
+    assert "ascending" in answer.out
+
+
+def test_a_file_that_cannot_be_read_is_misuse_with_line_and_column(
+    penstock: Penstock, tmp_path: Path
+) -> None:
+    path = tmp_path / "garbage.txt"
+    path.write_text("devices: 2\nstages: 2\nslices: 1\n0 compute: 0F0 0?0\n")
+    answer = penstock(f"check {path}")
+    assert (answer.code, answer.out) == (2, "")
+    assert "line 4" in answer.err
+    assert "\nhint: " in answer.err
+
+
+def test_a_file_says_its_own_size(penstock: Penstock, broken: Path) -> None:
+    answer = penstock(f"check {broken} -p 4")
+    assert answer.code == 2
+    assert "says its own size, but -p was given" in answer.err
