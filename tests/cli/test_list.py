@@ -10,9 +10,14 @@ from penstock.schedules import registry
 def test_every_schedule_is_listed_in_the_order_of_the_registry(penstock: Penstock) -> None:
     answer = penstock("list")
     assert (answer.code, answer.err) == (0, "")
-    head, _, *lines = answer.out.splitlines()
-    assert head.split() == ["name", "title", "flags", "options", "needs", "paper"]
-    assert [line.split()[0] for line in lines] == list(registry())
+    schedules, conditions = (part.splitlines() for part in answer.out.split("\n\n"))
+    assert schedules[0].split() == ["name", "title", "takes", "paper"]
+    assert [line.split()[0] for line in schedules[2:]] == list(registry())
+    assert len(conditions[2:]) == sum(
+        len(spec.options) + len(spec.needs) for spec in registry().values()
+    )
+    words = [line.split(maxsplit=2) for line in conditions[2:]]
+    assert ["dualpipev", "needs", "m >= 2p: there are as many microbatches as stages"] in words
 
 
 def test_json_has_the_contract_fields(penstock: Penstock) -> None:

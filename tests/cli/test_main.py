@@ -36,8 +36,8 @@ def test_nothing_at_all_is_misuse_and_explained_on_stderr(penstock: Penstock) ->
         ("shwo", "no such command 'shwo'", "`penstock --help` shows what it takes"),
         ("list --nope", "no such option: --nope", "`penstock list --help`"),
         ("simulate", "missing argument 'NAME|FILE'", "`penstock simulate --help`"),
-        ("simulate seq1f1b -p x -m 8", "'x' is not a valid int", "`penstock simulate --help`"),
-        ("simulate seq1f1b -p", "'-p' requires an argument", "`penstock simulate --help`"),
+        ("simulate seq1f1b -p x -m 8", "invalid value for '-p'", "`penstock simulate --help`"),
+        ("simulate seq1f1b -p", "'-p' requires an argument", "--help` shows"),
         ("simulate seq1f1b", "needs a number of devices", "for example -p 4 -m 8"),
         ("simulate seq1f1b -p 4", "needs a number of devices", "for example -p 4 -m 8"),
         ("simulate seq1f1 -p 4 -m 8", "no schedule is called 'seq1f1'", "'seq1f1b'"),
@@ -82,10 +82,10 @@ def test_a_bad_request_ends_at_once_with_a_sentence_and_a_hint(
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
-    shell = f"{' '.join(COMMAND)} show seq1f1b -p 8 -m 64 -k 4 --json | head -c 10 >/dev/null"
-    done = subprocess.run(
-        ["bash", "-c", f"{shell}; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True
-    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*COMMAND, "list"], stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
     assert (done.returncode, done.stderr) == (141, "")
 
 

@@ -53,12 +53,12 @@ def test_people_get_a_table(penstock: Penstock) -> None:
 seq1f1b: 4 devices, 8 microbatches, 4 slices each, 256 ops
 makespan 26.25, bubble 8.6%; span 26.25, bubble 8.6%
 
- device   work   peak
-──────────────────────
-      0     24   1.75
-      1     24    1.5
-      2     24   1.25
-      3     24      1
+device   work   peak
+────────────────────
+     0     24   1.75
+     1     24    1.5
+     2     24   1.25
+     3     24      1
 """,
         "",
     )

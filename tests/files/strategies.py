@@ -2,11 +2,42 @@
 
 from typing import Any
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from penstock.core.ops import KINDS, STREAMS, Op
 from penstock.core.schedule import After, Loan, Schedule
 from penstock.core.shape import Shape
+
+FULL = """\
+name: everything at once
+devices: 2
+stages: 4
+slices: 2 1 2
+stage_share: 1/2 3/2 1 1
+slice_share: 1/4 3/4; 1; 1/2 1/2
+boundary_bytes: 4096 0 8
+skips: 0-3 1-2
+weightless: 1 3
+copies: 2
+embed: E
+loss: T
+pair: 0F1 3B0
+pair: 0F2 1F2 3B1
+loan: 3F0.1 0F1 2
+gang: 2F0
+after: 0F2 1B0
+share: 0O0 1/2
+0 compute: 0F0 0F0.1 2F0 0F1 3B0
+0 copy: 0O0 0L0
+1 compute: 1F0 1F0.1 2F0
+1 collective: 1G0 1Z0
+"""
+"""Text lanes with every key there is."""
+
+usual = settings(deadline=None)
+"""No deadline: a busy machine is no defect of a parser."""
+thorough = settings(deadline=None, max_examples=300)
 
 numbers = st.integers(0, 12) | st.integers(0, 999_999_999)
 shares = st.fractions(min_value=0, max_value=2, max_denominator=10**12)
@@ -21,7 +52,8 @@ def _maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 @st.composite
 def shapes(draw: st.DrawFn) -> Shape:
-    devices, stages = draw(st.integers(1, 4)), draw(st.integers(1, 5))
+    stages = draw(st.integers(1, 5))
+    devices = draw(st.integers(1, stages))
     microbatches = draw(st.integers(1, 5))
     even = st.integers(1, 4).map(lambda count: (count,) * microbatches)
     slices = draw(even | st.tuples(*[st.integers(1, 4)] * microbatches))

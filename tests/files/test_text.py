@@ -3,41 +3,17 @@
 from fractions import Fraction
 
 import pytest
-from files.strategies import everything, schedules, small
 from hypothesis import given
 
+from files.strategies import FULL, everything, schedules, small, usual
 from penstock.core.ops import Op, parse_op
 from penstock.core.schedule import After, Loan, Schedule
 from penstock.core.shape import Shape
 from penstock.errors import FormatError, ShapeError
 from penstock.files import text
 
-FULL = """\
-name: everything at once
-devices: 2
-stages: 4
-slices: 2 1 2
-stage_share: 1/2 3/2 1 1
-slice_share: 1/4 3/4; 1; 1/2 1/2
-boundary_bytes: 4096 0 8
-skips: 0-3 1-2
-weightless: 1 3
-copies: 2
-embed: E
-loss: T
-pair: 0F1 3B0
-pair: 0F2 1F2 3B1
-loan: 3F0.1 0F1 2
-gang: 2F0
-after: 0F2 1B0
-share: 0O0 1/2
-0 compute: 0F0 0F0.1 2F0 0F1 3B0
-0 copy: 0O0 0L0
-1 compute: 1F0 1F0.1 2F0
-1 collective: 1G0 1Z0
-"""
 
-
+@usual
 @given(schedules())
 def test_a_schedule_comes_back_from_text_as_it_was(schedule: Schedule) -> None:
     assert everything(text.loads(text.dumps(schedule))) == everything(schedule)
@@ -122,10 +98,11 @@ REFUSALS = {
     "no devices": ("devices: 0", 1, "0 is not a whole number from 1", "digits"),
     "a huge number": ("devices: " + "9" * 5000, 1, "is not a whole number", "digits"),
     "an Arabic digit": ("devices: \u0663", 1, "is not a whole number", "digits"),
-    "too many devices": ("devices: 999999999", 3, "limit of 20,000,000 ops", "lower"),
-    "too many microbatches": ("slices: 1 x 999999999", 1, "limit of 20,000,000 ops", "lower"),
-    "too many slices": ("slices: 99999999 99999999", 1, "limit of 20,000,000 ops", "lower"),
-    "no microbatches": ("slices: 4 x 0", 1, "there are no microbatches", "at least one"),
+    "too many devices": ("devices: 3", 1, "3 devices cannot share 2 stage(s)", "every device"),
+    "too many stages": ("stages: 999999999", 1, "limit of 20,000,000", "lower"),
+    "too many microbatches": ("slices: 1 x 999999999", 1, "limit of 20,000,000", "lower"),
+    "too many slices": ("slices: 99999999 99999999", 1, "limit of 20,000,000", "lower"),
+    "no microbatches": ("slices: 4 x 0", 1, "microbatches is 0", "1 or more"),
     "a fraction over zero": ("stage_share: 1 1/0", 1, "'1/0' is not a fraction", "1/4"),
     "a decimal fraction": ("stage_share: 0.5 1", 1, "'0.5' is not a fraction", "1/4"),
     "an exponent": ("stage_share: 1 1e999999999", 1, "is not a fraction", "1/4"),

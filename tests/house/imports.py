@@ -66,15 +66,16 @@ def imports(source: Source, modules: frozenset[str]) -> Iterator[Import]:
         for inner in ast.walk(node)
     }
     for node in ast.walk(source.tree):
-        for target in _targets(node, modules):
-            yield Import(source, node.lineno, target, id(node) in deferred)
+        if isinstance(node, ast.Import | ast.ImportFrom | ast.Call):
+            for target in _targets(node, modules):
+                yield Import(source, node.lineno, target, id(node) in deferred)
 
 
 def _type_checking(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
 
 
-def _targets(node: ast.AST, modules: frozenset[str]) -> list[str]:
+def _targets(node: ast.Import | ast.ImportFrom | ast.Call, modules: frozenset[str]) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
@@ -82,7 +83,7 @@ def _targets(node: ast.AST, modules: frozenset[str]) -> list[str]:
         return [
             full if (full := f"{base}.{alias.name}") in modules else base for alias in node.names
         ]
-    if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+    if node.args and isinstance(node.args[0], ast.Constant):
         name = ast.unparse(node.func).split(".")[-1]
         return [str(node.args[0].value)] if name in ("import_module", "__import__") else []
     return []

@@ -136,7 +136,7 @@ def table(root: Path) -> list[str]:
     layers: dict[str, list[Source]] = {}
     for source in sources(root):
         layers.setdefault(source.layer, []).append(source)
-    rows = [("layer", "files", "lines", "longest file", "longest function")]
+    rows: list[tuple[str, ...]] = [("layer", "files", "lines", "longest file", "longest function")]
     rows += [(layer, *_row(files)) for layer, files in sorted(layers.items())]
     rows.append(("all", *_row(sources(root))))
     return [f"{row[0]:<12}" + "".join(f"{cell:>18}" for cell in row[1:]) for row in rows]

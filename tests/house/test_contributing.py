@@ -72,7 +72,7 @@ def python(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_example_is_proven_and_its_claims_hold(extended: Path) -> None:
     run = python(extended, "-c", PROVE_AND_PRICE)
-    assert (run.returncode, run.stderr) == (0, "")
+    assert run.returncode == 0, run.stderr
     assert len(run.stdout.splitlines()) == 3
 
 
@@ -95,8 +95,7 @@ def test_the_picture_in_the_example_is_the_lanes(extended: Path) -> None:
         drawn = re.search(rf"device {device} +(.*)", file)
         assert drawn
         lane = python(extended, "-c", f"{code}.lane({device}))").stdout
-        ops = re.findall(r"kind='(\w)', stage=\d+, mb=(\d+)", lane)
-        assert ["".join(op) for op in ops] == drawn[1].split()
+        assert re.findall(r"[A-Z]\d+", lane) == drawn[1].split()
 
 
 def test_the_example_keeps_the_rules_of_the_house(extended: Path) -> None:

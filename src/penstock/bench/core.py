@@ -7,6 +7,8 @@ on the machine.
 
 import tomllib
 from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import partial
 from importlib import metadata, resources
 from os import cpu_count
 from platform import python_version
@@ -16,6 +18,7 @@ from penstock.bench._clock import best_of, peak_bytes
 from penstock.bench.rival import find_rival
 from penstock.check import require
 from penstock.core.schedule import Schedule
+from penstock.cost.model import Link, UnitCost
 from penstock.lower import lower
 from penstock.schedules import build
 from penstock.sim import simulate
@@ -26,17 +29,20 @@ Result = dict[str, Any]
 
 def run(settings: Settings, say: Callable[[str], None]) -> Result:
     """Measure everything; `say` is told what is going on."""
+    repeats = settings["repeats"]
+    say(f"bench: generating {settings['large']['schedule']} ...")
+    large = generate(settings["large"])
     parts: dict[str, Callable[[Settings, int], Result]] = {
-        "simulate": measure_simulate,
-        "simulate_general": measure_simulate,
-        "check": measure_check,
+        "simulate": partial(measure_simulate, large),
+        "simulate_general": partial(measure_simulate, large),
+        "check": partial(measure_check, large),
         "build": measure_build,
         "memory": measure_memory,
     }
-    results: Result = {"machine": _machine(), "repeats": settings["repeats"]}
+    results: Result = {"machine": _machine(), "repeats": repeats}
     for name, measure in parts.items():
-        say(f"bench: {name} of {settings[name]['schedule']} ...")
-        results[name] = measure(settings[name], settings["repeats"])
+        say(f"bench: {name} ...")
+        results[name] = measure(settings[name], repeats)
     return results
 
 
@@ -45,35 +51,45 @@ def read_settings() -> Settings:
     return tomllib.loads(resources.files(__package__).joinpath("core.toml").read_text("utf-8"))
 
 
-def measure_simulate(settings: Settings, repeats: int) -> Result:
+def generate(settings: Settings) -> Schedule:
+    """The schedule of one section of the settings."""
+    return build(
+        settings["schedule"],
+        devices=settings["devices"],
+        microbatches=settings["microbatches"],
+        chunks=settings.get("chunks"),
+        slices=settings.get("slices"),
+    )
+
+
+def measure_simulate(schedule: Schedule, settings: Settings, repeats: int) -> Result:
     """Ops per second of a simulation with memory, of a schedule that is already proven."""
-    schedule = _schedule(settings)
     require(schedule)
-    seconds = best_of(repeats, lambda: simulate(schedule))
-    return _rate(settings, schedule, seconds)
+    links: dict[tuple[int, int], Link] = {}
+    if "slow_link" in settings:
+        source, target = settings["slow_link"]
+        links[source, target] = Link(latency=Fraction(1))
+    seconds = best_of(repeats, lambda: simulate(schedule, UnitCost(links=links)))
+    return _rate(schedule, settings, seconds)
 
 
-def measure_check(settings: Settings, repeats: int) -> Result:
+def measure_check(schedule: Schedule, settings: Settings, repeats: int) -> Result:
     """Ops per second of a proof, derived anew each time."""
-    schedule = _schedule(settings)
     seconds = best_of(repeats, lambda: require(schedule), prepare=schedule.derived.clear)
-    return _rate(settings, schedule, seconds)
+    return _rate(schedule, settings, seconds)
 
 
 def measure_build(settings: Settings, repeats: int) -> Result:
     """Seconds to generate, prove and lower a schedule, and PyTorch's to construct it."""
-    schedule = _schedule(settings)
-    seconds = best_of(repeats, lambda: lower(_schedule(settings)))
+    schedule = generate(settings)
+    seconds = best_of(repeats, lambda: lower(generate(settings)))
+    result = {**_size(schedule), "seconds": seconds, "target": settings["target"]}
     rival = find_rival(settings["rival"], schedule)
-    result = {**_size(settings, schedule), "seconds": seconds, "target": settings["target"]}
     if isinstance(rival, str):
         return {**result, "torch": None, "reason": rival, "ratio": None}
     theirs = best_of(repeats, rival.construct)
-    torch = {
-        "version": rival.version,
-        "seconds": theirs,
-        "same_order": rival.same_order(schedule),
-    }
+    same = rival.same_order(schedule)
+    torch = {"version": rival.version, "seconds": theirs, "same_order": same}
     return {**result, "torch": torch, "reason": None, "ratio": theirs / seconds}
 
 
@@ -81,40 +97,29 @@ def measure_memory(settings: Settings, repeats: int) -> Result:
     """Peak memory of the whole way at several sizes; `growth` compares the bytes per op."""
     rows = []
     for microbatches in settings["microbatches"]:
-        of_size = {**settings, "microbatches": microbatches}
-        ops = len(_whole_way(of_size).table)  # the first run loads code, which is not counted
-        peak = peak_bytes(lambda size=of_size: _whole_way(size))
+        whole_way = partial(_whole_way, {**settings, "microbatches": microbatches})
+        ops = len(whole_way().table)  # the first run loads code, which is not counted
+        peak = peak_bytes(whole_way)
         rows.append({"ops": ops, "bytes": peak, "bytes_per_op": peak / ops})
-    growth = rows[-1]["bytes_per_op"] / rows[0]["bytes_per_op"]
     return {
         "schedule": settings["schedule"],
         "sizes": rows,
-        "growth": growth,
+        "growth": rows[-1]["bytes_per_op"] / rows[0]["bytes_per_op"],
         "target": settings["target"],
     }
 
 
 def _whole_way(settings: Settings) -> Schedule:
-    schedule = _schedule(settings)
+    schedule = generate(settings)
     lower(schedule)
     simulate(schedule)
     return schedule
 
 
-def _schedule(settings: Settings) -> Schedule:
-    numbers = {key: settings.get(key) for key in ("chunks", "slices")}
-    return build(
-        settings["schedule"],
-        devices=settings["devices"],
-        microbatches=settings["microbatches"],
-        **numbers,
-    )
-
-
-def _size(settings: Settings, schedule: Schedule) -> Result:
+def _size(schedule: Schedule) -> Result:
     shape = schedule.shape
     return {
-        "schedule": settings["schedule"],
+        "schedule": schedule.name,
         "devices": shape.devices,
         "microbatches": shape.microbatches,
         "chunks": int(shape.chunks),
@@ -123,16 +128,12 @@ def _size(settings: Settings, schedule: Schedule) -> Result:
     }
 
 
-def _rate(settings: Settings, schedule: Schedule, seconds: float) -> Result:
-    return {
-        **_size(settings, schedule),
-        "seconds": seconds,
-        "ops_per_second": len(schedule.table) / seconds,
-        "target": settings["target"],
-    }
+def _rate(schedule: Schedule, settings: Settings, seconds: float) -> Result:
+    rate = len(schedule.table) / seconds
+    timing = {"seconds": seconds, "ops_per_second": rate, "target": settings["target"]}
+    return {**_size(schedule), **timing}
 
 
 def _machine() -> Result:
-    packages = ("numpy", "numba")
-    versions = {package: metadata.version(package) for package in packages}
+    versions = {package: metadata.version(package) for package in ("numpy", "numba")}
     return {"cpus": cpu_count(), "python": python_version(), **versions}

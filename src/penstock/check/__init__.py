@@ -6,12 +6,15 @@ runs, in any timing. There is no switch to skip it.
 
 from penstock.check.annotations import annotations
 from penstock.check.complete import complete, known, stream
+from penstock.check.explain import explain
 from penstock.check.finding import RULES, Finding, Report
+from penstock.check.memory import memory
 from penstock.check.order import order
 from penstock.check.placement import collective_order, one_home, unordered_stages
+from penstock.check.program import check_program
 from penstock.core.schedule import Schedule
 
-__all__ = ["RULES", "Finding", "Report", "check", "require"]
+__all__ = ["RULES", "Finding", "Report", "check", "check_program", "explain", "memory", "require"]
 
 _STEPS = (
     (known,),

@@ -19,15 +19,20 @@ from penstock.core.table import CODE, LETTERS
 SHOWN = 8
 """Findings of one rule that are spelled out; more of the same help nobody."""
 
-_STREAM_OF = {"O": ("copy",), "L": ("copy",), "G": ("collective",), "Z": ("collective",)}
-_STREAM_OF |= {"U": ("compute", "copy", "collective")}
+_STREAM_OF: dict[str, tuple[str, ...]] = {
+    "O": ("copy",),
+    "L": ("copy",),
+    "G": ("collective",),
+    "Z": ("collective",),
+    "U": ("compute", "copy", "collective"),
+}
 
 
 def known(schedule: Schedule) -> Iterator[Finding]:
     """Ops that the shape does not have."""
     table, shape = schedule.table, schedule.shape
-    shard = np.isin(table.kind, [CODE[kind] for kind in SHARD_KINDS])
-    whole = np.isin(table.kind, [CODE[kind] for kind in STAGE_KINDS])
+    shard = table.of_kinds(SHARD_KINDS)
+    whole = table.of_kinds(STAGE_KINDS)
     limit = np.where(shard, shape.devices, shape.stages)
     strange = (table.stage >= limit) | (schedule.unit < 0) & ~whole
     for row in np.flatnonzero(strange)[:SHOWN]:
@@ -55,7 +60,7 @@ def _limits(schedule: Schedule, op: Op) -> str:
 def stream(schedule: Schedule) -> Iterator[Finding]:
     """Ops in a lane of the wrong stream, and shards on the wrong device."""
     table = schedule.table
-    shard = np.isin(table.kind, [CODE[kind] for kind in SHARD_KINDS])
+    shard = table.of_kinds(SHARD_KINDS)
     wrong = shard & (table.stage != table.device)
     for lane, name in enumerate(table.lane_stream):
         rows = slice(int(table.lane_start[lane]), int(table.lane_start[lane + 1]))
@@ -63,14 +68,14 @@ def stream(schedule: Schedule) -> Iterator[Finding]:
         wrong[rows] |= ~np.isin(table.kind[rows], allowed)
     for row in np.flatnonzero(wrong)[:SHOWN]:
         op, device = table.op(row), int(table.device[row])
-        lane = f"{device} {table.lane_stream[table.lane[row]]}"
+        place = f"{device} {table.lane_stream[table.lane[row]]}"
         streams = " or ".join(_STREAM_OF.get(op.kind, ("compute",)))
         where = f"device {op.stage}" if op.kind in SHARD_KINDS else "its device"
         yield Finding(
             "stream",
             (op,),
             device,
-            f"{op} stands in lane {lane}, but belongs to the {streams} lane of {where}",
+            f"{op} stands in lane {place}, but belongs to the {streams} lane of {where}",
             f"move {op} to the {streams} lane of {where}",
         )
 
@@ -140,8 +145,8 @@ def _miscounted(schedule: Schedule, kinds: str, at: tuple[int, int, int], why: s
     number, unit, wanted = at
     shape, table = schedule.shape, schedule.table
     mb = int(np.searchsorted(shape.first_unit, unit, side="right")) - 1
-    rows = np.flatnonzero((schedule.unit == unit) & (table.stage == number))
-    rows = [row for row in rows if LETTERS[table.kind[row]] in kinds]
+    here = np.flatnonzero((schedule.unit == unit) & (table.stage == number)).tolist()
+    rows = [row for row in here if LETTERS[table.kind[row]] in kinds]
     slice = unit - shape.first_unit[mb]
     ops = tuple(dict.fromkeys(table.op(row) for row in rows)) or (
         Op(_missing_kind(kinds, schedule), number, mb, slice),

@@ -9,7 +9,7 @@ RULES: dict[str, str] = {
     "known": "every op belongs to the shape: its stage, microbatch and slice exist",
     "stream": "an op stands in a lane of its own stream and, for a shard, on its own device",
     "complete": "every unit of work is done exactly once: one forward, one backward, no remainder",
-    "annotation": "pairs, loans, gangs, after and shares name ops of the schedule that can obey them",
+    "annotation": "pairs, loans, gangs, after and shares name ops that exist and can obey them",
     "read-before-write": "an op may only read what an earlier op has written",
     "slice-order": "slices go forward from first to last and backward from last to first, because "
     "keys and values pass on in one direction and their gradients in the other",

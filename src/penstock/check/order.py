@@ -59,11 +59,13 @@ def _unwritten(schedule: Schedule, graph: Graph, edge: int) -> Finding:
 
 def _behind(schedule: Schedule, graph: Graph) -> list[int]:
     """Edges whose writer stands later in the reader's own lane (a pair's strands excepted)."""
-    lane, group = schedule.table.lane, groups_of(schedule).of_row
+    table, group = schedule.table, groups_of(schedule).of_row
     reader, writer = graph.reader, graph.writer
-    late = (lane[reader] == lane[writer]) & (writer >= reader)
-    late &= (group[reader] < 0) | (group[reader] != group[writer])
-    return [int(edge) for edge in np.flatnonzero(late)]
+    later = np.flatnonzero(writer >= reader)
+    lane_end = table.lane_start[1:][table.lane[reader[later]]]
+    late = later[writer[later] < lane_end]
+    apart = (group[reader[late]] < 0) | (group[reader[late]] != group[writer[late]])
+    return [int(edge) for edge in late[apart]]
 
 
 def _misplaced(schedule: Schedule, graph: Graph, behind: list[int]) -> Iterator[Finding]:

@@ -25,7 +25,7 @@ def one_home(schedule: Schedule) -> Iterator[Finding]:
 def _homeless(schedule: Schedule, stage: int, devices: list[int]) -> Finding:
     """Blame the ops on the device that has the fewest ops of the stage."""
     table = schedule.table
-    of_stage = (table.stage == stage) & ~np.isin(table.kind, [CODE[kind] for kind in SHARD_KINDS])
+    of_stage = (table.stage == stage) & ~table.of_kinds(SHARD_KINDS)
     rows = {device: np.flatnonzero(of_stage & (table.device == device)) for device in devices}
     stray = min(reversed(devices), key=lambda device: len(rows[device]))
     home = max(devices, key=lambda device: len(rows[device]))

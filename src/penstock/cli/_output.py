@@ -84,7 +84,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for index, title in enumerate(head):
         numeric = all(_is_number(row[index]) for row in rows)
         table.add_column(title, justify="right" if numeric else "left", overflow="fold")

@@ -25,7 +25,9 @@ WRITERS = {
 
 Width = Annotated[
     int | None,
-    typer.Option(min=20, max=2000, metavar="COLUMNS", help="Width of the terminal picture."),
+    typer.Option(
+        "--width", min=20, max=2000, metavar="COLUMNS", help="Width of the terminal picture."
+    ),
 ]
 
 

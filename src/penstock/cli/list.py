@@ -4,9 +4,9 @@ from typing import Any
 
 import typer
 
-from penstock.cli._output import emit_json, emit_table
+from penstock.cli._output import emit, emit_json, emit_table
 from penstock.cli._request import AsJson
-from penstock.schedules import Spec, registry
+from penstock.schedules import Option, Spec, registry
 
 
 def register(app: typer.Typer) -> None:
@@ -19,8 +19,10 @@ def list_schedules(as_json: AsJson = False) -> None:
     if as_json:
         emit_json([record(spec) for spec in specs])
     else:
+        emit_table(("name", "title", "takes", "paper"), [_row(spec) for spec in specs])
+        emit("")
         emit_table(
-            ("name", "title", "flags", "options", "needs", "paper"), [_row(spec) for spec in specs]
+            ("name", "what", "meaning"), [line for spec in specs for line in _conditions(spec)]
         )
 
 
@@ -39,6 +41,14 @@ def record(spec: Spec) -> dict[str, Any]:
 
 def _row(spec: Spec) -> tuple[str, ...]:
     flags = "-p -m" + (" -v" if spec.chunks is None else "") + (" -k" if spec.sliced else "")
-    options = " ".join(option.name for option in spec.options)
-    needs = "; ".join(need.text for need in spec.needs)
-    return spec.name, spec.title, flags, options, needs, spec.paper
+    return spec.name, spec.title, " ".join((flags, *map(_flag, spec.options))), spec.paper
+
+
+def _conditions(spec: Spec) -> list[tuple[str, str, str]]:
+    """What the options of a schedule mean, and what it needs."""
+    options = [(spec.name, _flag(option), option.text) for option in spec.options]
+    return options + [(spec.name, "needs", need.text) for need in spec.needs]
+
+
+def _flag(option: Option) -> str:
+    return f"-o {option.name}="

@@ -30,8 +30,9 @@ def _print(timeline: Timeline) -> None:
     emit(f"{timeline.name}: {size_words(schedule.shape)}, {counted(len(schedule.table), 'op')}")
     emit(
         f"makespan {number(timeline.makespan)}, bubble {percent(timeline.bubble_makespan)}; "
-        f"span {number(timeline.span)}, bubble {percent(timeline.bubble_span)}\n"
+        f"span {number(timeline.span)}, bubble {percent(timeline.bubble_span)}"
     )
+    emit("")
     rows = [
         (str(device), number(work), number(peak))
         for device, (work, peak) in enumerate(zip(timeline.work, timeline.peak))

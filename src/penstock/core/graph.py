@@ -29,7 +29,7 @@ from penstock.core.rules import (
     compile_rules,
 )
 from penstock.core.schedule import Schedule
-from penstock.core.table import LETTERS, Ints, Table
+from penstock.core.table import Ints
 
 AFTER = len(NAMES)
 """Stands in the buffer column of an edge that is only an order (`after`), without data."""
@@ -50,31 +50,26 @@ class Graph:
 
     def name(self, edge: int) -> str:
         """Name of the buffer an edge reads."""
-        return "after" if self.buffer[edge] == AFTER else NAMES[self.buffer[edge]]
+        return "after" if self.buffer[edge] == AFTER else NAMES[int(self.buffer[edge])]
 
 
 def graph_of(schedule: Schedule) -> Graph:
     """The graph of a schedule, built once and kept with it."""
     if "graph" not in schedule.derived:
-        schedule.derived["graph"] = _build(schedule, schedule.table.lane)
+        schedule.derived["graph"] = _build(schedule, schedule.table.lane_start)
     graph: Graph = schedule.derived["graph"]
     return graph
 
 
 def reads_of(schedule: Schedule) -> Graph:
     """Every read, also those that lane order satisfies: for pictures, which show them all."""
-    return _build(schedule, np.arange(len(schedule.table), dtype=np.int32))
+    return _build(schedule, np.arange(len(schedule.table) + 1, dtype=np.int32))
 
 
-def kinds_of(table: Table) -> frozenset[str]:
-    """Kinds that occur in a table."""
-    return frozenset(LETTERS[code] for code in np.flatnonzero(np.bincount(table.kind)))
-
-
-def _build(schedule: Schedule, lane: Ints) -> Graph:
-    """The graph of the reads that the order inside `lane` (a number for each row) leaves open."""
+def _build(schedule: Schedule, lane_start: Ints) -> Graph:
+    """The graph of the reads that order inside lanes starting at these rows leaves open."""
     shape, table = schedule.shape, schedule.table
-    compiled = compile_rules(shape, kinds_of(table))
+    compiled = compile_rules(shape, table.kinds)
     counts = np.array(shape.slices, np.int32)
     columns = (table.kind, table.stage, table.mb, table.slice, schedule.unit, counts, shape.units)
     size = len(table)
@@ -85,7 +80,7 @@ def _build(schedule: Schedule, lane: Ints) -> Graph:
     room = int(np.array(per_kind)[table.kind].sum())
     start = np.zeros(size + 1, np.int32)
     edges = np.empty((3, room), np.int32)
-    found = _read(size, *columns, lane, compiled.reads.start, lines, writers, start, edges)
+    found = _read(size, *columns, lane_start, compiled.reads.start, lines, writers, start, edges)
     reader, writer, buffer = edges[:, :found]
     extra = [*home_edges(schedule), *_after_edges(schedule)]
     if extra:
@@ -120,12 +115,14 @@ def _write(
 @kernel
 def _read(
     kind: Any, stage: Any, mb: Any, slice: Any, unit: Any, counts: Any, units: Any,
-    lane: Any, line_start: Any, lines: Any, writers: Any, start: Any, edges: Any,
+    lane_start: Any, line_start: Any, lines: Any, writers: Any, start: Any, edges: Any,
 ) -> int:  # fmt: skip
     """Fill in an edge for every read that lane order does not satisfy; return their number."""
-    found = 0
+    found = lane = 0
     for row in range(len(kind)):
         start[row] = found
+        while row >= lane_start[lane + 1]:
+            lane += 1
         here = unit[row]
         if here < 0:
             continue
@@ -148,7 +145,7 @@ def _read(
                     writer = writers[lines[line, NEWER] + index]
                 if writer < 0 and lines[line, BASE] >= 0:
                     writer = writers[lines[line, BASE] + index]
-                if writer < 0 or writer >= row or lane[writer] != lane[row]:
+                if writer < lane_start[lane] or writer >= row:
                     edges[0, found] = row
                     edges[1, found] = writer
                     edges[2, found] = lines[line, BUFFER]

@@ -19,18 +19,17 @@ def weight_homes(schedule: Schedule) -> dict[int, list[int]]:
     """Devices on which each stage's weights are read or written; weightless stages have none."""
     table = schedule.table
     touching = [
-        CODE[kind]
+        kind
         for kind, entry in MEANING.items()
         if any(ref.buffer in _WEIGHT for ref in (*entry.reads, *entry.writes))
     ]
-    rows = np.isin(table.kind, touching)
-    key = np.unique(
-        table.stage[rows].astype(np.int64) * schedule.shape.devices + table.device[rows]
-    )
+    rows = table.of_kinds(touching)
+    seen = np.zeros((schedule.shape.stages, schedule.shape.devices), np.bool_)
+    seen[table.stage[rows], table.device[rows]] = True
     homes: dict[int, list[int]] = {}
-    for stage, device in zip(*divmod(key, schedule.shape.devices)):
-        if int(stage) not in schedule.shape.weightless:
-            homes.setdefault(int(stage), []).append(int(device))
+    for stage, device in np.argwhere(seen).tolist():
+        if stage not in schedule.shape.weightless:
+            homes.setdefault(stage, []).append(device)
     return homes
 
 
@@ -74,7 +73,7 @@ def _writers(table: Table, name: str, home: tuple[int, int], ref: Ref) -> Ints:
     """Rows that write a home buffer as `ref` sees it: here, or on any device for another stage."""
     stage, device = home
     kinds = [k for k, entry in MEANING.items() if any(r.buffer == name for r in entry.writes)]
-    found = np.isin(table.kind, [CODE[kind] for kind in kinds])
+    found = table.of_kinds(kinds)
     found &= table.stage == stage + ref.stage
     if ref.stage == 0:
         found &= table.device == device
@@ -82,7 +81,7 @@ def _writers(table: Table, name: str, home: tuple[int, int], ref: Ref) -> Ints:
 
 
 def _rows_by_home(table: Table, kinds: list[str]) -> dict[tuple[int, int], Ints]:
-    rows = np.flatnonzero(np.isin(table.kind, [CODE[kind] for kind in kinds])).astype(np.int32)
+    rows = np.flatnonzero(table.of_kinds(kinds)).astype(np.int32)
     homes: dict[tuple[int, int], list[int]] = {}
     for row in rows:
         homes.setdefault((int(table.stage[row]), int(table.device[row])), []).append(int(row))

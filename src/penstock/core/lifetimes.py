@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.graph import graph_of, kinds_of
+from penstock.core.graph import graph_of
 from penstock.core.kernel import kernel
 from penstock.core.meaning import BUFFERS, MEANING
 from penstock.core.rules import (
@@ -41,7 +41,7 @@ def last_uses(schedule: Schedule) -> Ints:
     keys and values share one allocation, so only its first unit has an entry.
     """
     table, shape = schedule.table, schedule.shape
-    compiled = compile_rules(shape, kinds_of(table))
+    compiled = compile_rules(shape, table.kinds)
     whole = np.array([BUFFERS[name].per == "microbatch" for name in NAMES], np.uint8)
     last = np.full(compiled.room, -1, np.int32)
     columns = (table.kind, table.stage, table.mb, table.slice, schedule.unit)
@@ -134,10 +134,7 @@ def level_changes(schedule: Schedule, amounts: Mapping[str, Ticks]) -> tuple[Tic
     table = schedule.table
     at_start, at_end = np.zeros(len(table), np.int64), np.zeros(len(table), np.int64)
     for size, amount in amounts.items():
-        factors = size_factors(size)
-        if factors.start.any() or factors.end.any():
-            at_start += factors.start[table.kind] * amount
-            at_end += factors.end[table.kind] * amount
+        _change(len(table), table.kind, amount, *size_factors(size), at_start, at_end)
         for name, buffer in BUFFERS.items():
             if buffer.size == size and buffer.per == "microbatch":
                 _add_shared(schedule, name, amount, (at_start, at_end))
@@ -146,6 +143,14 @@ def level_changes(schedule: Schedule, amounts: Mapping[str, Ticks]) -> tuple[Tic
         for change in (at_start, at_end):
             change[row] = int(change[row] * share)
     return at_start, at_end
+
+
+@kernel
+def _change(kind: Any, amount: Any, plus: Any, minus: Any, at_start: Any, at_end: Any) -> None:
+    """Add to each row what its kind does to a buffer of its stage and unit."""
+    for row in range(len(kind)):
+        at_start[row] += plus[kind[row]] * amount[row]
+        at_end[row] += minus[kind[row]] * amount[row]
 
 
 def _add_shared(schedule: Schedule, name: str, amount: Ticks, changes: tuple[Ticks, Ticks]) -> None:
@@ -170,4 +175,4 @@ def _names(refs: tuple[Any, ...], name: str) -> bool:
 
 def _rows(schedule: Schedule, kinds: list[str]) -> NDArray[np.int64]:
     """Rows of some kinds, in lane order."""
-    return np.flatnonzero(np.isin(schedule.table.kind, [CODE[kind] for kind in kinds]))
+    return np.flatnonzero(schedule.table.of_kinds(kinds))

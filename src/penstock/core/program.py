@@ -109,7 +109,7 @@ class Program:
         ]
 
     def _to(self, move: int) -> int:
-        return self.channels[self.channel[move]].target
+        return self.channels[int(self.channel[move])].target
 
     def _send(self, move: int) -> Instr:
         return Instr("send", buf=self.moved(move), channel=self.channels[self.channel[move]])

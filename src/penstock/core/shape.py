@@ -46,28 +46,47 @@ class Shape:
         _positive("devices", self.devices)
         _positive("stages", self.stages)
         _positive("microbatches", len(self.slices))
+        _positive("copies", self.copies)
         for count in set(self.slices):
             _positive("slices", count)
-        _same_length("stage_share", self.stage_share, self.stages)
-        _same_length("slice_share", self.slice_share, self.microbatches)
-        _same_length("boundary_bytes", self.boundary_bytes, self.stages - 1)
-        if any(len(shares) != count for shares, count in zip(self.slice_share, self.slices)):
-            raise ShapeError("slice_share must have one share per slice of each microbatch")
+        if self.devices > self.stages:
+            raise ShapeError(
+                f"{self.devices} devices cannot share {self.stages} stage(s)",
+                hint="give every device at least one stage",
+            )
+        _limited(self.stages, sum(self.slices))
+        self._check_lengths()
+        self._check_stage_numbers()
         if self.embed not in ("F", "E") or self.loss not in ("F", "S", "T"):
             raise ShapeError(
                 f"embed={self.embed} loss={self.loss} is not known",
                 hint="embed is F or E; loss is F, S or T",
             )
-        self._check_stage_numbers()
+
+    def _check_lengths(self) -> None:
+        _same_length("stage_share", self.stage_share, self.stages)
+        _same_length("slice_share", self.slice_share, self.microbatches)
+        _same_length("boundary_bytes", self.boundary_bytes, self.stages - 1)
+        for mb, (shares, count) in enumerate(zip(self.slice_share, self.slices)):
+            if len(shares) != count:
+                raise ShapeError(
+                    f"slice_share has {len(shares)} shares for microbatch {mb}, which has {count} "
+                    "slice(s)",
+                    hint="give every slice of every microbatch one share",
+                )
 
     def _check_stage_numbers(self) -> None:
         for stage in self.weightless:
             if not 0 <= stage < self.stages:
-                raise ShapeError(f"weightless stage {stage} is not among {self.stages} stages")
+                raise ShapeError(
+                    f"weightless stage {stage} is not among the {self.stages} stages",
+                    hint=f"stages are numbered 0 to {self.stages - 1}",
+                )
         for source, target in self.skips:
             if not 0 <= source < target < self.stages:
                 raise ShapeError(
-                    f"skip edge {source}-{target} must lead forward inside {self.stages} stages"
+                    f"skip edge {source}-{target} does not lead forward in {self.stages} stages",
+                    hint="a skip edge leads from a stage to a later one",
                 )
 
     @classmethod
@@ -80,13 +99,7 @@ class Shape:
             ("slices", slices),
         ):
             _positive(name, count)
-        ops = 2 * devices * chunks * microbatches * slices
-        if ops > MAX_OPS:
-            raise ShapeError(
-                f"{devices} devices x {chunks} chunks x {microbatches} microbatches x {slices} "
-                f"slices need {ops:,} ops, above the limit of {MAX_OPS:,}",
-                hint="lower the number of microbatches or slices",
-            )
+        _limited(devices * chunks, microbatches * slices)
         return cls(devices, devices * chunks, (slices,) * microbatches)
 
     @property
@@ -116,13 +129,26 @@ class Shape:
 
 
 def _positive(name: str, count: int) -> None:
-    if not isinstance(count, int) or count < 1:
+    if type(count) is not int or count < 1:
         raise ShapeError(
             f"{name} is {count}, but must be a whole number of at least 1",
             hint=f"give {name} a value of 1 or more",
         )
 
 
+def _limited(stages: int, units: int) -> None:
+    """Refuse what could never be held, before anything of that size is made."""
+    if 2 * stages * units > MAX_OPS:
+        raise ShapeError(
+            f"{stages:,} stages x {units:,} units (microbatches x slices) need at least "
+            f"{2 * stages * units:,} ops, above the limit of {MAX_OPS:,}",
+            hint="lower the number of microbatches or slices",
+        )
+
+
 def _same_length(name: str, values: Sequence[object], wanted: int) -> None:
     if values and len(values) != wanted:
-        raise ShapeError(f"{name} has {len(values)} entries, but the shape needs {wanted}")
+        raise ShapeError(
+            f"{name} has {len(values)} entries, but the shape needs {wanted}",
+            hint=f"give {name} {wanted} entries, or none for the default",
+        )

@@ -6,7 +6,7 @@ graphs and simulations are loops over arrays. A row number is the identity of an
 behind the generators.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -75,6 +75,19 @@ class Table:
         """Device of each row."""
         return self.lane_device[self.lane]
 
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """Kinds that occur."""
+        seen = np.zeros(256, np.bool_)
+        seen[self.kind] = True
+        return frozenset(LETTERS[code] for code in np.flatnonzero(seen))
+
+    def of_kinds(self, kinds: Collection[str]) -> NDArray[np.bool_]:
+        """Which rows are of one of some kinds."""
+        wanted = np.zeros(256, np.bool_)
+        wanted[[CODE[kind] for kind in kinds]] = True
+        return wanted[self.kind]
+
     def position(self, row: int) -> int:
         """Place of a row in its lane, from 0."""
         return int(row - self.lane_start[self.lane[row]])
@@ -87,7 +100,7 @@ class Table:
         last, counts = shape.microbatches - 1, np.array(shape.slices, np.int32)
         even = counts.min() == counts.max()
         if even and self.mb.max() <= last and self.slice.max() < counts[0]:
-            unit = self.mb * counts[0] + self.slice
+            unit: Ints = self.mb * counts[0] + self.slice
             bad = _STAGE_CODES[self.kind] if _STAGE_CODES[self.kind.max()] else None
         else:
             mb = np.minimum(self.mb, last)

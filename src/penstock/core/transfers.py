@@ -34,7 +34,7 @@ class Moves:
 
     def payload(self, move: int) -> str:
         """Name of the buffer that a transfer carries."""
-        return NAMES[self.buffer[move]]
+        return NAMES[int(self.buffer[move])]
 
 
 def moves_of(schedule: Schedule) -> Moves:
@@ -65,19 +65,20 @@ def _gather(
 ) -> int:  # fmt: skip
     """Sort the edges between devices by writer (counting sort) and fold equal ones together."""
     size = len(start) - 1
+    crossing = np.empty(len(reader), np.bool_)
     for edge in range(len(reader)):
-        if writer[edge] >= 0 and buffer[edge] != after:
-            if device[writer[edge]] != device[reader[edge]]:
-                start[writer[edge] + 1] += 1
+        remote = device[max(writer[edge], 0)] != device[reader[edge]]
+        crossing[edge] = remote and writer[edge] >= 0 and buffer[edge] != after
+        if crossing[edge]:
+            start[writer[edge] + 1] += 1
     for row in range(size):
         start[row + 1] += start[row]
     by_writer = np.empty(start[size], np.int32)
     fill = start[:size].copy()
     for edge in range(len(reader)):
-        if writer[edge] >= 0 and buffer[edge] != after:
-            if device[writer[edge]] != device[reader[edge]]:
-                by_writer[fill[writer[edge]]] = edge
-                fill[writer[edge]] += 1
+        if crossing[edge]:
+            by_writer[fill[writer[edge]]] = edge
+            fill[writer[edge]] += 1
     count = 0
     begin = 0
     for row in range(size):

@@ -11,6 +11,7 @@ how much each op's buffers hold, and what a transfer costs.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from math import lcm
 from typing import Any, NamedTuple, Protocol
 
@@ -113,7 +114,11 @@ class UnitCost:
         return _spread(schedule, [self.size(size)] * len(LETTERS))
 
     def link(self, source: int, target: int) -> Link:
-        return self.links.get((source, target), Link(Fraction(self.hop), Fraction(self.per_byte)))
+        return self.links.get((source, target), self._default_link)
+
+    @cached_property
+    def _default_link(self) -> Link:
+        return Link(Fraction(self.hop), Fraction(self.per_byte))
 
     def loan(self, op: Op) -> Fraction:
         return Fraction(self.lent_slice)
@@ -150,8 +155,12 @@ class Shares(NamedTuple):
 def shares_of(shape: Shape) -> Shares:
     """The shares of a shape, exact."""
     stage, stage_scale = whole([shape.share_of_stage(s) for s in range(shape.stages)])
-    unit, unit_scale = whole(unit_shares(shape))
-    return Shares(stage, unit, stage_scale, unit_scale)
+    if shape.slice_share:
+        unit, unit_scale = whole([share for shares in shape.slice_share for share in shares])
+        return Shares(stage, unit, stage_scale, unit_scale)
+    counts = np.array(shape.slices, np.int64)
+    unit_scale = lcm(*set(shape.slices))
+    return Shares(stage, np.repeat(unit_scale // counts, counts), stage_scale, unit_scale)
 
 
 def _spread(schedule: Schedule, by_kind: list[Fraction]) -> Scaled:
@@ -179,15 +188,6 @@ def _multiply(
         share = stage_scale if sharded[code] else by_stage[stage[row]]
         part = unit_scale if staged[code] else by_unit[unit[row]]
         ticks[row] = by_kind[code] * share * part
-
-
-def unit_shares(shape: Shape) -> list[Fraction]:
-    """Share of every unit, in order."""
-    return [
-        shape.share_of_slice(mb, slice)
-        for mb, count in enumerate(shape.slices)
-        for slice in range(count)
-    ]
 
 
 def _override(schedule: Schedule, scaled: Scaled, op_times: Mapping[Op, Fraction]) -> Scaled:

@@ -19,7 +19,8 @@ rotations are not counted. G Z U V depend on the mesh and cost 0 here.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
@@ -103,6 +104,20 @@ class Workload:
         each, over = divmod(model.layers, shape.stages)
         layers = tuple(each + (stage < over) for stage in range(shape.stages))
         return cls(model, (tuple(lengths),) * shape.microbatches, layers)
+
+    def applied_to(self, schedule: Schedule) -> Schedule:
+        """The schedule with what its transfers carry: bytes per boundary, slices weighed by tokens.
+
+        A boundary is as large as the longest microbatch.
+        """
+        self._match(schedule.shape)
+        longest = max(map(sum, self.lengths))
+        shape = replace(
+            schedule.shape,
+            boundary_bytes=(longest * self.model.boundary_bytes,) * (len(self.layers) - 1),
+            slice_share=tuple(tuple(Fraction(n, longest) for n in ns) for ns in self.lengths),
+        )
+        return replace(schedule, shape=shape, derived={})
 
     def work(self, schedule: Schedule) -> Work:
         """Exact amounts of work of each row of the schedule's table."""

@@ -24,7 +24,7 @@ class Axis(NamedTuple):
 
     def quanta(self, timeline: Timeline, ticks: Ticks) -> Ticks:
         """Times of a timeline, counted in quanta from its own start."""
-        return (ticks - timeline.start.min()) * int(timeline.tick / self.quantum)
+        return np.asarray((ticks - timeline.start.min()) * int(timeline.tick / self.quantum))
 
     @property
     def time(self) -> Fraction:

@@ -42,6 +42,14 @@ LOOKS: dict[str, Look] = {
     "V": Look("#d9d9d9", "#808080", "dots", "#"),
 }
 
+PATTERNS = {
+    "rise": "M-1 7L7 -1M-1 1L1 -1M5 7L7 5",
+    "fall": "M-1 -1L7 7M5 -1L7 1M-1 5L1 7",
+    "lines": "M0 3H6",
+    "dots": "M2 3H4",
+}
+"""What is drawn over a colour, in a tile of 6 by 6 pixels."""
+
 SHADES = 8
 """Steps from light to dark; more could not be told apart."""
 

@@ -18,7 +18,7 @@ from penstock.draw.axis import Axis, axis_of, marks
 from penstock.draw.style import INKS, colour, ink, shades
 from penstock.draw.svg_style import LEGEND, definitions, legend, style_sheet
 from penstock.draw.tracks import Track, tracks
-from penstock.draw.words import labels, number, result_words, size_words, unit_words
+from penstock.draw.words import labels, listed, number, result_words, size_words, unit_words
 from penstock.sim.timeline import Ticks, Timeline
 
 LEFT, RIGHT = 76, 60
@@ -66,7 +66,8 @@ class Box(NamedTuple):
 def render(timelines: Sequence[Timeline]) -> str:
     """Draw timelines under each other on one time axis."""
     canvas = _canvas(timelines)
-    top, parts = 0, []
+    top = 0
+    parts: list[str] = []
     for timeline in timelines:
         rows = _rows(timeline, top + HEADER)
         parts += _block(timeline, canvas, top, rows)
@@ -111,7 +112,7 @@ def _rows(timeline: Timeline, top: int) -> list[Row]:
 
 def _opening(timelines: Sequence[Timeline], canvas: Canvas, height: int) -> list[str]:
     width = canvas.x(canvas.axis.length) + RIGHT
-    title = " and ".join(escape(timeline.name) for timeline in timelines)
+    title = escape(listed([timeline.name for timeline in timelines]))
     facts = "; ".join(
         ", ".join((f"{escape(t.name)}: {size_words(t.schedule.shape)}", *result_words(t)))
         for t in timelines

@@ -6,7 +6,7 @@ import numpy as np
 
 from penstock.core.ops import KINDS
 from penstock.core.table import LETTERS
-from penstock.draw.style import INKS, LOOKS, SHADES, colour, shades
+from penstock.draw.style import INKS, LOOKS, PATTERNS, SHADES, colour, shades
 from penstock.sim.timeline import Timeline
 
 LEGEND = 40
@@ -35,14 +35,6 @@ text { font: 11px ui-sans-serif, system-ui, "Segoe UI", Roboto, "DejaVu Sans", s
   .op { stroke: #14181d; }
 }
 """
-
-PATTERNS = {
-    "rise": "M-1 7L7 -1M-1 1L1 -1M5 7L7 5",
-    "fall": "M-1 -1L7 7M5 -1L7 1M-1 5L1 7",
-    "lines": "M0 3H6",
-    "dots": "M2 3H4",
-}
-"""What is drawn over a colour, in a tile of 6 by 6 pixels."""
 
 
 def style_sheet(gap: float) -> str:

@@ -101,8 +101,9 @@ def _ruler(frame: Frame) -> str:
 
 def _line(timeline: Timeline, track: Track, frame: Frame, shade: Ints, paint: Paint) -> str:
     """The track in columns: ops with their labels, or shares where ops are too narrow for that."""
-    start = frame.axis.quanta(timeline, timeline.start[track.rows]) * float(frame.scale)
-    end = frame.axis.quanta(timeline, timeline.end[track.rows]) * float(frame.scale)
+    scale = np.float64(frame.scale)
+    start = frame.axis.quanta(timeline, timeline.start[track.rows]) * scale
+    end = frame.axis.quanta(timeline, timeline.end[track.rows]) * scale
     long = end > start
     spans = Spans(track.rows[long], start[long], end[long])
     if (spans.end - spans.start < 1 - 1e-9).any():

@@ -1,5 +1,6 @@
 """Numbers, labels and headlines, worded the same in every picture."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from penstock.core.ops import Op
@@ -55,6 +56,15 @@ def result_words(timeline: Timeline) -> list[str]:
         f"bubble {percent(timeline.bubble_makespan)}",
         f"peak {number(max(timeline.peak))}",
     ]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as one reads them aloud.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def labels(op: Op, shape: Shape) -> list[str]:

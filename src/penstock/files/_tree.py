@@ -43,6 +43,9 @@ def _pair(node: Node) -> tuple[Op, ...]:
 
 
 SHAPE_FIELDS: dict[str, Callable[[Node], Any]] = {
+    "stages": lambda node: node.whole(1),
+    "devices": lambda node: node.whole(1),
+    "slices": lambda node: tuple(node.wholes(1)),
     "stage_share": _many(Node.fraction),
     "slice_share": _many(_many(Node.fraction)),
     "boundary_bytes": _many(lambda node: node.whole(below=BYTES_BELOW)),
@@ -115,18 +118,9 @@ def from_tree(root: Node, name: str) -> Schedule:
 
 
 def _shape(node: Node) -> Shape:
-    found = node.members((*NEEDED, *SHAPE_FIELDS), NEEDED)
-    devices, stages = (found[key].whole(1) for key in ("devices", "stages"))
-    slices = found["slices"].wholes(1)
-    if not slices:
-        raise found["slices"].fail("there are no microbatches", "give at least one")
-    if max(devices, 2 * stages * sum(slices)) > MAX_OPS:
-        raise found["slices"].fail(
-            f"{devices:,} devices and {stages:,} stages x {sum(slices):,} slices are above the "
-            f"limit of {MAX_OPS:,} ops",
-            "lower the number of devices, stages, microbatches or slices",
-        )
-    shape = Shape(devices, stages, tuple(slices))
+    """Field by field, so that what the shape says against one is said of that one."""
+    found = node.members(tuple(SHAPE_FIELDS), NEEDED)
+    shape = Shape(1, 1, (1,))
     for key, read in SHAPE_FIELDS.items():
         if key in found:
             shape = _extend(shape, key, found[key], read(found[key]))
@@ -134,14 +128,13 @@ def _shape(node: Node) -> Shape:
 
 
 def _extend(shape: Shape, key: str, node: Node, value: Any) -> Shape:
-    """The shape with one more field; what the shape says against it is said of that field."""
+    """The shape with one more field, or the shape's refusal of it with its place."""
     if key == "slice_share" and len(value) == 1:
         value *= shape.microbatches
     try:
         return replace(shape, **{key: value})
     except ShapeError as error:
-        size = f"{shape.stages} stages and {shape.microbatches} microbatches"
-        raise node.fail(error.message, error.hint or f"the shape has {size}") from None
+        raise node.fail(error.message, error.hint) from None
 
 
 def _lanes(node: Node, shape: Shape) -> list[Lane]:

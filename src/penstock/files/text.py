@@ -33,13 +33,12 @@ from penstock.core.schedule import Schedule
 from penstock.core.shape import MAX_OPS
 from penstock.errors import FormatError, nearest
 from penstock.files._node import Node, Path
-from penstock.files._tree import NEEDED, SHAPE_FIELDS, from_tree, to_tree
+from penstock.files._tree import SHAPE_FIELDS, from_tree, to_tree
 
 __all__ = ["dumps", "loads"]
 
-_SHAPE_KEYS = (*NEEDED, *SHAPE_FIELDS)
 _REPEATED = {"pair": "pairs", "loan": "loans", "gang": "gangs", "after": "after", "share": "shares"}
-_KEYS = ("name", *_SHAPE_KEYS, *_REPEATED)
+_KEYS = ("name", *SHAPE_FIELDS, *_REPEATED)
 
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 
@@ -120,8 +119,22 @@ class _Reader:
             before = self.line_of[*path, key]
             hint = f"keep one of it; the other stands on line {before}"
             raise self._fail(number, f"the key {key!r} is given twice", hint)
-        into[key] = _VALUES.get(key, _numbers)(value)
         self.line_of[*path, key] = number
+        into[key] = self._slices(value) if key == "slices" else _VALUES.get(key, _numbers)(value)
+
+    def _slices(self, value: str) -> list[int | str]:
+        """`SLICES x MICROBATCHES`, or the slices of each one; no list is made for too many."""
+        words = value.split()
+        if len(words) != 3 or words[1] != "x" or not _NUMBER.fullmatch(words[2]):
+            return _numbers(value)
+        microbatches = int(words[2])
+        if 2 * microbatches > MAX_OPS:
+            raise self._fail(
+                self.line_of["shape", "slices"],
+                f"{microbatches:,} microbatches are above the limit of {MAX_OPS:,} ops",
+                "lower the number of microbatches",
+            )
+        return [_number(words[0])] * microbatches
 
     def _append(self, tree: dict[str, Any], key: str, value: Any, number: int) -> None:
         values = tree.setdefault(key, [])
@@ -170,14 +183,6 @@ def _numbers(value: str) -> list[int | str]:
     return [_number(word) for word in value.split()]
 
 
-def _slices(value: str) -> list[int | str]:
-    """`SLICES x MICROBATCHES`, or the slices of each; no more than a schedule may have are made."""
-    words = value.split()
-    if len(words) == 3 and words[1] == "x" and _NUMBER.fullmatch(words[2]):
-        return [_number(words[0])] * min(int(words[2]), MAX_OPS)
-    return _numbers(value)
-
-
 def _record(key: str, value: str) -> Any:
     """The value of a repeated key: a gang is one op, the others are several words."""
     words: list[Any] = value.split()
@@ -190,7 +195,6 @@ _VALUES: dict[str, Callable[[str], Any]] = {
     "name": str.strip,
     "devices": lambda value: _number(value.strip()),
     "stages": lambda value: _number(value.strip()),
-    "slices": _slices,
     "stage_share": str.split,
     "slice_share": lambda value: [group.split() for group in value.split(";")],
     "skips": lambda value: [list(map(_number, edge.split("-"))) for edge in value.split()],

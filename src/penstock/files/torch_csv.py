@@ -39,7 +39,10 @@ def loads(text: str, name: str = "") -> Schedule:
     rows = text.rstrip().split("\n")
     reader = _Reader()
     lanes = [list(reader.lane(number, row)) for number, row in enumerate(rows, 1)]
-    shape = Shape(len(rows), reader.stages, (1,) * reader.microbatches)
+    try:
+        shape = Shape(len(rows), reader.stages, (1,) * reader.microbatches)
+    except ShapeError as error:
+        raise FormatError(error.message, line=len(rows), hint=error.hint) from None
     return Schedule.of(name, shape, lanes)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from penstock.check import require
-from penstock.core.graph import graph_of, kinds_of
+from penstock.core.graph import graph_of
 from penstock.core.lifetimes import last_uses
 from penstock.core.program import Attached, Channel, Program
 from penstock.core.rules import NAMES, buffer_bases
@@ -35,7 +35,7 @@ def lower(schedule: Schedule, slots: Mapping[Channel, int] | None = None) -> Pro
         slot=plan.slot,
         posts=_posts(schedule, plan),
         frees=_frees(schedule, moves),
-        bufs=buffer_bases(schedule.shape, kinds_of(schedule.table)),
+        bufs=buffer_bases(schedule.shape, schedule.table.kinds),
     )
 
 
@@ -57,7 +57,7 @@ def _frees(schedule: Schedule, moves: Moves) -> Attached:
     """Buffers by the row of their last use; what is only written to be sent, its send frees."""
     last, writers = last_uses(schedule), graph_of(schedule).writers
     alive = np.flatnonzero(last >= 0).astype(np.int32)
-    bases = buffer_bases(schedule.shape, kinds_of(schedule.table))
+    bases = buffer_bases(schedule.shape, schedule.table.kinds)
     name = np.repeat([NAMES.index(name) for name in bases], [room for _, room in bases.values()])
     sent = np.zeros((len(schedule.table), len(NAMES)), np.bool_)
     sent[moves.writer, moves.buffer] = True

@@ -1,6 +1,6 @@
 """Choosing what a schedule leaves open: where sequences are cut, and how long that takes."""
 
-from penstock.plan.fastest import Fastest, FastestBatch, fastest, fastest_batch
+from penstock.plan.fill import Fastest, FastestBatch, fastest, fastest_batch
 from penstock.plan.slices import equal_flops, equal_flops_of_model, even, flops_shares
 
 __all__ = [

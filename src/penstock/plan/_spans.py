@@ -20,7 +20,7 @@ Ticks = NDArray[np.int64]
 
 NEVER = 2**61
 """Cost of what is not allowed; two of them still fit a 64-bit number."""
-MAX_POSITIONS = 2048
+MAX_POSITIONS = 1024
 """Positions at which a cut may be tried; the table of latencies has half their square."""
 
 
@@ -50,9 +50,12 @@ def grid_of(length: int, stages: int, unit: int, minimum: int) -> Grid:
 
 
 def span_tables(
-    latencies: Sequence[Latency], grid: Grid, stages: int
+    latencies: Sequence[Latency], grid: Grid, terms: int
 ) -> tuple[list[Ticks], Fraction]:
-    """For each latency the cost of every slice, by end and start position, in whole ticks."""
+    """For each latency the cost of every slice, by end and start position, in whole ticks.
+
+    `terms` is how many of them may be added up.
+    """
     ends = range(1, grid.positions + 1)
     places = [(end, start) for end in ends for start in range(end)]
     places = [(e, s) for e, s in places if (e - s) * grid.unit >= grid.minimum]
@@ -61,7 +64,7 @@ def span_tables(
         for latency in latencies
     ]
     scale = lcm(*{time.denominator for column in times for time in column})
-    _refuse_times([time for column in times for time in column], scale, grid.positions + stages)
+    _refuse_times([time for column in times for time in column], scale, terms)
     tables = [np.full((grid.positions + 1,) * 2, NEVER, np.int64) for _ in latencies]
     for table, column in zip(tables, times):
         for place, time in zip(places, column):

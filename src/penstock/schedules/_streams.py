@@ -6,7 +6,7 @@ microbatches; `alternate` and `alternate_split` merge them.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 
 from penstock.core.shape import Shape
@@ -73,10 +73,8 @@ def looped_ops(kind: str, table: Iterable[Virtual], device: int, devices: int) -
 def alternate(forwards: Sequence[Item], backwards: Sequence[Item], warmup: int) -> list[Item]:
     """`warmup` forwards, then one forward and one backward in turn, then the other backwards."""
     warmup = min(warmup, len(forwards))
-    lane = list(forwards[:warmup])
-    for forward, backward in zip(forwards[warmup:], backwards):
-        lane += (forward, backward)
-    return lane + list(backwards[len(forwards) - warmup :])
+    steady = chain.from_iterable(zip(forwards[warmup:], backwards))
+    return [*forwards[:warmup], *steady, *backwards[len(forwards) - warmup :]]
 
 
 def alternate_split(

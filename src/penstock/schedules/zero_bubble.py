@@ -5,9 +5,13 @@ of its weights, for which only the optimizer waits. Split the two, and weight gr
 wherever a device would idle: ZB-H1 does so within the memory of 1F1B, ZB-H2 spends twice that on a
 longer warm-up and has no bubble left.
 
-    p = 2, m = 3, H1                          p = 2, m = 3, H2
-    device 0  F0 F1 I0 W0 F2 I1 W1 I2 W2      F0 F1 F2 I0 W0 I1 W1 I2 W2
-    device 1  F0 I0 F1 I1 W0 F2 I2 W1 W2      F0 I0 F1 I1 F2 I2 W0 W1 W2
+    zb-h1: p = 2, m = 3
+    device 0  F0 F1 I0 W0 F2 I1 W1 I2 W2
+    device 1  F0 I0 F1 I1 W0 F2 I2 W1 W2
+
+    zb-h2: p = 2, m = 3
+    device 0  F0 F1 F2 I0 W0 I1 W1 I2 W2
+    device 1  F0 I0 F1 I1 F2 I2 W0 W1 W2
 
 Needs: one stage per device.
 Claims: span m(F + I + W) + (p - 1)(F + I - W) for H1 and m(F + I + W) + (p - 1)(F + I - 2W) for H2;

@@ -3,7 +3,6 @@
 With lanes fixed, time is a longest path: one pass over the graph. Only a proven schedule is timed.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 
@@ -14,13 +13,12 @@ from penstock.check import require
 from penstock.core.groups import groups_of
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run, run, run_wired
-from penstock.core.table import LETTERS
-from penstock.core.transfers import moves_of
 from penstock.cost.model import Cost, Scaled, UnitCost
+from penstock.sim.details import Simulated
 from penstock.sim.links import delays, links_of, wires
-from penstock.sim.memory import changes_of, curves, peaks
+from penstock.sim.memory import changes_of, peaks
 from penstock.sim.plain import is_plain, play_plain
-from penstock.sim.timeline import Curve, Timeline, Transfers
+from penstock.sim.timeline import Timeline
 
 Ticks = NDArray[np.int64]
 
@@ -41,14 +39,12 @@ def simulate(
     require(schedule)
     price = cost or UnitCost()
     if isinstance(price, UnitCost) and is_plain(schedule, price):
-        played = play_plain(schedule, price)
-        start, end, peak, tick, grain = played
-    else:
-        done, tick = play(schedule, price, strands)
-        start, end = done.start, done.end
-        at_start, at_end, grain = changes_of(schedule, price)
-        peak = peaks(schedule, at_start, at_end, (start, end))
-    return Timeline(schedule, start, end, tick, peak, grain, _Simulated(price))
+        end, peak, tick, grain = play_plain(schedule, price)
+        return Timeline(schedule, end, tick, peak, grain, Simulated(price))
+    done, tick = play(schedule, price, strands)
+    at_start, at_end, grain = changes_of(schedule, price)
+    peak = peaks(schedule, at_start, at_end, (done.start, done.end))
+    return Timeline(schedule, done.end, tick, peak, grain, Simulated(price, done))
 
 
 def play(schedule: Schedule, cost: Cost, strands: str) -> tuple[Run, Fraction]:
@@ -86,7 +82,7 @@ def _with_communication(schedule: Schedule, cost: Cost) -> Scaled:
     share = np.array(
         [float(schedule.shape.share_of_stage(s)) for s in range(schedule.shape.stages)]
     )
-    exposed = np.isin(table.kind, [LETTERS.index(kind) for kind in "FNRI"])
+    exposed = table.of_kinds("FNRI")
     exposed &= ~_hidden(schedule, groups.of_row)
     extra = np.rint(share[table.stage] * float(cost.communication / tick)).astype(np.int64)
     return Scaled(np.where(exposed, length + extra, length), tick)
@@ -138,33 +134,3 @@ def _together(schedule: Schedule, length: Ticks, strands: str) -> Ticks:
             own[here] = np.cumsum(length[rows][here])
         length[rows] = own if strands == "apart" else own.max()
     return length
-
-
-@dataclass(frozen=True)
-class _Simulated:
-    """Transfers and curves of a simulated timeline, worked out when somebody looks."""
-
-    cost: Cost
-
-    def transfers(self, timeline: Timeline) -> Transfers:
-        schedule, moves = timeline.schedule, moves_of(timeline.schedule)
-        leave = timeline.end[moves.writer]
-        links = links_of(schedule, self.cost)
-        occupied = wires(schedule, links, timeline.tick)
-        if occupied is not None:
-            again, _ = play(schedule, self.cost, "together")
-            leave, arrive = again.departure, again.arrival
-        else:
-            table = np.zeros((schedule.shape.devices,) * 2, np.int64)
-            for edge, link in links.items():
-                table[edge] = int(link.latency / timeline.tick)
-            device = schedule.table.device
-            arrive = leave + table[device[moves.writer], device[moves.reader]]
-        payload = tuple(moves.payload(move) for move in range(len(moves.writer)))
-        return Transfers(moves.writer, moves.reader, payload, leave, arrive)
-
-    def curves(self, timeline: Timeline) -> tuple[Curve, ...]:
-        at_start, at_end, grain = changes_of(timeline.schedule, self.cost)
-        found = curves(timeline.schedule, at_start, at_end, (timeline.start, timeline.end))
-        factor = int(grain / timeline.grain)
-        return tuple(Curve(curve.time, curve.level * factor) for curve in found)

@@ -10,7 +10,7 @@ from penstock.core.meaning import BUFFERS
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Wires
 from penstock.core.transfers import moves_of
-from penstock.cost.model import Cost, Link
+from penstock.cost.model import Cost, Link, shares_of
 
 Ticks = NDArray[np.int64]
 
@@ -61,15 +61,7 @@ def transfer_bytes(schedule: Schedule) -> NDArray[np.float64]:
     # An input belongs to the boundary in front of its reader, a gradient to the one behind it.
     forward = np.array([name in ("x", "skip") for name in BUFFERS])[moves.buffer]
     boundary = np.where(forward, table.stage[moves.reader], table.stage[moves.writer])
-    share = np.array([float(s) for s in _shares(schedule)])[schedule.unit[moves.reader]]
+    shares = shares_of(shape)
+    share = shares.unit[schedule.unit[moves.reader]] / shares.unit_scale
     size: NDArray[np.float64] = bytes_of[boundary] * share
     return size
-
-
-def _shares(schedule: Schedule) -> list[Fraction]:
-    shape = schedule.shape
-    return [
-        shape.share_of_slice(mb, slice)
-        for mb, count in enumerate(shape.slices)
-        for slice in range(count)
-    ]

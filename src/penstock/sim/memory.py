@@ -14,12 +14,24 @@ from numpy.typing import NDArray
 
 from penstock.core.groups import groups_of
 from penstock.core.kernel import kernel
-from penstock.core.lifetimes import level_changes
+from penstock.core.lifetimes import level_changes, size_factors
 from penstock.core.schedule import Schedule
-from penstock.cost.model import SIZES, Cost
+from penstock.core.table import LETTERS
+from penstock.cost.model import SIZES, Cost, UnitCost
 from penstock.sim.timeline import Curve
 
 Ticks = NDArray[np.int64]
+
+
+def kind_changes(cost: UnitCost) -> tuple[Ticks, Ticks, Fraction]:
+    """What each kind adds at its start and its end, for a full share, and what a step is worth."""
+    grain = common_tick([cost.size(size) for size in SIZES])
+    counts = [int(cost.size(size) / grain) for size in SIZES]
+    plus, minus = np.zeros((2, len(LETTERS)), np.int64)
+    for count, size in zip(counts, SIZES):
+        factors = size_factors(size)
+        plus, minus = plus + count * factors.start, minus + count * factors.end
+    return plus, minus, grain
 
 
 def changes_of(schedule: Schedule, cost: Cost) -> tuple[Ticks, Ticks, Fraction]:
@@ -29,8 +41,10 @@ def changes_of(schedule: Schedule, cost: Cost) -> tuple[Ticks, Ticks, Fraction]:
     grain = common_tick([amount.tick for amount in used.values()])
     shares = [share.denominator for _, share in schedule.shares]
     grain = common_tick([grain, *(grain / share for share in shares)])
+    factors = {size: int(amount.tick / grain) for size, amount in used.items()}
     amounts: Mapping[str, Ticks] = {
-        size: amount.ticks * int(amount.tick / grain) for size, amount in used.items()
+        size: amount.ticks if factors[size] == 1 else amount.ticks * factors[size]
+        for size, amount in used.items()
     }
     at_start, at_end = level_changes(schedule, amounts)
     return at_start, at_end, grain
@@ -95,5 +109,5 @@ def _curve(at_start: Ticks, at_end: Ticks, start: Ticks, end: Ticks) -> Curve:
     order = np.lexsort((change > 0, time))
     time, level = time[order], np.cumsum(change[order])
     # At one time all giving back comes first, so the last level there is also the highest.
-    last = np.flatnonzero(np.append(time[1:] != time[:-1], True)) if len(time) else []
-    return Curve(time[last], level[last]) if len(time) else Curve(time, level)
+    last = np.append(time[1:] != time[:-1], np.ones(min(len(time), 1), np.bool_))
+    return Curve(time[last], level[last])

@@ -12,24 +12,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.graph import kinds_of
 from penstock.core.kernel import kernel
-from penstock.core.lifetimes import size_factors
 from penstock.core.meaning import BUFFERS, Rule, rules
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
 from penstock.core.schedule import Schedule
 from penstock.core.table import LETTERS
-from penstock.cost.model import SIZES, UnitCost, shares_of, whole
-from penstock.sim.memory import common_tick
+from penstock.cost.model import Shares, UnitCost, shares_of, whole
+from penstock.sim.memory import kind_changes
 
 Ticks = NDArray[np.int64]
 
 
 class Played(NamedTuple):
-    """Start and end of each row, peak level of each device, and what a tick and a level are."""
+    """End of each row, peak level of each device, and what a tick and a level are worth."""
 
-    start: Ticks
-    end: Ticks
+    end: NDArray[Any]
     peak: Ticks
     tick: Fraction
     grain: Fraction
@@ -37,7 +34,7 @@ class Played(NamedTuple):
 
 def is_plain(schedule: Schedule, cost: object) -> bool:
     """Whether the one-look-up loop applies to this schedule and cost model."""
-    shape, kinds = schedule.shape, kinds_of(schedule.table)
+    shape, kinds = schedule.shape, schedule.table.kinds
     annotated = schedule.pairs or schedule.loans or schedule.gangs or schedule.after
     one_home = shape.copies == 1 and not shape.weightless and not shape.skips
     single = set(schedule.table.lane_stream) == {"compute"}
@@ -73,7 +70,7 @@ def _crossing(schedule: Schedule, kind: str, side: int) -> list[Rule]:
     return [
         rule
         for rule in table[kind][side]
-        if rule.buffer in crossing and (rule.buffer, rule.first) not in local
+        if rule.buffer in crossing and (rule.offset or (rule.buffer, rule.first) not in local)
     ]
 
 
@@ -82,78 +79,101 @@ def play_plain(schedule: Schedule, cost: UnitCost) -> Played:
     shape, table = schedule.shape, schedule.table
     shares = shares_of(shape)
     times, scale = whole([*(cost.time(letter) for letter in LETTERS), Fraction(cost.hop)])
-    grain = common_tick([cost.size(size) for size in SIZES if cost.size(size)])
-    levels = [size_factors(size) for size in SIZES]
-    units = [int(cost.size(size) / grain) for size in SIZES]
-    plus, minus = (
-        sum(np.int64(unit) * factors[side] for unit, factors in zip(units, levels))
-        for side in (0, 1)
-    )
-    start, end = np.empty(len(table), np.int64), np.empty(len(table), np.int64)
-    peak = np.zeros(shape.devices, np.int64)
+    plus, minus, grain = kind_changes(cost)
+    shared: tuple[Any, Any] = (shares.stage, shares.unit)
+    if len(set(shares.stage)) == len(set(shares.unit)) == 1:
+        share = shares.stage[0] * shares.unit[0]
+        times[:-1], plus, minus = times[:-1] * share, plus * share, minus * share
+        shared = (_NONE, _NONE)
     hop = int(times[-1]) * shares.scale
-    home = np.zeros(shape.stages, np.int32)
-    if hop:
-        home[table.stage] = table.lane
-    buffers = sorted({r.buffer for k in LETTERS for s in (0, 1) for r in _crossing(schedule, k, s)})
-    ports = [_ports(schedule, buffers, side) for side in (0, 1)]
-    ready = np.full(len(buffers) * shape.stages * shape.units, -1, np.int64)
+    narrow = _bound(schedule, times, shares, hop) < 2**31
+    end: NDArray[Any] = np.empty(len(table), np.int32 if narrow else np.int64)
+    peak = np.zeros(shape.devices, np.int64)
+    reads, writes, room = _ports(schedule)
+    late = _late(schedule, hop)
+    ready = np.full(room, -1, end.dtype)
     _play(
         len(table), table.lane_start, table.lane_device, table.kind, table.stage, schedule.unit,
-        shape.units, shares.stage, shares.unit, times, plus, minus, ports[0], ports[1],
-        hop, home, ready, start, end, peak,
+        *shared, times, plus, minus, reads, writes, late, ready, end, peak,
     )  # fmt: skip
-    return Played(start, end, peak, Fraction(1, scale * shares.scale), grain / shares.scale)
+    return Played(end, peak, Fraction(1, scale * shares.scale), grain / shares.scale)
 
 
-def _ports(schedule: Schedule, buffers: list[str], side: int) -> NDArray[np.int64]:
-    """For each kind: base of the buffer it reads or writes across stages, offset, stage range."""
+_NONE = np.zeros(0, np.int64)
+
+
+def _bound(schedule: Schedule, times: Ticks, shares: Shares, hop: int) -> int:
+    """More ticks than the step can take: everything one after the other."""
+    most = int(shares.stage.max()) * int(shares.unit.max())
+    return len(schedule.table) * (int(times.max()) * most + hop)
+
+
+def _ports(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Where a kind at a stage reads and writes across stages: first unit's place, or -1."""
     shape = schedule.shape
-    ports = np.zeros((len(LETTERS), 4), np.int64)
-    for code, kind in enumerate(LETTERS):
-        for rule in _crossing(schedule, kind, side):
-            base = buffers.index(rule.buffer) * shape.stages * shape.units
-            ports[code] = (base, rule.offset, rule.first, rule.end)
-    return ports
+    names = sorted({r.buffer for k in LETTERS for s in (0, 1) for r in _crossing(schedule, k, s)})
+    ports = np.full((2, len(LETTERS), shape.stages), -1, np.int64)
+    for side in (0, 1):
+        for code, kind in enumerate(LETTERS):
+            for rule in _crossing(schedule, kind, side):
+                here = np.arange(rule.first, rule.end)
+                number = names.index(rule.buffer) * shape.stages + here + rule.offset
+                ports[side, code, here] = number * shape.units
+    return ports[0], ports[1], len(names) * shape.stages * shape.units
+
+
+def _late(schedule: Schedule, hop: int) -> Ticks:
+    """Latency of what a kind at a stage writes: a hop where the other stage lives elsewhere."""
+    table, stages = schedule.table, schedule.shape.stages
+    late = np.zeros((len(LETTERS), stages), np.int64)
+    if hop:
+        home = np.zeros(stages, np.int32)
+        home[table.stage] = table.device
+        for code, kind in enumerate(LETTERS):
+            for rule in _crossing(schedule, kind, 1):
+                here = np.arange(rule.first, rule.end)
+                late[code, here] = hop * (home[here] != home[here + rule.offset])
+    return late
 
 
 @kernel
 def _play(
-    lane_start: Any, lane_device: Any, kind: Any, stage: Any, unit: Any, units: Any,
+    lane_start: Any, lane_device: Any, kind: Any, stage: Any, unit: Any,
     stage_share: Any, unit_share: Any, times: Any, plus: Any, minus: Any, reads: Any, writes: Any,
-    hop: Any, home: Any, ready: Any, start: Any, end: Any, peak: Any,
+    late: Any, ready: Any, end: Any, peak: Any,
 ) -> None:  # fmt: skip
     """Visit the lanes in turn; each runs until what its head reads has not been written yet."""
-    lanes = len(lane_device)
+    lanes, shared = len(lane_device), len(stage_share) > 0
     cursor, clock = lane_start[:-1].copy(), np.zeros(lanes, np.int64)
     level, highest = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
+    share = 1
     moved = True
     while moved:
         moved = False
         for lane in range(lanes):
-            row, now = cursor[lane], clock[lane]
+            head, row, now = cursor[lane], cursor[lane], clock[lane]
             held, most = level[lane], highest[lane]
             while row < lane_start[lane + 1]:
                 code, here, part = kind[row], stage[row], unit[row]
-                if reads[code, 2] <= here < reads[code, 3]:
-                    there = ready[reads[code, 0] + here * units + part]
+                port = reads[code, here]
+                if port >= 0:
+                    there = ready[port + part]
                     if there < 0:
                         break
                     now = max(now, there)
-                share = stage_share[here] * unit_share[part]
-                start[row] = now
+                if shared:
+                    share = stage_share[here] * unit_share[part]
                 now += times[code] * share
                 end[row] = now
                 held += plus[code] * share
                 most = max(most, held)
                 held += minus[code] * share
                 most = max(most, held)
-                if writes[code, 2] <= here < writes[code, 3]:
-                    target = here + writes[code, 1]
-                    wait = hop if hop and home[target] != lane else 0
-                    ready[writes[code, 0] + target * units + part] = now + wait
+                port = writes[code, here]
+                if port >= 0:
+                    ready[port + part] = now + late[code, here]
                 row += 1
-            if row != cursor[lane]:
+            if row != head:
                 moved = True
                 cursor[lane], clock[lane] = row, now
                 level[lane], highest[lane] = held, most

@@ -52,6 +52,8 @@ class Span(NamedTuple):
 class Details(Protocol):
     """The costly parts of a timeline, worked out only for pictures and reports."""
 
+    def starts(self, timeline: "Timeline") -> Ticks: ...
+
     def transfers(self, timeline: "Timeline") -> Transfers: ...
 
     def curves(self, timeline: "Timeline") -> tuple[Curve, ...]: ...
@@ -62,7 +64,6 @@ class Timeline:
     """Row i of the schedule's table ran from `start[i]` to `end[i]`."""
 
     schedule: Schedule
-    start: Ticks
     end: Ticks
     tick: Fraction
     peak_levels: Ticks
@@ -70,11 +71,16 @@ class Timeline:
     grain: Fraction
     """What one step of a memory level is worth."""
     details: Details
-    """Where transfers and curves come from when somebody looks at them."""
+    """Where starts, transfers and curves come from when somebody looks at them."""
 
     @property
     def name(self) -> str:
         return self.schedule.name
+
+    @cached_property
+    def start(self) -> Ticks:
+        """When each row started."""
+        return self.details.starts(self)
 
     @cached_property
     def makespan(self) -> Fraction:

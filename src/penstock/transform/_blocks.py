@@ -60,7 +60,7 @@ def _items(ops: list[Op], pair_of: dict[Op, frozenset[Op]]) -> Iterator[Item]:
 def _refuse_strangers(schedule: Schedule) -> None:
     """A transform counts on the coordinates of every op being inside the shape."""
     table = schedule.table
-    staged = np.isin(table.kind, [CODE[kind] for kind in STAGE_KINDS])
+    staged = table.of_kinds(STAGE_KINDS)
     strangers = np.flatnonzero((schedule.unit < 0) & ~staged)
     if strangers.size:
         raise ShapeError(

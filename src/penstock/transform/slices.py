@@ -49,10 +49,13 @@ def cut_slices(schedule: Schedule, count: int, *, shares: Shares = ()) -> Schedu
 
 
 def weigh_slices(schedule: Schedule, shares: Sequence[Shares]) -> Schedule:
-    """The schedule with other shares of work: for each microbatch, one share per slice."""
+    """The schedule with other shares of work: for each microbatch, one share per slice.
+
+    A microbatch may be more or less work than another; its shares need not add up to 1.
+    """
     given = tuple(tuple(map(Fraction, of_microbatch)) for of_microbatch in shares)
-    for of_microbatch in given:
-        _refuse_unfair(of_microbatch)
+    if any(share <= 0 for of_microbatch in given for share in of_microbatch):
+        raise ShapeError("a slice has no work", hint="give positive shares")
     return replace(schedule, shape=replace(schedule.shape, slice_share=given), derived={})
 
 

@@ -15,18 +15,22 @@ of unequal slices: there, simulate.
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.kernel import kernel
 from penstock.errors import PlanError, ShapeError
 from penstock.plan._spans import NEVER, Grid, Latency, Ticks, grid_of, span_tables
 from penstock.plan.slices import Lengths
 
 BatchLatency = Callable[[int, int, int], Fraction]
 """The same for so many sequences at once; their number comes first."""
+
+MAX_STEPS = 2 * 10**7
+"""Slices tried per round of a search for a count or a batch; there may be thousands of rounds."""
 
 
 class Fastest(NamedTuple):
@@ -66,13 +70,8 @@ def fastest(
     (4, 2, 2, 2, 1, 1)
     """
     grid = grid_of(length, stages, unit, minimum)
-    (spans,), tick = span_tables([latency], grid, stages)
-    if count is not None and not 1 <= count <= grid.positions:
-        raise ShapeError(
-            f"{length} tokens in steps of {unit} cannot be cut into {count} slices",
-            hint=f"take 1 to {grid.positions} slices",
-        )
-    path = _any_path if count is None else _path_of(count)
+    path = _any_path if count is None else partial(_path_of, _possible(count, grid))
+    (spans,), tick = span_tables([latency], grid, stages + grid.positions)
     answer = _tighten(lambda bound: path(spans, bound), stages)
     return Fastest(_lengths(answer.way, grid), _time(answer, stages) * tick)
 
@@ -81,15 +80,30 @@ def fastest_batch(
     batch: int, length: int, stages: int, latency: BatchLatency, *, unit: int = 1, minimum: int = 1
 ) -> FastestBatch:
     """The same for a batch that may be cut too: parts of some sequences, each with its slices."""
-    if batch < 1:
-        raise ShapeError(f"a batch of {batch} sequences has no parts", hint="give 1 or more")
     grid = grid_of(length, stages, unit, minimum)
+    most = MAX_STEPS // grid.positions**2
+    if not 1 <= batch <= most:
+        raise ShapeError(
+            f"a batch of {batch} sequences cannot be searched in {grid.positions} steps each",
+            hint=f"take 1 to {most} sequences, or a larger unit",
+        )
     sizes = range(1, batch + 1)
     latencies = [lambda n, c, size=size: latency(size, n, c) for size in sizes]
-    tables, tick = span_tables(latencies, grid, stages * batch)
+    tables, tick = span_tables(latencies, grid, stages + batch * grid.positions)
     answer = _tighten(lambda bound: _knapsack(tables, bound), stages)
     parts = tuple((size, _lengths(cuts, grid)) for size, cuts in answer.way)
     return FastestBatch(parts, _time(answer, stages) * tick)
+
+
+def _possible(count: int, grid: Grid) -> int:
+    """The count of slices, unless it cannot be reached or would take too long to search."""
+    most = min(grid.positions, MAX_STEPS // grid.positions**2)
+    if not 1 <= count <= most:
+        raise ShapeError(
+            f"{grid.length} tokens in steps of {grid.unit} cannot be searched for {count} slices",
+            hint=f"take 1 to {most} slices, or another unit",
+        )
+    return count
 
 
 def _tighten(solve: Callable[[int], _Answer | None], stages: int) -> _Answer:
@@ -116,14 +130,8 @@ def _time(answer: _Answer, stages: int) -> int:
 
 def _any_path(spans: Ticks, bound: int) -> _Answer | None:
     """Cheapest cuts of any number; `spans[end, start]` is the cost of one slice."""
-    allowed = np.where(spans <= bound, spans, NEVER)
-    best = np.zeros(len(spans), np.int64)
     origin = np.zeros(len(spans), np.int64)
-    for end in range(1, len(spans)):
-        reach = best[:end] + allowed[end, :end]
-        origin[end] = reach.argmin()
-        best[end] = min(reach[origin[end]], NEVER)
-    if best[-1] >= NEVER:
+    if _shortest(spans.size, spans, bound, NEVER, origin) >= NEVER:
         return None
     cuts = [len(spans) - 1]
     while cuts[-1]:
@@ -131,26 +139,47 @@ def _any_path(spans: Ticks, bound: int) -> _Answer | None:
     return _answer(spans, cuts[::-1])
 
 
-def _path_of(count: int) -> Callable[[Ticks, int], _Answer | None]:
+@kernel
+def _shortest(spans: Any, bound: Any, never: Any, origin: Any) -> Any:
+    """Cost of the shortest path to the last position, and where each position comes from.
+
+    Of equal ways the one with the shorter last slice is taken: long slices go first.
+    """
+    best = np.full(len(spans), never, np.int64)
+    best[0] = 0
+    for end in range(1, len(spans)):
+        for start in range(end):
+            if spans[end, start] <= bound and best[start] + spans[end, start] <= best[end]:
+                best[end] = best[start] + spans[end, start]
+                origin[end] = start
+    return best[-1]
+
+
+def _path_of(count: int, spans: Ticks, bound: int) -> _Answer | None:
     """Cheapest cuts into exactly `count` slices."""
+    origin = np.zeros((count, len(spans)), np.int64)
+    if _shortest_of(spans.size * count, spans, bound, NEVER, origin) >= NEVER:
+        return None
+    cuts = [len(spans) - 1]
+    for step in range(count - 1, -1, -1):
+        cuts.append(int(origin[step, cuts[-1]]))
+    return _answer(spans, cuts[::-1])
 
-    def path(spans: Ticks, bound: int) -> _Answer | None:
-        allowed = np.where(spans <= bound, spans, NEVER)
-        best = np.full(len(spans), NEVER, np.int64)
-        best[0] = 0
-        origins: list[NDArray[np.intp]] = []
-        for _ in range(count):
-            reach = best + allowed
-            origins.append(reach.argmin(axis=1))
-            best = np.minimum(reach.min(axis=1), NEVER)
-        if best[-1] >= NEVER:
-            return None
-        cuts = [len(spans) - 1]
-        for origin in reversed(origins):
-            cuts.append(int(origin[cuts[-1]]))
-        return _answer(spans, cuts[::-1])
 
-    return path
+@kernel
+def _shortest_of(spans: Any, bound: Any, never: Any, origin: Any) -> Any:
+    """The same over paths of one step per row of `origin`."""
+    best = np.full(len(spans), never, np.int64)
+    best[0] = 0
+    for step in range(len(origin)):
+        after = np.full(len(spans), never, np.int64)
+        for end in range(1, len(spans)):
+            for start in range(end):
+                if spans[end, start] <= bound and best[start] + spans[end, start] <= after[end]:
+                    after[end] = best[start] + spans[end, start]
+                    origin[step, end] = start
+        best = after
+    return best[-1]
 
 
 def _answer(spans: Ticks, cuts: list[int]) -> _Answer:

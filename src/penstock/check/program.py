@@ -1,0 +1,179 @@
+"""Is a lowered program right? Played step by step, as the strictest legal network would.
+
+Channels are rendezvous: a transfer happens when its send and its receive are both posted, in the
+order of the channel. Whatever an op reads must be in its device's hands, a slot must be free when
+a receive is posted into it, and a buffer is freed once, after its last reader.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterator
+
+from penstock.check.finding import Finding
+from penstock.core.meaning import BUFFERS, Buf, reads, writes
+from penstock.core.ops import STAGE_KINDS, Op
+from penstock.core.program import Channel, Instr, Program
+from penstock.core.schedule import Schedule
+
+
+def check_program(program: Program) -> tuple[Finding, ...]:
+    """Findings about a program; none is a proof for rendezvous channels with its slots."""
+    return tuple(_Machine(program).play())
+
+
+class _Machine:
+    """All devices, their hands and the channels between them."""
+
+    def __init__(self, program: Program) -> None:
+        self.schedule = program.schedule
+        self.steps = [_by_stream(program.instructions(d)) for d in range(self.devices)]
+        self.last_reader = [_last_readers(self.schedule, d) for d in range(self.devices)]
+        self.held: list[set[Buf]] = [set() for _ in range(self.devices)]
+        self.slots: dict[tuple[Channel, int], Buf] = {}
+        self.sent: dict[Channel, deque[Buf]] = defaultdict(deque)
+        self.posted: dict[Channel, deque[tuple[Buf, int]]] = defaultdict(deque)
+        self.done: set[Op] = set()
+
+    @property
+    def devices(self) -> int:
+        return self.schedule.shape.devices
+
+    def play(self) -> Iterator[Finding]:
+        """Let every stream run until it has to wait; stop when none can move."""
+        moved = True
+        while moved:
+            moved = False
+            for device, streams in enumerate(self.steps):
+                for steps in streams.values():
+                    while steps and self._ready(device, steps[0]):
+                        yield from self._do(device, steps.popleft())
+                        moved = True
+        yield from self._leftovers()
+
+    def _ready(self, device: int, step: Instr) -> bool:
+        if step.op is None:
+            return True
+        if any(op == step.op and earlier not in self.done for op, earlier in self.schedule.after):
+            return False
+        return all(self._has(device, buf) for buf in _read(self.schedule, step.op))
+
+    def _has(self, device: int, buf: Buf) -> bool:
+        newer = BUFFERS[buf.name].newer
+        return buf in self.held[device] or (
+            bool(newer) and buf._replace(name=newer) in self.held[device]
+        )
+
+    def _do(self, device: int, step: Instr) -> Iterator[Finding]:
+        if step.op is not None:
+            self._run(device, step.op)
+        elif step.what == "free":
+            yield from self._free(device, step)
+        elif step.channel is not None and step.buf is not None:
+            if step.what == "send":
+                self.sent[step.channel].append(step.buf)
+            else:
+                yield from self._post(device, step, step.channel)
+            yield from self._transfer(step.channel)
+
+    def _run(self, device: int, op: Op) -> None:
+        self.done.add(op)
+        if op.kind not in STAGE_KINDS:
+            self.held[device].update(writes(op, self.schedule.shape))
+        for key, buf in list(self.slots.items()):
+            if key[0].target == device and self.last_reader[device].get(buf) == op:
+                del self.slots[key]
+                self.held[device].discard(buf)
+
+    def _free(self, device: int, step: Instr) -> Iterator[Finding]:
+        buf = step.buf
+        assert buf is not None
+        last = self.last_reader[device].get(buf)
+        if buf not in self.held[device] or (last is not None and last not in self.done):
+            yield Finding(
+                "lifetime",
+                (last,) if last else (),
+                device,
+                f"device {device} frees {buf}, "
+                + (f"which {last} still reads" if last else "twice"),
+                "free a buffer once, behind its last reader",
+            )
+        whole = BUFFERS[buf.name].per == "microbatch"
+        self.held[device] -= {
+            other for other in self.held[device] if other == buf or (whole and other[:3] == buf[:3])
+        }
+
+    def _post(self, device: int, step: Instr, channel: Channel) -> Iterator[Finding]:
+        assert step.buf is not None
+        pending = [slot for _, slot in self.posted[channel]]
+        if (channel, step.slot) in self.slots or step.slot in pending:
+            yield Finding(
+                "slot",
+                (),
+                device,
+                f"device {device} receives {step.buf} into slot {step.slot} of {channel}, which is "
+                "still in use",
+                "post the receive behind the op that reads the slot, or plan more slots",
+            )
+        self.posted[channel].append((step.buf, step.slot))
+
+    def _transfer(self, channel: Channel) -> Iterator[Finding]:
+        """Let every transfer happen whose two ends are posted."""
+        while self.sent[channel] and self.posted[channel]:
+            sent, (wanted, slot) = self.sent[channel].popleft(), self.posted[channel].popleft()
+            if sent != wanted:
+                yield Finding(
+                    "channel",
+                    (),
+                    channel.target,
+                    f"{channel} sends {sent}, but its receiver expects {wanted}",
+                    "post sends and receives of a channel in the same order",
+                )
+            self.slots[channel, slot] = sent
+            self.held[channel.target].add(sent)
+
+    def _leftovers(self) -> Iterator[Finding]:
+        """Ops that never ran, and transfers with one end only."""
+        for device, streams in enumerate(self.steps):
+            for steps in streams.values():
+                if steps and steps[0].op is not None:
+                    op = steps[0].op
+                    lacking = [b for b in _read(self.schedule, op) if not self._has(device, b)]
+                    yield Finding(
+                        "deadlock",
+                        (op,),
+                        device,
+                        f"{op} never runs on device {device}: it lacks "
+                        + (str(lacking[0]) if lacking else "an op that it must come after"),
+                        "check the order of receives and the number of slots",
+                    )
+        for channel in set(self.sent) | set(self.posted):
+            if self.sent[channel] or self.posted[channel]:
+                yield Finding(
+                    "channel",
+                    (),
+                    channel.source,
+                    f"{channel} ends with {len(self.sent[channel])} sends and "
+                    f"{len(self.posted[channel])} receives unanswered",
+                    "every send needs its receive",
+                )
+
+
+def _by_stream(steps: list[Instr]) -> dict[str, deque[Instr]]:
+    """Instructions of each stream; what follows an op stays on the stream of that op."""
+    streams: dict[str, deque[Instr]] = {}
+    stream = "compute"
+    for step in steps:
+        stream = step.stream if step.op is not None else stream
+        streams.setdefault(stream, deque()).append(step)
+    return streams
+
+
+def _read(schedule: Schedule, op: Op) -> list[Buf]:
+    """What an op reads of one unit; what belongs to a whole stage is never freed or moved."""
+    if op.kind in STAGE_KINDS:
+        return []
+    return [buf for buf in reads(op, schedule.shape) if BUFFERS[buf.name].per != "home"]
+
+
+def _last_readers(schedule: Schedule, device: int) -> dict[Buf, Op]:
+    """The last op of a device's compute lane that reads each buffer."""
+    return {buf: op for op in schedule.lane(device) for buf in _read(schedule, op)}

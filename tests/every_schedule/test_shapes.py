@@ -1,0 +1,105 @@
+"""Random requests: what fits is proven and keeps its claims, what does not is refused in words."""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from every_schedule.cases import PRICES, broken_claims, name_of, priced, specs
+from penstock.check import check
+from penstock.errors import ShapeError
+from penstock.schedules import Case, Spec
+
+
+@st.composite
+def requests(draw: st.DrawFn, spec: Spec) -> dict[str, Any]:
+    """Arguments of `Spec.case`, most of them inside what the schedule takes."""
+    chunks = st.integers(1, 3) if spec.chunks is None else st.just(spec.chunks)
+    slices = st.integers(1, 4) if spec.sliced else st.just(1)
+    options = {
+        option.name: st.one_of(st.none(), st.integers(1, 9)) for option in spec.options
+    }
+    return {
+        "devices": draw(st.integers(1, 5)),
+        "microbatches": draw(st.integers(1, 9)),
+        "chunks": draw(st.none() | chunks),
+        "slices": draw(st.none() | slices),
+        "options": draw(st.fixed_dictionaries(options)),
+    }
+
+
+@pytest.mark.parametrize("spec", specs(), ids=name_of)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_a_request_inside_the_needs_is_proven_and_keeps_its_claims(
+    spec: Spec, data: st.DataObject
+) -> None:
+    case = _accepted(spec, data.draw(requests(spec)))
+    assume(case is not None)
+    assert case is not None
+    schedule = spec.build(case)
+    assert check(schedule).findings == ()
+    prices = data.draw(st.sampled_from(PRICES))
+    assert list(broken_claims(spec, schedule, priced(case, prices))) == []
+
+
+@pytest.mark.parametrize("spec", specs(), ids=name_of)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_any_request_is_served_or_refused_with_a_sentence_and_a_hint(
+    spec: Spec, data: st.DataObject
+) -> None:
+    wild = st.one_of(st.none(), st.integers(-2, 40), st.sampled_from([10**9, "x", 1.5]))
+    numbers = st.one_of(st.integers(-2, 12), st.just(10**9))
+    names = [option.name for option in spec.options] + ["limit"]
+    request = {
+        "devices": data.draw(numbers),
+        "microbatches": data.draw(numbers),
+        "chunks": data.draw(st.none() | numbers),
+        "slices": data.draw(st.none() | numbers),
+        "options": data.draw(st.dictionaries(st.sampled_from(names), wild, max_size=2)),
+    }
+    try:
+        case = spec.case(**request)
+    except ShapeError as refusal:
+        assert refusal.message
+        assert refusal.hint
+        assert "{" not in str(refusal)
+    else:
+        assert all(need.holds(case) for need in spec.needs)
+
+
+def _accepted(spec: Spec, request: dict[str, Any]) -> Case | None:
+    try:
+        return spec.case(**request)
+    except ShapeError:
+        return None
+
+
+def _small_world(spec: Spec) -> Iterator[Case]:
+    """All small requests with their options, whether they fit or not."""
+    chunks = range(1, 4) if spec.chunks is None else [spec.chunks]
+    slices = range(1, 4) if spec.sliced else [1]
+    values = product(*(range(1, 8) for _ in spec.options))
+    for p, m, v, k, given_ in product(range(1, 5), range(1, 8), chunks, slices, values):
+        names = (option.name for option in spec.options)
+        yield Case(p, m, v, k, dict(zip(names, given_)))
+
+
+
+@pytest.mark.parametrize(
+    ("spec", "number"),
+    [(spec, number) for spec in specs() for number in range(len(spec.needs))],
+    ids=name_of,
+)
+def test_a_request_outside_a_need_is_refused_in_its_words(spec: Spec, number: int) -> None:
+    need = spec.needs[number]
+    outside = next(case for case in _small_world(spec) if not need.holds(case))
+    with pytest.raises(ShapeError) as refusal:
+        spec.case(outside.p, outside.m, outside.v, outside.k, outside.options)
+    assert refusal.value.message.startswith(f"{spec.name} {outside}: it needs that ")
+    assert need.text in refusal.value.message
+    assert need.advice(outside) in refusal.value.hint

@@ -1,0 +1,66 @@
+import pytest
+
+from schedules.picture import bubble, built, lanes, picture, priced
+
+SIZES = {"act": 2, "stash": 1}
+
+
+def test_h1_keeps_as_many_weight_gradients_back_as_there_are_devices_in_front() -> None:
+    assert lanes(built("zb-h1", p=4, m=8)) == picture("""
+        0 F0 F1 F2 F3 I0 W0 F4 I1 W1 F5 I2 W2 F6 I3 W3 F7 I4 W4 I5 W5 I6 W6 I7 W7
+        1 F0 F1 F2 I0 F3 I1 W0 F4 I2 W1 F5 I3 W2 F6 I4 W3 F7 I5 W4 I6 W5 I7 W6 W7
+        2 F0 F1 I0 F2 I1 F3 I2 W0 F4 I3 W1 F5 I4 W2 F6 I5 W3 F7 I6 W4 I7 W5 W6 W7
+        3 F0 I0 F1 I1 F2 I2 F3 I3 W0 F4 I4 W1 F5 I5 W2 F6 I6 W3 F7 I7 W4 W5 W6 W7
+    """)
+
+
+def test_h2_warms_up_twice_as_long_and_keeps_twice_as_many_back() -> None:
+    assert lanes(built("zb-h2", p=4, m=8)) == picture("""
+        0 F0 F1 F2 F3 F4 F5 F6 I0 W0 F7 I1 W1 I2 W2 I3 W3 I4 W4 I5 W5 I6 W6 I7 W7
+        1 F0 F1 F2 F3 F4 I0 F5 I1 F6 I2 W0 F7 I3 W1 I4 W2 I5 W3 I6 W4 I7 W5 W6 W7
+        2 F0 F1 F2 I0 F3 I1 F4 I2 F5 I3 F6 I4 W0 F7 I5 W1 I6 W2 I7 W3 W4 W5 W6 W7
+        3 F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 F5 I5 F6 I6 W0 F7 I7 W1 W2 W3 W4 W5 W6 W7
+    """)
+
+
+def test_h1_has_a_third_of_the_bubble_in_the_memory_of_1f1b() -> None:
+    timeline = priced(built("zb-h1", p=4, m=8), sizes=SIZES)
+    assert (timeline.span, bubble(timeline)) == (27, 3)
+    assert timeline.peak == (8, 7, 6, 5)
+    assert priced(built("1f1b", p=4, m=8), sizes=SIZES).peak[0] == 8
+
+
+def test_h2_has_no_bubble_in_twice_the_memory() -> None:
+    timeline = priced(built("zb-h2", p=4, m=8), sizes=SIZES)
+    assert (timeline.span, bubble(timeline), timeline.makespan) == (24, 0, 27)
+    assert timeline.peak == (14, 12, 10, 8)
+
+
+@pytest.mark.parametrize(
+    ("p", "times", "h1", "h2"),
+    [(4, (10, 11, 8), 39, 15), (8, (10, 11, 8), 91, 35), (8, (3, 4, 2), 35, 21)],
+)
+@pytest.mark.parametrize("more", [0, 5])
+def test_bubbles_at_measured_times(
+    p: int, times: tuple[int, int, int], h1: int, h2: int, more: int
+) -> None:
+    m = 2 * p - 1 + more
+    assert bubble(priced(built("zb-h1", p=p, m=m), times)) == h1
+    assert bubble(priced(built("zb-h2", p=p, m=m), times)) == h2
+
+
+@pytest.mark.parametrize("name", ["zb-h1", "zb-h2"])
+def test_few_microbatches_expose_one_weight_gradient_only(name: str) -> None:
+    assert priced(built(name, p=4, m=2)).makespan == 11
+
+
+def test_with_as_many_microbatches_as_devices_both_have_the_same_span() -> None:
+    for p in range(2, 9):
+        spans = {priced(built(name, p=p, m=p)).span for name in ("zb-h1", "zb-h2")}
+        assert spans == {3 * p + p - 1}
+
+
+def test_a_weight_gradient_longer_than_a_forward_lengthens_the_span_beyond_the_formula() -> None:
+    F, I, W = times = (1, 3, 2)  # noqa: E741 - the letters of the ops
+    assert F + I >= 2 * W
+    assert bubble(priced(built("zb-h1", p=2, m=3), times)) == (F + I - W) + (W - F)
