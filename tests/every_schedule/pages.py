@@ -17,6 +17,12 @@ from penstock.schedules import Claim, Spec, registry
 
 FOLDER = Path(__file__).parents[2] / "docs/schedules"
 COLUMNS = "100"
+LEGEND = """\
+p devices, m microbatches, v stages per device, k slices per microbatch; r is the device, from 0. F, I,
+W and B = I + W are the times of one microbatch on one device. Memory counts the activations of one
+microbatch on one device (act) as 1; stash is what of them waits for W, 1 unless told otherwise.
+
+"""
 
 _SESSION = re.compile(r"^```console\n\$ penstock (.*)\n(?:.*\n)*?```$", re.MULTILINE)
 _SECTION = re.compile(r"^## (Needs|Options|Claims)\n(?:(?!## ).*\n)*", re.MULTILINE)
@@ -44,7 +50,7 @@ def _section(title: str, spec: Spec) -> str:
         return "".join(f"{line}\n" for line in lines) or "None.\n"
     rows = ["quantity | formula | holds for | source", "--- | --- | --- | ---"]
     rows += map(_claim, spec.claims)
-    return "".join(f"| {row} |\n" for row in rows)
+    return LEGEND + "".join(f"| {row} |\n" for row in rows)
 
 
 def _needs(spec: Spec) -> str:

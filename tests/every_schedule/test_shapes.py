@@ -19,9 +19,7 @@ def requests(draw: st.DrawFn, spec: Spec) -> dict[str, Any]:
     """Arguments of `Spec.case`, most of them inside what the schedule takes."""
     chunks = st.integers(1, 3) if spec.chunks is None else st.just(spec.chunks)
     slices = st.integers(1, 4) if spec.sliced else st.just(1)
-    options = {
-        option.name: st.one_of(st.none(), st.integers(1, 9)) for option in spec.options
-    }
+    options = {option.name: st.one_of(st.none(), st.integers(1, 9)) for option in spec.options}
     return {
         "devices": draw(st.integers(1, 5)),
         "microbatches": draw(st.integers(1, 9)),
@@ -32,7 +30,7 @@ def requests(draw: st.DrawFn, spec: Spec) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("spec", specs(), ids=name_of)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(data=st.data())
 def test_a_request_inside_the_needs_is_proven_and_keeps_its_claims(
     spec: Spec, data: st.DataObject
@@ -87,7 +85,6 @@ def _small_world(spec: Spec) -> Iterator[Case]:
     for p, m, v, k, given_ in product(range(1, 5), range(1, 8), chunks, slices, values):
         names = (option.name for option in spec.options)
         yield Case(p, m, v, k, dict(zip(names, given_)))
-
 
 
 @pytest.mark.parametrize(

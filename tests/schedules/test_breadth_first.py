@@ -16,15 +16,16 @@ def test_every_device_runs_the_whole_batch_stage_by_stage() -> None:
 
 
 def test_rounds_take_every_other_microbatch_and_come_back_before_the_next() -> None:
-    assert lanes(built("breadth-first", p=2, v=2, m=4, rounds=2))[0] == picture("""
+    assert (
+        lanes(built("breadth-first", p=2, v=2, m=4, rounds=2))[0]
+        == picture("""
         0 F0 F2 f0 f2 b0 b2 B0 B2 F1 F3 f1 f3 b1 b3 B1 B3
     """)[0]
+    )
 
 
 def test_one_device_with_rounds_of_one_is_plain_accumulation() -> None:
-    assert lanes(built("breadth-first", p=1, v=1, m=3, rounds=3)) == picture(
-        "0 F0 B0 F1 B1 F2 B2"
-    )
+    assert lanes(built("breadth-first", p=1, v=1, m=3, rounds=3)) == picture("0 F0 B0 F1 B1 F2 B2")
 
 
 @pytest.mark.parametrize(

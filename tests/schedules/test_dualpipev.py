@@ -33,7 +33,5 @@ def test_bubble_and_memory_of_the_published_table(p: int, more: int) -> None:
     F, W = 3, 2
     timeline = priced(built("dualpipev", p=p, m=m), (F, F, W))
     braided, backward = F + (F + W), F + W
-    assert timeline.makespan - m * (2 * F + W) == (p - 1) * Fraction(
-        braided + backward - 3 * W, 2
-    )
+    assert timeline.makespan - m * (2 * F + W) == (p - 1) * Fraction(braided + backward - 3 * W, 2)
     assert chunk_units(timeline.peak, 2) == [2 * p + 1] * p

@@ -49,9 +49,7 @@ def test_two_stages_per_device_with_eight_slices() -> None:
     assert timeline.peak == tuple(map(Fraction, ("1.375", "1.25", "1.125", "1")))
 
 
-@pytest.mark.parametrize(
-    ("m", "k", "percent"), [(2, 16, "4.19"), (8, 16, "1.08"), (8, 32, "0.54")]
-)
+@pytest.mark.parametrize(("m", "k", "percent"), [(2, 16, "4.19"), (8, 16, "1.08"), (8, 32, "0.54")])
 def test_the_published_bubbles_of_eight_devices_with_five_stages(
     m: int, k: int, percent: str
 ) -> None:

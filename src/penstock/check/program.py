@@ -26,7 +26,8 @@ class _Machine:
     def __init__(self, program: Program) -> None:
         self.schedule = program.schedule
         self.steps = [_by_stream(program.instructions(d)) for d in range(self.devices)]
-        self.last_reader = [_last_readers(self.schedule, d) for d in range(self.devices)]
+        self.written = _written(self.schedule)
+        self.last_reader = [self._last_readers(device) for device in range(self.devices)]
         self.held: list[set[Buf]] = [set() for _ in range(self.devices)]
         self.slots: dict[tuple[Channel, int], Buf] = {}
         self.sent: dict[Channel, deque[Buf]] = defaultdict(deque)
@@ -54,13 +55,19 @@ class _Machine:
             return True
         if any(op == step.op and earlier not in self.done for op, earlier in self.schedule.after):
             return False
-        return all(self._has(device, buf) for buf in _read(self.schedule, step.op))
+        return all(buf in self.held[device] for buf in self._read(step.op))
 
-    def _has(self, device: int, buf: Buf) -> bool:
-        newer = BUFFERS[buf.name].newer
-        return buf in self.held[device] or (
-            bool(newer) and buf._replace(name=newer) in self.held[device]
-        )
+    def _read(self, op: Op) -> list[Buf]:
+        """What an op reads of one unit; what belongs to a whole stage is never freed or moved."""
+        if op.kind in STAGE_KINDS:
+            return []
+        found = reads(op, self.schedule.shape, self.written)
+        return [buf for buf in found if BUFFERS[buf.name].per != "home"]
+
+    def _last_readers(self, device: int) -> dict[Buf, Op]:
+        """The last op of a device that reads each buffer; no buffer is read on two streams."""
+        lanes = (ops for at, _, ops in self.schedule.table.lanes() if at == device)
+        return {buf: op for ops in lanes for op in ops for buf in self._read(op)}
 
     def _do(self, device: int, step: Instr) -> Iterator[Finding]:
         if step.op is not None:
@@ -136,7 +143,7 @@ class _Machine:
             for steps in streams.values():
                 if steps and steps[0].op is not None:
                     op = steps[0].op
-                    lacking = [b for b in _read(self.schedule, op) if not self._has(device, b)]
+                    lacking = [b for b in self._read(op) if b not in self.held[device]]
                     yield Finding(
                         "deadlock",
                         (op,),
@@ -167,13 +174,7 @@ def _by_stream(steps: list[Instr]) -> dict[str, deque[Instr]]:
     return streams
 
 
-def _read(schedule: Schedule, op: Op) -> list[Buf]:
-    """What an op reads of one unit; what belongs to a whole stage is never freed or moved."""
-    if op.kind in STAGE_KINDS:
-        return []
-    return [buf for buf in reads(op, schedule.shape) if BUFFERS[buf.name].per != "home"]
-
-
-def _last_readers(schedule: Schedule, device: int) -> dict[Buf, Op]:
-    """The last op of a device's compute lane that reads each buffer."""
-    return {buf: op for op in schedule.lane(device) for buf in _read(schedule, op)}
+def _written(schedule: Schedule) -> frozenset[Buf]:
+    """Every buffer instance that some op writes."""
+    ops = (op for op in schedule.table.ops() if op.kind not in STAGE_KINDS)
+    return frozenset(buf for op in ops for buf in writes(op, schedule.shape))

@@ -12,7 +12,7 @@ import typer
 from penstock.cli._numbers import amounts, assignments, number
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
-from penstock.errors import ShapeError
+from penstock.errors import FormatError, ShapeError
 from penstock.schedules import Spec, find, registry
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
@@ -118,4 +118,7 @@ def read(path: str, request: Request) -> Schedule:
         )
     from penstock.files import load  # deferred: most requests are names
 
-    return load(path)
+    try:
+        return load(path)
+    except FormatError as error:
+        raise ShapeError(f"{path}, {error.message}", hint=error.hint) from None

@@ -43,15 +43,16 @@ def last_uses(schedule: Schedule) -> Ints:
     table, shape = schedule.table, schedule.shape
     compiled = compile_rules(shape, table.kinds)
     whole = np.array([BUFFERS[name].per == "microbatch" for name in NAMES], np.uint8)
-    last = np.full(compiled.room, -1, np.int32)
+    uses = np.full((2, compiled.room), -1, np.int32)
     columns = (table.kind, table.stage, table.mb, table.slice, schedule.unit)
     counts = np.array(shape.slices, np.int32)
-    for side in (compiled.writes, compiled.reads):
+    for side, last in zip((compiled.reads, compiled.writes), uses):
         _use(
             len(table), *columns, counts, shape.units, table.device, whole,
             side.start, side.lines, graph_of(schedule).writers, last,
         )  # fmt: skip
-    return last
+    # A read comes after the write, whatever their rows: they may stand on different streams.
+    return np.where(uses[0] >= 0, uses[0], uses[1])
 
 
 @kernel

@@ -136,7 +136,7 @@ MEANING: dict[str, Meaning] = {
     "D": Meaning((Ref("gin"),), ()),
     "S": Meaning((Ref("out"),), (Ref("stat"), Ref("logits"), Ref("gpart", given="loss=S"))),
     "T": Meaning((Ref("stat", shards="all"), Ref("logits")), (Ref("gpart", given="loss=T"),)),
-    "O": Meaning((Ref("act", generation="first"),), (Ref("host"),)),
+    "O": Meaning((Ref("act", generation="first"), Ref("keep", generation="first")), (Ref("host"),)),
     "L": Meaning((Ref("host"),), (Ref("back"),)),
     "G": Meaning((), (Ref("weight"),)),
     "Z": Meaning((Ref("dw", generation="first"),), (Ref("dshard"),)),
@@ -235,26 +235,29 @@ def _range(shape: Shape, where: str) -> tuple[int, int]:
     }[where]
 
 
-def reads(op: Op, shape: Shape) -> list[Buf]:
-    """Every buffer instance that `op` reads."""
-    return _resolve(op, shape, 0)
+def reads(op: Op, shape: Shape, written: frozenset[Buf] = frozenset()) -> list[Buf]:
+    """Every buffer instance that `op` reads: its newest generation among those `written`."""
+    found: list[Buf] = []
+    for rule, buf in _resolve(op, shape, 0):
+        newer = buf._replace(name=rule.newer)
+        found.append(newer if rule.newer and newer in written else buf)
+    return found
 
 
 def writes(op: Op, shape: Shape) -> list[Buf]:
     """Every buffer instance that `op` writes."""
-    return _resolve(op, shape, 1)
+    return [buf for _, buf in _resolve(op, shape, 1)]
 
 
-def _resolve(op: Op, shape: Shape, side: int) -> list[Buf]:
-    found: list[Buf] = []
+def _resolve(op: Op, shape: Shape, side: int) -> list[tuple[Rule, Buf]]:
+    found: list[tuple[Rule, Buf]] = []
     for rule in rules(shape)[op.kind][side]:
         slice = op.slice + rule.slice
         if BUFFERS[rule.buffer].per != "home" and not 0 <= slice < shape.slices[op.mb]:
             continue
         if rule.first <= op.stage < rule.end:
-            found += [
-                Buf(rule.buffer, number, op.mb, slice) for number in _numbers(op, shape, rule)
-            ]
+            numbers = _numbers(op, shape, rule)
+            found += [(rule, Buf(rule.buffer, number, op.mb, slice)) for number in numbers]
     return found
 
 

@@ -1,6 +1,9 @@
 // Turns the inlined columns into typed arrays. All times leave this file in the unit of the axis,
 // counted from the start of their own timeline.
 
+// Digits that the widest letter of a kind, W, takes up.
+const KIND = 1.5;
+
 const DATA = JSON.parse(document.getElementById("data").textContent);
 
 function running(deltas, factor) {
@@ -88,13 +91,13 @@ function labelForms(timeline) {
   const mb = digits(timeline.mb);
   const slice = largest(timeline.slice) > 0 ? digits(timeline.slice) + 1 : 0;
   const forms = [
-    { name: "short", letters: 1 + mb + slice },
+    { name: "short", letters: KIND + mb + slice },
     { name: "unit", letters: mb + slice },
-    { name: "letter", letters: 1 },
+    { name: "letter", letters: KIND },
   ];
-  if (slice) forms.splice(1, 0, { name: "tall", letters: 1 + mb });
+  if (slice) forms.splice(1, 0, { name: "tall", letters: KIND + mb });
   if (timeline.staged) {
-    forms.unshift({ name: "full", letters: 1 + mb + slice + digits(timeline.stage) });
+    forms.unshift({ name: "full", letters: KIND + mb + slice + digits(timeline.stage) });
   }
   return forms;
 }

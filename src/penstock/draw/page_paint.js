@@ -4,7 +4,6 @@
 const THIN = 7;
 const SMALL = 8;
 const gapOf = (width) => Math.min(1, width * 0.15);
-const LETTER = 6.4;
 const pen = picture.getContext("2d");
 const strip = document.createElement("canvas");
 const theme = {};
@@ -15,6 +14,8 @@ function readTheme() {
     theme[name] = style.getPropertyValue(`--${name}`).trim();
   }
   theme.font = getComputedStyle(document.body).fontFamily;
+  pen.font = `400 11px ${theme.font}`;
+  theme.letter = pen.measureText("0").width;
 }
 
 const rgb = (text) => [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16));
@@ -109,14 +110,14 @@ function roundBox({ x, y, width, height }, gap) {
 
 // The label stands in the middle of what can be seen of the op.
 function paintLabel(timeline, row, box, ink) {
-  if (box.width < LETTER) return;
+  if (box.width < theme.letter) return;
   const tall = box.height >= 27;
   const form = timeline.forms.find(
-    ({ name, letters }) => letters * LETTER + 4 <= box.width && (name !== "tall" || tall),
+    ({ name, letters }) => letters * theme.letter + 2 <= box.width && (name !== "tall" || tall),
   );
   const left = Math.max(box.x, GUTTER);
   const right = Math.min(box.x + box.width, GUTTER + plotWidth());
-  if (!form || right - left < LETTER) return;
+  if (!form || right - left < theme.letter) return;
   const lines = labelLines(timeline, row, form.name);
   pen.fillStyle = pen.globalAlpha < 1 ? theme.ink : ink;
   lines.forEach((line, at) => {

@@ -5,6 +5,7 @@ and a printed page has none. So a kind also has a pattern (SVG, HTML), a fill ch
 and its letter. Slices run from light to dark, so that the order inside a microbatch can be seen.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -72,6 +73,7 @@ def shades(schedule: Schedule) -> Ints:
     return np.where(last > 0, place * (SHADES - 1) // np.maximum(last, 1), _ALONE).astype(np.int32)
 
 
+@cache
 def colour(kind: str, shade: int) -> str:
     """Colour of a kind at a shade, as #rrggbb.
 
@@ -95,6 +97,7 @@ INKS = ("#101418", "#ffffff")
 """What is written on ops: dark letters, or light ones where those are easier to read."""
 
 
+@cache
 def ink(background: str) -> str:
     """The ink with the higher contrast on a background."""
     return max(INKS, key=lambda letters: contrast(letters, background))

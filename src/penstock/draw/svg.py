@@ -26,10 +26,10 @@ LEFT, RIGHT = 76, 60
 HEADER, LANE, STRAND, STREAM, MEMORY, GAP = 52, 24, 17, 15, 18, 7
 """Heights of a headline with its axis, a compute lane, one strand of a braided lane, a lane of
 another stream, a memory curve, and the gap below a device."""
-NARROWEST, WIDEST, READABLE = 900, 2600, 18
+NARROWEST, WIDEST, READABLE = 900, 2840, 24
 """Least and greatest length of the time axis, and the pixels it tries to give a typical op."""
 LETTER = 5.9
-"""Width of one character of a label."""
+"""Width of one character of a label; a W takes half as much again."""
 
 
 class Canvas(NamedTuple):
@@ -143,8 +143,10 @@ def _block(timeline: Timeline, canvas: Canvas, top: int, rows: list[Row]) -> Ite
     for row in rows:
         yield from _row_name(row)
     places = {(row.device, row.stream): row for row in rows}
+    shade = shades(timeline.schedule)
     for track in tracks(timeline):
-        yield from _lane(timeline, canvas, track, places[track.device, track.stream])
+        row = places[track.device, track.stream]
+        yield from _lane(timeline, canvas, track, row, shade[track.rows].tolist())
     for device in range(shape.devices):
         yield from _memory(timeline, canvas, places[device, "memory"])
     yield "</g>"
@@ -166,13 +168,15 @@ def _row_name(row: Row) -> Iterator[str]:
     yield f'<text class="{kind}" x="{LEFT - 10}" y="{middle:g}">{words}</text>'
 
 
-def _lane(timeline: Timeline, canvas: Canvas, track: Track, row: Row) -> Iterator[str]:
+def _lane(
+    timeline: Timeline, canvas: Canvas, track: Track, row: Row, shade: list[int]
+) -> Iterator[str]:
     """The ops of one track: a rectangle each, and a label where it fits."""
-    table = timeline.schedule.table
+    table, shape = timeline.schedule.table, timeline.schedule.shape
     start = canvas.axis.quanta(timeline, timeline.start[track.rows]).tolist()
     end = canvas.axis.quanta(timeline, timeline.end[track.rows]).tolist()
-    shade = shades(timeline.schedule)[track.rows].tolist()
-    part = row.height / track.strands
+    part, quantum = row.height / track.strands, float(canvas.axis.quantum)
+    room = _letters(shape)
     for place, index in enumerate(track.rows.tolist()):
         whole = bool(track.alone[place])
         box = Box(
@@ -181,25 +185,34 @@ def _lane(timeline: Timeline, canvas: Canvas, track: Track, row: Row) -> Iterato
             row.top if whole else row.top + part * track.strand,
             row.height if whole else part,
         )
-        op = table.op(index)
-        first, last = start[place] * canvas.axis.quantum, end[place] * canvas.axis.quantum
+        op, tint = table.op(index), shade[place]
         yield (
-            f'<rect class="op {op.kind}{shade[place]}" x="{box.left}" y="{box.top:g}" '
+            f'<rect class="op {op.kind}{tint}" x="{box.left}" y="{box.top:g}" '
             f'width="{box.width}" height="{box.height:g}"><title>{op}, device {row.device}, '
-            f"{number(first)} to {number(last)}</title></rect>"
+            f"{number(start[place] * quantum)} to {number(end[place] * quantum)}</title></rect>"
         )
-        yield from _label(op, timeline.schedule.shape, box, shade[place])
+        for text, letters in zip(_texts(op, shape), room):
+            if letters * LETTER <= box.width:
+                yield _label(text, box, ink(colour(op.kind, tint)))
+                break
 
 
-def _label(op: Op, shape: Shape, box: Box, shade: int) -> Iterator[str]:
-    """The fullest label that fits; colour says the kind where only the numbers do."""
+def _texts(op: Op, shape: Shape) -> list[str]:
+    """Labels from the fullest on; colour says the kind where only the numbers fit."""
     *full, letter = labels(op, shape)
-    for text in (*full, unit_words(op), letter):
-        if len(text) * LETTER <= box.width:
-            tone = "dark" if ink(colour(op.kind, shade)) == INKS[0] else "light"
-            x, y = box.left + box.width / 2, box.top + box.height / 2 + 3.6
-            yield f'<text class="{tone}" x="{x}" y="{y:g}">{text}</text>'
-            return
+    return [*full, unit_words(op), letter]
+
+
+def _letters(shape: Shape) -> list[float]:
+    """Letters of the longest label of each form: ops of equal width then show the same form."""
+    last = Op("W", shape.stages - 1, shape.microbatches - 1, max(shape.slices) - 1)
+    return [len(text) + 0.5 * text.count("W") for text in _texts(last, shape)]
+
+
+def _label(text: str, box: Box, letters: str) -> str:
+    tone = "dark" if letters == INKS[0] else "light"
+    x, y = box.left + box.width / 2, box.top + box.height / 2 + 3.6
+    return f'<text class="{tone}" x="{x}" y="{y:g}">{text}</text>'
 
 
 def _memory(timeline: Timeline, canvas: Canvas, row: Row) -> Iterator[str]:
@@ -207,11 +220,10 @@ def _memory(timeline: Timeline, canvas: Canvas, row: Row) -> Iterator[str]:
     curve = timeline.curves[row.device]
     bottom = row.top + row.height
     pieces = [f"M{LEFT} {bottom}"]
-    unit = Fraction(row.height) / canvas.peak if canvas.peak else Fraction(0)
+    unit = float(row.height * timeline.grain / canvas.peak) if canvas.peak else 0.0
     times = canvas.axis.quanta(timeline, curve.time).tolist()
     for time, level in zip(times, curve.level.tolist()):
-        height = float(level * timeline.grain * unit)
-        pieces.append(f"H{canvas.x(time)}V{bottom - height:g}")
+        pieces.append(f"H{canvas.x(time)}V{bottom - level * unit:g}")
     pieces.append(f"H{canvas.x(canvas.axis.length)}V{bottom}Z")
     yield f'<path class="memory" d="{"".join(pieces)}"/>'
     x = canvas.x(canvas.axis.length) + 10

@@ -25,7 +25,7 @@ text { font: 11px ui-sans-serif, system-ui, "Segoe UI", Roboto, "DejaVu Sans", s
 .grid { stroke: #e3e7eb; fill: none; }
 .memory { fill: #8b98a5; fill-opacity: .38; stroke: #6a7580; stroke-width: .75; }
 .op { stroke: #ffffff; rx: 2px; }
-.dark, .light { text-anchor: middle; pointer-events: none; font-size: 9.5px; }
+.dark, .light { text-anchor: middle; pointer-events: none; font-size: 9px; }
 @media (prefers-color-scheme: dark) {
   .paper { fill: #14181d; }
   .headline, .headline .result, .name { fill: #e8ecf0; }

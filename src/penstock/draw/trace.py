@@ -19,7 +19,7 @@ from penstock.sim.timeline import Ticks, Timeline
 
 Event = dict[str, Any]
 Threads = dict[tuple[int, str], int]
-"""Number of each track, by process and name; from 1, because viewers give 0 a meaning of its own."""
+"""Number of each track, by process and name; from 1, because 0 is the idle task to viewers."""
 
 NANOSECONDS = 1_000_000
 """Length of one unit of time in the trace."""
@@ -36,7 +36,8 @@ def render(timelines: Sequence[Timeline]) -> str:
         events += _events(timeline, first, name, threads)
         first += timeline.schedule.shape.devices
     events += _thread_names(threads)
-    lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events)
+    encode = json.JSONEncoder(separators=(",", ":")).encode
+    lines = ",\n".join(map(encode, events))
     return f'{{"displayTimeUnit":"ms","traceEvents":[\n{lines}\n]}}\n'
 
 
@@ -116,7 +117,6 @@ def _flows(timeline: Timeline, first: int, thread: Ticks) -> Iterator[Event]:
     end = np.array(_nanoseconds(timeline, timeline.end))
     # An arrow belongs to the event around its time: leave one nanosecond before the writer ends.
     leaves = np.maximum(end[moves.writer] - 1, start[moves.writer])
-    base = int(thread.min()) << 32  # tracks of another timeline have other numbers
     for phase, rows, times in (
         ("s", moves.writer, leaves),
         ("f", moves.reader, start[moves.reader]),
@@ -124,7 +124,7 @@ def _flows(timeline: Timeline, first: int, thread: Ticks) -> Iterator[Event]:
         places = zip(*_place(timeline, rows, first, thread), times.tolist(), moves.payload)
         for number, (pid, tid, time, payload) in enumerate(places):
             where = {"pid": pid, "tid": tid, "ts": time / 1000, "name": payload}
-            yield {"ph": phase, "bp": "e", "cat": "transfer", "id": base + number, **where}
+            yield {"ph": phase, "bp": "e", "cat": "transfer", "id": f"{first}.{number}", **where}
 
 
 def _place(
@@ -137,7 +137,7 @@ def _place(
 
 def _memory(timeline: Timeline, first: int) -> Iterator[Event]:
     for device, curve in enumerate(timeline.curves):
-        levels = (float(level * timeline.grain) for level in curve.level.tolist())
+        levels = (curve.level * float(timeline.grain)).tolist()
         for time, level in zip(_nanoseconds(timeline, curve.time), levels):
             where = {"pid": first + device, "tid": 0, "ts": time / 1000, "name": "memory"}
             yield {"ph": "C", **where, "args": {"memory": level}}

@@ -8,8 +8,8 @@ from penstock.core.shape import Shape
 from penstock.sim.timeline import Timeline
 
 
-def number(value: Fraction) -> str:
-    """A fraction as a short decimal: exact where four places suffice, rounded otherwise.
+def number(value: Fraction | float) -> str:
+    """A number as a short decimal: exact where four places suffice, rounded otherwise.
 
     >>> number(Fraction(105, 4)), number(Fraction(2, 3)), number(Fraction(12))
     ('26.25', '0.6667', '12')
