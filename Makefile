@@ -13,7 +13,7 @@ timed = @echo "== $(1)"; start=$$(date +%s); status=0; $(2) || status=$$?; \
 	echo "== $(1): $$(($$(date +%s) - start)) s"; exit $$status
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format-check lint types house test format clean
+.PHONY: help install check format-check lint types house test golden format clean
 
 help: ## list what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,11 @@ house: $(STAMP) ## the rules of the house alone, with the size of each layer
 
 test: $(STAMP) ## every test; JOBS=2 for two processes, PYTEST_FLAGS='-k name' for some
 	$(call timed,tests,$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_FLAGS))
+
+golden: $(STAMP) ## write golden lanes and what pages show anew; read the difference
+	$(BIN)/python tests/every_schedule/golden.py
+	$(BIN)/python tests/every_schedule/pages.py
+	$(BIN)/python tests/cli/pages.py
 
 format: $(STAMP) ## rewrite the code in the house format
 	$(BIN)/ruff format .

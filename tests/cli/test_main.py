@@ -58,6 +58,7 @@ def test_nothing_at_all_is_misuse_and_explained_on_stderr(penstock: Penstock) ->
         ("simulate 1f1b -p 4 -m 8 --times F=1,F=1", "--times sets F twice", "leave one"),
         ("simulate 1f1b -p 4 -m 8 --sizes acts=1", "no size called 'acts'", "'act'"),
         ("simulate 1f1b -p 4 -m 8 --hop -1", "--hop is -1", "0 or more"),
+        ("simulate 1f1b -p 4 -m 8 --times F=1/999999937,I=0.3", "too many digits", "fewer digits"),
         ("simulate nowhere.txt", "nowhere.txt", ""),
         ("simulate /", "/", ""),
         ("show 1f1b -p 4 -m 8 --width 3", "3 is not in the range", "`penstock show --help`"),

@@ -18,9 +18,10 @@ from penstock.schedules import Claim, Spec, registry
 FOLDER = Path(__file__).parents[2] / "docs/schedules"
 COLUMNS = "100"
 LEGEND = """\
-p devices, m microbatches, v stages per device, k slices per microbatch; r is the device, from 0. F, I,
-W and B = I + W are the times of one microbatch on one device. Memory counts the activations of one
-microbatch on one device (act) as 1; stash is what of them waits for W, 1 unless told otherwise.
+p devices, m microbatches, v stages per device, k slices per microbatch; r is the device, from 0.
+F, I, W and B = I + W are the times of one microbatch on one device. Memory counts the activations
+of one microbatch on one device (act) as 1; stash is what of them waits for W, 1 unless told
+otherwise.
 
 """
 

@@ -70,10 +70,12 @@ def test_a_model_is_cut_by_its_own_flops() -> None:
     assert lengths == (55296, 30976, 24192, 20608)
 
 
-def test_even_slices_give_what_is_left_over_to_the_first() -> None:
+def test_even_slices_differ_by_one_unit_and_the_first_takes_the_rest() -> None:
     assert even(4096, 4) == (1024,) * 4
-    assert even(4099, 4) == (1027, 1024, 1024, 1024)
-    assert even(1000, 3, unit=128) == (488, 256, 256)
+    assert even(4099, 4) == (1025, 1025, 1025, 1024)
+    assert even(1100, 3, unit=128) == (384 + 76, 384, 256)
+    with pytest.raises(ShapeError, match="one is below 1"):
+        even(64, 3, unit=32)
 
 
 @pytest.mark.parametrize(

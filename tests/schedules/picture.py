@@ -1,8 +1,8 @@
 """Schedules as the papers draw them, for tests that read like the picture.
 
-An op is a letter and its microbatch, with the slice where it is not the first: `F0.1`. The letter is
-small for the second stage of a device, and `+` braids a pair. A lane starts with its device; its
-ops may go on over several lines.
+An op is a letter and its microbatch, with the slice where it is not the first: `F0.1`. The letter
+is small for the second stage of a device, and `+` braids a pair. A lane starts with its device;
+its ops may go on over several lines.
 """
 
 from collections.abc import Mapping

@@ -25,7 +25,7 @@ def explore(play: Play) -> Verdict:
     count    work that is missing, superfluous, done twice, or does not exist in this world
     place    work on a stream or a vocabulary shard's device where it cannot be
     home     weights, or what a microbatch left behind on a device, needed on another device
-    note     an annotation about work that is not there, or not where the annotation needs it
+    note     a note about work that is not there, or not where the note needs it
     order    all shards speak to each other about slices in different orders
     stuck    lanes that wait for each other for ever
     """
@@ -103,9 +103,10 @@ def homeless(play: Play) -> set[Work]:
 
 
 def misnoted(play: Play) -> set[Work]:
-    """Annotated work that is absent, and strands of a pair that do not stand side by side."""
+    """Noted work that is absent, a gang of one, and strands of a pair that are not side by side."""
     notes = [*play.pairs, *play.loans, *play.after]
     wrong = {work for note in notes for work in note if work not in play.places}
+    wrong |= {work for work in play.gangs if len(play.places.get(work, ())) < 2}
     for strands in play.pairs:
         if wrong.isdisjoint(strands) and not _side_by_side(play, strands):
             wrong |= set(strands)
@@ -119,11 +120,13 @@ def _side_by_side(play: Play, strands: tuple[Work, ...]) -> bool:
 
 
 def disordered(play: Play) -> set[Work]:
-    """Vocabulary work whose exchange between all shards happens in different orders on them."""
-    exchanges = {"E"} if play.world.embed == "E" else set()
-    exchanges |= {"F": set(), "S": {"S"}, "T": {"S", "T"}}[play.world.loss]
+    """Vocabulary work that does not come in the same order on all shards.
+
+    Each pass of the vocabulary ends or begins with an exchange between all devices, and they must
+    enter their exchanges in one order (arXiv:2411.05288).
+    """
     wrong = set()
-    for kind in exchanges:
+    for kind in play.world.shard_kinds():
         orders = {
             place: [work[2:] for work in works if work[0] == kind]
             for place, works in play.lanes.items()

@@ -100,6 +100,7 @@ def test_weight_gradients_wait_for_their_own_half_only() -> None:
         ("vocabulary, algorithm 2", "3T7", "3B7", "ok"),
         ("vocabulary, algorithm 2", "3S7", "3B7", "stuck"),
         ("vocabulary, algorithm 2", "2S0", "2S1", "order"),
+        ("vocabulary, algorithm 2", "2T6", "2T7", "order"),
         ("vocabulary, algorithm 2", "3T0", "3B0", "ok"),
         ("input layer", "1E0", "1E1", "order"),
         ("input layer", "0D0", "0B0", "stuck"),

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli._numbers import amounts, assignments, number
+from penstock.cli._numbers import amounts, assignments, number, refuse_too_fine
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.errors import FormatError, ShapeError
@@ -78,11 +78,11 @@ class Prices:
 
     def cost(self) -> UnitCost:
         """The cost model of these prices."""
-        return UnitCost(
-            times=amounts("--times", self.times),
-            hop=number("--hop", self.hop),
-            sizes=amounts("--sizes", self.sizes),
-        )
+        times, sizes = amounts("--times", self.times), amounts("--sizes", self.sizes)
+        hop = number("--hop", self.hop)
+        refuse_too_fine("--times with --hop", [*times.values(), hop])
+        refuse_too_fine("--sizes", sizes.values())
+        return UnitCost(times=times, hop=hop, sizes=sizes)
 
 
 def resolve(target: str, request: Request) -> Schedule:

@@ -143,7 +143,20 @@ def level_changes(schedule: Schedule, amounts: Mapping[str, Ticks]) -> tuple[Tic
         row = table.row_of(op)
         for change in (at_start, at_end):
             change[row] = int(change[row] * share)
+    for row in _helpers(schedule):
+        at_start[row] = at_end[row] = 0
     return at_start, at_end
+
+
+def _helpers(schedule: Schedule) -> list[int]:
+    """Rows of gang members away from home: what a gang writes is kept where its stage lives."""
+    table, away = schedule.table, []
+    for op in schedule.gangs:
+        home = np.bincount(table.device[table.stage == op.stage]).argmax()
+        same = table.of_kinds(op.kind) & (table.stage == op.stage) & (table.mb == op.mb)
+        rows = np.flatnonzero(same & (table.slice == op.slice))
+        away += [int(row) for row in rows if table.device[row] != home]
+    return away
 
 
 @kernel
@@ -175,5 +188,7 @@ def _names(refs: tuple[Any, ...], name: str) -> bool:
 
 
 def _rows(schedule: Schedule, kinds: list[str]) -> NDArray[np.int64]:
-    """Rows of some kinds, in lane order."""
-    return np.flatnonzero(schedule.table.of_kinds(kinds))
+    """Rows of some kinds, in lane order, without helpers of gangs."""
+    wanted = schedule.table.of_kinds(kinds)
+    wanted[_helpers(schedule)] = False
+    return np.flatnonzero(wanted)

@@ -120,10 +120,9 @@ def _play(
 
 @kernel
 def _play_together(
-    lane_start: Any, lane: Any, group_of: Any, group_start: Any, group_rows: Any,
-    edge_start: Any, edge_writer: Any, delay: Any, of_edge: Any, out: Any, link: Any, busy: Any,
-    latency: Any, free: Any, length: Any, cursor: Any, start: Any, end: Any,
-    departure: Any, arrival: Any,
+    lane_start: Any, lane: Any, group_of: Any, group_start: Any, group_rows: Any, edge_start: Any,
+    edge_writer: Any, delay: Any, of_edge: Any, out: Any, link: Any, busy: Any, latency: Any,
+    free: Any, length: Any, cursor: Any, start: Any, end: Any, departure: Any, arrival: Any,
 ) -> None:  # fmt: skip
     """The same, where the members of a group move as one and transfers queue for their link."""
     lanes, delayed, wired = len(cursor), len(delay) > 0, len(link) > 0

@@ -136,7 +136,9 @@ def _refuse_unknown(what: str, given: Mapping[str, Any], known: tuple[str, ...])
 def whole(values: list[Fraction]) -> tuple[Ticks, int]:
     """Fractions as whole numbers, and the common denominator they were multiplied by."""
     scale = lcm(*(value.denominator for value in values))
-    return np.array([int(value * scale) for value in values], np.int64), scale
+    numbers = [int(value * scale) for value in values]
+    refuse_overflow(max(numbers, default=0))
+    return np.array(numbers, np.int64), scale
 
 
 class Shares(NamedTuple):
@@ -167,6 +169,8 @@ def _spread(schedule: Schedule, by_kind: list[Fraction]) -> Scaled:
     """Value of a kind x share of the stage x share of the slice, for every row, exactly."""
     shares, table = shares_of(schedule.shape), schedule.table
     kind, kind_scale = whole(by_kind)
+    most = int(kind.max()) * int(max(shares.stage)) * int(max(shares.unit))
+    refuse_overflow(len(table) * most)
     # Shards are not divided by the stage share, ops of a whole stage not by a slice share.
     sharded = np.array([letter in SHARD_KINDS for letter in LETTERS], np.uint8)
     staged = np.array([letter in STAGE_KINDS for letter in LETTERS], np.uint8)
@@ -175,6 +179,16 @@ def _spread(schedule: Schedule, by_kind: list[Fraction]) -> Scaled:
         len(table), table.kind, table.stage, schedule.unit, kind, sharded, staged, *shares, ticks
     )
     return Scaled(ticks, Fraction(1, kind_scale * shares.scale))
+
+
+def refuse_overflow(total: int) -> None:
+    """Sums of ticks must stay exact: refuse times whose common tick is too fine for that."""
+    if total >= 2**62:
+        raise ShapeError(
+            "the times, sizes and shares have no common unit coarse enough to be summed exactly: "
+            f"the step would have up to {total:.2e} ticks",
+            hint="give times and sizes with fewer digits",
+        )
 
 
 @kernel

@@ -43,18 +43,25 @@ class TransformerCost:
 
     def durations(self, schedule: Schedule) -> Scaled:
         """Work over rate, in picoseconds, or coarser where the step is very long."""
-        work, rate = self.workload.work(schedule), self.hardware
-        seconds = (
-            work.linear / rate.linear
-            + work.attention / rate.attention
-            + work.attention_backward / rate.attention_backward
-            + work.lookup / rate.memory
-            + work.copy * _copied_share(schedule) / rate.host
-        )
+        seconds = self._seconds(schedule)
+        _shorten_copies(schedule, seconds)
         tick, total = PICOSECOND, float(seconds.sum())
         while total / float(tick) >= MOST_TICKS:
             tick *= 10
         return Scaled(np.rint(seconds / float(tick)).astype(np.int64), tick)
+
+    def _seconds(self, schedule: Schedule) -> NDArray[np.float64]:
+        """Time of each row: one look-up per token, one per pair."""
+        self.workload.refuse_other(schedule.shape)
+        work, rate = self.workload.rates(schedule.shape), self.hardware
+        kind, stage = schedule.table.kind, self.workload.stage_of(schedule)
+        per_token = work.linear / rate.linear + work.lookup / rate.memory + work.copy / rate.host
+        per_half_pair = (
+            work.attention / rate.attention + work.attention_backward / rate.attention_backward
+        )
+        seconds = per_token[kind, stage] * self.workload.tokens[schedule.unit]
+        seconds += per_half_pair[kind, stage] * self.workload.half_pairs[schedule.unit]
+        return np.asarray(seconds, np.float64)
 
     def amounts(self, schedule: Schedule, size: str) -> Scaled:
         """Bytes of a buffer of each row."""
@@ -78,11 +85,9 @@ class TransformerCost:
         return round(seconds / PICOSECOND) * PICOSECOND
 
 
-def _copied_share(schedule: Schedule) -> NDArray[np.float64]:
-    """Share of the activation that each offload or load moves."""
-    share = np.ones(len(schedule.table))
+def _shorten_copies(schedule: Schedule, seconds: NDArray[np.float64]) -> None:
+    """Charge an offload or a load for the share of the activation that it moves."""
     if schedule.shares:
         rows = rows_by_op(schedule.table)
-        for op, part in schedule.shares:
-            share[rows.get(op, [])] = float(part)
-    return share
+        for op, share in schedule.shares:
+            seconds[rows.get(op, [])] *= float(share)

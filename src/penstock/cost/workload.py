@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.core.table import LETTERS
+from penstock.core.table import LETTERS, Ints
 from penstock.cost.architecture import LSE_BYTES, ModelConfig
 from penstock.errors import ShapeError
 
@@ -52,13 +52,13 @@ _SHARD = {"F": _by_kind(), "S": _by_kind(S=2, T=1), "T": _by_kind(S=1, T=2)}
 """Products with one vocabulary shard, by who starts the backward."""
 _LOOKUP = _by_kind(F=2, N=2, R=2, I=3, B=3)
 """Rows of h elements that an embedding moves per token: read, write; backward: read, add, write."""
-_SHARD_LOOKUP = {"own": _by_kind(E=1, D=2), "all": _by_kind(E=1, D=1)}
-"""The same on a shard, which finds only its own tokens but writes, or reads, rows of all."""
+_LOOKUP_OWN, _LOOKUP_ALL = _by_kind(E=1, D=2), _by_kind(E=1, D=1)
+"""The same on a shard: it has rows of its own tokens, but writes, or reads, rows of all."""
 _COPY = _by_kind(O=1, L=1)
 
 
 class Work(NamedTuple):
-    """How much of each kind of work every row of a schedule is; FLOPs, then bytes."""
+    """How much of each kind of work is done; FLOPs, then bytes."""
 
     linear: Counts
     attention: Counts
@@ -110,7 +110,7 @@ class Workload:
 
         A boundary is as large as the longest microbatch.
         """
-        self._match(schedule.shape)
+        self.refuse_other(schedule.shape)
         longest = max(map(sum, self.lengths))
         shape = replace(
             schedule.shape,
@@ -121,29 +121,33 @@ class Workload:
 
     def work(self, schedule: Schedule) -> Work:
         """Exact amounts of work of each row of the schedule's table."""
-        self._match(schedule.shape)
-        kind, shape, model = schedule.table.kind, schedule.shape, self.model
-        tokens, layers = self._tokens[schedule.unit], self._layers_of(schedule)
-        pairs = layers * self._twice_pairs[schedule.unit] * (model.pair_flops // 2)
-        head = _HEAD[kind] * self._at_last(schedule) * (shape.loss == "F") * model.vocabulary
-        shard = _SHARD[shape.loss][kind] * -(-model.vocabulary // shape.devices)
-        weights = _LINEAR[kind] * layers * model.layer_weights + (head + shard) * model.hidden
+        self.refuse_other(schedule.shape)
+        kind, stage = schedule.table.kind, self.stage_of(schedule)
+        amounts = (self.tokens, self.half_pairs, self.half_pairs, self.tokens, self.tokens)
         return Work(
-            linear=2 * tokens * weights,
-            attention=_ATTENTION[kind] * pairs,
-            attention_backward=_ATTENTION_BACKWARD[kind] * pairs,
-            lookup=self._rows_looked_up(schedule) * model.boundary_bytes,
-            copy=_COPY[kind] * self.bytes(schedule, "act"),
+            *(
+                table[kind, stage] * amount[schedule.unit]
+                for table, amount in zip(self.rates(schedule.shape), amounts)
+            )
         )
 
-    def _rows_looked_up(self, schedule: Schedule) -> Counts:
-        """Embedding rows that move: on the first stage, or on shards."""
-        kind, shape = schedule.table.kind, schedule.shape
-        tokens = self._tokens[schedule.unit]
-        first = (schedule.table.stage == 0) & (shape.embed == "F")
-        own = -(-tokens // shape.devices)
-        rows = (_LOOKUP[kind] * first + _SHARD_LOOKUP["all"][kind]) * tokens
-        return np.asarray(rows + _SHARD_LOOKUP["own"][kind] * own, np.int64)
+    def rates(self, shape: Shape) -> Work:
+        """Work of each kind of op on each stage: attention per half pair, the others per token."""
+        model, layers = self.model, np.array(self.layers, np.int64)
+        head = np.outer(_HEAD, self._at_last) * (shape.loss == "F") * model.vocabulary
+        shard = _SHARD[shape.loss][:, None] * -(-model.vocabulary // shape.devices)
+        first = (np.arange(len(layers)) == 0) & (shape.embed == "F")
+        row = model.boundary_bytes
+        on_shard = _LOOKUP_ALL * row + _LOOKUP_OWN * -(-row // shape.devices)
+        half_pair = layers * model.pair_flops // 2
+        return Work(
+            linear=2 * np.outer(_LINEAR, layers * model.layer_weights)
+            + 2 * (head + shard) * model.hidden,
+            attention=np.outer(_ATTENTION, half_pair),
+            attention_backward=np.outer(_ATTENTION_BACKWARD, half_pair),
+            lookup=np.outer(_LOOKUP, first) * row + on_shard[:, None],
+            copy=np.outer(_COPY, self._bytes_per_token(shape, "act")),
+        )
 
     def bytes(self, schedule: Schedule, size: str) -> Counts:
         """Bytes of a buffer of each row: bytes per token x tokens.
@@ -151,40 +155,43 @@ class Workload:
         `act` includes what the weight gradient needs of the activation; `stash` is all that waits
         for the weight gradient. `kv` and `dkv` are those of the row's own slice.
         """
-        self._match(schedule.shape)
-        model, layers = self.model, self._layers_of(schedule)
+        self.refuse_other(schedule.shape)
+        per_token = self._bytes_per_token(schedule.shape, size)
+        return np.asarray(per_token[self.stage_of(schedule)] * self.tokens[schedule.unit], np.int64)
+
+    def _bytes_per_token(self, shape: Shape, size: str) -> Counts:
+        """Bytes of one token's buffer on each stage."""
+        model, layers = self.model, np.array(self.layers, np.int64)
         if size == "ckpt":  # the first stage starts from tokens, which the batch holds anyway
-            started = (schedule.table.stage > 0) | (schedule.shape.embed == "E")
-            per_token = started * model.boundary_bytes
-        elif size == "act":
-            # input and output of the last norm, and the loss's log-sum-exp
-            end = 2 * model.boundary_bytes + LSE_BYTES * (schedule.shape.loss == "F")
-            per_token = layers * model.saved_bytes + end * self._at_last(schedule)
-        else:
-            per_token = layers * (model.stash_bytes if size == "stash" else model.kv_bytes)
-        return np.asarray(per_token * self._tokens[schedule.unit], np.int64)
+            started = (np.arange(len(layers)) > 0) | (shape.embed == "E")
+            return np.asarray(started * model.boundary_bytes, np.int64)
+        if size == "act":  # and the last norm's input and output, and the loss's log-sum-exp
+            end = 2 * model.boundary_bytes + LSE_BYTES * (shape.loss == "F")
+            return layers * model.saved_bytes + end * self._at_last
+        return layers * (model.stash_bytes if size == "stash" else model.kv_bytes)
 
     @cached_property
-    def _tokens(self) -> Counts:
+    def tokens(self) -> Counts:
         """Tokens of each unit, and a 0 at the end for rows without one (unit -1)."""
         return np.array([*(n for lengths in self.lengths for n in lengths), 0], np.int64)
 
     @cached_property
-    def _twice_pairs(self) -> Counts:
-        """Query-key pairs of each unit, doubled to be whole: n (2 e - n)."""
+    def half_pairs(self) -> Counts:
+        """Query-key pairs of each unit, doubled to be whole: n (2 e - n); 0 at the end."""
         ends = [end for lengths in self.lengths for end in accumulate(lengths)]
-        pairs: Counts = self._tokens * (2 * np.array([*ends, 0], np.int64) - self._tokens)
-        return pairs
+        return np.asarray(self.tokens * (2 * np.array([*ends, 0]) - self.tokens), np.int64)
 
-    def _layers_of(self, schedule: Schedule) -> Counts:
-        # Shards are numbered by device, which may lie beyond the stages; they have no layers.
-        stage = np.minimum(schedule.table.stage, len(self.layers) - 1)
-        return np.array(self.layers, np.int64)[stage]
+    def stage_of(self, schedule: Schedule) -> Ints:
+        """Stage of each row; shards are numbered by device, which may lie beyond the stages."""
+        return np.minimum(schedule.table.stage, np.int32(len(self.layers) - 1))
 
-    def _at_last(self, schedule: Schedule) -> NDArray[np.bool_]:
-        return np.asarray(schedule.table.stage == len(self.layers) - 1)
+    @cached_property
+    def _at_last(self) -> Counts:
+        """1 on the last stage, 0 on the others."""
+        return np.array([*[0] * (len(self.layers) - 1), 1], np.int64)
 
-    def _match(self, shape: Shape) -> None:
+    def refuse_other(self, shape: Shape) -> None:
+        """Refuse a shape that this workload is not for."""
         counts = tuple(map(len, self.lengths))
         if (shape.stages, shape.slices) != (len(self.layers), counts) or shape.weightless:
             raise ShapeError(

@@ -14,7 +14,7 @@ from penstock.core.rules import NAMES
 from penstock.core.table import LETTERS, Ints
 from penstock.draw.style import LOOKS, SHADES, colour, ink, shades
 from penstock.draw.tracks import tracks
-from penstock.draw.words import result_words, size_words
+from penstock.draw.words import name_words, result_words, size_words
 from penstock.sim.timeline import Curve, Ticks, Timeline
 
 
@@ -38,7 +38,7 @@ def columns(timeline: Timeline) -> dict[str, Any]:
     schedule, first = timeline.schedule, timeline.start.min()
     table, shape = schedule.table, schedule.shape
     return {
-        "name": timeline.name,
+        "name": name_words(timeline),
         "size": size_words(shape),
         "facts": result_words(timeline),
         "staged": shape.stages > shape.devices,

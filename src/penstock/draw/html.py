@@ -15,7 +15,7 @@ from penstock.core.rules import NAMES
 from penstock.draw.axis import axis_of
 from penstock.draw.columns import columns, kind_looks
 from penstock.draw.style import PATTERNS
-from penstock.draw.words import listed, result_words, size_words
+from penstock.draw.words import summary_words, title_words
 from penstock.sim.timeline import Timeline
 
 SCRIPTS = (
@@ -32,8 +32,8 @@ def render(timelines: Sequence[Timeline]) -> str:
     """One self-contained page with all timelines on one time axis."""
     axis_of(timelines)  # refuses an empty list
     parts = {
-        "title": escape("Timeline of " + listed([timeline.name for timeline in timelines])),
-        "label": escape(_label(timelines)),
+        "title": escape(title_words(timelines)),
+        "label": escape(summary_words(timelines)),
         "style": _file("page.css"),
         "data": _data(timelines),
         "script": "\n".join(map(_file, SCRIPTS)),
@@ -43,14 +43,6 @@ def render(timelines: Sequence[Timeline]) -> str:
 
 def _file(name: str) -> str:
     return files("penstock.draw").joinpath(name).read_text(encoding="utf-8")
-
-
-def _label(timelines: Sequence[Timeline]) -> str:
-    facts = (
-        ", ".join((f"{t.name}: {size_words(t.schedule.shape)}", *result_words(t)))
-        for t in timelines
-    )
-    return f"Timelines of ops on devices over time. {'; '.join(facts)}"
 
 
 def _data(timelines: Sequence[Timeline]) -> str:

@@ -27,26 +27,29 @@ class Look(NamedTuple):
 LOOKS: dict[str, Look] = {
     "F": Look("#c3dcf3", "#3b82c4", "plain", "-"),
     "N": Look("#cfd6f7", "#5a6fd0", "lines", "-"),
-    "R": Look("#c9ecec", "#2f9a9c", "lines", "~"),
+    "R": Look("#c9ecec", "#2f9a9c", "stripes", "~"),
     "B": Look("#f7c1a2", "#d2571f", "rise", "="),
     "I": Look("#fbe3a4", "#dd9c12", "rise", "="),
     "W": Look("#c4e6c2", "#3f9a52", "fall", ":"),
-    "E": Look("#e4d2f2", "#9a68c4", "dots", "+"),
-    "D": Look("#eccbe2", "#b0558f", "dots", "+"),
-    "S": Look("#e4d2f2", "#9a68c4", "lines", "+"),
-    "T": Look("#eccbe2", "#b0558f", "lines", "+"),
+    "E": Look("#dacdf5", "#9470d4", "cross", "+"),
+    "D": Look("#f7c0d4", "#c04a80", "cross", "+"),
+    "S": Look("#dacdf5", "#9470d4", "grid", "+"),
+    "T": Look("#f7c0d4", "#c04a80", "grid", "+"),
     "O": Look("#d6dbe0", "#7c8894", "rise", ">"),
     "L": Look("#d6dbe0", "#7c8894", "fall", "<"),
-    "G": Look("#d3e6ea", "#5594a3", "dots", ">"),
-    "Z": Look("#eadcd3", "#a37a55", "dots", "<"),
+    "G": Look("#c9e6ec", "#5594a3", "dots", ">"),
+    "Z": Look("#efd6c6", "#a37a55", "dots", "<"),
     "U": Look("#d9d9d9", "#808080", "plain", "#"),
-    "V": Look("#d9d9d9", "#808080", "dots", "#"),
+    "V": Look("#c6c6c6", "#8a8a8a", "lines", "#"),
 }
 
 PATTERNS = {
     "rise": "M-1 7L7 -1M-1 1L1 -1M5 7L7 5",
     "fall": "M-1 -1L7 7M5 -1L7 1M-1 5L1 7",
+    "cross": "M-1 7L7 -1M-1 -1L7 7",
     "lines": "M0 3H6",
+    "stripes": "M3 0V6",
+    "grid": "M0 3H6M3 0V6",
     "dots": "M2 3H4",
 }
 """What is drawn over a colour, in a tile of 6 by 6 pixels."""
@@ -67,8 +70,8 @@ def shades(schedule: Schedule) -> Ints:
     counts = np.array(shape.slices, np.int32)[np.minimum(table.mb, shape.microbatches - 1)]
     counts = np.where(_STAGES[table.kind], 1, counts)
     chunks = -(-shape.stages // shape.devices)
-    chunk = np.where(_SHARDS[table.kind], 0, table.stage // shape.devices)
-    place = chunk * counts + np.minimum(table.slice, counts - 1)
+    among = np.where(_SHARDS[table.kind], 0, table.stage // shape.devices)
+    place = among * counts + np.minimum(table.slice, counts - 1)
     last = chunks * counts - 1
     return np.where(last > 0, place * (SHADES - 1) // np.maximum(last, 1), _ALONE).astype(np.int32)
 

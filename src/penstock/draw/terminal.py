@@ -3,8 +3,8 @@
 Colour only helps; the letter that starts an op, the character that fills it and the dots between
 say the same without it.
 
-    0  F0-F1-······B0====B1====
-    1  ···F0-B0====F1-B1====···
+    0  F0-F1-......B0====B1====
+    1  ...F0-B0====F1-B1====...
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from penstock.core.table import LETTERS, Ints
 from penstock.draw.axis import Axis, axis_of, marks, stride_of
 from penstock.draw.style import LOOKS, SHADES, channels, colour, ink, shades
 from penstock.draw.tracks import Track, tracks
-from penstock.draw.words import labels, number, result_words, size_words
+from penstock.draw.words import labels, name_words, number, result_words, size_words
 from penstock.sim.timeline import Timeline
 
 IDLE = "\N{MIDDLE DOT}"
@@ -73,14 +73,18 @@ def _frame(timelines: Sequence[Timeline], width: int) -> Frame:
 
 def _block(timeline: Timeline, frame: Frame, paint: Paint) -> Iterator[str]:
     """Headline, axis and lanes of one timeline."""
-    yield "   ".join((timeline.name, size_words(timeline.schedule.shape), *result_words(timeline)))
+    yield "   ".join(
+        (name_words(timeline), size_words(timeline.schedule.shape), *result_words(timeline))
+    )
     yield _ruler(frame)
     shade = shades(timeline.schedule)
     for track in tracks(timeline):
         line = _line(timeline, track, frame, shade, paint)
-        whole = track.stream == "compute" and track.strand == 0
-        peak = "  " + number(timeline.peak[track.device]) if whole else ""
-        yield f"{_name(track):>{frame.gutter - 2}}  {line}{peak}"
+        name, peak = _name(track), number(timeline.peak[track.device])
+        if track.strand:  # where only the first strand runs, the device is not idle
+            line = line.replace(IDLE, " ").rstrip()
+        whole = track.stream == "compute" and not track.strand
+        yield f"{name:>{frame.gutter - 2}}  {line}  {peak if whole else ''}".rstrip()
 
 
 def _name(track: Track) -> str:
@@ -106,6 +110,8 @@ def _line(timeline: Timeline, track: Track, frame: Frame, shade: Ints, paint: Pa
     end = frame.axis.quanta(timeline, timeline.end[track.rows]) * scale
     long = end > start
     spans = Spans(track.rows[long], start[long], end[long])
+    if not long.any():
+        return IDLE * frame.columns
     if (spans.end - spans.start < 1 - 1e-9).any():
         return _blurred(timeline, spans, frame.columns, paint)
     return "".join(_pieces(timeline, _owners(spans, frame.columns), shade, paint))

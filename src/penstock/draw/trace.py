@@ -15,6 +15,7 @@ from penstock.core.ops import KINDS
 from penstock.core.table import Ints
 from penstock.draw.axis import axis_of
 from penstock.draw.tracks import strands, tracks
+from penstock.draw.words import name_words
 from penstock.sim.timeline import Ticks, Timeline
 
 Event = dict[str, Any]
@@ -32,7 +33,7 @@ def render(timelines: Sequence[Timeline]) -> str:
     threads: Threads = {}
     first = 0
     for timeline in timelines:
-        name = f"{timeline.name} device" if len(timelines) > 1 else "device"
+        name = f"{name_words(timeline)} device" if len(timelines) > 1 else "device"
         events += _events(timeline, first, name, threads)
         first += timeline.schedule.shape.devices
     events += _thread_names(threads)

@@ -58,13 +58,27 @@ def result_words(timeline: Timeline) -> list[str]:
     ]
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names as one reads them aloud.
+def name_words(timeline: Timeline) -> str:
+    """The schedule's name, without characters that would steer a terminal or break a page."""
+    return "".join(letter if letter.isprintable() else "?" for letter in timeline.name)
 
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    """
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+def title_words(timelines: Sequence[Timeline]) -> str:
+    """What a picture shows, in one line."""
+    *first, last = map(name_words, timelines)
+    return "Timeline of " + " and ".join(filter(None, (", ".join(first), last)))
+
+
+def summary_words(timelines: Sequence[Timeline]) -> str:
+    """What a picture shows, for somebody who cannot see it."""
+    facts = (
+        ", ".join((f"{name_words(t)}: {size_words(t.schedule.shape)}", *result_words(t)))
+        for t in timelines
+    )
+    return (
+        "One row per device, time from left to right, idle time left empty, memory under each "
+        f"device. {'; '.join(facts)}"
+    )
 
 
 def labels(op: Op, shape: Shape) -> list[str]:

@@ -50,7 +50,7 @@ def _posts(schedule: Schedule, plan: Plan) -> Attached:
     """Receives by the row they follow; those that wait for nothing stand behind the last row."""
     size = len(schedule.table)
     follows = np.where(plan.posted_after < 0, size, plan.posted_after)
-    return attach(follows.astype(np.int32), np.arange(len(follows), dtype=np.int32), size + 1)
+    return _attach(follows.astype(np.int32), np.arange(len(follows), dtype=np.int32), size + 1)
 
 
 def _frees(schedule: Schedule, moves: Moves) -> Attached:
@@ -63,10 +63,10 @@ def _frees(schedule: Schedule, moves: Moves) -> Attached:
     sent[moves.writer, moves.buffer] = True
     writer = writers[alive]
     kept = (last[alive] != writer) | ~sent[writer, name[alive]]
-    return attach(last[alive[kept]], alive[kept], len(schedule.table))
+    return _attach(last[alive[kept]], alive[kept], len(schedule.table))
 
 
-def attach(rows: Ints, items: Ints, size: int) -> Attached:
+def _attach(rows: Ints, items: Ints, size: int) -> Attached:
     """Items grouped by row, in their own order within a row."""
     order = np.argsort(rows, kind="stable")
     start = np.searchsorted(rows[order], np.arange(size + 1)).astype(np.int32)

@@ -43,9 +43,9 @@ def plan_slots(
     first = np.searchsorted(channel[by_send], np.arange(len(channels) + 1)).astype(np.int64)
     turn = np.empty(len(channel), np.int64)
     turn[by_send] = np.arange(len(channel)) - first[channel[by_send]]
-    rank = np.arange(len(channel)) - first[channel[by_read]]
+    read_turn = np.arange(len(channel)) - first[channel[by_read]]
     needed = np.ones(len(channels), np.int64)
-    np.maximum.at(needed, channel[by_read], turn[by_read] - rank + 1)
+    np.maximum.at(needed, channel[by_read], turn[by_read] - read_turn + 1)
     slots = _wanted(channels, needed, wanted or {})
     slot, posted_after = np.zeros(len(channel), np.int32), np.full(len(channel), -1, np.int32)
     _assign(len(channel), first, by_send, by_read, slots, moves.last_reader, slot, posted_after)

@@ -26,14 +26,15 @@ Lengths = tuple[int, ...]
 
 
 def even(length: int, count: int, *, unit: int = 1) -> Lengths:
-    """`count` slices of equal length, in multiples of `unit`; what is left over goes to the first.
+    """`count` slices as equal in length as multiples of `unit` can be, the longer ones first.
 
     >>> even(16, 4), even(18, 4), even(35, 4, unit=8)
-    ((4, 4, 4, 4), (6, 4, 4, 4), (11, 8, 8, 8))
+    ((4, 4, 4, 4), (5, 5, 4, 4), (11, 8, 8, 8))
     """
     _refuse_counts(length, count, unit)
-    each = length // count // unit * unit
-    return _with_first(length, [each] * (count - 1), minimum=1)
+    each, over = divmod(length // unit, count)
+    tail = [(each + (slice < over)) * unit for slice in range(1, count)]
+    return _with_first(length, tail, minimum=1)
 
 
 def equal_flops(

@@ -13,7 +13,7 @@ from penstock.check import require
 from penstock.core.groups import groups_of
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run, run, run_wired
-from penstock.cost.model import Cost, Scaled, UnitCost
+from penstock.cost.model import Cost, Scaled, UnitCost, refuse_overflow
 from penstock.sim.details import Simulated
 from penstock.sim.links import delays, links_of, wires
 from penstock.sim.memory import changes_of, peaks
@@ -64,6 +64,7 @@ def play(schedule: Schedule, cost: Cost, strands: str) -> tuple[Run, Fraction]:
 def _finer(scaled: Scaled, tick: Fraction) -> tuple[Ticks, Fraction]:
     """The same lengths in smaller ticks."""
     factor = int(scaled.tick / tick)
+    refuse_overflow(factor * int(scaled.ticks.max(initial=0)) * len(scaled.ticks))
     return (scaled.ticks if factor == 1 else scaled.ticks * factor), scaled.tick / factor
 
 

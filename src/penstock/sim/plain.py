@@ -17,7 +17,7 @@ from penstock.core.meaning import BUFFERS, Rule, rules
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
 from penstock.core.schedule import Schedule
 from penstock.core.table import LETTERS
-from penstock.cost.model import Shares, UnitCost, shares_of, whole
+from penstock.cost.model import Shares, UnitCost, refuse_overflow, shares_of, whole
 from penstock.sim.memory import kind_changes
 
 Ticks = NDArray[np.int64]
@@ -86,7 +86,9 @@ def play_plain(schedule: Schedule, cost: UnitCost) -> Played:
         times[:-1], plus, minus = times[:-1] * share, plus * share, minus * share
         shared = (_NONE, _NONE)
     hop = int(times[-1]) * shares.scale
-    narrow = _bound(schedule, times, shares, hop) < 2**31
+    bound = _bound(schedule, times, shares, hop)
+    refuse_overflow(bound)
+    narrow = bound < 2**31
     end: NDArray[Any] = np.empty(len(table), np.int32 if narrow else np.int64)
     peak = np.zeros(shape.devices, np.int64)
     reads, writes, room = _ports(schedule)

@@ -1,0 +1,217 @@
+"""One seeded mistake per rule: the rule that must report it, and the op it must name."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from core.worked import offloaded
+from penstock.check import RULES, check, explain, require
+from penstock.check.memory import memory
+from penstock.core.ops import Op, parse_op
+from penstock.core.schedule import After, Loan, Schedule
+from penstock.core.shape import Shape
+from penstock.errors import ScheduleError
+from penstock.schedules import build
+
+
+def schedule_of(text: str, shape: Shape, **annotations) -> Schedule:
+    """A schedule from lanes typed one per line."""
+    lanes = [
+        (device, "compute", [parse_op(word) for word in line.split()])
+        for device, line in enumerate(text.strip().splitlines())
+    ]
+    return Schedule.from_lanes("typed", shape, lanes, **annotations)
+
+
+TWO = Shape.even(2, 2)
+SLICED = Shape.even(2, 1, slices=2)
+
+FAULTS = {
+    "an op of a stage that is not there": (
+        """0F0 0F1 0B0 0B1
+           1F0 1B0 1F1 1B1 5F0""",
+        TWO, "known", "5F0",
+    ),
+    "an op of a microbatch that is not there": (
+        """0F0 0F1 0B0 0B1 0F2
+           1F0 1B0 1F1 1B1""",
+        TWO, "known", "0F2",
+    ),
+    "a copy in the compute lane": (
+        """0F0 0F1 0O0 0B0 0B1
+           1F0 1B0 1F1 1B1""",
+        TWO, "stream", "0O0",
+    ),
+    "a forward that is missing": (
+        """0F0 0F1 0B0 0B1
+           1F0 1B0 1B1""",
+        TWO, "complete", "1F1",
+    ),
+    "a backward that is done twice": (
+        """0F0 0F1 0B0 0B1 0B1
+           1F0 1B0 1F1 1B1""",
+        TWO, "complete", "0B1",
+    ),
+    "a full backward beside its two halves": (
+        """0F0 0F1 0B0 0I1 0W1 0B1
+           1F0 1B0 1F1 1B1""",
+        TWO, "complete", "0B1",
+    ),
+    "an input gradient without its weight gradient": (
+        """0F0 0F1 0B0 0I1
+           1F0 1B0 1F1 1B1""",
+        TWO, "complete", "0W1",
+    ),
+    "a recompute of what was kept": (
+        """0F0 0F1 0R1 0B0 0B1
+           1F0 1B0 1F1 1B1""",
+        TWO, "complete", "0R1",
+    ),
+    "a stage on two devices": (
+        """0F0 0F1 0B0 1B1 0B1
+           1F0 1B0 1F1""",
+        TWO, "one-home", "1B1",
+    ),
+    "a backward in front of its forward": (
+        """0F0 0B0 0F1 0B1
+           1B0 1F0 1F1 1B1""",
+        TWO, "read-before-write", "1B0",
+    ),
+    "backward slices from left to right": (
+        """0F0 0F0.1 0B0.1 0B0
+           1F0 1F0.1 1B0 1B0.1""",
+        SLICED, "slice-order", "1B0",
+    ),
+    "forward slices from right to left": (
+        """0F0.1 0F0 0B0.1 0B0
+           1F0 1F0.1 1B0.1 1B0""",
+        SLICED, "slice-order", "0F0.1",
+    ),
+    "two lanes that wait for each other": (
+        """0F0 0B0 0F1 0B1
+           1F0 1F1 1B0 1B1""",
+        TWO, "deadlock", "1F1",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_is_reported_by_its_rule_with_its_op(fault: str) -> None:
+    text, shape, rule, op = FAULTS[fault]
+    report = check(schedule_of(text, shape))
+    assert not report.proven
+    assert report.findings[0].rule == rule
+    assert parse_op(op) in report.findings[0].ops
+    assert report.findings[0].hint
+
+
+def test_every_rule_about_order_has_a_fault_here_or_beside() -> None:
+    elsewhere = {"annotation", "collective-order", "memory", "channel", "slot", "lifetime"}
+    assert {rule for _, _, rule, _ in FAULTS.values()} == set(RULES) - elsewhere
+
+
+@pytest.mark.parametrize(
+    ("annotations", "word"),
+    [
+        ({"pairs": ((Op("F", 0, 1), Op("B", 0, 1)),)}, "not neighbours"),
+        ({"pairs": ((Op("F", 0, 7), Op("B", 0, 1)),)}, "stands in no lane"),
+        ({"gangs": (Op("F", 0, 1),)}, "two or more different ones"),
+        ({"loans": (Loan(Op("F", 0, 1), Op("F", 1, 1), 1),)}, "between 1 and 0"),
+        ({"shares": ((Op("F", 0, 1), Fraction(1, 2)),)}, "a share belongs to an offload"),
+        ({"after": (After(Op("F", 3, 1), Op("F", 0, 1)),)}, "stands in no lane"),
+    ],
+)
+def test_annotations_that_cannot_be_obeyed_are_refused(annotations: dict, word: str) -> None:
+    text = """0F0 0F1 0B0 0B1
+              1F0 1B0 1F1 1B1"""
+    findings = check(schedule_of(text, TWO, **annotations)).findings
+    assert [finding.rule for finding in findings] == ["annotation"]
+    assert word in findings[0].message
+
+
+def test_an_explicit_order_against_the_lane_is_refused() -> None:
+    text = """0F0 0F1 0B0 0B1
+              1F0 1B0 1F1 1B1"""
+    backwards = After(Op("F", 0, 0), Op("F", 0, 1))
+    findings = check(schedule_of(text, TWO, after=(backwards,))).findings
+    assert findings[0].ops == (Op("F", 0, 0), Op("F", 0, 1))
+    assert "must come after 0F1" in findings[0].message
+
+
+def test_a_pair_whose_strands_need_each_other_is_refused() -> None:
+    text = """0F0 0F1 0B0 0B1
+              1F0 1B0 1F1 1B1"""
+    pair = (Op("F", 0, 1), Op("B", 0, 0))
+    assert check(schedule_of(text, TWO, pairs=(pair,))).proven
+    late = schedule_of(
+        """0F0 0F1 0B1 0B0
+           1F0 1F1 1B1 1B0""",
+        TWO,
+        pairs=((Op("F", 0, 1), Op("B", 0, 1)),),
+    )
+    findings = check(late).findings
+    assert findings[0].rule == "deadlock"
+    assert Op("B", 0, 1) in findings[0].ops
+
+
+def test_a_mistake_is_reported_once_and_not_through_what_follows_from_it() -> None:
+    good = build("seq1f1b", devices=4, microbatches=8, slices=4)
+    lanes = [(device, stream, list(ops)) for device, stream, ops in good.table.lanes()]
+    lanes[2][2].remove(Op("F", 2, 3, 1))
+    assert len(check(Schedule.from_lanes("broken", good.shape, lanes)).findings) == 1
+
+
+def test_an_op_moved_far_to_the_back_is_blamed_itself() -> None:
+    good = build("seq1f1b", devices=4, microbatches=4, slices=2)
+    lanes = [(device, stream, list(ops)) for device, stream, ops in good.table.lanes()]
+    lanes[0][2].remove(Op("F", 0, 2, 0))
+    lanes[0][2].append(Op("F", 0, 2, 0))
+    finding = check(Schedule.from_lanes("broken", good.shape, lanes)).findings[0]
+    assert finding.ops[0] == Op("F", 0, 2, 0)
+    assert finding.hint == "move 0F2 in front of 0F2.1"
+
+
+def test_the_explanation_points_at_the_op_in_its_lane() -> None:
+    text, shape, _, _ = FAULTS["backward slices from left to right"]
+    schedule = schedule_of(text, shape)
+    assert explain(schedule, check(schedule)).endswith(
+        "1 compute: 1F0 1F0.1 1B0 1B0.1\n"
+        "                     ^^^ -----"
+    )  # fmt: skip
+
+
+def test_a_refuted_schedule_raises_with_its_findings() -> None:
+    text, shape, _, _ = FAULTS["a forward that is missing"]
+    with pytest.raises(ScheduleError, match="1F1 is missing") as caught:
+        require(schedule_of(text, shape))
+    assert caught.value.findings[0].rule == "complete"
+
+
+def test_weight_gradients_added_out_of_order_are_a_fact_not_a_fault() -> None:
+    text = """0F0 0F1 0B1 0B0
+              1F0 1F1 1B1 1B0"""
+    report = check(schedule_of(text, TWO))
+    assert report.proven
+    assert report.unordered == (0, 1)
+    assert check(build("1f1b", devices=2, microbatches=2)).accumulation == "ascending"
+
+
+def amounts(schedule: Schedule) -> dict[str, np.ndarray]:
+    return {"act": np.full(len(schedule.table), 10, np.int64)}
+
+
+def test_a_memory_limit_is_proven_by_order_alone() -> None:
+    schedule = build("1f1b", devices=4, microbatches=8)
+    assert not list(memory(schedule, amounts(schedule), 40))
+    findings = list(memory(schedule, amounts(schedule), 39))
+    assert [(finding.device, str(finding.ops[0])) for finding in findings] == [(0, "0F3")]
+
+
+def test_memory_that_a_copy_frees_counts_only_where_the_lane_waits_for_it() -> None:
+    ordered = offloaded()
+    assert not list(memory(ordered, amounts(ordered), 20))
+    lanes = list(ordered.table.lanes())
+    free = Schedule.from_lanes("free", ordered.shape, lanes, after=ordered.after[1:])
+    assert check(free).proven
+    assert [finding.device for finding in memory(free, amounts(free), 20)] == [0]

@@ -1,0 +1,85 @@
+"""The vectorised graph says the same as the readable table, op by op."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+
+from core.samples import every
+from penstock.core import kernel
+from penstock.core.graph import graph_of, reads_of
+from penstock.core.lifetimes import last_uses
+from penstock.core.meaning import BUFFERS, reads, writes
+from penstock.core.ops import STAGE_KINDS
+from penstock.core.schedule import Schedule
+from penstock.core.transfers import moves_of
+
+
+def edges_by_object(schedule: Schedule) -> Counter[tuple[int, int, str]]:
+    """(reader row, writer row, buffer) of every read, resolved one op at a time."""
+    rows = list(enumerate(schedule.table.ops()))
+    writer: dict[object, int] = {}
+    for row, op in rows:
+        for buf in writes(op, schedule.shape):
+            writer.setdefault(buf, row)
+    names = frozenset(writer)
+    return Counter(
+        (row, writer[buf], buf.name if buf.name != "back" else "act")
+        for row, op in rows
+        if op.kind not in STAGE_KINDS
+        for buf in reads(op, schedule.shape, names)  # type: ignore[arg-type]
+        if BUFFERS[buf.name].per != "home" and buf.name != "keep"
+    )
+
+
+@every
+def test_the_two_ways_to_read_the_table_agree(schedule: Schedule) -> None:
+    bare = replace(schedule, after=(), derived={})
+    graph = reads_of(bare)
+    found = Counter(
+        (int(graph.reader[edge]), int(graph.writer[edge]), graph.name(edge))
+        for edge in range(len(graph.reader))
+        if graph.name(edge) != "keep" or graph.writer[edge] < 0
+    )
+    expected = edges_by_object(bare)
+    assert {edge for edge in found if edge[2] != "keep"} == set(expected)
+
+
+@every
+def test_the_graph_keeps_just_the_reads_that_lane_order_leaves_open(schedule: Schedule) -> None:
+    bare = replace(schedule, after=(), derived={})
+    lane, graph = bare.table.lane, graph_of(bare)
+    kept = {(int(r), int(w)) for r, w in zip(graph.reader, graph.writer)}
+    whole = reads_of(bare)
+    every_read = {(int(r), int(w)) for r, w in zip(whole.reader, whole.writer)}
+    satisfied = {(r, w) for r, w in every_read if lane[r] == lane[w] and w < r}
+    assert kept == every_read - satisfied
+
+
+@every
+def test_transfers_are_the_reads_from_other_devices_once_per_receiver(schedule: Schedule) -> None:
+    device, graph, moves = schedule.table.device, graph_of(schedule), moves_of(schedule)
+    expected = {
+        (int(w), graph.name(edge), int(device[r]))
+        for edge, (r, w) in enumerate(zip(graph.reader, graph.writer))
+        if device[r] != device[w] and graph.name(edge) != "after"
+    }
+    found = [
+        (int(moves.writer[move]), moves.payload(move), int(device[moves.reader[move]]))
+        for move in range(len(moves.writer))
+    ]
+    assert len(found) == len(set(found))
+    assert set(found) == expected
+
+
+@every
+def test_compiled_and_plain_loops_give_the_same(schedule: Schedule, monkeypatch) -> None:
+    plain = replace(schedule, derived={})
+    compiled = replace(schedule, derived={})
+    by_plain = (graph_of(plain), moves_of(plain), last_uses(plain))
+    monkeypatch.setattr(kernel, "COMPILE_ABOVE", 0)
+    by_compiled = (graph_of(compiled), moves_of(compiled), last_uses(compiled))
+    for one, other in zip(by_plain[:2], by_compiled[:2]):
+        for name in vars(one):
+            assert np.array_equal(getattr(one, name), getattr(other, name)), name
+    assert np.array_equal(by_plain[2], by_compiled[2])
