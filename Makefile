@@ -27,10 +27,10 @@ $(STAMP): pyproject.toml constraints.txt
 check: format-check lint types house ## format, lint, types and house rules
 
 format-check: $(STAMP)
-	$(call timed,format,$(BIN)/ruff format --check .)
+	$(call timed,format,$(BIN)/ruff format --check --output-format concise .)
 
 lint: $(STAMP)
-	$(call timed,lint,$(BIN)/ruff check .)
+	$(call timed,lint,$(BIN)/ruff check --output-format concise .)
 
 types: $(STAMP)
 	$(call timed,types,$(BIN)/mypy)

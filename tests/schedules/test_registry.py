@@ -1,3 +1,4 @@
+import gc
 from fractions import Fraction
 from typing import Any
 
@@ -121,3 +122,15 @@ def test_the_registry_holds_records_under_their_names() -> None:
 def test_a_full_backward_costs_its_halves_and_a_step_everything() -> None:
     case = Case(1, 1, F=Fraction(3), I=Fraction(4), W=Fraction(2))
     assert (case.B, case.step) == (6, 9)
+
+
+def test_building_leaves_the_garbage_collector_as_it_was() -> None:
+    assert gc.isenabled()
+    build("gpipe", devices=2, microbatches=2)
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        build("gpipe", devices=2, microbatches=2)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -31,14 +31,14 @@ def offloaded() -> Schedule:
 
 
 def ganged() -> Schedule:
-    """Both devices do every op of the only stage together."""
+    """Two devices do everything together."""
     return draw(
         """
-        0  0F0 0F1 0B0 0B1
-        1  0F0 0F1 0B0 0B1
+        0  0F0 1F0 1B0 0B0
+        1  0F0 1F0 1B0 0B0
         """,
-        Shape(2, 1, (1, 1), copies=2),
-        gangs=ops("0F0 0F1 0B0 0B1"),
+        Shape(2, 2, (1,), copies=2),
+        gangs=ops("0F0 1F0 1B0 0B0"),
     )
 
 

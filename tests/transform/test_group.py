@@ -88,7 +88,7 @@ def test_pairs_are_braided_member_by_member_and_a_missing_strand_is_left_out() -
 def test_annotations_hold_in_every_copy() -> None:
     assert group(offloaded(), 2).after == (After(*ops("0L0 0B2")), After(*ops("0L1 0B3")))
     assert [op for op, _ in group(offloaded(), 2).shares] == list(ops("0O0 0O1 0L0 0L1"))
-    assert group(ganged(), 2).gangs == ops("0F0 0F1 0F2 0F3 0B0 0B1 0B2 0B3")
+    assert group(ganged(), 2).gangs == ops("0F0 0F1 1F0 1F1 1B0 1B1 0B0 0B1")
     assert [loan[:2] for loan in group(lending(), 2).loans[:2]] == [
         ops("0F0.1 1F0"),
         ops("0F1.1 1F1"),

@@ -76,7 +76,7 @@ def test_what_a_backward_waits_for_its_recompute_waits_for() -> None:
 
 
 def test_a_gang_recomputes_together() -> None:
-    assert recompute_all(ganged()).gangs == ops("0N0 0N1 0R0 0B0 0R1 0B1")
+    assert recompute_all(ganged()).gangs == ops("0N0 1N0 1R0 1B0 0R0 0B0")
 
 
 def test_an_offloaded_activation_is_refused_by_name() -> None:

@@ -37,7 +37,7 @@ def test_what_came_after_a_backward_comes_after_its_weight_gradient() -> None:
 
 
 def test_both_halves_of_a_gang_are_gangs() -> None:
-    assert split_backward(ganged()).gangs == ops("0F0 0F1 0I0 0W0 0I1 0W1")
+    assert split_backward(ganged()).gangs == ops("0F0 1F0 1I0 1W0 0I0 0W0")
 
 
 def test_a_loan_goes_with_the_input_gradient() -> None:
@@ -80,13 +80,12 @@ def test_halves_between_which_something_else_must_happen_are_not_merged() -> Non
 
 
 def test_a_gang_is_merged_only_where_it_is_whole_on_every_device() -> None:
-    split = split_backward(ganged())
     apart = draw(
         """
-        0  0F0 0F1 0I0 0W0 0I1 0W1
-        1  0F0 0F1 0I0 0I1 0W0 0W1
+        0  0F0 1F0 1I0 1W0 0I0 0W0
+        1  0F0 1F0 1I0 0I0 1W0 0W0
         """,
-        split.shape,
-        gangs=ops("0F0 0F1 0I0 0I1"),
+        ganged().shape,
+        gangs=ops("0F0 1F0 1I0 0I0 1W0 0W0"),
     )
     assert lanes(merge_backward(apart)) == lanes(apart)

@@ -63,6 +63,8 @@ def miscounted(play: Play) -> set[Work]:
 
 def _wrong_kinds(found: set[str], where: tuple[int, int, int], world: World) -> set[Work]:
     """The difference from the nearest legal set of kinds."""
+    if found in world.recipes(where[0]):
+        return set()
     differences = ("".join(sorted(found ^ legal)) for legal in world.recipes(where[0]))
     return {(kind, *where) for kind in min(differences, key=lambda kinds: (len(kinds), kinds))}
 

@@ -10,6 +10,8 @@ a vocabulary shard.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from itertools import product
 
 Work = tuple[str, int, int, int]
 Place = tuple[int, str]
@@ -38,19 +40,9 @@ class World:
         """Every slice of every microbatch."""
         return ((mb, slice) for mb, count in enumerate(self.slices) for slice in range(count))
 
-    def recipes(self, stage: int) -> set[frozenset[str]]:
-        """Every legal set of kinds that one stage may run for one slice.
-
-        The forward keeps its activations, or is recomputed; the backward is whole, or in two
-        halves of which a stage without weights has only the first; activations may visit the host.
-        """
-        halves = "I" if stage in self.weightless else "IW"
-        return {
-            frozenset(forward + backward + copy)
-            for forward in ("F", "NR")
-            for backward in ("B", halves)
-            for copy in ("", "OL")
-        }
+    def recipes(self, stage: int) -> frozenset[frozenset[str]]:
+        """Every legal set of kinds that one stage may run for one slice."""
+        return _recipes("I" if stage in self.weightless else "IW")
 
     def shard_kinds(self) -> frozenset[str]:
         """Kinds that every vocabulary shard must run for every slice."""
@@ -58,6 +50,15 @@ class World:
 
     def all_shards(self, token: str, mb: int, slice: int) -> list[Token]:
         return [(token, shard, mb, slice) for shard in range(self.devices)]
+
+
+@cache
+def _recipes(halves: str) -> frozenset[frozenset[str]]:
+    """The forward keeps its activations, or is recomputed; the backward is whole, or in two
+    halves, of which a stage without weights has only the first; activations may visit the host.
+    """
+    parts = product(("F", "NR"), ("B", halves), ("", "OL"))
+    return frozenset(frozenset("".join(part)) for part in parts)
 
 
 def given_by(work: Work) -> list[Token]:

@@ -26,6 +26,8 @@ from penstock.core.rules import (
     OFFSET,
     SHARDS,
     SLICE,
+    Compiled,
+    compile_merged,
     compile_rules,
 )
 from penstock.core.schedule import Schedule
@@ -45,8 +47,6 @@ class Graph:
     """Row that writes what is read; -1 where nobody does."""
     buffer: Ints
     """Index into the buffer names, or AFTER."""
-    writers: Ints
-    """Row that writes each buffer instance, in the dense numbering of core/rules.py."""
 
     def name(self, edge: int) -> str:
         """Name of the buffer an edge reads."""
@@ -56,36 +56,48 @@ class Graph:
 def graph_of(schedule: Schedule) -> Graph:
     """The graph of a schedule, built once and kept with it."""
     if "graph" not in schedule.derived:
-        schedule.derived["graph"] = _build(schedule, schedule.table.lane_start)
+        merged = compile_merged(schedule.shape, schedule.table.kinds)
+        schedule.derived["graph"] = _build(schedule, merged, schedule.table.lane_start)
     graph: Graph = schedule.derived["graph"]
     return graph
 
 
 def reads_of(schedule: Schedule) -> Graph:
     """Every read, also those that lane order satisfies: for pictures, which show them all."""
-    return _build(schedule, np.arange(len(schedule.table) + 1, dtype=np.int32))
+    alone = np.arange(len(schedule.table) + 1, dtype=np.int32)
+    return _build(schedule, compile_rules(schedule.shape, schedule.table.kinds), alone)
 
 
-def _build(schedule: Schedule, lane_start: Ints) -> Graph:
-    """The graph of the reads that order inside lanes starting at these rows leaves open."""
-    shape, table = schedule.shape, schedule.table
-    compiled = compile_rules(shape, table.kinds)
-    counts = np.array(shape.slices, np.int32)
-    columns = (table.kind, table.stage, table.mb, table.slice, schedule.unit, counts, shape.units)
-    size = len(table)
+def writers_of(schedule: Schedule, compiled: Compiled) -> Ints:
+    """First row that writes each buffer instance, -1 for none, in the compiled numbering."""
     writers = np.full(compiled.room, -1, np.int32)
-    _write(size, *columns, compiled.writes.start, compiled.writes.lines, writers)
-    lines = compiled.reads.lines
-    per_kind = [int(np.maximum(compiled.reads.of(kind)[:, SHARDS], 1).sum()) for kind in range(16)]
-    room = int(np.array(per_kind)[table.kind].sum())
+    side = compiled.writes
+    _write(len(schedule.table), *columns_of(schedule), side.start, side.lines, writers)
+    return writers
+
+
+def columns_of(schedule: Schedule) -> tuple[Any, ...]:
+    """What the loops over rows and rules read."""
+    table, shape = schedule.table, schedule.shape
+    counts = np.array(shape.slices, np.int32)
+    return table.kind, table.stage, table.mb, table.slice, schedule.unit, counts, shape.units
+
+
+def _build(schedule: Schedule, compiled: Compiled, lane_start: Ints) -> Graph:
+    """The graph of the reads that order inside lanes starting at these rows leaves open."""
+    size, reads = len(schedule.table), compiled.reads
+    writers = writers_of(schedule, compiled)
+    per_kind = [int(np.maximum(reads.of(kind)[:, SHARDS], 1).sum()) for kind in range(16)]
+    room = int(np.bincount(schedule.table.kind, minlength=16) @ np.array(per_kind))
     start = np.zeros(size + 1, np.int32)
     edges = np.empty((3, room), np.int32)
-    found = _read(size, *columns, lane_start, compiled.reads.start, lines, writers, start, edges)
+    columns = columns_of(schedule)
+    found = _read(size, *columns, lane_start, reads.start, reads.lines, writers, start, edges)
     reader, writer, buffer = edges[:, :found]
     extra = [*home_edges(schedule), *_after_edges(schedule)]
     if extra:
         reader, writer, buffer, start = _merge((reader, writer, buffer), extra, size)
-    return Graph(start, reader, writer, buffer, writers)
+    return Graph(start, reader, writer, buffer)
 
 
 @kernel

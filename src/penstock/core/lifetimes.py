@@ -1,6 +1,6 @@
 """How long buffers live: from their write to their last read, derived from the meaning table.
 
-Two views. `last_uses` says, for every buffer instance, after which row it can be freed: the
+Two views. `uses_of` says, for every buffer instance, after which row it can be freed: the
 lowering turns that into frees. `level_changes` says by how much each row raises and lowers its
 device's memory: the simulator turns that into curves and peaks.
 """
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.graph import graph_of
+from penstock.core.graph import columns_of, writers_of
 from penstock.core.kernel import kernel
 from penstock.core.meaning import BUFFERS, MEANING
 from penstock.core.rules import (
@@ -34,25 +34,31 @@ from penstock.core.table import CODE, LETTERS, Ints
 Ticks = NDArray[np.int64]
 
 
-def last_uses(schedule: Schedule) -> Ints:
-    """Last row on the writer's device that uses each buffer instance, -1 where none is written.
+class Uses(NamedTuple):
+    """First write and last use of every buffer instance, -1 where nobody writes it.
 
-    Instances are in the dense numbering of the graph's `writers`; the slices of a microbatch's
-    keys and values share one allocation, so only its first unit has an entry.
+    Instances are numbered as core/rules.py does; the slices of a microbatch's keys and values
+    share one allocation, so only its first unit has a last use.
     """
-    table, shape = schedule.table, schedule.shape
-    compiled = compile_rules(shape, table.kinds)
+
+    written: Ints
+    last: Ints
+
+
+def uses_of(schedule: Schedule) -> Uses:
+    """Rows that write each buffer instance and use it last, on the device of the writer."""
+    table = schedule.table
+    compiled = compile_rules(schedule.shape, table.kinds)
+    writers = writers_of(schedule, compiled)
     whole = np.array([BUFFERS[name].per == "microbatch" for name in NAMES], np.uint8)
     uses = np.full((2, compiled.room), -1, np.int32)
-    columns = (table.kind, table.stage, table.mb, table.slice, schedule.unit)
-    counts = np.array(shape.slices, np.int32)
     for side, last in zip((compiled.reads, compiled.writes), uses):
         _use(
-            len(table), *columns, counts, shape.units, table.device, whole,
-            side.start, side.lines, graph_of(schedule).writers, last,
+            len(table), *columns_of(schedule), table.device, whole,
+            side.start, side.lines, writers, last,
         )  # fmt: skip
     # A read comes after the write, whatever their rows: they may stand on different streams.
-    return np.where(uses[0] >= 0, uses[0], uses[1])
+    return Uses(writers, np.where(uses[0] >= 0, uses[0], uses[1]).astype(np.int32))
 
 
 @kernel

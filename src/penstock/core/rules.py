@@ -55,10 +55,32 @@ def buffer_bases(shape: Shape, kinds: frozenset[str]) -> dict[str, tuple[int, in
 
 def compile_rules(shape: Shape, kinds: frozenset[str]) -> Compiled:
     """The rules of the kinds that occur, with a base for every buffer they write."""
-    table, bases = rules(shape), buffer_bases(shape, kinds)
-    first = {name: base for name, (base, _) in bases.items()}
-    sides = [_side(shape, {k: table[k][side] for k in kinds}, first) for side in (0, 1)]
-    return Compiled(sides[0], sides[1], sum(room for _, room in bases.values()))
+    bases = buffer_bases(shape, kinds)
+    return _compile(shape, kinds, {name: base for name, (base, _) in bases.items()})
+
+
+def compile_merged(shape: Shape, kinds: frozenset[str]) -> Compiled:
+    """The same for order alone: buffers that the same ops write are one, and read once.
+
+    A backward reads an activation, what is kept of it and the keys and values; all three come from
+    one forward, so one look-up says whether that forward stands in front of it.
+    """
+    written: dict[str, list[tuple[str, Rule]]] = {}
+    for kind in LETTERS:
+        for rule in rules(shape)[kind][1] if kind in kinds else ():
+            written.setdefault(rule.buffer, []).append((kind, rule._replace(buffer="")))
+    bases = buffer_bases(shape, kinds)
+    alike: dict[tuple[tuple[str, Rule], ...], int] = {}
+    for name, (base, _) in bases.items():
+        alike.setdefault(tuple(written[name]), base)
+    return _compile(shape, kinds, {name: alike[tuple(written[name])] for name in bases})
+
+
+def _compile(shape: Shape, kinds: frozenset[str], bases: dict[str, int]) -> Compiled:
+    table = rules(shape)
+    sides = [_side(shape, {k: table[k][side] for k in kinds}, bases) for side in (0, 1)]
+    room = max((base + instances(shape, n) * shape.units for n, base in bases.items()), default=0)
+    return Compiled(sides[0], sides[1], room)
 
 
 def instances(shape: Shape, name: str) -> int:
@@ -74,9 +96,12 @@ def _side(shape: Shape, of_kind: dict[str, tuple[Rule, ...]], bases: dict[str, i
     lines: list[list[int]] = []
     start = [0]
     for kind in LETTERS:
+        seen: set[tuple[int, ...]] = set()
         for rule in of_kind.get(kind, ()):
-            if BUFFERS[rule.buffer].per != "home":
-                lines.append(_line(shape, rule, bases))
+            line = _line(shape, rule, bases)
+            if BUFFERS[rule.buffer].per != "home" and tuple(line[:BUFFER]) not in seen:
+                lines.append(line)
+                seen.add(tuple(line[:BUFFER]))
         start.append(len(lines))
     return Side(np.array(start, np.int32), np.array(lines, np.int64).reshape(-1, 9))
 

@@ -53,6 +53,10 @@ class Cost(Protocol):
     def communication(self) -> Fraction:
         """Time of the tensor-parallel communication of one forward or input gradient."""
 
+    @property
+    def sized(self) -> tuple[str, ...]:
+        """Names of the sizes that are not zero for all buffers."""
+
     def durations(self, schedule: Schedule) -> Scaled:
         """Time of each row of the schedule's table, alone, without its communication."""
 
@@ -98,6 +102,10 @@ class UnitCost:
         return Fraction(self.sizes.get(name, 1 if name in ("act", "stash") else 0))
 
     @property
+    def sized(self) -> tuple[str, ...]:
+        return tuple(size for size in SIZES if self.size(size))
+
+    @property
     def separable(self) -> bool:
         """Whether every op costs time of its kind x share of its stage x share of its slice."""
         return not self.op_times
@@ -109,8 +117,6 @@ class UnitCost:
         return _override(schedule, scaled, self.op_times)
 
     def amounts(self, schedule: Schedule, size: str) -> Scaled:
-        if not self.size(size):
-            return Scaled(np.zeros(len(schedule.table), np.int64), Fraction(1))
         return _spread(schedule, [self.size(size)] * len(LETTERS))
 
     def link(self, source: int, target: int) -> Link:

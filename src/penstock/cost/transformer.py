@@ -41,6 +41,10 @@ class TransformerCost:
         """Every microbatch with the same slices, the layers spread evenly over the stages."""
         return cls(Workload.of(shape, model, lengths), hardware)
 
+    @property
+    def sized(self) -> tuple[str, ...]:
+        return SIZES
+
     def durations(self, schedule: Schedule) -> Scaled:
         """Work over rate, in picoseconds, or coarser where the step is very long."""
         seconds = self._seconds(schedule)
@@ -54,7 +58,7 @@ class TransformerCost:
         """Time of each row: one look-up per token, one per pair."""
         self.workload.refuse_other(schedule.shape)
         work, rate = self.workload.rates(schedule.shape), self.hardware
-        kind, stage = schedule.table.kind, self.workload.stage_of(schedule)
+        kind, stage = schedule.table.kind, schedule.table.stage
         per_token = work.linear / rate.linear + work.lookup / rate.memory + work.copy / rate.host
         per_half_pair = (
             work.attention / rate.attention + work.attention_backward / rate.attention_backward

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.core.table import LETTERS, Ints
+from penstock.core.table import LETTERS
 from penstock.cost.architecture import LSE_BYTES, ModelConfig
 from penstock.errors import ShapeError
 
@@ -122,7 +122,7 @@ class Workload:
     def work(self, schedule: Schedule) -> Work:
         """Exact amounts of work of each row of the schedule's table."""
         self.refuse_other(schedule.shape)
-        kind, stage = schedule.table.kind, self.stage_of(schedule)
+        kind, stage = schedule.table.kind, schedule.table.stage
         amounts = (self.tokens, self.half_pairs, self.half_pairs, self.tokens, self.tokens)
         return Work(
             *(
@@ -157,7 +157,7 @@ class Workload:
         """
         self.refuse_other(schedule.shape)
         per_token = self._bytes_per_token(schedule.shape, size)
-        return np.asarray(per_token[self.stage_of(schedule)] * self.tokens[schedule.unit], np.int64)
+        return np.asarray(per_token[schedule.table.stage] * self.tokens[schedule.unit], np.int64)
 
     def _bytes_per_token(self, shape: Shape, size: str) -> Counts:
         """Bytes of one token's buffer on each stage."""
@@ -180,10 +180,6 @@ class Workload:
         """Query-key pairs of each unit, doubled to be whole: n (2 e - n); 0 at the end."""
         ends = [end for lengths in self.lengths for end in accumulate(lengths)]
         return np.asarray(self.tokens * (2 * np.array([*ends, 0]) - self.tokens), np.int64)
-
-    def stage_of(self, schedule: Schedule) -> Ints:
-        """Stage of each row; shards are numbered by device, which may lie beyond the stages."""
-        return np.minimum(schedule.table.stage, np.int32(len(self.layers) - 1))
 
     @cached_property
     def _at_last(self) -> Counts:

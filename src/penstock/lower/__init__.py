@@ -9,8 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from penstock.check import require
-from penstock.core.graph import graph_of
-from penstock.core.lifetimes import last_uses
+from penstock.core.lifetimes import uses_of
 from penstock.core.program import Attached, Channel, Program
 from penstock.core.rules import NAMES, buffer_bases
 from penstock.core.schedule import Schedule
@@ -55,7 +54,7 @@ def _posts(schedule: Schedule, plan: Plan) -> Attached:
 
 def _frees(schedule: Schedule, moves: Moves) -> Attached:
     """Buffers by the row of their last use; what is only written to be sent, its send frees."""
-    last, writers = last_uses(schedule), graph_of(schedule).writers
+    writers, last = uses_of(schedule)
     alive = np.flatnonzero(last >= 0).astype(np.int32)
     bases = buffer_bases(schedule.shape, schedule.table.kinds)
     name = np.repeat([NAMES.index(name) for name in bases], [room for _, room in bases.values()])

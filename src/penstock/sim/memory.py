@@ -5,7 +5,6 @@ times giving back comes first. Along one lane those moments are in order by them
 of a device with a single lane needs no times at all.
 """
 
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -36,16 +35,14 @@ def kind_changes(cost: UnitCost) -> tuple[Ticks, Ticks, Fraction]:
 
 def changes_of(schedule: Schedule, cost: Cost) -> tuple[Ticks, Ticks, Fraction]:
     """Level changes of each row at its start and its end, and what one step is worth."""
-    scaled = {size: cost.amounts(schedule, size) for size in SIZES}
-    used = {size: amount for size, amount in scaled.items() if amount.ticks.any()}
-    grain = common_tick([amount.tick for amount in used.values()])
+    scaled = {size: cost.amounts(schedule, size) for size in cost.sized}
     shares = [share.denominator for _, share in schedule.shares]
+    grain = common_tick([amount.tick for amount in scaled.values()])
     grain = common_tick([grain, *(grain / share for share in shares)])
-    factors = {size: int(amount.tick / grain) for size, amount in used.items()}
-    amounts: Mapping[str, Ticks] = {
-        size: amount.ticks if factors[size] == 1 else amount.ticks * factors[size]
-        for size, amount in used.items()
-    }
+    amounts: dict[str, Ticks] = {}
+    for size, amount in scaled.items():
+        factor = int(amount.tick / grain)
+        amounts[size] = amount.ticks if factor == 1 else amount.ticks * factor
     at_start, at_end = level_changes(schedule, amounts)
     return at_start, at_end, grain
 

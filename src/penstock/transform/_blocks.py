@@ -18,7 +18,7 @@ import numpy as np
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.schedule import After, Loan, Schedule
 from penstock.core.shape import MAX_OPS, Shape
-from penstock.core.table import CODE, Table
+from penstock.core.table import Table
 from penstock.errors import ShapeError
 
 Item = tuple[Op, ...]

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection
 
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
-from penstock.core.table import CODE
 from penstock.errors import ShapeError
 from penstock.transform._blocks import Block, refuse_loans, replace_ops
 
@@ -65,7 +64,7 @@ def _recompute(schedule: Schedule, choose: Callable[[Op], bool]) -> Schedule:
 
 def _ops_of(schedule: Schedule, kind: str) -> list[Op]:
     """All ops of a kind that are inside the shape; the others are refused with the lanes."""
-    rows = (schedule.table.kind == CODE[kind]) & (schedule.unit >= 0)
+    rows = schedule.table.of_kinds(kind) & (schedule.unit >= 0)
     return [schedule.table.op(row) for row in rows.nonzero()[0].tolist()]
 
 

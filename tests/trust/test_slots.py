@@ -1,0 +1,77 @@
+"""The slots that the lowering plans are the fewest with which the game with channels ends well."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from penstock.lower import needed_slots
+from penstock.schedules import registry
+
+from .board import Play
+from .channels import gets_stuck, smallest_slots
+from .explorer import explore
+from .mutants import mutants
+from .small_world import plays, schedule_of
+from .specimens import lanes, specimens, work
+from .world import World
+
+NAMES = list(registry())
+OPS = 40
+"""Plays with at most so much work are searched."""
+POINT_TO_POINT = [name for name in specimens() if "vocab" not in name and name != "input layer"]
+
+UPSIDE_DOWN = """
+0 compute: 0F0 0F1 0F2 0B0 0B1 0B2
+1 compute: 1F2 1F1 1F0 1B2 1B0 1B1
+"""
+
+BRAIDED_FORWARDS = """
+0 compute: 0F0 0F1 0B0 0B1
+1 compute: 1F0 1F1 1B0 1B1
+"""
+
+
+def planned(play: Play) -> dict[tuple[int, int, str], int]:
+    slots = needed_slots(schedule_of(play))
+    return {(c.source, c.target, c.payload): count for c, count in slots.items()}
+
+
+def legal_mutants(name: str) -> Iterator[tuple[str, Play]]:
+    """Small plays of a schedule and what random changes leave legal, with work to carry."""
+    for label, play in plays(name).items():
+        if play.world.devices > 1 and len(play.places) <= OPS:
+            yield label, play
+            for mutant in mutants(
+                {place: list(lane) for place, lane in play.lanes.items()}, 2, label
+            ):
+                mutated = replace(play, lanes=mutant.lanes)
+                if explore(mutated).fault == "ok":
+                    yield f"{label}, {mutant.kind} {mutant.site}", mutated
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_planned_slots_are_the_fewest_that_do_not_get_stuck(name: str) -> None:
+    compared = 0
+    for label, play in legal_mutants(name):
+        slots = smallest_slots(play)
+        assert planned(play) == slots, label
+        assert not gets_stuck(play, slots), label
+        compared += 1
+    assert compared > 0
+
+
+@pytest.mark.parametrize("name", POINT_TO_POINT)
+def test_planned_slots_of_a_specimen_are_the_fewest_that_do_not_get_stuck(name: str) -> None:
+    play = specimens()[name]
+    assert planned(play) == smallest_slots(play)
+
+
+def test_reading_upside_down_needs_a_slot_for_everything_sent_before() -> None:
+    play = Play(World(2, 2, (1, 1, 1)), lanes(UPSIDE_DOWN))
+    assert planned(play) == smallest_slots(play) == {(0, 1, "x"): 3, (1, 0, "g"): 2}
+
+
+def test_braided_work_holds_the_slots_of_all_its_strands_at_once() -> None:
+    play = Play(World(2, 2, (1, 1)), lanes(BRAIDED_FORWARDS), pairs=((work("1F0"), work("1F1")),))
+    assert planned(play) == smallest_slots(play) == {(0, 1, "x"): 2, (1, 0, "g"): 1}
