@@ -1,8 +1,10 @@
 """A page in a real browser, with everything it said and asked for."""
 
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,8 @@ class Opened:
     def __init__(self, page: Any, timelines: Sequence[Timeline]) -> None:
         self.page = page
         self.timelines = timelines
+        self.seconds = 0.0
+        """From asking for the page until it was painted."""
         self.said: list[str] = []
         self.asked: list[str] = []
         page.on("console", lambda message: self.said.append(message.text))
@@ -37,7 +41,8 @@ class Opened:
 
     def tip(self) -> str:
         """Heading of the tooltip: the op that is lit, or nothing."""
-        return str(self.page.locator("#tip h2:visible").all_inner_texts()[:1] or "").split("'")[-2]
+        headings: list[str] = self.page.locator("#tip h2:visible").all_inner_texts()
+        return headings[0] if headings else ""
 
     def listed(self, heading: str) -> list[str]:
         """Ops listed in the tooltip under a heading."""
@@ -62,16 +67,26 @@ class Opened:
         for key in keys:
             self.page.keyboard.press(key)
 
-    def point(self, row: int) -> None:
-        """Move the pointer onto an op of the first device of the first timeline, all in sight."""
-        timeline = self.timelines[0]
-        middle = float((timeline.start[row] + timeline.end[row]) / 2 * timeline.tick)
+    def place(self, time: Fraction) -> tuple[float, float]:
+        """Where the first device of the first timeline is at a time, when all is in sight."""
         room = WIDTH - constant("GUTTER") - constant("MARGIN")
         scale = room / float(max(one.makespan for one in self.timelines))
+        return constant("GUTTER") + float(time) * scale, constant("AXIS") + constant("TITLE") + 6
+
+    def point(self, row: int) -> None:
+        """Move the pointer onto an op of the first device of the first timeline."""
+        span = self.timelines[0].spans()[row]
+        x, y = self.place((span.start + span.end) / 2)
         area = self.page.locator("#picture").bounding_box()
-        y = area["y"] + constant("AXIS") + constant("TITLE") + 8
-        self.page.mouse.move(area["x"] + constant("GUTTER") + middle * scale, y)
+        self.page.mouse.move(area["x"] + x, area["y"] + y)
         self.settle()
+
+    def fill(self, row: int) -> str:
+        """Colour near the upper left corner of such an op, inside its outline."""
+        x, y = self.place(self.timelines[0].spans()[row].start)
+        pen = "document.getElementById('picture').getContext('2d')"
+        data = self.page.evaluate(f"[...{pen}.getImageData({x + 5}, {y}, 1, 1).data]")
+        return "#" + "".join(f"{channel:02x}" for channel in data[:3])
 
 
 def constant(name: str) -> int:
@@ -91,8 +106,10 @@ def opened(
     path.write_text(render(timelines), encoding="utf-8")
     page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, **context)
     view = Opened(page, timelines)
+    began = time.perf_counter()
     page.goto(path.as_uri())
     view.settle()
+    view.seconds = time.perf_counter() - began
     try:
         yield view
     finally:

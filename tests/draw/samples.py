@@ -1,5 +1,6 @@
 """Timelines that the tests draw."""
 
+from collections.abc import Callable
 from fractions import Fraction
 
 from penstock.core.ops import parse_op
@@ -56,7 +57,7 @@ def renamed(name: str) -> Timeline:
     return simulate(plain().schedule.renamed(name))
 
 
-SAMPLES = {
+SAMPLES: dict[str, Callable[[], Timeline]] = {
     "plain": plain,
     "sliced": sliced,
     "braided": braided,

@@ -1,15 +1,16 @@
 """What the page does, in a real browser."""
 
-import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from draw.browser import CHROMIUM, FLAGS, constant, opened
+from draw.browser import CHROMIUM, FLAGS, opened
 from draw.samples import SAMPLES, plain, sliced, timeline
 from penstock.core.graph import reads_of
+from penstock.draw.style import colour
 from penstock.sim import Timeline
 
 pytestmark = pytest.mark.browser
@@ -65,6 +66,19 @@ def test_pointing_at_an_op_lights_up_what_it_reads_and_who_reads_it(
         assert view.picture() == dark
 
 
+def test_what_an_op_reads_stays_bright_and_the_rest_fades(browser: Any, tmp_path: Path) -> None:
+    forward, other, backward = 1, 2, 5
+    bright = colour("F", 2)
+    with opened(browser, tmp_path, [plain()]) as view:
+        assert str(plain().schedule.table.op(backward)) == "0B1"
+        assert [view.fill(row) for row in (forward, other)] == [bright, bright]
+        view.point(backward)
+        assert view.fill(forward) == bright
+        assert view.fill(other) != bright
+        view.point(forward)
+        assert view.fill(other) != bright
+
+
 def test_the_tooltip_says_when_where_and_what_for(browser: Any, tmp_path: Path) -> None:
     with opened(browser, tmp_path, [plain()]) as view:
         view.page.fill("#query", "2F1")
@@ -106,7 +120,7 @@ def test_zoom_and_pan_change_the_picture_and_fit_restores_it(browser: Any, tmp_p
         for key in ("+", "ArrowRight", "-", "+", "+"):
             view.press(key)
             pictures.append(view.picture())
-        assert all(one != other for one, other in zip(pictures, pictures[1:]))
+        assert all(one != other for one, other in pairwise(pictures))
         view.page.mouse.move(700, 300)
         view.page.mouse.wheel(0, -300)
         assert view.picture() != pictures[-1]
@@ -184,12 +198,9 @@ def test_the_picture_is_named_for_those_who_cannot_see_it(browser: Any, tmp_path
 def test_a_hundred_thousand_ops_open_within_five_seconds(browser: Any, tmp_path: Path) -> None:
     drawn = timeline("seq1f1b", 16, 400, slices=8)
     assert len(drawn.start) > 100_000
-    began = time.perf_counter()
     with opened(browser, tmp_path, [drawn]) as view:
-        view.picture()
-        assert time.perf_counter() - began < 5
+        assert view.seconds < 5
         view.page.fill("#query", "15B399.7")
         view.press("Enter")
         assert view.announced().startswith("15B399.7")
         assert view.said == []
-    assert constant("AXIS") > 0

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
@@ -40,7 +41,9 @@ def name_of(value: object) -> str:
 
 
 def priced(case: Case, prices: dict[str, int]) -> Case:
-    return replace(case, **{name: Fraction(price) for name, price in prices.items()})
+    """The case at other times and sizes."""
+    exact: dict[str, Any] = {name: Fraction(price) for name, price in prices.items()}
+    return replace(case, **exact)
 
 
 def timeline(schedule: Schedule, case: Case) -> Timeline:

@@ -1,8 +1,19 @@
 """What a record claims is what the simulator finds, exactly."""
 
+from dataclasses import replace
+from fractions import Fraction
+
 import pytest
 
-from every_schedule.cases import PRICES, broken_claims, name_of, priced, spec_cases, specs
+from every_schedule.cases import (
+    PRICES,
+    broken_claims,
+    completed,
+    name_of,
+    priced,
+    spec_cases,
+    specs,
+)
 from penstock.check import check
 from penstock.schedules import Case, Spec
 
@@ -39,3 +50,11 @@ def test_every_schedule_claims_its_time_and_its_memory(spec: Spec) -> None:
     claimed = {claim.quantity for claim in spec.claims}
     assert "peak" in claimed
     assert claimed & {"makespan", "span"}
+
+
+def test_a_claim_that_is_off_by_the_smallest_amount_is_found() -> None:
+    spec = specs()[0]
+    case = completed(spec, spec.cases[0])
+    wrong = replace(spec.claims[0], value=lambda c: spec.claims[0].value(c) + Fraction(1, 10**12))
+    (line,) = broken_claims(replace(spec, claims=(wrong,)), spec.build(case), case)
+    assert line.startswith(f"{spec.name} {case}: {wrong.quantity} is ")

@@ -4,7 +4,7 @@ A mutation has sites, the places where it can strike, and strikes at one of them
 work it displaced: when the mutant is wrong, a good explanation names some of it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from random import Random
@@ -12,7 +12,8 @@ from typing import Any
 
 from .world import Place, Work
 
-Lanes = dict[Place, list[Work]]
+Lanes = Mapping[Place, Sequence[Work]]
+Changed = dict[Place, list[Work]]
 Site = tuple[Any, ...]
 
 
@@ -32,7 +33,7 @@ class Mutation:
 
     kind: str
     sites: Callable[[Lanes, Random], Iterator[Site]]
-    strike: Callable[[Lanes, Site], set[Work]]
+    strike: Callable[[Changed, Site], set[Work]]
     """Changes the lanes in place and returns the work it displaced."""
 
     def at(self, lanes: Lanes, site: Site) -> Mutant:
@@ -60,7 +61,7 @@ def _distant(lanes: Lanes, random: Random) -> Iterator[Site]:
         yield from ((place, i, j) for i, j in combinations(range(len(lane)), 2) if j > i + 1)
 
 
-def _swap(lanes: Lanes, site: Site) -> set[Work]:
+def _swap(lanes: Changed, site: Site) -> set[Work]:
     place, i, j = site
     lane = lanes[place]
     lane[i], lane[j] = lane[j], lane[i]
@@ -73,14 +74,14 @@ def _shifts(lanes: Lanes, random: Random) -> Iterator[Site]:
         yield from ((place, i, j) for i in range(size) for j in range(size) if abs(i - j) > 1)
 
 
-def _shift(lanes: Lanes, site: Site) -> set[Work]:
+def _shift(lanes: Changed, site: Site) -> set[Work]:
     place, i, j = site
     work = lanes[place].pop(i)
     lanes[place].insert(j, work)
     return {work}
 
 
-def _drop(lanes: Lanes, site: Site) -> set[Work]:
+def _drop(lanes: Changed, site: Site) -> set[Work]:
     place, index = site
     return {lanes[place].pop(index)}
 
@@ -93,7 +94,7 @@ def _anywhere(lanes: Lanes, random: Random) -> Iterator[Site]:
         yield place, index, target, random.randint(0, len(lanes[target]))
 
 
-def _duplicate(lanes: Lanes, site: Site) -> set[Work]:
+def _duplicate(lanes: Changed, site: Site) -> set[Work]:
     place, index, target, position = site
     work = lanes[place][index]
     lanes[target].insert(position, work)
@@ -108,7 +109,7 @@ def _elsewhere(lanes: Lanes, random: Random) -> Iterator[Site]:
                 yield place, index, target, random.randint(0, len(lanes[target]))
 
 
-def _move(lanes: Lanes, site: Site) -> set[Work]:
+def _move(lanes: Changed, site: Site) -> set[Work]:
     place, index, target, position = site
     work = lanes[place].pop(index)
     lanes[target].insert(position, work)
@@ -122,7 +123,7 @@ def _across(lanes: Lanes, random: Random) -> Iterator[Site]:
             yield one, index, other, random.randrange(len(lanes[other]))
 
 
-def _trade(lanes: Lanes, site: Site) -> set[Work]:
+def _trade(lanes: Changed, site: Site) -> set[Work]:
     one, i, other, j = site
     lanes[one][i], lanes[other][j] = lanes[other][j], lanes[one][i]
     return {lanes[one][i], lanes[other][j]}
@@ -135,7 +136,7 @@ def _sliced(lanes: Lanes, random: Random) -> Iterator[Site]:
         yield from ((place, run) for run in runs if runs.count(run) > 1)
 
 
-def _reverse_slices(lanes: Lanes, site: Site) -> set[Work]:
+def _reverse_slices(lanes: Changed, site: Site) -> set[Work]:
     place, run = site
     lane = lanes[place]
     indices = [index for index, work in enumerate(lane) if work[:3] == run]
@@ -149,7 +150,7 @@ def _lane_pairs(lanes: Lanes, random: Random) -> Iterator[Site]:
     return combinations(sorted(lanes), 2)
 
 
-def _exchange(lanes: Lanes, site: Site) -> set[Work]:
+def _exchange(lanes: Changed, site: Site) -> set[Work]:
     one, other = site
     lanes[one], lanes[other] = lanes[other], lanes[one]
     return {*lanes[one], *lanes[other]}
@@ -158,16 +159,15 @@ def _exchange(lanes: Lanes, site: Site) -> set[Work]:
 def _numbers(lanes: Lanes, random: Random) -> Iterator[Site]:
     """Every work with its stage, microbatch or slice one up or one down."""
     for place, index in _every_work(lanes, random):
-        work = lanes[place][index]
-        for field in (1, 2, 3):
-            yield from ((place, index, field, step) for step in (-1, 1) if work[field] + step >= 0)
+        for field, number in enumerate(lanes[place][index][1:]):
+            yield from ((place, index, field, step) for step in (-1, 1) if number + step >= 0)
 
 
-def _renumber(lanes: Lanes, site: Site) -> set[Work]:
+def _renumber(lanes: Changed, site: Site) -> set[Work]:
     place, index, field, step = site
     old = lanes[place][index]
     kind, *numbers = old
-    numbers[field - 1] += step
+    numbers[field] += step
     stage, mb, slice = numbers
     lanes[place][index] = (kind, stage, mb, slice)
     return {old, lanes[place][index]}

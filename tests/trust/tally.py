@@ -52,8 +52,7 @@ def tally(plays: Mapping[str, Play], each: int) -> Tally:
     """`each` mutants of every kind of every play."""
     result = Tally()
     for label, play in plays.items():
-        lanes = {place: list(lane) for place, lane in play.lanes.items()}
-        for mutant in mutants(lanes, each, label):
+        for mutant in mutants(play.lanes, each, label):
             result.add(label, play, mutant)
     return result
 

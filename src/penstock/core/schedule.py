@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from penstock.core.ops import Op
@@ -141,7 +142,8 @@ def _unpair(lanes: Lanes) -> tuple[list[list[Any]], tuple[tuple[Op, ...], ...]]:
     pairs: list[tuple[Op, ...]] = []
     flat: list[list[Any]] = []
     for lane in lanes:
-        if not any(isinstance(item[0], tuple) for item in lane):
+        first_parts = set(map(type, map(itemgetter(0), lane)))
+        if first_parts <= {str}:
             flat.append(list(lane))
             continue
         ops: list[Any] = []

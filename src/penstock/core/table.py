@@ -9,6 +9,7 @@ behind the generators.
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -144,10 +145,10 @@ class Table:
 
 
 def _columns(ops: Sequence[tuple[str, int, int, int]]) -> tuple[NDArray[Any], ...]:
-    kinds, *numbers = zip(*ops, strict=True)
-    letters = np.frombuffer("".join(kinds).encode("latin-1", "replace"), np.uint8)
-    codes = _CODE_OF_BYTE[letters]
+    kinds = "".join(map(itemgetter(0), ops))
+    codes = _CODE_OF_BYTE[np.frombuffer(kinds.encode("latin-1", "replace"), np.uint8)]
     if len(codes) != len(ops) or 255 in codes:
-        unknown = next(kind for kind in kinds if kind not in CODE)
+        unknown = next(op[0] for op in ops if op[0] not in CODE)
         raise FormatError(f"{unknown!r} is not a kind of op", hint=f"kinds are {' '.join(LETTERS)}")
-    return codes, *(np.array(column, np.int32) for column in numbers)
+    numbers = (np.fromiter(map(itemgetter(place), ops), np.int32, len(ops)) for place in (1, 2, 3))
+    return codes, *numbers

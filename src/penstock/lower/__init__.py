@@ -5,10 +5,12 @@ follow the last use. On every channel the order is that of the sender, on both e
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from penstock.check import require
+from penstock.core.kernel import kernel
 from penstock.core.lifetimes import uses_of
 from penstock.core.program import Attached, Channel, Program
 from penstock.core.rules import NAMES, buffer_bases
@@ -54,19 +56,34 @@ def _posts(schedule: Schedule, plan: Plan) -> Attached:
 
 def _frees(schedule: Schedule, moves: Moves) -> Attached:
     """Buffers by the row of their last use; what is only written to be sent, its send frees."""
-    writers, last = uses_of(schedule)
-    alive = np.flatnonzero(last >= 0).astype(np.int32)
-    bases = buffer_bases(schedule.shape, schedule.table.kinds)
-    name = np.repeat([NAMES.index(name) for name in bases], [room for _, room in bases.values()])
-    sent = np.zeros((len(schedule.table), len(NAMES)), np.bool_)
-    sent[moves.writer, moves.buffer] = True
-    writer = writers[alive]
-    kept = (last[alive] != writer) | ~sent[writer, name[alive]]
-    return _attach(last[alive[kept]], alive[kept], len(schedule.table))
+    written, last = uses_of(schedule)
+    sent = np.zeros((len(NAMES), len(schedule.table)), np.bool_)
+    sent[moves.buffer, moves.writer] = True
+    found = []
+    for name, (base, room) in buffer_bases(schedule.shape, schedule.table.kinds).items():
+        used, by = last[base : base + room], written[base : base + room]
+        alive = np.flatnonzero(used >= 0)
+        only_sent = sent[NAMES.index(name), by[alive]] & (used[alive] == by[alive])
+        found.append(base + alive[~only_sent])
+    items = np.concatenate(found).astype(np.int32)
+    return _attach(last[items], items, len(schedule.table))
 
 
 def _attach(rows: Ints, items: Ints, size: int) -> Attached:
     """Items grouped by row, in their own order within a row."""
-    order = np.argsort(rows, kind="stable")
-    start = np.searchsorted(rows[order], np.arange(size + 1)).astype(np.int32)
-    return Attached(start, items[order])
+    start, sorted_items = np.zeros(size + 1, np.int32), np.empty(len(items), np.int32)
+    _bucket(size, rows, items, start, sorted_items)
+    return Attached(start, sorted_items)
+
+
+@kernel
+def _bucket(rows: Any, items: Any, start: Any, sorted_items: Any) -> None:
+    """Counting sort of items by row."""
+    for row in rows:
+        start[row + 1] += 1
+    for row in range(len(start) - 1):
+        start[row + 1] += start[row]
+    fill = start[:-1].copy()
+    for place in range(len(rows)):
+        sorted_items[fill[rows[place]]] = items[place]
+        fill[rows[place]] += 1
