@@ -44,6 +44,7 @@ test: $(STAMP) ## every test; JOBS=2 for two processes, PYTEST_FLAGS='-k name' f
 golden: $(STAMP) ## write golden lanes and what pages show anew; read the difference
 	$(BIN)/python tests/every_schedule/golden.py
 	$(BIN)/python tests/every_schedule/pages.py
+	$(BIN)/python tests/every_schedule/readme.py
 	$(BIN)/python tests/cli/pages.py
 
 format: $(STAMP) ## rewrite the code in the house format

@@ -13,7 +13,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "docs/reference/cli.md", ROOT / "docs/tutorial/first-steps.md")
+PAGES = tuple(
+    ROOT / page for page in ("docs/reference/cli.md", "docs/tutorial/first-steps.md", "README.md")
+)
 
 _BLOCK = re.compile(r"^```(console|text (\S+))\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

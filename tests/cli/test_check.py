@@ -75,3 +75,13 @@ def test_a_file_says_its_own_size(penstock: Penstock, broken: Path) -> None:
     answer = penstock(f"check {broken} -p 4")
     assert answer.code == 2
     assert "says its own size, but -p was given" in answer.err
+
+
+def test_a_file_with_far_too_many_devices_is_refused_at_once(
+    penstock: Penstock, tmp_path: Path
+) -> None:
+    path = tmp_path / "wide.txt"
+    path.write_text("devices: 5000\nstages: 1\nslices: 1\n0 compute: 0F0 0B0\n")
+    answer = penstock(f"check {path}")
+    assert (answer.code, answer.out) == (2, "")
+    assert "would have 5,000 devices" in answer.err

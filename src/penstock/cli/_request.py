@@ -29,6 +29,10 @@ Targets = Annotated[
     typer.Argument(metavar="NAME|FILE...", show_default=False, help="Schedules or files."),
 ]
 
+MOST_DEVICES = 4096
+"""Lanes are played in turn, so time grows with the square of their number: beyond this a command
+would seem to hang."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -99,6 +103,7 @@ def generate(spec: Spec, request: Request) -> Schedule:
             f"{spec.name} needs a number of devices and a number of microbatches",
             hint="give both, for example -p 4 -m 8",
         )
+    _refuse_too_wide(spec.name, request.devices)
     options = assignments("-o", request.options or ())
     case = spec.case(request.devices, request.microbatches, request.chunks, request.slices, options)
     return spec.build(case)
@@ -119,6 +124,16 @@ def read(path: str, request: Request) -> Schedule:
     from penstock.files import load  # deferred: most requests are names
 
     try:
-        return load(path)
+        schedule = load(path)
     except FormatError as error:
         raise ShapeError(f"{path}, {error.message}", hint=error.hint) from None
+    _refuse_too_wide(path, schedule.shape.devices)
+    return schedule
+
+
+def _refuse_too_wide(what: str, devices: int) -> None:
+    if devices > MOST_DEVICES:
+        raise ShapeError(
+            f"{what} would have {devices:,} devices, above the limit of {MOST_DEVICES:,}",
+            hint=f"take {MOST_DEVICES:,} devices or fewer",
+        )

@@ -10,7 +10,7 @@ const theme = {};
 
 function readTheme() {
   const style = getComputedStyle(document.documentElement);
-  for (const name of ["paper", "ink", "faint", "line", "memory", "reads", "readers", "focus"]) {
+  for (const name of ["paper", "ink", "faint", "line", "memory", "reads", "readers"]) {
     theme[name] = style.getPropertyValue(`--${name}`).trim();
   }
   theme.font = getComputedStyle(document.body).fontFamily;
@@ -122,7 +122,7 @@ function paintLabel(timeline, row, box, ink) {
   pen.fillStyle = pen.globalAlpha < 1 ? theme.ink : ink;
   lines.forEach((line, at) => {
     const y = box.y + box.height / 2 + (at - (lines.length - 1) / 2) * 12;
-    write(line, (left + right) / 2, y, "center", 11);
+    write(line, (left + right) / 2, y, "center", box.height < 15 ? 9.5 : 11);
   });
 }
 

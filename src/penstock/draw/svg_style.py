@@ -9,8 +9,8 @@ from penstock.core.table import LETTERS
 from penstock.draw.style import INKS, LOOKS, PATTERNS, SHADES, colour, shades
 from penstock.sim.timeline import Timeline
 
-LEGEND = 40
-"""Height of the legend."""
+LINE = 20
+"""Height of one line of the legend."""
 
 _SHEET = """
 text { font: 11px ui-sans-serif, system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
@@ -74,16 +74,32 @@ def _used(timelines: Sequence[Timeline]) -> list[tuple[str, int]]:
     return [(LETTERS[code // SHADES], code % SHADES) for code in sorted(codes)]
 
 
-def legend(timelines: Sequence[Timeline], left: int, top: int) -> Iterator[str]:
-    """What the colours mean: a swatch from the lightest to the darkest shade of each kind."""
+def legend(timelines: Sequence[Timeline], corner: tuple[int, int], room: float) -> list[str]:
+    """What the colours mean: the shades of each kind that occur, in lines of at most `room`."""
     used = _used(timelines)
-    x = left
-    yield '<g aria-label="legend">'
+    left, top = corner
+    x, y = left, top
+    parts: list[str] = []
     for kind in dict.fromkeys(kind for kind, _ in used):
-        for shade in (shade for letter, shade in used if letter == kind):
-            yield f'<rect class="op {kind}{shade}" x="{x}" y="{top}" width="14" height="12"/>'
-            x += 14
+        tints = [shade for letter, shade in used if letter == kind]
         words = f"{kind}  {KINDS[kind]}"
-        yield f'<text class="key" x="{x + 6}" y="{top + 10}">{words}</text>'
-        x += 30 + round(len(words) * 5.6)
-    yield "</g>"
+        width = 14 * len(tints) + 30 + round(len(words) * 5.8)
+        if x > left and x + width > left + room:
+            x, y = left, y + LINE
+        parts += _swatches(kind, tints, x, y)
+        parts.append(
+            f'<text class="key" x="{x + 14 * len(tints) + 6}" y="{y + 10}">{words}</text>'
+        )
+        x += width
+    return ['<g aria-label="legend">', *parts, "</g>"]
+
+
+def _swatches(kind: str, tints: list[int], x: int, y: int) -> Iterator[str]:
+    for place, shade in enumerate(tints):
+        box = f'x="{x + 14 * place}" y="{y}" width="14" height="12"'
+        yield f'<rect class="op {kind}{shade}" {box}/>'
+
+
+def bottom_of(legend: list[str]) -> int:
+    """Where a legend ends."""
+    return max(int(part.rpartition(' y="')[2].partition('"')[0]) for part in legend[1:-1]) + LINE
