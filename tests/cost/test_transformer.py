@@ -3,7 +3,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from penstock.core.ops import Op
+from penstock.core.ops import Op, parse_op
 from penstock.core.shape import Shape
 from penstock.cost.architecture import model
 from penstock.cost.hardware import Hardware
@@ -119,10 +119,24 @@ def test_a_loan_is_the_attention_to_one_earlier_slice() -> None:
     assert cost.loan(Op("F", 1, 0, 0)) == 0
 
 
-def test_a_schedule_with_loans_is_priced() -> None:
+def test_lent_attention_moves_time_from_one_device_to_another() -> None:
     schedule = lending()
-    cost = TransformerCost.of(schedule.shape, TINY, ONE_FLOP_PER_TICK, [16, 16])
-    assert simulate(schedule, cost).makespan > 0
+    cost = TransformerCost.of(schedule.shape, TINY, ONE_FLOP_PER_TICK, [20, 12])
+    ticks = cost.durations(schedule).ticks
+
+    def time(text: str) -> Fraction:
+        return int(ticks[schedule.table.row_of(parse_op(text))]) * PICOSECOND
+
+    forward, backward = cost.loan(parse_op("0F0.1")), cost.loan(parse_op("0B0.1"))
+    assert (forward, backward) == tuple(12 * 20 * 2 * 256 * n * PICOSECOND for n in (1, 2))
+    assert simulate(schedule, cost).makespan == (
+        time("0F0")
+        + max(time("0F0.1") - forward, time("1F0") + forward)
+        + time("1F0.1")
+        + time("1B0.1")
+        + max(time("0B0.1") - backward, time("1B0") + backward)
+        + time("0B0")
+    )
 
 
 def test_an_unknown_size_is_refused() -> None:

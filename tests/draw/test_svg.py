@@ -7,8 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from draw.samples import SAMPLES, braided, plain, renamed, sliced, timeline
+from draw.samples import SAMPLES, braided, plain, renamed, sliced, split, timeline
 from penstock.draw.svg import render
+from penstock.draw.svg_style import keys
 from penstock.errors import ShapeError
 from penstock.sim import Timeline
 
@@ -118,3 +119,11 @@ def test_any_name_leaves_the_picture_well_formed(name: str) -> None:
 def test_nothing_to_draw_is_refused() -> None:
     with pytest.raises(ShapeError, match="no timeline"):
         render([])
+
+
+def test_a_long_legend_is_broken_into_lines() -> None:
+    drawn = [SAMPLES["copies"](), split()]
+    entries = keys(drawn, room=400)
+    assert [key.kind for key in entries] == ["F", "B", "I", "W", "O", "L"]
+    assert entries[-1].line > 0
+    assert all(key.x + key.width <= 400 for key in entries)

@@ -21,6 +21,18 @@ def dead_links(root: Path) -> list[str]:
     ]
 
 
+def unreached(root: Path) -> list[str]:
+    """Pages under docs that the index does not link; the folder of schedules is linked whole."""
+    index = root / "docs/index.md"
+    reached = {(index.parent / target).resolve() for _, target in links(index.read_text())}
+    wanted = [page.resolve() for page in (root / "docs").rglob("*.md") if page != index]
+    return [
+        f"{page.relative_to(root.resolve())} is not linked in docs/index.md"
+        for page in sorted(wanted)
+        if page not in reached and page.parent.name != "schedules"
+    ]
+
+
 def links(text: str) -> Iterator[tuple[int, str]]:
     """Line and target of every link inside the repository, code left out."""
     prose = _CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)

@@ -38,7 +38,7 @@ STAGE_KINDS = frozenset("GZUV")
 STREAMS = ("compute", "copy", "collective")
 """What runs side by side on one device; a lane is one stream of one device."""
 
-_OP = re.compile(r"(\d{1,9})([A-Z])(\d{1,9})(?:\.(\d{1,9}))?")
+_OP = re.compile(r"(\d{1,9})([A-Z])(\d{1,9})(?:\.(\d{1,9}))?", re.ASCII)
 
 
 class Op(NamedTuple):

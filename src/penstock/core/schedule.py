@@ -13,7 +13,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from penstock.core.ops import Op
+from penstock.core.ops import STREAMS, Op
 from penstock.core.shape import Shape
 from penstock.core.table import Ints, Lane, Table
 from penstock.errors import ShapeError
@@ -95,9 +95,18 @@ class Schedule:
     ) -> "Schedule":
         """The schedule of lanes given as (device, stream, ops)."""
         rows = list(lanes)
+        seen: set[tuple[int, str]] = set()
         for device, stream, _ in rows:
-            if not 0 <= device < shape.devices:
-                raise ShapeError(f"lane {device} {stream} is outside the {shape.devices} devices")
+            if not 0 <= device < shape.devices or stream not in STREAMS:
+                raise ShapeError(
+                    f"lane {device} {stream} does not exist",
+                    hint=f"devices are 0 to {shape.devices - 1}, streams {', '.join(STREAMS)}",
+                )
+            if (device, stream) in seen:
+                raise ShapeError(
+                    f"lane {device} {stream} is given twice", hint="put its ops into one lane"
+                )
+            seen.add((device, stream))
         if not any(len(ops) for _, _, ops in rows):
             raise ShapeError("a schedule needs at least one op", hint="give a lane some ops")
         return cls(name, shape, Table.of(rows), **annotations)

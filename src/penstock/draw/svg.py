@@ -21,7 +21,7 @@ from penstock.draw.svg_canvas import (
     rows_of,
 )
 from penstock.draw.svg_ops import lane, memory
-from penstock.draw.svg_style import LEGEND, definitions, legend, style_sheet
+from penstock.draw.svg_style import LINE, definitions, keys, legend, style_sheet
 from penstock.draw.tracks import tracks
 from penstock.draw.words import (
     name_words,
@@ -43,8 +43,9 @@ def render(timelines: Sequence[Timeline]) -> str:
         rows = rows_of(timeline, top + HEADER)
         parts += _block(timeline, canvas, top, rows)
         top = rows[-1].top + rows[-1].height + GAP
-    parts += legend(timelines, LEFT, top + 16)
-    opening = _opening(timelines, canvas, top + LEGEND)
+    entries = keys(timelines, float(canvas.x(canvas.axis.length)) - LEFT)
+    parts += legend(entries, LEFT, top + 16)
+    opening = _opening(timelines, canvas, top + 22 + LINE * (entries[-1].line + 1))
     return "\n".join([*opening, *parts, "</svg>", ""])
 
 

@@ -1,6 +1,7 @@
 """The parts of an SVG picture that do not depend on time: style sheet, patterns and legend."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,8 +10,8 @@ from penstock.core.table import LETTERS
 from penstock.draw.style import INKS, LOOKS, PATTERNS, SHADES, colour, shades
 from penstock.sim.timeline import Timeline
 
-LINE = 20
-"""Height of one line of the legend."""
+LINE, SWATCH = 20, 14
+"""Height of one line of the legend, and width of one shade in it."""
 
 _SHEET = """
 text { font: 11px ui-sans-serif, system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
@@ -74,32 +75,46 @@ def _used(timelines: Sequence[Timeline]) -> list[tuple[str, int]]:
     return [(LETTERS[code // SHADES], code % SHADES) for code in sorted(codes)]
 
 
-def legend(timelines: Sequence[Timeline], corner: tuple[int, int], room: float) -> list[str]:
-    """What the colours mean: the shades of each kind that occur, in lines of at most `room`."""
+class Key(NamedTuple):
+    """One entry of the legend: a kind, the shades that occur, and where it stands."""
+
+    kind: str
+    tints: list[int]
+    x: int
+    line: int
+
+    @property
+    def words(self) -> str:
+        return f"{self.kind}  {KINDS[self.kind]}"
+
+    @property
+    def width(self) -> int:
+        return SWATCH * len(self.tints) + 30 + round(len(self.words) * 5.8)
+
+
+def keys(timelines: Sequence[Timeline], room: float) -> list[Key]:
+    """The legend, broken into lines of at most `room` pixels."""
     used = _used(timelines)
-    left, top = corner
-    x, y = left, top
-    parts: list[str] = []
+    found: list[Key] = []
+    x = line = 0
     for kind in dict.fromkeys(kind for kind, _ in used):
-        tints = [shade for letter, shade in used if letter == kind]
-        words = f"{kind}  {KINDS[kind]}"
-        width = 14 * len(tints) + 30 + round(len(words) * 5.8)
-        if x > left and x + width > left + room:
-            x, y = left, y + LINE
-        parts += _swatches(kind, tints, x, y)
-        parts.append(
-            f'<text class="key" x="{x + 14 * len(tints) + 6}" y="{y + 10}">{words}</text>'
-        )
-        x += width
-    return ['<g aria-label="legend">', *parts, "</g>"]
+        key = Key(kind, [shade for letter, shade in used if letter == kind], x, line)
+        if x and x + key.width > room:
+            line += 1
+            key = key._replace(x=0, line=line)
+        found.append(key)
+        x = key.x + key.width
+    return found
 
 
-def _swatches(kind: str, tints: list[int], x: int, y: int) -> Iterator[str]:
-    for place, shade in enumerate(tints):
-        box = f'x="{x + 14 * place}" y="{y}" width="14" height="12"'
-        yield f'<rect class="op {kind}{shade}" {box}/>'
-
-
-def bottom_of(legend: list[str]) -> int:
-    """Where a legend ends."""
-    return max(int(part.rpartition(' y="')[2].partition('"')[0]) for part in legend[1:-1]) + LINE
+def legend(entries: Sequence[Key], left: int, top: int) -> Iterator[str]:
+    """What the colours mean: the shades of each kind that occurs."""
+    yield '<g aria-label="legend">'
+    for key in entries:
+        x, y = left + key.x, top + LINE * key.line
+        for place, shade in enumerate(key.tints):
+            box = f'x="{x + SWATCH * place}" y="{y}" width="{SWATCH}" height="12"'
+            yield f'<rect class="op {key.kind}{shade}" {box}/>'
+        start = x + SWATCH * len(key.tints) + 6
+        yield f'<text class="key" x="{start}" y="{y + 10}">{key.words}</text>'
+    yield "</g>"
