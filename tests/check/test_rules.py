@@ -1,12 +1,13 @@
 """One seeded mistake per rule: the rule that must report it, and the op it must name."""
 
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from core.worked import offloaded
-from penstock.check import RULES, check, explain, require
+from penstock.check import RULES, Finding, check, explain, require
 from penstock.check.memory import memory
 from penstock.core.ops import Op, parse_op
 from penstock.core.schedule import After, Loan, Schedule
@@ -172,6 +173,24 @@ def test_an_op_moved_far_to_the_back_is_blamed_itself() -> None:
     assert finding.hint == "move 0F2 in front of 0F2.1"
 
 
+@pytest.mark.parametrize(
+    ("device", "early", "late"),
+    [(1, "1B0", "1F4"), (2, "2B0", "2F4"), (3, "3B0", "3F4"), (3, "3B2", "3F6")],
+)
+def test_in_a_circle_of_waits_the_moved_op_is_blamed(device: int, early: str, late: str) -> None:
+    """An op that was put behind a later one is found although every lane of the circle waits."""
+    good = build("1f1b", devices=4, microbatches=8)
+    lanes = [(at, stream, list(ops)) for at, stream, ops in good.table.lanes()]
+    lane, moved, other = lanes[device][2], parse_op(early), parse_op(late)
+    lane.remove(moved)
+    lane.insert(lane.index(other) + 1, moved)
+    finding = check(Schedule.from_lanes("broken", good.shape, lanes)).findings[0]
+    assert finding.rule == "deadlock"
+    assert finding.device == device
+    assert moved in finding.ops
+    assert finding.hint.startswith("move ")
+
+
 def test_the_explanation_points_at_the_op_in_its_lane() -> None:
     text, shape, _, _ = FAULTS["backward slices from left to right"]
     schedule = schedule_of(text, shape)
@@ -197,21 +216,23 @@ def test_weight_gradients_added_out_of_order_are_a_fact_not_a_fault() -> None:
     assert check(build("1f1b", devices=2, microbatches=2)).accumulation == "ascending"
 
 
-def amounts(schedule: Schedule) -> dict[str, np.ndarray]:
-    return {"act": np.full(len(schedule.table), 10, np.int64)}
+def within(schedule: Schedule, limit: int) -> Iterator[Finding]:
+    """Findings about a limit when an activation holds 10, counted in steps of 2."""
+    amounts = {"act": np.full(len(schedule.table), 5, np.int64)}
+    return memory(schedule, amounts, limit=Fraction(limit), grain=Fraction(2))
 
 
 def test_a_memory_limit_is_proven_by_order_alone() -> None:
     schedule = build("1f1b", devices=4, microbatches=8)
-    assert not list(memory(schedule, amounts(schedule), 40))
-    findings = list(memory(schedule, amounts(schedule), 39))
+    assert not list(within(schedule, 40))
+    findings = list(within(schedule, 39))
     assert [(finding.device, str(finding.ops[0])) for finding in findings] == [(0, "0F3")]
 
 
 def test_memory_that_a_copy_frees_counts_only_where_the_lane_waits_for_it() -> None:
     ordered = offloaded()
-    assert not list(memory(ordered, amounts(ordered), 20))
+    assert not list(within(ordered, 20))
     lanes = list(ordered.table.lanes())
     free = Schedule.from_lanes("free", ordered.shape, lanes, after=ordered.after[1:])
     assert check(free).proven
-    assert [finding.device for finding in memory(free, amounts(free), 20)] == [0]
+    assert [finding.device for finding in within(free, 20)] == [0]

@@ -81,7 +81,15 @@ def test_a_file_with_far_too_many_devices_is_refused_at_once(
     penstock: Penstock, tmp_path: Path
 ) -> None:
     path = tmp_path / "wide.txt"
-    path.write_text("devices: 5000\nstages: 1\nslices: 1\n0 compute: 0F0 0B0\n")
+    path.write_text("devices: 5000\nstages: 5000\nslices: 1\n0 compute: 0F0 0B0\n")
     answer = penstock(f"check {path}")
     assert (answer.code, answer.out) == (2, "")
-    assert "would have 5,000 devices" in answer.err
+    assert "5,000 devices is deeper than 4,096" in answer.err
+
+
+def test_a_memory_limit_is_proven_or_refuted_with_the_op(penstock: Penstock) -> None:
+    assert penstock("check 1f1b -p 4 -m 8 --limit 4").code == 0
+    answer = penstock("check 1f1b -p 4 -m 8 --limit 3.5")
+    assert answer.code == 1
+    assert "device 0 may hold 4, above the limit of 3.5, first at 0F3" in answer.out
+    assert penstock("check 1f1b -p 4 -m 8 --limit lots").code == 2

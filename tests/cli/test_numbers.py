@@ -2,7 +2,7 @@ from fractions import Fraction
 
 import pytest
 
-from penstock.cli._numbers import amounts, assignments, number, refuse_too_fine
+from penstock.cli._numbers import amounts, assignments, number
 from penstock.errors import ShapeError
 
 
@@ -60,12 +60,3 @@ def test_a_key_stands_once() -> None:
 def test_a_value_that_would_take_forever_to_read_is_refused_at_once(value: str) -> None:
     with pytest.raises(ShapeError, match="limit"):
         assignments("-o", [f"limit={value}"])
-
-
-def test_prices_must_have_a_common_unit_in_which_sums_stay_exact() -> None:
-    refuse_too_fine("--times", [Fraction(1, 3), Fraction("0.001"), Fraction(1000), Fraction(0)])
-    refuse_too_fine("--times", [])
-    with pytest.raises(ShapeError, match="its unit is 1/999,999,866,000,004,473"):
-        refuse_too_fine("--times", [Fraction(1, 999999937), Fraction(1, 999999929)])
-    with pytest.raises(ShapeError, match="too many digits"):
-        refuse_too_fine("--sizes", [Fraction(100_000_001)])

@@ -7,6 +7,7 @@ while the compute lane runs on counts only where the compute lane waits for it.
 """
 
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,24 +20,26 @@ from penstock.core.schedule import Schedule
 Ticks = NDArray[np.int64]
 
 
-def memory(schedule: Schedule, amounts: Mapping[str, Ticks], limit: int) -> Iterator[Finding]:
-    """Devices whose proven bound is above `limit`, in the units of `amounts`."""
+def memory(
+    schedule: Schedule, amounts: Mapping[str, Ticks], *, limit: Fraction, grain: Fraction
+) -> Iterator[Finding]:
+    """Devices whose proven bound is above `limit`; `grain` is what a step of `amounts` is worth."""
     at_start, at_end = level_changes(schedule, amounts)
     for device in range(schedule.shape.devices):
         levels, rows = bound(schedule, at_start, at_end, device)
-        over = np.flatnonzero(levels > limit)
+        over = np.flatnonzero(levels > limit // grain)
         if over.size:
-            yield _over(schedule, int(rows[over[0]]), int(levels.max()), limit)
+            yield _over(schedule, int(rows[over[0]]), int(levels.max()) * grain, limit)
 
 
-def _over(schedule: Schedule, row: int, level: int, limit: int) -> Finding:
+def _over(schedule: Schedule, row: int, level: Fraction, limit: Fraction) -> Finding:
     op, device = schedule.table.op(row), int(schedule.table.device[row])
     return Finding(
         "memory",
         (op,),
         device,
-        f"device {device} may hold {level}, above the limit of {limit}, first at {op} (position "
-        f"{schedule.table.position(row)})",
+        f"device {device} may hold {float(level):g}, above the limit of {float(limit):g}, first at "
+        f"{op} (position {schedule.table.position(row)})",
         f"run a backward before {op}, offload or recompute, or order {op} after what frees memory",
     )
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.check.blame import culprit
 from penstock.check.finding import Finding
 from penstock.core.graph import Graph, graph_of
 from penstock.core.groups import groups_of
@@ -119,22 +120,26 @@ def _circle(schedule: Schedule, graph: Graph, played: Run) -> Finding:
     """Follow who waits for whom from lane to lane until a lane comes up again."""
     table = schedule.table
     waits = circle(schedule, graph, played)
+    following = [*waits[1:], waits[0]]
     chain = [
         f"{table.op(wait.head)} (device {table.device[wait.head]}) waits for "
-        f"{table.op(wait.writer)}, behind {table.op(after.head)} on device "
+        f"{table.op(wait.writer)}, behind {table.op(behind.head)} on device "
         f"{table.device[wait.writer]}"
-        for wait, after in zip(waits, [*waits[1:], waits[0]])
+        for wait, behind in zip(waits, following)
     ]
-    rows = [row for wait in waits for row in (wait.head, wait.writer)]
-    first = waits[0]
-    previous = waits[-1]
+    # In the lane of each wait's writer, the head stands in front although the writer is needed.
+    inverted = [(behind.head, wait.writer) for wait, behind in zip(waits, following)]
+    move = culprit(schedule, inverted)
+    head, writer = inverted[-1]
+    blamed = move.source if move else head
+    rows = [blamed, *(row for wait in waits for row in (wait.head, wait.writer))]
+    hint = f"let {table.op(writer)} come before {table.op(head)}"
     return Finding(
         "deadlock",
         tuple(dict.fromkeys(table.op(row) for row in rows)),
-        int(table.device[first.head]),
+        int(table.device[blamed]),
         "; ".join(chain),
-        f"let {table.op(previous.writer)} come before {table.op(first.head)} on device "
-        f"{table.device[first.head]}",
+        f"{move.words(schedule) if move else hint} on device {table.device[blamed]}",
     )
 
 

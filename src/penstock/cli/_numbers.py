@@ -8,16 +8,12 @@ minutes to write out.
 import re
 from collections.abc import Iterable
 from fractions import Fraction
-from math import lcm
 
 from penstock.errors import ShapeError
 
 _NUMBER = re.compile(r"-?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9}|\d{1,9}/\d{1,9})")
 _EXPONENT = re.compile(r"[\d.][eE][+-]?\d", re.ASCII)
 _LONGEST_VALUE = 60
-_FINEST = 10**8
-"""Largest price, counted in the largest unit that divides all of them. Times are summed up as whole
-64-bit numbers over millions of ops, and have to stay exact."""
 
 
 def number(what: str, text: str) -> Fraction:
@@ -40,17 +36,6 @@ def amounts(flag: str, text: str) -> dict[str, Fraction]:
     """The numbers of a list such as `F=1,I=1/2`."""
     items = assignments(flag, text.split(",") if text else [])
     return {key: number(f"{flag} {key}", value) for key, value in items.items()}
-
-
-def refuse_too_fine(flag: str, values: Iterable[Fraction]) -> None:
-    """Prices that have no common unit small and large enough for exact sums."""
-    given = [value for value in values if value]
-    unit = lcm(*(value.denominator for value in given))
-    if any(value * unit > _FINEST for value in given):
-        raise ShapeError(
-            f"{flag} spans too many digits to be added up exactly: its unit is 1/{unit:,}",
-            hint=f"use fewer digits, so that no number is above {_FINEST:,} of their common unit",
-        )
 
 
 def assignments(flag: str, items: Iterable[str]) -> dict[str, str]:

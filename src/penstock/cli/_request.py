@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli._numbers import amounts, assignments, number, refuse_too_fine
+from penstock.cli._numbers import amounts, assignments, number
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.errors import FormatError, ShapeError
@@ -28,10 +28,6 @@ Targets = Annotated[
     list[str],
     typer.Argument(metavar="NAME|FILE...", show_default=False, help="Schedules or files."),
 ]
-
-MOST_DEVICES = 4096
-"""Lanes are played in turn, so time grows with the square of their number: beyond this a command
-would seem to hang."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +79,7 @@ class Prices:
     def cost(self) -> UnitCost:
         """The cost model of these prices."""
         times, sizes = amounts("--times", self.times), amounts("--sizes", self.sizes)
-        hop = number("--hop", self.hop)
-        refuse_too_fine("--times with --hop", [*times.values(), hop])
-        refuse_too_fine("--sizes", sizes.values())
-        return UnitCost(times=times, hop=hop, sizes=sizes)
+        return UnitCost(times=times, hop=number("--hop", self.hop), sizes=sizes)
 
 
 def resolve(target: str, request: Request) -> Schedule:
@@ -103,7 +96,6 @@ def generate(spec: Spec, request: Request) -> Schedule:
             f"{spec.name} needs a number of devices and a number of microbatches",
             hint="give both, for example -p 4 -m 8",
         )
-    _refuse_too_wide(spec.name, request.devices)
     options = assignments("-o", request.options or ())
     case = spec.case(request.devices, request.microbatches, request.chunks, request.slices, options)
     return spec.build(case)
@@ -124,16 +116,6 @@ def read(path: str, request: Request) -> Schedule:
     from penstock.files import load  # deferred: most requests are names
 
     try:
-        schedule = load(path)
+        return load(path)
     except FormatError as error:
         raise ShapeError(f"{path}, {error.message}", hint=error.hint) from None
-    _refuse_too_wide(path, schedule.shape.devices)
-    return schedule
-
-
-def _refuse_too_wide(what: str, devices: int) -> None:
-    if devices > MOST_DEVICES:
-        raise ShapeError(
-            f"{what} would have {devices:,} devices, above the limit of {MOST_DEVICES:,}",
-            hint=f"take {MOST_DEVICES:,} devices or fewer",
-        )

@@ -1,22 +1,28 @@
 """`penstock check`: a proof, or the findings that refute a schedule."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Annotated, Any
 
 import typer
 
-from penstock.check import Finding, Report, check
-from penstock.check.explain import explain
+from penstock.check import Finding, Report, check, explain, memory
 from penstock.cli._flat import flat
+from penstock.cli._numbers import number as number_of
 from penstock.cli._output import emit, emit_json
 from penstock.cli._record import plain
 from penstock.cli._request import AsJson, Prices, Request, Target, resolve
 from penstock.draw.words import number, size_words
 from penstock.lower import needed_slots
 from penstock.sim import simulate
+from penstock.sim.memory import amounts_of
 from penstock.sim.slots import stall_free_slots
 from penstock.sim.timeline import Timeline
 
+Limit = Annotated[
+    str,
+    typer.Option("--limit", metavar="SIZE", help="Memory that no device may exceed, as --sizes."),
+]
 FINDINGS = 1
 SHOWN = 16
 
@@ -25,15 +31,22 @@ def register(app: typer.Typer) -> None:
     app.command("check")(flat(check_one))
 
 
-def check_one(target: Target, request: Request, prices: Prices, as_json: AsJson = False) -> None:
+def check_one(
+    target: Target, request: Request, prices: Prices, limit: Limit = "", as_json: AsJson = False
+) -> None:
     """Prove a schedule, or say which op breaks which rule. Exit code 1 is a refuted one.
 
-    The order is proven for every timing. Peaks, and the slots with which no transfer waits, are
-    those of the given prices.
+    The order and the memory limit are proven for every timing. Peaks, and the slots with which no
+    transfer waits, are those of the given prices.
     """
     cost = prices.cost()
+    most = number_of("--limit", limit) if limit else None
     schedule = resolve(target, request)
     report = check(schedule)
+    if report.proven and most is not None:
+        amounts, grain = amounts_of(schedule, cost)
+        over = tuple(memory(schedule, amounts, limit=most, grain=grain))
+        report = replace(report, findings=over)
     if not report.proven:
         if as_json:
             emit_json(_refuted(schedule.name, report))

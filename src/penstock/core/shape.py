@@ -17,6 +17,10 @@ MAX_OPS = 20_000_000
 """Schedules above this many ops are refused before anything is allocated for them."""
 
 
+MAX_DEVICES = 4_096
+"""Deepest pipeline; some tables have a place for every pair of devices."""
+
+
 @dataclass(frozen=True)
 class Shape:
     """The size of one training step, and the few facts about the model that decide its ops."""
@@ -54,7 +58,7 @@ class Shape:
                 f"{self.devices} devices cannot share {self.stages} stage(s)",
                 hint="give every device at least one stage",
             )
-        _limited(self.stages, sum(self.slices))
+        _limited(self.devices, self.stages, sum(self.slices))
         self._check_lengths()
         self._check_stage_numbers()
         if self.embed not in ("F", "E") or self.loss not in ("F", "S", "T"):
@@ -99,7 +103,7 @@ class Shape:
             ("slices", slices),
         ):
             _positive(name, count)
-        _limited(devices * chunks, microbatches * slices)
+        _limited(devices, devices * chunks, microbatches * slices)
         return cls(devices, devices * chunks, (slices,) * microbatches)
 
     @property
@@ -136,8 +140,13 @@ def _positive(name: str, count: int) -> None:
         )
 
 
-def _limited(stages: int, units: int) -> None:
+def _limited(devices: int, stages: int, units: int) -> None:
     """Refuse what could never be held, before anything of that size is made."""
+    if devices > MAX_DEVICES:
+        raise ShapeError(
+            f"a pipeline of {devices:,} devices is deeper than {MAX_DEVICES:,}",
+            hint="lower the number of devices; more of them can run copies of the pipeline",
+        )
     if 2 * stages * units > MAX_OPS:
         raise ShapeError(
             f"{stages:,} stages x {units:,} units (microbatches x slices) need at least "

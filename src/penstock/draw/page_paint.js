@@ -192,6 +192,7 @@ function paintMemory(line) {
   const unit = (line.height - 3) / PEAK;
   let next = placeAbove(time, view.left, 0, time.length);
   let now = next ? level[next - 1] : 0;
+  let drawn = 0;
   const shape = new Path2D(`M${GUTTER} ${bottom}`);
   for (let x = GUTTER; x <= GUTTER + plotWidth(); x++) {
     let most = now;
@@ -200,9 +201,12 @@ function paintMemory(line) {
       now = level[next];
       most = Math.max(most, now);
     }
+    if (most === drawn) continue;
+    shape.lineTo(x, bottom - drawn * unit);
     shape.lineTo(x, bottom - most * unit);
-    shape.lineTo(x + 1, bottom - most * unit);
+    drawn = most;
   }
+  shape.lineTo(GUTTER + plotWidth(), bottom - drawn * unit);
   shape.lineTo(GUTTER + plotWidth(), bottom);
   pen.fillStyle = pen.strokeStyle = theme.memory;
   pen.globalAlpha = 0.32;

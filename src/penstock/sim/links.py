@@ -16,9 +16,11 @@ Ticks = NDArray[np.int64]
 
 
 def links_of(schedule: Schedule, cost: Cost) -> dict[tuple[int, int], Link]:
-    """The links between every pair of devices, without those that cost nothing."""
-    devices = range(schedule.shape.devices)
-    links = {(a, b): cost.link(a, b) for a in devices for b in devices if a != b}
+    """The links that some read crosses, without those that cost nothing."""
+    graph, device = graph_of(schedule), schedule.table.device
+    used = np.zeros((schedule.shape.devices,) * 2, np.bool_)
+    used[device[graph.writer], device[graph.reader]] = True
+    links = {(a, b): cost.link(a, b) for a, b in np.argwhere(used).tolist() if a != b}
     return {edge: link for edge, link in links.items() if any(link)}
 
 

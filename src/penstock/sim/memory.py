@@ -16,7 +16,7 @@ from penstock.core.kernel import kernel
 from penstock.core.lifetimes import level_changes, size_factors
 from penstock.core.schedule import Schedule
 from penstock.core.table import LETTERS
-from penstock.cost.model import SIZES, Cost, UnitCost
+from penstock.cost.model import SIZES, Cost, UnitCost, refuse_overflow
 from penstock.sim.timeline import Curve
 
 Ticks = NDArray[np.int64]
@@ -26,6 +26,7 @@ def kind_changes(cost: UnitCost) -> tuple[Ticks, Ticks, Fraction]:
     """What each kind adds at its start and its end, for a full share, and what a step is worth."""
     grain = common_tick([cost.size(size) for size in SIZES])
     counts = [int(cost.size(size) / grain) for size in SIZES]
+    refuse_overflow(max(counts))
     plus, minus = np.zeros((2, len(LETTERS)), np.int64)
     for count, size in zip(counts, SIZES):
         factors = size_factors(size)
@@ -33,8 +34,8 @@ def kind_changes(cost: UnitCost) -> tuple[Ticks, Ticks, Fraction]:
     return plus, minus, grain
 
 
-def changes_of(schedule: Schedule, cost: Cost) -> tuple[Ticks, Ticks, Fraction]:
-    """Level changes of each row at its start and its end, and what one step is worth."""
+def amounts_of(schedule: Schedule, cost: Cost) -> tuple[dict[str, Ticks], Fraction]:
+    """What buffers of each size hold, all in the same steps, and what one step is worth."""
     scaled = {size: cost.amounts(schedule, size) for size in cost.sized}
     shares = [share.denominator for _, share in schedule.shares]
     grain = common_tick([amount.tick for amount in scaled.values()])
@@ -42,9 +43,15 @@ def changes_of(schedule: Schedule, cost: Cost) -> tuple[Ticks, Ticks, Fraction]:
     amounts: dict[str, Ticks] = {}
     for size, amount in scaled.items():
         factor = int(amount.tick / grain)
+        refuse_overflow(factor * int(amount.ticks.max(initial=0)) * len(amount.ticks))
         amounts[size] = amount.ticks if factor == 1 else amount.ticks * factor
-    at_start, at_end = level_changes(schedule, amounts)
-    return at_start, at_end, grain
+    return amounts, grain
+
+
+def changes_of(schedule: Schedule, cost: Cost) -> tuple[Ticks, Ticks, Fraction]:
+    """Level changes of each row at its start and its end, and what one step is worth."""
+    amounts, grain = amounts_of(schedule, cost)
+    return *level_changes(schedule, amounts), grain
 
 
 def common_tick(ticks: list[Fraction]) -> Fraction:
