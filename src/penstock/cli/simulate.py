@@ -1,5 +1,7 @@
 """`penstock simulate`: what a schedule costs, in time and in memory."""
 
+from collections import Counter
+
 import typer
 
 from penstock.cli._flat import flat
@@ -8,6 +10,7 @@ from penstock.cli._record import record
 from penstock.cli._request import AsJson, Prices, Request, Target, resolve
 from penstock.draw.words import counted, number, percent, size_words
 from penstock.sim import simulate
+from penstock.sim.path import critical_path
 from penstock.sim.timeline import Timeline
 
 
@@ -32,9 +35,19 @@ def _print(timeline: Timeline) -> None:
         f"makespan {number(timeline.makespan)}, bubble {percent(timeline.bubble_makespan)}; "
         f"span {number(timeline.span)}, bubble {percent(timeline.bubble_span)}"
     )
+    emit(f"critical path: {_path(timeline)}")
     emit("")
     rows = [
         (str(device), number(work), number(peak))
         for device, (work, peak) in enumerate(zip(timeline.work, timeline.peak))
     ]
     emit_table(("device", "work", "peak"), rows)
+
+
+def _path(timeline: Timeline) -> str:
+    """What the chain of ops that makes up the makespan consists of."""
+    path = critical_path(timeline)
+    kinds = Counter(span.op.kind for span in path)
+    moving = timeline.makespan - sum(span.end - span.start for span in path)
+    ops = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    return f"{counted(len(path), 'op')} ({ops}), {number(moving)} in transfers"

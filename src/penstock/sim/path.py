@@ -1,0 +1,56 @@
+"""Why a step takes as long as it does: the chain of ops that leaves no gap.
+
+Walking back from the op that ends last, each op started when something ended: the op before it in
+its lane, or the writer of what it read, plus the time of the transfer. That chain is the critical
+path; to shorten the step, one of its links has to become shorter.
+"""
+
+from penstock.core.graph import AFTER, graph_of
+from penstock.core.groups import groups_of
+from penstock.core.transfers import moves_of
+from penstock.sim.links import transfer_bytes
+from penstock.sim.timeline import Span, Timeline
+
+
+def critical_path(timeline: Timeline) -> list[Span]:
+    """The ops on the critical path, from the first to the last."""
+    row = int(timeline.end.argmax())
+    path = [row]
+    while int(timeline.start[row]) > int(timeline.start.min()):
+        row = _cause(timeline, row)
+        path.append(row)
+    spans = timeline.spans()
+    return [spans[row] for row in reversed(path)]
+
+
+def _cause(timeline: Timeline, row: int) -> int:
+    """The op whose end (or whose transfer's end) let this one start."""
+    schedule = timeline.schedule
+    table, graph, groups = schedule.table, graph_of(schedule), groups_of(schedule)
+    group = int(groups.of_row[row])
+    members = [row] if group < 0 else groups.rows[slice(*groups.start[group : group + 2])].tolist()
+    moves = moves_of(schedule)
+    best, latest = row, -1
+    for member in members:
+        ready = [(member - 1, int(timeline.end[member - 1]))] if table.position(member) else []
+        for edge in range(graph.start[member], graph.start[member + 1]):
+            writer, move = int(graph.writer[edge]), int(moves.of_edge[edge])
+            crosses = move >= 0 and graph.buffer[edge] != AFTER
+            end = timeline.transfers.end[move] if crosses else timeline.end[writer]
+            ready.append((writer, int(end)))
+        for cause, end in ready:
+            if cause not in members and end > latest:
+                best, latest = cause, end
+    return best
+
+
+def link_bytes(timeline: Timeline) -> dict[tuple[int, int], float]:
+    """Bytes that each directed link carries in a step."""
+    schedule, moves = timeline.schedule, moves_of(timeline.schedule)
+    device, sizes = schedule.table.device, transfer_bytes(schedule)
+    total: dict[tuple[int, int], float] = {}
+    for source, target, size in zip(
+        device[moves.writer].tolist(), device[moves.reader].tolist(), sizes.tolist()
+    ):
+        total[source, target] = total.get((source, target), 0.0) + size
+    return dict(sorted(total.items()))
