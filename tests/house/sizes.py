@@ -77,7 +77,7 @@ def _called(root: Path) -> list[tuple[str, Function]]:
         (_where(file, node), node)
         for file in python_sources(root)
         for node in file.functions()
-        if node.name not in file.commands()
+        if node.name not in file.commands
     ]
 
 

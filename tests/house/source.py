@@ -51,6 +51,7 @@ class Source:
         """Every function and method, nested ones included."""
         return [node for node in ast.walk(self.tree) if isinstance(node, Function)]
 
+    @cached_property
     def commands(self) -> set[str]:
         """Functions whose parameters are the flags of a command: an interface, not a call."""
         marked = {

@@ -47,14 +47,17 @@ _TEXTS = (".py", ".js", ".css", ".html", ".md", ".toml", ".txt", ".yml", "")
 
 def stray_names(root: Path, owners: Mapping[str, str]) -> list[str]:
     """Schedules known by name outside their own file; `owners` is name -> path of that file."""
+    spelled = {form: name for name in owners for form in (name, re.sub(r"\W", "_", name))}
+    forms = "|".join(map(re.escape, sorted(spelled, key=len, reverse=True)))
+    named = re.compile(rf"(?<![\w-])(?:{forms})(?![\w-])")
     return [
         f"src/{PACKAGE}/{source.path}:{line}: names the schedule {name!r}, "
         f"which only {owners[name]} and the registry list may do"
         for source in sources(root)
         if source.path != REGISTRY
         for line, words in _spoken(source)
-        for name in owners
-        if source.path != owners[name] and _says(words, name)
+        for name in sorted({spelled[form] for form in named.findall(words)})
+        if source.path != owners[name]
     ]
 
 
@@ -68,11 +71,6 @@ def _spoken(source: Source) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in prose:
             yield node.lineno, node.value
         yield from identifiers(node)
-
-
-def _says(words: str, name: str) -> bool:
-    forms = {re.escape(name), re.escape(re.sub(r"\W", "_", name))}
-    return bool(re.search(rf"(?<![\w-])(?:{'|'.join(sorted(forms))})(?![\w-])", words))
 
 
 def identifiers(node: ast.AST) -> list[tuple[int, str]]:
@@ -173,7 +171,7 @@ def stubs(root: Path) -> list[str]:
         for function in source.functions()
         if not any(_acts(statement) for statement in function.body)
         and function not in _described(source)
-        and function.name not in source.commands()
+        and function.name not in source.commands
     ]
 
 

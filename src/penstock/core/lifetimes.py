@@ -140,8 +140,9 @@ def level_changes(schedule: Schedule, amounts: Mapping[str, Ticks]) -> tuple[Tic
     """
     table = schedule.table
     at_start, at_end = np.zeros(len(table), np.int64), np.zeros(len(table), np.int64)
+    for amount, factors in _by_column(amounts):
+        _change(len(table), table.kind, amount, *factors, at_start, at_end)
     for size, amount in amounts.items():
-        _change(len(table), table.kind, amount, *size_factors(size), at_start, at_end)
         for name, buffer in BUFFERS.items():
             if buffer.size == size and buffer.per == "microbatch":
                 _add_shared(schedule, name, amount, (at_start, at_end))
@@ -152,6 +153,18 @@ def level_changes(schedule: Schedule, amounts: Mapping[str, Ticks]) -> tuple[Tic
     for row in _helpers(schedule):
         at_start[row] = at_end[row] = 0
     return at_start, at_end
+
+
+def _by_column(amounts: Mapping[str, Ticks]) -> list[tuple[Ticks, Factors]]:
+    """Columns with what kinds do to them; sizes that are the same column are counted at once."""
+    found: dict[int, tuple[Ticks, Factors]] = {}
+    for size, amount in amounts.items():
+        factors = size_factors(size)
+        if id(amount) in found:
+            other = found[id(amount)][1]
+            factors = Factors(factors.start + other.start, factors.end + other.end)
+        found[id(amount)] = (amount, factors)
+    return list(found.values())
 
 
 def _helpers(schedule: Schedule) -> list[int]:

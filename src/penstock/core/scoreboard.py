@@ -21,10 +21,12 @@ Ticks = NDArray[np.int64]
 
 
 class Run(NamedTuple):
-    """Start and end of every row (-1 where it never ran), and how far each lane came."""
+    """Start and end of every row, and how far each lane came."""
 
     start: Ticks
+    """Undefined for rows that never ran."""
     end: Ticks
+    """-1 for rows that never ran."""
     cursor: Ints
     """First row of each lane that did not run."""
     departure: Ticks
@@ -78,8 +80,8 @@ def run_wired(
 
 def _blank(schedule: Schedule) -> tuple[Ticks, Ticks, Ints]:
     size = len(schedule.table)
-    never = np.full(size, -1, np.int64)
-    return never, never.copy(), schedule.table.lane_start[:-1].copy()
+    start, end = np.empty(size, np.int64), np.full(size, -1, np.int64)
+    return start, end, schedule.table.lane_start[:-1].copy()
 
 
 @kernel

@@ -117,7 +117,11 @@ class UnitCost:
         return _override(schedule, scaled, self.op_times)
 
     def amounts(self, schedule: Schedule, size: str) -> Scaled:
-        return _spread(schedule, [self.size(size)] * len(LETTERS))
+        shares, held = shares_of(schedule.shape), self.size(size)
+        refuse_overflow(len(schedule.table) * held.numerator * shares.most)
+        column = share_column(schedule)
+        ticks = column if held.numerator == 1 else column * held.numerator
+        return Scaled(ticks, Fraction(1, held.denominator * shares.scale))
 
     def link(self, source: int, target: int) -> Link:
         return self.links.get((source, target), self._default_link)
@@ -159,6 +163,13 @@ class Shares(NamedTuple):
     def scale(self) -> int:
         return self.stage_scale * self.unit_scale
 
+    @property
+    def most(self) -> int:
+        """At least the largest product of two shares."""
+        return max(int(self.stage.max()), self.stage_scale) * max(
+            int(self.unit.max()), self.unit_scale
+        )
+
 
 def shares_of(shape: Shape) -> Shares:
     """The shares of a shape, exact."""
@@ -171,20 +182,29 @@ def shares_of(shape: Shape) -> Shares:
     return Shares(stage, np.repeat(unit_scale // counts, counts), stage_scale, unit_scale)
 
 
+def share_column(schedule: Schedule) -> Ticks:
+    """Share of the stage x share of the slice of every row, in whole numbers; kept with it.
+
+    Shards are not divided by the stage share, ops of a whole stage not by a slice share.
+    """
+    if "share" not in schedule.derived:
+        table, shares = schedule.table, shares_of(schedule.shape)
+        sharded = np.array([letter in SHARD_KINDS for letter in LETTERS], np.uint8)
+        staged = np.array([letter in STAGE_KINDS for letter in LETTERS], np.uint8)
+        ticks = np.empty(len(table), np.int64)
+        columns = (table.kind, table.stage, schedule.unit, sharded, staged)
+        _multiply(len(table), *columns, *shares, ticks)
+        schedule.derived["share"] = ticks
+    column: Ticks = schedule.derived["share"]
+    return column
+
+
 def _spread(schedule: Schedule, by_kind: list[Fraction]) -> Scaled:
     """Value of a kind x share of the stage x share of the slice, for every row, exactly."""
-    shares, table = shares_of(schedule.shape), schedule.table
+    shares, column = shares_of(schedule.shape), share_column(schedule)
     kind, kind_scale = whole(by_kind)
-    most = int(kind.max()) * int(max(shares.stage)) * int(max(shares.unit))
-    refuse_overflow(len(table) * most)
-    # Shards are not divided by the stage share, ops of a whole stage not by a slice share.
-    sharded = np.array([letter in SHARD_KINDS for letter in LETTERS], np.uint8)
-    staged = np.array([letter in STAGE_KINDS for letter in LETTERS], np.uint8)
-    ticks = np.empty(len(table), np.int64)
-    _multiply(
-        len(table), table.kind, table.stage, schedule.unit, kind, sharded, staged, *shares, ticks
-    )
-    return Scaled(ticks, Fraction(1, kind_scale * shares.scale))
+    refuse_overflow(len(column) * int(kind.max()) * shares.most)
+    return Scaled(kind[schedule.table.kind] * column, Fraction(1, kind_scale * shares.scale))
 
 
 def refuse_overflow(total: int) -> None:
@@ -199,15 +219,14 @@ def refuse_overflow(total: int) -> None:
 
 @kernel
 def _multiply(
-    kind: Any, stage: Any, unit: Any, by_kind: Any, sharded: Any, staged: Any,
+    kind: Any, stage: Any, unit: Any, sharded: Any, staged: Any,
     by_stage: Any, by_unit: Any, stage_scale: Any, unit_scale: Any, ticks: Any,
 ) -> None:  # fmt: skip
-    """Product of the three factors of each row."""
+    """Product of the two shares of each row."""
     for row in range(len(kind)):
         code = kind[row]
         share = stage_scale if sharded[code] else by_stage[stage[row]]
-        part = unit_scale if staged[code] else by_unit[unit[row]]
-        ticks[row] = by_kind[code] * share * part
+        ticks[row] = share * (unit_scale if staged[code] else by_unit[unit[row]])
 
 
 def _override(schedule: Schedule, scaled: Scaled, op_times: Mapping[Op, Fraction]) -> Scaled:

@@ -17,11 +17,22 @@ Ticks = NDArray[np.int64]
 
 def links_of(schedule: Schedule, cost: Cost) -> dict[tuple[int, int], Link]:
     """The links that some read crosses, without those that cost nothing."""
-    graph, device = graph_of(schedule), schedule.table.device
-    used = np.zeros((schedule.shape.devices,) * 2, np.bool_)
-    used[device[graph.writer], device[graph.reader]] = True
-    links = {(a, b): cost.link(a, b) for a, b in np.argwhere(used).tolist() if a != b}
+    count = schedule.shape.devices
+    used = np.zeros(count * count, np.bool_)
+    used[_crossings(schedule)] = True
+    pairs = [divmod(int(pair), count) for pair in np.flatnonzero(used)]
+    links = {(a, b): cost.link(a, b) for a, b in pairs if a != b}
     return {edge: link for edge, link in links.items() if any(link)}
+
+
+def _crossings(schedule: Schedule) -> NDArray[np.int32]:
+    """Source and target device of every edge of the graph, as one number; kept with it."""
+    if "crossings" not in schedule.derived:
+        graph, device = graph_of(schedule), schedule.table.device
+        pairs = device[graph.writer] * np.int32(schedule.shape.devices) + device[graph.reader]
+        schedule.derived["crossings"] = pairs
+    crossings: NDArray[np.int32] = schedule.derived["crossings"]
+    return crossings
 
 
 def delays(
@@ -30,12 +41,13 @@ def delays(
     """Latency of every edge of the graph, in ticks; empty where there is none."""
     if not links:
         return np.zeros(0, np.int64)
-    graph, device = graph_of(schedule), schedule.table.device
-    latency = np.zeros((schedule.shape.devices,) * 2, np.int64)
-    for edge, link in links.items():
-        latency[edge] = int(link.latency / tick)
-    found = latency[device[graph.writer], device[graph.reader]]
-    found[graph.buffer == AFTER] = 0
+    count = schedule.shape.devices
+    latency = np.zeros(count * count, np.int64)
+    for (source, target), link in links.items():
+        latency[source * count + target] = int(link.latency / tick)
+    found = latency[_crossings(schedule)]
+    if schedule.after:
+        found[graph_of(schedule).buffer == AFTER] = 0
     return found
 
 

@@ -94,10 +94,11 @@ def play_plain(schedule: Schedule, cost: UnitCost) -> Played:
     reads, writes, room = _ports(schedule)
     late = _late(schedule, hop)
     ready = np.full(room, -1, end.dtype)
-    _play(
+    done = _play(
         len(table), table.lane_start, table.lane_device, table.kind, table.stage, schedule.unit,
         *shared, times, plus, minus, reads, writes, late, ready, end, peak,
     )  # fmt: skip
+    assert done == len(table), "a proven schedule came to a stop: a read was taken for a local one"
     return Played(end, peak, Fraction(1, scale * shares.scale), grain / shares.scale)
 
 
@@ -143,7 +144,7 @@ def _play(
     lane_start: Any, lane_device: Any, kind: Any, stage: Any, unit: Any,
     stage_share: Any, unit_share: Any, times: Any, plus: Any, minus: Any, reads: Any, writes: Any,
     late: Any, ready: Any, end: Any, peak: Any,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Visit the lanes in turn; each runs until what its head reads has not been written yet."""
     lanes, shared = len(lane_device), len(stage_share) > 0
     cursor, clock = lane_start[:-1].copy(), np.zeros(lanes, np.int64)
@@ -179,5 +180,8 @@ def _play(
                 moved = True
                 cursor[lane], clock[lane] = row, now
                 level[lane], highest[lane] = held, most
+    done = 0
     for lane in range(lanes):
         peak[lane_device[lane]] = highest[lane]
+        done += cursor[lane] - lane_start[lane]
+    return done
