@@ -107,8 +107,40 @@ def test_every_fault_is_reported_by_its_rule_with_its_op(fault: str) -> None:
     assert report.findings[0].hint
 
 
+LOCAL = {
+    "a weightless stage whose backward stands elsewhere": (
+        """0F0 1F0 2F0 2B0 0B0
+           1B0""",
+        Shape(2, 3, (1,), weightless=frozenset({1})), "1B0",
+    ),
+    "a copy of the weights that sees only the backward": (
+        """0F0 1F1 1B1 0B1
+           0F1 1F0 1B0 0B0""",
+        Shape(2, 2, (1, 1), copies=2), "0B0",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", LOCAL)
+def test_what_an_op_saves_may_not_be_read_on_another_device(fault: str) -> None:
+    text, shape, op = LOCAL[fault]
+    findings = check(schedule_of(text, shape)).findings
+    assert {finding.rule for finding in findings} == {"local"}
+    assert parse_op(op) in [op for finding in findings for op in finding.ops]
+
+
+def test_an_offload_on_the_copy_lane_of_another_device_is_refused() -> None:
+    lanes = [
+        (0, "compute", [parse_op(word) for word in ("0F0", "0B0")]),
+        (1, "compute", [parse_op(word) for word in ("1F0", "1B0")]),
+        (1, "copy", [parse_op(word) for word in ("0O0", "0L0")]),
+    ]
+    findings = check(Schedule.from_lanes("stray", Shape.even(2, 1), lanes)).findings
+    assert {finding.rule for finding in findings} == {"local"}
+
+
 def test_every_rule_about_order_has_a_fault_here_or_beside() -> None:
-    elsewhere = {"annotation", "collective-order", "memory", "channel", "slot", "lifetime"}
+    elsewhere = {"annotation", "local", "collective-order", "memory", "channel", "slot", "lifetime"}
     assert {rule for _, _, rule, _ in FAULTS.values()} == set(RULES) - elsewhere
 
 

@@ -1,6 +1,6 @@
 """The vectorised graph says the same as the readable table, op by op."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +9,7 @@ from core.samples import every
 from penstock.core import kernel
 from penstock.core.graph import graph_of, reads_of
 from penstock.core.lifetimes import uses_of
-from penstock.core.meaning import BUFFERS, reads, writes
+from penstock.core.meaning import BUFFERS, Buf, reads, writes
 from penstock.core.ops import STAGE_KINDS
 from penstock.core.schedule import Schedule
 from penstock.core.transfers import moves_of
@@ -18,16 +18,22 @@ from penstock.core.transfers import moves_of
 def edges_by_object(schedule: Schedule) -> Counter[tuple[int, int, str]]:
     """(reader row, writer row, buffer) of every read, resolved one op at a time."""
     rows = list(enumerate(schedule.table.ops()))
-    writer: dict[object, int] = {}
+    device = schedule.table.device
+    writers: dict[Buf, list[int]] = defaultdict(list)
     for row, op in rows:
         for buf in writes(op, schedule.shape):
-            writer.setdefault(buf, row)
-    names = frozenset(writer)
+            writers[buf].append(row)
+
+    def source(buf: Buf, reader: int) -> int:
+        """The writer; of a gang, the member on the reader's device."""
+        near = [row for row in writers[buf] if device[row] == device[reader]]
+        return (near or writers[buf])[0]
+
     return Counter(
-        (row, writer[buf], buf.name if buf.name != "back" else "act")
+        (row, source(buf, row), buf.name if buf.name != "back" else "act")
         for row, op in rows
         if op.kind not in STAGE_KINDS
-        for buf in reads(op, schedule.shape, names)  # type: ignore[arg-type]
+        for buf in reads(op, schedule.shape, frozenset(writers))
         if BUFFERS[buf.name].per != "home" and buf.name != "keep"
     )
 

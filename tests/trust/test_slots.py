@@ -20,7 +20,7 @@ NAMES = list(registry())
 OPS = 40
 """Plays with at most so much work are searched."""
 COLLECTIVE = {"vocabulary, algorithm 1", "vocabulary, algorithm 2", "input layer", "gang"}
-"""Specimens whose devices also exchange parts of one thing, which no channel of the game carries."""
+"""Specimens whose devices also exchange parts of one thing, which no channel here carries."""
 
 UPSIDE_DOWN = """
 0 compute: 0F0 0F1 0F2 0B0 0B1 0B2

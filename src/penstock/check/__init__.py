@@ -10,7 +10,7 @@ from penstock.check.explain import explain
 from penstock.check.finding import RULES, Finding, Report
 from penstock.check.memory import memory
 from penstock.check.order import order
-from penstock.check.placement import collective_order, one_home, unordered_stages
+from penstock.check.placement import collective_order, local, one_home, unordered_stages
 from penstock.check.program import check_program
 from penstock.core.schedule import Schedule
 
@@ -18,10 +18,12 @@ __all__ = ["RULES", "Finding", "Report", "check", "check_program", "explain", "m
 
 _STEPS = (
     (known,),
-    (stream, annotations),
+    (stream,),
     (complete,),
+    (annotations,),
     (one_home, collective_order),
     (order,),
+    (local,),
 )
 """Rules in turn: a step is looked at only when the ones before it found nothing, so that one
 mistake is reported once and not through everything that follows from it."""

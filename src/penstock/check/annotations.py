@@ -53,13 +53,18 @@ def _pairs(schedule: Schedule, rows: Rows) -> Iterator[Finding]:
         twice = [op for op in pair if op in seen]
         seen.update(pair)
         if not adjacent or twice:
+            inside = [row for row in range(places[0], places[-1]) if row not in places]
+            intruder = [table.op(row) for row in inside] if len(inside) == 1 else []
             text = "+".join(str(op) for op in pair)
+            between = "".join(f", {op} stands between them" for op in intruder)
             problem = (
-                f"{twice[0]} is in two pairs" if twice else "they are not neighbours in a lane"
+                f"{twice[0]} is in two pairs"
+                if twice
+                else f"they are not neighbours in a lane{between}"
             )
             yield Finding(
                 "annotation",
-                pair,
+                (*intruder, *pair),
                 int(table.device[places[0]]),
                 f"the pair {text} cannot run braided: {problem}",
                 "put the ops of a pair next to each other in one lane, each op in one pair",

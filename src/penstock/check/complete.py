@@ -102,7 +102,7 @@ def _counts(schedule: Schedule) -> Counts:
     room = max(shape.stages, shape.devices) * shape.units
     found = np.zeros((len(LETTERS), room), np.int32)
     _count(len(table), table.kind, table.stage, schedule.unit, shape.units, found)
-    for op in set(schedule.gangs):
+    for op in set(schedule.gangs).intersection(table.ops() if schedule.gangs else ()):
         first, unit = CODE[op.kind], shape.first_unit[op.mb] + op.slice
         index = op.stage * shape.units + unit
         found[first, index] = min(found[first, index], 1)
@@ -130,8 +130,9 @@ def _demands(schedule: Schedule, counts: Counts) -> Iterator[tuple[Any, str, int
     yield live, "BI", stages, "a unit goes backward once per stage, as B or as I"
     yield counts["I"] * heavy, "W", stages, "every I of a stage with weights has one W"
     yield counts["N"], "R", stages, "every N has one R, and an F has none"
-    yield np.minimum(counts["O"], 1), "O", stages, "an activation is offloaded at most once"
-    yield counts["O"], "L", stages, "what is offloaded is loaded again, once"
+    moved = np.minimum(counts["O"] + counts["L"], 1)
+    yield moved, "O", stages, "what is loaded was offloaded, once"
+    yield moved, "L", stages, "what is offloaded is loaded again, once"
     shards = np.zeros(len(live), np.int64)
     shards[: shape.devices * shape.units] = 1
     for kinds, on in (("ED", shape.embed == "E"), ("ST", shape.loss in "ST")):
@@ -149,7 +150,7 @@ def _miscounted(schedule: Schedule, kinds: str, at: tuple[int, int, int], why: s
     rows = [row for row in here if LETTERS[table.kind[row]] in kinds]
     slice = unit - shape.first_unit[mb]
     ops = tuple(dict.fromkeys(table.op(row) for row in rows)) or (
-        Op(_missing_kind(kinds, schedule), number, mb, slice),
+        Op(_missing_kind(kinds, schedule, here), number, mb, slice),
     )
     names = " and ".join(str(op) for op in ops)
     if len(rows) > wanted:
@@ -163,7 +164,13 @@ def _miscounted(schedule: Schedule, kinds: str, at: tuple[int, int, int], why: s
     return Finding("complete", ops, device, message, hint)
 
 
-def _missing_kind(kinds: str, schedule: Schedule) -> str:
-    """The kind to name when none is there: the one that the schedule uses elsewhere."""
-    present = {LETTERS[code] for code in np.unique(schedule.table.kind)}
-    return next((kind for kind in kinds if kind in present), kinds[0])
+_OTHER_HALF = {"W": "I", "R": "N"}
+"""What must be missing where this is there: half of a split backward, or of a recompute."""
+
+
+def _missing_kind(kinds: str, schedule: Schedule, here: list[int]) -> str:
+    """The kind to name when none is there: the rest of what is, or what is used elsewhere."""
+    there = {LETTERS[schedule.table.kind[row]] for row in here}
+    rest = [_OTHER_HALF[kind] for kind in sorted(there & _OTHER_HALF.keys())]
+    present = [kind for kind in kinds if kind in schedule.table.kinds]
+    return next((kind for kind in (*rest, *present) if kind in kinds), kinds[0])

@@ -15,6 +15,8 @@ RULES: dict[str, str] = {
     "keys and values pass on in one direction and their gradients in the other",
     "deadlock": "no set of lanes may wait for each other in a circle",
     "one-home": "a stage's weights live on one device unless the shape declares copies",
+    "local": "only outputs, gradients and vocabulary parts travel; what an op saves stays on its "
+    "device",
     "collective-order": "all members join the collectives of one buffer in the same order",
     "memory": "no device may hold more than its limit, in any timing that the order allows",
     "channel": "sends and receives of one channel come in the same order on both ends",

@@ -1,5 +1,6 @@
 """Where weights live, in which order their gradients add up, and how collectives line up."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,10 +9,12 @@ import numpy as np
 from penstock.check.finding import Finding
 from penstock.core.homes import weight_homes
 from penstock.core.kernel import kernel
-from penstock.core.meaning import MEANING
-from penstock.core.ops import SHARD_KINDS
+from penstock.core.meaning import BUFFERS, MEANING
+from penstock.core.ops import SHARD_KINDS, Op
+from penstock.core.rules import NAMES
 from penstock.core.schedule import Schedule
 from penstock.core.table import CODE
+from penstock.core.transfers import moves_of
 
 
 def one_home(schedule: Schedule) -> Iterator[Finding]:
@@ -23,21 +26,46 @@ def one_home(schedule: Schedule) -> Iterator[Finding]:
 
 
 def _homeless(schedule: Schedule, stage: int, devices: list[int]) -> Finding:
-    """Blame the ops on the device that has the fewest ops of the stage."""
+    """Blame the ops on the device that has the fewest of the stage; on all of them at a tie."""
     table = schedule.table
     of_stage = (table.stage == stage) & ~table.of_kinds(SHARD_KINDS)
     rows = {device: np.flatnonzero(of_stage & (table.device == device)) for device in devices}
-    stray = min(reversed(devices), key=lambda device: len(rows[device]))
+    fewest = min(len(found) for found in rows.values())
+    strays = [device for device in reversed(devices) if len(rows[device]) == fewest]
     home = max(devices, key=lambda device: len(rows[device]))
-    ops = tuple(table.op(row) for row in rows[stray][:8])
+    ops = tuple(table.op(row) for device in strays for row in rows[device][:8])
+    named = ", ".join(f"{table.op(rows[device][0])} on device {device}" for device in strays)
     return Finding(
         "one-home",
         ops,
-        stray,
-        f"stage {stage} has ops on devices {', '.join(map(str, devices))}, among them {ops[0]} on "
-        f"device {stray}; its weights may live on {schedule.shape.copies}",
+        strays[0],
+        f"stage {stage} has ops on devices {', '.join(map(str, devices))}, among them {named}; its "
+        f"weights may live on {schedule.shape.copies}",
         f"move {ops[0]} to device {home}, or declare copies: {len(devices)}",
     )
+
+
+def local(schedule: Schedule) -> Iterator[Finding]:
+    """What an op saved on one device and another device would have to read."""
+    shape = schedule.shape
+    if shape.copies == 1 and not shape.weightless and not schedule.table.kinds & {"O", "L"}:
+        return  # one home per stage keeps everything that a stage saves on one device
+    moves, table = moves_of(schedule), schedule.table
+    stays = np.array([not BUFFERS[name].travels for name in NAMES])
+    for move in np.flatnonzero(stays[moves.buffer])[:8]:
+        reader, writer = int(moves.reader[move]), int(moves.writer[move])
+        ops = (table.op(reader), table.op(writer))
+        if set(ops) & set(schedule.gangs):
+            continue
+        device = int(table.device[reader])
+        yield Finding(
+            "local",
+            ops,
+            device,
+            f"{ops[0]} on device {device} reads {BUFFERS[moves.payload(move)].text} that {ops[1]} "
+            f"wrote on device {table.device[writer]}",
+            f"put {ops[0]} and {ops[1]} on the same device",
+        )
 
 
 def unordered_stages(schedule: Schedule) -> tuple[int, ...]:
@@ -67,27 +95,44 @@ def _descents(
 def collective_order(schedule: Schedule) -> Iterator[Finding]:
     """Shards of one pass must join their collectives in the same order on every device."""
     table = schedule.table
-    for kind in sorted(SHARD_KINDS):
-        if CODE[kind] not in table.kind:
-            continue
-        orders = {
-            int(device): schedule.unit[rows]
-            for device in range(schedule.shape.devices)
-            if (rows := (table.kind == CODE[kind]) & (table.device == device)).any()
-        }
-        first, reference = next(iter(orders.items()))
-        for device, order in orders.items():
-            if not np.array_equal(order, reference):
-                place = int(np.flatnonzero(order != reference)[0])
-                here = np.flatnonzero((table.kind == CODE[kind]) & (table.device == device))
-                there = np.flatnonzero((table.kind == CODE[kind]) & (table.device == first))
-                ops = (table.op(here[place]), table.op(there[place]))
-                yield Finding(
-                    "collective-order",
-                    ops,
-                    device,
-                    f"pass {place} of kind {kind} is {ops[0]} on device {device}, but {ops[1]} "
-                    f"on device {first}",
-                    f"run the {kind} passes in the same order on all devices",
-                )
-                return
+    for kind in sorted(SHARD_KINDS & table.kinds):
+        orders: dict[tuple[int, ...], list[int]] = {}
+        for device in range(schedule.shape.devices):
+            rows = (table.kind == CODE[kind]) & (table.device == device)
+            orders.setdefault(tuple(schedule.unit[rows].tolist()), []).append(device)
+        if len(orders) > 1:
+            yield _out_of_order(schedule, kind, orders)
+            return
+
+
+def _out_of_order(
+    schedule: Schedule, kind: str, orders: dict[tuple[int, ...], list[int]]
+) -> Finding:
+    """Blame the device whose order is rarest: the first pass that differs, and what belongs there.
+
+    Where two orders are equally common nobody can tell, so both devices are named.
+    """
+    rare, *_, usual = sorted(orders, key=lambda order: len(orders[order]))
+    place = next(i for i, (one, other) in enumerate(zip(rare, usual)) if one != other)
+    tie = len(orders[rare]) == len(orders[usual])
+    devices = [orders[rare][0], *([orders[usual][0]] if tie else [])]
+    ops = tuple(
+        Op(kind, device, *_unit(schedule, unit[place]))
+        for device in devices
+        for unit in (rare, usual)
+    )
+    return Finding(
+        "collective-order",
+        ops,
+        devices[0],
+        f"pass {place} of kind {kind} is {ops[0]} on device {devices[0]}, but {ops[1]} belongs "
+        f"there: so it is on device {', '.join(map(str, orders[usual]))}",
+        f"run the {kind} passes in the same order on all devices",
+    )
+
+
+def _unit(schedule: Schedule, unit: int) -> tuple[int, int]:
+    """Microbatch and slice of a unit."""
+    first = schedule.shape.first_unit
+    mb = bisect_right(first, unit) - 1
+    return mb, unit - first[mb]

@@ -94,6 +94,8 @@ def _build(schedule: Schedule, compiled: Compiled, lane_start: Ints) -> Graph:
     columns = columns_of(schedule)
     found = _read(size, *columns, lane_start, reads.start, reads.lines, writers, start, edges)
     reader, writer, buffer = edges[:, :found]
+    if schedule.gangs:
+        reader, writer, buffer, start = _from_near_members(schedule, edges[:, :found], lane_start)
     extra = [*home_edges(schedule), *_after_edges(schedule)]
     if extra:
         reader, writer, buffer, start = _merge((reader, writer, buffer), extra, size)
@@ -182,6 +184,25 @@ def _after_edges(schedule: Schedule) -> list[tuple[int, int, int]]:
         for reader in of(op)
         for writer in of(earlier)
     ]
+
+
+def _from_near_members(
+    schedule: Schedule, edges: NDArray[np.int32], lane_start: Ints
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """Let readers of what a gang wrote read it from the member on their own device."""
+    device, rows = schedule.table.device, rows_by_op(schedule.table)
+    member = {row: rows[op] for op in schedule.gangs if op in rows for row in rows[op]}
+    kept: list[tuple[int, int, int]] = []
+    for reader, writer, buffer in edges.T.tolist():
+        near = [row for row in member.get(writer, ()) if device[row] == device[reader]]
+        source = near[0] if near else writer
+        same_lane = np.searchsorted(lane_start, source, side="right") == np.searchsorted(
+            lane_start, reader, side="right"
+        )
+        if not (same_lane and source < reader):
+            kept.append((reader, source, buffer))
+    nothing = tuple(np.zeros((3, 0), np.int32))
+    return _merge(nothing, kept, len(schedule.table))
 
 
 def _merge(

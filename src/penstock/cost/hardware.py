@@ -59,7 +59,7 @@ HARDWARE: dict[str, Hardware] = {
         link=450 * GIGA,
     ),
 }
-"""Dense 16-bit peaks of the 80 GB SXM part and of the SXM part; links inside one node."""
+"""Data sheets of the SXM parts (A100 with 80 GB): dense 16-bit peaks, links in one direction."""
 
 
 def hardware(name: str) -> Hardware:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from penstock.core.groups import groups_of
 from penstock.core.kernel import kernel
 from penstock.core.program import Channel
 from penstock.core.rules import NAMES
@@ -43,15 +44,28 @@ def plan_slots(
     first = np.searchsorted(channel[by_send], np.arange(len(channels) + 1)).astype(np.int64)
     turn = np.empty(len(channel), np.int64)
     turn[by_send] = np.arange(len(channel)) - first[channel[by_send]]
-    read_turn = np.arange(len(channel)) - first[channel[by_read]]
+    together = np.lexsort((-turn, _read_at(schedule, moves), channel))
+    read_turn = np.arange(len(channel)) - first[channel[together]]
     needed = np.ones(len(channels), np.int64)
-    np.maximum.at(needed, channel[by_read], turn[by_read] - read_turn + 1)
+    np.maximum.at(needed, channel[together], turn[together] - read_turn + 1)
     slots = _wanted(channels, needed, wanted or {})
     slot, posted_after = np.zeros(len(channel), np.int32), np.full(len(channel), -1, np.int32)
     _assign(len(channel), first, by_send, by_read, slots, moves.last_reader, slot, posted_after)
     return Plan(
         channels, channel, needed.astype(np.int32), slots.astype(np.int32), slot, posted_after
     )
+
+
+def _read_at(schedule: Schedule, moves: Moves) -> Ints:
+    """Row at which each transfer is last read; braided ops read together, at their first row."""
+    rows, of_row = groups_of(schedule).rows, groups_of(schedule).of_row
+    at = np.arange(len(schedule.table), dtype=np.int32)
+    if len(rows):
+        lane = schedule.table.lane
+        head = np.diff(of_row[rows], prepend=-1) != 0
+        head |= np.diff(lane[rows], prepend=-1) != 0
+        at[rows] = rows[np.maximum.accumulate(np.where(head, np.arange(len(rows)), 0))]
+    return at[moves.last_reader]
 
 
 def _channels(schedule: Schedule, moves: Moves) -> tuple[tuple[Channel, ...], Ints]:
