@@ -87,6 +87,11 @@ def test_a_gang_shares_its_op_and_removes_the_ramps():
     assert max(span.end for span in forwards) == 4
 
 
+def test_a_gang_of_two_halves_an_odd_number_of_ticks_exactly():
+    timeline = simulate(multiplexed(), UnitCost(times={"F": Fraction(1, 3)}))
+    assert timeline.spans()[0].end == Fraction(1, 3) / 4 / 2
+
+
 def test_an_offload_frees_memory_while_it_is_away():
     kept = simulate(offloaded(Fraction(1, 2)))
     gone = simulate(offloaded())

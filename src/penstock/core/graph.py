@@ -15,21 +15,7 @@ from penstock.core.groups import rows_by_op
 from penstock.core.homes import home_edges
 from penstock.core.kernel import kernel
 from penstock.core.ops import Op
-from penstock.core.rules import (
-    BASE,
-    BUFFER,
-    END,
-    FIRST,
-    FIXED,
-    NAMES,
-    NEWER,
-    OFFSET,
-    SHARDS,
-    SLICE,
-    Compiled,
-    compile_merged,
-    compile_rules,
-)
+from penstock.core.rules import ABSENT, NAMES, Compiled, compile_merged, compile_rules
 from penstock.core.schedule import Schedule
 from penstock.core.table import Ints
 
@@ -71,8 +57,7 @@ def reads_of(schedule: Schedule) -> Graph:
 def writers_of(schedule: Schedule, compiled: Compiled) -> Ints:
     """First row that writes each buffer instance, -1 for none, in the compiled numbering."""
     writers = np.full(compiled.room, -1, np.int32)
-    side = compiled.writes
-    _write(len(schedule.table), *columns_of(schedule), side.start, side.lines, writers)
+    _write(len(schedule.table), *columns_of(schedule), *compiled.writes, writers)
     return writers
 
 
@@ -87,12 +72,13 @@ def _build(schedule: Schedule, compiled: Compiled, lane_start: Ints) -> Graph:
     """The graph of the reads that order inside lanes starting at these rows leaves open."""
     size, reads = len(schedule.table), compiled.reads
     writers = writers_of(schedule, compiled)
-    per_kind = [int(np.maximum(reads.of(kind)[:, SHARDS], 1).sum()) for kind in range(16)]
-    room = int(np.bincount(schedule.table.kind, minlength=16) @ np.array(per_kind))
+    visits = np.add.reduceat(np.append(np.maximum(reads.shards, 1), 0), reads.start[:-1])
+    visits[reads.start[:-1] == reads.start[1:]] = 0
+    room = int(np.bincount(schedule.table.kind, minlength=len(visits)) @ visits)
     start = np.zeros(size + 1, np.int32)
     edges = np.empty((3, room), np.int32)
     columns = columns_of(schedule)
-    found = _read(size, *columns, lane_start, reads.start, reads.lines, writers, start, edges)
+    found = _read(size, *columns, lane_start, *reads, writers, start, edges)
     reader, writer, buffer = edges[:, :found]
     if schedule.gangs:
         reader, writer, buffer, start = _from_near_members(schedule, edges[:, :found], lane_start)
@@ -105,23 +91,19 @@ def _build(schedule: Schedule, compiled: Compiled, lane_start: Ints) -> Graph:
 @kernel
 def _write(
     kind: Any, stage: Any, mb: Any, slice: Any, unit: Any, counts: Any, units: Any,
-    line_start: Any, lines: Any, writers: Any,
+    line_start: Any, place: Any, newer: Any, step: Any, shards: Any, buffer: Any, writers: Any,
 ) -> None:  # fmt: skip
     """Note for every buffer instance the first row that writes it."""
     for row in range(len(kind)):
-        here = unit[row]
-        if here < 0:
+        if unit[row] < 0:
             continue
         for line in range(line_start[kind[row]], line_start[kind[row] + 1]):
-            if stage[row] < lines[line, FIRST] or stage[row] >= lines[line, END]:
+            index = place[line, stage[row]]
+            if index < 0:
                 continue
-            step = lines[line, SLICE]
-            if step != 0 and not 0 <= slice[row] + step < counts[mb[row]]:
+            if step[line] != 0 and not 0 <= slice[row] + step[line] < counts[mb[row]]:
                 continue
-            number = lines[line, FIXED]
-            if number < 0:
-                number = stage[row] + lines[line, OFFSET]
-            index = lines[line, BASE] + number * units + here + step
+            index += unit[row] + step[line]
             if writers[index] < 0:
                 writers[index] = row
 
@@ -129,7 +111,8 @@ def _write(
 @kernel
 def _read(
     kind: Any, stage: Any, mb: Any, slice: Any, unit: Any, counts: Any, units: Any,
-    lane_start: Any, line_start: Any, lines: Any, writers: Any, start: Any, edges: Any,
+    lane_start: Any, line_start: Any, place: Any, newer: Any, step: Any, shards: Any, buffer: Any,
+    writers: Any, start: Any, edges: Any,
 ) -> int:  # fmt: skip
     """Fill in an edge for every read that lane order does not satisfy; return their number."""
     found = lane = 0
@@ -137,33 +120,26 @@ def _read(
         start[row] = found
         while row >= lane_start[lane + 1]:
             lane += 1
-        here = unit[row]
-        if here < 0:
+        if unit[row] < 0:
             continue
         for line in range(line_start[kind[row]], line_start[kind[row] + 1]):
-            if stage[row] < lines[line, FIRST] or stage[row] >= lines[line, END]:
+            index = place[line, stage[row]]
+            if index == ABSENT:
                 continue
-            step = lines[line, SLICE]
-            if step != 0 and not 0 <= slice[row] + step < counts[mb[row]]:
+            if step[line] != 0 and not 0 <= slice[row] + step[line] < counts[mb[row]]:
                 continue
-            shards = lines[line, SHARDS]
-            number = lines[line, FIXED]
-            if number < 0:
-                number = stage[row] + lines[line, OFFSET]
-            if shards > 0:
-                number = 0
-            for shard in range(max(shards, 1)):
-                index = (number + shard) * units + here + step
-                writer = -1
-                if lines[line, NEWER] >= 0:
-                    writer = writers[lines[line, NEWER] + index]
-                if writer < 0 and lines[line, BASE] >= 0:
-                    writer = writers[lines[line, BASE] + index]
+            newest = newer[line, stage[row]]
+            at = unit[row] + step[line]
+            for _ in range(max(shards[line], 1)):
+                writer = writers[index + at] if index >= 0 else -1
+                if newest >= 0 and writers[newest + at] >= 0:
+                    writer = writers[newest + at]
                 if writer < lane_start[lane] or writer >= row:
                     edges[0, found] = row
                     edges[1, found] = writer
-                    edges[2, found] = lines[line, BUFFER]
+                    edges[2, found] = buffer[line]
                     found += 1
+                at += units
     start[len(kind)] = found
     return found
 
@@ -209,7 +185,7 @@ def _merge(
     edges: tuple[NDArray[np.int32], ...], extra: list[tuple[int, int, int]], size: int
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Edges from the table and others, sorted by reader again."""
-    both = np.concatenate([np.stack(edges), np.array(extra, np.int32).T], axis=1)
+    both = np.concatenate([np.stack(edges), np.array(extra, np.int32).reshape(-1, 3).T], axis=1)
     both = both[:, np.argsort(both[0], kind="stable")]
     start = np.searchsorted(both[0], np.arange(size + 1)).astype(np.int32)
     return both[0], both[1], both[2], start

@@ -15,19 +15,7 @@ from numpy.typing import NDArray
 from penstock.core.graph import columns_of, writers_of
 from penstock.core.kernel import kernel
 from penstock.core.meaning import BUFFERS, MEANING
-from penstock.core.rules import (
-    BASE,
-    BUFFER,
-    END,
-    FIRST,
-    FIXED,
-    NAMES,
-    NEWER,
-    OFFSET,
-    SHARDS,
-    SLICE,
-    compile_rules,
-)
+from penstock.core.rules import ABSENT, NAMES, compile_rules
 from penstock.core.schedule import Schedule
 from penstock.core.table import CODE, LETTERS, Ints
 
@@ -54,8 +42,7 @@ def uses_of(schedule: Schedule) -> Uses:
     uses = np.full((2, compiled.room), -1, np.int32)
     for side, last in zip((compiled.reads, compiled.writes), uses):
         _use(
-            len(table), *columns_of(schedule), table.device, whole,
-            side.start, side.lines, writers, last,
+            len(table), *columns_of(schedule), table.device, whole, *side, writers, last,
         )  # fmt: skip
     # A read comes after the write, whatever their rows: they may stand on different streams.
     return Uses(writers, np.where(uses[0] >= 0, uses[0], uses[1]).astype(np.int32))
@@ -64,35 +51,30 @@ def uses_of(schedule: Schedule) -> Uses:
 @kernel
 def _use(
     kind: Any, stage: Any, mb: Any, slice: Any, unit: Any, counts: Any, units: Any, device: Any,
-    whole: Any, line_start: Any, lines: Any, writers: Any, last: Any,
+    whole: Any, line_start: Any, place: Any, newer: Any, step: Any, shards: Any, buffer: Any,
+    writers: Any, last: Any,
 ) -> None:  # fmt: skip
     """Note for every buffer instance the last row that reads or writes it on its own device."""
     for row in range(len(kind)):
         if unit[row] < 0:
             continue
         for line in range(line_start[kind[row]], line_start[kind[row] + 1]):
-            if stage[row] < lines[line, FIRST] or stage[row] >= lines[line, END]:
+            if place[line, stage[row]] == ABSENT:
                 continue
-            step = lines[line, SLICE]
-            if step != 0 and not 0 <= slice[row] + step < counts[mb[row]]:
+            if step[line] != 0 and not 0 <= slice[row] + step[line] < counts[mb[row]]:
                 continue
-            shards, number = lines[line, SHARDS], lines[line, FIXED]
-            if number < 0:
-                number = stage[row] + lines[line, OFFSET]
-            if shards > 0:
-                number = 0
-            for shard in range(max(shards, 1)):
-                index = (number + shard) * units + unit[row] + step
-                base = lines[line, NEWER]
-                if base < 0 or writers[base + index] < 0:
-                    base = lines[line, BASE]
-                if base < 0 or writers[base + index] < 0:
-                    continue
-                if device[writers[base + index]] != device[row]:
-                    continue
-                if whole[lines[line, BUFFER]]:
-                    index -= slice[row] + step
-                last[base + index] = max(last[base + index], row)
+            at = unit[row] + step[line]
+            for _ in range(max(shards[line], 1)):
+                index = newer[line, stage[row]]
+                if index < 0 or writers[index + at] < 0:
+                    index = place[line, stage[row]]
+                written = index >= 0 and writers[index + at] >= 0
+                if written and device[writers[index + at]] == device[row]:
+                    index += at
+                    if whole[buffer[line]]:
+                        index -= slice[row] + step[line]
+                    last[index] = max(last[index], row)
+                at += units
 
 
 class Factors(NamedTuple):

@@ -17,18 +17,23 @@ from penstock.core.table import LETTERS, Ints
 NAMES = tuple(BUFFERS)
 NUMBER_OF = {name: number for number, name in enumerate(NAMES)}
 
-FIRST, END, OFFSET, FIXED, SLICE, SHARDS, BASE, NEWER, BUFFER = range(9)
-"""Columns of a compiled rule; SHARDS is the number of shards to visit, 0 for a plain reference."""
+ABSENT, UNWRITTEN = -1, -2
+"""In place of an index: the stage has no such reference; it has, but no op writes the buffer."""
 
 
 class Side(NamedTuple):
     """All reads, or all writes: lines `start[kind] : start[kind + 1]` belong to a kind."""
 
     start: Ints
-    lines: NDArray[np.int64]
-
-    def of(self, kind: int) -> NDArray[np.int64]:
-        return self.lines[self.start[kind] : self.start[kind + 1]]
+    place: NDArray[np.int64]
+    """By line and stage: index of the instance's first unit, ABSENT or UNWRITTEN."""
+    newer: NDArray[np.int64]
+    """The same for the next generation of the buffer."""
+    step: Ints
+    """Slices further along the sequence."""
+    shards: Ints
+    """Shards to visit, one after the other; 0 for a plain reference."""
+    buffer: Ints
 
 
 class Compiled(NamedTuple):
@@ -68,7 +73,7 @@ def compile_merged(shape: Shape, kinds: frozenset[str]) -> Compiled:
     written: dict[str, list[tuple[str, Rule]]] = {}
     for kind in LETTERS:
         for rule in rules(shape)[kind][1] if kind in kinds else ():
-            written.setdefault(rule.buffer, []).append((kind, rule._replace(buffer="")))
+            written.setdefault(rule.buffer, []).append((kind, rule._replace(buffer="", newer="")))
     bases = buffer_bases(shape, kinds)
     alike: dict[tuple[tuple[str, Rule], ...], int] = {}
     for name, (base, _) in bases.items():
@@ -93,28 +98,34 @@ def instances(shape: Shape, name: str) -> int:
 
 
 def _side(shape: Shape, of_kind: dict[str, tuple[Rule, ...]], bases: dict[str, int]) -> Side:
-    lines: list[list[int]] = []
+    lines: list[Rule] = []
     start = [0]
     for kind in LETTERS:
-        seen: set[tuple[int, ...]] = set()
+        seen: set[tuple[object, ...]] = set()
         for rule in of_kind.get(kind, ()):
-            line = _line(shape, rule, bases)
-            if BUFFERS[rule.buffer].per != "home" and tuple(line[:BUFFER]) not in seen:
-                lines.append(line)
-                seen.add(tuple(line[:BUFFER]))
+            same = (bases.get(rule.buffer), bases.get(rule.newer), *rule[1:-1])
+            if BUFFERS[rule.buffer].per != "home" and same not in seen:
+                lines.append(rule)
+                seen.add(same)
         start.append(len(lines))
-    return Side(np.array(start, np.int32), np.array(lines, np.int64).reshape(-1, 9))
+    place = np.array([_places(shape, rule, bases.get(rule.buffer)) for rule in lines])
+    newer = np.array([_places(shape, rule, bases.get(rule.newer)) for rule in lines])
+    return Side(
+        np.array(start, np.int32),
+        place.reshape(-1, shape.stages),
+        newer.reshape(-1, shape.stages),
+        np.array([rule.slice for rule in lines], np.int32),
+        np.array([shape.devices * (rule.shards == "all") for rule in lines], np.int32),
+        np.array([NUMBER_OF[rule.buffer] for rule in lines], np.int32),
+    )
 
 
-def _line(shape: Shape, rule: Rule, bases: dict[str, int]) -> list[int]:
-    return [
-        rule.first,
-        rule.end,
-        rule.offset,
-        rule.fixed,
-        rule.slice,
-        shape.devices if rule.shards == "all" else 0,
-        bases.get(rule.buffer, -1),
-        bases.get(rule.newer, -1),
-        NUMBER_OF[rule.buffer],
-    ]
+def _places(shape: Shape, rule: Rule, base: int | None) -> NDArray[np.int64]:
+    """Where each stage finds the instance that a rule names."""
+    places = np.full(shape.stages, ABSENT, np.int64)
+    here = np.arange(rule.first, rule.end)
+    number = here + rule.offset if rule.fixed < 0 else np.full(len(here), rule.fixed)
+    if rule.shards == "all":
+        number = np.zeros(len(here), np.int64)
+    places[here] = UNWRITTEN if base is None else base + number * shape.units
+    return places

@@ -21,10 +21,9 @@ Ticks = NDArray[np.int64]
 
 
 class Run(NamedTuple):
-    """Start and end of every row, and how far each lane came."""
+    """End of every row, and how far each lane came."""
 
-    start: Ticks
-    """Undefined for rows that never ran."""
+    length: Ticks
     end: Ticks
     """-1 for rows that never ran."""
     cursor: Ints
@@ -33,6 +32,11 @@ class Run(NamedTuple):
     """When each transfer left, where links were given."""
     arrival: Ticks
     """When each transfer reached its receiver, where links were given."""
+
+    @property
+    def start(self) -> Ticks:
+        """Start of every row that ran."""
+        return self.end - self.length
 
     def stuck(self, schedule: Schedule) -> bool:
         return bool((self.cursor < schedule.table.lane_start[1:]).any())
@@ -54,10 +58,9 @@ def run(schedule: Schedule, length: Ticks, delay: Ticks = _NONE) -> Run:
     table, graph = schedule.table, graph_of(schedule)
     if len(groups_of(schedule).rows):
         return run_wired(schedule, length, delay)
-    start, end, cursor = _blank(schedule)
-    edges = (graph.start, graph.writer, delay)
-    _play(len(table), table.lane_start, *edges, length, cursor, start, end)
-    return Run(start, end, cursor, _NONE, _NONE)
+    end, cursor = np.full(len(table), -1, length.dtype), table.lane_start[:-1].copy()
+    _play(len(table), table.lane_start, graph.start, graph.writer, delay, length, cursor, end)
+    return Run(length, end, cursor, _NONE, _NONE)
 
 
 def run_wired(
@@ -65,7 +68,7 @@ def run_wired(
 ) -> Run:
     """Play a schedule with ops that run together, and with links that transfers occupy."""
     table, graph, groups = schedule.table, graph_of(schedule), groups_of(schedule)
-    start, end, cursor = _blank(schedule)
+    end, cursor = np.full(len(table), -1, length.dtype), table.lane_start[:-1].copy()
     moves = moves_of(schedule)
     links = wires or Wires(_NONE.astype(np.int32), _NONE, _NONE)
     departure = np.full(len(links.link), -1, np.int64)
@@ -73,21 +76,15 @@ def run_wired(
     free = np.zeros(int(links.link.max(initial=-1)) + 1, np.int64)
     _play_together(
         len(table), table.lane_start, table.lane, *groups, graph.start, graph.writer, delay,
-        moves.of_edge, moves.start, *links, free, length, cursor, start, end, departure, arrival,
+        moves.of_edge, moves.start, *links, free, length, cursor, end, departure, arrival,
     )  # fmt: skip
-    return Run(start, end, cursor, departure, arrival)
-
-
-def _blank(schedule: Schedule) -> tuple[Ticks, Ticks, Ints]:
-    size = len(schedule.table)
-    start, end = np.empty(size, np.int64), np.full(size, -1, np.int64)
-    return start, end, schedule.table.lane_start[:-1].copy()
+    return Run(length, end, cursor, departure, arrival)
 
 
 @kernel
 def _play(
     lane_start: Any, edge_start: Any, edge_writer: Any, delay: Any,
-    length: Any, cursor: Any, start: Any, end: Any,
+    length: Any, cursor: Any, end: Any,
 ) -> None:  # fmt: skip
     """Visit the lanes in turn; let each run until its head has to wait; stop when none moved."""
     lanes, delayed = len(cursor), len(delay) > 0
@@ -110,7 +107,6 @@ def _play(
                     ready = max(ready, there)
                 if ready < 0:
                     break
-                start[row] = ready
                 now = ready + length[row]
                 end[row] = now
                 row += 1
@@ -124,7 +120,7 @@ def _play(
 def _play_together(
     lane_start: Any, lane: Any, group_of: Any, group_start: Any, group_rows: Any, edge_start: Any,
     edge_writer: Any, delay: Any, of_edge: Any, out: Any, link: Any, busy: Any, latency: Any,
-    free: Any, length: Any, cursor: Any, start: Any, end: Any, departure: Any, arrival: Any,
+    free: Any, length: Any, cursor: Any, end: Any, departure: Any, arrival: Any,
 ) -> None:  # fmt: skip
     """The same, where the members of a group move as one and transfers queue for their link."""
     lanes, delayed, wired = len(cursor), len(delay) > 0, len(link) > 0
@@ -172,7 +168,6 @@ def _play_together(
                 moved = True
                 for member in range(first, past):
                     row = member if group < 0 else group_rows[member]
-                    start[row] = ready
                     end[row] = ready + length[row]
                     clock[lane[row]] = max(clock[lane[row]], end[row])
                     cursor[lane[row]] += 1

@@ -77,6 +77,13 @@ class Table:
         return self.lane_device[self.lane]
 
     @cached_property
+    def lane_stage(self) -> Ints:
+        """The stage of each lane whose ops are all of one stage, -1 for the others."""
+        first = self.lane_start[:-1]
+        lowest = np.minimum.reduceat(self.stage, first)
+        return np.where(lowest == np.maximum.reduceat(self.stage, first), lowest, np.int32(-1))
+
+    @cached_property
     def kinds(self) -> frozenset[str]:
         """Kinds that occur."""
         seen = np.zeros(256, np.bool_)

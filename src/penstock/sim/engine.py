@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.check import require
-from penstock.core.groups import groups_of
+from penstock.core.groups import groups_of, rows_by_op
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run, run, run_wired
 from penstock.cost.model import Cost, Scaled, UnitCost, refuse_overflow
@@ -52,13 +52,22 @@ def play(schedule: Schedule, cost: Cost, strands: str) -> tuple[Run, Fraction]:
     links = links_of(schedule, cost)
     scaled = _with_loans(schedule, cost, _with_communication(schedule, cost))
     fine = lcm(scaled.tick.denominator, *(link.latency.denominator for link in links.values()))
-    length, tick = _finer(scaled, Fraction(1, fine))
+    length, tick = _finer(scaled, Fraction(1, fine * _gang_sizes(schedule)))
     length = _together(schedule, length, strands)
     occupied = wires(schedule, links, tick)
     delay = delays(schedule, links, tick)
+    if occupied is None and int(length.sum()) + int(delay.sum()) < 2**31:
+        # Half the width is twice the ops in a cache line.
+        return run(schedule, length.astype(np.int32), delay.astype(np.int32)), tick
     if occupied is None:
         return run(schedule, length, delay), tick
     return run_wired(schedule, length, delay, occupied), tick
+
+
+def _gang_sizes(schedule: Schedule) -> int:
+    """A number that the size of every gang divides, so that shares are whole ticks."""
+    rows = rows_by_op(schedule.table) if schedule.gangs else {}
+    return lcm(*(len(rows[op]) for op in schedule.gangs))
 
 
 def _finer(scaled: Scaled, tick: Fraction) -> tuple[Ticks, Fraction]:
@@ -128,7 +137,7 @@ def _together(schedule: Schedule, length: Ticks, strands: str) -> Ticks:
     for group in range(len(groups.start) - 1):
         rows = groups.rows[groups.start[group] : groups.start[group + 1]]
         if int(rows[0]) in gangs:
-            length[rows] = -(-length[rows] // len(rows))
+            length[rows] //= len(rows)
         own = np.zeros(len(rows), np.int64)
         for at in set(lane[rows].tolist()):
             here = lane[rows] == at

@@ -95,7 +95,8 @@ def play_plain(schedule: Schedule, cost: UnitCost) -> Played:
     late = _late(schedule, hop)
     ready = np.full(room, -1, end.dtype)
     done = _play(
-        len(table), table.lane_start, table.lane_device, table.kind, table.stage, schedule.unit,
+        len(table), table.lane_start, table.lane_device, table.lane_stage,
+        table.kind, table.stage, schedule.unit,
         *shared, times, plus, minus, reads, writes, late, ready, end, peak,
     )  # fmt: skip
     assert done == len(table), "a proven schedule came to a stop: a read was taken for a local one"
@@ -141,7 +142,7 @@ def _late(schedule: Schedule, hop: int) -> Ticks:
 
 @kernel
 def _play(
-    lane_start: Any, lane_device: Any, kind: Any, stage: Any, unit: Any,
+    lane_start: Any, lane_device: Any, lane_stage: Any, kind: Any, stage: Any, unit: Any,
     stage_share: Any, unit_share: Any, times: Any, plus: Any, minus: Any, reads: Any, writes: Any,
     late: Any, ready: Any, end: Any, peak: Any,
 ) -> int:  # fmt: skip
@@ -156,8 +157,12 @@ def _play(
         for lane in range(lanes):
             head, row, now = cursor[lane], cursor[lane], clock[lane]
             held, most = level[lane], highest[lane]
+            here = lane_stage[lane]
+            mixed = here < 0
             while row < lane_start[lane + 1]:
-                code, here, part = kind[row], stage[row], unit[row]
+                code, part = kind[row], unit[row]
+                if mixed:
+                    here = stage[row]
                 port = reads[code, here]
                 if port >= 0:
                     there = ready[port + part]
