@@ -115,11 +115,12 @@ def _read(
     writers: Any, start: Any, edges: Any,
 ) -> int:  # fmt: skip
     """Fill in an edge for every read that lane order does not satisfy; return their number."""
-    found = lane = 0
+    found = lane = begin = 0
     for row in range(len(kind)):
         start[row] = found
         while row >= lane_start[lane + 1]:
             lane += 1
+            begin = lane_start[lane]
         if unit[row] < 0:
             continue
         for line in range(line_start[kind[row]], line_start[kind[row] + 1]):
@@ -134,7 +135,7 @@ def _read(
                 writer = writers[index + at] if index >= 0 else -1
                 if newest >= 0 and writers[newest + at] >= 0:
                     writer = writers[newest + at]
-                if writer < lane_start[lane] or writer >= row:
+                if writer < begin or writer >= row:
                     edges[0, found] = row
                     edges[1, found] = writer
                     edges[2, found] = buffer[line]

@@ -16,7 +16,7 @@ from penstock.core.scoreboard import Run, run, run_wired
 from penstock.cost.model import Cost, Scaled, UnitCost, refuse_overflow
 from penstock.sim.details import Simulated
 from penstock.sim.links import delays, links_of, wires
-from penstock.sim.memory import changes_of, peaks
+from penstock.sim.memory import peaks
 from penstock.sim.plain import is_plain, play_plain
 from penstock.sim.timeline import Timeline
 
@@ -42,8 +42,7 @@ def simulate(
         end, peak, tick, grain = play_plain(schedule, price)
         return Timeline(schedule, end, tick, peak, grain, Simulated(price))
     done, tick = play(schedule, price, strands)
-    at_start, at_end, grain = changes_of(schedule, price)
-    peak = peaks(schedule, at_start, at_end, (done.start, done.end))
+    peak, grain = peaks(schedule, price, done)
     return Timeline(schedule, done.end, tick, peak, grain, Simulated(price, done))
 
 
@@ -56,12 +55,12 @@ def play(schedule: Schedule, cost: Cost, strands: str) -> tuple[Run, Fraction]:
     length = _together(schedule, length, strands)
     occupied = wires(schedule, links, tick)
     delay = delays(schedule, links, tick)
-    if occupied is None and int(length.sum()) + int(delay.sum()) < 2**31:
+    if occupied is not None:
+        return run_wired(schedule, length, delay, occupied), tick
+    if int(length.sum()) + int(delay.sum()) < 2**31:
         # Half the width is twice the ops in a cache line.
-        return run(schedule, length.astype(np.int32), delay.astype(np.int32)), tick
-    if occupied is None:
-        return run(schedule, length, delay), tick
-    return run_wired(schedule, length, delay, occupied), tick
+        length, delay = length.astype(np.int32), delay.astype(np.int32, copy=False)
+    return run(schedule, length, delay), tick
 
 
 def _gang_sizes(schedule: Schedule) -> int:

@@ -1,6 +1,7 @@
 """What transfers cost: latency on an edge of the graph, occupancy on a link between devices."""
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,16 +36,16 @@ def _crossings(schedule: Schedule) -> NDArray[np.int32]:
     return crossings
 
 
-def delays(
-    schedule: Schedule, links: dict[tuple[int, int], Link], tick: Fraction
-) -> NDArray[np.int64]:
+def delays(schedule: Schedule, links: dict[tuple[int, int], Link], tick: Fraction) -> NDArray[Any]:
     """Latency of every edge of the graph, in ticks; empty where there is none."""
     if not links:
         return np.zeros(0, np.int64)
     count = schedule.shape.devices
-    latency = np.zeros(count * count, np.int64)
+    latency: NDArray[Any] = np.zeros(count * count, np.int64)
     for (source, target), link in links.items():
         latency[source * count + target] = int(link.latency / tick)
+    if latency.max() < 2**31:
+        latency = latency.astype(np.int32)
     found = latency[_crossings(schedule)]
     if schedule.after:
         found[graph_of(schedule).buffer == AFTER] = 0

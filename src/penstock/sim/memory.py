@@ -14,9 +14,18 @@ from numpy.typing import NDArray
 from penstock.core.groups import groups_of
 from penstock.core.kernel import kernel
 from penstock.core.lifetimes import level_changes, size_factors
+from penstock.core.meaning import BUFFERS
 from penstock.core.schedule import Schedule
+from penstock.core.scoreboard import Run
 from penstock.core.table import LETTERS
-from penstock.cost.model import SIZES, Cost, UnitCost, refuse_overflow
+from penstock.cost.model import (
+    SIZES,
+    Cost,
+    UnitCost,
+    refuse_overflow,
+    share_column,
+    shares_of,
+)
 from penstock.sim.timeline import Curve
 
 Ticks = NDArray[np.int64]
@@ -68,16 +77,28 @@ def _gcd(a: Fraction, b: Fraction) -> Fraction:
     return a
 
 
-def peaks(schedule: Schedule, at_start: Ticks, at_end: Ticks, times: tuple[Ticks, Ticks]) -> Ticks:
-    """Largest level of each device."""
+def peaks(schedule: Schedule, cost: Cost, done: Run) -> tuple[Ticks, Fraction]:
+    """Largest level of each device, and what one step is worth."""
     table = schedule.table
     lanes = np.bincount(table.lane_device, minlength=schedule.shape.devices)
-    if lanes.max() > 1 or len(groups_of(schedule).rows):
-        found = curves(schedule, at_start, at_end, times)
-        return np.array([curve.level.max(initial=0) for curve in found], np.int64)
     peak = np.zeros(schedule.shape.devices, np.int64)
+    if lanes.max() > 1 or len(groups_of(schedule).rows):
+        at_start, at_end, grain = changes_of(schedule, cost)
+        found = curves(schedule, at_start, at_end, (done.start, done.end))
+        return np.array([curve.level.max(initial=0) for curve in found], np.int64), grain
+    if isinstance(cost, UnitCost) and not set(cost.sized) & set(SHARED_SIZES):
+        plus, minus, grain = kind_changes(cost)
+        share = share_column(schedule)
+        columns = (table.lane_start, table.lane_device, table.kind, share, plus, minus)
+        _kind_peaks(len(table), *columns, peak)
+        return peak, grain / shares_of(schedule.shape).scale
+    at_start, at_end, grain = changes_of(schedule, cost)
     _peaks(len(table), table.lane_start, table.lane_device, at_start, at_end, peak)
-    return peak
+    return peak, grain
+
+
+SHARED_SIZES = tuple(b.size for b in BUFFERS.values() if b.per == "microbatch" and b.size)
+"""Sizes of buffers that all slices of a microbatch share; the others follow from kind and share."""
 
 
 @kernel
@@ -90,7 +111,22 @@ def _peaks(lane_start: Any, lane_device: Any, at_start: Any, at_end: Any, peak: 
             highest = max(highest, level)
             level += at_end[row]
             highest = max(highest, level)
-        peak[lane_device[lane]] = max(peak[lane_device[lane]], highest)
+        peak[lane_device[lane]] = highest
+
+
+@kernel
+def _kind_peaks(
+    lane_start: Any, lane_device: Any, kind: Any, share: Any, plus: Any, minus: Any, peak: Any
+) -> None:
+    """The same where a row's kind and share say what it adds and takes away."""
+    for lane in range(len(lane_device)):
+        level = highest = 0
+        for row in range(lane_start[lane], lane_start[lane + 1]):
+            level += plus[kind[row]] * share[row]
+            highest = max(highest, level)
+            level += minus[kind[row]] * share[row]
+            highest = max(highest, level)
+        peak[lane_device[lane]] = highest
 
 
 def curves(
