@@ -92,7 +92,8 @@ def test_a_foreign_option_is_refused_with_the_nearest_name() -> None:
         ({"chunks": 0}, "chunks is 0, but must be a whole number of at least 1"),
         ({"slices": 2}, "sample does not cut sequences into slices, but -k 2 was given"),
         ({"slices": 0}, "sample does not cut sequences into slices, but -k 0 was given"),
-        ({"devices": 10**9}, "above the limit of 20,000,000"),
+        ({"devices": 10**9}, "1,000,000,000 devices is deeper than 4,096"),
+        ({"microbatches": 10**9}, "above the limit of 20,000,000"),
     ],
 )
 def test_impossible_numbers_are_refused(request_: dict[str, int], message: str) -> None:
