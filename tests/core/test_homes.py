@@ -1,0 +1,83 @@
+"""Ops of a whole stage: gathers before the first use, reductions and updates after the last."""
+
+from fractions import Fraction
+
+from penstock.check import check
+from penstock.core.homes import weight_homes
+from penstock.core.ops import Op, parse_op
+from penstock.core.schedule import After, Schedule
+from penstock.core.shape import Shape
+from penstock.cost.model import UnitCost
+from penstock.schedules import build
+from penstock.sim import simulate
+
+TIMES = {"G": Fraction(2), "Z": Fraction(3), "U": Fraction(1)}
+
+
+def lane(text: str) -> list[Op]:
+    return [parse_op(word) for word in text.split()]
+
+
+def starts(schedule: Schedule) -> dict[str, Fraction]:
+    return {str(span.op): span.start for span in simulate(schedule, UnitCost(times=TIMES)).spans()}
+
+
+def sharded(*after: After) -> Schedule:
+    """One device, two microbatches; weights are gathered twice and gradients reduced once."""
+    return Schedule.from_lanes(
+        "sharded",
+        Shape(1, 1, (1, 1)),
+        [
+            (0, "compute", lane("0F0 0F1 0B0 0B1 0U0")),
+            (0, "collective", lane("0G0 0G1 0Z0")),
+        ],
+        after=after,
+    )
+
+
+def test_the_first_use_waits_for_the_first_gather() -> None:
+    assert starts(sharded())["0F0"] == 2
+
+
+def test_a_reduction_waits_for_the_last_gradient_and_an_update_for_the_reduction() -> None:
+    start = starts(sharded())
+    assert start["0Z0"] == 2 + 2 + 4  # the gather, two forwards, two backwards
+    assert start["0U0"] == start["0Z0"] + 3
+
+
+def test_later_gathers_are_ordered_by_after() -> None:
+    late = After(parse_op("0G1"), parse_op("0F1"))
+    used = After(parse_op("0B0"), parse_op("0G1"))
+    assert starts(sharded(late, used))["0B0"] == 2 + 2 + 2
+
+
+def test_without_a_reduction_the_update_waits_for_the_last_gradient() -> None:
+    lanes = [(0, "compute", lane("0F0 0B0")), (0, "copy", lane("0U0"))]
+    schedule = Schedule.from_lanes("plain", Shape(1, 1, (1,)), lanes)
+    assert starts(schedule)["0U0"] == 3
+
+
+def test_an_update_in_front_of_its_last_gradient_is_refused() -> None:
+    lanes = [(0, "compute", lane("0F0 0F1 0B0 0U0 0B1"))]
+    findings = check(Schedule.from_lanes("hasty", Shape(1, 1, (1, 1)), lanes)).findings
+    assert findings[0].ops == (parse_op("0U0"), parse_op("0B1"))
+
+
+def test_validation_travels_from_the_last_stage_to_the_first() -> None:
+    lanes = [
+        (0, "compute", lane("0F0 0V0 0B0")),
+        (1, "compute", lane("1V0 1F0 1B0")),
+    ]
+    schedule = Schedule.from_lanes("validated", Shape.even(2, 1), lanes)
+    cost = UnitCost(times={"V": Fraction(1), "F": Fraction(1, 4)}, hop=Fraction(5))
+    spans = {str(span.op): span for span in simulate(schedule, cost).spans()}
+    assert spans["0V0"].start == spans["1V0"].end + 5
+
+
+def test_homes_follow_from_lanes() -> None:
+    assert weight_homes(build("interleaved", devices=2, microbatches=2)) == {
+        0: [0],
+        1: [1],
+        2: [0],
+        3: [1],
+    }
