@@ -31,10 +31,7 @@ mistake is reported once and not through everything that follows from it."""
 
 def check(schedule: Schedule) -> Report:
     """Findings about a schedule, or none; worked out once and kept with it."""
-    if "report" not in schedule.derived:
-        schedule.derived["report"] = _check(schedule)
-    report: Report = schedule.derived["report"]
-    return report
+    return schedule.derive("report", _check)
 
 
 def _check(schedule: Schedule) -> Report:

@@ -41,11 +41,13 @@ class Graph:
 
 def graph_of(schedule: Schedule) -> Graph:
     """The graph of a schedule, built once and kept with it."""
-    if "graph" not in schedule.derived:
-        merged = compile_merged(schedule.shape, schedule.table.kinds)
-        schedule.derived["graph"] = _build(schedule, merged, schedule.table.lane_start)
-    graph: Graph = schedule.derived["graph"]
-    return graph
+    return schedule.derive("graph", _open_reads)
+
+
+def _open_reads(schedule: Schedule) -> Graph:
+    """The reads that lane order leaves open."""
+    merged = compile_merged(schedule.shape, schedule.table.kinds)
+    return _build(schedule, merged, schedule.table.lane_start)
 
 
 def reads_of(schedule: Schedule) -> Graph:

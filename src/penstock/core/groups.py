@@ -32,10 +32,7 @@ def rows_by_op(table: Table) -> dict[Op, list[int]]:
 
 def groups_of(schedule: Schedule) -> Groups:
     """The groups of a schedule, built once and kept with it."""
-    if "groups" not in schedule.derived:
-        schedule.derived["groups"] = _build(schedule)
-    groups: Groups = schedule.derived["groups"]
-    return groups
+    return schedule.derive("groups", _build)
 
 
 def _build(schedule: Schedule) -> Groups:

@@ -6,17 +6,19 @@ until another has ended. `shares` says how much of an activation an offload move
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from penstock.core.ops import STREAMS, Op
 from penstock.core.shape import Shape
 from penstock.core.table import Ints, Lane, Table
 from penstock.errors import ShapeError
+
+Derived = TypeVar("Derived")
 
 
 class Loan(NamedTuple):
@@ -117,6 +119,13 @@ class Schedule:
             if (at, name) == (device, stream):
                 return ops
         return []
+
+    def derive(self, name: str, build: Callable[["Schedule"], Derived]) -> Derived:
+        """What `build` makes of this schedule, made once and kept under `name`."""
+        if name not in self.derived:
+            self.derived[name] = build(self)
+        kept: Derived = self.derived[name]
+        return kept
 
     @cached_property
     def unit(self) -> Ints:

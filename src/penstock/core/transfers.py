@@ -39,10 +39,7 @@ class Moves:
 
 def moves_of(schedule: Schedule) -> Moves:
     """The transfers of a schedule, derived once and kept with it."""
-    if "moves" not in schedule.derived:
-        schedule.derived["moves"] = _build(schedule)
-    moves: Moves = schedule.derived["moves"]
-    return moves
+    return schedule.derive("moves", _build)
 
 
 def _build(schedule: Schedule) -> Moves:

@@ -187,16 +187,17 @@ def share_column(schedule: Schedule) -> Ticks:
 
     Shards are not divided by the stage share, ops of a whole stage not by a slice share.
     """
-    if "share" not in schedule.derived:
-        table, shares = schedule.table, shares_of(schedule.shape)
-        sharded = np.array([letter in SHARD_KINDS for letter in LETTERS], np.uint8)
-        staged = np.array([letter in STAGE_KINDS for letter in LETTERS], np.uint8)
-        ticks = np.empty(len(table), np.int64)
-        columns = (table.kind, table.stage, schedule.unit, sharded, staged)
-        _multiply(len(table), *columns, *shares, ticks)
-        schedule.derived["share"] = ticks
-    column: Ticks = schedule.derived["share"]
-    return column
+    return schedule.derive("share", _shares_of_rows)
+
+
+def _shares_of_rows(schedule: Schedule) -> Ticks:
+    table, shares = schedule.table, shares_of(schedule.shape)
+    sharded = np.array([letter in SHARD_KINDS for letter in LETTERS], np.uint8)
+    staged = np.array([letter in STAGE_KINDS for letter in LETTERS], np.uint8)
+    ticks = np.empty(len(table), np.int64)
+    columns = (table.kind, table.stage, schedule.unit, sharded, staged)
+    _multiply(len(table), *columns, *shares, ticks)
+    return ticks
 
 
 def _spread(schedule: Schedule, by_kind: list[Fraction]) -> Scaled:

@@ -20,20 +20,16 @@ def links_of(schedule: Schedule, cost: Cost) -> dict[tuple[int, int], Link]:
     """The links that some read crosses, without those that cost nothing."""
     count = schedule.shape.devices
     used = np.zeros(count * count, np.bool_)
-    used[_crossings(schedule)] = True
+    used[schedule.derive("crossings", _crossings)] = True
     pairs = [divmod(int(pair), count) for pair in np.flatnonzero(used)]
     links = {(a, b): cost.link(a, b) for a, b in pairs if a != b}
     return {edge: link for edge, link in links.items() if any(link)}
 
 
 def _crossings(schedule: Schedule) -> NDArray[np.int32]:
-    """Source and target device of every edge of the graph, as one number; kept with it."""
-    if "crossings" not in schedule.derived:
-        graph, device = graph_of(schedule), schedule.table.device
-        pairs = device[graph.writer] * np.int32(schedule.shape.devices) + device[graph.reader]
-        schedule.derived["crossings"] = pairs
-    crossings: NDArray[np.int32] = schedule.derived["crossings"]
-    return crossings
+    """Source and target device of every edge of the graph, as one number."""
+    graph, device = graph_of(schedule), schedule.table.device
+    return device[graph.writer] * np.int32(schedule.shape.devices) + device[graph.reader]
 
 
 def delays(schedule: Schedule, links: dict[tuple[int, int], Link], tick: Fraction) -> NDArray[Any]:
@@ -46,7 +42,7 @@ def delays(schedule: Schedule, links: dict[tuple[int, int], Link], tick: Fractio
         latency[source * count + target] = int(link.latency / tick)
     if latency.max() < 2**31:
         latency = latency.astype(np.int32)
-    found = latency[_crossings(schedule)]
+    found = latency[schedule.derive("crossings", _crossings)]
     if schedule.after:
         found[graph_of(schedule).buffer == AFTER] = 0
     return found
