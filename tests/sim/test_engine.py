@@ -114,6 +114,16 @@ def test_transfers_queue_for_their_link() -> None:
     assert forward == [(1, 3), (3, 5)]
 
 
+def test_the_time_of_a_byte_may_be_much_shorter_than_that_of_an_op() -> None:
+    shape = Shape(2, 2, (3,), boundary_bytes=(7,))
+    lanes = [
+        [(kind, d, 0, s) for kind, order in (("F", (0, 1, 2)), ("B", (2, 1, 0))) for s in order]
+        for d in (0, 1)
+    ]
+    timeline = simulate(Schedule.of("fine", shape, lanes), UnitCost(per_byte=Fraction(1, 1000)))
+    assert timeline.makespan == Fraction(4 * 3, 3) + Fraction(2 * 7, 3000)
+
+
 def test_per_op_times_replace_the_time_of_the_kind() -> None:
     schedule = build("1f1b", devices=2, microbatches=1)
     cost = UnitCost(op_times={Op("F", 1, 0): Fraction(7, 3)})

@@ -13,9 +13,16 @@ from penstock.check import require
 from penstock.core.groups import groups_of, rows_by_op
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run, run, run_wired
-from penstock.cost.model import Cost, Scaled, UnitCost, refuse_overflow
+from penstock.cost.model import (
+    Cost,
+    Scaled,
+    UnitCost,
+    refuse_overflow,
+    share_column,
+    shares_of,
+)
 from penstock.sim.details import Simulated
-from penstock.sim.links import delays, links_of, wires
+from penstock.sim.links import delays, finest, links_of, wires
 from penstock.sim.memory import peaks
 from penstock.sim.plain import is_plain, play_plain
 from penstock.sim.timeline import Timeline
@@ -50,8 +57,8 @@ def play(schedule: Schedule, cost: Cost, strands: str) -> tuple[Run, Fraction]:
     """Times over the general graph: groups, `after`, links, any lanes."""
     links = links_of(schedule, cost)
     scaled = _with_loans(schedule, cost, _with_communication(schedule, cost))
-    fine = lcm(scaled.tick.denominator, *(link.latency.denominator for link in links.values()))
-    length, tick = _finer(scaled, Fraction(1, fine * _gang_sizes(schedule)))
+    fine = finest(schedule, links, scaled.tick.denominator) * _gang_sizes(schedule)
+    length, tick = _finer(scaled, Fraction(1, fine))
     length = _together(schedule, length, strands)
     occupied = wires(schedule, links, tick)
     delay = delays(schedule, links, tick)
@@ -85,23 +92,20 @@ def _with_communication(schedule: Schedule, cost: Cost) -> Scaled:
     scaled = cost.durations(schedule)
     if not cost.communication:
         return scaled
-    tick = Fraction(1, lcm(scaled.tick.denominator, cost.communication.denominator * 10**6))
+    worth = cost.communication / shares_of(schedule.shape).scale
+    tick = Fraction(1, lcm(scaled.tick.denominator, worth.denominator))
     length, tick = _finer(scaled, tick)
-    table, groups = schedule.table, groups_of(schedule)
-    share = np.array(
-        [float(schedule.shape.share_of_stage(s)) for s in range(schedule.shape.stages)]
-    )
-    exposed = table.of_kinds("FNRI")
-    exposed &= ~_hidden(schedule, groups.of_row)
-    extra = np.rint(share[table.stage] * float(cost.communication / tick)).astype(np.int64)
+    exposed = schedule.table.of_kinds("FNRI") & ~_hidden(schedule)
+    extra = share_column(schedule) * int(worth / tick)
     return Scaled(np.where(exposed, length + extra, length), tick)
 
 
-def _hidden(schedule: Schedule, group_of: NDArray[np.int32]) -> NDArray[np.bool_]:
+def _hidden(schedule: Schedule) -> NDArray[np.bool_]:
     """Rows of pairs whose communication another strand covers."""
     hidden = np.zeros(len(schedule.table), np.bool_)
+    row_of = rows_by_op(schedule.table) if schedule.pairs else {}
     for pair in schedule.pairs:
-        rows = sorted(schedule.table.row_of(op) for op in pair)
+        rows = sorted(row_of[op][0] for op in pair)
         forwards = all(op.kind in "FN" for op in pair)
         hidden[rows[:-1] if forwards else rows] = True
     return hidden
@@ -111,13 +115,14 @@ def _with_loans(schedule: Schedule, cost: Cost, scaled: Scaled) -> Scaled:
     """Move the time of lent key/value slices from the heavy op to the light one."""
     if not schedule.loans:
         return scaled
+    row_of = rows_by_op(schedule.table)
     lent = [(loan, cost.loan(loan.heavy) * loan.slices) for loan in schedule.loans]
     tick = Fraction(1, lcm(scaled.tick.denominator, *(time.denominator for _, time in lent)))
     length, tick = _finer(scaled, tick)
     length = length.copy()
     for loan, time in lent:
-        length[schedule.table.row_of(loan.heavy)] -= int(time / tick)
-        length[schedule.table.row_of(loan.light)] += int(time / tick)
+        length[row_of[loan.heavy]] -= int(time / tick)
+        length[row_of[loan.light]] += int(time / tick)
     return Scaled(np.maximum(length, 0), tick)
 
 
@@ -127,19 +132,20 @@ def _together(schedule: Schedule, length: Ticks, strands: str) -> Ticks:
     Members in one lane run one after the other, members in different lanes side by side; a gang
     shares its op's cost evenly.
     """
-    groups = groups_of(schedule)
+    groups, lane = groups_of(schedule), schedule.table.lane
     if not len(groups.rows):
         return length
+    rows, of_row = groups.rows, groups.of_row[groups.rows]
     length = length.copy()
-    lane = schedule.table.lane
-    gangs = {schedule.table.row_of(op): op for op in schedule.gangs}
-    for group in range(len(groups.start) - 1):
-        rows = groups.rows[groups.start[group] : groups.start[group + 1]]
-        if int(rows[0]) in gangs:
-            length[rows] //= len(rows)
-        own = np.zeros(len(rows), np.int64)
-        for at in set(lane[rows].tolist()):
-            here = lane[rows] == at
-            own[here] = np.cumsum(length[rows][here])
-        length[rows] = own if strands == "apart" else own.max()
+    members = rows_by_op(schedule.table) if schedule.gangs else {}
+    for op in schedule.gangs:
+        length[members[op]] //= len(members[op])
+    # Rows of a group that share a lane are neighbours: one run of `rows` each.
+    run_of = np.cumsum((np.diff(of_row, prepend=-1) != 0) | (np.diff(lane[rows], prepend=-1) != 0))
+    total = np.cumsum(length[rows])
+    first = np.flatnonzero(np.diff(run_of, prepend=0))
+    own = total - np.repeat(total[first] - length[rows][first], np.diff(first, append=len(rows)))
+    if strands == "together":
+        own = np.maximum.reduceat(own, groups.start[:-1])[of_row]
+    length[rows] = own
     return length

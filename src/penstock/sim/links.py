@@ -1,13 +1,14 @@
 """What transfers cost: latency on an edge of the graph, occupancy on a link between devices."""
 
 from fractions import Fraction
+from math import lcm
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.graph import AFTER, graph_of
-from penstock.core.meaning import BUFFERS
+from penstock.core.rules import NUMBER_OF
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Wires
 from penstock.core.transfers import moves_of
@@ -56,23 +57,51 @@ def wires(schedule: Schedule, links: dict[tuple[int, int], Link], tick: Fraction
     source, target = device[moves.writer], device[moves.reader]
     busy = np.zeros(len(moves.writer), np.int64)
     latency = np.zeros(len(moves.writer), np.int64)
-    size = transfer_bytes(schedule)
+    parts, scale = transfer_parts(schedule)
     for (a, b), link in links.items():
         here = (source == a) & (target == b)
-        busy[here] = np.rint(size[here] * float(link.per_byte / tick)).astype(np.int64)
+        busy[here] = _times(parts[here], link.per_byte / scale / tick)
         latency[here] = int(link.latency / tick)
     return Wires((source * count + target).astype(np.int32), busy, latency)
 
 
-def transfer_bytes(schedule: Schedule) -> NDArray[np.float64]:
-    """Bytes of each transfer: the boundary of its stage x share of its slice."""
+def _times(parts: NDArray[np.int64], factor: Fraction) -> NDArray[np.int64]:
+    """Parts times a factor: exact where it is whole, else to the nearest tick."""
+    if factor.denominator == 1:
+        return np.asarray(parts * factor.numerator, np.int64)
+    return np.rint(parts * float(factor)).astype(np.int64)
+
+
+def finest(schedule: Schedule, links: dict[tuple[int, int], Link], ticks: int) -> int:
+    """Ticks per unit of time in which latencies are whole, and occupancies if that can be summed.
+
+    `ticks` is what op times need. Bandwidths of real links have large denominators; where those
+    would overflow, occupancies are rounded to the nearest tick.
+    """
+    fine = lcm(ticks, *(link.latency.denominator for link in links.values()))
+    scale = shares_of(schedule.shape).unit_scale
+    exact = lcm(fine, *(link.per_byte.denominator * scale for link in links.values()))
+    return exact if exact // ticks < 2**20 else fine
+
+
+def transfer_parts(schedule: Schedule) -> tuple[NDArray[np.int64], int]:
+    """Bytes of each transfer, times a scale: the boundary it crosses x the share of its slice."""
     shape, moves, table = schedule.shape, moves_of(schedule), schedule.table
-    bytes_of = np.zeros(shape.stages + 1)
-    bytes_of[1 : shape.stages] = shape.boundary_bytes or [0] * (shape.stages - 1)
-    # An input belongs to the boundary in front of its reader, a gradient to the one behind it.
-    forward = np.array([name in ("x", "skip") for name in BUFFERS])[moves.buffer]
-    boundary = np.where(forward, table.stage[moves.reader], table.stage[moves.writer])
+    bytes_at = np.zeros(shape.stages + 1, np.int64)
+    bytes_at[1 : shape.stages] = shape.boundary_bytes or [0] * (shape.stages - 1)
+    crossed = {
+        "x": table.stage[moves.reader],
+        "skip": table.stage[moves.reader],
+        "g": table.stage[moves.writer],
+        "dskip": table.stage[moves.writer],
+        "out": np.full(len(moves.writer), shape.stages - 1),
+        "gpart": np.full(len(moves.writer), shape.stages - 1),
+        "partial": np.full(len(moves.writer), min(1, shape.stages - 1)),
+        "gin": np.full(len(moves.writer), min(1, shape.stages - 1)),
+    }
+    boundary = np.zeros(len(moves.writer), np.int64)
+    for name, stage in crossed.items():
+        here = moves.buffer == NUMBER_OF[name]
+        boundary[here] = stage[here]
     shares = shares_of(shape)
-    share = shares.unit[schedule.unit[moves.reader]] / shares.unit_scale
-    size: NDArray[np.float64] = bytes_of[boundary] * share
-    return size
+    return bytes_at[boundary] * shares.unit[schedule.unit[moves.reader]], shares.unit_scale
