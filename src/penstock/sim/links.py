@@ -67,9 +67,9 @@ def wires(schedule: Schedule, links: dict[tuple[int, int], Link], tick: Fraction
 
 def _times(parts: NDArray[np.int64], factor: Fraction) -> NDArray[np.int64]:
     """Parts times a factor: exact where it is whole, else to the nearest tick."""
-    if factor.denominator == 1:
-        return np.asarray(parts * factor.numerator, np.int64)
-    return np.rint(parts * float(factor)).astype(np.int64)
+    exact = factor.denominator == 1
+    scaled = parts * factor.numerator if exact else np.rint(parts * float(factor))
+    return np.asarray(scaled, np.int64)
 
 
 def finest(schedule: Schedule, links: dict[tuple[int, int], Link], ticks: int) -> int:
