@@ -215,3 +215,65 @@ def test_times_too_fine_to_be_summed_exactly_are_refused(hop) -> None:
     times = {"F": Fraction(1, 10**9 + 7), "I": Fraction(1, 10**9 + 9)}
     with pytest.raises(ShapeError, match="fewer digits"):
         simulate(schedule, UnitCost(times=times, hop=hop))
+
+
+@every
+@pytest.mark.parametrize("still", ["F", "I", "W", "FIW"])
+def test_ops_that_take_no_time_still_need_their_memory(schedule, still: str) -> None:
+    cost = UnitCost(times=dict.fromkeys(still, Fraction(0)), sizes={"dkv": Fraction(1)})
+    timeline = simulate(schedule, cost)
+    highest = tuple(int(curve.level.max(initial=0)) * timeline.grain for curve in timeline.curves)
+    assert highest == timeline.peak
+    assert min(timeline.peak) > 0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"sizes": {"act": Fraction(2**62)}},
+        {"sizes": {"act": Fraction(2**30)}, "times": {"F": Fraction(1, 3**25)}},
+        {"times": dict.fromkeys("FIW", Fraction(512)), "op_times": {Op("F", 0, 0): Fraction(0.1)}},
+        {"per_byte": Fraction(2**60)},
+    ],
+)
+def test_what_cannot_be_summed_exactly_is_refused_and_never_wraps(fields: dict) -> None:
+    shape = Shape(2, 2, (1, 1), boundary_bytes=(8,), stage_share=(Fraction(1), Fraction(1, 2**30)))
+    lanes = [[(kind, device, mb, 0) for kind in "FB" for mb in (0, 1)] for device in (0, 1)]
+    with pytest.raises(ShapeError, match="fewer digits"):
+        simulate(Schedule.of("fine", shape, lanes), UnitCost(**fields))
+
+
+def test_large_sizes_are_counted_exactly() -> None:
+    timeline = simulate(
+        build("1f1b", devices=2, microbatches=2), UnitCost(sizes={"act": Fraction(2**40 + 1)})
+    )
+    assert timeline.peak == (2 * (2**40 + 1), 2**40 + 1)
+
+
+@pytest.mark.parametrize("per_byte", [Fraction(3, 10**7), Fraction(6, 10**7), Fraction(1, 7**9)])
+def test_occupancy_is_never_rounded_to_whole_ops(per_byte: Fraction) -> None:
+    shape = Shape(2, 2, (1,), boundary_bytes=(10**6,))
+    lanes = [[("F", device, 0, 0), ("B", device, 0, 0)] for device in (0, 1)]
+    timeline = simulate(Schedule.of("far", shape, lanes), UnitCost(per_byte=per_byte))
+    assert abs(timeline.makespan - (6 + 2 * 10**6 * per_byte)) < Fraction(1, 10**9)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"hop": Fraction(-1)},
+        {"per_byte": Fraction(-1)},
+        {"communication": Fraction(-1)},
+        {"links": {(0, 1): Link(Fraction(-1))}},
+        {"op_times": {Op("F", 0, 0): Fraction(-1)}},
+    ],
+)
+def test_negative_costs_are_refused(fields: dict) -> None:
+    with pytest.raises(ShapeError, match="negative"):
+        UnitCost(**fields)
+
+
+def test_a_time_for_an_op_that_is_not_there_is_refused() -> None:
+    cost = UnitCost(op_times={Op("F", 7, 0): Fraction(1)})
+    with pytest.raises(ShapeError, match="7F0, which stands in no lane"):
+        simulate(build("1f1b", devices=2, microbatches=2), cost)

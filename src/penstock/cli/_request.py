@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli._numbers import amounts, assignments, number
+from penstock.cli._output import note
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.errors import FormatError, ShapeError
@@ -28,6 +29,10 @@ Targets = Annotated[
     list[str],
     typer.Argument(metavar="NAME|FILE...", show_default=False, help="Schedules or files."),
 ]
+
+
+LONG_WORK = 500_000
+"""Ops from which a request takes seconds, so that a person wants to know that it is under way."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,9 @@ def generate(spec: Spec, request: Request) -> Schedule:
         )
     options = assignments("-o", request.options or ())
     case = spec.case(request.devices, request.microbatches, request.chunks, request.slices, options)
+    ops = 2 * case.p * case.v * case.m * case.k
+    if ops > LONG_WORK:
+        note(f"generating and proving at least {ops:,} ops ...")
     return spec.build(case)
 
 

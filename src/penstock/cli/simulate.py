@@ -13,6 +13,9 @@ from penstock.sim import simulate
 from penstock.sim.path import critical_path
 from penstock.sim.timeline import Timeline
 
+PATH_UP_TO = 200_000
+"""Ops up to which the critical path is worked out: walking it back takes time for each op."""
+
 
 def register(app: typer.Typer) -> None:
     app.command("simulate")(flat(simulate_one))
@@ -35,7 +38,8 @@ def _print(timeline: Timeline) -> None:
         f"makespan {number(timeline.makespan)}, bubble {percent(timeline.bubble_makespan)}; "
         f"span {number(timeline.span)}, bubble {percent(timeline.bubble_span)}"
     )
-    emit(f"critical path: {_path(timeline)}")
+    if len(schedule.table) <= PATH_UP_TO:
+        emit(f"critical path: {_path(timeline)}")
     emit("")
     rows = [
         (str(device), number(work), number(peak))

@@ -80,8 +80,8 @@ def _use(
 class Factors(NamedTuple):
     """Multiples of a size that each kind of op adds to memory at its start and at its end."""
 
-    start: Ints
-    end: Ints
+    start: Ticks
+    end: Ticks
 
 
 @cache
@@ -92,7 +92,7 @@ def size_factors(size: str) -> Factors:
     kind does is the same for all its ops. An op that reads the first generation moves it out; the
     one that writes the next generation brings it back.
     """
-    start, end = np.zeros(len(LETTERS), np.int32), np.zeros(len(LETTERS), np.int32)
+    start, end = np.zeros(len(LETTERS), np.int64), np.zeros(len(LETTERS), np.int64)
     for name, buffer in BUFFERS.items():
         if buffer.size != size or buffer.per != "unit":
             continue

@@ -71,6 +71,11 @@ class Shape:
         _same_length("stage_share", self.stage_share, self.stages)
         _same_length("slice_share", self.slice_share, self.microbatches)
         _same_length("boundary_bytes", self.boundary_bytes, self.stages - 1)
+        every = [*self.stage_share, *(share for shares in self.slice_share for share in shares)]
+        if min(every, default=0) < 0 or min(self.boundary_bytes, default=0) < 0:
+            raise ShapeError(
+                "a share or the bytes of a boundary are negative", hint="give 0 or more"
+            )
         for mb, (shares, count) in enumerate(zip(self.slice_share, self.slices)):
             if len(shares) != count:
                 raise ShapeError(

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.groups import rows_by_op
 from penstock.core.kernel import kernel
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, Op
 from penstock.core.schedule import Schedule
@@ -90,6 +91,11 @@ class UnitCost:
     def __post_init__(self) -> None:
         _refuse_unknown("time", self.times, tuple(TIMED))
         _refuse_unknown("size", self.sizes, SIZES)
+        links = [value for link in self.links.values() for value in link]
+        others = (self.hop, self.communication, self.per_byte, self.lent_slice)
+        for value in (*others, *links, *self.op_times.values()):
+            if value < 0:
+                raise ShapeError(f"the cost {value} is negative", hint="give 0 or more")
 
     def time(self, kind: str) -> Fraction:
         """Time of a kind for one device's share of a whole microbatch."""
@@ -233,12 +239,21 @@ def _multiply(
 def _override(schedule: Schedule, scaled: Scaled, op_times: Mapping[Op, Fraction]) -> Scaled:
     """Replace the times of single ops, and shorten partial offloads, on a finer tick."""
     table = schedule.table
-    rows = {table.row_of(op): Fraction(time) for op, time in op_times.items()}
+    row_of = rows_by_op(table)
+    rows: dict[int, Fraction] = {}
+    for op, time in op_times.items():
+        if op not in row_of:
+            raise ShapeError(
+                f"a time is given for {op}, which stands in no lane of {schedule.name}",
+                hint="give times for ops of the schedule only",
+            )
+        rows |= dict.fromkeys(row_of[op], Fraction(time))
     for op, share in schedule.shares:
-        row = table.row_of(op)
+        row = row_of[op][0]
         rows.setdefault(row, int(scaled.ticks[row]) * scaled.tick * share)
-    rows.pop(-1, None)
     tick = Fraction(1, lcm(scaled.tick.denominator, *(t.denominator for t in rows.values())))
+    longest = max(int(scaled.ticks.max()) * scaled.tick, *rows.values(), Fraction(0))
+    refuse_overflow(len(table) * int(longest / tick))
     ticks = scaled.ticks * int(scaled.tick / tick)
     for row, time in rows.items():
         ticks[row] = int(time / tick)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.rules import NAMES
 from penstock.core.scoreboard import Run
 from penstock.core.transfers import moves_of
 from penstock.cost.model import Cost
@@ -39,7 +40,7 @@ class Simulated:
         arrive = leave + latency[device[moves.writer], device[moves.reader]]
         if self.run is not None and len(self.run.arrival):
             leave, arrive = self.run.departure, self.run.arrival
-        payload = tuple(moves.payload(move) for move in range(len(moves.writer)))
+        payload = tuple(np.array(NAMES, object)[moves.buffer].tolist())
         return Transfers(moves.writer, moves.reader, payload, leave, arrive)
 
     def curves(self, timeline: Timeline) -> tuple[Curve, ...]:

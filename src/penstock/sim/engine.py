@@ -57,7 +57,7 @@ def play(schedule: Schedule, cost: Cost, strands: str) -> tuple[Run, Fraction]:
     """Times over the general graph: groups, `after`, links, any lanes."""
     links = links_of(schedule, cost)
     scaled = _with_loans(schedule, cost, _with_communication(schedule, cost))
-    fine = finest(schedule, links, scaled.tick.denominator) * _gang_sizes(schedule)
+    fine = finest(schedule, links, scaled) * _gang_sizes(schedule)
     length, tick = _finer(scaled, Fraction(1, fine))
     length = _together(schedule, length, strands)
     occupied = wires(schedule, links, tick)

@@ -1,7 +1,7 @@
 """What transfers cost: latency on an edge of the graph, occupancy on a link between devices."""
 
 from fractions import Fraction
-from math import lcm
+from math import gcd, lcm
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from penstock.core.rules import NUMBER_OF
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Wires
 from penstock.core.transfers import moves_of
-from penstock.cost.model import Cost, Link, shares_of
+from penstock.cost.model import Cost, Link, Scaled, refuse_overflow, shares_of
 
 Ticks = NDArray[np.int64]
 
@@ -60,28 +60,44 @@ def wires(schedule: Schedule, links: dict[tuple[int, int], Link], tick: Fraction
     parts, scale = transfer_parts(schedule)
     for (a, b), link in links.items():
         here = (source == a) & (target == b)
-        busy[here] = _times(parts[here], link.per_byte / scale / tick)
+        busy[here] = _times(parts[here], link.per_byte / (scale * tick))
         latency[here] = int(link.latency / tick)
     return Wires((source * count + target).astype(np.int32), busy, latency)
 
 
 def _times(parts: NDArray[np.int64], factor: Fraction) -> NDArray[np.int64]:
     """Parts times a factor: exact where it is whole, else to the nearest tick."""
+    refuse_overflow(int(int(parts.max(initial=0)) * factor * len(parts)))
     exact = factor.denominator == 1
     scaled = parts * factor.numerator if exact else np.rint(parts * float(factor))
     return np.asarray(scaled, np.int64)
 
 
-def finest(schedule: Schedule, links: dict[tuple[int, int], Link], ticks: int) -> int:
-    """Ticks per unit of time in which latencies are whole, and occupancies if that can be summed.
+def finest(schedule: Schedule, links: dict[tuple[int, int], Link], scaled: Scaled) -> int:
+    """Ticks per unit of time in which latencies are whole, and occupancies where that fits.
 
-    `ticks` is what op times need. Bandwidths of real links have large denominators; where those
-    would overflow, occupancies are rounded to the nearest tick.
+    `scaled` are the op times. Bandwidths of real links have large denominators; where a common
+    unit of those would overflow, occupancies are rounded to a tick that is as fine as fits.
     """
+    ticks = scaled.tick.denominator
     fine = lcm(ticks, *(link.latency.denominator for link in links.values()))
-    scale = shares_of(schedule.shape).unit_scale
-    exact = lcm(fine, *(link.per_byte.denominator * scale for link in links.values()))
-    return exact if exact // ticks < 2**20 else fine
+    speeds = [link.per_byte for link in links.values() if link.per_byte]
+    if not speeds:
+        return fine
+    parts, scale = transfer_parts(schedule)
+    scale //= gcd(scale, int(np.gcd.reduce(parts, initial=0)))
+    exact = lcm(fine, *(speed.denominator * scale for speed in speeds))
+    bytes_moved = Fraction(int(parts.sum()), scale)
+    total = int(scaled.ticks.sum()) * scaled.tick + bytes_moved * max(speeds)
+    if total * exact < _ROOM:
+        return exact
+    while total * fine * 2 < _ROOM:
+        fine *= 2
+    return fine
+
+
+_ROOM = 2**56
+"""Ticks that a step may have when its tick is made finer for the sake of its links."""
 
 
 def transfer_parts(schedule: Schedule) -> tuple[NDArray[np.int64], int]:

@@ -31,15 +31,16 @@ from penstock.sim.timeline import Curve
 Ticks = NDArray[np.int64]
 
 
-def kind_changes(cost: UnitCost) -> tuple[Ticks, Ticks, Fraction]:
+def kind_changes(schedule: Schedule, cost: UnitCost) -> tuple[Ticks, Ticks, Fraction]:
     """What each kind adds at its start and its end, for a full share, and what a step is worth."""
     grain = common_tick([cost.size(size) for size in SIZES])
     counts = [int(cost.size(size) / grain) for size in SIZES]
-    refuse_overflow(max(counts))
+    # Every row adds or takes at most all sizes at once, and all of it may be alive together.
+    refuse_overflow(len(schedule.table) * sum(counts) * shares_of(schedule.shape).most)
     plus, minus = np.zeros((2, len(LETTERS)), np.int64)
     for count, size in zip(counts, SIZES):
         factors = size_factors(size)
-        plus, minus = plus + count * factors.start, minus + count * factors.end
+        plus, minus = plus + np.int64(count) * factors.start, minus + np.int64(count) * factors.end
     return plus, minus, grain
 
 
@@ -87,7 +88,7 @@ def peaks(schedule: Schedule, cost: Cost, done: Run) -> tuple[Ticks, Fraction]:
         found = curves(schedule, at_start, at_end, (done.start, done.end))
         return np.array([curve.level.max(initial=0) for curve in found], np.int64), grain
     if isinstance(cost, UnitCost) and not set(cost.sized) & set(SHARED_SIZES):
-        plus, minus, grain = kind_changes(cost)
+        plus, minus, grain = kind_changes(schedule, cost)
         share = share_column(schedule)
         columns = (table.lane_start, table.lane_device, table.kind, share, plus, minus)
         _kind_peaks(len(table), *columns, peak)
@@ -133,21 +134,40 @@ def curves(
     schedule: Schedule, at_start: Ticks, at_end: Ticks, times: tuple[Ticks, Ticks]
 ) -> tuple[Curve, ...]:
     """Level of every device from change to change."""
-    table = schedule.table
-    found = []
+    table, found = schedule.table, []
+    alone = not len(groups_of(schedule).rows)
+    lanes = np.bincount(table.lane_device, minlength=schedule.shape.devices)
     for device in range(schedule.shape.devices):
         rows = np.flatnonzero(table.device == device)
-        found.append(_curve(at_start[rows], at_end[rows], times[0][rows], times[1][rows]))
+        time = np.stack([times[0][rows], times[1][rows]], axis=1)
+        change = np.stack([at_start[rows], at_end[rows]], axis=1)
+        ordered = alone and lanes[device] <= 1  # along one lane changes are in order by themselves
+        order = np.arange(change.size) if ordered else _in_time(time, change)
+        found.append(_curve(time.ravel()[order], change.ravel()[order]))
     return tuple(found)
 
 
-def _curve(at_start: Ticks, at_end: Ticks, start: Ticks, end: Ticks) -> Curve:
-    time = np.concatenate([start, end])
-    change = np.concatenate([at_start, at_end])
+def _in_time(time: Ticks, change: Ticks) -> NDArray[np.int64]:
+    """Order of starts and ends of rows on several lanes.
+
+    At one time: the ends of what began before, what is given back first; starts; then the ends of
+    what takes no time.
+    """
+    turn = np.stack([np.ones(len(time)), np.where(time[:, 0] == time[:, 1], 2, 0)], axis=1)
+    return np.lexsort((change.ravel() > 0, turn.ravel(), time.ravel()))
+
+
+def _curve(time: Ticks, change: Ticks) -> Curve:
+    """Levels after changes: of several at one time the last, and the highest if it sticks out."""
     moves = change != 0
-    time, change = time[moves], change[moves]
-    order = np.lexsort((change > 0, time))
-    time, level = time[order], np.cumsum(change[order])
-    # At one time all giving back comes first, so the last level there is also the highest.
-    last = np.append(time[1:] != time[:-1], np.ones(min(len(time), 1), np.bool_))
-    return Curve(time[last], level[last])
+    time, level = time[moves], np.cumsum(change[moves])
+    if not len(time):
+        return Curve(time, level)
+    first = np.flatnonzero(np.append(True, time[1:] != time[:-1]))
+    last = np.append(first[1:], len(time)) - 1
+    highest, final = np.maximum.reduceat(level, first), level[last]
+    before = np.append(0, final[:-1])
+    spike = (highest > final) & (highest > before)
+    keep = np.stack([spike, np.ones(len(first), np.bool_)], axis=1).ravel()
+    both = np.stack([highest, final], axis=1).ravel()
+    return Curve(np.repeat(time[first], 2)[keep], both[keep])

@@ -18,11 +18,11 @@ def critical_path(timeline: Timeline) -> list[Span]:
     """The ops on the critical path, from the first to the last."""
     row = int(timeline.end.argmax())
     path = [row]
-    while int(timeline.start[row]) > int(timeline.start.min()):
+    begin = int(timeline.start.min())
+    while int(timeline.start[row]) > begin:
         row = _cause(timeline, row)
         path.append(row)
-    spans = timeline.spans()
-    return [spans[row] for row in reversed(path)]
+    return [timeline.span_of(row) for row in reversed(path)]
 
 
 def _cause(timeline: Timeline, row: int) -> int:

@@ -79,7 +79,7 @@ def play_plain(schedule: Schedule, cost: UnitCost) -> Played:
     shape, table = schedule.shape, schedule.table
     shares = shares_of(shape)
     times, scale = whole([*(cost.time(letter) for letter in LETTERS), Fraction(cost.hop)])
-    plus, minus, grain = kind_changes(cost)
+    plus, minus, grain = kind_changes(schedule, cost)
     shared: tuple[Any, Any] = (shares.stage, shares.unit)
     if len(set(shares.stage)) == len(set(shares.unit)) == 1:
         share = shares.stage[0] * shares.unit[0]

@@ -140,6 +140,13 @@ class Timeline:
         """Memory over time, one curve per device."""
         return self.details.curves(self)
 
+    def span_of(self, row: int) -> Span:
+        """One op in time."""
+        table = self.schedule.table
+        start, end = int(self.start[row]) * self.tick, int(self.end[row]) * self.tick
+        stream = table.lane_stream[table.lane[row]]
+        return Span(table.op(row), int(table.device[row]), stream, start, end)
+
     def spans(self) -> list[Span]:
         """Every op in time, lane by lane."""
         found: list[Span] = []
