@@ -12,16 +12,27 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from penstock.core.ops import KINDS
+
 ROOT = Path(__file__).parents[2]
 PAGES = tuple(
-    ROOT / page for page in ("docs/reference/cli.md", "docs/tutorial/first-steps.md", "README.md")
+    ROOT / page
+    for page in (
+        "docs/reference/cli.md",
+        "docs/reference/files.md",
+        "docs/tutorial/first-steps.md",
+        "README.md",
+    )
 )
 
+_KINDS = re.compile(r"(?<=<!-- kinds -->\n).*?(?=<!-- end -->)", re.DOTALL)
 _BLOCK = re.compile(r"^```(console|text (\S+))\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def rewritten(page: str) -> str:
     """The page with the output of every command as it is now."""
+    rows = ["| kind | meaning |", "| --- | --- |", *(f"| {k} | {t} |" for k, t in KINDS.items())]
+    page = _KINDS.sub(lambda _: "\n".join(rows) + "\n", page)
     with TemporaryDirectory() as folder:
         return _BLOCK.sub(lambda block: _renew(block, Path(folder)), page)
 

@@ -12,6 +12,8 @@ from penstock.core.schedule import Schedule
 from penstock.errors import FormatError
 from penstock.files import FORMATS, json, text, torch_csv
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*sends and receives are not read")
+
 Parser = Callable[[str], Schedule]
 PARSERS: dict[str, Parser] = {
     "text": text.loads,

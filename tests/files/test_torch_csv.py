@@ -82,7 +82,8 @@ def test_communication_is_dropped_because_it_follows_from_the_order() -> None:
         "0UNSHARD,0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1,0REDUCE_GRAD,0RESHARD\n"
         "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1,1REDUCE_GRAD,1RESHARD\n"
     )
-    assert torch_csv.loads(full) == small()
+    with pytest.warns(UserWarning, match="8 sends and receives are not read and not checked"):
+        assert torch_csv.loads(full) == small()
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,10 @@ def test_ops_that_take_no_time_still_need_their_memory(schedule, still: str) -> 
     [
         {"sizes": {"act": Fraction(2**62)}},
         {"sizes": {"act": Fraction(2**30)}, "times": {"F": Fraction(1, 3**25)}},
-        {"times": dict.fromkeys("FIW", Fraction(512)), "op_times": {Op("F", 0, 0): Fraction(0.1)}},
+        {
+            "times": dict.fromkeys("FIW", Fraction(512)),
+            "op_times": {Op("F", 0, 0): Fraction(1, 3**25)},
+        },
         {"per_byte": Fraction(2**60)},
     ],
 )
@@ -277,3 +280,16 @@ def test_a_time_for_an_op_that_is_not_there_is_refused() -> None:
     cost = UnitCost(op_times={Op("F", 7, 0): Fraction(1)})
     with pytest.raises(ShapeError, match="7F0, which stands in no lane"):
         simulate(build("1f1b", devices=2, microbatches=2), cost)
+
+
+@pytest.mark.parametrize("tenth", [0.1, "0.1", "1/10"])
+def test_numbers_mean_what_their_digits_say(tenth) -> None:
+    schedule = build("1f1b", devices=2, microbatches=2)
+    exact = simulate(schedule, UnitCost(hop=Fraction(1, 10))).makespan
+    assert simulate(schedule, UnitCost(hop=tenth)).makespan == exact > 9
+
+
+@pytest.mark.parametrize("word", ["fast", "1/0", float("nan"), float("inf"), None])
+def test_what_is_not_a_number_is_refused(word) -> None:
+    with pytest.raises(ShapeError, match="is not a number"):
+        UnitCost(times={"F": word})

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from penstock.check.finding import Finding
-from penstock.core.groups import rows_by_op
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 
@@ -15,7 +14,7 @@ def annotations(schedule: Schedule) -> Iterator[Finding]:
     fields = (schedule.pairs, schedule.loans, schedule.gangs, schedule.after, schedule.shares)
     if not any(fields):
         return
-    rows = rows_by_op(schedule.table)
+    rows = schedule.table.rows_by_op
     named = [
         *(("pair", op) for pair in schedule.pairs for op in pair),
         *(("loan", op) for loan in schedule.loans for op in loan[:2]),

@@ -42,7 +42,8 @@ def known(schedule: Schedule) -> Iterator[Finding]:
             (op,),
             int(table.device[row]),
             f"{op} on device {table.device[row]} is not part of the shape: {_limits(schedule, op)}",
-            "correct its number, or widen the shape",
+            "correct its number, or widen the shape (`slices: K x M` is K slices for each of M "
+            "microbatches)",
         )
 
 
@@ -85,12 +86,18 @@ def complete(schedule: Schedule) -> Iterator[Finding]:
     counts = _counts(schedule)
     for wanted, kinds, numbers, why in _demands(schedule, counts):
         wrong = np.flatnonzero(sum(counts[kind] for kind in kinds) != wanted)
+        wrong = wrong[wrong < numbers * schedule.shape.units]
         for index in wrong[:SHOWN]:
             number, unit = divmod(int(index), schedule.shape.units)
-            if number >= numbers:
-                continue
             target = int(np.broadcast_to(wanted, counts[kinds[0]].shape)[index])
             yield _miscounted(schedule, kinds, (number, unit, target), why)
+        if len(wrong) > SHOWN:
+            yield _more("complete", len(wrong) - SHOWN, why)
+
+
+def _more(rule: str, count: int, why: str) -> Finding:
+    """A finding that stands for those that are not spelled out."""
+    return Finding(rule, (), 0, f"and {count:,} more of the same: {why}", "correct the first ones")
 
 
 Counts = dict[str, NDArray[np.int64]]

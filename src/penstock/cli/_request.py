@@ -3,9 +3,11 @@
 Every verb reads its options from here, so that a flag means the same everywhere.
 """
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+from warnings import catch_warnings, simplefilter
 
 import typer
 
@@ -22,7 +24,8 @@ Target = Annotated[
     typer.Argument(
         metavar="NAME|FILE",
         show_default=False,
-        help="A schedule of `penstock list`, or a file: text lanes, JSON or PyTorch's CSV.",
+        help="A schedule of `penstock list`, or a file (`-` is stdin): text lanes, JSON or "
+        "PyTorch's CSV.",
     ),
 ]
 Targets = Annotated[
@@ -31,6 +34,7 @@ Targets = Annotated[
 ]
 
 
+STDIN = "-"
 LONG_WORK = 500_000
 """Ops from which a request takes seconds, so that a person wants to know that it is under way."""
 
@@ -110,8 +114,8 @@ def generate(spec: Spec, request: Request) -> Schedule:
 
 
 def names_a_file(target: str) -> bool:
-    """A path, or the name of something that exists."""
-    return "/" in target or "." in target or Path(target).exists()
+    """A path, the name of something that exists, or `-` for stdin."""
+    return target == STDIN or "/" in target or "." in target or Path(target).exists()
 
 
 def read(path: str, request: Request) -> Schedule:
@@ -121,9 +125,14 @@ def read(path: str, request: Request) -> Schedule:
             f"{path} is a file and says its own size, but {flags} was given",
             hint=f"leave {flags} out",
         )
-    from penstock.files import load  # deferred: most requests are names
+    from penstock.files import load, loads  # deferred: most requests are names
 
     try:
-        return load(path)
+        with catch_warnings(record=True) as warnings:
+            simplefilter("always")
+            schedule = loads(sys.stdin.read()) if path == STDIN else load(path)
     except FormatError as error:
         raise ShapeError(f"{path}, {error.message}", hint=error.hint) from None
+    for warning in warnings:
+        note(f"note: {path}: {warning.message}")
+    return schedule

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.groups import rows_by_op
 from penstock.core.homes import home_edges
 from penstock.core.kernel import kernel
 from penstock.core.ops import Op
@@ -151,7 +150,7 @@ def _after_edges(schedule: Schedule) -> list[tuple[int, int, int]]:
     """Explicit order, as (reader, writer, AFTER); ops that do not exist are the checker's."""
     if not schedule.after:
         return []
-    rows = rows_by_op(schedule.table)
+    rows = schedule.table.rows_by_op
     none: list[int] = []
 
     def of(op: Op) -> list[int]:
@@ -169,7 +168,7 @@ def _from_near_members(
     schedule: Schedule, edges: NDArray[np.int32], lane_start: Ints
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Let readers of what a gang wrote read it from the member on their own device."""
-    device, rows = schedule.table.device, rows_by_op(schedule.table)
+    device, rows = schedule.table.device, schedule.table.rows_by_op
     member = {row: rows[op] for op in schedule.gangs if op in rows for row in rows[op]}
     kept: list[tuple[int, int, int]] = []
     for reader, writer, buffer in edges.T.tolist():

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
-from penstock.core.table import Ints, Table
+from penstock.core.table import Ints
 
 
 class Groups(NamedTuple):
@@ -20,14 +19,6 @@ class Groups(NamedTuple):
     of_row: Ints
     start: Ints
     rows: Ints
-
-
-def rows_by_op(table: Table) -> dict[Op, list[int]]:
-    """Every row of every op; more than one for a gang, or for a mistake."""
-    rows: dict[Op, list[int]] = {}
-    for row, op in enumerate(table.ops()):
-        rows.setdefault(op, []).append(row)
-    return rows
 
 
 def groups_of(schedule: Schedule) -> Groups:
@@ -47,7 +38,7 @@ def _build(schedule: Schedule) -> Groups:
 
 def _members(schedule: Schedule) -> list[list[int]]:
     """Rows of each group, ascending; groups that share a row are one."""
-    rows = rows_by_op(schedule.table)
+    rows = schedule.table.rows_by_op
     sets = [
         *([row for op in pair for row in rows.get(op, [])] for pair in schedule.pairs),
         *(rows.get(op, []) for op in schedule.gangs),

@@ -73,6 +73,9 @@ class Program:
     bufs: dict[str, tuple[int, int]]
     """First dense number and count of numbers of each buffer."""
 
+    def __repr__(self) -> str:
+        return f"<Program of {self.schedule!r} over {len(self.channels)} channels>"
+
     def buf(self, index: int) -> Buf:
         """The buffer instance of a dense number."""
         shape = self.schedule.shape

@@ -113,6 +113,13 @@ class Schedule:
             raise ShapeError("a schedule needs at least one op", hint="give a lane some ops")
         return cls(name, shape, Table.of(rows), **annotations)
 
+    def __repr__(self) -> str:
+        shape = self.shape
+        return (
+            f"<Schedule {self.name!r}: {shape.devices} devices, {shape.stages} stages, "
+            f"{shape.microbatches} microbatches, {len(self.table):,} ops>"
+        )
+
     def lane(self, device: int, stream: str = "compute") -> list[Op]:
         """The ops of one lane, in order; empty where the device has no such lane."""
         for at, name, ops in self.table.lanes():

@@ -140,7 +140,7 @@ class Shape:
 def _positive(name: str, count: int) -> None:
     if type(count) is not int or count < 1:
         raise ShapeError(
-            f"{name} is {count}, but must be a whole number of at least 1",
+            f"{name} is {count!r}, but must be a whole number of at least 1",
             hint=f"give {name} a value of 1 or more",
         )
 

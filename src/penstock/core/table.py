@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from penstock.core.ops import KINDS, STAGE_KINDS, STREAMS, Op
 from penstock.core.shape import Shape
-from penstock.errors import FormatError
+from penstock.errors import ShapeError
 
 Ints = NDArray[np.int32]
 Lane = tuple[int, str, Sequence[tuple[str, int, int, int]]]
@@ -64,6 +64,9 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.kind)
+
+    def __repr__(self) -> str:
+        return f"<Table of {len(self):,} ops in {len(self.lane_stream)} lanes>"
 
     @cached_property
     def lane(self) -> Ints:
@@ -136,6 +139,14 @@ class Table:
         for lane, (device, stream) in enumerate(zip(self.lane_device, self.lane_stream)):
             yield int(device), stream, self.ops(self.lane_start[lane], self.lane_start[lane + 1])
 
+    @cached_property
+    def rows_by_op(self) -> dict[Op, list[int]]:
+        """Every row of every op; more than one for a gang, or for a mistake."""
+        rows: dict[Op, list[int]] = {}
+        for row, op in enumerate(self.ops()):
+            rows.setdefault(op, []).append(row)
+        return rows
+
     def row_of(self, op: Op) -> int:
         """First row that holds `op`, or -1."""
         code = CODE.get(op.kind, 255)
@@ -152,10 +163,15 @@ class Table:
 
 
 def _columns(ops: Sequence[tuple[str, int, int, int]]) -> tuple[NDArray[Any], ...]:
+    if set(map(len, ops)) != {4} or not all(type(op[0]) is str for op in ops[:1]):
+        odd = next((op for op in ops if len(op) != 4), ops[0])
+        raise ShapeError(
+            f"{odd!r} is not an op", hint="an op is a tuple (kind, stage, microbatch, slice)"
+        )
     kinds = "".join(map(itemgetter(0), ops))
     codes = _CODE_OF_BYTE[np.frombuffer(kinds.encode("latin-1", "replace"), np.uint8)]
     if len(codes) != len(ops) or 255 in codes:
         unknown = next(op[0] for op in ops if op[0] not in CODE)
-        raise FormatError(f"{unknown!r} is not a kind of op", hint=f"kinds are {' '.join(LETTERS)}")
+        raise ShapeError(f"{unknown!r} is not a kind of op", hint=f"kinds are {' '.join(LETTERS)}")
     numbers = (np.fromiter(map(itemgetter(place), ops), np.int32, len(ops)) for place in (1, 2, 3))
     return codes, *numbers

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.groups import rows_by_op
 from penstock.core.kernel import kernel
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, Op
 from penstock.core.schedule import Schedule
@@ -89,6 +88,11 @@ class UnitCost:
     """Time to attend to one lent key/value slice, for one stage's forward."""
 
     def __post_init__(self) -> None:
+        for name in ("times", "sizes", "op_times"):
+            values = {key: exact(value) for key, value in getattr(self, name).items()}
+            object.__setattr__(self, name, values)
+        for name in ("hop", "communication", "per_byte", "lent_slice"):
+            object.__setattr__(self, name, exact(getattr(self, name)))
         _refuse_unknown("time", self.times, tuple(TIMED))
         _refuse_unknown("size", self.sizes, SIZES)
         links = [value for link in self.links.values() for value in link]
@@ -138,6 +142,16 @@ class UnitCost:
 
     def loan(self, op: Op) -> Fraction:
         return Fraction(self.lent_slice)
+
+
+def exact(value: Fraction | float | str) -> Fraction:
+    """A number as its digits say: 0.1 is one tenth, and not the binary number nearest to it."""
+    try:
+        return Fraction(value) if isinstance(value, int | Fraction) else Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        raise ShapeError(
+            f"{value!r} is not a number", hint='give an int, a Fraction, 0.25, "0.25" or "1/3"'
+        ) from None
 
 
 def _refuse_unknown(what: str, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
@@ -239,7 +253,7 @@ def _multiply(
 def _override(schedule: Schedule, scaled: Scaled, op_times: Mapping[Op, Fraction]) -> Scaled:
     """Replace the times of single ops, and shorten partial offloads, on a finer tick."""
     table = schedule.table
-    row_of = rows_by_op(table)
+    row_of = table.rows_by_op
     rows: dict[int, Fraction] = {}
     for op, time in op_times.items():
         if op not in row_of:

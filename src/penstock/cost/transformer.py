@@ -11,7 +11,6 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.groups import rows_by_op
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -92,6 +91,6 @@ class TransformerCost:
 def _shorten_copies(schedule: Schedule, seconds: NDArray[np.float64]) -> None:
     """Charge an offload or a load for the share of the activation that it moves."""
     if schedule.shares:
-        rows = rows_by_op(schedule.table)
+        rows = schedule.table.rows_by_op
         for op, share in schedule.shares:
             seconds[rows.get(op, [])] *= float(share)

@@ -6,7 +6,8 @@
     1F0,1I0,(1F1;1B0)OVERLAP_F_B    I and W are the halves of a backward; an overlap is a pair
 
 Reading: the shape is inferred from the actions. Files with communication ("compute_comms") are read
-too: sends, receives, gathers and reductions are dropped, because here they follow from the order.
+too: sends, receives, gathers and reductions are left out with a warning, because here they follow
+from the order.
 Writing: what the grammar has no word for is refused by name. Cost shares and boundary sizes do not
 belong to an order, and are left out.
 """
@@ -14,6 +15,7 @@ belong to an order, and are left out.
 import re
 from collections.abc import Iterator, Set
 from typing import Any
+from warnings import warn
 
 from penstock.core.ops import KINDS, Op, parse_op
 from penstock.core.schedule import Schedule
@@ -43,6 +45,12 @@ def loads(text: str, name: str = "") -> Schedule:
         shape = Shape(len(rows), reader.stages, (1,) * reader.microbatches)
     except ShapeError as error:
         raise FormatError(error.message, line=len(rows), hint=error.hint) from None
+    if reader.transfers:
+        warn(
+            f"{reader.transfers} sends and receives are not read and not checked: here transfers "
+            "follow from the order",
+            stacklevel=2,
+        )
     return Schedule.of(name, shape, lanes)
 
 
@@ -52,6 +60,7 @@ class _Reader:
     def __init__(self) -> None:
         self.stages = 0
         self.microbatches = 0
+        self.transfers = 0
 
     def lane(self, line: int, row: str) -> Iterator[Any]:
         """The ops of a row; a pair is a tuple of ops."""
@@ -70,7 +79,10 @@ class _Reader:
 
     def _action(self, action: str, line: int, column: int) -> tuple[Op, ...]:
         """The ops of one cell: none, one, or the strands of an overlap."""
-        if not action or _COMMUNICATION.fullmatch(action):
+        if not action:
+            return ()
+        if found := _COMMUNICATION.fullmatch(action):
+            self.transfers += found[1].startswith(("SEND", "RECV"))
             return ()
         overlap = _OVERLAP.fullmatch(action)
         strands = overlap[1].split(";") if overlap else [action]

@@ -48,7 +48,14 @@ def registry() -> Mapping[str, Spec]:
     """Name to record, in the order of the list."""
     modules = (import_module(f"{__name__}.{module}") for module in MODULES)
     found = [value for module in modules for value in vars(module).values()]
-    return {spec.name: spec for spec in found if isinstance(spec, Spec)}
+    specs = [spec for spec in found if isinstance(spec, Spec)]
+    names = [spec.name for spec in specs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ShapeError(
+                f"two schedules are called {name!r}", hint="give every schedule its own name"
+            )
+    return dict(zip(names, specs))
 
 
 def find(name: str) -> Spec:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.check import require
-from penstock.core.groups import groups_of, rows_by_op
+from penstock.core.groups import groups_of
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run, run, run_wired
 from penstock.cost.model import (
@@ -72,7 +72,7 @@ def play(schedule: Schedule, cost: Cost, strands: str) -> tuple[Run, Fraction]:
 
 def _gang_sizes(schedule: Schedule) -> int:
     """A number that the size of every gang divides, so that shares are whole ticks."""
-    rows = rows_by_op(schedule.table) if schedule.gangs else {}
+    rows = schedule.table.rows_by_op if schedule.gangs else {}
     return lcm(*(len(rows[op]) for op in schedule.gangs))
 
 
@@ -103,7 +103,7 @@ def _with_communication(schedule: Schedule, cost: Cost) -> Scaled:
 def _hidden(schedule: Schedule) -> NDArray[np.bool_]:
     """Rows of pairs whose communication another strand covers."""
     hidden = np.zeros(len(schedule.table), np.bool_)
-    row_of = rows_by_op(schedule.table) if schedule.pairs else {}
+    row_of = schedule.table.rows_by_op if schedule.pairs else {}
     for pair in schedule.pairs:
         rows = sorted(row_of[op][0] for op in pair)
         forwards = all(op.kind in "FN" for op in pair)
@@ -115,7 +115,7 @@ def _with_loans(schedule: Schedule, cost: Cost, scaled: Scaled) -> Scaled:
     """Move the time of lent key/value slices from the heavy op to the light one."""
     if not schedule.loans:
         return scaled
-    row_of = rows_by_op(schedule.table)
+    row_of = schedule.table.rows_by_op
     lent = [(loan, cost.loan(loan.heavy) * loan.slices) for loan in schedule.loans]
     tick = Fraction(1, lcm(scaled.tick.denominator, *(time.denominator for _, time in lent)))
     length, tick = _finer(scaled, tick)
@@ -137,7 +137,7 @@ def _together(schedule: Schedule, length: Ticks, strands: str) -> Ticks:
         return length
     rows, of_row = groups.rows, groups.of_row[groups.rows]
     length = length.copy()
-    members = rows_by_op(schedule.table) if schedule.gangs else {}
+    members = schedule.table.rows_by_op if schedule.gangs else {}
     for op in schedule.gangs:
         length[members[op]] //= len(members[op])
     # Rows of a group that share a lane are neighbours: one run of `rows` each.

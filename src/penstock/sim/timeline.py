@@ -73,6 +73,9 @@ class Timeline:
     details: Details
     """Where starts, transfers and curves come from when somebody looks at them."""
 
+    def __repr__(self) -> str:
+        return f"<Timeline of {self.schedule!r}: makespan {float(self.makespan):g}>"
+
     @property
     def name(self) -> str:
         return self.schedule.name
