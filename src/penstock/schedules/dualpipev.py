@@ -30,7 +30,7 @@ from penstock.schedules._registry import Case, Claim, Need, schedule
     needs=(
         Need(
             lambda c: c.m >= 2 * c.p,
-            "m >= 2p: there are as many microbatches as stages",
+            "m >= 2p: there are at least as many microbatches as stages",
             "raise -m to twice the {p} devices",
         ),
     ),
