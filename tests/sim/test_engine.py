@@ -131,7 +131,6 @@ def test_per_op_times_replace_the_time_of_the_kind() -> None:
 
 
 def test_an_after_holds_an_op_back_across_devices() -> None:
-    lanes = [[("F", 0, 0, 0), ("B", 0, 0, 0)], [("F", 1, 0, 0), ("B", 1, 0, 0)]]
     shape = Shape.even(2, 2)
     lanes = [[(kind, d, mb, 0) for kind in "FB" for mb in (0, 1)] for d in (0, 1)]
     free = simulate(Schedule.of("free", shape, lanes))
@@ -293,3 +292,9 @@ def test_numbers_mean_what_their_digits_say(tenth) -> None:
 def test_what_is_not_a_number_is_refused(word) -> None:
     with pytest.raises(ShapeError, match="is not a number"):
         UnitCost(times={"F": word})
+
+
+def test_an_unknown_delivery_of_strands_is_refused() -> None:
+    with pytest.raises(ShapeError, match="strands is 'appart'") as caught:
+        simulate(build("1f1b", devices=2, microbatches=2), strands="appart")
+    assert "'apart'" in caught.value.hint

@@ -51,7 +51,7 @@ def local(schedule: Schedule) -> Iterator[Finding]:
     if shape.copies == 1 and not shape.weightless and not schedule.table.kinds & {"O", "L"}:
         return  # one home per stage keeps everything that a stage saves on one device
     moves, table = moves_of(schedule), schedule.table
-    stays = np.array([not BUFFERS[name].travels for name in NAMES])
+    stays = np.array([not BUFFERS[name].crosses for name in NAMES])
     for move in np.flatnonzero(stays[moves.buffer])[:8]:
         reader, writer = int(moves.reader[move]), int(moves.writer[move])
         ops = (table.op(reader), table.op(writer))

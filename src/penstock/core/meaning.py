@@ -35,32 +35,34 @@ class Buffer:
     """Whether the memory is taken at the start of the writer or at its end."""
     newer: str = ""
     """The buffer that replaces this one once it is written: its next generation."""
-    travels: bool = False
-    """Whether a transfer can carry it; everything else is read on the device that wrote it."""
+    crosses: str = ""
+    """The boundary whose bytes a transfer of it has: the one in front of its reader's or of its
+    writer's stage, the first, the last, or none that counts. Without one it never travels: it is
+    read on the device that wrote it."""
     rule: str = "read-before-write"
     """The rule that a reader in front of its writer breaks."""
 
 
 BUFFERS: dict[str, Buffer] = {
-    "x": Buffer("the input", travels=True),
-    "out": Buffer("the model's output", travels=True),
-    "partial": Buffer("a shard's part of the embedding", travels=True),
-    "skip": Buffer("the skip connection", travels=True),
+    "x": Buffer("the input", crosses="reader"),
+    "out": Buffer("the model's output", crosses="last"),
+    "partial": Buffer("a shard's part of the embedding", crosses="first"),
+    "skip": Buffer("the skip connection", crosses="reader"),
     "act": Buffer("the saved activation", size="act", newer="back"),
     "keep": Buffer("what the weight gradient needs of the activation", newer="back"),
     "ckpt": Buffer("the kept input", size="ckpt"),
     "work": Buffer("the activation that lives only while the op runs", size="act"),
     "kv": Buffer("the keys and values", per="microbatch", size="kv", rule="slice-order"),
     "dkv": Buffer("the key/value gradient", per="microbatch", size="dkv", rule="slice-order"),
-    "g": Buffer("the output gradient", travels=True),
-    "gin": Buffer("the gradient of the model's input", travels=True),
-    "dskip": Buffer("the gradient of the skip connection", travels=True),
+    "g": Buffer("the output gradient", crosses="writer"),
+    "gin": Buffer("the gradient of the model's input", crosses="first"),
+    "dskip": Buffer("the gradient of the skip connection", crosses="writer"),
     "stash": Buffer("what is kept for the weight gradient", size="stash", born="end"),
     "host": Buffer("the copy on the host"),
     "back": Buffer("the activation loaded back", size="act"),
-    "stat": Buffer("a shard's softmax statistics", travels=True),
+    "stat": Buffer("a shard's softmax statistics", crosses="none"),
     "logits": Buffer("a shard's saved logits"),
-    "gpart": Buffer("a shard's part of the output gradient", travels=True),
+    "gpart": Buffer("a shard's part of the output gradient", crosses="last"),
     "weight": Buffer("the gathered weight", per="home", turn="first"),
     "dw": Buffer("the weight gradient", per="home", turn="last", newer="dshard"),
     "dshard": Buffer("the reduced gradient", per="home", turn="last"),

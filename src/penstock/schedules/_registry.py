@@ -67,6 +67,14 @@ class Need:
         return self.hint.format(p=case.p, m=case.m, v=case.v, k=case.k, **case.options)
 
 
+SEVERAL_STAGES = Need(
+    lambda case: case.v >= 2,
+    "a device has at least 2 stages",
+    "raise -v to 2, or take a schedule with one stage per device (see `penstock list`)",
+)
+"""Of schedules whose devices turn from stage to stage."""
+
+
 @dataclass(frozen=True)
 class Option:
     """A number a user may set with `-o name=value`; the default may depend on the case."""

@@ -18,7 +18,7 @@ all forwards first when m = p; it no longer does, and neither do we.
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import flushed, live_peak
-from penstock.schedules._registry import Case, Claim, Need, Option, schedule
+from penstock.schedules._registry import SEVERAL_STAGES, Case, Claim, Need, Option, schedule
 from penstock.schedules._streams import alternate, looped_ops, looped_tables
 
 
@@ -44,11 +44,7 @@ def _smallest_group(c: Case) -> int:
         ),
     ),
     needs=(
-        Need(
-            lambda c: c.v >= 2,
-            "a device has at least 2 stages",
-            "raise -v to 2, or take a schedule with one stage per device (see `penstock list`)",
-        ),
+        SEVERAL_STAGES,
         Need(
             lambda c: c.p <= c["group"] <= c.m,
             "p <= group <= m",

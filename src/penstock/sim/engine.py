@@ -21,6 +21,7 @@ from penstock.cost.model import (
     share_column,
     shares_of,
 )
+from penstock.errors import ShapeError, nearest
 from penstock.sim.details import Simulated
 from penstock.sim.links import delays, finest, links_of, wires
 from penstock.sim.memory import peaks
@@ -43,6 +44,8 @@ def simulate(
     >>> float(timeline.makespan), [float(peak) for peak in timeline.peak]
     (26.25, [1.75, 1.5, 1.25, 1.0])
     """
+    if strands not in DELIVERIES:
+        raise ShapeError(f"strands is {strands!r}", hint=nearest(strands, DELIVERIES))
     require(schedule)
     price = cost or UnitCost()
     if isinstance(price, UnitCost) and is_plain(schedule, price):

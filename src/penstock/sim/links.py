@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.graph import AFTER, graph_of
-from penstock.core.rules import NUMBER_OF
+from penstock.core.meaning import BUFFERS
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Wires
 from penstock.core.transfers import moves_of
@@ -105,19 +105,18 @@ def transfer_parts(schedule: Schedule) -> tuple[NDArray[np.int64], int]:
     shape, moves, table = schedule.shape, moves_of(schedule), schedule.table
     bytes_at = np.zeros(shape.stages + 1, np.int64)
     bytes_at[1 : shape.stages] = shape.boundary_bytes or [0] * (shape.stages - 1)
-    crossed = {
-        "x": table.stage[moves.reader],
-        "skip": table.stage[moves.reader],
-        "g": table.stage[moves.writer],
-        "dskip": table.stage[moves.writer],
-        "out": np.full(len(moves.writer), shape.stages - 1),
-        "gpart": np.full(len(moves.writer), shape.stages - 1),
-        "partial": np.full(len(moves.writer), min(1, shape.stages - 1)),
-        "gin": np.full(len(moves.writer), min(1, shape.stages - 1)),
+    ends = np.full((2, len(moves.writer)), [[min(1, shape.stages - 1)], [shape.stages - 1]])
+    stage_of = {
+        "reader": table.stage[moves.reader],
+        "writer": table.stage[moves.writer],
+        "first": ends[0],
+        "last": ends[1],
+        "none": np.zeros_like(ends[0]),
     }
     boundary = np.zeros(len(moves.writer), np.int64)
-    for name, stage in crossed.items():
-        here = moves.buffer == NUMBER_OF[name]
-        boundary[here] = stage[here]
+    for number, buffer in enumerate(BUFFERS.values()):
+        here = moves.buffer == number
+        if buffer.crosses:
+            boundary[here] = stage_of[buffer.crosses][here]
     shares = shares_of(shape)
     return bytes_at[boundary] * shares.unit[schedule.unit[moves.reader]], shares.unit_scale

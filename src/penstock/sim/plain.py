@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.kernel import kernel
-from penstock.core.meaning import BUFFERS, Rule, rules
+from penstock.core.meaning import Rule, rules
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
 from penstock.core.schedule import Schedule
 from penstock.core.table import LETTERS
 from penstock.cost.model import Shares, UnitCost, refuse_overflow, shares_of, whole
-from penstock.sim.memory import kind_changes
+from penstock.sim.memory import SHARED_SIZES, kind_changes
 
 Ticks = NDArray[np.int64]
 
@@ -43,18 +43,13 @@ def is_plain(schedule: Schedule, cost: object) -> bool:
         isinstance(cost, UnitCost)
         and cost.separable
         and not (cost.links or cost.per_byte or cost.communication)
-        and not any(cost.size(size) for size in _shared_sizes())
+        and not set(cost.sized) & set(SHARED_SIZES)
         and one_home
         and single
         and not annotated
         and not kinds & (SHARD_KINDS | STAGE_KINDS)
         and crossing
     )
-
-
-def _shared_sizes() -> list[str]:
-    """Sizes of buffers that all slices of a microbatch share."""
-    return [buffer.size for buffer in BUFFERS.values() if buffer.per == "microbatch"]
 
 
 def _crossing(schedule: Schedule, kind: str, side: int) -> list[Rule]:
