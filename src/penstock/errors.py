@@ -5,6 +5,7 @@
     +-- FormatError      a file that cannot be read; knows its line and column (exit code 2)
     +-- ScheduleError    a schedule that is refuted; carries the findings (exit code 1)
     +-- PlanError        nothing fits the limits (exit code 1)
+    +-- RunError         something goes wrong while a program runs (exit code 1)
 
 A message says what is wrong with coordinates and numbers, then the rule; the `hint` says what to
 change and is printed on a line of its own.
@@ -56,6 +57,11 @@ class ScheduleError(PenstockError):
 
 class PlanError(PenstockError):
     """No candidate satisfies the limits."""
+
+
+class RunError(PenstockError):
+    """Something that can only go wrong while a program runs: a lost rank, a loss that is no number,
+    a checkpoint that cannot be written."""
 
 
 def nearest(word: str, known: Sequence[str]) -> str:

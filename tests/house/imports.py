@@ -36,9 +36,10 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 FOREIGN: dict[str, tuple[str, ...]] = {
     "numpy": tuple(ALLOWED),
     "numba": ("core", "bench"),
-    "rich": ("draw", "cli", "bench"),
+    "rich": ("draw", "cli", "bench", "train"),
     "typer": ("cli",),
     "torch": TORCH_LAYERS,
+    "wandb": ("train",),
 }
 """Packages from outside, and the layers that may import them; others are not dependencies."""
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 PACKAGE = "penstock"
-TORCH_LAYERS = ("model", "run", "data", "train")
+TORCH_LAYERS = ("model", "run", "data", "train", "measure")
 SOURCE_SUFFIXES = (".py", ".js", ".css", ".html")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

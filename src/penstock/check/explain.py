@@ -28,11 +28,11 @@ def _lanes(schedule: Schedule, ops: tuple[Op, ...]) -> str:
     for device, stream, lane in schedule.table.lanes():
         places = [place for place, op in enumerate(lane) if op in wanted]
         if places:
-            pieces.append(_piece(f"{device} {stream}:", lane, places, ops[0]))
+            pieces.append(piece(f"{device} {stream}:", lane, places, ops[0]))
     return "\n".join(pieces)
 
 
-def _piece(label: str, lane: list[Op], places: list[int], blamed: Op) -> str:
+def piece(label: str, lane: list[Op], places: list[int], blamed: Op) -> str:
     """One lane from just before the first marked op to just behind the last."""
     marked = [place for place in places if lane[place] == blamed] or places[:1]
     first, last = max(0, min(places) - REACH), min(len(lane), max(places) + REACH + 1)

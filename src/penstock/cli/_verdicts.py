@@ -1,0 +1,92 @@
+"""Verdicts of the verifier, as the fields that scripts depend on and as a table for people."""
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from penstock.cli._output import emit, emit_table
+from penstock.cli._record import plain, slices
+from penstock.draw.words import counted
+
+if TYPE_CHECKING:
+    from penstock.run.verify.verifier import Row
+
+
+def verdict(row: "Row") -> dict[str, Any]:
+    """The fields that scripts depend on."""
+    shape = row.trial.schedule.shape
+    return {
+        "name": row.trial.schedule.name,
+        "variant": row.trial.variant,
+        "devices": shape.devices,
+        "replicas": row.trial.replicas,
+        "microbatches": shape.microbatches,
+        "chunks": plain(shape.chunks),
+        "slices": slices(shape),
+        "dtype": row.trial.dtype,
+        "tolerance": row.tolerance,
+        "loss_error": _or_null(row.difference.loss),
+        "grad_error": _or_null(row.difference.gradient),
+        "worst": row.difference.parameter,
+        "bit_equal": row.bit_equal,
+        "equal": row.equal,
+        "seconds": round(row.seconds, 3),
+    }
+
+
+def _or_null(error: float) -> float | None:
+    """JSON has no infinity."""
+    return error if isfinite(error) else None
+
+
+def together(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One schedule's rows under its largest errors."""
+    return {
+        "name": records[0]["name"],
+        **{field: _largest(records, field) for field in ("loss_error", "grad_error")},
+        "equal": all(record["equal"] for record in records),
+        "rows": list(records),
+    }
+
+
+def _largest(records: Sequence[dict[str, Any]], field: str) -> float | None:
+    errors = [record[field] for record in records]
+    return None if None in errors else max(errors)
+
+
+def print_verdicts(rows: Sequence["Row"]) -> None:
+    head = ("name", "variant", "p", "m", "v", "k", "loss error", "gradient error", "bits", "equal")
+    emit_table(head, [_cells(row) for row in rows])
+    emit("")
+    for row in rows:
+        if not row.equal:
+            emit(f"{row.trial.schedule.name} {row.trial.variant}: {row.explanation}")
+    unequal = sum(not row.equal for row in rows)
+    outcome = f"{unequal} not equal" if unequal else "all equal"
+    emit(f"{counted(len(rows), 'row')}, {outcome}, {_largest_errors(rows)}")
+
+
+def _cells(row: "Row") -> tuple[str, ...]:
+    record = verdict(row)
+    replicas = f" x {row.trial.replicas}" if row.trial.replicas > 1 else ""
+    bits = {True: "same", False: "differ", None: "-"}[row.bit_equal]
+    return (
+        record["name"],
+        record["variant"],
+        f"{record['devices']}{replicas}",
+        *(str(record[field]) for field in ("microbatches", "chunks", "slices")),
+        f"{row.difference.loss:.0e}",
+        f"{row.difference.gradient:.0e}",
+        bits,
+        "yes" if row.equal else "NO",
+    )
+
+
+def _largest_errors(rows: Sequence["Row"]) -> str:
+    """The largest error of each type that was computed in."""
+    errors: dict[str, float] = {}
+    for row in rows:
+        found = max(row.difference.loss, row.difference.gradient)
+        errors[row.trial.dtype] = max(errors.get(row.trial.dtype, 0.0), found)
+    parts = [f"{error:.0e} in {dtype}" for dtype, error in sorted(errors.items(), reverse=True)]
+    return f"largest error {', '.join(parts)}"

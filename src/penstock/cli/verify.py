@@ -1,0 +1,145 @@
+"""`penstock verify`: schedules run by real processes and compared with one plain process."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli._flat import flat
+from penstock.cli._numbers import assignments
+from penstock.cli._output import emit_json, note
+from penstock.cli._request import AsJson, Request, resolve
+from penstock.cli._verdicts import print_verdicts, together, verdict
+from penstock.draw.words import counted
+from penstock.errors import ShapeError
+from penstock.schedules import registry
+
+if TYPE_CHECKING:
+    from penstock.run.verify.variants import Trial
+    from penstock.run.verify.verifier import Row
+
+MOST_PROCESSES = 64
+"""Processes that one machine is asked for; each of them takes a few hundred megabytes."""
+UNEQUAL = 1
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="[NAME|FILE]",
+        show_default=False,
+        help="A schedule of `penstock list`, or a file (`-` is stdin).",
+    ),
+]
+Everything = Annotated[
+    bool, typer.Option("--all", help="Every schedule of `penstock list`, on 4 processes.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("verify")(flat(verify))
+
+
+def verify(
+    request: Request, target: Target = "", everything: Everything = False, as_json: AsJson = False
+) -> None:
+    """Run a schedule for real and compare loss and gradients with one process.
+
+    Each run is one process per device, on a tiny model, under one variant: tied weights, uneven
+    layers, packed documents and so on. The judge is a plain model that knows nothing of slices
+    and stages. Exit code 1 is a run that is not equal.
+    """
+    _refuse_both_or_neither(target, request, everything)
+    _need_torch()
+    trials, notes = _all_trials() if everything else _trials_of(target, request)
+    for line in notes:
+        note(line)
+    rows = sorted(_run(trials), key=lambda row: (row.trial.schedule.name, row.trial.variant))
+    if as_json:
+        records = [verdict(row) for row in rows]
+        emit_json(records if everything else together(records))
+    else:
+        print_verdicts(rows)
+    if not all(row.equal for row in rows):
+        raise typer.Exit(UNEQUAL)
+
+
+def _refuse_both_or_neither(target: str, request: Request, everything: bool) -> None:
+    if everything and (target or request.given):
+        given = target or f"-{request.given[0]}"
+        raise ShapeError(
+            f"--all chooses schedules and sizes itself, but {given} was given",
+            hint=f"leave out --all or {given}",
+        )
+    if not everything and not target:
+        raise ShapeError(
+            "nothing to verify is named", hint="name a schedule, as NAME -p 4 -m 8, or give --all"
+        )
+
+
+def _need_torch() -> None:
+    try:
+        import penstock.run.stage  # noqa: F401 - the least that needs torch
+    except ModuleNotFoundError as error:
+        raise ShapeError(
+            f"running needs {error.name}, which is not installed",
+            hint="pip install 'penstock[run]'",
+        ) from None
+
+
+def _all_trials() -> tuple[list["Trial"], list[str]]:
+    """Every schedule under every variant."""
+    from penstock.run.verify.cases import half, smallest, trials_of
+
+    trials: list[Trial] = []
+    notes: list[str] = []
+    for spec in registry().values():
+        case = smallest(spec)
+        halved = half(spec, case, {})
+        replica = spec.build(halved) if halved else None
+        found, left_out = trials_of(spec.build(case), replica)
+        trials += found
+        notes += left_out
+    return trials, notes
+
+
+def _trials_of(target: str, request: Request) -> tuple[list["Trial"], list[str]]:
+    """One schedule of the requested size under every variant."""
+    from penstock.run.verify.cases import half, trials_of
+
+    schedule = resolve(target, request)
+    if target not in registry() or request.devices is None or request.microbatches is None:
+        return trials_of(schedule, None)
+    spec, options = registry()[target], assignments("-o", request.options or ())
+    case = spec.case(request.devices, request.microbatches, request.chunks, request.slices, options)
+    halved = half(spec, case, options)
+    return trials_of(schedule, spec.build(halved) if halved else None)
+
+
+def _run(trials: Sequence["Trial"]) -> list["Row"]:
+    """The verdicts, with a bar for the person who waits."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from penstock.run.verify.verifier import Verifier, refuse_unrunnable
+
+    refuse_unrunnable(trials)
+    most = max(trial.processes for trial in trials)
+    if most > MOST_PROCESSES:
+        raise ShapeError(
+            f"{most} processes are more than the {MOST_PROCESSES} that are started here",
+            hint=f"lower -p to {MOST_PROCESSES} or less",
+        )
+    if not sys.stderr.isatty():
+        note(f"verifying {counted(len(trials), 'run')} on {counted(most, 'process')} ...")
+    with Verifier() as verifier:
+        return [
+            verifier.row(trial)
+            for trial in track(
+                trials,
+                "verifying",
+                console=Console(stderr=True),
+                transient=True,
+                disable=not sys.stderr.isatty(),
+            )
+        ]

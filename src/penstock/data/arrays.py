@@ -1,0 +1,93 @@
+"""Tokens that somebody else has made: `.npy` arrays, or the bare numbers in a `.bin` file.
+
+Beside `name.npy` or `name.bin` there may be `name.documents.npy`, which says where documents start;
+without it a file is one document. Files are memory-mapped and never read whole: their fingerprint
+looks at their size and at pieces spread over them.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.data._digest import digest, unreadable
+from penstock.data.corpus import Array, Longs
+from penstock.errors import ShapeError
+
+DOCUMENTS = ".documents.npy"
+PROBES = 64
+"""Pieces of a file that its fingerprint looks at, the first and the last among them."""
+PROBE = 1 << 14
+"""Tokens of such a piece."""
+
+
+def holds_tokens(path: Path) -> bool:
+    """Whether a file in a folder is one of tokens."""
+    return path.suffix in (".npy", ".bin") and not path.name.endswith(DOCUMENTS)
+
+
+def open_array(path: Path, dtype: str) -> Array:
+    """The tokens of a file, memory-mapped; `dtype` is for a file that does not say its own."""
+    tokens = _numpy(path) if path.suffix == ".npy" else _raw(path, dtype)
+    beside = path.with_suffix(DOCUMENTS)
+    offsets = _offsets(beside, len(tokens)) if beside.exists() else _offsets_of_one(len(tokens))
+    mark = digest("tokens", tokens.dtype.str, len(tokens), _probed(tokens), offsets.tobytes())
+    return Array(repr(str(path)), tokens, offsets, mark)
+
+
+def _numpy(path: Path) -> NDArray[Any]:
+    try:
+        found: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except Exception as error:  # the header is parsed as Python, and fails in as many ways
+        raise _refusal(path, f"is not a NumPy array: {str(error)[:120]}") from None
+    if not isinstance(found, np.ndarray) or found.ndim != 1 or found.dtype.kind not in "iu":
+        shape = getattr(found, "shape", "several arrays")
+        kind = getattr(found, "dtype", "unknown")
+        raise _refusal(path, f"holds {kind} of shape {shape}, not whole numbers in a row")
+    return found
+
+
+def _raw(path: Path, dtype: str) -> NDArray[Any]:
+    stored = np.dtype(dtype).newbyteorder("<")
+    try:
+        size = path.stat().st_size
+        if size % stored.itemsize:
+            raise _refusal(path, f"has {size:,} bytes, which are no whole number of {dtype}")
+        return np.memmap(path, dtype=stored, mode="r") if size else np.empty(0, stored)
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def _offsets_of_one(tokens: int) -> Longs:
+    return np.array([0, tokens], dtype=np.int64)
+
+
+def _offsets(path: Path, tokens: int) -> Longs:
+    """Document starts from a file, and the end."""
+    starts = _numpy(path)
+    wrong = np.flatnonzero(starts[1:] < starts[:-1])
+    if not len(starts) or starts[0] != 0:
+        raise _refusal(path, "does not start at 0, where the first document starts")
+    if len(wrong):
+        at = int(wrong[0])
+        raise _refusal(path, f"goes back from {starts[at]} to {starts[at + 1]} at entry {at + 1}")
+    if starts[-1] > tokens:
+        raise _refusal(path, f"ends with a start at {starts[-1]}, but there are {tokens:,} tokens")
+    return np.append(starts.astype(np.int64), tokens)
+
+
+def _probed(tokens: NDArray[Any]) -> bytes:
+    last = max(len(tokens) - PROBE, 0)
+    places = sorted({last * probe // (PROBES - 1) for probe in range(PROBES)})
+    return b"".join(tokens[place : place + PROBE].tobytes() for place in places)
+
+
+def _refusal(path: Path, what: str) -> ShapeError:
+    return ShapeError(
+        f"{str(path)!r} {what}",
+        hint="tokens are a 1-D .npy of whole numbers or a .bin of data.dtype, document starts a "
+        "1-D .npy that begins with 0 and rises",
+    )

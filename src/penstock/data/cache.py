@@ -1,0 +1,127 @@
+"""Tokenised text on disk, so that it is made once and memory-mapped afterwards.
+
+    tokens | offsets, 8 bytes each | facts, as JSON | their length | digest of all this | mark
+
+A file is complete or it is not there: it is written under another name, synced, then renamed. What
+stands behind the tokens is known only at the end, so it is read from the end. A file that is
+damaged anywhere fails its digest and counts as absent.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from penstock.data._digest import BLOCK
+from penstock.data.corpus import Longs
+from penstock.data.tokenizer import Tokens
+
+MARK = b"penstok1"
+"""Eight bytes that end a file of this layout."""
+ALIGN = 8
+LENGTH = 8
+DIGEST = 32
+END = DIGEST + len(MARK)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a cache says of itself."""
+
+    key: str
+    """Fingerprint of the text and of the tokenizer."""
+    dtype: str
+    tokens: int
+    documents: int
+    damaged: int
+    """Documents with bytes that are not UTF-8."""
+    replaced: int
+    """Characters that stand for such bytes."""
+    empty: int
+    """Documents without any token."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cached:
+    """A cache that was read back and found whole."""
+
+    facts: Facts
+    tokens: Tokens
+    offsets: Longs
+
+
+class Writer:
+    """Writes a cache from its start to its end, and remembers the digest."""
+
+    def __init__(self, file: BinaryIO, dtype: str) -> None:
+        self._file = file
+        self._dtype = np.dtype(dtype)
+        self._state = blake2b(digest_size=DIGEST)
+        self.tokens = 0
+
+    def add(self, tokens: Tokens) -> None:
+        """The tokens of the next document, or of a part of it."""
+        self._write(tokens.astype(self._dtype).tobytes())
+        self.tokens += len(tokens)
+
+    def finish(self, offsets: Longs, facts: Facts) -> None:
+        """Everything behind the tokens."""
+        self._write(bytes(-self.tokens * self._dtype.itemsize % ALIGN))
+        self._write(offsets.astype("<i8").tobytes())
+        told = json.dumps(asdict(facts)).encode()
+        self._write(told + len(told).to_bytes(LENGTH, "little"))
+        self._file.write(self._state.digest() + MARK)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def _write(self, content: bytes) -> None:
+        self._file.write(content)
+        self._state.update(content)
+
+
+def read(path: Path, key: str) -> Cached | None:
+    """The cache of that key, or None where there is no whole one."""
+    try:
+        facts = _facts(path)
+        return _mapped(path, facts) if facts and facts.key == key else None
+    except OSError:
+        return None
+
+
+def _facts(path: Path) -> Facts | None:
+    """What the file says of itself, once its digest has shown that it says it truly."""
+    covered = path.stat().st_size - END
+    if covered < LENGTH:
+        return None
+    with path.open("rb") as file:
+        state = blake2b(digest_size=DIGEST)
+        for block in _blocks(file, covered):
+            state.update(block)
+        if file.read(END) != state.digest() + MARK:
+            return None
+        file.seek(covered - LENGTH)
+        length = int.from_bytes(file.read(LENGTH), "little")
+        file.seek(covered - LENGTH - length)
+        return Facts(**json.loads(file.read(length)))
+
+
+def _blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
+    while size > 0 and (block := file.read(min(BLOCK, size))):
+        size -= len(block)
+        yield block
+
+
+def _mapped(path: Path, facts: Facts) -> Cached:
+    stored = np.dtype(facts.dtype)
+    behind = facts.tokens * stored.itemsize
+    behind += -behind % ALIGN
+    tokens: Tokens = np.empty(0, stored)
+    if facts.tokens:
+        tokens = np.memmap(path, stored, "r", shape=(facts.tokens,))
+    offsets = np.fromfile(path, "<i8", facts.documents + 1, offset=behind)
+    return Cached(facts, tokens, offsets.astype(np.int64))

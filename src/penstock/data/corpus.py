@@ -1,0 +1,105 @@
+"""Documents as tokens, on disk: what packing and sampling read from.
+
+The tokens stay memory-mapped and are copied a document's piece at a time, so a corpus may be far
+larger than memory. Every piece is held against the vocabulary when it is read: a token outside it
+would be a crash, or worse a silent wrap, deep inside the model.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.data._digest import digest
+from penstock.data.tokenizer import Tokens
+from penstock.errors import ShapeError
+
+Longs = NDArray[np.int64]
+
+BLOCK = 1 << 20
+"""Tokens looked at together."""
+
+
+class Array(NamedTuple):
+    """Tokens of some documents, end to end."""
+
+    name: str
+    tokens: Tokens
+    offsets: Longs
+    """Where each document starts, and at last where the tokens end."""
+    fingerprint: str
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Documents, numbered from 0 over all arrays; empty ones are left out."""
+
+    arrays: tuple[Array, ...]
+    vocabulary: int
+    array: Longs
+    """Array of each document."""
+    start: Longs
+    """Where each document starts in its array."""
+    lengths: Longs
+    """Tokens of each document."""
+    fingerprint: str
+
+    def tokens(self, document: int, start: int, stop: int) -> Longs:
+        """A copy of some tokens of a document."""
+        array = self.arrays[int(self.array[document])]
+        base = int(self.start[document])
+        found = array.tokens[base + start : base + stop].astype(np.int64)
+        if found.size and not (found.min() >= 0 and found.max() < self.vocabulary):
+            at = int(np.argmax((found < 0) | (found >= self.vocabulary)))
+            raise self._outside(document, start + at, int(found[at]))
+        return found
+
+    def _outside(self, document: int, offset: int, token: int) -> ShapeError:
+        number = int(self.array[document])
+        inside = document - int(np.searchsorted(self.array, number))
+        return ShapeError(
+            f"document {inside} of {self.arrays[number].name} has token {token:,} at offset "
+            f"{offset:,}, but the model's vocabulary is {self.vocabulary:,}",
+            hint="take the tokenizer that belongs to the model, or a model of a larger vocabulary",
+        )
+
+    def refuse_outside(self) -> None:
+        """Look at every token now, where it can be told that one may be outside."""
+        for number, array in enumerate(self.arrays):
+            bounds = np.iinfo(array.tokens.dtype)
+            if bounds.min < 0 or bounds.max >= self.vocabulary:
+                for at in _blocks(len(array.tokens)):
+                    self._refuse_block(number, at)
+
+    def _refuse_block(self, number: int, at: slice) -> None:
+        block = self.arrays[number].tokens[at]
+        if block.min() >= 0 and block.max() < self.vocabulary:
+            return
+        where = at.start + int(np.argmax((block < 0) | (block >= self.vocabulary)))
+        mine = np.flatnonzero(self.array == number)
+        document = int(mine[np.searchsorted(self.start[mine], where, side="right") - 1])
+        raise self._outside(
+            document, where - int(self.start[document]), int(block[where - at.start])
+        )
+
+
+def _blocks(tokens: int) -> Iterator[slice]:
+    return (slice(at, min(at + BLOCK, tokens)) for at in range(0, tokens, BLOCK))
+
+
+def corpus(arrays: Sequence[Array], vocabulary: int) -> Corpus:
+    """The documents of all arrays, one array after the other."""
+    counts = [len(array.offsets) - 1 for array in arrays]
+    starts = np.concatenate([array.offsets[:-1] for array in arrays])
+    lengths = np.concatenate([np.diff(array.offsets) for array in arrays])
+    filled = lengths > 0
+    return Corpus(
+        arrays=tuple(arrays),
+        vocabulary=vocabulary,
+        array=np.repeat(np.arange(len(arrays)), counts)[filled],
+        start=starts[filled],
+        lengths=lengths[filled],
+        fingerprint=digest("corpus", *(array.fingerprint for array in arrays)),
+    )

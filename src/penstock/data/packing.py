@@ -1,0 +1,92 @@
+"""Documents laid end to end and cut into sequences of one length.
+
+    documents   aaaaaaabbbccccccccddd       in the order of the epoch
+    sequences   aaaaaaab bbcccccc           of 8 tokens; the last ones, too few, are dropped
+    starts      0      7 0 2                a document that goes on starts anew, at 0
+
+Nothing is copied to do so: where a sequence lies follows from the sums of the documents' lengths.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.data.batch import IGNORE
+from penstock.data.corpus import Corpus, Longs
+
+
+class Span(NamedTuple):
+    """Some consecutive tokens of one document."""
+
+    document: int
+    start: int
+    stop: int
+
+
+class Row(NamedTuple):
+    """One sequence."""
+
+    tokens: Longs
+    labels: Longs
+    documents: tuple[int, ...]
+    """Where its documents start; the first one at 0."""
+
+
+def shuffled(count: int, *seeds: int) -> Longs:
+    """The numbers below `count` in an order that depends on the seeds alone.
+
+    Numbers are sorted by random keys, because NumPy promises that the raw stream of a generator
+    never changes, and does not promise it for its shuffles.
+    """
+    keys = np.random.PCG64(np.random.SeedSequence(seeds)).random_raw(count)
+    return np.argsort(keys, kind="stable")
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """Documents in an order, and the sequences that they are cut into."""
+
+    documents: Longs
+    ends: Longs
+    """Tokens up to the end of each document, in that order."""
+    length: int
+
+    @property
+    def count(self) -> int:
+        """Whole sequences."""
+        return int(self.ends[-1]) // self.length
+
+    def spans(self, sequence: int) -> Iterator[Span]:
+        """What a sequence is made of."""
+        at = sequence * self.length
+        stop = at + self.length
+        place = int(np.searchsorted(self.ends, at, side="right"))
+        while at < stop:
+            begin = int(self.ends[place - 1]) if place else 0
+            end = min(int(self.ends[place]), stop)
+            yield Span(int(self.documents[place]), at - begin, end - begin)
+            at = end
+            place += 1
+
+
+def pack(corpus: Corpus, documents: Longs, length: int) -> Packed:
+    """These documents, in this order, cut into sequences."""
+    return Packed(documents, np.cumsum(corpus.lengths[documents]), length)
+
+
+def row(corpus: Corpus, packed: Packed, sequence: int) -> Row:
+    """The tokens of a sequence and, for each, the token that follows it in its document."""
+    tokens = np.empty(packed.length, dtype=np.int64)
+    labels = np.full(packed.length, IGNORE, dtype=np.int64)
+    starts: list[int] = []
+    at = 0
+    for document, start, stop in packed.spans(sequence):
+        following = min(stop + 1, int(corpus.lengths[document]))
+        read = corpus.tokens(document, start, following)
+        tokens[at : at + stop - start] = read[: stop - start]
+        labels[at : at + len(read) - 1] = read[1:]
+        starts.append(at)
+        at += stop - start
+    return Row(tokens, labels, tuple(starts))

@@ -1,0 +1,114 @@
+"""Where text comes from: files that are a document each, lines of JSON, Python's own sources."""
+
+import sysconfig
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from penstock.data._digest import digest, digest_file, unreadable
+from penstock.errors import ShapeError
+
+REPLACED = "\ufffd"
+"""What stands in a text for bytes that are not UTF-8."""
+MOST_REPLACED = 0.1
+"""Share of replaced characters from which a file is no text: a picture that a pattern caught."""
+NOT_LIBRARY = frozenset({"site-packages", "dist-packages", "test", "tests", "__pycache__"})
+"""Folders of the standard library that some machines have and others do not."""
+
+
+class Text(NamedTuple):
+    """One document."""
+
+    text: str
+    size: int
+    """Bytes it took in its file."""
+    replaced: int
+    """Characters that stand for bytes that are not UTF-8."""
+
+
+class Source(Protocol):
+    """Documents in an order that never changes."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of text to read."""
+        ...
+
+    def fingerprint(self) -> str:
+        """Of the contents, wherever the files lie; reads them all."""
+        ...
+
+    def documents(self) -> Iterator[Text]:
+        """The documents, one after another."""
+        ...
+
+
+class TextFiles:
+    """Every file is a document. Bytes that are not UTF-8 are replaced, and counted."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self.files = tuple(files)
+        self.size = sum(map(size_of, self.files))
+
+    def fingerprint(self) -> str:
+        return digest("text", *map(digest_file, self.files))
+
+    def documents(self) -> Iterator[Text]:
+        for path in self.files:
+            yield _decoded(path)
+
+
+def _decoded(path: Path) -> Text:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from None
+    text = content.decode(errors="replace")
+    replaced = text.count(REPLACED) - content.count(REPLACED.encode())
+    if replaced > MOST_REPLACED * len(text):
+        raise ShapeError(
+            f"{str(path)!r} is not text: {replaced:,} of {len(text):,} characters are not UTF-8",
+            hint="leave it out of the paths, or convert it to UTF-8",
+        )
+    return Text(text, len(content), replaced)
+
+
+def up_to(files: Sequence[Path], limit: int) -> list[Path]:
+    """The first files that hold together at most `limit` bytes; all of them where it is 0."""
+    if not limit:
+        return list(files)
+    kept: list[Path] = []
+    room = limit
+    for path in files:
+        room -= size_of(path)
+        if room < 0:
+            break
+        kept.append(path)
+    if files and not kept:
+        raise ShapeError(
+            f"data.limit_bytes is {limit:,}, but the first document, {str(files[0])!r}, has "
+            f"{size_of(files[0]):,} bytes",
+            hint="raise data.limit_bytes: documents are taken whole",
+        )
+    return kept
+
+
+def standard_library() -> list[Path]:
+    """Python sources of the running interpreter's library, sorted by their path inside it."""
+    root = Path(sysconfig.get_path("stdlib"))
+    inside = (path.relative_to(root) for path in root.rglob("*.py"))
+    kept = sorted(path.as_posix() for path in inside if NOT_LIBRARY.isdisjoint(path.parts))
+    found = [root / path for path in kept if (root / path).is_file()]
+    if not found:
+        raise ShapeError(
+            f"the standard library at {str(root)!r} has no Python sources",
+            hint="set data.source to 'text' and name files in data.paths",
+        )
+    return found
+
+
+def size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise unreadable(path, error) from None

@@ -1,0 +1,141 @@
+"""From text to tokens.
+
+Documents are told apart by where they start, not by a special token, so that bytes need no token
+beside themselves. What a tokenizer file puts around a text (a token that begins it, say) is kept.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.data._digest import digest, unreadable
+from penstock.errors import RunError, ShapeError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Library
+
+Tokens = NDArray[np.integer[Any]]
+"""Tokens in a row, in whatever they are stored in."""
+
+
+class Tokenizer(Protocol):
+    """Makes tokens, 0 to below `vocabulary`, from text."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def vocabulary(self) -> int: ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever some text may become other tokens."""
+        ...
+
+    def encode(self, text: str) -> Tokens: ...
+
+    def encode_all(self, texts: Sequence[str]) -> list[Tokens]:
+        """The same for each of several texts, as fast as the machine can."""
+        ...
+
+
+class Bytes:
+    """A token is a byte of the text's UTF-8 form: 0 to 255."""
+
+    name = "byte"
+    vocabulary = 256
+    fingerprint = digest("byte")
+
+    def encode(self, text: str) -> Tokens:
+        """The bytes of a text.
+
+        >>> Bytes().encode("a\\u00e9").tolist()
+        [97, 195, 169]
+        """
+        return np.frombuffer(text.encode(), dtype=np.uint8)
+
+    def encode_all(self, texts: Sequence[str]) -> list[Tokens]:
+        return [self.encode(text) for text in texts]
+
+
+class HuggingFace:
+    """The tokenizer that a `tokenizer.json` describes, with what it puts around every text.
+
+    Files may carry the truncation and padding of one use; both are switched off, since a document
+    is kept whole and nothing is padded.
+    """
+
+    def __init__(self, path: Path, end_token: str) -> None:
+        content = _content(path)
+        self.name = str(path)
+        self._library = _parsed(path, content)
+        self._library.no_truncation()
+        self._library.no_padding()
+        ids = self._library.get_vocab(with_added_tokens=True)
+        self.vocabulary = max(ids.values(), default=-1) + 1
+        self._end = _end(path, ids, end_token)
+        self.fingerprint = digest("hugging face", content, end_token)
+
+    def encode(self, text: str) -> Tokens:
+        return self.encode_all([text])[0]
+
+    def encode_all(self, texts: Sequence[str]) -> list[Tokens]:
+        found = self._library.encode_batch(list(texts))
+        # An empty document stays empty: it is left out, and not trained on as a lone end token.
+        ends = [self._end if text else [] for text in texts]
+        return [np.array(one.ids + end, dtype=np.uint32) for one, end in zip(found, ends)]
+
+
+def tokenizer(name: str, end_token: str = "") -> Tokenizer:
+    """The tokenizer of that name: `byte`, or a path."""
+    if name != "byte":
+        path = Path(name).expanduser()
+        return HuggingFace(path / "tokenizer.json" if path.is_dir() else path, end_token)
+    if end_token:
+        raise ShapeError(
+            f"data.end_token is {end_token!r}, but bytes have no token beside themselves",
+            hint="leave data.end_token out, or name a tokenizer.json in data.tokenizer",
+        )
+    return Bytes()
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        refusal = unreadable(path, error)
+        refusal.hint = "data.tokenizer is 'byte' or the path of a tokenizer.json"
+        raise refusal from None
+
+
+def _parsed(path: Path, content: bytes) -> "Library":
+    try:
+        from tokenizers import Tokenizer as Library
+    except ImportError:
+        raise RunError(
+            f"reading {str(path)!r} needs the package tokenizers, which is not installed",
+            hint="pip install 'penstock[hf]'",
+        ) from None
+    try:
+        json.loads(content)
+        return Library.from_buffer(content)
+    except Exception as error:  # the library raises plain exceptions
+        raise ShapeError(
+            f"{str(path)!r} is not a tokenizer: {str(error)[:200]}",
+            hint="give the tokenizer.json that belongs to the model",
+        ) from None
+
+
+def _end(path: Path, ids: dict[str, int], end_token: str) -> list[int]:
+    if not end_token:
+        return []
+    if end_token not in ids:
+        raise ShapeError(
+            f"data.end_token is {end_token!r}, which {str(path)!r} does not have",
+            hint="special tokens are listed under added_tokens in that file",
+        )
+    return [ids[end_token]]

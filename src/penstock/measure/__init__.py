@@ -1,0 +1,1 @@
+"""Measurements of the runtime that need torch."""

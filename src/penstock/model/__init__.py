@@ -1,0 +1,1 @@
+"""The model: layers that know slices, and stages made of them."""

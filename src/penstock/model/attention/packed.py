@@ -1,0 +1,50 @@
+"""Kernels that know documents of different lengths, with fewer queries than keys.
+
+One call does a row of a slice: its documents one after the other, the first with its past. Nothing
+has to be merged.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from penstock.model.attention.aten import Gradients, Output
+from penstock.model.attention.back_end import Fits, Leave, Seen
+from penstock.model.attention.reach import Reach
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A back end made of the forward and the backward of a kernel for rows of documents."""
+
+    name: str
+    serves: Fits
+    ahead: Callable[[Tensor, Tensor, Tensor, Reach], Output]
+    back: Callable[[Tensor, Tensor, Tensor, Tensor, Output, Reach], Gradients]
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, reach: Reach) -> Output:
+        each = [
+            self.ahead(_by_token(q[row]), _by_token(k[row]), _by_token(v[row]), reach)
+            for row in range(q.shape[0])
+        ]
+        outs, lses = zip(*each)
+        return torch.stack(outs).transpose(1, 2), torch.stack(lses)
+
+    def backward(self, g: Tensor, seen: Seen, reach: Reach, leave: Leave) -> Gradients:
+        each = [self._back(g, seen, reach, row) for row in range(g.shape[0])]
+        dq, dk, dv = (torch.stack(new).transpose(1, 2) for new in zip(*each))
+        past = range(reach.past)
+        if past:
+            leave(past, dk[:, :, : reach.past], dv[:, :, : reach.past])
+        return dq, dk[:, :, reach.past :], dv[:, :, reach.past :]
+
+    def _back(self, g: Tensor, seen: Seen, reach: Reach, row: int) -> Gradients:
+        tensors = (_by_token(tensor[row]) for tensor in (g, seen.q, seen.k, seen.v))
+        return self.back(*tensors, (_by_token(seen.out[row]), seen.lse[row]), reach)
+
+
+def _by_token(tensor: Tensor) -> Tensor:
+    """[heads, tokens, head_size] as [tokens, heads, head_size]."""
+    return tensor.transpose(0, 1)

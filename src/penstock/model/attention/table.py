@@ -1,0 +1,84 @@
+"""Which kernels compute an attention: one table, read from the top.
+
+Measured on one H200 (32 heads of 128, 32K tokens, bfloat16): flash takes 25 ms forward and 69 ms
+backward, cuDNN 13 and 40, so cuDNN comes first where it serves. It prepares a plan for every new
+shape, which documents of many lengths would make it do all the time; those are left to flash.
+
+On one core of a CPU a triangle costs nearly as much as its square, up to 512 queries; cut down to
+128 it takes 2/3 of the time. Keys in blocks of 512 leave their gradients in the cache.
+"""
+
+import torch
+from torch import Tensor
+
+from penstock.errors import RunError
+from penstock.model.attention import aten, plain
+from penstock.model.attention.back_end import BackEnd
+from penstock.model.attention.merge import LOW_PRECISION
+from penstock.model.attention.packed import Packed
+from penstock.model.attention.tiled import Tiled
+from penstock.model.piece import Piece
+
+FULL_PRECISION = (torch.float32, torch.float64)
+SHORTEST = 64
+"""Tokens of a slice or a past below which cuDNN's plans are not asked for."""
+
+
+def _on_cpu(q: Tensor, piece: Piece) -> bool:
+    return q.device.type == "cpu" and q.dtype in FULL_PRECISION
+
+
+def _on_cpu_low(q: Tensor, piece: Piece) -> bool:
+    return q.device.type == "cpu" and q.dtype in LOW_PRECISION
+
+
+def _with_cudnn(q: Tensor, piece: Piece) -> bool:
+    return (
+        _on_gpu_low(q, largest_head=128)
+        and torch.backends.cuda.cudnn_sdp_enabled()
+        and torch.backends.cudnn.is_available()
+        and not piece.packed
+        and piece.end - piece.start >= SHORTEST
+        and (piece.start == 0 or piece.start >= SHORTEST)
+    )
+
+
+def _with_flash(q: Tensor, piece: Piece) -> bool:
+    return _on_gpu_low(q, largest_head=256) and torch.backends.cuda.flash_sdp_enabled()
+
+
+def _on_gpu_low(q: Tensor, largest_head: int) -> bool:
+    """Whether the fused kernels of a GPU know the type, the head size and the architecture."""
+    size = q.shape[-1]
+    return (
+        q.device.type == "cuda"
+        and q.dtype in LOW_PRECISION
+        and size % 8 == 0
+        and size <= largest_head
+        and torch.cuda.get_device_capability(q.device) >= (8, 0)
+    )
+
+
+def _always(q: Tensor, piece: Piece) -> bool:
+    return q.dtype in FULL_PRECISION + LOW_PRECISION
+
+
+BACK_ENDS: tuple[BackEnd, ...] = (
+    Tiled("cpu", _on_cpu, aten.cpu_forward, aten.cpu_backward, square=128, block=512),
+    # merging rounds, so in low precision triangles stay whole
+    Tiled("cpu-low", _on_cpu_low, aten.cpu_forward, aten.cpu_backward, block=512),
+    Tiled("cudnn", _with_cudnn, aten.cudnn_forward, aten.cudnn_backward),
+    Packed("flash", _with_flash, aten.flash_forward, aten.flash_backward),
+    Tiled("plain", _always, plain.plain_forward, plain.plain_backward, block=8192),
+)
+
+
+def back_end_for(q: Tensor, piece: Piece) -> BackEnd:
+    """The first in the table that serves these queries."""
+    for back_end in BACK_ENDS:
+        if back_end.serves(q, piece):
+            return back_end
+    raise RunError(
+        f"no attention is known for {q.dtype} on {q.device.type}",
+        hint="use float32, float64, bfloat16 or float16",
+    )

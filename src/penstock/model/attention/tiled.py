@@ -1,0 +1,109 @@
+"""Kernels that know triangles and rectangles, and nothing of slices and documents.
+
+A slice is given to such a kernel part by part, and the parts are joined by their log-sum-exp. The
+backward of a part takes the output and the log-sum-exp of all parts together: with them, the
+gradients of the parts add up.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from penstock.model.attention.aten import Gradients, Output
+from penstock.model.attention.back_end import Fits, Leave, Seen
+from penstock.model.attention.merge import merge
+from penstock.model.attention.reach import Part, Reach, parts
+
+UNCUT = 1 << 62
+"""A size that no part exceeds."""
+
+
+@dataclass(frozen=True)
+class Tiled:
+    """A back end made of the forward and the backward of a kernel for parts."""
+
+    name: str
+    serves: Fits
+    ahead: Callable[[Tensor, Tensor, Tensor, bool], Output]
+    back: Callable[[Tensor, Tensor, Tensor, Tensor, Output, bool], Gradients]
+    square: int = UNCUT
+    """Most queries of a triangle given to the kernel."""
+    block: int = UNCUT
+    """Most keys of a rectangle in the backward: bounds the memory that its gradients take."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, reach: Reach) -> Output:
+        out, lse = Gathered(q.shape[2]), Gathered(q.shape[2])
+        for part in parts(reach, self.square):
+            here, keys = _cuts(part)
+            new, new_lse = self.ahead(q[:, :, here], k[:, :, keys], v[:, :, keys], part.causal)
+            if part.fresh:
+                out.store(part.queries, new)
+                lse.store(part.queries, new_lse)
+            else:
+                merge(out.tensor[:, :, here], lse.tensor[:, :, here], new, new_lse)
+        return out.tensor, lse.tensor
+
+    def backward(self, g: Tensor, seen: Seen, reach: Reach, leave: Leave) -> Gradients:
+        dq, dk, dv = (Gathered(seen.q.shape[2]) for _ in range(3))
+        for part in self._blocks(parts(reach, self.square)):
+            new_q, new_k, new_v = self._back(g, seen, part)
+            dq.store(part.queries, new_q) if part.fresh else dq.add(part.queries, new_q)
+            if part.keys.start < reach.past:
+                leave(part.keys, new_k, new_v)
+            else:
+                own = range(part.keys.start - reach.past, part.keys.stop - reach.past)
+                for total, new in ((dk, new_k), (dv, new_v)):
+                    # of all parts with these keys, the triangle comes first
+                    total.store(own, new) if part.causal else total.add(own, new)
+        return dq.tensor, dk.tensor, dv.tensor
+
+    def _back(self, g: Tensor, seen: Seen, part: Part) -> Gradients:
+        here, keys = _cuts(part)
+        merged = seen.out[:, :, here], seen.lse[:, :, here]
+        k, v = seen.k[:, :, keys], seen.v[:, :, keys]
+        return self.back(g[:, :, here], seen.q[:, :, here], k, v, merged, part.causal)
+
+    def _blocks(self, whole: Iterable[Part]) -> Iterator[Part]:
+        """The parts, with rectangles cut into blocks of keys."""
+        for part in whole:
+            step = len(part.keys) if part.causal else self.block
+            for start in range(0, len(part.keys), step):
+                keys = part.keys[start : start + step]
+                yield part._replace(keys=keys, fresh=part.fresh and start == 0)
+
+
+class Gathered:
+    """A tensor [rows, heads, length, ...] that comes in pieces along its length.
+
+    A piece that is the whole is taken as it is; otherwise they are copied into one that lies token
+    by token in memory.
+    """
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self._tensor: Tensor | None = None
+
+    @property
+    def tensor(self) -> Tensor:
+        assert self._tensor is not None, "nothing was stored"
+        return self._tensor
+
+    def store(self, span: range, new: Tensor) -> None:
+        """Put what nothing has been put to before."""
+        if len(span) == self._length:
+            self._tensor = new
+            return
+        if self._tensor is None:
+            rows, heads, _, *rest = new.shape
+            self._tensor = new.new_empty(rows, self._length, heads, *rest).transpose(1, 2)
+        self._tensor[:, :, span.start : span.stop] = new
+
+    def add(self, span: range, new: Tensor) -> None:
+        """Add to what was stored."""
+        self.tensor[:, :, span.start : span.stop].add_(new)
+
+
+def _cuts(part: Part) -> tuple[slice, slice]:
+    """Where the part lies among the queries and among the keys."""
+    return slice(part.queries.start, part.queries.stop), slice(part.keys.start, part.keys.stop)

@@ -1,0 +1,21 @@
+"""The gated MLP's inner function: silu(gate) x up, on gate and up side by side."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def gate(both: Tensor) -> Tensor:
+    """[tokens, 2 f] -> [tokens, f]"""
+    first, second = both.chunk(2, dim=-1)
+    return functional.silu(first).mul_(second)
+
+
+def gate_backward(both: Tensor, d: Tensor) -> Tensor:
+    """The gradient of both halves, side by side as the weight gradient wants it."""
+    first, second = both.chunk(2, dim=-1)
+    out = torch.empty_like(both)
+    d_first, d_second = out.chunk(2, dim=-1)
+    torch.mul(d, functional.silu(first), out=d_second)
+    torch.ops.aten.silu_backward.grad_input(d * second, first, grad_input=d_first)
+    return out

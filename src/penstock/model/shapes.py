@@ -1,0 +1,84 @@
+"""Every parameter of a model: its name and its shape, said once.
+
+Stages allocate by this list, checkpoints and exported files are checked against it. The names are
+those of Hugging Face checkpoints, so that nothing has to be translated on the way in or out.
+"""
+
+from math import prod
+
+from penstock.cost.architecture import ModelConfig
+from penstock.errors import ShapeError
+
+Shape = tuple[int, ...]
+Shapes = dict[str, Shape]
+
+EMBEDDING = "model.embed_tokens.weight"
+LAST_NORM = "model.norm.weight"
+HEAD = "lm_head.weight"
+
+
+def layer_prefix(layer: int) -> str:
+    """What the names of one layer's parameters begin with.
+
+    >>> layer_prefix(3)
+    'model.layers.3.'
+    """
+    return f"model.layers.{layer}."
+
+
+def expected_shapes(config: ModelConfig) -> Shapes:
+    """The parameters of the whole model along its depth; a tied head is the embedding.
+
+    >>> len(expected_shapes(ModelConfig(2, 8, 24, 2, 1, 4, 10)))
+    21
+    """
+    shapes: Shapes = {EMBEDDING: (config.vocabulary, config.hidden)}
+    for layer in range(config.layers):
+        shapes |= layer_shapes(config, layer)
+    shapes[LAST_NORM] = (config.hidden,)
+    if not config.tied:
+        shapes[HEAD] = (config.vocabulary, config.hidden)
+    return shapes
+
+
+def layer_shapes(config: ModelConfig, layer: int) -> Shapes:
+    """The parameters of one layer, in the order in which a forward meets them."""
+    _refuse_plain_mlp(config)
+    hidden, prefix = (config.hidden,), layer_prefix(layer)
+    shapes = {
+        "input_layernorm.weight": hidden,
+        **_attention_shapes(config),
+        "post_attention_layernorm.weight": hidden,
+        "mlp.gate_proj.weight": (config.ffn, config.hidden),
+        "mlp.up_proj.weight": (config.ffn, config.hidden),
+        "mlp.down_proj.weight": (config.hidden, config.ffn),
+    }
+    return {prefix + name: shape for name, shape in shapes.items()}
+
+
+def _attention_shapes(config: ModelConfig) -> Shapes:
+    rows = {
+        "q": config.heads * config.head_size,
+        "k": config.kv_heads * config.head_size,
+        "v": config.kv_heads * config.head_size,
+    }
+    shapes: Shapes = {f"self_attn.{x}_proj.weight": (rows[x], config.hidden) for x in rows}
+    if config.qkv_bias:
+        shapes |= {f"self_attn.{x}_proj.bias": (rows[x],) for x in rows}
+    if config.qk_norm:
+        shapes |= {f"self_attn.{x}_norm.weight": (config.head_size,) for x in "qk"}
+    shapes["self_attn.o_proj.weight"] = (config.hidden, rows["q"])
+    return shapes
+
+
+def elements(shapes: Shapes) -> int:
+    """Elements of all these parameters together."""
+    return sum(prod(shape) for shape in shapes.values())
+
+
+def _refuse_plain_mlp(config: ModelConfig) -> None:
+    if not config.gated:
+        raise ShapeError(
+            "a model with a plain MLP (gated is False) can be priced, but not run",
+            hint="layers that run have a gated MLP (SwiGLU): leave gated at True",
+        )

@@ -1,0 +1,1 @@
+"""The runtime: programs executed by real processes."""

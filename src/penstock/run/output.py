@@ -1,0 +1,108 @@
+"""What the ranks print, brought to one console.
+
+Rank 0 speaks for the run. Of the others only errors are shown, with the rank in front; everything
+that a rank prints goes to a file of its own where a folder is given.
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock, Thread
+from types import TracebackType
+from typing import IO, Any, BinaryIO
+
+from penstock.errors import RunError
+
+CHUNK = 1 << 16
+DRAIN = 2.0
+"""Seconds to wait for the last words of ranks that have ended."""
+
+Sink = Callable[[bytes], None]
+
+
+class Console:
+    """Where the output of some ranks goes."""
+
+    def __init__(self, logs: Path | None = None) -> None:
+        self.logs = logs
+        self._files: list[BinaryIO] = []
+        self._pumps: list[Thread] = []
+        self._lock = Lock()
+
+    def __enter__(self) -> "Console":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for pump in self._pumps:
+            pump.join(DRAIN)
+        for file in self._files:
+            file.close()
+
+    def sinks(self, rank: int) -> tuple[int | None, int | None]:
+        """Standard output and error to start a rank with; None is the console itself."""
+        if self.logs is not None:
+            return subprocess.PIPE, subprocess.PIPE
+        return (None, None) if rank == 0 else (subprocess.DEVNULL, subprocess.PIPE)
+
+    def attach(self, rank: int, process: "subprocess.Popen[bytes]") -> None:
+        """Follow what a rank prints through its pipes."""
+        log = self._log(rank) if self.logs is not None else None
+        if process.stdout:
+            self._pump(process.stdout, log, sys.stdout if rank == 0 else None, "")
+        if process.stderr:
+            self._pump(process.stderr, log, sys.stderr, f"[rank {rank}] " if rank else "")
+
+    def _log(self, rank: int) -> BinaryIO:
+        assert self.logs is not None
+        try:
+            self.logs.mkdir(parents=True, exist_ok=True)
+            file = (self.logs / f"rank-{rank}.log").open("ab", buffering=0)
+        except OSError as error:
+            raise RunError(
+                f"cannot write the logs of rank {rank} in {self.logs}: {error.strerror}",
+                hint="give another folder for the logs",
+            ) from error
+        self._files.append(file)
+        return file
+
+    def _pump(self, pipe: IO[bytes], log: BinaryIO | None, screen: Any, prefix: str) -> None:
+        sinks = [_quietly(log.write)] if log else []
+        if screen is not None:
+            sinks.append(_quietly(self._shown(screen, prefix.encode())))
+        # Progress bars have no line ends; lines of several ranks must not mix.
+        ends = pipe.readline if prefix else lambda: pipe.read1(CHUNK)  # type: ignore[attr-defined]
+        pump = Thread(target=_follow, args=(ends, sinks), name="output", daemon=True)
+        self._pumps.append(pump)
+        pump.start()
+
+    def _shown(self, screen: Any, prefix: bytes) -> Callable[[bytes], Any]:
+        def show(data: bytes) -> None:
+            with self._lock:
+                screen.buffer.write(prefix + data)
+                screen.buffer.flush()
+
+        return show
+
+
+def _follow(read: Callable[[], bytes], sinks: list[Sink]) -> None:
+    """Pass on until the end; a rank must never block because nobody reads."""
+    while data := read():
+        for sink in sinks:
+            sink(data)
+
+
+def _quietly(write: Callable[[bytes], Any]) -> Sink:
+    """A sink that a closed console or a full disk does not break."""
+
+    def sink(data: bytes) -> None:
+        with suppress(OSError, ValueError):
+            write(data)
+
+    return sink

@@ -1,0 +1,81 @@
+"""Everything that the ranks of a run have to agree on before they start."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+
+from penstock.core.homes import weight_homes
+from penstock.core.program import Program
+from penstock.core.schedule import Schedule
+from penstock.cost.architecture import ModelConfig
+from penstock.errors import ShapeError
+from penstock.lower import lower
+from penstock.model.shapes import EMBEDDING, HEAD, LAST_NORM, expected_shapes, layer_shapes
+from penstock.model.split import split_layers
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """A model, a schedule, and how the one is cut for the other."""
+
+    model: ModelConfig
+    schedule: Schedule
+    lengths: tuple[tuple[int, ...], ...]
+    """Tokens of each slice of each microbatch."""
+    layers: tuple[int, ...] = ()
+    """Layers of each stage; as even as can be where nothing is said."""
+    dtype: torch.dtype = torch.float32
+    """What is computed in. Weights and gradients are kept in 32 bits at least."""
+    rows: int = 1
+    options: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        slices = tuple(len(lengths) for lengths in self.lengths)
+        if slices != self.schedule.shape.slices:
+            raise ShapeError(
+                f"the sequences are cut into {slices} slices, but {self.schedule.name} has "
+                f"{self.schedule.shape.slices}",
+                hint="give every slice of every microbatch a length",
+            )
+
+    @property
+    def main(self) -> torch.dtype:
+        """What weights and gradients are kept in."""
+        return torch.promote_types(self.dtype, torch.float32)
+
+    @cached_property
+    def program(self) -> Program:
+        return lower(self.schedule)
+
+    @cached_property
+    def split(self) -> tuple[range, ...]:
+        return split_layers(self.model.layers, self.schedule.shape.stages, self.layers)
+
+    @cached_property
+    def homes(self) -> dict[int, int]:
+        """The device of each stage."""
+        found = weight_homes(self.schedule)
+        for stage, devices in found.items():
+            if len(devices) > 1:
+                raise ShapeError(
+                    f"stage {stage} of {self.schedule.name} lives on devices "
+                    f"{', '.join(map(str, devices))}, but the runtime keeps one copy of a stage",
+                    hint="take a schedule in which every stage has one device",
+                )
+        return {stage: devices[0] for stage, devices in found.items()}
+
+    @cached_property
+    def names(self) -> dict[str, int]:
+        """The place of every parameter along the model; a tied head is the embedding."""
+        return {name: place for place, name in enumerate(expected_shapes(self.model))}
+
+    def sizes(self, stage: int) -> dict[str, tuple[int, ...]]:
+        """The parameters of a stage; the last one has a head of its own, tied or not."""
+        model, vocabulary = self.model, (self.model.vocabulary, self.model.hidden)
+        sizes = {EMBEDDING: vocabulary} if stage == 0 else {}
+        for layer in self.split[stage]:
+            sizes |= layer_shapes(model, layer)
+        if stage == self.schedule.shape.stages - 1:
+            sizes |= {LAST_NORM: (model.hidden,), HEAD: vocabulary}
+        return sizes

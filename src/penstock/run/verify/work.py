@@ -1,0 +1,91 @@
+"""What every process does for one trial: the gradients of a batch, by the engine that trains."""
+
+from functools import cache
+from typing import NamedTuple
+
+import torch
+
+from penstock.run.engine import Engine
+from penstock.run.mesh import Mesh, make_mesh
+from penstock.run.optimizer import AdamW
+from penstock.run.plan import RunPlan
+from penstock.run.rendezvous import Connection
+from penstock.run.state import stored_name
+from penstock.run.transport import Alone, Gloo, Transport
+from penstock.run.verify.material import microbatches_of, parameters_of
+from penstock.run.verify.oracle import Named
+from penstock.run.verify.variants import Trial
+
+
+class Part(NamedTuple):
+    """What one process has arrived at."""
+
+    loss: float
+    held: list[Named]
+    """Gradients by name; both of a tied weight's two where one process holds both ends."""
+
+
+def run_trial(connection: Connection, trial: Trial) -> Part:
+    """One step of this process's share."""
+    plan = plan_of(trial)
+    ends = plan.homes[0], plan.homes[trial.schedule.shape.stages - 1]
+    mesh = _mesh(trial.replicas, trial.schedule.shape.devices, ends)
+    if mesh.pipeline is None:
+        return step(trial, plan, mesh, Alone())
+    transport = Gloo(mesh.pipeline)
+    try:
+        return step(trial, plan, mesh, transport)
+    finally:
+        transport.close()
+
+
+def run_alone(connection: Connection, trial: Trial) -> Part:
+    """A trial of one device, on the first process; the others have nothing to do."""
+    if connection.rank:
+        return Part(0.0, [])
+    return step(trial, plan_of(trial), Mesh(1, 1, 0), Alone())
+
+
+@cache
+def _mesh(replicas: int, devices: int, ends: tuple[int, int]) -> Mesh:
+    """Groups cost sockets and are never given back, so trials of one shape share theirs."""
+    return make_mesh(replicas, devices, ends=ends)
+
+
+def plan_of(trial: Trial) -> RunPlan:
+    return RunPlan(
+        trial.work.model,
+        trial.schedule,
+        trial.lengths,
+        trial.layers,
+        getattr(torch, trial.dtype),
+        trial.work.batch.rows,
+    )
+
+
+def step(trial: Trial, plan: RunPlan, mesh: Mesh, transport: Transport) -> Part:
+    """Loss and gradients of the batch, of which this replica takes its share."""
+    engine = Engine(plan, mesh, transport, adam=AdamW(), device=torch.device("cpu"))
+    _load(engine)
+    batch = microbatches_of(trial.work.batch, plan.model.vocabulary)
+    share = trial.schedule.shape.microbatches
+    outcome = engine.gradients(batch[mesh.replica * share : (mesh.replica + 1) * share])
+    return Part(outcome.loss, _held(engine))
+
+
+def _load(engine: Engine) -> None:
+    """Give every stage the weights that the oracle has too."""
+    values = parameters_of(engine.plan.model, engine.plan.main)
+    for weights in engine.weights.values():
+        for name, value in weights.named(weights.main).items():
+            value.copy_(values[stored_name(engine, name)])
+        weights.publish()
+
+
+def _held(engine: Engine) -> list[Named]:
+    """The two ends of a tied weight have one name, so each stands on its own."""
+    return [
+        {stored_name(engine, name): gradient}
+        for weights in engine.weights.values()
+        for name, gradient in weights.named(weights.grad).items()
+    ]

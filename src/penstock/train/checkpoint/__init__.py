@@ -1,0 +1,15 @@
+"""Checkpoints: asynchronous, hashed, loaded under any layout, never half there."""
+
+from pathlib import Path
+
+from penstock.train.checkpoint.find import Found, newest
+from penstock.train.checkpoint.load import Kind, load_part, stored
+from penstock.train.checkpoint.ranks import Ranks
+from penstock.train.checkpoint.saver import Checkpoints
+
+__all__ = ["Checkpoints", "Found", "Kind", "load_part", "newest_in", "stored"]
+
+
+def newest_in(folder: str | Path) -> Found | None:
+    """The newest whole checkpoint of a folder, for one process that only reads it."""
+    return newest(Path(folder), Ranks())

@@ -1,0 +1,70 @@
+"""The newest checkpoint that is whole.
+
+A damaged checkpoint must not be loaded, and must not be passed over in silence either: the older
+one that is used instead costs the steps between. All ranks must take the same one. So the first
+rank lists them, every rank reads a share of the files, and the verdict is that of all together.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from warnings import warn
+
+from penstock.errors import RunError
+from penstock.train.checkpoint import manifest
+from penstock.train.checkpoint.folders import place, steps
+from penstock.train.checkpoint.ranks import Ranks
+
+STATE = "state.json"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A checkpoint that was read whole; its `state` is what was saved beside the tensors."""
+
+    step: int
+    folder: Path
+    state: dict[str, Any]
+    damaged: tuple[str, ...] = ()
+    """What is wrong with each newer one, which therefore is not used."""
+
+
+def newest(folder: Path, ranks: Ranks) -> Found | None:
+    """The newest whole checkpoint, the same on all ranks; None where there is no checkpoint."""
+    damaged: list[str] = []
+    for step in reversed(ranks.first(lambda: steps(folder) if folder.is_dir() else [])):
+        complaints = _complaints(place(folder, step), step, ranks)
+        if not complaints:
+            return _found(place(folder, step), step, damaged, ranks)
+        damaged.append(f"{place(folder, step).name} is damaged: {'; '.join(complaints[:3])}")
+    if damaged:
+        raise RunError(
+            f"no checkpoint in {folder} is whole: {'. '.join(damaged)}",
+            hint="restore one from a backup, or move them all away to start anew",
+        )
+    return None
+
+
+def _complaints(path: Path, step: int, ranks: Ranks) -> list[str]:
+    """What is wrong with a checkpoint; the files are dealt out to the ranks, large ones first."""
+    files, complaint = ranks.first(lambda: _listed(path, step))
+    if complaint:
+        return [complaint]
+    share = sorted(files, key=lambda name: -files[name].size)[ranks.rank :: ranks.size]
+    found = ranks.together(lambda: manifest.damage(path, {name: files[name] for name in share}))
+    return [complaint for complaints in found for complaint in complaints]
+
+
+def _listed(path: Path, step: int) -> tuple[dict[str, manifest.Entry], str]:
+    try:
+        return manifest.read(path, step), ""
+    except RunError as error:
+        return {}, error.message
+
+
+def _found(path: Path, step: int, damaged: list[str], ranks: Ranks) -> Found:
+    state = ranks.first(lambda: json.loads((path / STATE).read_text()))
+    if damaged and ranks.leads:
+        warn(f"{'. '.join(damaged)}. Using {path.name} instead", stacklevel=2)
+    return Found(step, path, state, tuple(damaged))

@@ -1,0 +1,147 @@
+"""A run's checkpoints: written beside the training, found again, and kept to a number.
+
+Training must not wait for a disk. `save` copies the tensors to the host and returns; a thread
+writes the copy. Only one save is in flight at a time, and what goes wrong in it is raised by the
+next call. Every rank makes the same calls in the same order.
+"""
+
+import json
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from penstock.errors import RunError, ShapeError
+from penstock.train.checkpoint import folders
+from penstock.train.checkpoint.copies import captured, refuse_differences
+from penstock.train.checkpoint.disk import Disk, reason
+from penstock.train.checkpoint.find import Found, newest
+from penstock.train.checkpoint.load import load
+from penstock.train.checkpoint.ranks import Ranks
+from penstock.train.checkpoint.write import Content, write
+
+
+class Checkpoints:
+    """The checkpoints of one run, in one folder that all its ranks see."""
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        keep: int = 3,
+        replicas: int = 1,
+        group: dist.ProcessGroup | None = None,
+        disk: Disk | None = None,
+    ) -> None:
+        """`group` is a gloo group that nobody else uses: a thread speaks through it."""
+        self.folder = Path(folder)
+        self._keep = keep
+        self._replicas = replicas
+        self._ranks = Ranks(group or _own_group())
+        self._disk = disk or Disk()
+        self._flight: Future[None] | None = None
+        self._refuse_counts()
+        self._ranks.first(self._prepare)
+
+    def save(self, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        """Store the values of this moment; returns when they are copied, not when they are safe."""
+        self.wait()
+        if step < 0:
+            raise ShapeError(f"step {step} cannot be saved", hint="steps count from 0")
+        text = _spelled({**state, "step": step, "torch": torch.__version__})
+        content = Content(step, captured(tensors), text)
+        thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._flight = thread.submit(self._save, content)
+        thread.shutdown(wait=False)
+
+    def wait(self) -> None:
+        """Wait for the save in flight, if there is one, and raise what went wrong in it."""
+        flight, self._flight = self._flight, None
+        if flight is not None:
+            flight.result()
+
+    def newest(self) -> Found | None:
+        """The newest checkpoint that is whole, the same on all ranks."""
+        self.wait()
+        return newest(self.folder, self._ranks)
+
+    def load(self, found: Found, tensors: Mapping[str, Tensor]) -> None:
+        """Fill the tensors; all ranks together ask for everything that was saved."""
+        self.wait()
+        load(found, tensors, self._ranks)
+
+    def _refuse_counts(self) -> None:
+        if self._keep < 1:
+            raise ShapeError(
+                f"{self._keep} checkpoints cannot be kept", hint="keep 1 or more, 2 to be safe"
+            )
+        if self._replicas < 1 or self._ranks.size % self._replicas:
+            raise ShapeError(
+                f"{self._ranks.size} ranks are not {self._replicas} equal replicas",
+                hint="ranks = replicas x devices",
+            )
+
+    def _prepare(self) -> None:
+        try:
+            self._disk.make(self.folder)
+            folders.tidy(self.folder, self._disk)
+        except OSError as error:
+            raise RunError(
+                f"checkpoints cannot be kept in {self.folder}: {reason(error)}",
+                hint="give a folder that can be written",
+            ) from None
+
+    def _save(self, content: Content) -> None:
+        """What the thread does."""
+        try:
+            self._refuse_disagreement(content)
+            writes = self._ranks.rank < self._ranks.size // self._replicas
+            own = content if writes else content._replace(tensors={})
+            write(self.folder, own, self._ranks, self._disk)
+        except RunError as error:
+            raise RunError(
+                f"step {content.step} was not saved: {error.message}; nothing saved before is lost",
+                hint=error.hint or f"see that {self.folder} can be written and has room",
+            ) from error
+        self._ranks.first(lambda: self._prune(content.step))
+
+    def _refuse_disagreement(self, content: Content) -> None:
+        states = self._ranks.together(lambda: content.state)
+        for rank, state in enumerate(states):
+            if state != states[0]:
+                raise RunError(
+                    f"rank {rank} saves the state {state}, but rank 0 {states[0]}",
+                    hint="the state is stored once and must be the same on all ranks",
+                )
+        refuse_differences(content.tensors, self._replicas, self._ranks)
+
+    def _prune(self, step: int) -> None:
+        try:
+            folders.prune(self.folder, step, self._keep, self._disk)
+        except OSError as error:
+            raise RunError(
+                f"step {step} is saved, but an older one cannot be deleted: {reason(error)}",
+                hint=f"see that {self.folder} can be written",
+            ) from None
+
+
+def _own_group() -> dist.ProcessGroup | None:
+    """A group of all ranks for checkpoints alone; none where there is one process."""
+    if not dist.is_available() or not dist.is_initialized():
+        return None
+    group: dist.ProcessGroup = dist.new_group(backend="gloo")
+    return group
+
+
+def _spelled(state: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(state, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise RunError(
+            f"the state of a checkpoint cannot be written as JSON: {error}",
+            hint="a state has texts, finite numbers, lists and objects",
+        ) from None

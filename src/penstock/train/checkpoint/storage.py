@@ -1,0 +1,135 @@
+"""Tensors into files and back, by torch's distributed checkpoint.
+
+Its planners and its file format do the work; the ranks agree through `Ranks`, and the files are
+written through our own `Disk`. Each file is hashed on its way to the disk and not afterwards: a
+hash of what came to lie there would vouch for a write that lost something.
+"""
+
+import hashlib
+import io
+import os
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from torch import Tensor
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemReader, FileSystemWriter
+from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.planner import SavePlan
+from torch.distributed.checkpoint.storage import WriteResult
+
+from penstock.errors import RunError
+from penstock.train.checkpoint.disk import Disk, reason
+from penstock.train.checkpoint.manifest import Entry
+from penstock.train.checkpoint.ranks import Ranks
+
+AnyPath = str | os.PathLike[str]
+
+
+class Hashing(io.IOBase):
+    """A file that is hashed while it is written."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._sha = hashlib.sha256()
+        self._size = 0
+        self.error: OSError | None = None
+        """The first failure; torch's writer replaces it by one that no longer says why."""
+
+    def write(self, content: Any) -> int:
+        try:
+            self._file.write(content)
+        except OSError as error:
+            self.error = self.error or error
+            raise
+        self._sha.update(content)
+        self._size += memoryview(content).nbytes
+        return memoryview(content).nbytes
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        """Nothing: the file is flushed when it is synced."""
+
+    def close(self) -> None:
+        """Nothing: the file is closed by the one who opened it, after the sync."""
+
+    @property
+    def entry(self) -> Entry:
+        return Entry(self._size, self._sha.hexdigest())
+
+
+class HashedFiles(FileSystem):
+    """The file system that torch's writer uses; `written` is what the manifest will say."""
+
+    def __init__(self, disk: Disk) -> None:
+        super().__init__()
+        self.disk = disk
+        self.written: dict[str, Entry] = {}
+
+    @contextmanager
+    def create_stream(self, path: AnyPath, mode: str) -> Generator[io.IOBase, None, None]:
+        try:
+            with self.disk.create(Path(path)) as file:
+                stream = Hashing(file)
+                try:
+                    yield stream
+                except Exception as error:
+                    raise stream.error or error from None
+                self.disk.sync(file)
+        except OSError as error:
+            error.filename = error.filename or str(path)
+            raise
+        self.written[Path(path).name] = stream.entry
+
+    def rename(self, path: AnyPath, new_path: AnyPath) -> None:
+        self.disk.rename(Path(path), Path(new_path))
+        self.written[Path(new_path).name] = self.written.pop(Path(path).name)
+
+    def put(self, path: Path, content: bytes) -> None:
+        """A whole file at once."""
+        with self.create_stream(path, "wb") as stream:
+            stream.write(content)
+
+
+def write(folder: Path, tensors: Mapping[str, Tensor], files: HashedFiles, ranks: Ranks) -> None:
+    """Write the tensors of all ranks, each rank its own into its own file."""
+    # The files are synced by HashedFiles, and the tensors are on the host already.
+    writer = FileSystemWriter(folder, sync_files=False, per_thread_copy_ahead=0)
+    writer.fs = files
+    planner = DefaultSavePlanner()
+    planner.set_up_planner(dict(tensors), writer.storage_meta(), ranks.leads)
+    writer.set_up_storage_writer(ranks.leads)
+    local = ranks.together(lambda: writer.prepare_local_plan(planner.create_local_plan()))
+    plans, metadata = planner.create_global_plan(local)
+    plan = planner.finish_plan(writer.prepare_global_plan(plans)[ranks.rank])
+    results = ranks.together(lambda: _write_own(writer, plan, planner))
+    ranks.first(lambda: writer.finish(metadata, results))
+
+
+def _write_own(
+    writer: FileSystemWriter, plan: SavePlan, planner: DefaultSavePlanner
+) -> list[WriteResult]:
+    """A rank that has nothing to write makes no file."""
+    return writer.write_data(plan, planner).wait() if plan.items else []
+
+
+def contents(folder: Path) -> Metadata:
+    """What a checkpoint has: the shape and type of every tensor, and where it lies."""
+    try:
+        return FileSystemReader(folder).read_metadata()
+    except Exception as error:  # a pickle that is not ours can raise anything
+        raise RunError(f"{folder} cannot be read as a checkpoint: {reason(error)}") from error
+
+
+def read(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Fill tensors, found by name, with what a checkpoint has for them."""
+    reader, planner = FileSystemReader(folder), DefaultLoadPlanner()
+    metadata = contents(folder)
+    planner.set_up_planner(dict(tensors), metadata, is_coordinator=True)
+    reader.set_up_storage_reader(metadata, is_coordinator=True)
+    plan = reader.prepare_local_plan(planner.create_local_plan())
+    reader.read_data(planner.finish_plan(plan), planner).wait()

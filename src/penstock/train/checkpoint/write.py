@@ -1,0 +1,72 @@
+"""One checkpoint, from tensors on the host to a folder that is safe.
+
+    .partial- folder -> tensors and state, each file synced -> read back and compared with what was
+    hashed -> manifest, synced -> renamed -> the folder above synced
+
+Whatever stops this half way leaves a folder that nobody reads, and all older checkpoints.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import Tensor
+
+from penstock.errors import RunError
+from penstock.train.checkpoint import folders, manifest, storage
+from penstock.train.checkpoint.disk import Disk
+from penstock.train.checkpoint.find import STATE
+from penstock.train.checkpoint.manifest import Entry
+from penstock.train.checkpoint.ranks import Ranks
+
+
+class Content(NamedTuple):
+    """What one rank saves; the state is the same on all ranks."""
+
+    step: int
+    tensors: Mapping[str, Tensor]
+    state: str
+
+
+def write(folder: Path, content: Content, ranks: Ranks, disk: Disk) -> None:
+    """Write a checkpoint of all ranks' tensors; on failure nothing of it is left."""
+    target = folders.place(folder, content.step)
+    written = ranks.first(lambda: _begin(folders.partial(target), disk))
+    try:
+        files = _fill(written, content, ranks, disk)
+        ranks.first(lambda: _finish(written, content.step, files, disk))
+    except RunError:
+        if ranks.leads:
+            with suppress(OSError):
+                disk.remove(written)
+        raise
+
+
+def _begin(written: Path, disk: Disk) -> Path:
+    disk.make(written)
+    return written
+
+
+def _fill(written: Path, content: Content, ranks: Ranks, disk: Disk) -> dict[str, Entry]:
+    """The files of all ranks, each one read back."""
+    files = storage.HashedFiles(disk)
+    storage.write(written, content.tensors, files, ranks)
+    ranks.first(lambda: files.put(written / STATE, content.state.encode()))
+    parts = ranks.together(lambda: _settled(written, files))
+    return {name: entry for part in parts for name, entry in part.items()}
+
+
+def _settled(written: Path, files: storage.HashedFiles) -> dict[str, Entry]:
+    """What this rank wrote, once it is known to lie there."""
+    files.disk.sync_folder(written)
+    if complaints := manifest.damage(written, files.written):
+        raise RunError(f"what was written is not what lies there: {'; '.join(complaints[:3])}")
+    return files.written
+
+
+def _finish(written: Path, step: int, files: manifest.Files, disk: Disk) -> None:
+    last = storage.HashedFiles(disk)
+    last.put(written / manifest.FILE, manifest.spell(step, files))
+    _settled(written, last)
+    folders.publish(written, folders.place(written.parent, step), disk)

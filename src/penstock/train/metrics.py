@@ -1,0 +1,150 @@
+"""What a run writes about itself, step by step, as lines of JSON.
+
+`metrics.jsonl` holds what follows from the configuration alone (loss, norm, rate, tokens), so equal
+runs write equal bytes, also one that was interrupted: a run that goes on from a checkpoint first
+takes back the lines behind it. `timing.jsonl` holds what the machine did (speed, memory, bubble).
+
+A line is written at once and whole; one that was cut off by a killed process is dropped when the
+run goes on. Numbers are written with all their digits; one that is not finite is written as null.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import RunError
+
+METRICS = "metrics.jsonl"
+TIMING = "timing.jsonl"
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """One step as the configuration determines it."""
+
+    step: int
+    """Steps done, this one included."""
+    loss: float
+    """Mean over the labels that count in the global batch."""
+    norm: float
+    """Global norm of the gradients before clipping."""
+    rate: float
+    tokens: int
+    """Tokens of all steps up to this one."""
+    evaluation: float | None = None
+    """Loss on held-out data, in steps that evaluate."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One step as the machine did it."""
+
+    step: int
+    seconds: float
+    tokens_per_second: float
+    utilisation: float | None
+    """Model FLOPs over what the devices could do; None where that is not known."""
+    memory: tuple[int, ...]
+    """Peak bytes of each device."""
+    bubble: float | None
+    """Idle share of the step; None where no spans were recorded."""
+    time: float
+    """Seconds since 1970 at the end of the step."""
+
+
+class Lines:
+    """A file of JSON lines that only grows, opened behind what an earlier run left valid."""
+
+    def __init__(self, path: Path, done: int) -> None:
+        self.path = path
+        with _worded(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            take_back(path, done)
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+
+    def write(self, record: Metrics | Timing) -> None:
+        """Add a line, whole, so that a reader and a killed process find no half of it."""
+        line = memoryview(line_of(record).encode())
+        with _worded(self.path):
+            while line:
+                line = line[os.write(self._file, line) :]
+
+    def sync(self) -> None:
+        """Return once everything written is on the disk."""
+        with _worded(self.path):
+            os.fsync(self._file)
+
+    def close(self) -> None:
+        with _worded(self.path):
+            os.close(self._file)
+
+
+@contextmanager
+def _worded(path: Path) -> Iterator[None]:
+    """Turn a failure of the file system into our own error."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(
+            f"cannot write {str(path)!r}: {error.strerror}",
+            hint="free space or choose another run.directory; the checkpoints are untouched",
+        ) from error
+
+
+def line_of(record: Metrics | Timing) -> str:
+    """A record as one line; what is None is left out."""
+    values = {key: _finite(value) for key, value in asdict(record).items() if value is not None}
+    return json.dumps(values, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def take_back(path: Path, done: int) -> None:
+    """Keep the lines of the first `done` steps, in one stroke.
+
+    A last line that was cut off goes. Where more than that would be lost, because the file is
+    damaged elsewhere or belongs to a run that is started anew, it is kept beside the new one.
+    """
+    if not path.exists():
+        return
+    content = path.read_bytes()
+    lines = content.splitlines(keepends=True)
+    steps = [_step(line) for line in lines]
+    kept = b"".join(line for line, step in zip(lines, steps) if step is not None and step <= done)
+    if kept == content:
+        return
+    if None in steps[:-1] or not done:
+        _replace(path.with_name(f"{path.name}.previous"), content)
+    _replace(path, kept)
+
+
+def _step(line: bytes) -> int | None:
+    """The step of a line, or None where it is damaged."""
+    try:
+        step = json.loads(line)["step"] if line.endswith(b"\n") else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return step if type(step) is int else None
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Put a file in the place of another, on the disk before it gets its name."""
+    beside = path.with_name(f".{path.name}.new")
+    with beside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The records of a file that can be read, in order."""
+    lines: Iterable[bytes] = path.read_bytes().splitlines(keepends=True) if path.exists() else ()
+    return [json.loads(line) for line in lines if _step(line) is not None]

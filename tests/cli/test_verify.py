@@ -1,0 +1,164 @@
+"""`verify`: one row for each run, exit code 1 for one that is not equal, and none for nonsense."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import Penstock
+from penstock.run.verify.cases import trials_of
+from penstock.run.verify.compare import Difference
+from penstock.run.verify.variants import VARIANTS, Trial
+from penstock.run.verify.verifier import Row
+from penstock.schedules import build, registry
+
+pytestmark = pytest.mark.torch
+
+FIELDS = {
+    *("name", "variant", "devices", "replicas", "microbatches", "chunks", "slices", "dtype"),
+    *("tolerance", "loss_error", "grad_error", "worst", "bit_equal", "equal", "seconds"),
+}
+PARAMETER = "model.layers.3.self_attn.k_proj.weight"
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let a verifier without processes give every trial the same verdict."""
+
+    def judge(difference: Difference, bits: tuple[str, ...] = ()) -> None:
+        def row(_: Any, trial: Trial) -> Row:
+            return Row(trial, difference, bits if trial.bitwise else None, 0.25)
+
+        monkeypatch.setattr("penstock.run.verify.verifier.Verifier.row", row)
+
+    return judge
+
+
+def test_a_schedule_is_run_for_real_and_is_equal(penstock: Penstock) -> None:
+    answer = penstock("verify seq1f1b -p 2 -m 2 -k 2 --json")
+    assert (answer.code, answer.data["name"], answer.data["equal"]) == (0, "seq1f1b", True)
+    assert answer.data["grad_error"] < 1e-5
+    rows = answer.data["rows"]
+    assert {row["variant"] for row in rows} == {variant.name for variant in VARIANTS}
+    for row in rows:
+        assert set(row) == FIELDS
+        assert row["equal"] is True
+        assert max(row["loss_error"], row["grad_error"]) <= row["tolerance"]
+        assert row["bit_equal"] is (None if row["variant"] == "replicas" else True)
+
+
+def test_all_has_a_row_for_every_schedule_and_variant(
+    penstock: Penstock, judged: Callable[..., None]
+) -> None:
+    judged(Difference(1e-15, 2e-14, PARAMETER, ""))
+    answer = penstock("verify --all --json")
+    assert answer.code == 0
+    assert len(answer.data) == len(registry()) * len(VARIANTS)
+    order = [(row["name"], row["variant"]) for row in answer.data]
+    assert order == sorted(order)
+    assert {row["name"] for row in answer.data} == set(registry())
+    assert {row["tolerance"] for row in answer.data if row["dtype"] == "float64"} == {1e-10}
+    assert {row["tolerance"] for row in answer.data if row["dtype"] == "float32"} == {1e-5}
+
+
+def test_the_table_ends_with_the_verdict(penstock: Penstock, judged: Callable[..., None]) -> None:
+    judged(Difference(1e-15, 2e-14, PARAMETER, ""))
+    answer = penstock("verify seq1f1b -p 4 -m 4 -k 2")
+    lines = answer.out.splitlines()
+    assert answer.code == 0
+    assert lines[-1] == "8 rows, all equal, largest error 2e-14 in float64, 2e-14 in float32"
+    assert "2 x 2" in next(line for line in lines if " replicas " in line)
+    assert "verifying 8 runs on 4 processes" in answer.err
+
+
+def test_a_wrong_gradient_is_named_with_its_error_and_exits_1(
+    penstock: Penstock, judged: Callable[..., None]
+) -> None:
+    judged(Difference(0.0, 0.25, PARAMETER, "its norm is 3, not 4"))
+    answer = penstock("verify gpipe -p 3 -m 4")
+    assert answer.code == 1
+    assert f"gpipe tied: {PARAMETER} is off by 0.25: its norm is 3, not 4" in answer.out
+    assert "7 rows, 7 not equal" in answer.out
+    assert "note: gpipe replicas: left out" in answer.err
+
+
+def test_another_bit_is_not_equal_where_bits_are_claimed(
+    penstock: Penstock, judged: Callable[..., None]
+) -> None:
+    judged(Difference(0.0, 1e-16, PARAMETER, ""), bits=(PARAMETER, "model.norm.weight"))
+    answer = penstock("verify gpipe -p 2 -m 2 --json")
+    unequal = {row["variant"] for row in answer.data["rows"] if not row["equal"]}
+    assert answer.code == 1
+    assert unequal == {variant.name for variant in VARIANTS} - {"replicas"}
+
+
+def test_an_infinite_error_is_null_in_json(penstock: Penstock, judged: Callable[..., None]) -> None:
+    judged(Difference(inf, inf, PARAMETER, "no process holds its gradient"))
+    answer = penstock("verify gpipe -p 2 -m 2 --json")
+    assert (answer.code, answer.data["equal"]) == (1, False)
+    assert (answer.data["loss_error"], answer.data["grad_error"]) == (None, None)
+
+
+def test_a_file_is_verified_without_replicas(
+    penstock: Penstock, judged: Callable[..., None], tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_text("devices: 2\nstages: 2\nslices: 1\n0 compute: 0F0 0B0\n1 compute: 1F0 1B0\n")
+    judged(Difference(0.0, 0.0, PARAMETER, ""))
+    answer = penstock(f"verify {path} --json")
+    assert answer.code == 0
+    assert "replicas" not in {row["variant"] for row in answer.data["rows"]}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("verify", "nothing to verify"),
+        ("verify gpipe --all", "--all chooses"),
+        ("verify --all -p 4", "-p was given"),
+        ("verify gpip -p 4 -m 8", "no schedule is called 'gpip'"),
+        ("verify gpipe -p 4", "number of microbatches"),
+        ("verify gpipe -p 4 -m 8 -k 2", "does not cut sequences"),
+        ("verify gpipe -p 65 -m 8", "65 processes are more than"),
+    ],
+)
+def test_misuse_is_refused_before_anything_starts(
+    penstock: Penstock, line: str, words: str
+) -> None:
+    answer = penstock(line)
+    assert (answer.code, answer.out) == (2, "")
+    assert words in answer.err
+    assert "\nhint: " in answer.err
+
+
+def test_what_the_executor_cannot_run_is_refused_by_name(
+    penstock: Penstock, tmp_path: Path
+) -> None:
+    path = tmp_path / "held.txt"
+    path.write_text(
+        "devices: 1\nstages: 1\nslices: 2 x 1\nafter: 0F1 0B0\n0 compute: 0F0 0B0 0F1 0B1\n"
+    )
+    answer = penstock(f"verify {path}")
+    assert (answer.code, answer.out) == (1, "")
+    assert "`after` orders" in answer.err
+
+
+def test_a_refuted_schedule_is_not_run(penstock: Penstock, tmp_path: Path) -> None:
+    path = tmp_path / "broken.txt"
+    path.write_text("devices: 1\nstages: 1\nslices: 1\n0 compute: 0B0 0F0\n")
+    answer = penstock(f"verify {path}")
+    assert (answer.code, answer.out) == (1, "")
+    assert "0B0" in answer.err
+
+
+def test_an_explanation_says_everything_that_is_wrong() -> None:
+    trials, _ = trials_of(build("gpipe", devices=2, microbatches=2), None)
+    row = Row(trials[0], Difference(0.5, 0.25, PARAMETER, "so it is"), (PARAMETER, "b"), 0.0)
+    assert row.explanation == (
+        f"{PARAMETER} is off by 0.25: so it is; the loss is off by 0.5; "
+        f"{PARAMETER} (and 1 more) has other bits than in one process"
+    )
+    assert replace(row, difference=Difference(0.0, 0.0, "", ""), unequal_bits=()).explanation == ""

@@ -1,0 +1,30 @@
+"""Small corpora in memory, and the oracle that they are read against."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from hypothesis import strategies as st
+
+from penstock.data.corpus import Array, Corpus, corpus
+
+VOCABULARY = 1 << 20
+
+
+def array_of(documents: Sequence[Sequence[int]], name: str = "'x.npy'") -> Array:
+    """Documents end to end, as a file would hold them."""
+    tokens = np.array([token for document in documents for token in document], dtype=np.int64)
+    ends = np.cumsum([len(document) for document in documents], dtype=np.int64)
+    return Array(name, tokens, np.append(0, ends), name)
+
+
+def corpus_of(documents: Sequence[Sequence[int]]) -> Corpus:
+    return corpus([array_of(documents)], VOCABULARY)
+
+
+def numbered(lengths: Sequence[int]) -> list[list[int]]:
+    """Documents in which no token comes twice: document d, offset i is token 1000 d + i."""
+    return [[1000 * number + at for at in range(length)] for number, length in enumerate(lengths)]
+
+
+lengths = st.lists(st.integers(0, 12), min_size=1, max_size=12).filter(lambda all: sum(all) > 0)
+"""Documents of a few tokens, empty ones among them."""

@@ -1,0 +1,115 @@
+"""A tiny pipeline for the tests of faults: the lanes of a real program, one number per transfer.
+
+    python -m run.faults.toy STEPS FAULT RANK STEP OP
+
+The rank does FAULT (kill, freeze, raise, refuse, hang, exit, differ, nothing) when it comes to the
+op of that number in that step. Sums of what arrives make up the result, which rank 0 prints.
+"""
+
+import os
+import signal
+import sys
+import time
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from penstock.errors import RunError
+from penstock.lower import lower
+from penstock.run.alarm import Patience
+from penstock.run.compiled import Lane, Step, compile_lane
+from penstock.run.handshake import agree
+from penstock.run.position import Tracker
+from penstock.run.rendezvous import Connection, connected
+from penstock.run.report import reported
+from penstock.run.watch import Watch
+from penstock.schedules import build
+
+
+class Fault(NamedTuple):
+    """What goes wrong, and when."""
+
+    what: str = "nothing"
+    rank: int = 0
+    step: int = 0
+    op: int = 0
+
+
+def misbehave(fault: Fault) -> None:
+    match fault.what:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "freeze":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "raise":
+            broken_layer(3)
+        case "refuse":
+            raise RunError("the loss is not a number", hint="lower the rate")
+        case "hang":
+            time.sleep(1000)
+        case "exit":
+            os._exit(7)
+
+
+def broken_layer(size: int) -> torch.Tensor:
+    return torch.zeros(size) @ torch.zeros(size + 1)
+
+
+class Pipeline:
+    """Runs the lane of one rank and keeps a running sum."""
+
+    def __init__(self, lane: Lane, tracker: Tracker, fault: Fault) -> None:
+        self.lane, self.tracker, self.fault = lane, tracker, fault
+        self.value = torch.ones(1, dtype=torch.float64)
+
+    def step(self) -> None:
+        sends: list[dist.Work | None] = []
+        for number, step in enumerate(self.lane.steps):
+            self._receive(step)
+            self.tracker.runs(step)
+            if (dist.get_rank(), self.tracker.step, number) == self.fault[1:]:
+                misbehave(self.fault)
+            self.value = self.value * 1.01 + number
+            sends += [
+                dist.isend(self.value.clone(), post.peer, tag=post.tag) for post in step.sends
+            ]
+            self.tracker.ran(step)
+        for work in sends:
+            if work:
+                work.wait()
+
+    def _receive(self, step: Step) -> None:
+        for post in step.waits:
+            self.tracker.waits(step, post)
+            arrived = torch.empty(1, dtype=torch.float64)
+            dist.recv(arrived, post.peer, tag=post.tag)
+            self.value = self.value + arrived
+
+
+def run(connection: Connection, tracker: Tracker, steps: int, fault: Fault) -> None:
+    program = lower(build("1f1b", devices=connection.world, microbatches=4))
+    lane = compile_lane(program, connection.rank)
+    tracker.follow(lane, int)
+    odd = fault.what == "differ" and fault.rank == connection.rank
+    agree(connection, {"optimizer.rate": "0.001" if odd else "0.01"})
+    pipeline = Pipeline(lane, tracker, fault)
+    for tracker.step in range(steps):
+        pipeline.step()
+    if connection.rank == 0:
+        print(f"sum {pipeline.value.item():.6f}", flush=True)
+
+
+def main(words: list[str]) -> None:
+    steps, what, *numbers = words
+    fault = Fault(what, *map(int, numbers))
+    torch.set_num_threads(1)
+    tracker = Tracker()
+    patience = Patience(silent=float(os.environ.get("PATIENCE", "5")), stuck=6.0)
+    with connected("gloo") as connection:
+        with Watch(connection, tracker, patience, beat=0.25) as watch, reported(watch):
+            run(connection, tracker, int(steps), fault)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

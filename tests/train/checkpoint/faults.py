@@ -1,0 +1,144 @@
+"""Disks that fail, and tensors to lose on them."""
+
+import os
+from collections.abc import Callable, Mapping
+from errno import ENOSPC
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import torch
+from torch import Tensor
+
+from penstock.train.checkpoint.disk import Disk
+
+
+class Killed(BaseException):
+    """The process is gone: nothing that follows is done, clean-up included."""
+
+
+Fault = Callable[["FaultyDisk", str], None]
+
+
+class FaultyFile:
+    """A file whose writes are operations of a faulty disk."""
+
+    def __init__(self, file: BinaryIO, disk: "FaultyDisk", path: Path) -> None:
+        self.file, self.disk, self.path = file, disk, path
+
+    def write(self, content: Any) -> int:
+        half = bytes(content)[: len(content) // 2]
+        return self.disk.operation(
+            "write", lambda: self.file.write(content), lambda: self.file.write(half)
+        )
+
+    def flush(self) -> None:
+        self.file.flush()
+
+    def fileno(self) -> int:
+        return self.file.fileno()
+
+    def __enter__(self) -> "FaultyFile":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.file.close()
+
+
+class FaultyDisk(Disk):
+    """Counts its operations, and lets the one numbered `at` go wrong by `fault`."""
+
+    def __init__(self, at: int = -1, fault: Fault | None = None) -> None:
+        self.at, self.fault = at, fault
+        self.done: list[str] = []
+        self.dead = False
+        self.unsynced: dict[Path, Path] = {}
+        """Names that are not on the disk yet, and what they are called until they are."""
+
+    def operation(
+        self, name: str, whole: Callable[[], Any], half: Callable[[], Any] = lambda: None
+    ) -> Any:
+        if self.dead:
+            raise Killed
+        self.done.append(name)
+        if len(self.done) - 1 == self.at and self.fault:
+            half()
+            return self.fault(self, name)
+        return whole()
+
+    def make(self, folder: Path) -> None:
+        self.operation("make", lambda: super(FaultyDisk, self).make(folder))
+
+    def create(self, path: Path) -> BinaryIO:
+        opened = self.operation("create", lambda: super(FaultyDisk, self).create(path))
+        self.unsynced[path] = path
+        return cast(BinaryIO, FaultyFile(opened, self, path))
+
+    def sync(self, file: BinaryIO) -> None:
+        self.operation("sync", lambda: super(FaultyDisk, self).sync(file))
+        self.unsynced.pop(cast(FaultyFile, file).path, None)
+
+    def sync_folder(self, folder: Path) -> None:
+        self.operation("sync folder", lambda: super(FaultyDisk, self).sync_folder(folder))
+        for path in [path for path in self.unsynced if path.parent == folder]:
+            self.unsynced.pop(path)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.operation("rename", lambda: super(FaultyDisk, self).rename(source, target))
+        self.unsynced[target] = source
+
+    def remove(self, folder: Path) -> None:
+        first = next(folder.iterdir(), None)
+        self.operation(
+            "remove",
+            lambda: super(FaultyDisk, self).remove(folder),
+            lambda: first.unlink() if first else None,
+        )
+
+
+def full(disk: FaultyDisk, name: str) -> None:
+    """The disk is full, or broken: this operation fails, the next ones may work."""
+    raise OSError(ENOSPC, os.strerror(ENOSPC))
+
+
+def lost(disk: FaultyDisk, name: str) -> None:
+    """Half of a write is lost, and nobody says so; other operations do nothing at all."""
+
+
+def kill(disk: FaultyDisk, name: str) -> None:
+    """The process dies here."""
+    disk.dead = True
+    raise Killed
+
+
+def power_cut(disk: FaultyDisk, name: str) -> None:
+    """The machine dies here: files that were not synced are cut, names go back."""
+    disk.dead = True
+    for path, before in reversed(disk.unsynced.items()):
+        if path == before:
+            os.truncate(path, path.stat().st_size // 2)
+        elif path.exists() and not before.exists():
+            path.rename(before)
+    raise Killed
+
+
+def tensors(step: int) -> dict[str, Tensor]:
+    """A small model with its optimizer, as it is at a step."""
+    made = torch.Generator().manual_seed(step)
+    return {
+        "weights/model.norm.weight": torch.randn(16, generator=made),
+        "exp_avg/model.norm.weight": torch.randn(3, 5, generator=made, dtype=torch.float64),
+        "exp_avg_sq/model.norm.weight": torch.randn(7, generator=made).bfloat16(),
+        "steps/model.norm.weight": torch.tensor(step),
+    }
+
+
+def empty_like(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: torch.zeros_like(tensor) for name, tensor in values.items()}
+
+
+def same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    """Whether all bits agree."""
+    return one.keys() == other.keys() and all(
+        one[name].dtype == other[name].dtype and torch.equal(one[name], other[name])
+        for name in one
+    )

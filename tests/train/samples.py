@@ -1,0 +1,108 @@
+"""Configurations for the tests: a short one, and random ones with every key."""
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from penstock.cost.architecture import MODELS
+from penstock.cost.rope_scaling import RopeScaling
+from penstock.data.settings import DataSettings
+from penstock.train.config import loads
+from penstock.train.model_settings import ModelSettings
+from penstock.train.settings import (
+    BatchSettings,
+    CheckpointSettings,
+    EvaluationSettings,
+    LogSettings,
+    OptimizerSettings,
+    PipelineSettings,
+    RunSettings,
+    Settings,
+    WatchSettings,
+)
+
+SHORT = '[pipeline]\nschedule = "gpipe"\n'
+"""The shortest configuration: the one key without a default."""
+
+usual = settings(deadline=None, max_examples=100)
+"""No deadline: a busy machine is no defect of a parser."""
+
+
+def short(*overrides: str) -> Settings:
+    """The shortest configuration with changes."""
+    return loads(SHORT, overrides)
+
+
+counts = st.integers(1, 2**63 - 1)
+naturals = st.integers(0, 2**63 - 1)
+positive = st.floats(0, exclude_min=True, allow_infinity=False)
+shares = st.floats(0, 1, exclude_max=True)
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+names = texts.filter(bool)
+rows = st.lists(st.integers(1, 9), min_size=1, max_size=5)
+
+
+@st.composite
+def models(draw: st.DrawFn) -> ModelSettings:
+    if draw(st.booleans()):
+        return ModelSettings(draw(names), None)
+    base = draw(st.sampled_from([model for model in MODELS.values() if model.element_bytes == 2]))
+    scaling = RopeScaling("llama3", draw(st.floats(1, 64)), original_positions=8192)
+    changes: dict[str, Any] = {
+        "tied": draw(st.booleans()),
+        "window": draw(st.none() | st.integers(1, 4096)),
+        "rope_scaling": draw(st.sampled_from([None, scaling])),
+        "rope_theta": draw(positive),
+    }
+    return ModelSettings(config=type(base)(**{**vars(base), **changes}))
+
+
+@st.composite
+def pipelines(draw: st.DrawFn, cut: list[int]) -> PipelineSettings:
+    recompute = draw(st.sampled_from(["none", "all"]) | st.lists(naturals, max_size=3).map(tuple))
+    return PipelineSettings(
+        schedule=draw(names),
+        devices=draw(naturals),
+        chunks=draw(naturals),
+        slices=len(cut),
+        cut=draw(st.sampled_from(["even", "equal-flops", tuple(cut)])),
+        recompute=recompute,
+        keep_slices=draw(naturals) if recompute == "all" else 0,
+        replicas=draw(counts),
+        options=draw(st.dictionaries(texts, naturals | positive | texts, max_size=3)),
+    )
+
+
+@st.composite
+def optimizers(draw: st.DrawFn, steps: int) -> OptimizerSettings:
+    schedule = draw(st.sampled_from(["constant", "cosine", "wsd"] if steps else ["constant"]))
+    decay = draw(st.integers(1, steps)) if schedule == "wsd" else 0
+    return OptimizerSettings(
+        rate=draw(positive),
+        betas=(draw(shares), draw(shares)),
+        epsilon=draw(positive),
+        schedule=schedule,
+        warmup=draw(st.integers(0, steps - decay)),
+        decay=decay,
+        minimum=draw(shares),
+    )
+
+
+@st.composite
+def all_settings(draw: st.DrawFn) -> Settings:
+    """Settings with every key drawn, such that they fit together."""
+    steps, cut, beat = draw(counts), draw(rows), draw(st.floats(1e-3, 1e3))
+    directory = draw(names.filter(lambda name: "\0" not in name))
+    return Settings(
+        run=RunSettings(directory, draw(naturals), steps, draw(st.sampled_from(["float64"]))),
+        model=draw(models()),
+        data=DataSettings("text", tuple(draw(st.lists(names, min_size=1))), held_out=draw(shares)),
+        batch=BatchSettings(sum(cut), draw(counts), draw(counts)),
+        pipeline=draw(pipelines(cut)),
+        optimizer=draw(optimizers(steps)),
+        evaluation=EvaluationSettings(0, draw(counts)),
+        checkpoint=CheckpointSettings(draw(naturals), draw(counts), draw(texts), draw(names)),
+        log=LogSettings(draw(counts), draw(st.booleans()), draw(texts), draw(naturals)),
+        watch=WatchSettings(beat * draw(st.floats(2, 9)), beat),
+    )
