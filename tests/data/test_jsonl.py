@@ -14,7 +14,9 @@ from penstock.errors import FormatError, ShapeError
 HERE = Path("x.jsonl")
 
 pieces = st.sampled_from([*'{}[]":,\\ntu0-e ', "text", '"text"', "null", "\\ud800", "\ufeff", "9"])
-nonsense = st.binary(max_size=40) | st.lists(pieces, max_size=30).map(lambda it: "".join(it).encode())
+nonsense = st.binary(max_size=40) | st.lists(pieces, max_size=30).map(
+    lambda it: "".join(it).encode()
+)
 
 
 def source(folder: Path, content: bytes, limit: int = 0) -> JsonLines:

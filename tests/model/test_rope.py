@@ -1,6 +1,5 @@
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 
 from penstock.cost.architecture import ModelConfig, RopeScaling, model
 from penstock.errors import ShapeError

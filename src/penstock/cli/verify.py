@@ -131,7 +131,7 @@ def _run(trials: Sequence["Trial"]) -> list["Row"]:
             hint=f"lower -p to {MOST_PROCESSES} or less",
         )
     if not sys.stderr.isatty():
-        note(f"verifying {counted(len(trials), 'run')} on {counted(most, 'process')} ...")
+        note(f"verifying {counted(len(trials), 'run')}, each on up to {most} processes ...")
     with Verifier() as verifier:
         return [
             verifier.row(trial)

@@ -85,9 +85,9 @@ class HuggingFace:
 
     def encode_all(self, texts: Sequence[str]) -> list[Tokens]:
         found = self._library.encode_batch(list(texts))
-        # An empty document stays empty: it is left out, and not trained on as a lone end token.
-        ends = [self._end if text else [] for text in texts]
-        return [np.array(one.ids + end, dtype=np.uint32) for one, end in zip(found, ends)]
+        # An empty text stays empty and is left out, instead of two special tokens without content.
+        whole = [one.ids + self._end if text else [] for text, one in zip(texts, found)]
+        return [np.array(ids, dtype=np.uint32) for ids in whole]
 
 
 def tokenizer(name: str, end_token: str = "") -> Tokenizer:

@@ -55,13 +55,19 @@ WITHOUT_EFFECT = frozenset(
 )
 """Keys that say how to generate text or where a file comes from, not what the model computes."""
 
+COUNTS = (
+    *SIZES.values(),
+    *("num_key_value_heads", "head_dim", "max_position_embeddings", "sliding_window"),
+    "original_max_position_embeddings",
+)
+"""Keys whose values are whole numbers above 0."""
+
 _READ = frozenset(
     (
-        *SIZES.values(),
+        *COUNTS,
         *ROPE_KEYS,
         *WINDOW_KEYS,
-        *("num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps"),
-        *("tie_word_embeddings", "dtype", "torch_dtype"),
+        *("rms_norm_eps", "tie_word_embeddings", "dtype", "torch_dtype"),
     )
 )
 
@@ -74,6 +80,9 @@ def refuse_keys(stated: Mapping[str, Any]) -> None:
                 f"{key} is {stated[key]!r}, which is not supported: {reason}",
                 hint=f"only models with {key} = {value!r} can be loaded",
             )
+    for key in COUNTS:
+        if not _is_count(stated.get(key, 1)):
+            raise ShapeError(f"{key} is {stated[key]!r}", hint="give a whole number above 0")
     missing = [key for key in SIZES.values() if key not in stated]
     if missing:
         raise ShapeError(f"config.json has no {', '.join(missing)}", hint="add it")
@@ -83,3 +92,7 @@ def refuse_keys(stated: Mapping[str, Any]) -> None:
             f"config.json has keys that are not known: {', '.join(unknown)}",
             hint="remove a key if it does not change what the model computes",
         )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

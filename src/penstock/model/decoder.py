@@ -5,34 +5,24 @@ Nothing here is recorded by autograd: every layer's backward is written out (mod
 that what is kept, what is put off and what is added up in which order is plain to see.
 """
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from penstock.cost.architecture import ModelConfig
+from penstock.errors import RunError
 from penstock.model.attention.explicit import Place
 from penstock.model.attention.memory import KeyValues
 from penstock.model.block import Block, Kept
-from penstock.model.head import loss_backward, loss_of
-from penstock.model.linear import Queue, linear, work_off
-from penstock.model.norm import norm, norm_backward
+from penstock.model.ending import Ended, Ending
+from penstock.model.linear import Queue, work_off
 from penstock.model.piece import Piece
 from penstock.model.rope import tables
 from penstock.model.self_attention import Setting
-from penstock.model.shapes import EMBEDDING, LAST_NORM
+from penstock.model.shapes import EMBEDDING, HEAD
 from penstock.model.weights import Vector, Weights
 from penstock.run.stage import Backward, Forward
-
-
-class Ended(NamedTuple):
-    """What the backward of the last norm and the loss needs."""
-
-    x: Tensor
-    r: Tensor
-    normed: Tensor
-    lse: Tensor
 
 
 class Act(NamedTuple):
@@ -50,8 +40,7 @@ class DecoderStage:
         self.config, self.weights = config, weights
         self.blocks = [Block(config, weights, layer) for layer in layers]
         self.embedding = weights.vector(EMBEDDING) if EMBEDDING in weights.sizes else None
-        self.last_norm = weights.vector(LAST_NORM) if LAST_NORM in weights.sizes else None
-        self.head = weights.matrix("lm_head") if self.last_norm else None
+        self.ending = Ending(config, weights) if HEAD in weights.sizes else None
         where = weights.value.device
         cos, sin = tables(config, range(length), weights.value.dtype, where)
         self.cos, self.sin = cos.unsqueeze(1), sin.unsqueeze(1)
@@ -65,8 +54,8 @@ class DecoderStage:
     @torch.no_grad()
     def forward_light(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         memory = self._memory(piece, kv)
-        _, out = self._through(piece, self._entered(piece, x), memory, remembered=False)
-        return Forward(out, x, memory)
+        y = self._forgetting(piece, self._entered(piece, x), memory)
+        return Forward(self._out(y, piece)[0], x, memory)
 
     @torch.no_grad()
     def recompute(self, piece: Piece, ckpt: Any, kv: Any) -> Act:
@@ -79,7 +68,7 @@ class DecoderStage:
         queue: Queue = []
         if kv is not None and dkv is None:
             dkv = kv.open_gradients()
-        dx = self._left(piece, act.ended) if act.ended else _stacked(g)
+        dx = self.ending.backward(act.ended, piece) if self.ending else _stacked(g)
         for number in reversed(range(len(self.blocks))):
             setting = self._setting(Place(piece, kv, number), remembered=True)
             dx = self.blocks[number].backward(act.layers.pop(), dx, setting, queue)
@@ -96,11 +85,11 @@ class DecoderStage:
 
     @torch.no_grad()
     def logits(self, piece: Piece, x: Tensor | None, kv: Any = None) -> Tensor:
-        """Scores of every word [rows, tokens, vocabulary], for a stage that has the head."""
-        y, _ = self._layers(piece, self._entered(piece, x), self._memory(piece, kv), False)
-        assert self.last_norm is not None and self.head is not None
-        normed, _ = norm(self.last_norm, y, self.config.norm_epsilon)
-        return linear(self.head, normed).view(piece.rows, piece.end - piece.start, -1)
+        """Scores of every word [rows, tokens, vocabulary]; of a stage that has the head."""
+        if self.ending is None:
+            raise RunError("a stage without the head has no logits", hint="ask the last stage")
+        y = self._forgetting(piece, self._entered(piece, x), self._memory(piece, kv))
+        return self.ending.logits(y).view(piece.rows, piece.end - piece.start, -1)
 
     def _entered(self, piece: Piece, x: Tensor | None) -> Tensor:
         """The stage's input, rows one behind the other."""
@@ -112,32 +101,27 @@ class DecoderStage:
         self, piece: Piece, x: Tensor, memory: KeyValues | None, remembered: bool
     ) -> tuple[Act, Tensor]:
         """What is kept, and the output: the next stage's input or the loss."""
-        y, kept = self._layers(piece, x, memory, remembered)
-        if self.last_norm is None or self.head is None:
-            return Act(kept, None), y.view(piece.rows, -1, y.shape[-1])
-        normed, r = norm(self.last_norm, y, self.config.norm_epsilon)
-        scores = loss_of(self.head, normed, piece.labels.flatten())
-        return Act(kept, Ended(y, r, normed, scores.lse)), scores.loss
-
-    def _layers(
-        self, piece: Piece, x: Tensor, memory: KeyValues | None, remembered: bool
-    ) -> tuple[Tensor, list[Kept]]:
         kept: list[Kept] = []
         for number, block in enumerate(self.blocks):
             x, saved = block.forward(x, self._setting(Place(piece, memory, number), remembered))
             kept.append(saved)
-        return x, kept
+        out, ended = self._out(x, piece)
+        return Act(kept, ended), out
 
-    def _left(self, piece: Piece, ended: Ended) -> Tensor:
-        """The gradient of the last layer's output, from the loss."""
-        assert self.last_norm is not None and self.head is not None
-        labels = piece.labels.flatten()
-        d = loss_backward(self.head, ended.normed, labels, ended.lse, piece.scale)
-        return norm_backward(self.last_norm, ended.x, ended.r, d)
+    def _out(self, x: Tensor, piece: Piece) -> tuple[Tensor, Ended | None]:
+        if self.ending is not None:
+            return self.ending.forward(x, piece)
+        return x.view(piece.rows, -1, x.shape[-1]), None
+
+    def _forgetting(self, piece: Piece, x: Tensor, memory: KeyValues | None) -> Tensor:
+        """The output of the layers, each of which lets go of what it keeps."""
+        for number, block in enumerate(self.blocks):
+            x = block.forward(x, self._setting(Place(piece, memory, number), remembered=False))[0]
+        return x
 
     def _memory(self, piece: Piece, kv: KeyValues | None) -> KeyValues | None:
         """The keys and values of the sequence, made with its first slice."""
-        if piece.whole or kv is not None:
+        if piece.whole or kv is not None or not self.blocks:
             return kv
         config, value = self.config, self.weights.value
         size = (len(self.blocks), piece.rows, config.kv_heads, piece.length, config.head_size)
@@ -157,12 +141,3 @@ def _stacked(x: Tensor | None) -> Tensor:
 def _add_rows(embedding: Vector, tokens: Tensor, dx: Tensor) -> None:
     """Add the gradient of each token's vector to its row."""
     embedding.grad.index_add_(0, tokens.flatten(), dx.to(embedding.grad.dtype))
-
-
-def decoder_stage(
-    config: ModelConfig, layers: range, sizes: Mapping[str, tuple[int, ...]], length: int
-) -> DecoderStage:
-    """A stage in float32 on the host, for those who want one without a plan."""
-    cpu = torch.device("cpu")
-    weights = Weights.empty(sizes, dtype=torch.float32, main=torch.float32, device=cpu)
-    return DecoderStage(config, layers, weights, length)

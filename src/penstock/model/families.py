@@ -145,8 +145,7 @@ def _family(config: Mapping[str, Any]) -> Family:
 
 def _head_size(stated: Mapping[str, Any]) -> int:
     hidden, heads = stated["hidden_size"], stated["num_attention_heads"]
-    whole = isinstance(hidden, int) and isinstance(heads, int) and heads > 0
-    if not whole or hidden % heads:
+    if hidden % heads:
         raise ShapeError(
             f"hidden_size {hidden} is not a multiple of num_attention_heads {heads}",
             hint="state head_dim",

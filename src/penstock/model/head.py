@@ -1,9 +1,9 @@
 """The output layer and the loss, without ever holding all logits.
 
-At a vocabulary of 128K the logits of an 8K slice take 4 GiB. The forward goes through the vocabulary
-chunk by chunk and keeps one log-sum-exp per token; the backward computes each chunk's logits again,
-turns them into their gradient, and adds the head's weight gradient there and then: putting it off
-would keep the gradient of all logits alive.
+At a vocabulary of 128K the logits of an 8K slice take 4 GiB. The forward goes through the
+vocabulary chunk by chunk and keeps one log-sum-exp per token; the backward computes each chunk's
+logits again, turns them into their gradient, and adds the head's weight gradient there and then:
+putting it off would keep the gradient of all logits alive.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def loss_of(head: Matrix, x: Tensor, labels: Tensor) -> Scores:
 def loss_backward(head: Matrix, x: Tensor, labels: Tensor, lse: Tensor, scale: float) -> Tensor:
     """The gradient of scale x loss with respect to x; that of the head is added."""
     dx = torch.zeros(x.shape, dtype=_wide(x), device=x.device)
-    weight = torch.where(labels == IGNORE, 0.0, scale).to(dx.dtype).unsqueeze(-1)
+    weight = (labels != IGNORE).to(dx.dtype).mul_(scale).unsqueeze(-1)
     for chunk, place, inside in _chunks(head, labels):
         p = _logits(x, chunk.value).sub_(lse.unsqueeze(-1)).exp_()
         p.scatter_add_(-1, place, -inside.to(p.dtype).unsqueeze(-1))

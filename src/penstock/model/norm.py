@@ -1,6 +1,6 @@
 """RMSNorm with a backward of its own, which keeps the input and one number per token.
 
-    y = x r w,  r = 1 / sqrt(mean(x^2) + epsilon)
+y = x r w,  r = 1 / sqrt(mean(x^2) + epsilon)
 """
 
 import torch
@@ -19,7 +19,7 @@ def norm(weight: Vector, x: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
 def norm_backward(weight: Vector, x: Tensor, r: Tensor, dy: Tensor) -> Tensor:
     """The gradient of the input; that of the weight is added at once.
 
-        dx = r (u - n mean(u n)),  n = x r,  u = dy w
+    dx = r (u - n mean(u n)),  n = x r,  u = dy w
     """
     normed = x * r
     product = dy * normed

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.cost.architecture import ModelConfig
-from penstock.cost.rope_scaling import NUMBERS, RopeScaling, yarn_scale
+from penstock.cost.rope_scaling import NUMBERS, RopeScaling, refuse_number, yarn_scale
 from penstock.errors import ShapeError
 
 KEYS = (
@@ -100,6 +100,9 @@ def _scaling(kind: str, stated: dict[str, Any], positions: int) -> RopeScaling:
     numbers = {name: _THEIRS[name] for name in NUMBERS[kind]}
     weights = _WEIGHTS if kind == "yarn" else ()
     _refuse_foreign(stated, kind, (*_HEADS, *numbers.values(), *weights))
+    for key in stated:
+        if key not in (*_HEADS, "truncate"):
+            refuse_number(f"rope_type {kind!r}: {key}", stated[key])
     found = {name: stated[key] for name, key in numbers.items() if key in stated}
     if kind == "yarn":
         found.setdefault("factor", positions / found["original_positions"])

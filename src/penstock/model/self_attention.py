@@ -73,9 +73,7 @@ class SelfAttention:
         rows = setting.place.piece.rows
         g = d_out.view(rows, -1, self.parts[0], self.head_size).transpose(1, 2)
         dq, dk, dv = attention_backward(g, attended.seen, setting.place)
-        d = torch.empty(
-            (len(a), sum(self.parts) * self.head_size), dtype=a.dtype, device=a.device
-        )
+        d = torch.empty((len(a), sum(self.parts) * self.head_size), dtype=a.dtype, device=a.device)
         to_q, to_k, to_v = self._parted(d, setting)
         to_v.copy_(dv.transpose(1, 2))
         for to, x in ((to_q, dq), (to_k, dk)):
@@ -91,7 +89,8 @@ class SelfAttention:
     def _parted(self, qkv: Tensor, setting: Setting) -> tuple[Tensor, Tensor, Tensor]:
         """Views of queries, keys and values, each [rows, tokens, heads, head_size]."""
         rows = setting.place.piece.rows
-        q, k, v = qkv.view(rows, -1, sum(self.parts), self.head_size).split(self.parts, dim=2)
+        heads = qkv.view(rows, -1, sum(self.parts), self.head_size)
+        q, k, v = torch.split(heads, self.parts, dim=2)
         return q, k, v
 
 

@@ -53,6 +53,8 @@ def _read_switched(config: Config) -> int | None:
         return _agreed(None, config.get("layer_types") or [])
     window: int | None = config.get("sliding_window", PLAIN_WINDOW)
     first = config.get("max_window_layers", PLAIN_FIRST)
+    if not isinstance(first, int):
+        raise ShapeError(f"max_window_layers is {first!r}", hint="give a whole number")
     implied = [
         "sliding_attention" if window is not None and layer >= first else "full_attention"
         for layer in range(config["num_hidden_layers"])
@@ -61,8 +63,10 @@ def _read_switched(config: Config) -> int | None:
     return _agreed(window if "sliding_attention" in types else None, types)
 
 
-def _agreed(window: int | None, types: list[str]) -> int | None:
+def _agreed(window: int | None, types: Any) -> int | None:
     """The window, if every layer attends in the one way that goes with it."""
+    if not isinstance(types, list):
+        raise ShapeError(f"layer_types is {types!r}", hint="give a list with a name per layer")
     wanted = "full_attention" if window is None else "sliding_attention"
     other = [(layer, kind) for layer, kind in enumerate(types) if kind != wanted]
     if other:

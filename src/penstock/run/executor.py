@@ -158,7 +158,9 @@ class Executor:
     def evaluate(self, pieces: Sequence[Piece]) -> list[Tensor]:
         """Run the forwards of the lane alone, keeping nothing for a backward."""
         lane = forward_lane(self.lane)
-        self._evaluation = self._evaluation or self._turns(lane, dict.fromkeys("FN", _forward_light))
+        self._evaluation = self._evaluation or self._turns(
+            lane, dict.fromkeys("FN", _forward_light)
+        )
         return self._run(self._evaluation, lane.first, pieces, {})
 
     def _turns(self, lane: Lane, works: Mapping[str, Work]) -> list[Turn]:

@@ -47,9 +47,7 @@ def make_optimizer(settings: AdamW, weights: Iterable[Weights]) -> torch.optim.A
     )
 
 
-def squares(
-    names: Mapping[str, int], weights: Iterable[Weights], copies: Iterable[str]
-) -> Tensor:
+def squares(names: Mapping[str, int], weights: Iterable[Weights], copies: Iterable[str]) -> Tensor:
     """The square of each parameter's gradient norm at its place in the model, in 64 bits.
 
     Copies of a weight that lives elsewhere are not counted again.

@@ -4,6 +4,7 @@ Rank 0 speaks for the run. Of the others only errors are shown, with the rank in
 that a rank prints goes to a file of its own where a folder is given.
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -77,8 +78,8 @@ class Console:
         if screen is not None:
             sinks.append(_quietly(self._shown(screen, prefix.encode())))
         # Progress bars have no line ends; lines of several ranks must not mix.
-        ends = pipe.readline if prefix else lambda: pipe.read1(CHUNK)  # type: ignore[attr-defined]
-        pump = Thread(target=_follow, args=(ends, sinks), name="output", daemon=True)
+        follow = _follow_lines if prefix else _follow_all
+        pump = Thread(target=follow, args=(pipe, sinks), name="output", daemon=True)
         self._pumps.append(pump)
         pump.start()
 
@@ -91,11 +92,20 @@ class Console:
         return show
 
 
-def _follow(read: Callable[[], bytes], sinks: list[Sink]) -> None:
-    """Pass on until the end; a rank must never block because nobody reads."""
-    while data := read():
-        for sink in sinks:
-            sink(data)
+def _follow_all(pipe: IO[bytes], sinks: list[Sink]) -> None:
+    """Pass on as it comes until the end; a rank must never block because nobody reads."""
+    with pipe:
+        while data := os.read(pipe.fileno(), CHUNK):
+            for sink in sinks:
+                sink(data)
+
+
+def _follow_lines(pipe: IO[bytes], sinks: list[Sink]) -> None:
+    """The same, line by line."""
+    with pipe:
+        for line in pipe:
+            for sink in sinks:
+                sink(line)
 
 
 def _quietly(write: Callable[[bytes], Any]) -> Sink:

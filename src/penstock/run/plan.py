@@ -1,6 +1,6 @@
 """Everything that the ranks of a run have to agree on before they start."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -11,7 +11,14 @@ from penstock.core.schedule import Schedule
 from penstock.cost.architecture import ModelConfig
 from penstock.errors import ShapeError
 from penstock.lower import lower
-from penstock.model.shapes import EMBEDDING, HEAD, LAST_NORM, expected_shapes, layer_shapes
+from penstock.model.shapes import (
+    EMBEDDING,
+    HEAD,
+    LAST_NORM,
+    Shapes,
+    expected_shapes,
+    layer_shapes,
+)
 from penstock.model.split import split_layers
 
 
@@ -28,7 +35,7 @@ class RunPlan:
     dtype: torch.dtype = torch.float32
     """What is computed in. Weights and gradients are kept in 32 bits at least."""
     rows: int = 1
-    options: dict[str, str] = field(default_factory=dict)
+    """Sequences side by side in a microbatch."""
 
     def __post_init__(self) -> None:
         slices = tuple(len(lengths) for lengths in self.lengths)
@@ -70,10 +77,10 @@ class RunPlan:
         """The place of every parameter along the model; a tied head is the embedding."""
         return {name: place for place, name in enumerate(expected_shapes(self.model))}
 
-    def sizes(self, stage: int) -> dict[str, tuple[int, ...]]:
+    def sizes(self, stage: int) -> Shapes:
         """The parameters of a stage; the last one has a head of its own, tied or not."""
         model, vocabulary = self.model, (self.model.vocabulary, self.model.hidden)
-        sizes = {EMBEDDING: vocabulary} if stage == 0 else {}
+        sizes: Shapes = {EMBEDDING: vocabulary} if stage == 0 else {}
         for layer in self.split[stage]:
             sizes |= layer_shapes(model, layer)
         if stage == self.schedule.shape.stages - 1:

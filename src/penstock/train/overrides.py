@@ -71,6 +71,7 @@ def _with(tree: dict[str, Any], path: Path, override: Override) -> dict[str, Any
     if not rest:
         return {**tree, name: override.value}
     inner = tree.get(name, {})
+    inner = inner.parsed if isinstance(inner, Bare) else inner
     if not isinstance(inner, dict):
         raise ShapeError(
             f"--set {override.written!r}: {name!r} is no table, so it has no key {rest[0]!r}",

@@ -106,9 +106,12 @@ def main(words: list[str]) -> None:
     torch.set_num_threads(1)
     tracker = Tracker()
     patience = Patience(silent=float(os.environ.get("PATIENCE", "5")), stuck=6.0)
-    with connected("gloo") as connection:
-        with Watch(connection, tracker, patience, beat=0.25) as watch, reported(watch):
-            run(connection, tracker, int(steps), fault)
+    with (
+        connected("gloo") as connection,
+        Watch(connection, tracker, patience, beat=0.25) as watch,
+        reported(watch),
+    ):
+        run(connection, tracker, int(steps), fault)
 
 
 if __name__ == "__main__":

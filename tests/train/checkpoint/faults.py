@@ -139,6 +139,5 @@ def empty_like(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
     """Whether all bits agree."""
     return one.keys() == other.keys() and all(
-        one[name].dtype == other[name].dtype and torch.equal(one[name], other[name])
-        for name in one
+        one[name].dtype == other[name].dtype and torch.equal(one[name], other[name]) for name in one
     )

@@ -2,6 +2,7 @@
 
 import random
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,14 @@ def test_a_process_killed_at_a_random_moment_loses_no_step_that_was_safe(tmp_pat
         ours, theirs = CONTEXT.Pipe()
         process = CONTEXT.Process(target=tasks.save_forever, args=(folder, theirs), daemon=True)
         process.start()
+        theirs.close()
         safe = ours.recv()
         time.sleep(chance.uniform(0, 0.1))
         process.kill()
         process.join()
-        while ours.poll():
-            safe = ours.recv()
+        with suppress(EOFError):
+            while True:
+                safe = ours.recv()
         checkpoints = Checkpoints(folder, keep=2)
         found = checkpoints.newest() or pytest.fail("none")
         assert safe <= found.step <= safe + 1

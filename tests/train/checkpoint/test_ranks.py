@@ -54,6 +54,13 @@ def test_what_any_ranks_saved_any_other_ranks_load_bit_for_bit(
             assert answer == (7, wanted)
 
 
+def test_without_a_group_all_ranks_save_together(crew: Crew, tmp_path: Path) -> None:
+    assert crew.do(tasks.save_in_own_group, tmp_path) == [None] * 4
+    split: Split = [[0, 1, 2, 3]]
+    wanted = {name: digest(tensor) for name, tensor in layers(split[0], 1).items()}
+    assert crew.do(tasks.load, tmp_path, split, members=1) == [(1, wanted)]
+
+
 def test_replicas_that_agree_are_stored_once(crew: Crew, tmp_path: Path) -> None:
     saved(crew, tmp_path, [[0, 1], [2], [0, 1], [2]], replicas=2)
     files = {path.name for path in place(tmp_path, 1).glob("*.distcp")}

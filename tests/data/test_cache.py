@@ -1,0 +1,196 @@
+"""Tokenised text on disk: made once, whole or not there, made again when it is damaged."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.data.cache import Facts, Writer, read
+from penstock.data.sources import TextFiles
+from penstock.data.tokenise import tokenised
+from penstock.data.tokenizer import Bytes, Tokens
+from penstock.errors import RunError
+
+KEY = "k" * 32
+
+
+def write(path: Path, documents: list[list[int]], dtype: str = "<u2") -> bytes:
+    """A cache of these documents, and its bytes."""
+    offsets = [0, *np.cumsum([len(document) for document in documents])]
+    with path.open("wb") as file:
+        writer = Writer(file, dtype)
+        for document in documents:
+            writer.add(np.array(document, dtype=np.int64))
+        facts = Facts(KEY, dtype, writer.tokens, len(documents), 0, 0, 0)
+        writer.finish(np.array(offsets, dtype=np.int64), facts)
+    return path.read_bytes()
+
+
+def text_files(folder: Path, *texts: str) -> TextFiles:
+    paths = [folder / f"{number}.txt" for number in range(len(texts))]
+    for path, text in zip(paths, texts):
+        path.write_text(text)
+    return TextFiles(paths)
+
+
+class Counting(Bytes):
+    """Bytes, and how often they were made."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def encode(self, text: str) -> Tokens:
+        self.calls += 1
+        return super().encode(text)
+
+
+@given(
+    documents=st.lists(st.lists(st.integers(0, 255), max_size=5), max_size=5),
+    dtype=st.sampled_from(["<u1", "<u2", "<u4"]),
+)
+def test_what_was_written_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory, documents: list[list[int]], dtype: str
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "back.tokens"
+    write(path, documents, dtype)
+    found = read(path, KEY)
+    assert found
+    pieces = zip(found.offsets, found.offsets[1:])
+    assert [found.tokens[start:end].tolist() for start, end in pieces] == documents
+    assert found.tokens.dtype == np.dtype(dtype)
+
+
+def test_every_changed_byte_and_every_cut_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "x.tokens"
+    whole = write(path, [[1, 2, 3], [], [4, 5]])
+    assert read(path, KEY)
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert read(path, KEY) is None, f"byte {at} of {len(whole)}"
+        path.write_bytes(whole[:at])
+        assert read(path, KEY) is None, f"cut at {at} of {len(whole)}"
+
+
+@settings(max_examples=200, deadline=None)
+@given(content=st.binary(max_size=120), ending=st.sampled_from([b"", b"penstok1"]))
+def test_any_bytes_are_no_cache(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, ending: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.tokens"
+    path.write_bytes(content + ending)
+    assert read(path, KEY) is None
+
+
+def test_the_cache_of_other_text_and_a_missing_one_are_none(tmp_path: Path) -> None:
+    write(tmp_path / "x.tokens", [[1]])
+    assert read(tmp_path / "x.tokens", "other") is None
+    assert read(tmp_path / "y.tokens", KEY) is None
+    assert read(tmp_path, KEY) is None
+
+
+def test_text_is_tokenised_once_and_mapped(tmp_path: Path) -> None:
+    source, made = text_files(tmp_path, "one", "", "two\u00e9"), Counting()
+    first, notes = tokenised(source, made, tmp_path / "cache", None)
+    again, same_notes = tokenised(source, made, tmp_path / "cache", None)
+    assert made.calls == 3
+    assert isinstance(again.tokens, np.memmap)
+    assert bytes(again.tokens) == "onetwo\u00e9".encode()
+    assert again.tokens.dtype == np.uint8
+    assert first.offsets.tolist() == again.offsets.tolist() == [0, 3, 3, 8]
+    assert first.fingerprint == again.fingerprint
+    assert notes == same_notes == ("1 of 3 documents are empty and left out",)
+
+
+def test_replaced_characters_are_told_from_the_cache_too(tmp_path: Path) -> None:
+    source = text_files(tmp_path, "x" * 50, "good")
+    source.files[0].write_bytes(b"\xff" + b"x" * 50)
+    for _ in range(2):
+        _, notes = tokenised(source, Bytes(), tmp_path / "cache", None)
+        assert notes == ("1 characters in 1 of 2 documents were not UTF-8 and are replaced",)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda whole: whole[:-20], lambda whole: b"", lambda whole: b"x" + whole[1:]]
+)
+def test_a_damaged_cache_is_made_again(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    source, made = text_files(tmp_path, "text"), Counting()
+    tokenised(source, made, tmp_path / "cache", None)
+    (path,) = (tmp_path / "cache").glob("*.tokens")
+    path.write_bytes(damage(path.read_bytes()))
+    found, _ = tokenised(source, made, tmp_path / "cache", None)
+    assert (made.calls, bytes(found.tokens)) == (2, b"text")
+
+
+def test_changed_text_is_tokenised_anew(tmp_path: Path) -> None:
+    first, _ = tokenised(text_files(tmp_path, "text"), Bytes(), tmp_path / "cache", None)
+    second, _ = tokenised(text_files(tmp_path, "tent"), Bytes(), tmp_path / "cache", None)
+    assert (bytes(first.tokens), bytes(second.tokens)) == (b"text", b"tent")
+    assert first.fingerprint != second.fingerprint
+
+
+def test_what_a_killed_process_left_is_written_over(tmp_path: Path) -> None:
+    source = text_files(tmp_path, "text")
+    found, _ = tokenised(source, Bytes(), tmp_path / "cache", None)
+    (path,) = (tmp_path / "cache").glob("*.tokens")
+    path.rename(path.with_suffix(".part"))
+    again, _ = tokenised(source, Bytes(), tmp_path / "cache", None)
+    assert bytes(again.tokens) == bytes(found.tokens) == b"text"
+    assert not list((tmp_path / "cache").glob("*.part"))
+
+
+def test_progress_is_told_up_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.data.tokenise.BATCH", 4)
+    told: list[tuple[int, int]] = []
+    source = text_files(tmp_path, "one", "two", "three", "4")
+    tokenised(source, Bytes(), tmp_path / "cache", lambda done, size: told.append((done, size)))
+    assert told == [(6, 12), (11, 12), (12, 12)]
+
+
+def test_text_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    source = text_files(tmp_path, "one", "two")
+
+    def change(done: int, size: int) -> None:
+        source.files[0].write_text("1")
+
+    with pytest.raises(RunError, match="the text has changed while it was tokenised"):
+        tokenised(source, Bytes(), tmp_path / "cache", change)
+    assert not list((tmp_path / "cache").glob("*.tokens"))
+    assert not list((tmp_path / "cache").glob("*.part"))
+
+
+def failing(number: int) -> Callable[..., Any]:
+    def fail(*arguments: Any, **named: Any) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+@pytest.mark.parametrize("call", ["os.fsync", "os.replace", "os.open"])
+def test_a_full_disk_is_a_clear_error_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    source = text_files(tmp_path, "text")
+    monkeypatch.setattr(call, failing(errno.ENOSPC))
+    with pytest.raises(RunError, match="cannot be kept in .*cache': No space left on device"):
+        tokenised(source, Bytes(), tmp_path / "cache", None)
+    assert not list((tmp_path / "cache").glob("*.[pt]*"))
+
+
+def test_a_cache_folder_that_is_a_file_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "cache").touch()
+    with pytest.raises(RunError, match="cannot be kept in"):
+        tokenised(text_files(tmp_path, "text"), Bytes(), tmp_path / "cache", None)
+
+
+def test_a_disk_that_does_not_keep_what_it_is_given_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.data.tokenise.read", lambda path, key: None)
+    with pytest.raises(RunError, match="is not what was written to it a moment ago"):
+        tokenised(text_files(tmp_path, "text"), Bytes(), tmp_path / "cache", None)
