@@ -1,6 +1,9 @@
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from penstock.cost.architecture import MODELS, ModelConfig, model
+from penstock.cost.architecture import MODELS, ModelConfig, RopeScaling, model
 from penstock.errors import ShapeError
 
 
@@ -14,9 +17,19 @@ def gpt(layers: int, hidden: int, heads: int, vocabulary: int) -> ModelConfig:
     ("name", "parameters"),
     [
         ("llama-7b", 6_738_415_616),
-        ("llama3.2-1b", 1_235_814_400),
+        ("llama2-13b", 13_015_864_320),
+        ("llama2-70b", 68_976_648_192),
         ("llama3-8b", 8_030_261_248),
         ("llama3-70b", 70_553_706_496),
+        ("llama3.2-1b", 1_235_814_400),
+        ("llama3.2-3b", 3_212_749_824),
+        ("mistral-7b-v0.1", 7_241_732_096),
+        ("mistral-7b-v0.3", 7_248_023_552),
+        ("qwen2.5-0.5b", 494_032_768),
+        ("qwen2.5-7b", 7_615_616_512),
+        ("qwen3-0.6b", 596_049_920),
+        ("qwen3-8b", 8_190_735_360),
+        ("qwen3-32b", 32_762_123_264),
     ],
 )
 def test_parameters_are_those_of_the_published_checkpoints(name: str, parameters: int) -> None:
@@ -25,6 +38,28 @@ def test_parameters_are_those_of_the_published_checkpoints(name: str, parameters
 
 def test_a_plain_layer_has_twelve_hidden_squared_weights() -> None:
     assert gpt(2, 64, 4, 100).layer_weights == 12 * 64**2
+
+
+def test_biases_and_norms_are_parameters_but_no_flops() -> None:
+    plain = ModelConfig(3, 8, 20, 2, 1, 4, 10)
+    dressed = replace(plain, qkv_bias=True, qk_norm=True)
+    # per layer: biases of 8 queries, 4 keys and 4 values; a norm of 4 for queries and for keys
+    assert dressed.parameters - plain.parameters == 3 * (16 + 8)
+    assert dressed.flops_per_token == plain.flops_per_token
+    assert dressed.layer_weights == plain.layer_weights
+
+
+def test_a_model_is_itself_up_to_its_window_and_its_fixed_frequencies() -> None:
+    plain = ModelConfig(1, 8, 20, 2, 1, 4, 10, max_positions=64)
+    dynamic = replace(plain, rope_scaling=RopeScaling("dynamic", 2.0))
+    bounds = [plain, replace(plain, window=32), dynamic, replace(dynamic, window=80)]
+    assert [config.longest for config in bounds] == [None, 32, 64, 64]
+    plain.refuse_length(10**9)
+    dynamic.refuse_length(64)
+    with pytest.raises(ShapeError, match="65 tokens exceeds the 64 positions"):
+        replace(dynamic, window=80).refuse_length(65)
+    with pytest.raises(ShapeError, match=r"81 tokens exceeds the sliding window of 80(.|\n)*64"):
+        replace(dynamic, window=80).refuse_length(81)
 
 
 def test_grouped_heads_shrink_keys_and_values_only() -> None:
@@ -70,9 +105,18 @@ def test_every_preset_can_be_found_and_a_misspelt_one_gets_a_hint() -> None:
         ({"ffn": -1}, "ffn is -1"),
         ({"hidden": 6.5}, "hidden is 6.5"),
         ({"kv_heads": 3}, "4 heads cannot share 3"),
+        ({"layers": True}, "layers is True"),
+        ({"head_size": 15}, "head_size is 15, but rotary positions turn pairs"),
+        ({"tied": 1}, "tied is 1"),
+        ({"qk_norm": None}, "qk_norm is None"),
+        ({"rope_theta": 0.0}, "rope_theta is 0.0"),
+        ({"norm_epsilon": float("nan")}, "norm_epsilon is nan"),
+        ({"rope_scaling": {"factor": 2}}, "rope_scaling is {'factor': 2}"),
+        ({"window": 0}, "window is 0"),
+        ({"max_positions": None}, "max_positions is None"),
     ],
 )
-def test_impossible_models_are_refused(change: dict[str, int], message: str) -> None:
+def test_impossible_models_are_refused(change: dict[str, Any], message: str) -> None:
     numbers = {
         "layers": 4, "hidden": 64, "ffn": 192, "heads": 4, "kv_heads": 2, "head_size": 16,
         "vocabulary": 256,

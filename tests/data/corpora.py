@@ -1,13 +1,30 @@
 """Small corpora in memory, and the oracle that they are read against."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from penstock.data.corpus import Array, Corpus, corpus
+from penstock.errors import PenstockError
+
+T = TypeVar("T")
 
 VOCABULARY = 1 << 20
+
+usual = settings(deadline=None)
+"""No deadline: a busy machine is no defect."""
+thorough = settings(deadline=None, max_examples=300)
+
+
+def outcome(action: Callable[[], T]) -> T | PenstockError:
+    """What an action gives, or our own error; any other one is a defect and comes through."""
+    try:
+        return action()
+    except PenstockError as refusal:
+        return refusal
 
 
 def array_of(documents: Sequence[Sequence[int]], name: str = "'x.npy'") -> Array:

@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from data.corpora import outcome, thorough
 from penstock.data.arrays import holds_tokens, open_array
+from penstock.data.corpus import Array
 from penstock.errors import ShapeError
 
 
@@ -103,11 +105,11 @@ def test_half_a_token_at_the_end_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["x.npy", "x.bin"])
 def test_a_file_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ShapeError, match="cannot read .*No such file"):
+    with pytest.raises(ShapeError, match=r"cannot read .*No such file"):
         open_array(tmp_path / name, "uint16")
 
 
-@settings(max_examples=300, deadline=None)
+@thorough
 @given(data=st.data())
 def test_a_damaged_array_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -118,13 +120,11 @@ def test_a_damaged_array_is_read_or_refused(
     at = data.draw(st.integers(0, len(whole)))
     to = data.draw(st.integers(at, min(at + 6, len(whole))))
     path.write_bytes(whole[:at] + data.draw(st.binary(max_size=6)) + whole[to:])
-    try:
-        found = open_array(path, "uint16")
-    except ShapeError as refusal:
-        assert "damaged.npy" in refusal.message
+    found = outcome(lambda: open_array(path, "uint16"))
+    if isinstance(found, Array):
+        assert (found.tokens.ndim, found.tokens.dtype.kind in "iu") == (1, True)
     else:
-        assert found.tokens.ndim == 1
-        assert found.tokens.dtype.kind in "iu"
+        assert "damaged.npy" in found.message
 
 
 def test_the_fingerprint_sees_size_type_starts_and_contents(tmp_path: Path) -> None:

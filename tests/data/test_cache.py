@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from data.corpora import thorough, usual
 from penstock.data.cache import Facts, Writer, read
 from penstock.data.sources import TextFiles
 from penstock.data.tokenise import tokenised
@@ -50,6 +51,7 @@ class Counting(Bytes):
         return super().encode(text)
 
 
+@usual
 @given(
     documents=st.lists(st.lists(st.integers(0, 255), max_size=5), max_size=5),
     dtype=st.sampled_from(["<u1", "<u2", "<u4"]),
@@ -77,7 +79,7 @@ def test_every_changed_byte_and_every_cut_is_noticed(tmp_path: Path) -> None:
         assert read(path, KEY) is None, f"cut at {at} of {len(whole)}"
 
 
-@settings(max_examples=200, deadline=None)
+@thorough
 @given(content=st.binary(max_size=120), ending=st.sampled_from([b"", b"penstok1"]))
 def test_any_bytes_are_no_cache(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, ending: bytes
@@ -177,7 +179,7 @@ def test_a_full_disk_is_a_clear_error_and_leaves_nothing(
 ) -> None:
     source = text_files(tmp_path, "text")
     monkeypatch.setattr(call, failing(errno.ENOSPC))
-    with pytest.raises(RunError, match="cannot be kept in .*cache': No space left on device"):
+    with pytest.raises(RunError, match=r"cannot be kept in .*cache': No space left on device"):
         tokenised(source, Bytes(), tmp_path / "cache", None)
     assert not list((tmp_path / "cache").glob("*.[pt]*"))
 

@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from data.corpora import outcome, thorough, usual
 from penstock.data import jsonl
 from penstock.data.jsonl import JsonLines, parse
+from penstock.data.sources import Text
 from penstock.errors import FormatError, ShapeError
 
 HERE = Path("x.jsonl")
@@ -31,6 +33,7 @@ def test_a_line_is_a_document_and_blank_lines_are_none(tmp_path: Path) -> None:
     assert [document.text for document in found] == ["one\ntwo", "", "end"]
 
 
+@usual
 @given(text=st.text())
 def test_whatever_a_text_holds_comes_back(text: str) -> None:
     line = json.dumps({"text": text}).encode()
@@ -69,20 +72,18 @@ def test_a_bad_line_is_refused_with_its_place(
     assert hint in refusal.value.hint
 
 
-@settings(max_examples=300, deadline=None)
+@thorough
 @given(content=nonsense)
 def test_any_bytes_are_a_document_or_refused(content: bytes) -> None:
-    try:
-        found = parse(content, "text", HERE, 7)
-    except FormatError as refusal:
-        assert refusal.line == 7
-        assert refusal.hint
-        assert len(refusal.message) < 400
-    else:
+    found = outcome(lambda: parse(content, "text", HERE, 7))
+    if isinstance(found, Text):
         assert found.text.encode().decode() == found.text
+    else:
+        assert isinstance(found, FormatError)
+        assert (found.line, bool(found.hint), len(found.message) < 400) == (7, True, True)
 
 
-@settings(max_examples=200, deadline=None)
+@thorough
 @given(data=st.data())
 def test_a_damaged_file_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -92,17 +93,20 @@ def test_a_damaged_file_is_read_or_refused(
     to = data.draw(st.integers(at, min(at + 4, len(whole))))
     content = whole[:at] + data.draw(st.binary(max_size=4)) + whole[to:]
     made = source(tmp_path_factory.getbasetemp(), content)
-    try:
-        assert len(list(made.documents())) <= content.count(b"\n") + 1
-    except FormatError as refusal:
-        assert 1 <= refusal.line <= content.count(b"\n") + 1
+    found = outcome(lambda: list(made.documents()))
+    lines = content.count(b"\n") + 1
+    if isinstance(found, list):
+        assert len(found) <= lines
+    else:
+        assert isinstance(found, FormatError)
+        assert 1 <= found.line <= lines
 
 
 def test_a_file_without_line_breaks_is_not_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jsonl, "LONGEST", 20)
-    with pytest.raises(FormatError, match="line 2, column 1.*more than 20 bytes"):
+    with pytest.raises(FormatError, match=r"line 2, column 1.*more than 20 bytes"):
         list(source(tmp_path, b'{"text": "a"}\n{"text": "' + b"a" * 20 + b'"}').documents())
 
 

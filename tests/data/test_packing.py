@@ -1,11 +1,13 @@
 """Documents become sequences: nothing lost but the counted tail, nothing twice, nothing mixed."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.corpora import corpus_of, lengths, numbered
+from data.corpora import corpus_of, lengths, numbered, usual
 from penstock.data.batch import IGNORE
 from penstock.data.packing import Row, pack, row, shuffled
 
@@ -43,6 +45,7 @@ def test_a_document_that_fills_sequences_exactly_ends_without_a_label() -> None:
     assert [one.documents for one in rows] == [(0,), (0,), (0,)]
 
 
+@usual
 @given(lengths=lengths, length=st.integers(1, 10), data=st.data())
 def test_every_token_is_there_once_in_order_up_to_the_dropped_tail(
     lengths: list[int], length: int, data: st.DataObject
@@ -56,16 +59,18 @@ def test_every_token_is_there_once_in_order_up_to_the_dropped_tail(
     ]
 
 
+@usual
 @given(lengths=lengths, length=st.integers(1, 10))
 def test_boundaries_and_labels_agree_with_the_documents(lengths: list[int], length: int) -> None:
     documents = [document for document in numbered(lengths) if document]
-    following = {a: b for document in documents for a, b in zip(document, document[1:])}
+    following = {a: b for document in documents for a, b in pairwise(document)}
     for tokens, labels, starts in rows_of(documents, list(range(len(documents))), length):
         assert labels.tolist() == [following.get(token, IGNORE) for token in tokens.tolist()]
         fresh = [at for at, token in enumerate(tokens.tolist()) if token % 1000 == 0 or at == 0]
         assert list(starts) == fresh
 
 
+@usual
 @given(count=st.integers(0, 50), seed=st.integers(0, 2**70), epoch=st.integers(0, 5))
 def test_a_shuffle_is_an_order_of_all_numbers_and_always_the_same(
     count: int, seed: int, epoch: int

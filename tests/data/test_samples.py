@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.corpora import corpus_of, lengths, numbered
+from data.corpora import corpus_of, lengths, numbered, usual
 from penstock.data.batch import Microbatch
 from penstock.data.samples import Samples
 from penstock.errors import ShapeError
@@ -29,6 +29,7 @@ def contents(batch: tuple[Microbatch, ...]) -> list[tuple[Any, ...]]:
     ]
 
 
+@usual
 @given(lengths=lengths.filter(lambda all: sum(all) >= 3), epoch=st.integers(0, 3))
 def test_an_epoch_has_every_token_once_but_for_the_tail_it_counts(
     lengths: list[int], epoch: int
@@ -47,6 +48,7 @@ def test_an_epoch_has_every_token_once_but_for_the_tail_it_counts(
     assert samples.tokens == len(every)
 
 
+@usual
 @given(
     start=st.integers(0, 100),
     replicas=st.integers(1, 4),
@@ -73,6 +75,7 @@ def test_a_microbatch_has_its_rows_side_by_side() -> None:
     assert str(mb.tokens.dtype) == str(mb.labels.dtype) == "torch.int64"
 
 
+@usual
 @given(stop=st.integers(0, 8), steps=st.integers(1, 8))
 def test_a_run_that_resumes_with_another_layout_sees_the_same_samples(
     stop: int, steps: int

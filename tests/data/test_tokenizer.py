@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data.corpora import usual
 from penstock.data.tokenizer import Bytes, tokenizer
 from penstock.errors import RunError, ShapeError
 
@@ -51,6 +52,7 @@ def words(tmp_path: Path) -> Path:
     return path
 
 
+@usual
 @given(text=st.text())
 def test_bytes_give_the_text_back(text: str) -> None:
     found = tokenizer("byte").encode(text)
@@ -60,7 +62,7 @@ def test_bytes_give_the_text_back(text: str) -> None:
 def test_bytes_are_all_there_is() -> None:
     made = tokenizer("byte")
     assert (made.name, made.vocabulary, made.fingerprint) == ("byte", 256, Bytes.fingerprint)
-    with pytest.raises(ShapeError, match="data.end_token is '</s>', but bytes have no token"):
+    with pytest.raises(ShapeError, match=r"data.end_token is '</s>', but bytes have no token"):
         tokenizer("byte", "</s>")
 
 
@@ -77,7 +79,7 @@ def test_the_vocabulary_reaches_to_the_largest_token(words: Path) -> None:
 def test_an_end_token_stands_after_every_document_but_an_empty_one(words: Path) -> None:
     made = tokenizer(str(words), "</s>")
     assert [one.tolist() for one in made.encode_all(["to be", ""])] == [[0, 3, 4, 1], []]
-    with pytest.raises(ShapeError, match="data.end_token is '<eos>', which .* does not have"):
+    with pytest.raises(ShapeError, match=r"data.end_token is '<eos>', which .* does not have"):
         tokenizer(str(words), "<eos>")
 
 

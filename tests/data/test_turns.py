@@ -5,11 +5,15 @@ import sys
 import threading
 from fcntl import LOCK_EX, flock
 from pathlib import Path
+from signal import SIGKILL
 
 import pytest
 
 from penstock.data import _turns
 from penstock.data._turns import turn
+from penstock.data.sources import TextFiles
+from penstock.data.tokenise import tokenised
+from penstock.data.tokenizer import Bytes
 
 SCRIPT = """
 import sys
@@ -59,6 +63,32 @@ def test_of_several_processes_one_tokenises_and_all_read_the_same(tmp_path: Path
     content = text.read_bytes()
     assert answers == {(f"{len(content)} {sum(content)}\n", "")}
     assert len(list(cache.glob("made-by-*"))) == 1
+    assert not list(cache.glob("*.part"))
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+
+from penstock.data.sources import TextFiles
+from penstock.data.tokenise import tokenised
+from penstock.data.tokenizer import Bytes
+
+kill = lambda done, size: os.kill(os.getpid(), signal.SIGKILL)
+tokenised(TextFiles([Path(sys.argv[1])]), Bytes(), Path(sys.argv[2]), kill)
+"""
+
+
+def test_a_killed_process_gives_up_its_turn_and_leaves_no_tokens(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("to be or not to be")
+    cache = tmp_path / "cache"
+    done = subprocess.run([sys.executable, "-c", KILLED, str(text), str(cache)], timeout=60)
+    assert done.returncode == -SIGKILL
+    assert len(list(cache.glob("*.part"))) == 1
+    assert not list(cache.glob("*.tokens"))
+    found, _ = tokenised(TextFiles([text]), Bytes(), cache, None)
+    assert bytes(found.tokens) == text.read_bytes()
     assert not list(cache.glob("*.part"))
 
 

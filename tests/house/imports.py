@@ -38,6 +38,8 @@ FOREIGN: dict[str, tuple[str, ...]] = {
     "numba": ("core", "bench"),
     "rich": ("draw", "cli", "bench", "train"),
     "typer": ("cli",),
+    "safetensors": ("model",),
+    "tokenizers": ("data",),
     "torch": TORCH_LAYERS,
     "wandb": ("train",),
 }

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.cost.architecture import MODELS
 from penstock.errors import PenstockError, ShapeError
-from penstock.train.config import LOCAL, dump, fingerprint, load, loads, sections, tables
+from penstock.train.config import LOCAL, dump, fingerprint, load, loads, save, sections, tables
 from penstock.train.settings import BatchSettings, Settings
 from train.samples import SHORT, all_settings, short, usual
 
@@ -166,6 +166,19 @@ def test_a_nested_table_reads_as_the_record_it_stands_for() -> None:
 @given(all_settings())
 def test_what_is_written_reads_back_the_same(settings: Settings) -> None:
     assert loads(dump(settings)) == settings
+
+
+def test_the_resolved_configuration_is_saved_with_the_run(tmp_path: Path) -> None:
+    settings = short(f"run.directory={tmp_path / 'deep' / 'run'}", "run.steps=7")
+    path = save(settings)
+    assert path == tmp_path / "deep/run/config.toml"
+    assert load(path) == settings
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ShapeError, match=r"cannot make .*Not a directory"):
+        save(short(f"run.directory={tmp_path / 'file' / 'run'}"))
 
 
 def test_the_written_form_has_every_key() -> None:

@@ -146,15 +146,20 @@ class Samples:
         """Samples that a stored run has consumed; refused where they would not be these samples."""
         for name, now in self.state(0).items():
             then = state.get(name)
-            if type(then) is not type(now) or (name == "samples" and then < 0):
-                raise ShapeError(
-                    f"the stored data position has {name} {then!r}",
-                    hint="take an older checkpoint",
-                )
+            if type(then) is not type(now):
+                raise self._no_position(name, then)
             if name != "samples" and then != now:
                 raise ShapeError(
                     f"the run was stored with data of {name} {then}, but now it is {now}",
                     hint="resume with the data, tokenizer, length and seed of the stored run, or "
                     "start a new run from its exported weights",
                 )
-        return int(state["samples"])
+        done = int(state["samples"])
+        if done < 0:
+            raise self._no_position("samples", done)
+        return done
+
+    def _no_position(self, name: str, found: object) -> ShapeError:
+        return ShapeError(
+            f"the stored data position has {name} {found!r}", hint="take an older checkpoint"
+        )

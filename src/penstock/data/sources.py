@@ -1,5 +1,6 @@
 """Where text comes from: files that are a document each, lines of JSON, Python's own sources."""
 
+import os
 import sysconfig
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -96,15 +97,16 @@ def up_to(files: Sequence[Path], limit: int) -> list[Path]:
 def standard_library() -> list[Path]:
     """Python sources of the running interpreter's library, sorted by their path inside it."""
     root = Path(sysconfig.get_path("stdlib"))
-    inside = (path.relative_to(root) for path in root.rglob("*.py"))
-    kept = sorted(path.as_posix() for path in inside if NOT_LIBRARY.isdisjoint(path.parts))
-    found = [root / path for path in kept if (root / path).is_file()]
+    found: list[Path] = []
+    for place, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if name not in NOT_LIBRARY]
+        found += [Path(place, name) for name in files if name.endswith(".py")]
     if not found:
         raise ShapeError(
             f"the standard library at {str(root)!r} has no Python sources",
             hint="set data.source to 'text' and name files in data.paths",
         )
-    return found
+    return sorted(found, key=lambda path: path.relative_to(root).as_posix())
 
 
 def size_of(path: Path) -> int:

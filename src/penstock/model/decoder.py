@@ -5,6 +5,7 @@ Nothing here is recorded by autograd: every layer's backward is written out (mod
 that what is kept, what is put off and what is added up in which order is plain to see.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -65,19 +66,12 @@ class DecoderStage:
     def input_gradient(
         self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any
     ) -> Backward:
-        queue: Queue = []
-        if kv is not None and dkv is None:
-            dkv = kv.open_gradients()
-        dx = self.ending.backward(act.ended, piece) if self.ending else _stacked(g)
-        for number in reversed(range(len(self.blocks))):
-            setting = self._setting(Place(piece, kv, number), remembered=True)
-            dx = self.blocks[number].backward(act.layers.pop(), dx, setting, queue)
-        if kv is not None and piece.slice == 0:
-            kv.close_gradients()
-        if self.embedding is None:
-            return Backward(dx.view(piece.rows, -1, dx.shape[-1]), dkv, queue)
-        _add_rows(self.embedding, piece.tokens, dx)
-        return Backward(None, dkv, queue)
+        return self._back(piece, act, g, kv, dkv, lambda queue: None)
+
+    @torch.no_grad()
+    def backward(self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any) -> Backward:
+        """Weight gradients follow layer by layer, so that little waits for them."""
+        return self._back(piece, act, g, kv, dkv, work_off)
 
     @torch.no_grad()
     def weight_gradient(self, piece: Piece, stash: Any) -> None:
@@ -90,6 +84,30 @@ class DecoderStage:
             raise RunError("a stage without the head has no logits", hint="ask the last stage")
         y = self._forgetting(piece, self._entered(piece, x), self._memory(piece, kv))
         return self.ending.logits(y).view(piece.rows, piece.end - piece.start, -1)
+
+    def _back(
+        self,
+        piece: Piece,
+        act: Act,
+        g: Tensor | None,
+        kv: KeyValues | None,
+        dkv: Any,
+        after_layer: Callable[[Queue], None],
+    ) -> Backward:
+        queue: Queue = []
+        if kv is not None and dkv is None:
+            dkv = kv.open_gradients()
+        dx = self.ending.backward(act.ended, piece) if act.ended and self.ending else _stacked(g)
+        for number in reversed(range(len(self.blocks))):
+            setting = self._setting(Place(piece, kv, number), remembered=True)
+            dx = self.blocks[number].backward(act.layers.pop(), dx, setting, queue)
+            after_layer(queue)
+        if kv is not None and piece.slice == 0:
+            kv.close_gradients()
+        if self.embedding is None:
+            return Backward(dx.view(piece.rows, -1, dx.shape[-1]), dkv, queue)
+        _add_rows(self.embedding, piece.tokens, dx)
+        return Backward(None, dkv, queue)
 
     def _entered(self, piece: Piece, x: Tensor | None) -> Tensor:
         """The stage's input, rows one behind the other."""

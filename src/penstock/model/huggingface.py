@@ -82,15 +82,26 @@ def write(
 ) -> None:
     """Write a whole model, in files of about `shard_bytes`; the tensors may come one by one."""
     refuse_foreign(folder)
+    _refuse_dtype(dtype)
     shutil.rmtree(staging(folder), ignore_errors=True)
     pairs = tensors.items() if isinstance(tensors, Mapping) else tensors
+    try:
+        of = _write_parts(_begun(folder), _shards(pairs, dtype, shard_bytes), dtype)
+        write_index(folder, config, of, dtype)
+    except BaseException:
+        shutil.rmtree(staging(folder), ignore_errors=True)
+        raise
+
+
+def _write_parts(stage: Path, shards: Iterable[Mapping[str, Tensor]], dtype: torch.dtype) -> int:
+    """Write files as they come; how many they are, and with it their names, shows at the end."""
     parts: list[Path] = []
-    for shard in _shards(pairs, dtype, shard_bytes):
-        parts.append(_begun(folder) / f"part-{len(parts)}.safetensors")
+    for shard in shards:
+        parts.append(stage / f"part-{len(parts)}.safetensors")
         save(parts[-1], shard, dtype)
     for number, part in enumerate(parts, 1):
         part.rename(part.with_name(file_name(number, len(parts))))
-    write_index(folder, config, len(parts), dtype)
+    return len(parts)
 
 
 def _shards(
@@ -114,6 +125,7 @@ def write_shard(
 ) -> None:
     """Write one file of a model that several ranks write together; files count from 1."""
     refuse_foreign(folder)
+    _refuse_dtype(dtype)
     save(_begun(folder) / file_name(number, of), tensors, dtype)
 
 
@@ -128,7 +140,7 @@ def write_index(folder: Path, config: ModelConfig, of: int, dtype: torch.dtype) 
     if of > 1:
         size = elements(expected_shapes(config)) * dtype.itemsize
         write_json(stage / INDEX, {"metadata": {"total_size": size}, "weight_map": files})
-    stated = {**to_huggingface(config), "torch_dtype": _dtype_name(dtype)}
+    stated = {**to_huggingface(config), "torch_dtype": _name(dtype)}
     write_json(stage / CONFIG, stated)
     _publish(stage, folder)
 
@@ -162,7 +174,8 @@ def staging(folder: Path) -> Path:
 
 def refuse_foreign(folder: Path) -> None:
     """Refuse to replace a folder that holds anything but a model."""
-    inside = sorted(folder.iterdir()) if folder.is_dir() else []
+    with writing(folder):
+        inside = sorted(folder.iterdir()) if folder.is_dir() else []
     strange = [path.name for path in inside if not any(fnmatch(path.name, own) for own in OURS)]
     if strange or (folder.exists() and not folder.is_dir()):
         raise ShapeError(
@@ -178,11 +191,15 @@ def _begun(folder: Path) -> Path:
     return stage
 
 
-def _dtype_name(dtype: torch.dtype) -> str:
-    name = str(dtype).removeprefix("torch.")
-    if name not in BYTES:
-        raise ShapeError(f"a model is not written as {name}", hint=f"one of: {', '.join(BYTES)}")
-    return name
+def _refuse_dtype(dtype: torch.dtype) -> None:
+    if _name(dtype) not in BYTES:
+        raise ShapeError(
+            f"a model is not written as {_name(dtype)}", hint=f"one of: {', '.join(BYTES)}"
+        )
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _publish(stage: Path, folder: Path) -> None:

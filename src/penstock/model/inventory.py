@@ -56,7 +56,7 @@ def refuse_shape(where: Path, name: str, found: Shape, expected: Shape) -> None:
 
 def refuse_other_head(where: Path, embedding: Tensor, head: Tensor) -> None:
     """Refuse a head that is stored beside the embedding it is tied to, and differs from it."""
-    if not torch.equal(embedding, head):
+    if embedding.dtype != head.dtype or not torch.equal(embedding, head):
         raise ShapeError(
             f"{where}: {HEAD} is not equal to {EMBEDDING}, but the config ties them",
             hint="set tie_word_embeddings to false in config.json, or leave the head out",

@@ -50,6 +50,7 @@ def pieces_of(
     """The slices of a microbatch, cut to these lengths."""
     ends = tuple(accumulate(lengths))
     starts = (0, *ends[:-1])
+    tokens, labels = (_cut(words, lengths) for words in (microbatch.tokens, microbatch.labels))
     return tuple(
         Piece(
             mb=mb,
@@ -58,10 +59,14 @@ def pieces_of(
             start=start,
             end=end,
             length=ends[-1],
-            tokens=microbatch.tokens[:, start:end],
-            labels=microbatch.labels[:, start:end],
+            tokens=tokens[slice],
+            labels=labels[slice],
             documents=microbatch.documents,
             scale=scale,
         )
         for slice, (start, end) in enumerate(zip(starts, ends))
     )
+
+
+def _cut(words: Tensor, lengths: Sequence[int]) -> Sequence[Tensor]:
+    return (words,) if len(lengths) == 1 else words.split(list(lengths), dim=1)

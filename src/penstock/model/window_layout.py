@@ -45,12 +45,12 @@ def _read_none(config: Config) -> int | None:
 def _read_all(config: Config) -> int | None:
     window: int | None = config.get("sliding_window", PLAIN_WINDOW)
     own = "full_attention" if window is None else "sliding_attention"
-    return _agreed(window, config.get("layer_types") or [own])
+    return _agreed(window, _types(config) or [own])
 
 
 def _read_switched(config: Config) -> int | None:
     if not config.get("use_sliding_window"):
-        return _agreed(None, config.get("layer_types") or [])
+        return _agreed(None, _types(config))
     window: int | None = config.get("sliding_window", PLAIN_WINDOW)
     first = config.get("max_window_layers", PLAIN_FIRST)
     if not isinstance(first, int):
@@ -59,14 +59,19 @@ def _read_switched(config: Config) -> int | None:
         "sliding_attention" if window is not None and layer >= first else "full_attention"
         for layer in range(config["num_hidden_layers"])
     ]
-    types = config.get("layer_types") or implied
+    types = _types(config) or implied
     return _agreed(window if "sliding_attention" in types else None, types)
 
 
-def _agreed(window: int | None, types: Any) -> int | None:
-    """The window, if every layer attends in the one way that goes with it."""
+def _types(config: Config) -> list[Any]:
+    types = config.get("layer_types") or []
     if not isinstance(types, list):
         raise ShapeError(f"layer_types is {types!r}", hint="give a list with a name per layer")
+    return types
+
+
+def _agreed(window: int | None, types: list[Any]) -> int | None:
+    """The window, if every layer attends in the one way that goes with it."""
     wanted = "full_attention" if window is None else "sliding_attention"
     other = [(layer, kind) for layer, kind in enumerate(types) if kind != wanted]
     if other:

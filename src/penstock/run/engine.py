@@ -9,6 +9,8 @@ every gradient is that of loss sum / count.
 from collections.abc import Iterable, Sequence
 from functools import partial
 from math import isfinite, sqrt
+from resource import RUSAGE_SELF, getrusage
+from time import perf_counter_ns
 from typing import NamedTuple
 
 import torch
@@ -21,7 +23,7 @@ from penstock.model.piece import Piece
 from penstock.model.shapes import HEAD
 from penstock.model.weights import Weights
 from penstock.run.collective import add_up
-from penstock.run.executor import Boundary, Executor
+from penstock.run.executor import Boundary, Executor, gpu_mark
 from penstock.run.feed import feed
 from penstock.run.mesh import Mesh
 from penstock.run.optimizer import AdamW, clip_factor, make_optimizer, squares
@@ -55,6 +57,7 @@ class Engine:
             self.stages,
             transport=transport,
             boundary=Boundary(plan.model.hidden, plan.dtype, device),
+            clock=gpu_mark if device.type == "cuda" else perf_counter_ns,
         )
         self.optimizer = make_optimizer(adam, self.weights.values())
         self._reduction = Reduction(mesh, self.weights)
@@ -102,6 +105,16 @@ class Engine:
             losses = self.executor.evaluate(self._feed(batch, 1))
             total += self._sum_over_all(_summed(losses))
         return total / max(labels, 1)
+
+    def busy_seconds(self) -> float:
+        """Time that the ops of the last step took on this device."""
+        return self.executor.spans.seconds()
+
+    def peak_bytes(self) -> int:
+        """Most memory of this process so far: what the GPU gave out, or what is resident."""
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device)
+        return getrusage(RUSAGE_SELF).ru_maxrss * 1024
 
     def _stage(self, stage: int) -> DecoderStage:
         plan = self.plan

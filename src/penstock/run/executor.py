@@ -70,10 +70,9 @@ def _weight_gradient(stage: Stage, piece: Piece, values: Values, at: Places) -> 
 
 
 def _backward(stage: Stage, piece: Piece, values: Values, at: Places) -> None:
-    """The input gradient and at once the weight gradient, by the same code as when split."""
-    done = stage.input_gradient(piece, values[at.act], values[at.g], values[at.kv], values[at.dkv])
-    values[at.out], values[at.dkv] = done.g, done.dkv
-    stage.weight_gradient(piece, done.stash)
+    values[at.out], values[at.dkv], _ = stage.backward(
+        piece, values[at.act], values[at.g], values[at.kv], values[at.dkv]
+    )
 
 
 WORK: dict[str, Work] = {
@@ -116,6 +115,24 @@ class Spans:
 
     start: list[Any] = field(default_factory=list)
     end: list[Any] = field(default_factory=list)
+
+    def seconds(self) -> float:
+        """Time of all ops together."""
+        return sum(length(start, end) for start, end in zip(self.start, self.end))
+
+
+def length(start: Any, end: Any) -> float:
+    """Seconds between two marks: nanoseconds of the host, or events of a GPU."""
+    if isinstance(start, int):
+        return (end - start) * 1e-9
+    return float(start.elapsed_time(end)) * 1e-3
+
+
+def gpu_mark() -> torch.cuda.Event:
+    """A mark in the stream of the GPU, for a clock that does not stop it."""
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
 
 
 class Turn(NamedTuple):
@@ -166,9 +183,9 @@ class Executor:
     def _turns(self, lane: Lane, works: Mapping[str, Work]) -> list[Turn]:
         last = self.program.schedule.shape.stages - 1
         return [
-            Turn(step, works[op.kind], self.stages[op.stage], op.stage == last and op.kind in "FN")
+            Turn(step, works[op.kind], stage, op.stage == last and op.kind in "FN")
             for step in lane.steps
-            for op in (step.op,)
+            for op, stage in ((step.op, self.stages[step.op.stage]),)
         ]
 
     def _run(

@@ -77,7 +77,7 @@ def _start(program: Sequence[str], place: Place, console: Console) -> "subproces
 def _wait(members: Ranks, store: Store, patience: float, passing: Passing) -> int:
     """The exit code of the run, once all ranks have ended."""
     bad = _first_bad(members, patience, passing)
-    if passing.interrupted:
+    if passing.interrupted or (bad and bad.code == -passing.last):
         members.end(OWN_WAY, NOTICE)
         return passing.code
     if bad is None and not members.running:

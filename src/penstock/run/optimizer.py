@@ -27,15 +27,23 @@ class AdamW:
 
 
 def make_optimizer(settings: AdamW, weights: Iterable[Weights]) -> torch.optim.AdamW:
-    """The optimizer of some stages: matrices decay, norms and biases do not."""
+    """The optimizer of some stages: matrices decay, norms and biases do not.
+
+    Its state is there from the start and not from the first step on, so that it can be loaded, and
+    so that memory is refused at once where there is too little.
+    """
     groups: tuple[list[Tensor], list[Tensor]] = ([], [])
+    state: dict[Tensor, dict[str, Tensor]] = {}
     for stage in weights:
         grads = stage.named(stage.grad)
+        first, second = (stage.named(torch.zeros_like(stage.main)) for _ in range(2))
         for name, main in stage.named(stage.main).items():
             main.grad = grads[name]
             groups[main.ndim > 1].append(main)
+            moments = {"exp_avg": first[name], "exp_avg_sq": second[name]}
+            state[main] = {"step": torch.tensor(0.0), **moments}
     plain, decaying = groups
-    return torch.optim.AdamW(
+    optimizer = torch.optim.AdamW(
         [
             {"params": plain, "weight_decay": 0.0},
             {"params": decaying, "weight_decay": settings.weight_decay},
@@ -45,6 +53,8 @@ def make_optimizer(settings: AdamW, weights: Iterable[Weights]) -> torch.optim.A
         eps=settings.epsilon,
         foreach=True,
     )
+    optimizer.state.update(state)
+    return optimizer
 
 
 def squares(names: Mapping[str, int], weights: Iterable[Weights], copies: Iterable[str]) -> Tensor:

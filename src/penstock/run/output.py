@@ -28,7 +28,7 @@ class Console:
 
     def __init__(self, logs: Path | None = None) -> None:
         self.logs = logs
-        self._files: list[BinaryIO] = []
+        self._files: dict[int, BinaryIO] = {}
         self._pumps: list[Thread] = []
         self._lock = Lock()
 
@@ -43,35 +43,23 @@ class Console:
     ) -> None:
         for pump in self._pumps:
             pump.join(DRAIN)
-        for file in self._files:
+        for file in self._files.values():
             file.close()
 
     def sinks(self, rank: int) -> tuple[int | None, int | None]:
         """Standard output and error to start a rank with; None is the console itself."""
         if self.logs is not None:
+            self._files[rank] = _open(self.logs, rank)
             return subprocess.PIPE, subprocess.PIPE
         return (None, None) if rank == 0 else (subprocess.DEVNULL, subprocess.PIPE)
 
     def attach(self, rank: int, process: "subprocess.Popen[bytes]") -> None:
         """Follow what a rank prints through its pipes."""
-        log = self._log(rank) if self.logs is not None else None
+        log = self._files.get(rank)
         if process.stdout:
             self._pump(process.stdout, log, sys.stdout if rank == 0 else None, "")
         if process.stderr:
             self._pump(process.stderr, log, sys.stderr, f"[rank {rank}] " if rank else "")
-
-    def _log(self, rank: int) -> BinaryIO:
-        assert self.logs is not None
-        try:
-            self.logs.mkdir(parents=True, exist_ok=True)
-            file = (self.logs / f"rank-{rank}.log").open("ab", buffering=0)
-        except OSError as error:
-            raise RunError(
-                f"cannot write the logs of rank {rank} in {self.logs}: {error.strerror}",
-                hint="give another folder for the logs",
-            ) from error
-        self._files.append(file)
-        return file
 
     def _pump(self, pipe: IO[bytes], log: BinaryIO | None, screen: Any, prefix: str) -> None:
         sinks = [_quietly(log.write)] if log else []
@@ -90,6 +78,17 @@ class Console:
                 screen.buffer.flush()
 
         return show
+
+
+def _open(folder: Path, rank: int) -> BinaryIO:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return (folder / f"rank-{rank}.log").open("ab", buffering=0)
+    except OSError as error:
+        raise RunError(
+            f"cannot write the logs of rank {rank} in {folder}: {error.strerror}",
+            hint="give another folder for the logs",
+        ) from error
 
 
 def _follow_all(pipe: IO[bytes], sinks: list[Sink]) -> None:

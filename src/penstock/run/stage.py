@@ -34,7 +34,7 @@ class Backward(NamedTuple):
 
 
 class Stage(Protocol):
-    """One stage's work on one piece. The backward of an op is its I and then its W."""
+    """One stage's work on one piece."""
 
     def forward(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         """Compute the output and keep what the backward needs."""
@@ -52,6 +52,11 @@ class Stage(Protocol):
         self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any
     ) -> Backward:
         """The gradient of the input; the last stage starts from its own loss and takes no `g`."""
+        ...
+
+    def backward(self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any) -> Backward:
+        """Both gradients, and no stash. What it adds to a weight must be what `input_gradient` and
+        `weight_gradient` add, in the same order, bit for bit."""
         ...
 
     def weight_gradient(self, piece: Piece, stash: Any) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 from penstock.errors import FormatError, PenstockError, ShapeError, nearest
+from penstock.files import save as save_text
 from penstock.train.document import Document
 from penstock.train.keys import Key, keys_of, shown
 from penstock.train.model_settings import ModelSettings
@@ -23,6 +24,9 @@ from penstock.train.toml import LARGEST_FILE, written
 
 LOCAL = (("run", "threads"), ("log", "tensorboard"), ("log", "wandb"))
 """Keys that may differ between the processes of a run."""
+
+SAVED = "config.toml"
+"""File in a run's folder with all that was resolved."""
 
 
 class Section(NamedTuple):
@@ -141,6 +145,19 @@ def _value(document: Document, section: Section, name: str, given: Any) -> Any:
 def dump(settings: Settings) -> str:
     """The settings as a file with every key; `loads` makes the same settings of it."""
     return written(tables(settings))
+
+
+def save(settings: Settings) -> Path:
+    """Write the settings into the folder of their run, and say where."""
+    path = Path(settings.run.directory) / SAVED
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ShapeError(
+            f"cannot make {str(path.parent)!r}: {error.strerror}", hint="set run.directory"
+        ) from None
+    save_text(path, dump(settings))
+    return path
 
 
 def tables(settings: Settings) -> dict[str, dict[str, Any]]:

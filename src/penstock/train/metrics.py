@@ -112,7 +112,7 @@ def take_back(path: Path, done: int) -> None:
     A last line that was cut off goes. Where more than that would be lost, because the file is
     damaged elsewhere or belongs to a run that is started anew, it is kept beside the new one.
     """
-    if not path.exists():
+    if not path.is_file():  # a device or a pipe has no lines to take back
         return
     content = path.read_bytes()
     lines = content.splitlines(keepends=True)
@@ -146,5 +146,5 @@ def _replace(path: Path, content: bytes) -> None:
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The records of a file that can be read, in order."""
-    lines: Iterable[bytes] = path.read_bytes().splitlines(keepends=True) if path.exists() else ()
+    lines: Iterable[bytes] = path.read_bytes().splitlines(keepends=True) if path.is_file() else ()
     return [json.loads(line) for line in lines if _step(line) is not None]

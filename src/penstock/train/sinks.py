@@ -156,7 +156,7 @@ def _identity(folder: Path) -> str:
     """A name for the run that stays when it goes on: kept in its folder."""
     path = folder / "wandb-run"
     if not path.exists():
-        path.write_text(f"{folder.name}-{token_hex(4)}")
+        path.write_text(token_hex(8))
     return path.read_text()
 
 

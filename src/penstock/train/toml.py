@@ -13,7 +13,7 @@ from penstock.errors import FormatError
 
 LARGEST_FILE = 1_000_000
 """Bytes above which a text is no configuration."""
-LONGEST_SEARCH = 2_000
+LONGEST_SEARCH = 1_000
 """Lines among which a key is looked for: the search reads the text once for each line."""
 
 Path = tuple[str, ...]

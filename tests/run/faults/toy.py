@@ -3,13 +3,16 @@
     python -m run.faults.toy STEPS FAULT RANK STEP OP
 
 The rank does FAULT (kill, freeze, raise, refuse, hang, exit, differ, nothing) when it comes to the
-op of that number in that step. Sums of what arrives make up the result, which rank 0 prints.
+op of that number in that step, and notes the time in the file FAULT; not after a restart. Sums of
+what arrives make up the result, which rank 0 prints. In the folder STATE each rank keeps its sum of
+every step, and goes on from the last one that all ranks have.
 """
 
 import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -37,6 +40,8 @@ class Fault(NamedTuple):
 
 
 def misbehave(fault: Fault) -> None:
+    if note := os.environ.get("FAULT"):
+        Path(note).write_text(str(time.monotonic()))  # the same clock for all processes of a host
     match fault.what:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -87,17 +92,51 @@ class Pipeline:
             self.value = self.value + arrived
 
 
+class State:
+    """One rank's sums on disk, bit for bit; without a folder nothing is kept."""
+
+    def __init__(self, rank: int) -> None:
+        self.folder = os.environ.get("STATE", "")
+        self.rank = rank
+
+    def _file(self, step: int) -> Path:
+        return Path(self.folder) / f"{step}-{self.rank}"
+
+    def newest(self) -> int:
+        """The last step that every rank has."""
+        step = 0
+        while self.folder and self._file(step + 1).exists():
+            step += 1
+        found = torch.tensor(step)
+        dist.all_reduce(found, dist.ReduceOp.MIN)
+        return int(found)
+
+    def load(self, step: int) -> torch.Tensor:
+        value = float.fromhex(self._file(step).read_text()) if step else 1.0
+        return torch.tensor([value], dtype=torch.float64)
+
+    def save(self, step: int, value: torch.Tensor) -> None:
+        if self.folder:
+            part = self._file(step).with_suffix(".part")
+            part.write_text(value.item().hex())
+            part.rename(self._file(step))
+
+
 def run(connection: Connection, tracker: Tracker, steps: int, fault: Fault) -> None:
     program = lower(build("1f1b", devices=connection.world, microbatches=4))
     lane = compile_lane(program, connection.rank)
     tracker.follow(lane, int)
     odd = fault.what == "differ" and fault.rank == connection.rank
     agree(connection, {"optimizer.rate": "0.001" if odd else "0.01"})
-    pipeline = Pipeline(lane, tracker, fault)
-    for tracker.step in range(steps):
+    pipeline = Pipeline(lane, tracker, fault if connection.place.attempt == 0 else Fault())
+    state = State(connection.rank)
+    begin = state.newest()
+    pipeline.value = state.load(begin)
+    for tracker.step in range(begin, steps):
         pipeline.step()
+        state.save(tracker.step + 1, pipeline.value)
     if connection.rank == 0:
-        print(f"sum {pipeline.value.item():.6f}", flush=True)
+        print(f"sum {pipeline.value.item().hex()}", flush=True)
 
 
 def main(words: list[str]) -> None:

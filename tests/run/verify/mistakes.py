@@ -9,36 +9,31 @@ import torch
 from torch import Tensor
 
 from penstock.data.batch import Microbatch
-from penstock.model.decoder import DecoderStage
+from penstock.model import decoder
+from penstock.model.attention.memory import Relay
+from penstock.model.linear import Queue
 from penstock.model.piece import Piece
 from penstock.run import engine
 from penstock.run.compiled import Post
 from penstock.run.engine import Engine
 from penstock.run.rendezvous import Connection
-from penstock.run.stage import Backward
 from penstock.run.transport import Gloo
 from penstock.run.verify.variants import Trial
 from penstock.run.verify.work import Part, run_trial
 
 _feed = engine.feed
-_input_gradient = DecoderStage.input_gradient
-_weight_gradient = DecoderStage.weight_gradient
+_leave = Relay.leave
 _send = Gloo.send
+_work_off = decoder.work_off
 
 
 def relay_of_zeros(connection: Connection, trial: Trial) -> Part:
     """Earlier slices get no key/value gradients of later ones."""
 
-    def forgetful(
-        stage: DecoderStage, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any
-    ) -> Backward:
-        done = _input_gradient(stage, piece, act, g, kv, dkv)
-        for tensor in (*done.dkv.keys, *done.dkv.values):
-            if tensor is not None:
-                tensor.zero_()
-        return done
+    def leave(relay: Relay, keys: range, dk: Tensor, dv: Tensor) -> None:
+        _leave(relay, keys, torch.zeros_like(dk), torch.zeros_like(dv))
 
-    with mock.patch.object(DecoderStage, "input_gradient", forgetful):
+    with mock.patch.object(Relay, "leave", leave):
         return run_trial(connection, trial)
 
 
@@ -108,14 +103,14 @@ def own_labels_only(connection: Connection, trial: Trial) -> Part:
 
 
 def weights_twice(connection: Connection, trial: Trial) -> Part:
-    """Weight gradients are added twice on one stage."""
+    """The weight gradients of one process are added twice."""
 
-    def twice(stage: DecoderStage, piece: Piece, stash: Any) -> None:
-        if stage.embedding is not None:
-            _weight_gradient(stage, piece, list(stash))
-        _weight_gradient(stage, piece, stash)
+    def twice(queue: Queue) -> None:
+        if connection.rank:
+            _work_off(list(queue))
+        _work_off(queue)
 
-    with mock.patch.object(DecoderStage, "weight_gradient", twice):
+    with mock.patch.object(decoder, "work_off", twice):
         return run_trial(connection, trial)
 
 

@@ -1,7 +1,5 @@
 """A verifier that never says no proves nothing: mistakes that are put in are found."""
 
-import time
-
 import pytest
 
 from penstock.errors import RunError
@@ -59,9 +57,9 @@ def test_a_wrong_count_of_labels_shows_in_the_loss(verifier: Verifier) -> None:
 
 
 def test_a_transfer_that_is_never_sent_ends_in_an_error_and_not_in_silence() -> None:
-    start = time.monotonic()
-    with Crew(2, limit=6) as crew:
-        assert len(crew.run(run_trial, _trial("float32"))) == 2
-        with pytest.raises(RunError, match="no answer after 6 s"):
-            crew.run(mistakes.lost_transfer, _trial("float32"))
-    assert time.monotonic() - start < 60
+    trial = _trial("float32")
+    with Crew(trial.processes) as crew:
+        assert len(crew.run(run_trial, trial)) == trial.processes
+        crew.limit = 3.0
+        with pytest.raises(RunError, match="no answer after 3 s"):
+            crew.run(mistakes.lost_transfer, trial)

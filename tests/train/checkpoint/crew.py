@@ -3,7 +3,9 @@
 import multiprocessing
 import os
 import signal
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -85,7 +87,7 @@ class Crew:
 
     def stop(self) -> None:
         for pipe, process in zip(self.pipes, self.processes):
-            if process.is_alive():
+            with suppress(OSError):  # it may be dead
                 pipe.send(None)
             process.join(20)
             if process.is_alive():
@@ -155,8 +157,6 @@ def load(group: Any, rank: int, folder: Path, split: Split) -> tuple[int, dict[s
 
 def newest(group: Any, rank: int, folder: Path) -> tuple[int, tuple[str, ...]]:
     """The step found, and what was damaged; warnings are not of interest here."""
-    import warnings
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = Checkpoints(folder, group=group).newest()

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
-
 from penstock.errors import RunError
 from penstock.train.checkpoint import Checkpoints, load_part, newest_in
 from penstock.train.checkpoint.folders import place
@@ -105,7 +103,7 @@ def test_what_is_used_instead_of_a_damaged_one_loads(folder: Path) -> None:
 def test_when_none_is_whole_the_run_is_refused_and_does_not_start_anew(folder: Path) -> None:
     for step in (1, 2):
         cut(place(folder, step) / "__0_0.distcp", random.Random(step))
-    with pytest.raises(RunError, match="no checkpoint in .* is whole.*step-00000002.*00000001"):
+    with pytest.raises(RunError, match=r"no checkpoint in .* is whole.*step-00000002.*00000001"):
         newest_in(folder)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
+from torch import Tensor
 
 from penstock.errors import RunError
 from penstock.train.checkpoint import Checkpoints, newest_in
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.torch
 NAME = "weights/model.norm.weight"
 
 
-def values(step: int) -> dict[str, "torch.Tensor"]:
+def values(step: int) -> dict[str, Tensor]:
     return {NAME: tensors(step)[NAME]}
 
 
@@ -137,7 +137,7 @@ def test_a_failed_save_leaves_nothing_behind_and_the_next_one_works(begun: Path)
         shutil.copytree(begun, folder)
         checkpoints = Checkpoints(folder, disk=FaultyDisk(at, full))
         checkpoints.save(2, values(2), {"samples": 20})
-        with pytest.raises(RunError, match="step 2 was not saved.*nothing saved before is lost"):
+        with pytest.raises(RunError, match=r"step 2 was not saved.*nothing saved before is lost"):
             checkpoints.save(3, values(3), {"samples": 30})
         assert hidden(folder) == []
         checkpoints.save(3, values(3), {"samples": 30})

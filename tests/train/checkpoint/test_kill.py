@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
-
 from penstock.errors import RunError
 from penstock.train.checkpoint import Checkpoints, newest_in
 from train.checkpoint import crew as tasks

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
-
 from penstock.errors import RunError
 from penstock.train.checkpoint import newest_in
 from penstock.train.checkpoint.copies import digest

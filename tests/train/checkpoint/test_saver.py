@@ -4,8 +4,8 @@ import threading
 from pathlib import Path
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
+from torch import Tensor
 
 from penstock.errors import RunError, ShapeError
 from penstock.train.checkpoint import Checkpoints, Kind, load_part, newest_in, stored
@@ -35,7 +35,7 @@ def saved(folder: Path, *numbers: int, keep: int = 3) -> Checkpoints:
     return checkpoints
 
 
-def loaded(folder: Path) -> dict[str, "torch.Tensor"]:
+def loaded(folder: Path) -> dict[str, Tensor]:
     found = newest_in(folder) or pytest.fail("no checkpoint")
     values = empty_like(tensors(0))
     Checkpoints(folder).load(found, values)
@@ -79,6 +79,21 @@ def test_parameters_views_and_special_numbers_are_stored_as_they_are(tmp_path: P
     for name, tensor in strange.items():
         one, other = tensor.detach().contiguous(), back[name].detach().contiguous()
         assert torch.equal(one.view(torch.uint8), other.view(torch.uint8)), name
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_tensors_of_a_gpu_are_stored_as_they_were_at_the_call_and_come_back_to_it(
+    tmp_path: Path,
+) -> None:
+    values = {name: tensor.cuda() for name, tensor in tensors(4).items()}
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(4, values, {})
+    for tensor in values.values():
+        tensor.zero_()
+    found = checkpoints.newest() or pytest.fail("no checkpoint")
+    checkpoints.load(found, values)
+    assert all(tensor.is_cuda for tensor in values.values())
+    assert same({name: tensor.cpu() for name, tensor in values.items()}, tensors(4))
 
 
 def test_the_files_of_a_view_are_as_small_as_the_view(tmp_path: Path) -> None:
@@ -159,7 +174,7 @@ def test_numbers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="checkpoints cannot be kept in .*file"):
+    with pytest.raises(RunError, match=r"checkpoints cannot be kept in .*file"):
         Checkpoints(tmp_path / "file")
 
 
@@ -168,7 +183,7 @@ def test_names_that_are_missing_or_left_over_are_refused_by_name(tmp_path: Path)
     found = checkpoints.newest() or pytest.fail("no checkpoint")
     less = empty_like(tensors(1))
     del less["exp_avg/model.norm.weight"]
-    with pytest.raises(RunError, match="has exp_avg/model.norm.weight, which this run does not"):
+    with pytest.raises(RunError, match=r"has exp_avg/model.norm.weight, which this run does not"):
         checkpoints.load(found, less)
     more = {**empty_like(tensors(1)), "weights/model.norm.weigt": torch.zeros(1)}
     with pytest.raises(RunError, match=r"does not have weights/model\.norm\.weigt\n.*did you mean"):

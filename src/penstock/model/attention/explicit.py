@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from penstock.model.attention.attend import Group, groups_of
-from penstock.model.attention.attend import _stacked as stacked
+from penstock.errors import RunError
 from penstock.model.attention.back_end import Seen
+from penstock.model.attention.groups import Group, groups_of, stacked
 from penstock.model.attention.memory import KeyValues, Relay
 from penstock.model.attention.table import back_end_for
 from penstock.model.piece import Piece
@@ -22,9 +22,15 @@ class Place(NamedTuple):
 
     def keys_and_values(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Those of the whole prefix."""
-        if self.memory is None:
-            return k, v
-        return self.memory.keys[self.layer], self.memory.values[self.layer]
+        if self.memory is not None:
+            return self.memory.keys[self.layer], self.memory.values[self.layer]
+        if not self.piece.whole:
+            raise RunError(
+                f"slice {self.piece.slice} of microbatch {self.piece.mb} has no memory of the "
+                "slices before it",
+                hint="give the KeyValues of its microbatch",
+            )
+        return k, v
 
 
 def attention_forward(q: Tensor, k: Tensor, v: Tensor, place: Place) -> tuple[Tensor, Tensor]:

@@ -126,9 +126,7 @@ class Relay(NamedTuple):
         first = self.piece.start - self.past
         stored = min(max(self.low - first - keys.start, 0), len(keys))
         here = slice(keys.start + first, keys.stop + first)
-        buffers = self.gradients.reserve(
-            self.layer, self.memory.keys[self.layer], self.piece.start
-        )
+        buffers = self.gradients.reserve(self.layer, self.memory.keys[self.layer], self.piece.start)
         for buffer, new in zip(buffers, (dk, dv)):
             into = buffer[self.rows.start : self.rows.stop, :, here]
             into[:, :, :stored].copy_(new[:, :, :stored])

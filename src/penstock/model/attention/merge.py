@@ -3,7 +3,8 @@
 With out = sum(e^s v) / sum(e^s) and lse = log sum(e^s), the softmax over both sets weighs the two
 outputs by their sums:
 
-    out = out + w (other - out),   w = e^other_lse / (e^lse + e^other_lse) = sigmoid(other_lse - lse)
+    out = out + w (other - out)
+    w = e^other_lse / (e^lse + e^other_lse) = sigmoid(other_lse - lse)
 
 Every query must have a key in both sets: a kernel reports lse 0 for a query without one.
 """

@@ -41,8 +41,9 @@ class Packed:
         return dq, dk[:, :, reach.past :], dv[:, :, reach.past :]
 
     def _back(self, g: Tensor, seen: Seen, reach: Reach, row: int) -> Gradients:
-        tensors = (_by_token(tensor[row]) for tensor in (g, seen.q, seen.k, seen.v))
-        return self.back(*tensors, (_by_token(seen.out[row]), seen.lse[row]), reach)
+        k, v = _by_token(seen.k[row]), _by_token(seen.v[row])
+        done = _by_token(seen.out[row]), seen.lse[row]
+        return self.back(_by_token(g[row]), _by_token(seen.q[row]), k, v, done, reach)
 
 
 def _by_token(tensor: Tensor) -> Tensor:

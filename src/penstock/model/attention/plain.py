@@ -77,4 +77,5 @@ def _times(left: Tensor, right: Tensor) -> Tensor:
 
 def _summed(each: Tensor, group: int) -> Tensor:
     """The sum over the heads of each group."""
-    return each.unflatten(1, (-1, group)).sum(2) if group > 1 else each
+    rows, heads, *rest = each.shape
+    return each.view(rows, heads // group, group, *rest).sum(2) if group > 1 else each

@@ -13,6 +13,7 @@ has to compute is a list of them.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 
@@ -46,7 +47,7 @@ def reach_of(start: int, end: int, documents: Sequence[int]) -> Reach:
     """
     after = bisect_right(documents, start)
     cuts = (start, *documents[after : bisect_left(documents, end)], end)
-    lengths = tuple(stop - begin for begin, stop in zip(cuts, cuts[1:]))
+    lengths = tuple(stop - begin for begin, stop in pairwise(cuts))
     return Reach(start - documents[after - 1], lengths)
 
 

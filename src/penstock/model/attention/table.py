@@ -35,8 +35,8 @@ def _on_cpu_low(q: Tensor, piece: Piece) -> bool:
 def _with_cudnn(q: Tensor, piece: Piece) -> bool:
     return (
         _on_gpu_low(q, largest_head=128)
-        and torch.backends.cuda.cudnn_sdp_enabled()
-        and torch.backends.cudnn.is_available()
+        and torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+        and torch.backends.cudnn.is_available()  # type: ignore[no-untyped-call]
         and not piece.packed
         and piece.end - piece.start >= SHORTEST
         and (piece.start == 0 or piece.start >= SHORTEST)
@@ -44,7 +44,8 @@ def _with_cudnn(q: Tensor, piece: Piece) -> bool:
 
 
 def _with_flash(q: Tensor, piece: Piece) -> bool:
-    return _on_gpu_low(q, largest_head=256) and torch.backends.cuda.flash_sdp_enabled()
+    enabled: bool = torch.backends.cuda.flash_sdp_enabled()  # type: ignore[no-untyped-call]
+    return enabled and _on_gpu_low(q, largest_head=256)
 
 
 def _on_gpu_low(q: Tensor, largest_head: int) -> bool:

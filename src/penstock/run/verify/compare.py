@@ -14,6 +14,9 @@ from torch import Tensor
 
 from penstock.run.verify.oracle import Answer, Named
 
+Held = Sequence[tuple[str, Tensor]]
+"""Gradients of all processes by name; a name may stand several times."""
+
 FLOOR = 1e-6
 """Share of the global norm below which a gradient counts as zero."""
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
@@ -34,26 +37,21 @@ class Difference(NamedTuple):
         return self.loss <= tolerance and self.gradient <= tolerance
 
 
-def difference(loss: float, held: Sequence[Named], right: Answer) -> Difference:
+def difference(loss: float, held: Held, right: Answer) -> Difference:
     """The largest error of a loss and of the gradients that the processes hold, and where it is.
 
     A parameter may be held by several processes, as replicas do; each of them has to be right.
     """
-    found = [worst_error(gradients, right.gradients) for gradients in held]
-    missing = right.gradients.keys() - {name for gradients in held for name in gradients}
-    found += [(inf, name, "no process holds its gradient") for name in sorted(missing)[:1]]
+    floor = FLOOR * sqrt(sum(float(b.norm()) ** 2 for b in right.gradients.values()))
+    found = [
+        (gradient_error(a, b, floor), name, _reason(a, b))
+        for name, a in held
+        for b in [right.gradients.get(name)]
+    ]
+    missing = right.gradients.keys() - {name for name, _ in held}
+    found += [(inf, name, "no process holds its gradient") for name in sorted(missing)]
     error, name, reason = max(found, key=lambda entry: entry[0])
     return Difference(_ratio(abs(loss - right.loss), abs(right.loss)), error, name, reason)
-
-
-def worst_error(found: Named, right: Named) -> tuple[float, str, str]:
-    """The largest error of some parameters, whose it is, and what differs."""
-    floor = FLOOR * sqrt(sum(float(b.norm()) ** 2 for b in right.values()))
-    errors = {name: gradient_error(a, right.get(name), floor) for name, a in found.items()}
-    if not errors:
-        return 0.0, "", ""
-    worst = max(errors, key=lambda name: errors[name])
-    return errors[worst], worst, _reason(found[worst], right.get(worst))
 
 
 def gradient_error(a: Tensor, b: Tensor | None, floor: float) -> float:
@@ -81,16 +79,10 @@ def _reason(a: Tensor, b: Tensor | None) -> str:
     return f"its norm is {float(a.norm()):.6g}, not {float(b.norm()):.6g}"
 
 
-def unequal_bits(held: Sequence[Named], right: Named) -> list[str]:
+def unequal_bits(held: Held, right: Named) -> list[str]:
     """Parameters whose gradients differ in any bit, or which one side alone has."""
-    names = {name for gradients in held for name in gradients}
-    wrong = {
-        name
-        for gradients in held
-        for name, a in gradients.items()
-        if name in right and not _same_bits(a, right[name])
-    }
-    return sorted(wrong | (names ^ right.keys()))
+    wrong = {name for name, a in held if name in right and not _same_bits(a, right[name])}
+    return sorted(wrong | ({name for name, _ in held} ^ right.keys()))
 
 
 def _same_bits(a: Tensor, b: Tensor) -> bool:

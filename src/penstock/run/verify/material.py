@@ -27,10 +27,14 @@ def parameters_of(model: ModelConfig, dtype: torch.dtype) -> Named:
 
 
 def _value(name: str, noise: Tensor) -> Tensor:
-    """Norms scatter around 1, the rest around 0; a matrix about keeps the size of its input."""
+    """Norms scatter around 1, the rest around 0.
+
+    A matrix halves its input: larger ones make the model so sensitive that 32 bits give a gradient
+    no better than the tolerance.
+    """
     if noise.dim() == 1:
         return noise / 4 + (1 if name.endswith("norm.weight") else 0)
-    return noise / sqrt(noise.shape[1])
+    return noise / (2 * sqrt(noise.shape[1]))
 
 
 def microbatches_of(batch: Batch, vocabulary: int) -> list[Microbatch]:

@@ -97,7 +97,7 @@ class Verifier:
         start = perf_counter()
         parts = crew.run(job, trial)
         seconds = perf_counter() - start
-        held = [gradients for part in parts for gradients in part.held]
+        held = [gradient for part in parts for gradient in part.held]
         bits = tuple(unequal_bits(held, self._reference(crew, trial))) if trial.bitwise else None
         found = difference(parts[0].loss, held, self._answer(trial.work))
         return Row(trial, found, bits, seconds)
@@ -114,5 +114,5 @@ class Verifier:
         key = (trial.work, trial.lengths, trial.dtype)
         if key not in self._references:
             alone = crew.run(run_alone, one_process(trial))[0]
-            self._references[key] = {k: g for held in alone.held for k, g in held.items()}
+            self._references[key] = dict(alone.held)
         return self._references[key]

@@ -4,16 +4,16 @@ from functools import cache
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from penstock.run.engine import Engine
 from penstock.run.mesh import Mesh, make_mesh
 from penstock.run.optimizer import AdamW
 from penstock.run.plan import RunPlan
 from penstock.run.rendezvous import Connection
-from penstock.run.state import stored_name
+from penstock.run.state import entries, publish
 from penstock.run.transport import Alone, Gloo, Transport
 from penstock.run.verify.material import microbatches_of, parameters_of
-from penstock.run.verify.oracle import Named
 from penstock.run.verify.variants import Trial
 
 
@@ -21,8 +21,8 @@ class Part(NamedTuple):
     """What one process has arrived at."""
 
     loss: float
-    held: list[Named]
-    """Gradients by name; both of a tied weight's two where one process holds both ends."""
+    held: list[tuple[str, Tensor]]
+    """Gradients by name; a tied weight stands twice where one process holds both its ends."""
 
 
 def run_trial(connection: Connection, trial: Trial) -> Part:
@@ -70,22 +70,12 @@ def step(trial: Trial, plan: RunPlan, mesh: Mesh, transport: Transport) -> Part:
     batch = microbatches_of(trial.work.batch, plan.model.vocabulary)
     share = trial.schedule.shape.microbatches
     outcome = engine.gradients(batch[mesh.replica * share : (mesh.replica + 1) * share])
-    return Part(outcome.loss, _held(engine))
+    return Part(outcome.loss, [(entry.name, entry.grad) for entry in entries(engine)])
 
 
 def _load(engine: Engine) -> None:
     """Give every stage the weights that the oracle has too."""
     values = parameters_of(engine.plan.model, engine.plan.main)
-    for weights in engine.weights.values():
-        for name, value in weights.named(weights.main).items():
-            value.copy_(values[stored_name(engine, name)])
-        weights.publish()
-
-
-def _held(engine: Engine) -> list[Named]:
-    """The two ends of a tied weight have one name, so each stands on its own."""
-    return [
-        {stored_name(engine, name): gradient}
-        for weights in engine.weights.values()
-        for name, gradient in weights.named(weights.grad).items()
-    ]
+    for entry in entries(engine):
+        entry.main.copy_(values[entry.name])
+    publish(engine)

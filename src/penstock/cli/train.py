@@ -1,0 +1,50 @@
+"""`penstock train`: train a model as a configuration says."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli._output import emit, note
+
+LAUNCHED = "RANK"
+"""Set in the environment of a process that a launcher started as one rank of many."""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("train")(train)
+
+
+def train(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", show_default=False)],
+    ranks: Annotated[
+        int, typer.Option("-n", "--ranks", metavar="N", help="Processes to start here.")
+    ] = 0,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="SECTION.KEY=VALUE", help="Change a setting; may be repeated."
+        ),
+    ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Print the settings, resolved, and leave.")
+    ] = False,
+) -> None:
+    """Train a model. Under torchrun each process is one rank; otherwise N are started here.
+
+    Without -n, the configuration says how many: pipeline.devices x pipeline.replicas.
+    """
+    from penstock.train.config import dump, load
+
+    settings = load(config, changes or [])
+    if show:
+        emit(dump(settings).rstrip())
+        return
+    if LAUNCHED in os.environ:
+        from penstock.train.rank import run_rank
+
+        raise typer.Exit(run_rank(settings))
+    from penstock.train.start import start
+
+    raise typer.Exit(start(settings, config, ranks, changes or [], note))

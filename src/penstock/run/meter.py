@@ -1,0 +1,131 @@
+"""How many bytes of tensors are alive: what memory predictions are held against.
+
+On a GPU the allocator counts. On the host nobody does, so while a `LiveBytes` is in force every
+storage that an operation makes is counted until it is freed. That costs some microseconds for each
+operation: it is for a step that is looked at, not for all.
+"""
+
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from penstock.run.compiled import Post, Step
+
+
+class Sample(NamedTuple):
+    """Memory around one op, in bytes above what was there before the step."""
+
+    before: int
+    peak: int
+    """The most while the op ran."""
+    after: int
+
+
+class Meter(Protocol):
+    """Counts bytes; `peak` is the most since the last `reset`."""
+
+    @property
+    def level(self) -> int: ...
+
+    @property
+    def peak(self) -> int: ...
+
+    def reset(self) -> None: ...
+
+
+class LiveBytes(TorchDispatchMode):
+    """Counts host storages from the operation that makes them until they are freed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.level = 0
+        self.peak = 0
+        self._known: dict[int, weakref.ref[Any]] = {}
+
+    def reset(self) -> None:
+        self.peak = self.level
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, torch.Tensor):
+                self._count(leaf.untyped_storage())
+        return out
+
+    def _count(self, storage: Any) -> None:
+        """Storages that were there before are met as results of in-place operations; they have no
+        place here, since `ignore` has named them."""
+        key = storage._cdata
+        if key in self._known:
+            return
+        size = storage.nbytes()
+        self.level += size
+        self.peak = max(self.peak, self.level)
+        self._known[key] = weakref.ref(storage, lambda _: self._forget(key, size))
+
+    def _forget(self, key: int, size: int) -> None:
+        del self._known[key]
+        self.level -= size
+
+    def ignore(self, *tensors: torch.Tensor) -> None:
+        """Do not count storages that were there before."""
+        for tensor in tensors:
+            storage = tensor.untyped_storage()
+            key = storage._cdata
+            self._known[key] = weakref.ref(storage, lambda _, key=key: self._known.pop(key, None))
+
+
+class CudaBytes:
+    """What the allocator of the current GPU has given out."""
+
+    def __init__(self) -> None:
+        self._base = torch.cuda.memory_allocated()
+
+    @property
+    def level(self) -> int:
+        return torch.cuda.memory_allocated() - self._base
+
+    @property
+    def peak(self) -> int:
+        return torch.cuda.max_memory_allocated() - self._base
+
+    def reset(self) -> None:
+        torch.cuda.reset_peak_memory_stats()
+
+
+class MemoryRecorder:
+    """An observer that reads a meter around every op."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
+        self.samples: dict[int, Sample] = {}
+        """By row of the schedule's table."""
+        self._before = 0
+
+    def waits(self, step: Step, post: Post) -> None:
+        return None
+
+    def runs(self, step: Step) -> None:
+        self.meter.reset()
+        self._before = self.meter.level
+
+    def ran(self, step: Step) -> None:
+        self.samples[step.row] = Sample(self._before, self.meter.peak, self.meter.level)
+
+
+@contextmanager
+def metered(*existing: torch.Tensor) -> Iterator[MemoryRecorder]:
+    """A recorder for the device of the tensors that are there already and are not to be counted."""
+    if existing and existing[0].is_cuda:
+        yield MemoryRecorder(CudaBytes())
+        return
+    with LiveBytes() as meter:
+        meter.ignore(*existing)
+        yield MemoryRecorder(meter)

@@ -1,0 +1,129 @@
+"""Any torch module as a stage, with its backward left to autograd.
+
+A module that was written for one process knows nothing of slices: it takes the whole sequence at
+once, and a schedule that cuts sequences is refused. Everything else works: a full backward is one
+pass of autograd, a split one walks its graph (run/weight_graph.py), and a forward that is to be run
+again keeps its input and the state of the random numbers.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from penstock.errors import RunError
+from penstock.model.piece import Piece
+from penstock.run.stage import Backward, Forward
+from penstock.run.weight_graph import backward_to_input, backward_to_weights
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""The summed loss of a module's output and the labels [rows, tokens]."""
+
+
+class Graph(NamedTuple):
+    """What autograd has recorded: the ends of it."""
+
+    x: Tensor
+    out: Tensor
+    """The output, or the summed loss."""
+
+
+class Light(NamedTuple):
+    """What a forward keeps that is to be run again."""
+
+    x: Tensor | None
+    random: Tensor
+    """State of the generators of the host and, for a tensor on a GPU, of that GPU."""
+    device_random: Tensor | None
+
+
+class Whole(NamedTuple):
+    """A backward that was put off as a whole: the first stage has no input to take out of it."""
+
+    graph: Graph
+    g: Tensor | None
+
+
+class ModuleStage:
+    """A module that maps [rows, tokens, width] to the same; the first one takes token numbers.
+
+    The last one has a `loss`, which makes one number of its output and the labels.
+    """
+
+    def __init__(self, module: Module, loss: Loss | None = None) -> None:
+        self.module, self.loss = module, loss
+        self._scale, self._seed = 0.0, torch.zeros(())
+
+    def forward(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+        _refuse_slices(piece)
+        entry = piece.tokens if x is None else x.detach().requires_grad_()
+        out = self.module(entry)
+        if self.loss is None:
+            return Forward(out.detach(), Graph(entry, out), None)
+        loss = self.loss(out, piece.labels)
+        return Forward(loss.detach(), Graph(entry, loss), None)
+
+    def forward_light(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+        on_device = x is not None and x.is_cuda
+        state = torch.cuda.get_rng_state(x.device) if x is not None and on_device else None
+        light = Light(x, torch.get_rng_state(), state)
+        with torch.no_grad():
+            return Forward(self.forward(piece, x, kv).out, light, None)
+
+    def recompute(self, piece: Piece, ckpt: Any, kv: Any) -> Graph:
+        x, random, device_random = ckpt
+        devices = [x.device] if device_random is not None else []
+        with torch.random.fork_rng(devices):
+            torch.set_rng_state(random)
+            for device in devices:
+                torch.cuda.set_rng_state(device_random, device)
+            graph: Graph = self.forward(piece, x, kv).act
+        return graph
+
+    def backward(self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any) -> Backward:
+        """Both gradients in one pass."""
+        torch.autograd.backward(act.out, self._start(piece, act, g))
+        return Backward(_or_zero(act.x.grad, act.x), None, None)
+
+    def input_gradient(
+        self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any
+    ) -> Backward:
+        if not act.x.requires_grad:
+            return Backward(None, None, Whole(act, self._start(piece, act, g)))
+        start = self._start(piece, act, g)
+        dx, forks = backward_to_input(act.out, start, act.x, self.module.parameters())
+        return Backward(_or_zero(dx, act.x), None, forks)
+
+    def weight_gradient(self, piece: Piece, stash: Any) -> None:
+        if isinstance(stash, Whole):
+            torch.autograd.backward(stash.graph.out, stash.g)
+        else:
+            backward_to_weights(stash)
+
+    def _start(self, piece: Piece, act: Graph, g: Tensor | None) -> Tensor | None:
+        """Where the backward starts: what comes from the next stage, or the weight of the loss.
+
+        The weight is the same for a whole batch, so its tensor is kept.
+        """
+        if self.loss is None:
+            return g
+        if self._scale != piece.scale or self._seed.dtype != act.out.dtype:
+            self._scale, self._seed = piece.scale, torch.full_like(act.out, piece.scale)
+        return self._seed
+
+
+def _or_zero(g: Tensor | None, x: Tensor) -> Tensor | None:
+    """The gradient that the stage before waits for, also where the output ignores the input."""
+    return torch.zeros_like(x) if g is None and x.requires_grad else g
+
+
+def _refuse_slices(piece: Piece) -> None:
+    if not piece.whole:
+        raise RunError(
+            f"microbatch {piece.mb} comes in {piece.slices} slices, but a plain module takes whole "
+            "sequences",
+            hint="take a schedule without slices (see `penstock list`), or a stage that keeps keys "
+            "and values between slices",
+        )

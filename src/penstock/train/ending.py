@@ -1,0 +1,34 @@
+"""What is left when a run ends: the exported weights and the report."""
+
+from pathlib import Path
+
+from torch import distributed
+
+from penstock.model.huggingface import write_index, write_shard
+from penstock.run.state import held
+from penstock.train.trainer import Trainer
+
+
+def finish(trainer: Trainer, finished: bool) -> None:
+    """Export and report after the last step; after a signal to stop, only say where it stands."""
+    if not finished:
+        trainer.voice.say(
+            f"stopped after step {trainer.done}; the same command goes on from there"
+        )
+        return
+    if trainer.settings.checkpoint.export:
+        export(trainer, Path(trainer.settings.checkpoint.export))
+
+
+def export(trainer: Trainer, folder: Path) -> None:
+    """Write the weights as safetensors: each device of the first replica a file of its own."""
+    trainer.tracker.at = "exports the weights"
+    mesh, plan = trainer.engine.mesh, trainer.engine.plan
+    if mesh.replica == 0:
+        write_shard(folder, mesh.device + 1, mesh.devices, held(trainer.engine), plan.main)
+    if mesh.world is not None:
+        distributed.barrier()
+    if mesh.rank == 0:
+        write_index(folder, plan.model, mesh.devices, plan.main)
+
+

@@ -1,0 +1,192 @@
+"""The training loop of one rank.
+
+All ranks do the same steps in the same order; what differs is which stages they hold and whether
+they speak. Rank 0 writes the records and has the console, wherever the loss is computed: the sums
+that a step ends with are known to all.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from penstock.data import Microbatch, Samples
+from penstock.errors import RunError
+from penstock.run.collective import add_up
+from penstock.run.engine import Engine, Outcome
+from penstock.run.position import Tracker
+from penstock.run.state import settle, to_load, to_save
+from penstock.train.checkpoint import Checkpoints, Found
+from penstock.train.metrics import Metrics, Timing
+from penstock.train.rates import rate_at
+from penstock.train.settings import Settings
+from penstock.train.stopping import Stopping
+from penstock.train.utilisation import model_flops, peak_flops
+from penstock.train.voice import Voice
+
+
+class Glance(NamedTuple):
+    """What each rank says of its own step."""
+
+    busy: float
+    """Seconds in which it computed."""
+    memory: int
+    """Peak bytes."""
+    told_to_stop: bool
+
+
+@dataclass
+class Trainer:
+    """Everything a rank needs to train, put together by train/setup.py."""
+
+    settings: Settings
+    engine: Engine
+    train: Samples
+    held_out: Samples | None
+    checkpoints: Checkpoints
+    tracker: Tracker
+    voice: Voice
+    stopping: Stopping
+    done: int = 0
+    """Steps done."""
+    samples: int = 0
+    """Samples consumed."""
+    tokens: int = 0
+    saved: int = -1
+    """The step that was saved last."""
+
+    def run(self) -> bool:
+        """Train to the last step; returns whether that was reached, and not a signal to stop."""
+        last = self.settings.run.steps
+        while self.done < last:
+            told_to_stop = self._step()
+            every = self.settings.checkpoint.every
+            if told_to_stop or self.done == last or (every and self.done % every == 0):
+                self.save()
+            if told_to_stop and self.done < last:
+                break
+        self.tracker.at = "waits for its checkpoint"
+        self.checkpoints.wait()
+        return self.done >= last
+
+    def _step(self) -> bool:
+        """One step with its records; returns whether some rank was told to stop."""
+        settings, began = self.settings, time.perf_counter()
+        self.tracker.step, self.tracker.at = self.done, "reads its batch"
+        rate = rate_at(settings, self.done)
+        batch = self._batch(self.train, self.samples)
+        outcome = self._train(batch, rate)
+        self.done += 1
+        self.samples += self.batch_samples
+        self.tokens += self.batch_samples * settings.batch.length
+        glances = self._exchange()
+        seconds = time.perf_counter() - began
+        evaluation = self._evaluate()
+        metrics = Metrics(
+            self.done, outcome.loss, outcome.norm, rate, self.tokens, evaluation
+        )
+        self.voice.step(metrics, self._timing(seconds, glances))
+        return any(glance.told_to_stop for glance in glances)
+
+    def _train(self, batch: Sequence[Microbatch], rate: float) -> Outcome:
+        try:
+            return self.engine.step(batch, rate)
+        except RunError as error:
+            raise RunError(f"step {self.done + 1}: {error.message}", hint=error.hint) from error
+
+    @property
+    def batch_samples(self) -> int:
+        """Samples of a global batch."""
+        batch = self.settings.batch
+        return self.settings.pipeline.replicas * batch.microbatches * batch.rows
+
+    def _batch(self, samples: Samples, start: int) -> tuple[Microbatch, ...]:
+        batch, mesh = self.settings.batch, self.engine.mesh
+        share = (mesh.replica, mesh.replicas, batch.microbatches, batch.rows)
+        return samples.batch_at(start, *share)
+
+    def _evaluate(self) -> float | None:
+        """The loss on held-out data, in the steps that ask for it."""
+        every, count = self.settings.evaluation.every, self.settings.evaluation.batches
+        if self.held_out is None or not every or self.done % every:
+            return None
+        held, size = self.held_out, self.batch_samples
+        self.tracker.at = "evaluates"
+        return self.engine.evaluate(self._batch(held, start * size) for start in range(count))
+
+    def _exchange(self) -> list[Glance]:
+        """What every rank says of the step, known to all."""
+        mesh = self.engine.mesh
+        world = mesh.replicas * mesh.devices
+        said = torch.zeros(world, 3, dtype=torch.float64)
+        own = (self.engine.busy_seconds(), self.engine.peak_bytes(), self.stopping.asked)
+        said[mesh.rank] = torch.tensor(own, dtype=torch.float64)
+        self.tracker.at = "ends its step"
+        add_up(said, mesh.world)
+        return [Glance(busy, int(memory), stop > 0) for busy, memory, stop in said.tolist()]
+
+    def _timing(self, seconds: float, glances: Sequence[Glance]) -> Timing:
+        tokens = self.batch_samples * self.settings.batch.length
+        busy = sum(glance.busy for glance in glances) / len(glances)
+        return Timing(
+            step=self.done,
+            seconds=seconds,
+            tokens_per_second=tokens / seconds,
+            utilisation=self._utilisation(seconds),
+            memory=tuple(glance.memory for glance in glances),
+            bubble=max(0.0, 1 - busy / seconds),
+            time=time.time(),
+        )
+
+    def _utilisation(self, seconds: float) -> float | None:
+        peak = peak_flops(self.engine.device)
+        if peak is None:
+            return None
+        lengths = [self.settings.batch.length] * self.batch_samples
+        flops = model_flops(self.engine.plan.model, lengths)
+        ranks = self.engine.mesh.replicas * self.engine.mesh.devices
+        return flops / (seconds * peak * min(ranks, torch.cuda.device_count() or 1))
+
+    def save(self) -> None:
+        """Begin to store the run as it is now."""
+        if self.saved == self.done:
+            return
+        self.tracker.at = "saves"
+        self.voice.sync()
+        self.checkpoints.save(self.done, to_save(self.engine), self.state())
+        self.saved = self.done
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint holds beside tensors: where the run is, and who wrote it."""
+        shape = self.engine.plan.schedule.shape
+        return {
+            "data": self.train.state(self.samples),
+            "tokens": self.tokens,
+            "seed": self.settings.run.seed,
+            "writer": {
+                "schedule": self.engine.plan.schedule.name,
+                "devices": shape.devices,
+                "stages": shape.stages,
+                "slices": max(shape.slices),
+                "replicas": self.engine.mesh.replicas,
+            },
+        }
+
+    def resume(self, found: Found) -> None:
+        """Go on from a checkpoint, whatever layout wrote it."""
+        self.samples = self.train.resume(found.state["data"])
+        self.checkpoints.load(found, to_load(self.engine))
+        settle(self.engine, found.step)
+        self.done = self.saved = found.step
+        self.tokens = int(found.state["tokens"])
+        self._refuse_seed(found)
+
+    def _refuse_seed(self, found: Found) -> None:
+        seed = self.settings.run.seed
+        if found.state["seed"] != seed:
+            raise RunError(
+                f"the run in {found.folder} has seed {found.state['seed']}, but now it is {seed}",
+                hint="give it the seed it began with, or another run.directory",
+            )

@@ -1,0 +1,40 @@
+"""The page about data says what the code does."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from penstock.data import Data
+from penstock.data.arrays import PROBE, PROBES
+from penstock.data.assemble import LOOK_AT_ALL_UP_TO
+from penstock.data.settings import SOURCES
+from penstock.data.sources import MOST_REPLACED
+
+pytestmark = pytest.mark.torch
+
+PAGE = (Path(__file__).parents[2] / "docs/reference/data.md").read_text()
+
+
+def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    names: dict[str, object] = {}
+    exec(code, names)
+    microbatches = names["microbatches"]
+    assert isinstance(microbatches, tuple)
+    assert [(mb.rows, mb.length) for mb in microbatches] == [(1, 1024)] * 4
+    data = names["data"]
+    assert isinstance(data, Data)
+    assert data.held_out
+
+
+def test_every_source_has_its_row() -> None:
+    assert tuple(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) == SOURCES
+
+
+def test_the_numbers_are_those_of_the_code() -> None:
+    assert f"Up to {LOOK_AT_ALL_UP_TO:,} tokens" in PAGE
+    assert f"{PROBES} pieces of {PROBE:,} tokens" in PAGE
+    assert MOST_REPLACED == 0.1
+    assert "more than a tenth of such characters" in PAGE

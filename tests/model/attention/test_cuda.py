@@ -1,0 +1,116 @@
+"""The kernels of a GPU against the definition, and against PyTorch's own attention in time."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from statistics import median
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+from model.attention.dense import Case, Sliced, error
+from penstock.model.attention.table import back_end_for
+from penstock.plan.slices import even
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+]
+
+ROUNDINGS = 8 * 2**-9
+"""Some roundings of bfloat16: of the weights, of the output, of two in a merge."""
+
+LOW = Case((256, 320), heads=4, kv_heads=2, size=64, dtype=torch.bfloat16, device="cuda")
+LONG = Case((32768,), heads=32, kv_heads=32, size=128, dtype=torch.bfloat16, device="cuda")
+
+PACKED = {
+    "documents": ((0, 100, 300, 301),),
+    "a document at the slice's start": ((0, 256),),
+    "rows with different documents": ((0,), (0, 256), (0, 1, 575)),
+    "rows with the same documents": ((0, 300), (0, 300)),
+}
+
+
+def chosen(case: Case) -> list[str]:
+    q = case.inputs()[0]
+    return [back_end_for(q, piece).name for piece in case.pieces()]
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+@pytest.mark.parametrize("lengths", [(576,), (256, 320), (64, 129, 383)])
+def test_cudnn_serves_sequences_of_one_document(kv_heads: int, lengths: tuple[int, ...]) -> None:
+    case = replace(LOW, lengths=lengths, kv_heads=kv_heads, documents=((0,), (0,)))
+    assert set(chosen(case)) == {"cudnn"}
+    assert error(case) <= ROUNDINGS
+
+
+@pytest.mark.parametrize("documents", PACKED.values(), ids=PACKED.keys())
+@pytest.mark.parametrize("lengths", [(576,), (256, 320), (256, 1, 319)])
+def test_flash_serves_documents(
+    documents: tuple[tuple[int, ...], ...], lengths: tuple[int, ...]
+) -> None:
+    case = replace(LOW, lengths=lengths, documents=documents)
+    assert set(chosen(case)) == {"flash"}
+    assert error(case) <= ROUNDINGS
+
+
+def test_flash_serves_slices_that_are_short() -> None:
+    case = replace(LOW, lengths=(3, 60, 1, 512))
+    assert chosen(case) == ["flash", "flash", "flash", "flash"]
+    assert error(case) <= ROUNDINGS
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_full_precision_is_computed_plainly(dtype: torch.dtype, limit: float) -> None:
+    case = replace(LOW, dtype=dtype, documents=((0, 100, 300, 301), (0,)))
+    assert set(chosen(case)) == {"plain"}
+    assert error(case) <= limit
+
+
+def times(call: Callable[[], object], rounds: int = 7) -> float:
+    """Milliseconds, the middle of some rounds after one to warm up."""
+    found = []
+    for _ in range(rounds + 1):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        call()
+        end.record()
+        torch.cuda.synchronize()
+        found.append(begin.elapsed_time(end))
+    return median(found[1:])
+
+
+def both_ways(case: Case) -> float:
+    sliced = Sliced(case)
+
+    def step() -> None:
+        sliced.outs = sliced.forwards()
+        sliced.backwards()
+
+    return times(step)
+
+
+def fastest_of_pytorch(case: Case) -> float:
+    *tensors, g = case.inputs()
+    q, k, v = (tensor.requires_grad_() for tensor in tensors)
+
+    def step() -> tuple[Tensor, ...]:
+        out = scaled_dot_product_attention(q, k, v, is_causal=True)
+        return torch.autograd.grad(out, (q, k, v), g)
+
+    found = []
+    for kernel in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION):
+        with sdpa_kernel(kernel):
+            found.append(times(step))
+    return min(found)
+
+
+def test_the_whole_sequence_takes_no_longer_than_with_pytorch() -> None:
+    assert both_ways(LONG) <= 1.02 * fastest_of_pytorch(LONG)
+
+
+def test_four_slices_cost_at_most_a_twentieth() -> None:
+    whole = both_ways(LONG)
+    assert both_ways(replace(LONG, lengths=even(32768, 4))) <= 1.05 * whole

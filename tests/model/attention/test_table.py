@@ -1,0 +1,43 @@
+"""Which back end serves what."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from model.attention.dense import Case
+from penstock.model.attention.table import BACK_ENDS, back_end_for
+
+pytestmark = pytest.mark.torch
+
+
+def queries(case: Case) -> Tensor:
+    return case.inputs()[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_cpu_has_a_kernel_for_full_precision(dtype: torch.dtype) -> None:
+    case = Case((4, 4), dtype=dtype)
+    assert back_end_for(queries(case), case.pieces()[1]).name == "cpu"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_in_low_precision_the_cpu_leaves_triangles_whole(dtype: torch.dtype) -> None:
+    case = Case((4, 4), dtype=dtype)
+    assert back_end_for(queries(case), case.pieces()[1]).name == "cpu-low"
+
+
+def test_names_are_unique_and_the_last_one_serves_every_device() -> None:
+    names = [back_end.name for back_end in BACK_ENDS]
+    assert len(set(names)) == len(names)
+    case = Case((4,), dtype=torch.float32)
+    abroad = queries(case).to("meta")
+    assert back_end_for(abroad, case.pieces()[0]).name == names[-1] == "plain"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_kernels_that_would_give_no_numbers_refuse_full_precision(dtype: torch.dtype) -> None:
+    """Whatever the device: the type is looked at before the device is asked what it can do."""
+    case = Case((64,), dtype=dtype)
+    fused = [back_end for back_end in BACK_ENDS if back_end.name in ("cudnn", "flash")]
+    assert len(fused) == 2
+    assert not any(each.serves(queries(case), case.pieces()[0]) for each in fused)

@@ -1,0 +1,134 @@
+"""Every family computes what the transformers library computes."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from model.peers import VARIANTS, named, peer, sentences, stated, whole_stage
+from penstock.cost.architecture import MODELS, ModelConfig, model
+from penstock.data.batch import IGNORE
+from penstock.model.decoder import DecoderStage
+from penstock.model.families import FAMILIES, from_huggingface, to_huggingface
+from penstock.model.piece import pieces_of
+from penstock.model.shapes import EMBEDDING, HEAD, expected_shapes
+
+pytest.importorskip("transformers")
+pytestmark = pytest.mark.torch
+
+LENGTH = 48
+BATCH = sentences(2, LENGTH, 50)
+
+
+def logits_of(stage: DecoderStage, lengths: tuple[int, ...]) -> Tensor:
+    """The logits of the batch, cut into slices of these lengths."""
+    kv, parts = None, []
+    for piece in pieces_of(0, BATCH, lengths, 1.0):
+        parts.append(stage.logits(piece, None, kv))
+        kv = stage.forward(piece, None, kv).kv
+    return torch.cat(parts, dim=1)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_logits_equal_those_of_transformers(variant: str) -> None:
+    theirs = peer(stated(variant))
+    config = from_huggingface(stated(variant))
+    stage = whole_stage(config, named(theirs), LENGTH)
+    with torch.no_grad():
+        expected = theirs(BATCH.tokens).logits
+    assert expected.abs().max() > 1
+    for lengths in ((LENGTH,), (19, 16, 13)):
+        assert (logits_of(stage, lengths) - expected).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_loss_and_gradients_equal_those_of_transformers(variant: str) -> None:
+    theirs = peer(stated(variant))
+    config = from_huggingface(stated(variant))
+    stage = whole_stage(config, named(theirs), LENGTH)
+    expected = torch.nn.functional.cross_entropy(
+        theirs(BATCH.tokens).logits.flatten(0, 1), BATCH.labels.flatten(), ignore_index=IGNORE
+    )
+    expected.backward()
+    (piece,) = pieces_of(0, BATCH, (LENGTH,), 1 / BATCH.valid)
+    forward = stage.forward(piece, None, None)
+    back = stage.input_gradient(piece, forward.act, None, forward.kv, None)
+    stage.weight_gradient(piece, back.stash)
+    assert float(forward.out) / BATCH.valid == pytest.approx(expected.item(), rel=1e-6)
+    found = stage.weights.named(stage.weights.grad)
+    if config.tied:
+        found[EMBEDDING] = found[EMBEDDING] + found[HEAD]
+    for name, parameter in theirs.named_parameters():
+        error = (found[name] - parameter.grad).norm() / parameter.grad.norm()
+        assert error < 1e-5, name
+
+
+@pytest.mark.parametrize(
+    ("variant", "change"),
+    [
+        ("llama, long", {"rope_scaling": None}),
+        ("llama, linear, tied", {"rope_scaling": None}),
+        ("qwen2, yarn, tied", {"rope_scaling": None}),
+        ("qwen3, yarn, tied", {"rope_scaling": None}),
+        ("llama, long", {"rope_theta": 10000.0}),
+        ("qwen2", {"qkv_bias": False}),
+        ("qwen3", {"qk_norm": False}),
+        ("llama", {"norm_epsilon": 1e-2}),
+    ],
+)
+def test_a_part_left_out_would_be_noticed(variant: str, change: dict[str, object]) -> None:
+    config = from_huggingface(stated(variant))
+    tensors = named(peer(stated(variant)))
+    right = logits_of(whole_stage(config, tensors, LENGTH), (LENGTH,))
+    wrong = logits_of(whole_stage(replace(config, **change), tensors, LENGTH), (LENGTH,))
+    assert (right - wrong).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_presets_have_the_parameters_of_the_models_that_transformers_builds(name: str) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = to_huggingface(model(name))
+    with torch.device("meta"):
+        theirs = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
+    assert theirs.num_parameters() == model(name).parameters
+    found = {name: tuple(parameter.shape) for name, parameter in theirs.named_parameters()}
+    assert found == expected_shapes(model(name))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_keys_that_are_left_out_have_the_values_that_transformers_gives_them(family: str) -> None:
+    from transformers import AutoConfig
+
+    sizes = {
+        "hidden_size": 4096,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 32,
+        "vocab_size": 64,
+    }
+    full = AutoConfig.for_model(family, **sizes).to_dict()
+    assert from_huggingface({"model_type": family, **sizes}) == from_huggingface(full)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_what_we_write_is_the_config_that_transformers_had(variant: str) -> None:
+    from transformers import AutoConfig
+
+    config = from_huggingface(stated(variant))
+    ours = AutoConfig.for_model(**to_huggingface(config))
+    assert from_huggingface(ours.to_dict()) == config
+    theirs = AutoConfig.for_model(**stated(variant))
+    assert from_huggingface(theirs.to_dict()) == config
+
+
+def test_heads_that_do_not_divide_the_hidden_size_are_written_for_a_family_that_takes_them() -> (
+    None
+):
+    config = ModelConfig(1, 30, 40, 4, 2, 8, 50)
+    theirs = peer(to_huggingface(config))
+    stage = whole_stage(config, named(theirs), LENGTH)
+    with torch.no_grad():
+        expected = theirs(BATCH.tokens).logits
+    assert (logits_of(stage, (LENGTH,)) - expected).abs().max() < 1e-5

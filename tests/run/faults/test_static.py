@@ -1,0 +1,54 @@
+"""Ranks without a launcher: rank 0 hosts the store, and takes it away when it freezes."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from penstock.run.place import Place
+
+pytestmark = pytest.mark.torch
+
+Started = subprocess.Popen[str]
+
+
+def start(rank: int, port: int, *words: object) -> Started:
+    place = Place(rank, 2, rank, 2, port=port)
+    path = {"PYTHONPATH": os.pathsep.join(sys.path), "GLOO_SOCKET_IFNAME": "lo"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "run.faults.toy", *map(str, words)],
+        env={**os.environ, **path, **place.environment()},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def frozen(rank: int) -> tuple[int, str]:
+    """Exit code and errors of the rank that is left when the other freezes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    both = [start(each, port, 100, "freeze", rank, 1, 2) for each in range(2)]
+    try:
+        errors = both[1 - rank].communicate(timeout=90)[1]
+        return both[1 - rank].returncode, errors
+    finally:
+        both[rank].send_signal(signal.SIGKILL)
+        both[rank].communicate()
+
+
+def test_a_frozen_rank_is_named_by_the_one_that_is_left() -> None:
+    code, errors = frozen(1)
+    assert code == 1
+    assert "error: rank 1 is silent since 5." in errors
+    assert "rank 0 waits for " in errors
+
+
+def test_a_store_that_does_not_answer_is_an_alarm_of_its_own() -> None:
+    code, errors = frozen(0)
+    assert code == 1
+    assert "error: the store at 127.0.0.1:" in errors
+    assert "does not answer since 5.0 s; rank 1 waits for " in errors

@@ -1,0 +1,82 @@
+"""The reference page, the schema and the settings say the same."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.schedules import registry
+from penstock.train.config import Section, loads, sections, tables
+from penstock.train.keys import Key
+from penstock.train.schema import schema
+from train.pages import PAGE, SCHEMA, rewritten, schema_text
+from train.samples import short
+
+ANEW = "python tests/train/pages.py writes it anew"
+
+
+def test_the_page_has_the_keys_as_they_are() -> None:
+    text = PAGE.read_text()
+    assert text == rewritten(text), ANEW
+
+
+def test_the_saved_schema_is_the_schema() -> None:
+    assert SCHEMA.read_text() == schema_text(), ANEW
+
+
+def test_the_configuration_on_the_page_is_whole() -> None:
+    (example,) = re.findall(r"^```toml\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    assert loads(example).run.steps == 500
+    assert len(example.split("\n")) <= 12
+
+
+def test_every_change_on_the_page_can_be_made() -> None:
+    for words in re.findall(r'--set (?:"(.+?)"|([^\s`"]+=[^\s`"]+))', PAGE.read_text()):
+        change = next(filter(None, words))
+        if not change.startswith("section."):
+            name = change.partition("=")[0].split(".")[0]
+            assert name in {section.name for section in sections()}, change
+            assert short(change, *(["pipeline.slices=2", "batch.length=1024"] * ("cut" in change)))
+
+
+def every_key() -> list[tuple[Section, Key]]:
+    return [(section, key) for section in sections() for key in section.keys]
+
+
+@pytest.mark.parametrize(("section", "key"), every_key(), ids=lambda item: item.name)
+def test_every_key_has_a_meaning_and_a_default_that_it_takes(section: Section, key: Key) -> None:
+    assert key.text.endswith(".")
+    assert key.needed or key.holds(key.default)
+    assert schema()["properties"][section.name]["properties"][key.name]["description"] == key.text
+
+
+def test_editors_are_offered_every_schedule_and_may_name_a_file() -> None:
+    offered = schema()["properties"]["pipeline"]["properties"]["schedule"]["anyOf"]
+    assert offered == [{"enum": list(registry())}, {"type": "string"}]
+
+
+def test_the_schema_knows_the_keys_of_a_resolved_configuration_and_no_others() -> None:
+    properties = schema()["properties"]
+    resolved: dict[str, dict[str, Any]] = json.loads(json.dumps(tables(short())))
+    assert resolved.keys() == properties.keys()
+    for name, keys in resolved.items():
+        assert keys.keys() <= properties[name]["properties"].keys()
+        assert properties[name]["additionalProperties"] is False
+    assert schema()["required"] == ["pipeline"]
+
+
+def test_a_configuration_is_read_without_torch() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from penstock.train.config import load\n"
+        "from penstock.train.layout import layout_of\n"
+        "from penstock.train.schema import schema\n"
+        "layout_of(load('examples/quickstart.toml'), 4), schema()"
+    )
+    root = Path(__file__).parents[2]
+    run = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
