@@ -139,7 +139,7 @@ def test_what_the_executor_cannot_run_is_refused_by_name(
 ) -> None:
     path = tmp_path / "held.txt"
     path.write_text(
-        "devices: 1\nstages: 1\nslices: 2 x 1\nafter: 0F1 0B0\n0 compute: 0F0 0B0 0F1 0B1\n"
+        "devices: 1\nstages: 1\nslices: 1 x 2\nafter: 0F1 0B0\n0 compute: 0F0 0B0 0F1 0B1\n"
     )
     answer = penstock(f"verify {path}")
     assert (answer.code, answer.out) == (1, "")

@@ -47,6 +47,8 @@ def test_biases_and_norms_are_parameters_but_no_flops() -> None:
     assert dressed.parameters - plain.parameters == 3 * (16 + 8)
     assert dressed.flops_per_token == plain.flops_per_token
     assert dressed.layer_weights == plain.layer_weights
+    # queries and keys before their norms, of 2 bytes each
+    assert dressed.saved_bytes - plain.saved_bytes == 2 * (8 + 4)
 
 
 def test_a_model_is_itself_up_to_its_window_and_its_fixed_frequencies() -> None:

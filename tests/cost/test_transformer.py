@@ -8,6 +8,7 @@ from penstock.core.shape import Shape
 from penstock.cost.architecture import model
 from penstock.cost.hardware import Hardware
 from penstock.cost.model import Cost, Link
+from penstock.cost.temporary import backward_bytes, loss_bytes
 from penstock.cost.transformer import PICOSECOND, TransformerCost
 from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
@@ -73,10 +74,19 @@ def test_peaks_are_bytes() -> None:
     cost = TransformerCost.of(schedule.shape, TINY, ONE_FLOP_PER_TICK, [10, 6])
     end = 2 * 64 * 2 + 4
     saved = 4 * TINY.saved_bytes + end
-    # During the first weight gradient: the activation of the first slice, the stash of the second,
-    # and keys, values and their gradients of both.
-    held = 10 * saved + 6 * 4 * TINY.stash_bytes + 16 * 2 * 4 * TINY.kv_bytes
+    # During the first input gradient: the activations of both slices, keys, values and their
+    # gradients, what the op needs by itself, and what its stash is larger than what it replaces.
+    temporary = max(6 * backward_bytes(TINY), loss_bytes(TINY, 6))
+    temporary += 6 * 4 * (TINY.stash_bytes - TINY.saved_bytes)
+    held = 16 * saved + 16 * 2 * 4 * TINY.kv_bytes + temporary
     assert simulate(schedule, cost).peak == (held,)
+
+
+def test_a_sequence_that_is_not_cut_leaves_no_gradients_of_keys() -> None:
+    schedule = build("1f1b", devices=1, microbatches=1)
+    cost = TransformerCost.of(schedule.shape, TINY, ONE_FLOP_PER_TICK, [16])
+    assert cost.amounts(schedule, "dkv").ticks.tolist() == [0, 0]
+    assert cost.amounts(schedule, "kv").ticks.tolist() == [16 * 4 * TINY.kv_bytes] * 2
 
 
 def test_a_transfer_takes_latency_and_bytes_over_bandwidth() -> None:

@@ -69,6 +69,17 @@ def test_the_samples_of_a_step_are_the_next_ones_whatever_the_layout(
     assert dealt == contents(one_by_one)
 
 
+def test_a_step_begins_where_equal_steps_before_it_end() -> None:
+    samples = samples_of([5, 9, 2, 7, 30])
+    steps = [
+        row
+        for step in range(3)
+        for replica in (0, 1)
+        for row in contents(samples.batch(step, replica, 2, 2, 1))
+    ]
+    assert steps == contents(tuple(samples.sample(number) for number in range(12)))
+
+
 def test_a_microbatch_has_its_rows_side_by_side() -> None:
     mb = samples_of([40]).batch(0, 0, 1, 1, 4)[0]
     assert (mb.rows, mb.length) == (4, 3)

@@ -1,7 +1,7 @@
 """Configs as they are published, and configs that mean something which is not supported."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.cost.architecture import MODELS, ModelConfig, RopeScaling, model
@@ -296,6 +296,7 @@ ROPE = st.dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(
     base=st.sampled_from(sorted(FAMILIES)),
     change=st.dictionaries(st.sampled_from(sorted({**QWEN_3_8B, "layer_types": 0})), JUNK),

@@ -12,6 +12,7 @@ from penstock.data.batch import IGNORE
 from penstock.model.decoder import DecoderStage
 from penstock.model.families import FAMILIES, from_huggingface, to_huggingface
 from penstock.model.piece import pieces_of
+from penstock.model.rope import tables
 from penstock.model.shapes import EMBEDDING, HEAD, expected_shapes
 
 pytest.importorskip("transformers")
@@ -40,6 +41,19 @@ def test_logits_equal_those_of_transformers(variant: str) -> None:
     assert expected.abs().max() > 1
     for lengths in ((LENGTH,), (19, 16, 13)):
         assert (logits_of(stage, lengths) - expected).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_rotary_tables_equal_those_of_transformers_bit_for_bit_at_long_positions(
+    variant: str,
+) -> None:
+    rotary = peer(stated(variant)).model.rotary_emb
+    config = replace(from_huggingface(stated(variant)), window=None)
+    end = config.longest or 100_000
+    positions = range(end - 200, end)
+    expected = rotary(torch.zeros(1), torch.tensor([positions]))
+    ours = tables(config, positions, torch.float32, "cpu")
+    assert all(torch.equal(a, b[0]) for a, b in zip(ours, expected))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

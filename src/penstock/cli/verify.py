@@ -52,6 +52,7 @@ def verify(
     _refuse_both_or_neither(target, request, everything)
     _need_torch()
     trials, notes = _all_trials() if everything else _trials_of(target, request)
+    _refuse_unrunnable(trials)
     for line in notes:
         note(line)
     rows = sorted(_run(trials), key=lambda row: (row.trial.schedule.name, row.trial.variant))
@@ -116,30 +117,34 @@ def _trials_of(target: str, request: Request) -> tuple[list["Trial"], list[str]]
     return trials_of(schedule, spec.build(halved) if halved else None)
 
 
-def _run(trials: Sequence["Trial"]) -> list["Row"]:
-    """The verdicts, with a bar for the person who waits."""
-    from rich.console import Console
-    from rich.progress import track
+def _refuse_unrunnable(trials: Sequence["Trial"]) -> None:
+    """Refuse what cannot be run before any process is started."""
+    from penstock.run.verify.verifier import refuse_unrunnable
 
-    from penstock.run.verify.verifier import Verifier, refuse_unrunnable
-
-    refuse_unrunnable(trials)
-    most = max(trial.processes for trial in trials)
+    most = _processes(trials)
     if most > MOST_PROCESSES:
         raise ShapeError(
             f"{most} processes are more than the {MOST_PROCESSES} that are started here",
             hint=f"lower -p to {MOST_PROCESSES} or less",
         )
-    if not sys.stderr.isatty():
-        note(f"verifying {counted(len(trials), 'run')}, each on up to {most} processes ...")
+    refuse_unrunnable(trials)
+
+
+def _processes(trials: Sequence["Trial"]) -> int:
+    return max(trial.processes for trial in trials)
+
+
+def _run(trials: Sequence["Trial"]) -> list["Row"]:
+    """The verdicts, with a bar for the person who waits."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from penstock.run.verify.verifier import Verifier
+
+    watched = sys.stderr.isatty()
+    if not watched:
+        note(f"verifying {counted(len(trials), 'run')} on {_processes(trials)} processes ...")
+    screen = Console(stderr=True)
     with Verifier() as verifier:
-        return [
-            verifier.row(trial)
-            for trial in track(
-                trials,
-                "verifying",
-                console=Console(stderr=True),
-                transient=True,
-                disable=not sys.stderr.isatty(),
-            )
-        ]
+        bar = track(trials, "verifying", console=screen, transient=True, disable=not watched)
+        return [verifier.row(trial) for trial in bar]

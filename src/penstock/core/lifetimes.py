@@ -77,6 +77,10 @@ def _use(
                 at += units
 
 
+TEMPORARY = "temp"
+"""Size of what an op needs only while it runs. It is no buffer: nobody else reads it."""
+
+
 class Factors(NamedTuple):
     """Multiples of a size that each kind of op adds to memory at its start and at its end."""
 
@@ -93,6 +97,8 @@ def size_factors(size: str) -> Factors:
     one that writes the next generation brings it back.
     """
     start, end = np.zeros(len(LETTERS), np.int64), np.zeros(len(LETTERS), np.int64)
+    if size == TEMPORARY:
+        return Factors(start + 1, end - 1)
     for name, buffer in BUFFERS.items():
         if buffer.size != size or buffer.per != "unit":
             continue

@@ -152,10 +152,12 @@ class ModelConfig:
         """Bytes that one token's forward saves in one layer, keys and values apart.
 
         4 h (inputs and outputs of both norms) + 2 a d (queries, attention output) + x f (outputs of
-        the first MLP matrices, input of the last) elements, and one log-sum-exp per head.
+        the first MLP matrices, input of the last) elements, and one log-sum-exp per head. With
+        qk-norm (a + g) d more: queries and keys before it.
         """
         heads = 2 * self.heads * self.head_size
-        elements = 4 * self.hidden + heads + self.mlp_matrices * self.ffn
+        before_norms = (self.heads + self.kv_heads) * self.head_size if self.qk_norm else 0
+        elements = 4 * self.hidden + heads + before_norms + self.mlp_matrices * self.ffn
         return elements * self.element_bytes + LSE_BYTES * self.heads
 
     @property

@@ -29,7 +29,7 @@ Ticks = NDArray[np.int64]
 
 TIMED = "FIWSTEDOLGZUV"
 """Kinds whose time a user may set; N and R cost an F, B costs I + W."""
-SIZES = ("act", "stash", "ckpt", "kv", "dkv")
+SIZES = ("act", "stash", "ckpt", "kv", "dkv", "temp")
 
 
 class Scaled(NamedTuple):

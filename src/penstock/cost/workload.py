@@ -28,10 +28,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.lifetimes import TEMPORARY
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.core.table import LETTERS
 from penstock.cost.architecture import LSE_BYTES, ModelConfig
+from penstock.cost.temporary import backward_bytes, forward_bytes, loss_bytes
 from penstock.errors import ShapeError
 
 Counts = NDArray[np.int64]
@@ -156,8 +158,26 @@ class Workload:
         for the weight gradient. `kv` and `dkv` are those of the row's own slice.
         """
         self.refuse_other(schedule.shape)
+        if size == TEMPORARY:
+            return self._temporary(schedule)
         per_token = self._bytes_per_token(schedule.shape, size)
-        return np.asarray(per_token[schedule.table.stage] * self.tokens[schedule.unit], np.int64)
+        tokens = self.tokens if size != "dkv" else self.tokens * self._cut
+        return np.asarray(per_token[schedule.table.stage] * tokens[schedule.unit], np.int64)
+
+    def _temporary(self, schedule: Schedule) -> Counts:
+        """Bytes that each op needs only while it runs."""
+        model, layers, table = self.model, np.array(self.layers, np.int64), schedule.table
+        tokens, stage = self.tokens[schedule.unit], table.stage
+        forward, backward = table.of_kinds("FNR"), table.of_kinds("BI")
+        logits = np.array([loss_bytes(model, int(n)) for n in self.tokens])[schedule.unit]
+        logits *= self._at_last[stage] * (schedule.shape.loss == "F")
+        inside = np.maximum(backward_bytes(model) * tokens * (layers[stage] > 0), logits)
+        # As an I goes on, what waits for W takes the place of what was kept.
+        more = max(0, model.stash_bytes - model.saved_bytes) * layers[stage] * tokens
+        outside = forward_bytes(model) * tokens + logits
+        return np.asarray(
+            outside * forward + inside * backward + more * table.of_kinds("I"), np.int64
+        )
 
     def _bytes_per_token(self, shape: Shape, size: str) -> Counts:
         """Bytes of one token's buffer on each stage."""
@@ -174,6 +194,12 @@ class Workload:
     def tokens(self) -> Counts:
         """Tokens of each unit, and a 0 at the end for rows without one (unit -1)."""
         return np.array([*(n for lengths in self.lengths for n in lengths), 0], np.int64)
+
+    @cached_property
+    def _cut(self) -> Counts:
+        """1 for units of a sequence that is cut: only their keys are met by other slices, which
+        leave gradients for them."""
+        return np.array([*(int(len(ns) > 1) for ns in self.lengths for _ in ns), 0], np.int64)
 
     @cached_property
     def half_pairs(self) -> Counts:

@@ -15,7 +15,7 @@ from torch.distributed import ProcessGroup
 from penstock.errors import RunError, nearest
 from penstock.measure.meter import Meter
 
-TRANSFER_CALLS = ("_batch_p2p", "_sorted_batch_p2p", "_wait_batch_p2p")
+TRANSFER_CALLS = ("_batch_p2p", "_wait_batch_p2p")
 """Functions of its runtime that post transfers and wait for them."""
 
 

@@ -59,10 +59,15 @@ class Block:
         return z, Kept(x, r_attention, a, attended, y, r_mlp, b, both, gated)
 
     def backward(self, kept: Kept, dz: Tensor, setting: Setting, queue: Queue) -> Tensor:
+        dy = self._through_mlp(kept, dz, queue)
+        d_out = linear_backward(self.out, kept.attended.out, dy, queue)
+        da = self.attention.backward(kept.a, kept.attended, d_out, setting, queue)
+        del d_out
+        return norm_backward(self.attention_norm, kept.x, kept.r_attention, da).add_(dy)
+
+    def _through_mlp(self, kept: Kept, dz: Tensor, queue: Queue) -> Tensor:
+        """The gradient in front of the MLP and its norm; its large tensors end here."""
         d_gated = linear_backward(self.down, kept.gated, dz, queue)
         d_both = gate_backward(kept.both, d_gated)
         db = linear_backward(self.gate_up, kept.b, d_both, queue)
-        dy = norm_backward(self.mlp_norm, kept.y, kept.r_mlp, db).add_(dz)
-        d_out = linear_backward(self.out, kept.attended.out, dy, queue)
-        da = self.attention.backward(kept.a, kept.attended, d_out, setting, queue)
-        return norm_backward(self.attention_norm, kept.x, kept.r_attention, da).add_(dy)
+        return norm_backward(self.mlp_norm, kept.y, kept.r_mlp, db).add_(dz)

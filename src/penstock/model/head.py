@@ -12,13 +12,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from penstock.cost.temporary import CHUNK_ELEMENTS
 from penstock.data.batch import IGNORE
 from penstock.model.linear import add_product
 from penstock.model.weights import Matrix
-
-CHUNK_ELEMENTS = 1 << 26
-"""Logits that are held at a time."""
-
 
 class Scores(NamedTuple):
     """What the forward of the head keeps, beside its input."""

@@ -57,7 +57,8 @@ class ModuleStage:
         self._scale, self._seed = 0.0, torch.zeros(())
 
     def forward(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
-        _refuse_slices(piece)
+        if piece.slices != 1:
+            raise _refusal(piece)
         entry = piece.tokens if x is None else x.detach().requires_grad_()
         out = self.module(entry)
         if self.loss is None:
@@ -116,14 +117,13 @@ class ModuleStage:
 
 def _or_zero(g: Tensor | None, x: Tensor) -> Tensor | None:
     """The gradient that the stage before waits for, also where the output ignores the input."""
-    return torch.zeros_like(x) if g is None and x.requires_grad else g
+    return g if g is not None or not x.requires_grad else torch.zeros_like(x)
 
 
-def _refuse_slices(piece: Piece) -> None:
-    if not piece.whole:
-        raise RunError(
-            f"microbatch {piece.mb} comes in {piece.slices} slices, but a plain module takes whole "
-            "sequences",
-            hint="take a schedule without slices (see `penstock list`), or a stage that keeps keys "
-            "and values between slices",
-        )
+def _refusal(piece: Piece) -> RunError:
+    return RunError(
+        f"microbatch {piece.mb} comes in {piece.slices} slices, but a plain module takes whole "
+        "sequences",
+        hint="take a schedule without slices (see `penstock list`), or a stage that keeps keys "
+        "and values between slices",
+    )

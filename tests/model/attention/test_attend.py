@@ -22,6 +22,7 @@ CASES = {
     "a triangle that is cut": Case((150, 400)),
     "as many key heads as heads": Case((20, 30), heads=3, kv_heads=3),
     "grouped heads": Case((20, 30), heads=6, kv_heads=2),
+    "grouped heads on long slices": Case((100, 800), heads=4, kv_heads=2, size=2),
     "ragged slices": Case((70, 1, 33, 2, 5)),
     "slices of one token": Case((1,) * 6),
     "several rows": Case((20, 30), ((0,), (0,), (0,))),

@@ -66,7 +66,8 @@ def test_a_forward_takes_its_output_and_one_more() -> None:
 def test_a_backward_takes_its_gradients_and_a_block_more() -> None:
     """Those of queries, keys and values; those of one part, which has at most 512 keys; the past.
 
-    A part's gradients are freed when the next part's are there.
+    A part's gradients are freed when the next part's are there, and grouped heads are folded:
+    copies of queries, output, its gradient and the log-sum-exp.
     """
     sliced = Sliced(CASE)
     assert sliced.memory is not None
@@ -84,4 +85,5 @@ def test_a_backward_takes_its_gradients_and_a_block_more() -> None:
         assert sliced.memory.gradients is not None
         grown = sliced.memory.gradients.nbytes - left
         block = QUERY + 2 * KEY * 512 // TOKENS
-        assert meter.peak <= grown + own + 2 * block
+        folded = 3 * QUERY + LSE
+        assert meter.peak <= grown + own + 2 * block + folded

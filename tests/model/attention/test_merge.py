@@ -40,8 +40,8 @@ def test_a_log_sum_exp_may_be_a_column() -> None:
     assert torch.equal(lse.squeeze(-1), flat_lse)
 
 
-def test_in_low_precision_the_weights_are_not_rounded() -> None:
-    """Three roundings of 2^-9: of the first product, of the sum, of the inputs."""
+def test_in_low_precision_a_merge_costs_some_roundings() -> None:
+    """Three of 2^-9: of the inputs, of the weight, of the output."""
     scores, values = halves(1.0)
     out, lse = softmax(scores[..., :3], values[:, :, :3])
     other, other_lse = softmax(scores[..., 3:], values[:, :, 3:])

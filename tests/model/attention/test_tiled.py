@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from model.attention.dense import Case, dense, relative
-from penstock.model.attention import aten, plain
+from penstock.model.attention import aten, folded, plain
 from penstock.model.attention.back_end import Seen
 from penstock.model.attention.reach import Reach
 from penstock.model.attention.tiled import Gathered, Tiled
@@ -20,10 +20,11 @@ def anything(*_: object) -> bool:
 
 
 CPU = Tiled("cpu", anything, aten.cpu_forward, aten.cpu_backward)
+FOLDED = Tiled("folded", anything, folded.folded_forward, folded.folded_backward)
 PLAIN = Tiled("plain", anything, plain.plain_forward, plain.plain_backward)
 
 
-@pytest.mark.parametrize("kernel", [CPU, PLAIN], ids=["cpu", "plain"])
+@pytest.mark.parametrize("kernel", [CPU, FOLDED, PLAIN], ids=["cpu", "folded", "plain"])
 @pytest.mark.parametrize("square", [1, 5, 64])
 @pytest.mark.parametrize("block", [1, 7, 64])
 def test_squares_and_blocks_do_not_change_the_result(

@@ -1,6 +1,8 @@
 """A rank that dies, freezes, raises or hangs is named once, and the others leave within seconds."""
 
 import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -114,6 +116,22 @@ def test_a_frozen_rank_is_named_with_who_waits_for_it(toy: Toy, rank: int) -> No
     assert f"rank {rank} is silent since 5." in outcome.causes[0]
     assert "rank 1 waits for " in outcome.causes[0]
     assert outcome.seconds < PATIENCE + LEAVING
+
+
+def test_a_rank_that_wakes_up_in_time_goes_on(toy: Toy) -> None:
+    outcome = toy(3, "nap", 0, 1, 2)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.seconds > 2.4
+
+
+def test_ranks_do_not_outlive_their_launcher(toy: Toy) -> None:
+    """The launcher is a process of its own here, and is killed by one of its ranks."""
+    program = [sys.executable, "-m", "run.faults.toy", "100000", "orphan", "1", "1", "2"]
+    launcher = f"from penstock.run.launch import *; launch_program({program!r}, 2)"
+    done = subprocess.run([sys.executable, "-c", launcher], stdout=subprocess.PIPE, check=False)
+    seconds = time.monotonic() - float(toy.note.read_text())
+    assert done.returncode == -signal.SIGKILL  # and all ranks have closed the pipe
+    assert seconds < LEAVING
 
 
 def test_a_rank_that_beats_but_does_not_move_is_named_with_its_op(toy: Toy) -> None:

@@ -2,7 +2,7 @@
 
     python -m run.faults.toy STEPS FAULT RANK STEP OP
 
-The rank does FAULT (kill, freeze, raise, refuse, hang, exit, differ, nothing) when it comes to the
+The rank does FAULT (a case of `misbehave`, differ or nothing) when it comes to the
 op of that number in that step, and notes the time in the file FAULT; not after a restart. Sums of
 what arrives make up the result, which rank 0 prints. In the folder STATE each rank keeps its sum of
 every step, and goes on from the last one that all ranks have.
@@ -10,6 +10,7 @@ every step, and goes on from the last one that all ranks have.
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -47,6 +48,12 @@ def misbehave(fault: Fault) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         case "freeze":
             os.kill(os.getpid(), signal.SIGSTOP)
+        case "nap":
+            waker = ["sh", "-c", f"sleep 2.5; kill -CONT {os.getpid()}"]
+            subprocess.Popen(waker, start_new_session=True)
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "orphan":
+            os.kill(os.getppid(), signal.SIGKILL)
         case "raise":
             broken_layer(3)
         case "refuse":

@@ -25,7 +25,7 @@ _aten = torch.ops.aten
 
 def cpu_forward(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Output:
     """Float64, float32 and 16-bit; causal is for equal lengths (aligned at the first key)."""
-    out, lse = _aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal)
+    out, lse = _aten._scaled_dot_product_flash_attention_for_cpu.default(q, k, v, 0.0, causal)
     return out, lse
 
 
@@ -33,7 +33,7 @@ def cpu_backward(
     g: Tensor, q: Tensor, k: Tensor, v: Tensor, seen: Output, causal: bool
 ) -> Gradients:
     out, lse = seen
-    dq, dk, dv = _aten._scaled_dot_product_flash_attention_for_cpu_backward(
+    dq, dk, dv = _aten._scaled_dot_product_flash_attention_for_cpu_backward.default(
         g, q, k, v, out, lse, 0.0, causal
     )
     return dq, dk, dv
@@ -41,7 +41,9 @@ def cpu_backward(
 
 def cudnn_forward(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Output:
     """16-bit only: other types give NaN without an error. Causal is for equal lengths."""
-    out, lse, *_ = _aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, causal)
+    out, lse, *_ = _aten._scaled_dot_product_cudnn_attention.default(
+        q, k, v, None, True, 0.0, causal
+    )
     return out, lse
 
 
@@ -50,7 +52,7 @@ def cudnn_backward(
 ) -> Gradients:
     out, lse = seen
     seed = torch.empty((), dtype=torch.long, device=q.device)  # read only where there is dropout
-    dq, dk, dv = _aten._scaled_dot_product_cudnn_attention_backward(
+    dq, dk, dv = _aten._scaled_dot_product_cudnn_attention_backward.default(
         g, q, k, v, out, lse, seed, seed, None, None, None, q.shape[2], k.shape[2], 0.0, causal
     )
     return dq, dk, dv
@@ -60,7 +62,7 @@ def flash_forward(q: Tensor, k: Tensor, v: Tensor, reach: Reach) -> Output:
     """16-bit only; one row, [tokens, heads, head_size], its documents one after the other."""
     queries, keys = cumulative(reach, q.device)
     longest = _longest(reach)
-    out, lse, *_ = _aten._flash_attention_forward(
+    out, lse, *_ = _aten._flash_attention_forward.default(
         q, k, v, queries, keys, *longest, 0.0, True, False
     )
     return out, lse
@@ -73,7 +75,7 @@ def flash_backward(
     queries, keys = cumulative(reach, q.device)
     seed = torch.zeros(2, dtype=torch.uint64, device=q.device)
     unused = torch.empty(0, device=q.device)
-    dq, dk, dv = _aten._flash_attention_backward(
+    dq, dk, dv = _aten._flash_attention_backward.default(
         g, q, k, v, out, lse, queries, keys, *_longest(reach), 0.0, True, seed, unused
     )
     return dq, dk, dv

@@ -12,8 +12,6 @@ Every query must have a key in both sets: a kernel reports lse 0 for a query wit
 import torch
 from torch import Tensor
 
-LOW_PRECISION = (torch.bfloat16, torch.float16)
-
 
 def merge(out: Tensor, lse: Tensor, other: Tensor, other_lse: Tensor) -> None:
     """Make `out` and `lse` those of both sets; shapes [rows, heads, n, d] and [rows, heads, n].
@@ -22,8 +20,5 @@ def merge(out: Tensor, lse: Tensor, other: Tensor, other_lse: Tensor) -> None:
     """
     weight = torch.sub(other_lse, lse).sigmoid_()
     column = weight if weight.dim() == out.dim() else weight.unsqueeze(-1)
-    if out.dtype in LOW_PRECISION:
-        out.mul_(1 - column).addcmul_(other, column)  # the weights stay in float32
-    else:
-        out.lerp_(other, column)
+    out.lerp_(other, column.to(out.dtype))  # one pass, which in 16 bits rounds once more
     torch.logaddexp(lse, other_lse, out=lse)

@@ -14,12 +14,13 @@ from torch import Tensor
 from penstock.errors import RunError
 from penstock.model.attention import aten, plain
 from penstock.model.attention.back_end import BackEnd
-from penstock.model.attention.merge import LOW_PRECISION
+from penstock.model.attention.folded import folded_backward, folded_forward
 from penstock.model.attention.packed import Packed
 from penstock.model.attention.tiled import Tiled
 from penstock.model.piece import Piece
 
 FULL_PRECISION = (torch.float32, torch.float64)
+LOW_PRECISION = (torch.bfloat16, torch.float16)
 SHORTEST = 64
 """Tokens of a slice or a past below which cuDNN's plans are not asked for."""
 
@@ -65,9 +66,9 @@ def _always(q: Tensor, piece: Piece) -> bool:
 
 
 BACK_ENDS: tuple[BackEnd, ...] = (
-    Tiled("cpu", _on_cpu, aten.cpu_forward, aten.cpu_backward, square=128, block=512),
+    Tiled("cpu", _on_cpu, folded_forward, folded_backward, square=128, block=512),
     # merging rounds, so in low precision triangles stay whole
-    Tiled("cpu-low", _on_cpu_low, aten.cpu_forward, aten.cpu_backward, block=512),
+    Tiled("cpu-low", _on_cpu_low, folded_forward, folded_backward, block=512),
     Tiled("cudnn", _with_cudnn, aten.cudnn_forward, aten.cudnn_backward),
     Packed("flash", _with_flash, aten.flash_forward, aten.flash_backward),
     Tiled("plain", _always, plain.plain_forward, plain.plain_backward, block=8192),

@@ -70,9 +70,11 @@ class Trial:
         Replicas do not: each sums its own share first. Split backwards are looked at as such: a B
         between an I and its W adds to the same gradients as that W.
         """
-        return self.replicas == 1 and check(split_backward(self.schedule)).accumulation == (
-            "ascending"
-        )
+        return self.replicas == 1 and self.schedule.derive("adds in one order", _in_one_order)
+
+
+def _in_one_order(schedule: Schedule) -> bool:
+    return check(split_backward(schedule)).accumulation == "ascending"
 
 
 def even_lengths(length: int, count: int, mb: int) -> Lengths:
@@ -117,7 +119,13 @@ def as_it_is(schedule: Schedule) -> Schedule:
 
 def with_slices(schedule: Schedule) -> Schedule:
     """A schedule of whole sequences, cut into slices."""
-    return schedule if max(schedule.shape.slices) > 1 else cut_slices(schedule, CUTS)
+    if max(schedule.shape.slices) > 1:
+        return schedule
+    return cut_slices(schedule, CUTS).renamed(schedule.name)
+
+
+def recomputed(schedule: Schedule) -> Schedule:
+    return recompute_all(schedule).renamed(schedule.name)
 
 
 @dataclass(frozen=True)
@@ -140,7 +148,7 @@ class Variant:
 
     def trial(self, schedule: Schedule) -> Trial:
         """A run of this schedule under this variant."""
-        changed = self.transform(schedule).renamed(schedule.name)
+        changed = self.transform(schedule)
         shape = changed.shape
         layers = max(LAYERS, shape.stages) + self.more_layers
         length = max(LENGTH, 3 * max(shape.slices))
@@ -180,6 +188,6 @@ VARIANTS = (
         documents=((0, 5, 14), (0,), (0, 1, 2, 20), (0, 6, 12)),
     ),
     Variant("replicas", "two replicas of a pipeline of half the depth", replicas=2),
-    Variant("recompute", "every forward run again before its backward", transform=recompute_all),
+    Variant("recompute", "every forward run again before its backward", transform=recomputed),
 )
 """Every variant, in the order of the table."""

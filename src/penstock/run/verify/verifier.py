@@ -28,8 +28,8 @@ Job = Callable[[Connection, Trial], Part]
 
 def refuse_unrunnable(trials: Iterable[Trial]) -> None:
     """Refuse schedules that are refuted, or that the executor has no work for, before any run."""
-    for trial in trials:
-        refuse_foreign(lower(trial.schedule))
+    for schedule in {trial.schedule for trial in trials}:
+        refuse_foreign(lower(schedule))
 
 
 @dataclass(frozen=True)
