@@ -13,7 +13,7 @@ timed = @echo "== $(1)"; start=$$(date +%s); status=0; $(2) || status=$$?; \
 	echo "== $(1): $$(($$(date +%s) - start)) s"; exit $$status
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format-check lint types house test golden format clean
+.PHONY: help install train check format-check lint types house test golden format clean
 
 help: ## list what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ install: $(STAMP) ## create .venv and install the pinned versions into it
 $(STAMP): pyproject.toml constraints.txt
 	$(call timed,install,$(PYTHON) -m venv .venv && \
 		$(BIN)/python -m pip install -qq -c constraints.txt -e '$(PROJECT)' && touch $@)
+
+train: $(STAMP) ## train a small long-context model on this machine, under 3 minutes on 2 cores
+	$(call timed,train,$(BIN)/penstock train examples/quickstart.toml)
 
 check: format-check lint types house ## format, lint, types and house rules
 
@@ -46,6 +49,7 @@ golden: $(STAMP) ## write golden lanes and what pages show anew; read the differ
 	$(BIN)/python tests/every_schedule/pages.py
 	$(BIN)/python tests/every_schedule/readme.py
 	$(BIN)/python tests/cli/pages.py
+	$(BIN)/python tests/train/pages.py
 
 format: $(STAMP) ## rewrite the code in the house format
 	$(BIN)/ruff format .

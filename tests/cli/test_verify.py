@@ -1,5 +1,6 @@
 """`verify`: one row for each run, exit code 1 for one that is not equal, and none for nonsense."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from math import inf
@@ -132,6 +133,17 @@ def test_misuse_is_refused_before_anything_starts(
     assert (answer.code, answer.out) == (2, "")
     assert words in answer.err
     assert "\nhint: " in answer.err
+
+
+def test_without_torch_the_extra_to_install_is_named(
+    penstock: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "penstock.run.stage", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    answer = penstock("verify gpipe -p 2 -m 2")
+    assert (answer.code, answer.out) == (2, "")
+    assert "running needs torch, which is not installed" in answer.err
+    assert "penstock[run]" in answer.err
 
 
 def test_what_the_executor_cannot_run_is_refused_by_name(

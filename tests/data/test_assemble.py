@@ -106,6 +106,10 @@ def test_a_split_has_every_document_on_one_side_and_some_on_each(
     assert abs(len(held) - share * documents) <= 1
 
 
+def test_what_is_held_out_never_changes_from_one_release_to_the_next() -> None:
+    assert _split(20, 0.2)[1].tolist() == [2, 3, 11, 13]
+
+
 def test_one_document_cannot_be_divided(folder: Path) -> None:
     with pytest.raises(ShapeError, match=r"data.held_out is 0.1, but there is 1 document"):
         opened(folder, "text", "text/00.txt", held_out=0.1)

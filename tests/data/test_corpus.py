@@ -37,6 +37,19 @@ def test_a_token_outside_the_vocabulary_is_named_when_it_is_read() -> None:
 
 
 @pytest.mark.parametrize("token", [50, -1])
+def test_the_last_token_of_the_vocabulary_is_inside_and_its_neighbours_are_not(token: int) -> None:
+    assert corpus([array_of([[0, 49]])], 50).tokens(0, 0, 2).tolist() == [0, 49]
+    with pytest.raises(ShapeError, match=f"has token {token} at offset 1"):
+        corpus([array_of([[0, token]])], 50).tokens(0, 0, 2)
+
+
+def test_looking_at_all_finds_what_is_below_0_in_small_signed_numbers() -> None:
+    signed = Array("'a.npy'", np.array([3, -3], dtype=np.int8), np.array([0, 2]), "a")
+    with pytest.raises(ShapeError, match="has token -3 at offset 1"):
+        corpus([signed], 1000).refuse_outside()
+
+
+@pytest.mark.parametrize("token", [50, -1])
 @pytest.mark.parametrize("place", range(8))
 def test_looking_at_all_names_the_same_place(
     monkeypatch: pytest.MonkeyPatch, token: int, place: int

@@ -115,10 +115,24 @@ def test_every_epoch_and_every_seed_has_another_order() -> None:
     assert epoch(samples, 0) == epoch(samples_of([30, 30, 30]), 0)
 
 
-def test_one_long_document_is_shuffled_too() -> None:
-    firsts = [int(samples_of([90]).sample(number).tokens[0, 0]) for number in range(30)]
-    assert sorted(firsts) == list(range(0, 90, 3))
-    assert firsts != sorted(firsts)
+def test_one_long_document_is_shuffled_too_and_anew_in_every_epoch() -> None:
+    samples = samples_of([90])
+    firsts = [int(samples.sample(number).tokens[0, 0]) for number in range(60)]
+    assert sorted(firsts[:30]) == sorted(firsts[30:]) == list(range(0, 90, 3))
+    assert firsts[:30] != sorted(firsts[:30])
+    assert firsts[:30] != firsts[30:]
+
+
+def test_documents_meet_other_documents_in_every_epoch() -> None:
+    samples = samples_of([2] * 30)  # sequences of 3 cut every other document
+
+    def cuts(epoch: int) -> set[tuple[int, ...]]:
+        first = epoch * samples.count
+        numbers = range(first, first + samples.count)
+        return {tuple(samples.sample(number).tokens[0].tolist()) for number in numbers}
+
+    assert len(cuts(0)) == len(cuts(1)) == 20
+    assert cuts(0) != cuts(1)
 
 
 def test_going_back_and_forth_between_epochs_changes_nothing() -> None:

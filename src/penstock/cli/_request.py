@@ -82,7 +82,9 @@ class Prices:
     ] = "0"
     sizes: Annotated[
         str,
-        typer.Option(metavar="act=1,stash=1", help="Memory of each buffer: act stash ckpt kv dkv temp."),
+        typer.Option(
+            metavar="act=1,stash=1", help="Memory of each buffer: act stash ckpt kv dkv temp."
+        ),
     ] = ""
 
     def cost(self) -> UnitCost:

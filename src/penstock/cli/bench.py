@@ -1,19 +1,37 @@
 """`penstock bench`: how fast Penstock itself is."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from penstock.bench.core import read_settings, run
 from penstock.cli._output import emit_json, emit_table, note
 from penstock.cli._request import AsJson
+from penstock.errors import ShapeError
+
+Host = Annotated[bool, typer.Option("--host", help="CPU beside the work, against PyTorch.")]
+Emulate = Annotated[
+    bool, typer.Option("--emulate", help="Every schedule with ops that wait, as simulated.")
+]
+Real = Annotated[bool, typer.Option("--real", help="Steps of a model, against PyTorch.")]
+Profile = Annotated[bool, typer.Option("--profile", help="Where the time of one stage goes.")]
+Ranks = Annotated[
+    int | None, typer.Option("--ranks", min=1, max=64, help="Processes of --emulate and --real.")
+]
+Tokens = Annotated[
+    list[int] | None, typer.Option("--tokens", min=1, help="Lengths for --real and --profile.")
+]
+Steps = Annotated[
+    int | None, typer.Option("--steps", min=1, help="Steps that --host and --real measure.")
+]
 
 
 def register(app: typer.Typer) -> None:
     benches = typer.Typer()
     benches.callback()(bench)
     benches.command("core")(bench_core)
+    benches.command("run")(bench_run)
     app.add_typer(benches, name="bench")
 
 
@@ -28,6 +46,50 @@ def bench_core(as_json: AsJson = False) -> None:
         emit_json(results)
     else:
         emit_table(("what", "size", "ops", "result", "wanted"), list(_rows(results)))
+
+
+def bench_run(
+    host: Host = False,
+    emulate: Emulate = False,
+    real: Real = False,
+    profile: Profile = False,
+    ranks: Ranks = None,
+    tokens: Tokens = None,
+    steps: Steps = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the runtime: its own cost, waiting ops against the simulation, whole steps.
+
+    Without a choice: --host, --emulate, and --real where every rank has a core. Results are told
+    on stderr as they come.
+    """
+    _need_torch()
+    from penstock.bench.choice import adjusted, measure
+
+    settings = adjusted(ranks, tokens, steps)
+    flags = {"host": host, "emulate": emulate, "real": real, "profile": profile}
+    results = measure(settings, [part for part, chosen in flags.items() if chosen], note)
+    if as_json:
+        emit_json(results)
+    else:
+        _print_run(results)
+
+
+def _need_torch() -> None:
+    try:
+        import penstock.run.stage  # noqa: F401 - the least that needs torch
+    except ModuleNotFoundError as error:
+        raise ShapeError(
+            f"running needs {error.name}, which is not installed",
+            hint="pip install 'penstock[run]'",
+        ) from None
+
+
+def _print_run(results: dict[str, Any]) -> None:
+    from penstock.bench.tables import tables
+
+    for head, rows in tables(results):
+        emit_table(head, rows)
 
 
 def _rows(results: dict[str, Any]) -> Iterator[tuple[str, ...]]:

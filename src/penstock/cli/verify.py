@@ -143,7 +143,8 @@ def _run(trials: Sequence["Trial"]) -> list["Row"]:
 
     watched = sys.stderr.isatty()
     if not watched:
-        note(f"verifying {counted(len(trials), 'run')} on {_processes(trials)} processes ...")
+        processes = counted(_processes(trials), "process")
+        note(f"verifying {counted(len(trials), 'run')} on {processes} ...")
     screen = Console(stderr=True)
     with Verifier() as verifier:
         bar = track(trials, "verifying", console=screen, transient=True, disable=not watched)

@@ -14,8 +14,8 @@ What is summed up, norms and logits, is in 32 bits at least ("wide").
 
 from penstock.cost.architecture import ModelConfig
 
-CHUNK_ELEMENTS = 1 << 26
-"""Logits that the loss holds at a time."""
+LOGITS_AT_A_TIME = 1 << 26
+"""Logits that the loss holds at a time, for the sake of memory."""
 
 
 def wide_bytes(model: ModelConfig) -> int:
@@ -38,6 +38,6 @@ def backward_bytes(model: ModelConfig) -> int:
 
 def loss_bytes(model: ModelConfig, tokens: int) -> int:
     """Of a slice's logits in the forward or the backward of the loss."""
-    logits = min(tokens * model.vocabulary, CHUNK_ELEMENTS)
+    logits = min(tokens * model.vocabulary, LOGITS_AT_A_TIME)
     narrow = model.element_bytes if model.element_bytes < wide_bytes(model) else 0
     return logits * (wide_bytes(model) + narrow)

@@ -33,7 +33,7 @@ def counted(count: int, noun: str) -> str:
     >>> counted(1, "device"), counted(4, "device")
     ('1 device', '4 devices')
     """
-    ending = "" if count == 1 else "es" if noun.endswith("h") else "s"
+    ending = "" if count == 1 else "es" if noun.endswith(("h", "s")) else "s"
     return f"{count} {noun}{ending}"
 
 

@@ -95,9 +95,7 @@ def theirs(connection: Connection, name: str, microbatches: int, steps: int) -> 
     rank, ranks = connection.rank, connection.world
     meter = Meter()
     module = MeteredModule(module_of(rank), meter)
-    rival = Rival(
-        name, {rank: module}, ranks, microbatches=microbatches, loss=meter.wrap(distance)
-    )
+    rival = Rival(name, {rank: module}, ranks, microbatches=microbatches, loss=meter.wrap(distance))
     batch = Batch.random(microbatches)
     losses: list[Tensor] = []
 
@@ -119,7 +117,7 @@ def _measured(
 
 
 def _pieces(batch: Batch) -> list[Piece]:
-    rows = zip(batch.x.split(1), batch.wanted.split(1))
+    rows = zip(batch.x.unsqueeze(1), batch.wanted.unsqueeze(1))
     return [
         pieces_of(mb, Microbatch(x, wanted, ((0,),)), (TOKENS,), 1.0)[0]
         for mb, (x, wanted) in enumerate(rows)

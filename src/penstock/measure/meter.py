@@ -65,6 +65,7 @@ class MeteredTransport:
     def __init__(self, transport: Transport, meter: Meter) -> None:
         self.send = meter.wrap(transport.send)
         self.drain = meter.wrap(transport.drain)
+        self.close = transport.close
         self._receive = transport.receive
         self._meter = meter
         self.receive = meter.wrap(self._metered_receive)

@@ -48,7 +48,8 @@ WITHOUT_EFFECT = frozenset(
         *("output_attentions", "output_hidden_states", "output_scores", "pad_token_id", "prefix"),
         *("problem_type", "remove_invalid_values", "repetition_penalty", "return_dict"),
         *("return_dict_in_generate", "sep_token_id", "suppress_tokens", "task_specific_params"),
-        *("temperature", "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p"),
+        *("temperature", "tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class", "top_k"),
+        "top_p",
         *("torchscript", "transformers_version", "typical_p", "unk_token_id", "use_bfloat16"),
         "use_cache",
     )

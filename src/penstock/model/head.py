@@ -12,10 +12,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from penstock.cost.temporary import CHUNK_ELEMENTS
+from penstock.cost.temporary import LOGITS_AT_A_TIME
 from penstock.data.batch import IGNORE
 from penstock.model.linear import add_product
 from penstock.model.weights import Matrix
+
 
 class Scores(NamedTuple):
     """What the forward of the head keeps, beside its input."""
@@ -63,7 +64,7 @@ def _logits(x: Tensor, weight: Tensor) -> Tensor:
 def _chunks(head: Matrix, labels: Tensor) -> Iterator[tuple[Matrix, Tensor, Tensor]]:
     """Pieces of the vocabulary whose logits fit; for each, where a token's label would be in it,
     and whether it is. (A search for the labels inside would make the host wait for the GPU.)"""
-    size = max(1, CHUNK_ELEMENTS // len(labels))
+    size = max(1, LOGITS_AT_A_TIME // len(labels))
     for start in range(0, len(head.value), size):
         chunk = Matrix(head.value[start : start + size], head.grad[start : start + size])
         place = labels - start

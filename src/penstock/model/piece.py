@@ -50,7 +50,7 @@ def pieces_of(
     """The slices of a microbatch, cut to these lengths."""
     ends = tuple(accumulate(lengths))
     starts = (0, *ends[:-1])
-    tokens, labels = (_cut(words, lengths) for words in (microbatch.tokens, microbatch.labels))
+    tokens, labels = (_cut(words, ends) for words in (microbatch.tokens, microbatch.labels))
     return tuple(
         Piece(
             mb=mb,
@@ -68,5 +68,5 @@ def pieces_of(
     )
 
 
-def _cut(words: Tensor, lengths: Sequence[int]) -> Sequence[Tensor]:
-    return (words,) if len(lengths) == 1 else words.split(list(lengths), dim=1)
+def _cut(words: Tensor, ends: Sequence[int]) -> Sequence[Tensor]:
+    return (words,) if len(ends) == 1 else words.tensor_split(ends[:-1], dim=1)

@@ -34,7 +34,7 @@ def tables(
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn `x` [rows, heads, tokens, head_size] by the tables of its tokens."""
+    """Turn `x` [..., head_size] by the tables of its tokens, which broadcast against it."""
     turned: Tensor = _Rotate.apply(x, cos, sin)  # type: ignore[no-untyped-call]
     return turned
 

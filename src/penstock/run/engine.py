@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from math import isfinite, sqrt
 from resource import RUSAGE_SELF, getrusage
-from time import perf_counter_ns
 from typing import NamedTuple
 
 import torch
@@ -23,12 +22,13 @@ from penstock.model.piece import Piece
 from penstock.model.shapes import HEAD
 from penstock.model.weights import Weights
 from penstock.run.collective import add_up
-from penstock.run.executor import Boundary, Executor, gpu_mark
+from penstock.run.executor import Boundary, Executor
 from penstock.run.feed import feed
 from penstock.run.mesh import Mesh
 from penstock.run.optimizer import AdamW, clip_factor, make_optimizer, squares
 from penstock.run.plan import RunPlan
 from penstock.run.reduction import Reduction, last_gradient_rows, tie
+from penstock.run.spans import clock_of
 from penstock.run.transport import Transport
 
 
@@ -57,7 +57,7 @@ class Engine:
             self.stages,
             transport=transport,
             boundary=Boundary(plan.model.hidden, plan.dtype, device),
-            clock=gpu_mark if device.type == "cuda" else perf_counter_ns,
+            clock=clock_of(device),
         )
         self.optimizer = make_optimizer(adam, self.weights.values())
         self._reduction = Reduction(mesh, self.weights)

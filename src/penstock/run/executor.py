@@ -6,7 +6,6 @@ order comes from the program, which was proven before it came here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Any, NamedTuple, Protocol
 
@@ -24,6 +23,7 @@ from penstock.run.compiled import (
     compile_lane,
     forward_lane,
 )
+from penstock.run.spans import Clock, Spans
 from penstock.run.stage import Stage
 from penstock.run.transport import Arrival, Transport
 
@@ -111,32 +111,6 @@ class Quiet:
         return None
 
 
-@dataclass(eq=False)
-class Spans:
-    """When each op of the lane ran: marks of the executor's clock."""
-
-    start: list[Any] = field(default_factory=list)
-    end: list[Any] = field(default_factory=list)
-
-    def seconds(self) -> float:
-        """Time of all ops together."""
-        return sum(length(start, end) for start, end in zip(self.start, self.end))
-
-
-def length(start: Any, end: Any) -> float:
-    """Seconds between two marks: nanoseconds of the host, or events of a GPU."""
-    if isinstance(start, int):
-        return (end - start) * 1e-9
-    return float(start.elapsed_time(end)) * 1e-3
-
-
-def gpu_mark() -> torch.cuda.Event:
-    """A mark in the stream of the GPU, for a clock that does not stop it."""
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event
-
-
 class Turn(NamedTuple):
     """A step with the work it does and the stage it does it with."""
 
@@ -158,13 +132,13 @@ class Executor:
         *,
         transport: Transport,
         boundary: Boundary,
-        clock: Callable[[], Any] = perf_counter_ns,
+        clock: Clock = perf_counter_ns,
     ) -> None:
         self.program, self.stages = program, stages
         self.transport, self.boundary, self.clock = transport, boundary, clock
         self.lane: Lane = compile_lane(program, device)
         self.observer: Observer = Quiet()
-        self.spans = Spans()
+        self.spans = Spans.begin(clock)
         self.after: dict[int, Callable[[], None]] = {}
         """What to do once the op of a row has run, as starting the reduction of its stage."""
         self._patterns: dict[int, Tensor] = {}
@@ -203,7 +177,7 @@ class Executor:
         arrivals: dict[int, Arrival] = {}
         losses: list[Tensor] = []
         observer, clock, transport = self.observer, self.clock, self.transport
-        self.spans = spans = Spans()
+        self.spans = spans = Spans.begin(clock)
         for post in first:
             self._receive(post, pieces, values, arrivals)
         for step, work, stage, ends in turns:

@@ -8,6 +8,7 @@ operation: it is for a step that is looked at, not for all.
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -38,11 +39,11 @@ class Meter(Protocol):
     def reset(self) -> None: ...
 
 
-class LiveBytes(TorchDispatchMode):
+class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts host storages from the operation that makes them until they are freed."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.level = 0
         self.peak = 0
         self._known: dict[int, weakref.ref[Any]] = {}
@@ -60,17 +61,17 @@ class LiveBytes(TorchDispatchMode):
         return out
 
     def _count(self, storage: Any) -> None:
-        """Storages that were there before are met as results of in-place operations; they have no
-        place here, since `ignore` has named them."""
+        """Storages that were there before are met again as results of in-place operations and
+        views; `ignore` has named them."""
         key = storage._cdata
         if key in self._known:
             return
         size = storage.nbytes()
         self.level += size
         self.peak = max(self.peak, self.level)
-        self._known[key] = weakref.ref(storage, lambda _: self._forget(key, size))
+        self._known[key] = weakref.ref(storage, partial(self._forget, key, size))
 
-    def _forget(self, key: int, size: int) -> None:
+    def _forget(self, key: int, size: int, _: Any) -> None:
         del self._known[key]
         self.level -= size
 
@@ -78,8 +79,10 @@ class LiveBytes(TorchDispatchMode):
         """Do not count storages that were there before."""
         for tensor in tensors:
             storage = tensor.untyped_storage()
-            key = storage._cdata
-            self._known[key] = weakref.ref(storage, lambda _, key=key: self._known.pop(key, None))
+            self._known[storage._cdata] = weakref.ref(storage, partial(self._leave, storage._cdata))
+
+    def _leave(self, key: int, _: Any) -> None:
+        self._known.pop(key, None)
 
 
 class CudaBytes:

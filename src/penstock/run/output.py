@@ -1,7 +1,8 @@
 """What the ranks print, brought to one console.
 
 Rank 0 speaks for the run. Of the others only errors are shown, with the rank in front; everything
-that a rank prints goes to a file of its own where a folder is given.
+that a rank prints goes to a file of its own where a folder is given. Only what rank 0 writes to a
+terminal stays there: progress bars would neither work through a pipe nor be of use in a file.
 """
 
 import os
@@ -50,7 +51,7 @@ class Console:
         """Standard output and error to start a rank with; None is the console itself."""
         if self.logs is not None:
             self._files[rank] = _open(self.logs, rank)
-            return subprocess.PIPE, subprocess.PIPE
+            return _unless_terminal(rank, sys.stdout), _unless_terminal(rank, sys.stderr)
         return (None, None) if rank == 0 else (subprocess.DEVNULL, subprocess.PIPE)
 
     def attach(self, rank: int, process: "subprocess.Popen[bytes]") -> None:
@@ -78,6 +79,10 @@ class Console:
                 screen.buffer.flush()
 
         return show
+
+
+def _unless_terminal(rank: int, stream: Any) -> int | None:
+    return None if rank == 0 and stream.isatty() else subprocess.PIPE
 
 
 def _open(folder: Path, rank: int) -> BinaryIO:

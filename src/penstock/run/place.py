@@ -37,6 +37,11 @@ class Place:
     attempt: int = 0
     """How often the ranks have been started again; what earlier ones stored is not read."""
 
+    @property
+    def hosts(self) -> bool:
+        """Whether this rank hosts the store."""
+        return self.rank == 0 and not self.hosted
+
     def environment(self) -> dict[str, str]:
         """The variables that say so."""
         return {

@@ -48,8 +48,7 @@ def reported(watch: Watch) -> Iterator[None]:
 
 
 def _leave(watch: Watch, error: Exception) -> None:
-    place = watch.connection.place
-    if place.rank == 0 and not place.hosted:
+    if watch.connection.place.hosts:
         time.sleep(LINGER)  # the store lives here, and the others have to read the cause
     cause.leave(error.exit_code if isinstance(error, PenstockError) else FAILED)
 

@@ -26,7 +26,7 @@ def meet(here: Place) -> Store:
         store = TCPStore(
             here.address,
             here.port,
-            is_master=here.rank == 0 and not here.hosted,
+            is_master=here.hosts,
             timeout=MEETING,
             wait_for_workers=False,
         )

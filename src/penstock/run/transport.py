@@ -33,6 +33,10 @@ class Transport(Protocol):
         """Return when everything sent has left."""
         ...
 
+    def close(self) -> None:
+        """End what works at the side."""
+        ...
+
 
 class Alone:
     """The transport of a pipeline of one device, which has nobody to send to."""
@@ -46,12 +50,15 @@ class Alone:
     def drain(self) -> None:
         return None
 
+    def close(self) -> None:
+        return None
+
 
 class Gloo:
     """CPU tensors through one process group; a member's number there is its device.
 
-    A send's work is only known to be done by waiting for it, so a side thread waits, in order, and
-    lets go of each tensor. What fails there is raised by the next call of the main thread.
+    Only waiting for a send tells that it has left, so a side thread waits, in order, and lets go
+    of each tensor. What fails there is raised by the next call of the main thread.
     """
 
     def __init__(self, group: ProcessGroup) -> None:

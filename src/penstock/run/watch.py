@@ -74,6 +74,15 @@ class Watch:
             thread.join(LINGER)
         if error is None:
             send(self._store, self.connection.rank, Beat(self._count + 1, left=True))
+            self._see_off()
+
+    def _see_off(self) -> None:
+        """Wait for the others to leave, if the store they use would leave with this rank."""
+        place, deadline = self.connection.place, time.monotonic() + self.patience.silent
+        others = [rank for rank in range(place.world) if rank != place.rank]
+        while place.hosts and others and time.monotonic() < deadline:
+            others = [rank for rank, beat in hear(self._store, others).items() if not beat.left]
+            time.sleep(cause.POLL)
 
     def _beats(self) -> None:
         """Beat until the end, or until there is a reason to leave."""

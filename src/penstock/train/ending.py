@@ -6,18 +6,19 @@ from torch import distributed
 
 from penstock.model.huggingface import write_index, write_shard
 from penstock.run.state import held
+from penstock.train.report import report
 from penstock.train.trainer import Trainer
 
 
 def finish(trainer: Trainer, finished: bool) -> None:
     """Export and report after the last step; after a signal to stop, only say where it stands."""
     if not finished:
-        trainer.voice.say(
-            f"stopped after step {trainer.done}; the same command goes on from there"
-        )
+        trainer.voice.say(f"stopped after step {trainer.done}; the same command goes on from there")
         return
     if trainer.settings.checkpoint.export:
         export(trainer, Path(trainer.settings.checkpoint.export))
+    if trainer.settings.log.report:
+        report(trainer)
 
 
 def export(trainer: Trainer, folder: Path) -> None:
@@ -30,5 +31,3 @@ def export(trainer: Trainer, folder: Path) -> None:
         distributed.barrier()
     if mesh.rank == 0:
         write_index(folder, plan.model, mesh.devices, plan.main)
-
-

@@ -174,8 +174,10 @@ class LogSettings:
     """Whether TensorBoard files are written too, into `tensorboard` of the run's folder."""
     wandb: str = ""
     """Weights & Biases project to report to; empty reports to none."""
-    timeline: Natural = 1
-    """Last steps whose spans are recorded as a timeline; 0 records none."""
+    report: bool = True
+    """Whether the run ends with two more steps that are looked at, and a report."""
+    compare: tuple[str, ...] = ()
+    """Schedules without slices whose time and memory the report shows beside the run's."""
 
     def __post_init__(self) -> None:
         refuse_wrong(self)

@@ -76,7 +76,7 @@ class Trainer:
         settings, began = self.settings, time.perf_counter()
         self.tracker.step, self.tracker.at = self.done, "reads its batch"
         rate = rate_at(settings, self.done)
-        batch = self._batch(self.train, self.samples)
+        batch = self.batch_of(self.train, self.samples)
         outcome = self._train(batch, rate)
         self.done += 1
         self.samples += self.batch_samples
@@ -84,9 +84,7 @@ class Trainer:
         glances = self._exchange()
         seconds = time.perf_counter() - began
         evaluation = self._evaluate()
-        metrics = Metrics(
-            self.done, outcome.loss, outcome.norm, rate, self.tokens, evaluation
-        )
+        metrics = Metrics(self.done, outcome.loss, outcome.norm, rate, self.tokens, evaluation)
         self.voice.step(metrics, self._timing(seconds, glances))
         return any(glance.told_to_stop for glance in glances)
 
@@ -102,7 +100,7 @@ class Trainer:
         batch = self.settings.batch
         return self.settings.pipeline.replicas * batch.microbatches * batch.rows
 
-    def _batch(self, samples: Samples, start: int) -> tuple[Microbatch, ...]:
+    def batch_of(self, samples: Samples, start: int) -> tuple[Microbatch, ...]:
         batch, mesh = self.settings.batch, self.engine.mesh
         share = (mesh.replica, mesh.replicas, batch.microbatches, batch.rows)
         return samples.batch_at(start, *share)
@@ -114,7 +112,7 @@ class Trainer:
             return None
         held, size = self.held_out, self.batch_samples
         self.tracker.at = "evaluates"
-        return self.engine.evaluate(self._batch(held, start * size) for start in range(count))
+        return self.engine.evaluate(self.batch_of(held, start * size) for start in range(count))
 
     def _exchange(self) -> list[Glance]:
         """What every rank says of the step, known to all."""

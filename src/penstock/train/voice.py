@@ -41,6 +41,7 @@ class Speaking:
     """The voice of rank 0: records, and a progress that people look at."""
 
     def __init__(self, settings: Settings, done: int) -> None:
+        self._closed = False
         self._sinks: Sinks = open_sinks(settings, done)
         self._display: Display = open_display(
             settings.run.steps, done, sys.stderr, settings.log.every
@@ -60,8 +61,11 @@ class Speaking:
         self._sinks.sync()
 
     def close(self) -> None:
-        self._display.close()
-        self._sinks.close()
+        """The end of the records; closing again changes nothing."""
+        if not self._closed:
+            self._closed = True
+            self._display.close()
+            self._sinks.close()
 
 
 def open_voice(settings: Settings, rank: int, done: int) -> Voice:

@@ -21,16 +21,21 @@ def start(rank: int, port: int, *words: object) -> Started:
     return subprocess.Popen(
         [sys.executable, "-m", "run.faults.toy", *map(str, words)],
         env={**os.environ, **path, **place.environment()},
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-def frozen(rank: int) -> tuple[int, str]:
-    """Exit code and errors of the rank that is left when the other freezes."""
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return int(free.getsockname()[1])
+
+
+def frozen(rank: int) -> tuple[int, str]:
+    """Exit code and errors of the rank that is left when the other freezes."""
+    port = free_port()
     both = [start(each, port, 100, "freeze", rank, 1, 2) for each in range(2)]
     try:
         errors = both[1 - rank].communicate(timeout=90)[1]
@@ -38,6 +43,13 @@ def frozen(rank: int) -> tuple[int, str]:
     finally:
         both[rank].send_signal(signal.SIGKILL)
         both[rank].communicate()
+
+
+def test_the_rank_that_hosts_the_store_leaves_last() -> None:
+    port = free_port()
+    both = [start(rank, port, 3, "nothing") for rank in range(2)]
+    said = [each.communicate(timeout=90)[1] for each in both]
+    assert ([each.returncode for each in both], said) == ([0, 0], ["", ""])
 
 
 def test_a_frozen_rank_is_named_by_the_one_that_is_left() -> None:

@@ -2,10 +2,10 @@
 
     python -m run.faults.toy STEPS FAULT RANK STEP OP
 
-The rank does FAULT (a case of `misbehave`, differ or nothing) when it comes to the
-op of that number in that step, and notes the time in the file FAULT; not after a restart. Sums of
-what arrives make up the result, which rank 0 prints. In the folder STATE each rank keeps its sum of
-every step, and goes on from the last one that all ranks have.
+The rank does FAULT (a case of `misbehave`, differ or nothing) when it comes to the op of that
+number in that step, and notes the time in the file FAULT; not after a restart. Sums of what arrives
+make up the result, which rank 0 prints. In the folder STATE each rank keeps its sum of every step,
+and goes on from the last one that all ranks have.
 """
 
 import os
@@ -150,6 +150,7 @@ def main(words: list[str]) -> None:
     steps, what, *numbers = words
     fault = Fault(what, *map(int, numbers))
     torch.set_num_threads(1)
+    signal.signal(signal.SIGTERM, lambda number, frame: None)  # as a run does that saves first
     tracker = Tracker()
     patience = Patience(silent=float(os.environ.get("PATIENCE", "5")), stuck=6.0)
     with (

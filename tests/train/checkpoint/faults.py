@@ -51,8 +51,10 @@ class FaultyDisk(Disk):
         self.at, self.fault = at, fault
         self.done: list[str] = []
         self.dead = False
-        self.unsynced: dict[Path, Path] = {}
-        """Names that are not on the disk yet, and what they are called until they are."""
+        self.content: set[Path] = set()
+        """Files whose content is not on the disk yet."""
+        self.names: dict[Path, Path | None] = {}
+        """Names that are not on the disk yet, and what they are until then: another, or none."""
 
     def operation(
         self, name: str, whole: Callable[[], Any], half: Callable[[], Any] = lambda: None
@@ -70,21 +72,23 @@ class FaultyDisk(Disk):
 
     def create(self, path: Path) -> BinaryIO:
         opened = self.operation("create", lambda: super(FaultyDisk, self).create(path))
-        self.unsynced[path] = path
+        self.content.add(path)
+        self.names[path] = None
         return cast(BinaryIO, FaultyFile(opened, self, path))
 
     def sync(self, file: BinaryIO) -> None:
         self.operation("sync", lambda: super(FaultyDisk, self).sync(file))
-        self.unsynced.pop(cast(FaultyFile, file).path, None)
+        self.content.discard(cast(FaultyFile, file).path)
 
     def sync_folder(self, folder: Path) -> None:
         self.operation("sync folder", lambda: super(FaultyDisk, self).sync_folder(folder))
-        for path in [path for path in self.unsynced if path.parent == folder]:
-            self.unsynced.pop(path)
+        self.names = {path: old for path, old in self.names.items() if path.parent != folder}
 
     def rename(self, source: Path, target: Path) -> None:
         self.operation("rename", lambda: super(FaultyDisk, self).rename(source, target))
-        self.unsynced[target] = source
+        self.content = {moved(path, source, target) for path in self.content}
+        self.names = {moved(path, source, target): old for path, old in self.names.items()}
+        self.names[target] = source
 
     def remove(self, folder: Path) -> None:
         first = next(folder.iterdir(), None)
@@ -113,12 +117,20 @@ def kill(disk: FaultyDisk, name: str) -> None:
 def power_cut(disk: FaultyDisk, name: str) -> None:
     """The machine dies here: files that were not synced are cut, names go back."""
     disk.dead = True
-    for path, before in reversed(disk.unsynced.items()):
-        if path == before:
-            os.truncate(path, path.stat().st_size // 2)
-        elif path.exists() and not before.exists():
-            path.rename(before)
+    for path in filter(Path.exists, disk.content):
+        os.truncate(path, path.stat().st_size // 2)
+    for path, old in disk.names.items():
+        if old is None:
+            path.unlink(missing_ok=True)
+    for path, old in reversed(disk.names.items()):
+        if old and path.exists():
+            path.rename(old)
     raise Killed
+
+
+def moved(path: Path, source: Path, target: Path) -> Path:
+    """Where a path is after a rename of it or of a folder above it."""
+    return target / path.relative_to(source) if path.is_relative_to(source) else path
 
 
 def tensors(step: int) -> dict[str, Tensor]:

@@ -89,8 +89,9 @@ def ragged_lengths(length: int, count: int, mb: int) -> Lengths:
     ((9, 8, 4, 3), (8, 4, 3, 9))
     """
     lengths = list(even(length, count))
+    most = min(lengths) // 2
     for slice in range(count // 2):
-        moved = max(lengths[-1] // 2 - slice, 1) if lengths[-1 - slice] > 1 else 0
+        moved = max(most - slice, 0)
         lengths[slice] += moved
         lengths[-1 - slice] -= moved
     turn = mb % count

@@ -28,7 +28,7 @@ Job = Callable[[Connection, Trial], Part]
 
 def refuse_unrunnable(trials: Iterable[Trial]) -> None:
     """Refuse schedules that are refuted, or that the executor has no work for, before any run."""
-    for schedule in {trial.schedule for trial in trials}:
+    for schedule in dict.fromkeys(trial.schedule for trial in trials):
         refuse_foreign(lower(schedule))
 
 

@@ -29,7 +29,7 @@ AnyPath = str | os.PathLike[str]
 
 
 class Hashing(io.IOBase):
-    """A file that is hashed while it is written."""
+    """A file that is hashed while it is written; whoever opened it syncs and closes it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -50,12 +50,6 @@ class Hashing(io.IOBase):
 
     def tell(self) -> int:
         return self._size
-
-    def flush(self) -> None:
-        """Nothing: the file is flushed when it is synced."""
-
-    def close(self) -> None:
-        """Nothing: the file is closed by the one who opened it, after the sync."""
 
     @property
     def entry(self) -> Entry:

@@ -1,0 +1,58 @@
+"""Which parts of `penstock bench run` are run, with which sizes."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from penstock.bench.profile import measure_profile
+from penstock.bench.run import (
+    Result,
+    Say,
+    Settings,
+    cores,
+    machine,
+    measure_emulated,
+    measure_host,
+    read_settings,
+)
+from penstock.bench.steps import measure_real
+
+PARTS: dict[str, Callable[[Settings, Say], Result]] = {
+    "host": measure_host,
+    "emulate": measure_emulated,
+    "real": measure_real,
+    "profile": measure_profile,
+}
+
+
+def adjusted(ranks: int | None, tokens: Sequence[int] | None, steps: int | None) -> Settings:
+    """The settings with what the user gave in their place."""
+    settings: dict[str, Any] = {**read_settings()}
+    given = {"ranks": ranks, "tokens": list(tokens) if tokens else None, "steps": steps}
+    takes = {
+        "host": ("steps",),
+        "emulate": ("ranks",),
+        "real": ("ranks", "tokens", "steps"),
+        "profile": ("tokens",),
+    }
+    for part, keys in takes.items():
+        changes = {key: given[key] for key in keys if given[key] is not None}
+        settings[part] = {**settings[part], **changes}
+    return settings
+
+
+def measure(settings: Settings, chosen: Sequence[str], say: Say) -> Result:
+    """The chosen parts, or those that this machine can measure."""
+    results: Result = {"machine": machine()}
+    for part in chosen or suitable(settings, say):
+        say(f"bench: {part} ...")
+        results[part] = PARTS[part](settings[part], say)
+    return results
+
+
+def suitable(settings: Settings, say: Say) -> list[str]:
+    """Ranks that compute side by side need a core each; waiting ones do not."""
+    ranks = settings["real"]["ranks"]
+    if cores() >= ranks:
+        return ["host", "emulate", "real"]
+    say(f"bench: real is left out: {ranks} ranks need as many cores, here are {cores()}")
+    return ["host", "emulate"]

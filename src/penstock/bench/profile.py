@@ -1,0 +1,31 @@
+"""The part of `penstock bench run` that says where the time of one stage goes."""
+
+from json import dumps
+
+from penstock.bench.run import Result, Say, Settings
+from penstock.cost.architecture import ModelConfig
+from penstock.plan.slices import equal_flops_of_model
+
+SHOWN = 16
+"""Operations that are listed."""
+
+
+def measure_profile(settings: Settings, say: Say) -> Result:
+    """One stage's share of the model at each length, whole and in slices."""
+    from penstock.measure.breakdown import breakdown
+    from penstock.measure.real import Work
+    from penstock.run.crew import Crew
+
+    model = ModelConfig(**settings["model"], element_bytes=4)
+    rows = []
+    sizes = [(tokens, slices) for tokens in settings["tokens"] for slices in settings["slices"]]
+    with Crew(1) as crew:
+        for tokens, slices in sizes:
+            lengths = equal_flops_of_model(model, tokens, slices)
+            work = Work(model, tokens, 1)
+            found = crew.run(breakdown, work, lengths, settings["repeats"])[0]
+            row = {"tokens": tokens, "slices": slices, **found._asdict()}
+            row["operations"] = dict(list(found.operations.items())[:SHOWN])
+            rows.append(row)
+            say(dumps(row))
+    return {"model": settings["model"], "rows": rows}

@@ -1,0 +1,96 @@
+"""The results of `penstock bench run` as tables for people."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.bench.run import Result
+
+Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
+
+
+def tables(results: Result) -> Iterator[Table]:
+    """One table for each part that was measured."""
+    parts = {"host": _host, "emulate": _emulate, "real": _real, "profile": _profile}
+    for name, table in parts.items():
+        if name in results:
+            yield table(results[name])
+
+
+def _host(result: Result) -> Table:
+    head = ("host time", "us per microbatch and stage", "ours / theirs", "wanted")
+    rows = [(result["schedule"], f"{result['microseconds']:.0f}", "", "")]
+    rows += [
+        (
+            rival["name"],
+            f"{rival['microseconds']:.0f}",
+            f"{rival['ratio']:.2f}",
+            f"{rival['target']:g} or less",
+        )
+        for rival in result["rivals"]
+    ]
+    return head, rows
+
+
+def _emulate(result: Result) -> Table:
+    head = ("emulated", "size", "simulated s", "measured s", "difference", "wanted")
+    wanted = f"within {result['target']:.0%}"
+    rows = [
+        (row["schedule"], row["size"], *_pair(row, "simulated", "measured"), wanted)
+        if row["reason"] is None
+        else (row["schedule"], row["size"], "", "", row["reason"], "")
+        for row in result["schedules"]
+    ]
+    rival = result["rival"]
+    rows.append(
+        (
+            rival["rival"],
+            f"against {rival['schedule']} -k {rival['slices']}",
+            "",
+            f"{rival['rival_seconds']:.2f}",
+            f"{rival['measured']:.2f} x slower",
+            f"{rival['promised']:.2f} x",
+        )
+    )
+    return head, rows
+
+
+def _real(result: Result) -> Table:
+    head = ("schedule", "tokens", "slices", "seconds", "predicted", "loss")
+    rows: list[tuple[str, ...]] = []
+    for length in result["lengths"]:
+        rows += [(row["schedule"], f"{length['tokens']}", *_step(row)) for row in length["rows"]]
+        if length["ratio"] is not None:
+            best = f"best: {length['best']} -k {length['slices']}"
+            ratio = f"{length['ratio']:.2f} x faster than {length['rival']}"
+            same = f"same order {length['same_ratio']:.2f} x"
+            rows.append((best, f"{length['tokens']}", "", ratio, same, ""))
+    return head, rows
+
+
+def _step(row: Result) -> tuple[str, ...]:
+    if row["reason"] is not None:
+        return f"{row['slices']}", row["reason"], "", ""
+    error = row.get("prediction_error")
+    predicted = "" if error is None else f"{error:+.1%}"
+    return f"{row['slices']}", f"{row['seconds']:.3f}", predicted, f"{row['loss']:.6f}"
+
+
+def _profile(result: Result) -> Table:
+    head = ("operation", *(f"{row['tokens']} -k {row['slices']}" for row in result["rows"]))
+    names = dict.fromkeys(name for row in result["rows"] for name in row["operations"])
+    rows: list[tuple[str, ...]] = [
+        ("all ops, CPU s", *(f"{row['seconds']:.3f}" for row in result["rows"])),
+        ("page faults", *(f"{row['faults']:,}" for row in result["rows"])),
+    ]
+    rows += [
+        (name, *(_seconds(row["operations"].get(name)) for row in result["rows"])) for name in names
+    ]
+    return head, rows
+
+
+def _seconds(value: Any) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _pair(row: Result, first: str, second: str) -> tuple[str, str, str]:
+    return f"{row[first]:.2f}", f"{row[second]:.2f}", f"{row['error']:+.1%}"

@@ -1,0 +1,77 @@
+"""How much memory a device needs: what a run holds all the time, and what a step adds to it.
+
+All the time: weights in the type that is computed in, main weights, gradients and two moments. In a
+step: what the simulator says is alive at the worst moment, and the receive slots, which are taken
+as long as something is under way.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from penstock.core.homes import weight_homes
+from penstock.core.schedule import Schedule
+from penstock.cost.hardware import HARDWARE
+from penstock.cost.transformer import TransformerCost
+from penstock.cost.workload import Workload
+from penstock.lower import lower
+from penstock.sim import simulate
+
+MAIN_BYTES = 4
+"""Main weights, gradients and moments are kept in 32 bits, or in more where that is computed in."""
+
+
+class Footprint(NamedTuple):
+    """Bytes of one device."""
+
+    weights: int
+    """What is computed with, where it is not the main weights themselves."""
+    optimizer: int
+    """Main weights, gradients and moments."""
+    step: int
+    """The most that a step adds."""
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+
+def footprints(schedule: Schedule, workload: Workload, rows: int = 1) -> tuple[Footprint, ...]:
+    """What each device of a pipeline needs; `rows` sequences lie side by side."""
+    steps = step_peaks(schedule, workload, rows)
+    homes = weight_homes(schedule)
+    elements = [0] * schedule.shape.devices
+    for stage, devices in homes.items():
+        for device in devices:
+            elements[device] += stage_elements(workload, stage)
+    narrow, main = workload.model.element_bytes, max(MAIN_BYTES, workload.model.element_bytes)
+    return tuple(
+        Footprint(count * narrow * (narrow < main), 4 * count * main, step)
+        for count, step in zip(elements, steps)
+    )
+
+
+def stage_elements(workload: Workload, stage: int) -> int:
+    """Parameters of a stage; embedding and head are held apart even where they are tied."""
+    model, last = workload.model, len(workload.layers) - 1
+    count = workload.layers[stage] * (model.layer_weights + model.layer_vectors)
+    count += model.head_weights * ((stage == 0) + (stage == last))
+    return count + model.hidden * (stage == last)
+
+
+def step_peaks(schedule: Schedule, workload: Workload, rows: int = 1) -> list[int]:
+    """The most that a step adds on each device, in bytes; times do not matter for it."""
+    cost = TransformerCost(workload, next(iter(HARDWARE.values())))
+    peaks: Sequence[Fraction] = simulate(schedule, cost).peak
+    slots = slot_bytes(schedule, workload)
+    return [rows * (int(peak) + more) for peak, more in zip(peaks, slots)]
+
+
+def slot_bytes(schedule: Schedule, workload: Workload) -> list[int]:
+    """Bytes of each device's receive slots, each as large as the longest slice."""
+    program = lower(schedule)
+    longest = max(max(lengths) for lengths in workload.lengths)
+    found = [0] * schedule.shape.devices
+    for channel, slots in zip(program.channels, program.slots):
+        found[channel.target] += slots * longest * workload.model.boundary_bytes
+    return found
