@@ -18,7 +18,7 @@ def tables(results: Result) -> Iterator[Table]:
 
 def _host(result: Result) -> Table:
     head = ("host time", "us per microbatch and stage", "ours / theirs", "wanted")
-    rows = [(result["schedule"], f"{result['microseconds']:.0f}", "", "")]
+    rows: list[tuple[str, ...]] = [(result["schedule"], f"{result['microseconds']:.0f}", "", "")]
     rows += [
         (
             rival["name"],
@@ -34,7 +34,7 @@ def _host(result: Result) -> Table:
 def _emulate(result: Result) -> Table:
     head = ("emulated", "size", "simulated s", "measured s", "difference", "wanted")
     wanted = f"within {result['target']:.0%}"
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (row["schedule"], row["size"], *_pair(row, "simulated", "measured"), wanted)
         if row["reason"] is None
         else (row["schedule"], row["size"], "", "", row["reason"], "")

@@ -7,9 +7,12 @@ from typing import Annotated
 import typer
 
 from penstock.cli._output import emit, note
+from penstock.errors import PenstockError
 
 LAUNCHED = "RANK"
 """Set in the environment of a process that a launcher started as one rank of many."""
+LOCAL = "LOCAL_RANK"
+"""Number of such a process on its machine."""
 
 
 def register(app: typer.Typer) -> None:
@@ -37,7 +40,12 @@ def train(
     """
     from penstock.train.config import dump, load
 
-    settings = load(config, changes or [])
+    try:
+        settings = load(config, changes or [])
+    except PenstockError as error:
+        if os.environ.get(LOCAL, "0") != "0":  # the first process of this machine says it
+            raise typer.Exit(error.exit_code) from None
+        raise
     if show:
         emit(dump(settings).rstrip())
         return

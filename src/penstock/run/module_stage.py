@@ -59,7 +59,8 @@ class ModuleStage:
     def forward(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         if piece.slices != 1:
             raise _refusal(piece)
-        entry = piece.tokens if x is None else x.detach().requires_grad_()
+        # What comes in was made for this op alone, so it can be the leaf of the graph itself.
+        entry = piece.tokens if x is None else x.requires_grad_()
         out = self.module(entry)
         if self.loss is None:
             return Forward(out.detach(), Graph(entry, out), None)

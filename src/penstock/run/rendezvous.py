@@ -14,7 +14,7 @@ from torch._C._distributed_c10d import Store
 
 from penstock.run import lifeline
 from penstock.run.place import Place, place
-from penstock.run.store import clone, meet, ours, torchs
+from penstock.run.store import assemble, clone, meet, ours, torchs
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ def connect(backend: str = "") -> Connection:
     lifeline.hold()
     here = place()
     store = meet(here)
+    assemble(ours(store), here)
     chosen = backend or back_end(here)
     if "nccl" in chosen:
         torch.cuda.set_device(here.local_rank)

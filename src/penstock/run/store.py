@@ -39,6 +39,26 @@ def meet(here: Place) -> Store:
     return of_attempt(store, here.attempt)
 
 
+def assemble(store: Store, here: Place, seconds: float = MEETING.total_seconds()) -> None:
+    """Wait until every rank has come; torch would wait half an hour and not say for whom."""
+    keys = [f"here/{rank}" for rank in range(here.world)]
+    store.set(keys[here.rank], "here")
+    if late := absent(store, keys, seconds):
+        raise RunError(
+            f"rank {', '.join(map(str, late))} of {here.world} has not come within {seconds:g} s",
+            hint="look at what it prints, and whether it runs",
+        )
+
+
+def absent(store: Store, keys: list[str], seconds: float) -> list[int]:
+    """Which of some keys, one per rank, are still not set after so many seconds."""
+    try:
+        store.wait(keys, timedelta(seconds=seconds))
+    except DistError:
+        return [rank for rank, key in enumerate(keys) if not store.check([key])]
+    return []
+
+
 def host() -> TCPStore:
     """A new store in this process, on a port that was free."""
     return TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=MEETING)

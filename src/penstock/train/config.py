@@ -179,10 +179,16 @@ def _plain(value: Any) -> Any:
     return {key: inner for key, inner in asdict(value).items() if inner is not None}
 
 
+def agreed(settings: Settings) -> str:
+    """All that the processes of a run must agree on, as a file."""
+    return written(
+        {
+            name: {key: value for key, value in keys.items() if (name, key) not in LOCAL}
+            for name, keys in tables(settings).items()
+        }
+    )
+
+
 def fingerprint(settings: Settings) -> str:
     """A hash of all that the processes of a run must agree on."""
-    agreed = {
-        name: {key: value for key, value in keys.items() if (name, key) not in LOCAL}
-        for name, keys in tables(settings).items()
-    }
-    return sha256(written(agreed).encode()).hexdigest()
+    return sha256(agreed(settings).encode()).hexdigest()

@@ -7,22 +7,19 @@ import torch
 import torch.distributed
 
 from penstock.data import Data, open_data
-from penstock.errors import RunError
-from penstock.model.huggingface import read_weights
 from penstock.run.alarm import Patience
 from penstock.run.build import build_engine, torch_device
 from penstock.run.codes import GOOD, SAVED
-from penstock.run.engine import Engine
 from penstock.run.handshake import agree
 from penstock.run.optimizer import AdamW
 from penstock.run.plan import RunPlan
 from penstock.run.position import Tracker
 from penstock.run.rendezvous import Connection, connected
 from penstock.run.report import reported
-from penstock.run.state import begin, entries, publish
 from penstock.run.watch import Watch
-from penstock.train.checkpoint import Checkpoints, Found, newest_in
-from penstock.train.config import dump
+from penstock.train.beginning import start
+from penstock.train.checkpoint import Checkpoints
+from penstock.train.config import agreed
 from penstock.train.ending import finish
 from penstock.train.layout import layout_of
 from penstock.train.settings import Settings
@@ -87,14 +84,17 @@ def _trainer(
     trainer = Trainer(
         settings, engine, data.train, data.held_out, checkpoints, tracker, Silent(), stopping
     )
-    _start(trainer, connection, data)
+    notes = start(trainer)
+    trainer.voice = open_voice(settings, connection.rank, trainer.done)
+    for note in (*data.notes, *notes):
+        trainer.voice.say(note)
     return trainer
 
 
 def _facts(settings: Settings, plan: RunPlan) -> dict[str, str]:
     """What must be the same on every rank, or they would send what others do not expect."""
     return {
-        "config": dump(settings),
+        "config": agreed(settings),
         "program": plan.schedule.digest,
         "slices": str(plan.lengths),
         "layers": str(plan.layers),
@@ -119,55 +119,3 @@ def _open_data(settings: Settings, plan: RunPlan, connection: Connection) -> Dat
         if not connection.alone:
             torch.distributed.barrier()
     return data
-
-
-def _start(trainer: Trainer, connection: Connection, data: Data) -> None:
-    """Go on from a checkpoint where there is one, else from given or initial weights."""
-    settings = trainer.settings
-    trainer.tracker.at = "looks for a checkpoint"
-    found = _wanted(settings, trainer.checkpoints)
-    if found is not None:
-        trainer.resume(found)
-    elif settings.model.huggingface:
-        _load_weights(trainer.engine, Path(settings.model.huggingface))
-    else:
-        begin(trainer.engine, settings.run.seed)
-    trainer.voice = open_voice(settings, connection.rank, trainer.done)
-    for note in (*data.notes, *_notes(found)):
-        trainer.voice.say(note)
-
-
-def _wanted(settings: Settings, checkpoints: Checkpoints) -> Found | None:
-    resume = settings.checkpoint.resume
-    if resume == "never":
-        return None
-    if resume == "auto":
-        return checkpoints.newest()
-    found = newest_in(resume)
-    if found is None:
-        raise RunError(
-            f"checkpoint.resume is {resume!r}, but no valid checkpoint is there",
-            hint="give a folder with step-N folders in it",
-        )
-    return found
-
-
-def _notes(found: Found | None) -> list[str]:
-    if found is None:
-        return []
-    writer = found.state["writer"]
-    return [
-        *(f"warning: {what}; an older checkpoint is used" for what in found.damaged),
-        f"goes on from step {found.step}, stored by {writer['schedule']} on "
-        f"{writer['devices']} device(s)",
-    ]
-
-
-def _load_weights(engine: Engine, folder: Path) -> None:
-    """Fill this rank's stages from a Hugging Face folder."""
-    mine = entries(engine)
-    for name, tensor in read_weights(folder, {entry.name for entry in mine}):
-        for entry in mine:
-            if entry.name == name:
-                entry.main.copy_(tensor)
-    publish(engine)

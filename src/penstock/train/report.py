@@ -31,22 +31,6 @@ from penstock.train.curve import curve, table
 from penstock.train.metrics import METRICS, read_metrics
 from penstock.train.trainer import Trainer
 
-SHOWN_MEAN = 10
-"""Steps over which a loss is a mean: single steps jump about."""
-
-
-class Compared(NamedTuple):
-    """One schedule: what was predicted, and what was measured."""
-
-    name: str
-    predicted: Timeline
-    """With a core for every rank, from the CPU time that its ops took."""
-    shared: Fraction
-    """Seconds predicted with the cores that there are."""
-    measured: Timeline
-    peaks: tuple[int, ...]
-    """Predicted bytes that a step adds, by device."""
-
 
 def report(trainer: Trainer) -> None:
     """Look, compare, write and say it."""
@@ -110,63 +94,3 @@ def _write(trainer: Trainer, found: Sequence[Compared]) -> None:
     text = words(trainer, found)
     (folder / "report.txt").write_text(text)
     print(text, flush=True)
-
-
-def words(trainer: Trainer, found: Sequence[Compared]) -> str:
-    """The report as people read it."""
-    folder = Path(trainer.settings.run.directory)
-    losses = [record["loss"] for record in read_metrics(folder / METRICS)]
-    first, last = (mean(part) for part in (losses[:SHOWN_MEAN], losses[-SHOWN_MEAN:]))
-    parts = [
-        f"loss {first:.3f} -> {last:.3f} (means of {SHOWN_MEAN} steps), {len(losses)} steps",
-        curve(losses),
-        time_table(found),
-        memory_table(found),
-        _where(trainer),
-    ]
-    return "\n".join(parts)
-
-
-def time_table(found: Sequence[Compared]) -> str:
-    """Seconds of a step, predicted and measured."""
-    cores = os.cpu_count() or 1
-    rows = [
-        (
-            each.name,
-            f"{float(each.predicted.makespan):.3f}",
-            f"{float(each.predicted.bubble_makespan):.1%}",
-            f"{float(each.shared):.3f}",
-            f"{float(each.measured.makespan):.3f}",
-        )
-        for each in found
-    ]
-    heads = ("schedule", "one core each", "bubble", f"{cores} cores", "measured")
-    return "seconds of a step\n" + table(heads, rows)
-
-
-def memory_table(found: Sequence[Compared]) -> str:
-    """Megabytes that a step adds on each device, predicted and measured."""
-    rows = []
-    for each in found:
-        measured = [int(peak) for peak in each.measured.peak]
-        for what, peaks in (("predicted", each.peaks), ("measured", measured)):
-            rows.append((each.name, what, *(f"{peak / 1e6:.2f}" for peak in peaks)))
-    heads = ("schedule", "", *(f"device {device}" for device in range(len(found[0].peaks))))
-    return "peak memory of a step in MB, weights and optimizer apart\n" + table(heads, rows)
-
-
-def _where(trainer: Trainer) -> str:
-    settings, folder = trainer.settings, Path(trainer.settings.run.directory)
-    lines = [
-        f"timeline     {folder / 'timeline.html'}, {folder / 'trace.json'} (ui.perfetto.dev)",
-        f"checkpoint   {trainer.checkpoints.folder / f'step-{trainer.done:08}'}",
-    ]
-    if settings.checkpoint.export:
-        lines.append(f"safetensors  {settings.checkpoint.export}")
-    lines.append(f"records      {folder / METRICS}, {folder / 'timing.jsonl'}")
-    lines += [
-        "",
-        "try next: --set pipeline.slices=8, another pipeline.schedule of `penstock list`,",
-        "          `penstock verify --all`, --set run.steps=500 (goes on from the checkpoint)",
-    ]
-    return "\n".join(lines) + "\n"

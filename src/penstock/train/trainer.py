@@ -39,7 +39,7 @@ class Glance(NamedTuple):
 
 @dataclass
 class Trainer:
-    """Everything a rank needs to train, put together by train/setup.py."""
+    """Everything a rank needs to train, put together by train/rank.py."""
 
     settings: Settings
     engine: Engine
@@ -74,7 +74,7 @@ class Trainer:
     def _step(self) -> bool:
         """One step with its records; returns whether some rank was told to stop."""
         settings, began = self.settings, time.perf_counter()
-        self.tracker.step, self.tracker.at = self.done, "reads its batch"
+        self.tracker.step, self.tracker.at = self.done + 1, "reads its batch"
         rate = rate_at(settings, self.done)
         batch = self.batch_of(self.train, self.samples)
         outcome = self._train(batch, rate)
@@ -89,10 +89,13 @@ class Trainer:
         return any(glance.told_to_stop for glance in glances)
 
     def _train(self, batch: Sequence[Microbatch], rate: float) -> Outcome:
+        """The step itself; where it is refused, what is being saved is safe before that is said."""
         try:
             return self.engine.step(batch, rate)
-        except RunError as error:
-            raise RunError(f"step {self.done + 1}: {error.message}", hint=error.hint) from error
+        except RunError:
+            self.tracker.at = "ends its step"
+            self.checkpoints.wait()
+            raise
 
     @property
     def batch_samples(self) -> int:
@@ -162,7 +165,6 @@ class Trainer:
         return {
             "data": self.train.state(self.samples),
             "tokens": self.tokens,
-            "seed": self.settings.run.seed,
             "writer": {
                 "schedule": self.engine.plan.schedule.name,
                 "devices": shape.devices,
@@ -179,12 +181,3 @@ class Trainer:
         settle(self.engine, found.step)
         self.done = self.saved = found.step
         self.tokens = int(found.state["tokens"])
-        self._refuse_seed(found)
-
-    def _refuse_seed(self, found: Found) -> None:
-        seed = self.settings.run.seed
-        if found.state["seed"] != seed:
-            raise RunError(
-                f"the run in {found.folder} has seed {found.state['seed']}, but now it is {seed}",
-                hint="give it the seed it began with, or another run.directory",
-            )

@@ -1,0 +1,93 @@
+"""What a run begins with: a checkpoint where there is one, else given or initial weights."""
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from penstock.errors import RunError
+from penstock.model.huggingface import read_weights
+from penstock.run.engine import Engine
+from penstock.run.state import begin, entries, publish
+from penstock.train.checkpoint import Found, newest_in
+from penstock.train.config import save
+from penstock.train.trainer import Trainer
+
+
+def start(trainer: Trainer) -> list[str]:
+    """Make a trainer ready for its first step; returns what a person should be told of it."""
+    settings = trainer.settings
+    if trainer.engine.mesh.rank == 0:
+        save(settings)
+    trainer.tracker.at = "looks for a checkpoint"
+    found = _found(trainer)
+    if found is not None:
+        trainer.resume(found)
+    elif settings.model.huggingface:
+        _load_weights(trainer.engine, Path(settings.model.huggingface))
+    else:
+        begin(trainer.engine, settings.run.seed)
+    return [_introduction(trainer), *_origin(found, settings.model.huggingface)]
+
+
+def _found(trainer: Trainer) -> Found | None:
+    """The checkpoint to go on from; the run's own comes first, so that a restart goes on."""
+    resume = trainer.settings.checkpoint.resume
+    if resume == "never":
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is damaged is among the notes
+        own = trainer.checkpoints.newest()
+        return own if own or resume == "auto" else _given(resume)
+
+
+def _given(resume: str) -> Found:
+    found = newest_in(resume)
+    if found is None:
+        raise RunError(
+            f"checkpoint.resume is {resume!r}, but no checkpoint is there",
+            hint="give a folder with step-N folders in it",
+        )
+    return found
+
+
+def _introduction(trainer: Trainer) -> str:
+    """What is about to be trained, and how it is spread."""
+    plan, replicas = trainer.engine.plan, trainer.engine.mesh.replicas
+    shape, layers = plan.schedule.shape, [len(split) for split in plan.split]
+    copies = f"{replicas} replicas of " if replicas > 1 else ""
+    slices = f", slices of {_row(plan.lengths[0])} tokens" if len(plan.lengths[0]) > 1 else ""
+    return (
+        f"{plan.schedule.name}: {copies}{shape.devices} device(s), {shape.stages} stage(s) of "
+        f"{_row(layers)} layers{slices}; {plan.model.parameters:,} parameters"
+    )
+
+
+def _row(counts: Sequence[int]) -> str:
+    """Numbers in a row, or the one that they all are."""
+    alike = len(counts) > 1 and len({*counts}) == 1
+    return f"{counts[0]} each" if alike else ", ".join(map(str, counts))
+
+
+def _origin(found: Found | None, folder: str) -> list[str]:
+    """Where the weights come from, if they are not new."""
+    if found is None:
+        return [f"begins with the weights in {folder}"] if folder else []
+    writer = found.state["writer"]
+    return [
+        *(f"warning: {what}; an older checkpoint is used" for what in found.damaged),
+        f"goes on from step {found.step}, stored by {writer['schedule']} on "
+        f"{writer['replicas']} x {writer['devices']} device(s)",
+    ]
+
+
+def _load_weights(engine: Engine, folder: Path) -> None:
+    """Fill this rank's stages from a Hugging Face folder."""
+    places: dict[str, list[Tensor]] = {}
+    for entry in entries(engine):
+        places.setdefault(entry.name, []).append(entry.main)  # a tied weight may be here twice
+    for name, tensor in read_weights(folder, set(places)):
+        for place in places[name]:
+            place.copy_(tensor)
+    publish(engine)

@@ -1,0 +1,136 @@
+"""The words of the report: what a reader should take away from a run, with the numbers beside it.
+
+Nothing here runs or reads anything, so that a report can be made from any run's figures.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from statistics import mean
+from typing import NamedTuple
+
+from penstock.sim.timeline import Timeline
+from penstock.train.curve import curve, table
+
+SHOWN_MEAN = 10
+"""Steps over which a loss is a mean: single steps jump about."""
+
+
+class Compared(NamedTuple):
+    """One schedule: what was predicted, and what was measured."""
+
+    name: str
+    predicted: Timeline
+    """As if every process had a core or a GPU of its own, from the time that its ops took."""
+    shared: Fraction | None
+    """Seconds predicted with the cores that there are, where they are fewer than processes."""
+    measured: Timeline
+    peaks: tuple[int, ...]
+    """Predicted bytes that a step adds, by device."""
+
+    @property
+    def peak(self) -> int:
+        """The most that a step added on any device."""
+        return max(int(peak) for peak in self.measured.peak)
+
+
+class Ran(NamedTuple):
+    """What a run leaves behind."""
+
+    folder: Path
+    losses: Sequence[float]
+    tokens: int
+    seconds: Sequence[float]
+    """Of each step that was timed."""
+    processes: int
+    cores: int
+    slices: int
+    checkpoint: Path
+    export: str
+    """Where the exported weights are; empty where there are none."""
+
+
+def words(ran: Ran, found: Sequence[Compared]) -> str:
+    """The report as people read it."""
+    parts = [learnt(ran), time_table(ran, found), memory_table(found), *_verdicts(found)]
+    return "\n".join([*parts, _places(ran), _next_steps(ran)])
+
+
+def learnt(ran: Ran) -> str:
+    """From which loss to which, how fast, and the curve between."""
+    first, last = (mean(part) for part in (ran.losses[:SHOWN_MEAN], ran.losses[-SHOWN_MEAN:]))
+    count = len(ran.losses)
+    pace = ran.tokens / count * len(ran.seconds) / sum(ran.seconds)
+    return (
+        f"loss {first:.3f} -> {last:.3f} (means of {min(SHOWN_MEAN, count)} steps) after {count} "
+        f"steps, {ran.tokens:,} tokens; {pace:,.0f} tokens/s\n{curve(ran.losses)}"
+    )
+
+
+def time_table(ran: Ran, found: Sequence[Compared]) -> str:
+    """Seconds of a step, predicted and measured."""
+    scarce = all(each.shared is not None for each in found)
+    rows = [
+        (
+            each.name,
+            f"{float(each.predicted.makespan):.3f}",
+            f"{float(each.predicted.bubble_makespan):.1%}",
+            *([f"{float(each.shared):.3f}"] if scarce and each.shared is not None else []),
+            f"{float(each.measured.makespan):.3f}",
+        )
+        for each in found
+    ]
+    if not scarce:
+        heads = ("schedule", "predicted", "bubble", "measured")
+        return "seconds of a step, predicted from the times of its ops\n" + table(heads, rows)
+    heads = ("schedule", "a core each", "bubble", f"{ran.cores} cores", "measured")
+    return (
+        f"seconds of a step, predicted with a core for each process and with the {ran.cores} here\n"
+        f"{table(heads, rows)}{ran.processes} processes share {ran.cores} cores: no order of the "
+        "work can save time here, only memory\n"
+    )
+
+
+def memory_table(found: Sequence[Compared]) -> str:
+    """Megabytes that a step adds on each device, predicted and measured."""
+    rows = []
+    for each in found:
+        measured = [int(peak) for peak in each.measured.peak]
+        for what, peaks in (("predicted", each.peaks), ("measured", measured)):
+            rows.append((each.name, what, *(f"{peak / 1e6:.2f}" for peak in peaks)))
+    heads = ("schedule", "", *(f"device {device}" for device in range(len(found[0].peaks))))
+    return "peak memory of a step in MB, beside weights and optimizer\n" + table(heads, rows)
+
+
+def _verdicts(found: Sequence[Compared]) -> list[str]:
+    """The run's schedule against each of the others, in a sentence."""
+    first, *others = found
+    lines = [
+        f"{first.name} needs {first.peak / other.peak:.2f} of the memory of {other.name} and, with "
+        f"every process on its own, {float(first.predicted.makespan / other.predicted.makespan):.2f}"
+        " of its time\n"
+        for other in others
+    ]
+    return ["".join(lines)] if lines else []
+
+
+def _places(ran: Ran) -> str:
+    lines = [
+        f"timeline     {ran.folder / 'timeline.html'}, {ran.folder / 'trace.json'} for Perfetto",
+        f"checkpoint   {ran.checkpoint}",
+        *([f"safetensors  {ran.export}"] if ran.export else []),
+        f"records      {ran.folder / 'metrics.jsonl'}, {ran.folder / 'timing.jsonl'}",
+        f"this report  {ran.folder / 'report.txt'}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _next_steps(ran: Ran) -> str:
+    train = f"penstock train {ran.folder / 'config.toml'} --set "
+    tries = [(f"{train}run.steps={2 * len(ran.losses)}", "goes on from the checkpoint")]
+    if ran.slices > 1:
+        other = f"pipeline.slices={2 * ran.slices} --set run.directory={ran.folder}-{2 * ran.slices}"
+        tries.append((train + other, "shorter slices"))
+    tries.append(("penstock verify --all", "every schedule against one process"))
+    width = max(len(command) for command, _ in tries)
+    return "try next\n" + "".join(f"  {command:<{width}}   {what}\n" for command, what in tries)
