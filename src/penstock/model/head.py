@@ -18,6 +18,10 @@ from penstock.model.linear import add_product
 from penstock.model.weights import Matrix
 
 
+ALIGNED = 128
+"""Words of a chunk are a multiple of it: products of odd widths take kernels of half the speed."""
+
+
 class Scores(NamedTuple):
     """What the forward of the head keeps, beside its input."""
 
@@ -64,7 +68,7 @@ def _logits(x: Tensor, weight: Tensor) -> Tensor:
 def _chunks(head: Matrix, labels: Tensor) -> Iterator[tuple[Matrix, Tensor, Tensor]]:
     """Pieces of the vocabulary whose logits fit; for each, where a token's label would be in it,
     and whether it is. (A search for the labels inside would make the host wait for the GPU.)"""
-    size = max(1, LOGITS_AT_A_TIME // len(labels))
+    size = max(ALIGNED, LOGITS_AT_A_TIME // len(labels) // ALIGNED * ALIGNED)
     for start in range(0, len(head.value), size):
         chunk = Matrix(head.value[start : start + size], head.grad[start : start + size])
         place = labels - start

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from time import thread_time_ns
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from penstock.data.batch import Microbatch
@@ -24,8 +25,9 @@ class Look(NamedTuple):
 
     timeline: Timeline
     """The step as it ran, with its memory: live tensor bytes above weights and optimizer."""
-    cpu: list[float]
-    """Seconds of CPU that each row took, whatever else the machine did."""
+    seconds: list[float]
+    """What each row took: CPU time where one thread of the host computes, whatever else the machine
+    did; else from its start to its end."""
 
 
 class Both:
@@ -78,6 +80,8 @@ def look(engine: Engine, batch: Sequence[Microbatch]) -> Look | None:
     finally:
         executor.observer = observer
     cpu = [clock.nanoseconds[row] for row in part.rows]
+    if engine.device.type != "cpu" or torch.get_num_threads() > 1:
+        cpu = [end - start for start, end in zip(part.start, part.end)]
     return _joined(engine, part._replace(cpu=cpu, memory=recorder.samples))
 
 
@@ -95,8 +99,8 @@ def _joined(engine: Engine, part: Part) -> Look | None:
     if not parts:
         return None
     schedule = engine.plan.schedule
-    cpu = [0.0] * len(schedule.table)
+    seconds = [0.0] * len(schedule.table)
     for each in parts:
         for row, nanoseconds in zip(each.rows, each.cpu):
-            cpu[row] = nanoseconds * 1e-9
-    return Look(timeline_of(schedule, parts), cpu)
+            seconds[row] = nanoseconds * 1e-9
+    return Look(timeline_of(schedule, parts), seconds)

@@ -17,7 +17,7 @@ from penstock.files import load
 from penstock.model.families import from_huggingface
 from penstock.model.split import split_layers
 from penstock.plan.slices import Lengths, equal_flops_of_model, even, flops_shares
-from penstock.schedules import find, registry
+from penstock.schedules import build, find, registry
 from penstock.train.settings import PipelineSettings, Settings
 from penstock.transform import (
     recompute_all,
@@ -51,7 +51,17 @@ def layout_of(settings: Settings, processes: int) -> Layout:
     lengths = tuple(_lengths(settings, model, count) for count in schedule.shape.slices)
     split = split_layers(model.layers, schedule.shape.stages, pipeline.layers)
     schedule = _weighed(_recomputed(schedule, pipeline), lengths, model)
+    compared_schedules(settings, schedule.shape.devices)
     return Layout(model, schedule, lengths, tuple(map(len, split)), pipeline.replicas)
+
+
+def compared_schedules(settings: Settings, devices: int) -> list[Schedule]:
+    """What the report shows beside the run; asked for early, so that a night's run does not end
+    with a name that nobody knows."""
+    return [
+        build(name, devices=devices, microbatches=settings.batch.microbatches)
+        for name in settings.log.compare
+    ]
 
 
 def architecture(settings: Settings) -> ModelConfig:

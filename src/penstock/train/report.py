@@ -5,11 +5,10 @@ compared with: all ranks take part, the first one writes.
 """
 
 import os
+import sys
 from collections.abc import Sequence
-from fractions import Fraction
+from dataclasses import replace
 from pathlib import Path
-from statistics import mean
-from typing import NamedTuple
 
 from penstock.core.schedule import Schedule
 from penstock.cost.hardware import HARDWARE
@@ -17,18 +16,20 @@ from penstock.cost.profile import Profile
 from penstock.cost.transformer import TransformerCost
 from penstock.cost.workload import Workload
 from penstock.draw import html, trace
+from penstock.files import save
 from penstock.plan.memory import step_peaks
 from penstock.run.build import build_engine
 from penstock.run.look import Look, look
 from penstock.run.optimizer import AdamW
+from penstock.run.place import place
 from penstock.run.plan import RunPlan
 from penstock.run.state import begin
-from penstock.schedules import build
 from penstock.sim import simulate
 from penstock.sim.cores import makespan_on
 from penstock.sim.timeline import Timeline
-from penstock.train.curve import curve, table
-from penstock.train.metrics import METRICS, read_metrics
+from penstock.train.layout import compared_schedules
+from penstock.train.metrics import METRICS, TIMING, read_metrics
+from penstock.train.report_words import Compared, Ran, words
 from penstock.train.trainer import Trainer
 
 
@@ -36,38 +37,38 @@ def report(trainer: Trainer) -> None:
     """Look, compare, write and say it."""
     batch = trainer.batch_of(trainer.train, trainer.samples)
     trainer.tracker.at = "looks at a step"
-    looks = [(trainer.engine.plan, look(trainer.engine, batch))]
-    for name in trainer.settings.log.compare:
-        plan = _unsliced(trainer.engine.plan, name)
-        other, transport = build_engine(
-            plan, trainer.engine.mesh.replicas, AdamW(), trainer.engine.device
-        )
-        begin(other, trainer.settings.run.seed)
+    engine, settings = trainer.engine, trainer.settings
+    looks = [(engine.plan, look(engine, batch))]
+    for schedule in compared_schedules(settings, engine.mesh.devices):
+        plan = _unsliced(engine.plan, schedule)
+        other, transport = build_engine(plan, engine.mesh.replicas, AdamW(), engine.device)
+        begin(other, settings.run.seed)
         looks.append((plan, look(other, batch)))
         transport.close()
-    if trainer.engine.mesh.rank == 0:
-        found = [compared(plan, seen) for plan, seen in looks if seen]
+    if engine.mesh.rank == 0:
+        ran = ran_by(trainer)
+        cores = ran.cores if engine.device.type == "cpu" else ran.processes
+        found = [compared(plan, seen, cores) for plan, seen in looks if seen]
         trainer.voice.close()
-        _write(trainer, found)
+        _write(ran, found)
 
 
-def _unsliced(plan: RunPlan, name: str) -> RunPlan:
+def _unsliced(plan: RunPlan, schedule: Schedule) -> RunPlan:
     """The same model and batch under another schedule, whole sequences."""
-    shape = plan.schedule.shape
-    schedule = build(name, devices=shape.devices, microbatches=shape.microbatches)
     lengths = tuple((sum(ns),) for ns in plan.lengths)
     return RunPlan(plan.model, schedule, lengths, (), plan.dtype, plan.rows)
 
 
-def compared(plan: RunPlan, seen: Look) -> Compared:
+def compared(plan: RunPlan, seen: Look, cores: int) -> Compared:
     """Predictions for a schedule from what a look at it has shown."""
     workload = Workload(plan.model, plan.lengths, tuple(map(len, plan.split)))
     sizes = TransformerCost(workload, next(iter(HARDWARE.values())))
-    profile = Profile.of(plan.schedule, seen.cpu, sizes)
+    profile = Profile.of(plan.schedule, seen.seconds, sizes)
+    scarce = cores < plan.schedule.shape.devices
     return Compared(
         plan.schedule.name,
         _named(simulate(plan.schedule, profile), "predicted"),
-        makespan_on(plan.schedule, profile, os.cpu_count() or 1),
+        makespan_on(plan.schedule, profile, cores) if scarce else None,
         _named(seen.timeline, "measured"),
         tuple(step_peaks(plan.schedule, workload, plan.rows)),
     )
@@ -75,22 +76,32 @@ def compared(plan: RunPlan, seen: Look) -> Compared:
 
 def _named(timeline: Timeline, what: str) -> Timeline:
     schedule = timeline.schedule
-    shown = Schedule(f"{schedule.name}, {what}", schedule.shape, schedule.table)
-    return Timeline(
-        shown,
-        timeline.end,
-        timeline.tick,
-        timeline.peak_levels,
-        timeline.grain,
-        timeline.details,
+    return replace(timeline, schedule=replace(schedule, name=f"{schedule.name}, {what}"))
+
+
+def ran_by(trainer: Trainer) -> Ran:
+    """What the report says of the run itself; the cores of all machines are those of this one."""
+    here, mesh = place(), trainer.engine.mesh
+    folder = Path(trainer.settings.run.directory)
+    machines = max(1, here.world // here.local_world)
+    return Ran(
+        folder,
+        losses=[record["loss"] for record in read_metrics(folder / METRICS)],
+        tokens=trainer.tokens,
+        seconds=[record["seconds"] for record in read_metrics(folder / TIMING)],
+        processes=mesh.devices * mesh.replicas,
+        cores=machines * len(os.sched_getaffinity(0)),
+        slices=trainer.settings.pipeline.slices,
+        checkpoint=trainer.checkpoints.folder / f"step-{trainer.done:08}",
+        export=trainer.settings.checkpoint.export,
     )
 
 
-def _write(trainer: Trainer, found: Sequence[Compared]) -> None:
-    folder = Path(trainer.settings.run.directory)
+def _write(ran: Ran, found: Sequence[Compared]) -> None:
     pair = [found[0].predicted, found[0].measured]
-    (folder / "timeline.html").write_text(html.render(pair))
-    (folder / "trace.json").write_text(trace.render(pair))
-    text = words(trainer, found)
-    (folder / "report.txt").write_text(text)
-    print(text, flush=True)
+    text = words(ran, found)
+    save(ran.folder / "timeline.html", html.render(pair))
+    save(ran.folder / "trace.json", trace.render(pair))
+    save(ran.folder / "report.txt", text)
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding), flush=True)

@@ -58,6 +58,8 @@ def words(ran: Ran, found: Sequence[Compared]) -> str:
 
 def learnt(ran: Ran) -> str:
     """From which loss to which, how fast, and the curve between."""
+    if not ran.losses or not ran.seconds:
+        return f"{ran.checkpoint} is complete: no step was left to train\n"
     first, last = (mean(part) for part in (ran.losses[:SHOWN_MEAN], ran.losses[-SHOWN_MEAN:]))
     count = len(ran.losses)
     pace = ran.tokens / count * len(ran.seconds) / sum(ran.seconds)
@@ -69,26 +71,28 @@ def learnt(ran: Ran) -> str:
 
 def time_table(ran: Ran, found: Sequence[Compared]) -> str:
     """Seconds of a step, predicted and measured."""
-    scarce = all(each.shared is not None for each in found)
-    rows = [
-        (
-            each.name,
-            f"{float(each.predicted.makespan):.3f}",
-            f"{float(each.predicted.bubble_makespan):.1%}",
-            *([f"{float(each.shared):.3f}"] if scarce and each.shared is not None else []),
-            f"{float(each.measured.makespan):.3f}",
-        )
-        for each in found
-    ]
-    if not scarce:
-        heads = ("schedule", "predicted", "bubble", "measured")
-        return "seconds of a step, predicted from the times of its ops\n" + table(heads, rows)
-    heads = ("schedule", "a core each", "bubble", f"{ran.cores} cores", "measured")
+    if any(each.shared is None for each in found):
+        heads, rows = ["schedule", "predicted", "bubble", "measured"], map(_times, found)
+        return "seconds of a step, predicted from the times of its ops\n" + table(heads, [*rows])
+    heads = ["schedule", "a core each", "bubble", f"{ran.cores} cores", "measured"]
     return (
         f"seconds of a step, predicted with a core for each process and with the {ran.cores} here\n"
-        f"{table(heads, rows)}{ran.processes} processes share {ran.cores} cores: no order of the "
-        "work can save time here, only memory\n"
+        f"{table(heads, [_times(each) for each in found])}"
+        f"{ran.processes} processes share {ran.cores} cores: no order of the work can save time "
+        "here, only memory\n"
     )
+
+
+def _times(each: Compared) -> list[str]:
+    """A row: the prediction with the cores that there are is left out where it is not needed."""
+    predicted, shared = each.predicted, each.shared
+    return [
+        each.name,
+        f"{float(predicted.makespan):.3f}",
+        f"{float(predicted.bubble_makespan):.1%}",
+        *([] if shared is None else [f"{float(shared):.3f}"]),
+        f"{float(each.measured.makespan):.3f}",
+    ]
 
 
 def memory_table(found: Sequence[Compared]) -> str:
@@ -105,13 +109,16 @@ def memory_table(found: Sequence[Compared]) -> str:
 def _verdicts(found: Sequence[Compared]) -> list[str]:
     """The run's schedule against each of the others, in a sentence."""
     first, *others = found
-    lines = [
-        f"{first.name} needs {first.peak / other.peak:.2f} of the memory of {other.name} and, with "
-        f"every process on its own, {float(first.predicted.makespan / other.predicted.makespan):.2f}"
-        " of its time\n"
-        for other in others
-    ]
-    return ["".join(lines)] if lines else []
+    return ["".join(_verdict(first, other) for other in others)] if others else []
+
+
+def _verdict(one: Compared, other: Compared) -> str:
+    memory = one.peak / other.peak
+    time = float(one.predicted.makespan / other.predicted.makespan)
+    return (
+        f"{one.name} needs {memory:.2f} of the memory of {other.name} and, with every process on "
+        f"its own, {time:.2f} of its time\n"
+    )
 
 
 def _places(ran: Ran) -> str:
@@ -129,7 +136,9 @@ def _next_steps(ran: Ran) -> str:
     train = f"penstock train {ran.folder / 'config.toml'} --set "
     tries = [(f"{train}run.steps={2 * len(ran.losses)}", "goes on from the checkpoint")]
     if ran.slices > 1:
-        other = f"pipeline.slices={2 * ran.slices} --set run.directory={ran.folder}-{2 * ran.slices}"
+        other = (
+            f"pipeline.slices={2 * ran.slices} --set run.directory={ran.folder}-{2 * ran.slices}"
+        )
         tries.append((train + other, "shorter slices"))
     tries.append(("penstock verify --all", "every schedule against one process"))
     width = max(len(command) for command, _ in tries)

@@ -156,8 +156,8 @@ class CheckpointSettings:
     export: str = ""
     """Folder for the final weights as safetensors with their `config.json`; empty exports none."""
     resume: str = "auto"
-    """`auto` goes on from the run's newest whole checkpoint, `never` starts anew; the path of a folder
-    of checkpoints is where a run begins that has none of its own."""
+    """`auto` goes on from the run's newest whole checkpoint, `never` starts anew; the path of a
+    folder of checkpoints is where a run begins that has none of its own."""
 
     def __post_init__(self) -> None:
         refuse_wrong(self)

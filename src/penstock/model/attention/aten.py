@@ -71,7 +71,7 @@ def flash_forward(q: Tensor, k: Tensor, v: Tensor, reach: Reach) -> Output:
 def flash_backward(
     g: Tensor, q: Tensor, k: Tensor, v: Tensor, seen: Output, reach: Reach
 ) -> Gradients:
-    out, lse = seen
+    out, lse = seen[0], seen[1].contiguous()  # the kernel takes it as if it lay so, unasked
     queries, keys = cumulative(reach, q.device)
     seed = torch.zeros(2, dtype=torch.uint64, device=q.device)
     unused = torch.empty(0, device=q.device)

@@ -123,6 +123,9 @@ class Relay(NamedTuple):
 
     def leave(self, keys: range, dk: Tensor, dv: Tensor) -> None:
         """Hand gradients of past keys, which count from the first in reach, to earlier slices."""
+        if self._all(keys, dk) and self.gradients.keys[self.layer] is None:
+            self.gradients.keys[self.layer], self.gradients.values[self.layer] = dk, dv
+            return  # they are as large as buffers would be: the copy is saved
         first = self.piece.start - self.past
         stored = min(max(self.low - first - keys.start, 0), len(keys))
         here = slice(keys.start + first, keys.stop + first)
@@ -131,6 +134,11 @@ class Relay(NamedTuple):
             into = buffer[self.rows.start : self.rows.stop, :, here]
             into[:, :, :stored].copy_(new[:, :, :stored])
             into[:, :, stored:].add_(new[:, :, stored:])
+
+    def _all(self, keys: range, dk: Tensor) -> bool:
+        """Whether gradients are those of all positions before the slice, of all rows."""
+        rows = len(self.memory.keys[self.layer])
+        return len(keys) == self.past == self.piece.start and len(dk) == rows == len(self.rows)
 
     def take(self, dk: Tensor, dv: Tensor) -> None:
         """Add to the slice's own gradients what later slices left, once all of its own is left."""
