@@ -24,10 +24,10 @@ PARTS: dict[str, Callable[[Settings, Say], Result]] = {
 }
 
 
-def adjusted(ranks: int | None, tokens: Sequence[int] | None, steps: int | None) -> Settings:
+def adjusted(processes: int | None, tokens: Sequence[int] | None, steps: int | None) -> Settings:
     """The settings with what the user gave in their place."""
     settings: dict[str, Any] = {**read_settings()}
-    given = {"ranks": ranks, "tokens": list(tokens) if tokens else None, "steps": steps}
+    given = {"ranks": processes, "tokens": list(tokens) if tokens else None, "steps": steps}
     takes = {
         "host": ("steps",),
         "emulate": ("ranks",),
@@ -51,8 +51,8 @@ def measure(settings: Settings, chosen: Sequence[str], say: Say) -> Result:
 
 def suitable(settings: Settings, say: Say) -> list[str]:
     """Ranks that compute side by side need a core each; waiting ones do not."""
-    ranks = settings["real"]["ranks"]
-    if cores() >= ranks:
+    processes = settings["real"]["ranks"]
+    if cores() >= processes:
         return ["host", "emulate", "real"]
-    say(f"bench: real is left out: {ranks} ranks need as many cores, here are {cores()}")
+    say(f"bench: real is left out: {processes} processes need as many cores, here are {cores()}")
     return ["host", "emulate"]

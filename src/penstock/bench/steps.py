@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.bench.run import Result, Say, Settings
 from penstock.cost.architecture import ModelConfig
 from penstock.errors import PenstockError
-from penstock.plan.slices import equal_flops_of_model
+from penstock.plan.slices import aligned, equal_flops_of_model
 from penstock.schedules import build
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _ours(crew: "Crew", work: "Work", settings: Settings) -> Iterator[Result]:
             row = {"side": "penstock", "schedule": entry["schedule"], "slices": slices}
             try:
                 schedule = build(entry["schedule"], **sizes, slices=wanted)
-                lengths = equal_flops_of_model(work.model, work.length, slices)
+                lengths = aligned(equal_flops_of_model(work.model, work.length, slices))
                 parts = crew.run(run_ours, work, schedule, lengths, settings["steps"])
             except PenstockError as error:
                 yield {**row, "reason": error.message}

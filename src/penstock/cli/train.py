@@ -20,9 +20,14 @@ def register(app: typer.Typer) -> None:
 
 
 def train(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", show_default=False)],
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG.toml", help="What to train, on what, and how.")
+    ],
     ranks: Annotated[
-        int, typer.Option("-n", "--ranks", metavar="N", help="Processes to start here.")
+        int,
+        typer.Option(
+            "-n", "--ranks", metavar="N", help="Processes to start here.", show_default=False
+        ),
     ] = 0,
     changes: Annotated[
         list[str] | None,

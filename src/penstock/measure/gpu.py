@@ -18,7 +18,7 @@ from penstock.cost.architecture import ModelConfig, model
 from penstock.cost.workload import Workload
 from penstock.data.batch import Microbatch
 from penstock.plan.memory import footprints
-from penstock.plan.slices import equal_flops_of_model
+from penstock.plan.slices import aligned, equal_flops_of_model
 from penstock.run.build import build_engine, torch_device
 from penstock.run.crew import Crew
 from penstock.run.engine import Engine
@@ -29,9 +29,6 @@ from penstock.run.rendezvous import Connection
 from penstock.run.state import begin
 from penstock.schedules import build
 from penstock.train.utilisation import model_flops, peak_flops
-
-UNIT = 128
-"""Slices are multiples of it, as kernels like them."""
 
 
 class Case(NamedTuple):
@@ -59,7 +56,7 @@ class Case(NamedTuple):
     def plan(self) -> RunPlan:
         cut: tuple[int, ...] = (self.tokens,)
         if self.slices > 1:
-            cut = equal_flops_of_model(self.config(), self.tokens, self.slices, unit=UNIT)
+            cut = aligned(equal_flops_of_model(self.config(), self.tokens, self.slices))
         lengths = (cut,) * self.microbatches
         return RunPlan(self.config(), self.built(), lengths, dtype=getattr(torch, self.dtype))
 

@@ -17,7 +17,6 @@ from penstock.data.batch import IGNORE
 from penstock.model.linear import add_product
 from penstock.model.weights import Matrix
 
-
 ALIGNED = 128
 """Words of a chunk are a multiple of it: products of odd widths take kernels of half the speed."""
 

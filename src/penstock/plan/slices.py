@@ -15,11 +15,14 @@ Source: arXiv:2406.03488, with the released code's rounding.
 
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import isqrt
 
 from penstock.cost.architecture import ModelConfig
 from penstock.errors import ShapeError
+
+COARSEST = 16
+"""A border is moved by less than one part in twice this of an average slice."""
 
 Lengths = tuple[int, ...]
 """Tokens of each slice, from the start of the sequence to its end."""
@@ -88,6 +91,25 @@ def equal_flops_of_model(
         unit=unit,
         minimum=minimum,
     )
+
+
+def aligned(lengths: Sequence[int], *, most: int = 128) -> Lengths:
+    """The same slices with their borders moved to the nearest multiples of a power of two.
+
+    Kernels like lengths that are multiples of 64 or so, and odd ones cost them some percent. The
+    power is at most `most` and small against the slices, so that they stay nearly as they were.
+
+    >>> aligned((391, 254, 204, 175))
+    (384, 256, 208, 176)
+    """
+    average = sum(lengths) // len(lengths)
+    unit = 1
+    while 2 * unit <= min(most, average // COARSEST):
+        unit *= 2
+    inner = [round(end / unit) * unit for end in accumulate(lengths[:-1])]
+    ends = [0, *inner, sum(lengths)]
+    moved = tuple(end - start for start, end in pairwise(ends))
+    return moved if min(moved) > 0 else tuple(lengths)
 
 
 def flops_shares(lengths: Sequence[int], *, linear: int, attention: int) -> tuple[Fraction, ...]:

@@ -89,7 +89,8 @@ def compile_lane(program: Program, device: int) -> Lane:
 
 
 def forward_lane(lane: Lane) -> Lane:
-    """The lane with its forwards alone, for evaluation; keys and values go with the last slice.
+    """The lane with its forwards alone, for evaluation; keys and values go with the last slice, and
+    what a backward would need goes at once.
 
     A part of an order that nothing blocks is blocked by nothing, and a receive is posted when an
     earlier forward has freed its slot, so what is left is as safe as the whole.
@@ -98,7 +99,7 @@ def forward_lane(lane: Lane) -> Lane:
     steps = tuple(
         step._replace(
             places=step.places._replace(act=DROPPED, ckpt=DROPPED),
-            frees=(*step.frees, *_ended(step, last[step.op.stage, step.op.mb])),
+            frees=(*step.frees, DROPPED, *_ended(step, last[step.op.stage, step.op.mb])),
         )
         for step in lane.steps
         if step.op.kind in FORWARDS
@@ -140,18 +141,22 @@ class _Compiler:
         self.shape = program.schedule.shape
         self.place_of: dict[Buf, int] = {}
         self.freed = set(program.frees.items.tolist())
+        self.read_first: dict[int, list[int]] = {}
+        """Transfers to this device by the row that reads them first."""
+        self.read_last: dict[int, list[int]] = {}
+        moves = program.moves
+        for move in np.flatnonzero(program.schedule.table.device[moves.reader] == device).tolist():
+            self.read_first.setdefault(int(moves.reader[move]), []).append(move)
+            self.read_last.setdefault(int(moves.last_reader[move]), []).append(move)
 
     def lane(self) -> Lane:
-        table, moves = self.program.schedule.table, self.program.moves
-        arriving: dict[int, list[Post]] = {}
-        for move in np.flatnonzero(table.device[moves.reader] == self.device):
-            arriving.setdefault(int(moves.reader[move]), []).append(self._received(int(move)))
-        rows = np.flatnonzero(table.device == self.device)
-        steps = tuple(self._step(int(row), tuple(arriving.get(int(row), ()))) for row in rows)
+        table = self.program.schedule.table
+        rows = np.flatnonzero(table.device == self.device).tolist()
+        steps = tuple(map(self._step, rows))
         first = [m for m in self.program.posts.after(len(table)) if self._arrives(m)]
         return Lane(self.device, steps, tuple(map(self._received, first)), len(self.place_of) + 2)
 
-    def _step(self, row: int, waits: tuple[Post, ...]) -> Step:
+    def _step(self, row: int) -> Step:
         program = self.program
         op = program.schedule.table.op(row)
         sent = range(program.moves.start[row], program.moves.start[row + 1])
@@ -160,7 +165,7 @@ class _Compiler:
             op=op,
             unit=self.shape.first_unit[op.mb] + op.slice,
             places=self._places(op),
-            waits=waits,
+            waits=tuple(map(self._received, self.read_first.get(row, ()))),
             sends=tuple(map(self._sent, sent)),
             frees=tuple(self._freed(row, sent)),
             posts=tuple(map(self._received, program.posts.after(row))),
@@ -181,9 +186,12 @@ class _Compiler:
         return self.place_of.setdefault(buf, len(self.place_of) + 2)
 
     def _freed(self, row: int, sent: range) -> list[int]:
-        """What is used last here, and what was only written to be sent: the transport keeps it."""
+        """What is used last here, received or written here, and what was only written to be sent:
+        the transport keeps it."""
+        moved = self.program.moved
         bufs = [self.program.buf(index) for index in self.program.frees.after(row)]
-        bufs += [buf for buf in map(self.program.moved, sent) if self._dense(buf) not in self.freed]
+        bufs += [moved(move) for move in self.read_last.get(row, ())]
+        bufs += [buf for buf in map(moved, sent) if self._dense(buf) not in self.freed]
         return [self.place_of[buf] for buf in bufs if buf in self.place_of]
 
     def _dense(self, buf: Buf) -> int:

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection as Line
 from multiprocessing.connection import Pipe, wait
-from types import TracebackType
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from torch._C._distributed_c10d import TCPStore
@@ -69,12 +68,7 @@ class Crew:
         self._start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.dismiss()
 
     def run(

@@ -6,6 +6,7 @@ operation: it is for a step that is looked at, not for all.
 """
 
 import weakref
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -44,9 +45,17 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.level = 0
         self.peak = 0
+        self._level = 0
+        self._freed: deque[int] = deque()
+        """Sizes that are still to be subtracted: a transport's thread may be the one that frees."""
         self._known: dict[int, weakref.ref[Any]] = {}
+
+    @property
+    def level(self) -> int:
+        while self._freed:
+            self._level -= self._freed.popleft()
+        return self._level
 
     def reset(self) -> None:
         self.peak = self.level
@@ -67,13 +76,13 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if key in self._known:
             return
         size = storage.nbytes()
-        self.level += size
-        self.peak = max(self.peak, self.level)
+        self._level = self.level + size
+        self.peak = max(self.peak, self._level)
         self._known[key] = weakref.ref(storage, partial(self._forget, key, size))
 
     def _forget(self, key: int, size: int, _: Any) -> None:
         del self._known[key]
-        self.level -= size
+        self._freed.append(size)
 
     def ignore(self, *tensors: torch.Tensor) -> None:
         """Do not count storages that were there before."""

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Thread
-from types import TracebackType
 from typing import IO, Any, BinaryIO
 
 from penstock.errors import RunError
@@ -36,12 +35,7 @@ class Console:
     def __enter__(self) -> "Console":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for pump in self._pumps:
             pump.join(DRAIN)
         for file in self._files.values():

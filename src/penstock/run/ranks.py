@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import time
-from types import TracebackType
 from typing import NamedTuple
 
 from penstock.run.codes import DONE
@@ -50,12 +49,7 @@ class Ranks:
     def __enter__(self) -> "Ranks":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.send(signal.SIGKILL)
         for process in self.processes:
             process.wait()

@@ -8,7 +8,7 @@ that go on.
 import os
 import signal
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from torch._C._distributed_c10d import Store
@@ -35,12 +35,7 @@ class Passing:
             self._before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._pause)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -55,19 +55,25 @@ def _given(resume: str) -> Found:
 def _introduction(trainer: Trainer) -> str:
     """What is about to be trained, and how it is spread."""
     plan, replicas = trainer.engine.plan, trainer.engine.mesh.replicas
-    shape, layers = plan.schedule.shape, [len(split) for split in plan.split]
+    lengths = plan.lengths[0]
     copies = f"{replicas} replicas of " if replicas > 1 else ""
-    slices = f", slices of {_row(plan.lengths[0])} tokens" if len(plan.lengths[0]) > 1 else ""
+    slices = f", slices of {_sum(lengths)} tokens" if len(lengths) > 1 else ""
     return (
-        f"{plan.schedule.name}: {copies}{shape.devices} device(s), {shape.stages} stage(s) of "
-        f"{_row(layers)} layers{slices}; {plan.model.parameters:,} parameters"
+        f"{plan.schedule.name}: {copies}{plan.schedule.shape.devices} device(s), "
+        f"{_sum([len(layers) for layers in plan.split])} layers{slices}, "
+        f"{plan.model.parameters:,} parameters"
     )
 
 
-def _row(counts: Sequence[int]) -> str:
-    """Numbers in a row, or the one that they all are."""
-    alike = len(counts) > 1 and len({*counts}) == 1
-    return f"{counts[0]} each" if alike else ", ".join(map(str, counts))
+def _sum(parts: Sequence[int]) -> str:
+    """How a number is made up.
+
+    >>> _sum([2, 2, 2, 2]), _sum([18, 14]), _sum([32])
+    ('4 x 2', '18 + 14', '32')
+    """
+    if len(parts) > 1 and len({*parts}) == 1:
+        return f"{len(parts)} x {parts[0]}"
+    return " + ".join(map(str, parts))
 
 
 def _origin(found: Found | None, folder: str) -> list[str]:

@@ -16,7 +16,13 @@ from penstock.errors import FormatError, ShapeError
 from penstock.files import load
 from penstock.model.families import from_huggingface
 from penstock.model.split import split_layers
-from penstock.plan.slices import Lengths, equal_flops_of_model, even, flops_shares
+from penstock.plan.slices import (
+    Lengths,
+    aligned,
+    equal_flops_of_model,
+    even,
+    flops_shares,
+)
 from penstock.schedules import build, find, registry
 from penstock.train.settings import PipelineSettings, Settings
 from penstock.transform import (
@@ -155,7 +161,7 @@ def _lengths(settings: Settings, model: ModelConfig, count: int) -> Lengths:
     if cut == "even" or count == 1:
         return even(length, count)
     if cut == "equal-flops":
-        return equal_flops_of_model(model, length, count)
+        return aligned(equal_flops_of_model(model, length, count))
     if len(cut) != count:
         raise ShapeError(
             f"pipeline.cut gives {len(cut)} lengths, but a microbatch has {count} slices",

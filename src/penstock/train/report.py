@@ -76,7 +76,9 @@ def compared(plan: RunPlan, seen: Look, cores: int) -> Compared:
 
 def _named(timeline: Timeline, what: str) -> Timeline:
     schedule = timeline.schedule
-    return replace(timeline, schedule=replace(schedule, name=f"{schedule.name}, {what}"))
+    return replace(
+        timeline, schedule=replace(schedule, name=f"{schedule.name}, {what} (seconds, bytes)")
+    )
 
 
 def ran_by(trainer: Trainer) -> Ran:

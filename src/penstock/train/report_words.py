@@ -116,8 +116,8 @@ def _verdict(one: Compared, other: Compared) -> str:
     memory = one.peak / other.peak
     time = float(one.predicted.makespan / other.predicted.makespan)
     return (
-        f"{one.name} needs {memory:.2f} of the memory of {other.name} and, with every process on "
-        f"its own, {time:.2f} of its time\n"
+        f"{one.name} needs {memory:.2f} of the memory of {other.name} and, with a core or a GPU "
+        f"for each process, {time:.2f} of its time\n"
     )
 
 
@@ -133,13 +133,17 @@ def _places(ran: Ran) -> str:
 
 
 def _next_steps(ran: Ran) -> str:
-    train = f"penstock train {ran.folder / 'config.toml'} --set "
-    tries = [(f"{train}run.steps={2 * len(ran.losses)}", "goes on from the checkpoint")]
+    train, steps, slices = f"penstock train {ran.folder / 'config.toml'}", *_doubled(ran)
+    tries = [(f"go on to step {steps}", f"{train} --set run.steps={steps}")]
     if ran.slices > 1:
-        other = (
-            f"pipeline.slices={2 * ran.slices} --set run.directory={ran.folder}-{2 * ran.slices}"
-        )
-        tries.append((train + other, "shorter slices"))
-    tries.append(("penstock verify --all", "every schedule against one process"))
-    width = max(len(command) for command, _ in tries)
-    return "try next\n" + "".join(f"  {command:<{width}}   {what}\n" for command, what in tries)
+        folder = f"{ran.folder}-{slices}"
+        cut = f"--set pipeline.slices={slices} --set run.directory={folder}"
+        tries.append((f"cut into {slices} slices", f"{train} {cut}"))
+    tries.append(("prove every schedule", "penstock verify --all"))
+    width = max(len(what) for what, _ in tries)
+    return "try next\n" + "".join(f"  {what:<{width}}  {command}\n" for what, command in tries)
+
+
+def _doubled(ran: Ran) -> tuple[int, int]:
+    """Steps and slices, twice as many as now."""
+    return 2 * len(ran.losses), 2 * ran.slices

@@ -6,7 +6,7 @@ notes it; the ranks tell each other at the end of the step and save together.
 
 import signal
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 NOTED = (signal.SIGTERM, signal.SIGUSR1)
@@ -25,12 +25,7 @@ class Stopping:
                 self._before[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

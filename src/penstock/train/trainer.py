@@ -6,7 +6,8 @@ that a step ends with are known to all.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import torch
 
 from penstock.data import Microbatch, Samples
 from penstock.errors import RunError
+from penstock.run.cause import is_consequence
 from penstock.run.collective import add_up
 from penstock.run.engine import Engine, Outcome
 from penstock.run.position import Tracker
@@ -61,7 +63,8 @@ class Trainer:
         """Train to the last step; returns whether that was reached, and not a signal to stop."""
         last = self.settings.run.steps
         while self.done < last:
-            told_to_stop = self._step()
+            with self._saved_first():
+                told_to_stop = self._step()
             every = self.settings.checkpoint.every
             if told_to_stop or self.done == last or (every and self.done % every == 0):
                 self.save()
@@ -70,6 +73,18 @@ class Trainer:
         self.tracker.at = "waits for its checkpoint"
         self.checkpoints.wait()
         return self.done >= last
+
+    @contextmanager
+    def _saved_first(self) -> Iterator[None]:
+        """Let an error wait for the checkpoint in flight: the ranks end as soon as it is said, and
+        the threads that save with them. Where a rank is gone the checkpoint is lost anyway."""
+        try:
+            yield
+        except Exception as error:
+            if not is_consequence(error):
+                with suppress(RunError):  # what went wrong first is what is said
+                    self.checkpoints.wait()
+            raise
 
     def _step(self) -> bool:
         """One step with its records; returns whether some rank was told to stop."""
@@ -89,12 +104,10 @@ class Trainer:
         return any(glance.told_to_stop for glance in glances)
 
     def _train(self, batch: Sequence[Microbatch], rate: float) -> Outcome:
-        """The step itself; where it is refused, what is being saved is safe before that is said."""
         try:
             return self.engine.step(batch, rate)
         except RunError:
-            self.tracker.at = "ends its step"
-            self.checkpoints.wait()
+            self.tracker.at = "ends its step"  # it is no matter of the op that came last
             raise
 
     @property

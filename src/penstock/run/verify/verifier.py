@@ -7,7 +7,6 @@ depends on the slices too: both are worked out once and kept.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import perf_counter
-from types import TracebackType
 
 import torch
 
@@ -82,12 +81,7 @@ class Verifier:
     def __enter__(self) -> "Verifier":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for crew in self._crews.values():
             crew.dismiss()
 

@@ -1,0 +1,91 @@
+"""`penstock bench run` on small sizes: every part is measured and printed."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from cli.conftest import Penstock
+from penstock.bench import choice
+from penstock.bench.run import accepted, read_settings
+from penstock.bench.steps import verdict
+from penstock.schedules import registry
+
+pytestmark = pytest.mark.torch
+
+TINY = {"layers": 4, "hidden": 16, "ffn": 24, "heads": 2, "kv_heads": 2, "head_size": 8}
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real settings, with a smaller model and fewer schedules."""
+    settings: dict[str, Any] = {**read_settings()}
+    model = {**TINY, "vocabulary": 32}
+    ours = [{"schedule": "1f1b"}, {"schedule": "seq1f1b", "slices": [2, 999]}]
+    rivals = settings["real"]["rivals"][:2]
+    changes: Mapping[str, Mapping[str, Any]] = {
+        "host": {"microbatches": 4},
+        "emulate": {"repeats": 1, "shortest": 0.005},
+        "real": {"microbatches": 4, "model": model, "ours": ours, "rivals": rivals},
+        "profile": {"model": model, "slices": [1, 2], "repeats": 1},
+    }
+    changed = {part: {**settings[part], **values} for part, values in changes.items()}
+    monkeypatch.setattr(choice, "read_settings", lambda: changed)
+
+
+@pytest.mark.usefixtures("small")
+def test_steps_are_compared_and_an_impossible_row_says_why(penstock: Penstock) -> None:
+    answer = penstock("bench run --real --ranks 2 --tokens 192 --steps 1 --json")
+    assert answer.code == 0
+    real = answer.data["real"]
+    (length,) = real["lengths"]
+    reasons = [row["reason"] for row in length["rows"]]
+    assert [reason is None for reason in reasons] == [True, True, False, True, True]
+    assert "999 slices" in reasons[2]
+    losses = [row["loss"] for row in length["rows"] if row["reason"] is None]
+    assert losses == pytest.approx([losses[0]] * 4, rel=1e-5)
+    assert length["ratio"] > 0
+    told = [json.loads(line) for line in answer.err.splitlines() if line.startswith("{")]
+    assert [row["schedule"] for row in told] == [row["schedule"] for row in length["rows"]]
+
+
+@pytest.mark.usefixtures("small")
+def test_the_host_part_and_the_profile_are_printed_as_tables(penstock: Penstock) -> None:
+    answer = penstock("bench run --host --profile --tokens 16 --steps 1")
+    assert answer.code == 0
+    for word in ("Schedule1F1B", "0.25 or less", "16 -k 2", "aten::mm", "page faults"):
+        assert word in answer.out
+
+
+def test_the_best_of_each_side_makes_the_ratio() -> None:
+    def row(side: str, schedule: str, seconds: float, **more: Any) -> dict[str, Any]:
+        figures = {"seconds": seconds, "prediction_error": -0.02, "slices": 1}
+        return {"side": side, "schedule": schedule, "reason": None, **figures, **more}
+
+    rows = [
+        row("penstock", "1f1b", 4.0),
+        row("penstock", "seq1f1b", 2.0, slices=8, prediction_error=0.04),
+        row("torch", "Schedule1F1B", 5.0),
+        row("torch", "ScheduleInterleaved1F1B", 3.0),
+    ]
+    found = verdict(rows, read_settings()["real"])
+    assert (found["best"], found["slices"], found["rival"]) == (
+        "seq1f1b", 8, "ScheduleInterleaved1F1B",
+    )  # fmt: skip
+    assert (found["ratio"], found["same_ratio"], found["prediction_error"]) == (1.5, 1.25, 0.04)
+    assert verdict(rows[:2], read_settings()["real"])["ratio"] is None
+
+
+@pytest.mark.parametrize("name", registry())
+def test_every_schedule_has_a_size_to_be_emulated_at(name: str) -> None:
+    settings = read_settings()["emulate"]
+    assert accepted(registry()[name], settings).p == settings["ranks"] == 8
+
+
+def test_the_promises_stand_in_the_settings() -> None:
+    settings = read_settings()
+    assert [rival["target"] for rival in settings["host"]["rivals"]] == [0.25, 0.5]
+    assert settings["emulate"]["target"] == 0.05
+    assert settings["emulate"]["shortest"] >= 0.02
+    assert settings["real"]["target"] == 1.3

@@ -1,0 +1,218 @@
+"""A pipeline in one process: a thread for each device, and a post office between them.
+
+Messages of one channel arrive in the order they were sent; which channel is served next, and how
+late, is for each office to decide. What is sent is read when it is delivered, and what will be
+received is poisoned, so that an op that is too early, or a tensor that is used again too early,
+makes the result no number.
+"""
+
+import random
+import sys
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from penstock.core.program import Channel
+from penstock.data.batch import Microbatch
+from penstock.model.decoder import DecoderStage
+from penstock.model.weights import Weights
+from penstock.run.compiled import Post
+from penstock.run.executor import Boundary, Executor
+from penstock.run.feed import feed
+from penstock.run.plan import RunPlan
+from penstock.run.verify.material import parameters_of
+
+CPU = torch.device("cpu")
+PATIENCE = 60.0
+"""Seconds after which a message that has not come is lost."""
+
+
+class Message(NamedTuple):
+    """One end of a transfer."""
+
+    tag: int
+    tensor: Tensor
+
+
+class Office:
+    """Delivers between devices; `choose` picks among the channels that have something to do."""
+
+    def __init__(self, choose: Callable[[Sequence[Channel]], Channel]) -> None:
+        self._choose = choose
+        self._changed = threading.Condition()
+        self._sent: dict[Channel, deque[Message]] = {}
+        self._awaited: dict[Channel, deque[Message]] = {}
+        self._arrived: set[int] = set()
+        self.outstanding: Counter[Channel] = Counter()
+        self.most: Counter[Channel] = Counter()
+        """The most receives that were posted and not yet waited for, by channel."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something was sent or awaited and did not meet its other end."""
+        return any((*self._sent.values(), *self._awaited.values()))
+
+    def send(self, channel: Channel, message: Message) -> None:
+        with self._changed:
+            self._sent.setdefault(channel, deque()).append(message)
+            self._changed.notify_all()
+
+    def receive(self, channel: Channel, message: Message) -> None:
+        message.tensor.fill_(float("nan"))
+        with self._changed:
+            self._awaited.setdefault(channel, deque()).append(message)
+            self.outstanding[channel] += 1
+            self.most[channel] = max(self.most[channel], self.outstanding[channel])
+            self._changed.notify_all()
+
+    def wait(self, channel: Channel, tag: int) -> None:
+        """Serve channels until the message is there."""
+        self._serve_until(lambda: tag in self._arrived, f"transfer {tag} on {channel}")
+        self.outstanding[channel] -= 1
+
+    def drain(self, source: int) -> None:
+        """Serve channels until all that a device has sent has left."""
+        mine = [channel for channel in self._sent if channel.source == source]
+        self._serve_until(lambda: not any(map(self._sent.get, mine)), f"all sent by {source}")
+
+    def _serve_until(self, done: Callable[[], bool], what: str) -> None:
+        with self._changed:
+            while not done():
+                if not self._deliver() and not self._changed.wait(PATIENCE):
+                    raise TimeoutError(what)
+
+    def _deliver(self) -> bool:
+        """Deliver one message; whether there was one."""
+        ready = [c for c, waiting in self._awaited.items() if waiting and self._sent.get(c)]
+        if not ready:
+            return False
+        channel = self._choose(sorted(ready))
+        sent, awaited = self._sent[channel].popleft(), self._awaited[channel].popleft()
+        assert sent.tag == awaited.tag, f"{channel}: {sent.tag} was sent, {awaited.tag} awaited"
+        with _disable_current_modes():  # what is delivered is no doing of the thread that serves
+            awaited.tensor.copy_(sent.tensor)
+        self._arrived.add(sent.tag)
+        self._changed.notify_all()
+        return True
+
+
+class Counterfoil(NamedTuple):
+    """What a device holds for a transfer that it waits for."""
+
+    office: Office
+    channel: Channel
+    tag: int
+
+    def wait(self) -> None:
+        self.office.wait(self.channel, self.tag)
+
+
+class Mail:
+    """The transport of one device."""
+
+    def __init__(self, office: Office, device: int) -> None:
+        self._office, self._device = office, device
+
+    def send(self, post: Post, tensor: Tensor) -> None:
+        channel = Channel(self._device, post.peer, post.buf.name)
+        self._office.send(channel, Message(post.tag, tensor))
+
+    def receive(self, post: Post, tensor: Tensor) -> Counterfoil:
+        channel = Channel(post.peer, self._device, post.buf.name)
+        self._office.receive(channel, Message(post.tag, tensor))
+        return Counterfoil(self._office, channel, post.tag)
+
+    def drain(self) -> None:
+        self._office.drain(self._device)
+
+    def close(self) -> None:
+        return None
+
+
+def in_order() -> Office:
+    """The first channel that can be served is."""
+    return Office(lambda ready: ready[0])
+
+
+def shuffled(seed: int) -> Office:
+    """Any channel may be next."""
+    return Office(random.Random(seed).choice)
+
+
+@contextmanager
+def _quick_turns() -> Iterator[None]:
+    """Ops here take microseconds: a thread that waits for its turn should not wait milliseconds."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
+
+
+class Rig:
+    """The devices of a plan with the weights of `verify`, each with its stages and executor."""
+
+    def __init__(self, plan: RunPlan) -> None:
+        self.plan = plan
+        values = parameters_of(plan.model, plan.main)
+        length = max(map(sum, plan.lengths))
+        self.stages = {stage: _stage(plan, stage, values, length) for stage in plan.homes}
+        self.executors = [self._executor(device) for device in range(plan.schedule.shape.devices)]
+
+    def _executor(self, device: int) -> Executor:
+        mine = {n: stage for n, stage in self.stages.items() if self.plan.homes[n] == device}
+        boundary = Boundary(self.plan.model.hidden, self.plan.dtype, CPU)
+        transport = Mail(in_order(), device)
+        return Executor(self.plan.program, device, mine, transport=transport, boundary=boundary)
+
+    def step(self, batch: Sequence[Microbatch], office: Office) -> float:
+        """The mean loss of a batch; stages have added its gradients."""
+        return self._all(batch, office, Executor.step)
+
+    def evaluate(self, batch: Sequence[Microbatch], office: Office) -> float:
+        return self._all(batch, office, Executor.evaluate)
+
+    def _all(
+        self,
+        batch: Sequence[Microbatch],
+        office: Office,
+        run: Callable[[Executor, Sequence[object]], list[Tensor]],
+    ) -> float:
+        labels = sum(microbatch.valid for microbatch in batch)
+        pieces = feed(self.plan, batch, scale=1 / labels, device=CPU)
+
+        def work(device: int) -> float:
+            executor = self.executors[device]
+            executor.transport = Mail(office, device)
+            return float(sum(run(executor, pieces), torch.zeros((), dtype=torch.float64)))
+
+        with ThreadPoolExecutor(len(self.executors)) as threads, _quick_turns():
+            return sum(threads.map(work, range(len(self.executors)))) / labels
+
+    def zero(self) -> None:
+        for stage in self.stages.values():
+            stage.weights.grad.zero_()
+
+    def gradients(self) -> dict[tuple[int, str], Tensor]:
+        """By stage and name, as they are now."""
+        return {
+            (number, name): grad.clone()
+            for number, stage in self.stages.items()
+            for name, grad in stage.weights.named(stage.weights.grad).items()
+        }
+
+
+def _stage(plan: RunPlan, stage: int, values: dict[str, Tensor], length: int) -> DecoderStage:
+    weights = Weights.empty(plan.sizes(stage), dtype=plan.dtype, main=plan.main, device=CPU)
+    for name, main in weights.named(weights.main).items():
+        main.copy_(values[name])
+    weights.publish()
+    return DecoderStage(plan.model, plan.split[stage], weights, length)
