@@ -7,11 +7,10 @@ from penstock.core.ops import Op
 from penstock.cost.architecture import ModelConfig
 from penstock.measure.breakdown import breakdown, one_stage
 from penstock.measure.plain_model import PlainStage, summed_loss
-from penstock.measure.real import Timed, Work, profiled_cost, run_ours, run_theirs, together
+from penstock.measure.real import Timed, Work, run_ours, run_theirs, together
 from penstock.plan.slices import equal_flops_of_model
 from penstock.run.crew import Crew
 from penstock.schedules import build
-from penstock.sim import simulate
 
 pytestmark = pytest.mark.torch
 
@@ -61,7 +60,9 @@ def test_an_op_costs_the_mean_of_its_kind_stage_and_slice() -> None:
     schedule = one_stage(2, 1)
     ends = {"F": (10_000, 30_000), "B": (50_000, 50_000)}
     spans = [(Op(kind, 0, mb, 0), 0, ends[kind][mb]) for kind in "FB" for mb in range(2)]
-    assert simulate(schedule, profiled_cost(spans)).makespan * 10**6 == 2 * 20 + 2 * 50
+    found = together(schedule, [Timed([1.0], 0.0, spans)])
+    assert found.predicted == pytest.approx((2 * 20 + 2 * 50) * 1e-6)
+    assert found.makespan == pytest.approx(50e-6)
 
 
 def test_a_breakdown_names_the_operations_of_a_stage(pair: Crew) -> None:

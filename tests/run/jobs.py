@@ -1,13 +1,11 @@
 """What the ranks of the tests' crew do: each is called on all four of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
 import torch
-from torch import Tensor
 
-from penstock.cost.architecture import ModelConfig
 from penstock.data.batch import Microbatch
 from penstock.run.engine import Engine
 from penstock.run.look import Look, look

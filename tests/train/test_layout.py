@@ -11,7 +11,7 @@ from penstock.errors import PenstockError
 from penstock.plan.slices import equal_flops_of_model, flops_shares
 from penstock.schedules import build
 from penstock.train.config import load, loads
-from penstock.train.layout import Layout, architecture, layout_of
+from penstock.train.layout import Layout, architecture, compared_schedules, layout_of
 from train.samples import short
 
 SLICED = '[pipeline]\nschedule = "seq1f1b"\nslices = 4\n[batch]\nlength = 64\n'
@@ -190,3 +190,11 @@ def test_the_example_is_cut_by_work_over_four_devices() -> None:
     assert layout.lengths[0][0] > layout.lengths[0][-1]
     assert layout.model.head_size * layout.model.heads == layout.model.hidden
     assert layout.model.vocabulary == MODELS["tiny"].vocabulary == 256
+
+
+def test_what_the_report_compares_is_settled_before_the_run() -> None:
+    settings = loads(SLICED, ['log.compare=["1f1b", "gpipe"]'])
+    names = [schedule.name for schedule in compared_schedules(settings, 2)]
+    assert names == ["1f1b", "gpipe"]
+    assert "no schedule is called 'f1b'" in refusal("log.compare=['f1b']")
+    assert "m >= 2p" in refusal("log.compare=['dualpipev']", "batch.microbatches=3")

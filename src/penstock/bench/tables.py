@@ -94,3 +94,43 @@ def _seconds(value: Any) -> str:
 
 def _pair(row: Result, first: str, second: str) -> tuple[str, str, str]:
     return f"{row[first]:.2f}", f"{row[second]:.2f}", f"{row['error']:+.1%}"
+
+
+def gpu_tables(result: Result) -> Iterator[Table]:
+    """The results of `penstock bench gpu`."""
+    rows: list[tuple[str, ...]] = [
+        (
+            f"{row['heads']}/{row['kv_heads']} x {row['head_size']}",
+            f"{sum(row['lengths']):,}",
+            f"{row['whole_over_pytorch']:.3f}",
+            f"{row['sliced_over_whole']:.3f}",
+        )
+        for row in result["attention"]
+    ]
+    yield ("attention", "tokens", "whole / PyTorch", "slices / whole"), rows
+    rows = [
+        (
+            row["schedule"],
+            f"{row['tokens']:,}",
+            str(row["slices"]),
+            f"{row['seconds']:.3f}",
+            "" if row["utilisation"] is None else f"{row['utilisation']:.1%}",
+            *_gigabytes(row),
+        )
+        for row in result["steps"]
+    ]
+    yield ("step", "tokens", "slices", "seconds", "utilisation", *_MEMORY), rows
+    rows = [
+        (row["schedule"], f"{row['tokens']:,}", str(row["slices"]), *_gigabytes(row))
+        for row in result["shared"]
+    ]
+    yield ("ranks that share the GPU", "tokens", "slices", *_MEMORY), rows
+
+
+_MEMORY = ("predicted GB", "measured GB", "difference")
+
+
+def _gigabytes(row: Result) -> tuple[str, str, str]:
+    amounts = (row["predicted_bytes"], row["measured_bytes"])
+    predicted, measured = (", ".join(f"{size / 1e9:.1f}" for size in sizes) for sizes in amounts)
+    return predicted, measured, f"{row['memory_error']:.1%}"

@@ -8,7 +8,7 @@ import typer
 from penstock.bench.core import read_settings, run
 from penstock.cli._output import emit_json, emit_table, note
 from penstock.cli._request import AsJson
-from penstock.errors import ShapeError
+from penstock.cli._torch import need_torch
 
 Host = Annotated[bool, typer.Option("--host", help="CPU beside the work, against PyTorch.")]
 Emulate = Annotated[
@@ -32,6 +32,7 @@ def register(app: typer.Typer) -> None:
     benches.callback()(bench)
     benches.command("core")(bench_core)
     benches.command("run")(bench_run)
+    benches.command("gpu")(bench_gpu)
     app.add_typer(benches, name="bench")
 
 
@@ -63,7 +64,7 @@ def bench_run(
     Without a choice: --host, --emulate, and --real where every rank has a core. Results are told
     on stderr as they come.
     """
-    _need_torch()
+    need_torch()
     from penstock.bench.choice import adjusted, measure
 
     settings = adjusted(ranks, tokens, steps)
@@ -75,14 +76,18 @@ def bench_run(
         _print_run(results)
 
 
-def _need_torch() -> None:
-    try:
-        import penstock.run.stage  # noqa: F401 - the least that needs torch
-    except ModuleNotFoundError as error:
-        raise ShapeError(
-            f"running needs {error.name}, which is not installed",
-            hint="pip install 'penstock[run]'",
-        ) from None
+def bench_gpu(as_json: AsJson = False) -> None:
+    """Measure a model on one GPU: attention, whole and sliced steps, memory as predicted."""
+    need_torch()
+    from penstock.bench.gpu import measure_gpu
+    from penstock.bench.tables import gpu_tables
+
+    results = measure_gpu(note)
+    if as_json:
+        emit_json(results)
+        return
+    for head, rows in gpu_tables(results):
+        emit_table(head, rows)
 
 
 def _print_run(results: dict[str, Any]) -> None:

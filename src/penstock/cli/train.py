@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli._output import emit, note
+from penstock.cli._torch import need_torch
 from penstock.errors import PenstockError
 
 LAUNCHED = "RANK"
@@ -54,6 +55,7 @@ def train(
     if show:
         emit(dump(settings).rstrip())
         return
+    need_torch()
     if LAUNCHED in os.environ:
         from penstock.train.rank import run_rank
 

@@ -10,6 +10,7 @@ from penstock.cli._flat import flat
 from penstock.cli._numbers import assignments
 from penstock.cli._output import emit_json, note
 from penstock.cli._request import AsJson, Request, resolve
+from penstock.cli._torch import need_torch
 from penstock.cli._verdicts import print_verdicts, together, verdict
 from penstock.draw.words import counted
 from penstock.errors import ShapeError
@@ -50,7 +51,7 @@ def verify(
     and stages. Exit code 1 is a run that is not equal.
     """
     _refuse_both_or_neither(target, request, everything)
-    _need_torch()
+    need_torch()
     trials, notes = _all_trials() if everything else _trials_of(target, request)
     _refuse_unrunnable(trials)
     for line in notes:
@@ -76,16 +77,6 @@ def _refuse_both_or_neither(target: str, request: Request, everything: bool) -> 
         raise ShapeError(
             "nothing to verify is named", hint="name a schedule, as NAME -p 4 -m 8, or give --all"
         )
-
-
-def _need_torch() -> None:
-    try:
-        import penstock.run.stage  # noqa: F401 - the least that needs torch
-    except ModuleNotFoundError as error:
-        raise ShapeError(
-            f"running needs {error.name}, which is not installed",
-            hint="pip install 'penstock[run]'",
-        ) from None
 
 
 def _all_trials() -> tuple[list["Trial"], list[str]]:

@@ -57,6 +57,8 @@ _LOOKUP = _by_kind(F=2, N=2, R=2, I=3, B=3)
 _LOOKUP_OWN, _LOOKUP_ALL = _by_kind(E=1, D=2), _by_kind(E=1, D=1)
 """The same on a shard: it has rows of its own tokens, but writes, or reads, rows of all."""
 _COPY = _by_kind(O=1, L=1)
+_WITH_KEYS = {"act": 1, "kv": -1}
+"""Sizes between which keys and values that are made again move."""
 
 
 class Work(NamedTuple):
@@ -162,7 +164,23 @@ class Workload:
             return self._temporary(schedule)
         per_token = self._bytes_per_token(schedule.shape, size)
         tokens = self.tokens if size != "dkv" else self.tokens * self._cut
-        return np.asarray(per_token[schedule.table.stage] * tokens[schedule.unit], np.int64)
+        held = per_token[schedule.table.stage] * tokens[schedule.unit]
+        if size in _WITH_KEYS and "R" in schedule.table.kinds:
+            held += _WITH_KEYS[size] * self._made_again(schedule)
+        return np.asarray(held, np.int64)
+
+    def _made_again(self, schedule: Schedule) -> Counts:
+        """Bytes of keys and values that are made with the activation, and again with it.
+
+        A forward that keeps only its input keeps no keys and values either, unless other slices
+        need them: those of a whole sequence live and die with the activation.
+        """
+        table, unit = schedule.table, schedule.unit
+        again = np.zeros((len(self.layers), len(self.tokens)), np.bool_)
+        rows = np.flatnonzero(table.of_kinds("R"))
+        again[table.stage[rows], unit[rows]] = True
+        whole = (self.tokens * (1 - self._cut))[unit] * again[table.stage, unit]
+        return np.asarray(self._bytes_per_token(schedule.shape, "kv")[table.stage] * whole)
 
     def _temporary(self, schedule: Schedule) -> Counts:
         """Bytes that each op needs only while it runs."""

@@ -31,6 +31,10 @@ from penstock.schedules import build
 from penstock.train.utilisation import model_flops, peak_flops
 
 
+def has_gpu() -> bool:
+    return torch.cuda.is_available()
+
+
 class Case(NamedTuple):
     """A model, a length, and a schedule over some devices."""
 

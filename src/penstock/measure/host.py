@@ -78,11 +78,11 @@ def ours(connection: Connection, schedule: Schedule, steps: int) -> HostTime:
         transport=MeteredTransport(transport, meter),
         boundary=Boundary(WIDTH, torch.float32, torch.device("cpu")),
     )
-    batch = _microbatches(Batch.random(microbatches))
+    batch = Batch.random(microbatches)
     losses: list[Tensor] = []
 
     def step() -> None:
-        losses[:] = executor.step(_pieces(batch))
+        losses[:] = executor.step(_pieces(_microbatches(batch)))
 
     try:
         return _measured(meter, step, losses, microbatches, steps)

@@ -7,9 +7,7 @@ plain modules. Ours also notes when each op ran, and a simulation with these ver
 the step should have taken.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from statistics import median
 from time import perf_counter
 from typing import NamedTuple
@@ -22,6 +20,7 @@ from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.cost.architecture import ModelConfig
 from penstock.cost.model import UnitCost
+from penstock.cost.profile import Profile
 from penstock.data.batch import Microbatch
 from penstock.measure.emulate import as_executed
 from penstock.measure.plain_model import PlainStage, summed_loss
@@ -38,8 +37,6 @@ from penstock.run.transport import Gloo
 from penstock.sim import simulate
 
 HOST = torch.device("cpu")
-GRAIN = 1000
-"""Nanoseconds that a profiled cost is rounded to."""
 
 
 class Timed(NamedTuple):
@@ -132,20 +129,11 @@ def together(schedule: Schedule | None, parts: Sequence[Timed]) -> Measured:
     if schedule is None or not spans:
         return Measured(seconds, loss, 0.0, 0.0)
     makespan = (max(end for _, _, end in spans) - min(start for _, start, _ in spans)) / 1e9
-    predicted = simulate(as_executed(schedule), profiled_cost(spans)).makespan
+    times = {op: (end - start) / 1e9 for op, start, end in spans}
+    ran = as_executed(schedule)
+    cost = Profile.of(ran, [times[op] for op in ran.table.ops()], UnitCost())
+    predicted = simulate(ran, cost).makespan
     return Measured(seconds, loss, makespan, float(predicted))
-
-
-def profiled_cost(spans: Sequence[tuple[Op, int, int]]) -> UnitCost:
-    """Each op at the mean duration of its kind, stage and slice, in seconds."""
-    met: dict[tuple[str, int, int], list[int]] = defaultdict(list)
-    for op, start, end in spans:
-        met[op.kind, op.stage, op.slice].append(end - start)
-    mean = {
-        key: Fraction(round(sum(found) / len(found) / GRAIN) * GRAIN, 10**9)
-        for key, found in met.items()
-    }
-    return UnitCost(op_times={op: mean[op.kind, op.stage, op.slice] for op, _, _ in spans})
 
 
 def stage_of(plan: RunPlan, stage: int, length: int) -> DecoderStage:

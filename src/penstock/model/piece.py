@@ -1,16 +1,15 @@
 """What a stage is told about the slice that it works on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 from torch import Tensor
 
 from penstock.data.batch import Microbatch
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(NamedTuple):
     """One slice of one microbatch; positions count from the start of the sequence."""
 
     mb: int

@@ -1,7 +1,6 @@
 """Mistakes for the verifier to notice: each is a job that runs a trial with one thing wrong."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -75,8 +74,8 @@ def exchanged_slices(connection: Connection, trial: Trial) -> Part:
     def exchange(pieces: list[Piece]) -> list[Piece]:
         first, second, *others = pieces
         return [
-            replace(first, tokens=second.tokens, labels=second.labels),
-            replace(second, tokens=first.tokens, labels=first.labels),
+            first._replace(tokens=second.tokens, labels=second.labels),
+            second._replace(tokens=first.tokens, labels=first.labels),
             *others,
         ]
 
@@ -87,7 +86,7 @@ def one_long_document(connection: Connection, trial: Trial) -> Part:
     """Documents of a packed sequence see each other."""
 
     def unpacked(pieces: list[Piece]) -> list[Piece]:
-        return [replace(piece, documents=((0,),) * piece.rows) for piece in pieces]
+        return [piece._replace(documents=((0,),) * piece.rows) for piece in pieces]
 
     return _fed(connection, trial, unpacked)
 

@@ -1,0 +1,79 @@
+"""`penstock bench gpu`: what a GPU makes of whole and of sliced steps, in time and in memory."""
+
+from collections.abc import Iterator
+from json import dumps
+from typing import Any
+
+from penstock.bench.run import Result, Say, Settings, read_settings
+from penstock.cost.architecture import model
+from penstock.errors import ShapeError
+
+
+def measure_gpu(say: Say) -> Result:
+    """Attention, steps of one rank, and ranks that share the GPU; told row by row."""
+    settings = read_settings()["gpu"]
+    _need_gpu()
+    attention = [_told(say, row) for row in _attention(settings)]
+    steps = [_told(say, row) for row in _steps(settings)]
+    shared = [_told(say, row) for row in _shared(settings)]
+    errors = [row["memory_error"] for row in (*steps, *shared)]
+    return {
+        "target": settings["target"],
+        "memory_target": settings["memory_target"],
+        "slices_cost": max(_slices_cost(steps)),
+        "memory_error": max(errors),
+        "attention": attention,
+        "steps": steps,
+        "shared": shared,
+    }
+
+
+def _need_gpu() -> None:
+    from penstock.measure.gpu import has_gpu
+
+    if not has_gpu():
+        raise ShapeError(
+            "this machine has no CUDA device", hint="run it where there is one; see `bench run`"
+        )
+
+
+def _told(say: Say, row: Result) -> Result:
+    say(dumps(row))
+    return row
+
+
+def _attention(settings: Settings) -> Iterator[Result]:
+    from penstock.measure.gpu_attention import attention_times
+
+    config, count = model(settings["model"]), settings["slices"]
+    for tokens in settings["tokens"]:
+        lengths = (tokens // count,) * count
+        yield attention_times(config.heads, config.kv_heads, config.head_size, lengths)
+
+
+def _steps(settings: Settings) -> Iterator[Result]:
+    from penstock.measure.gpu import Case, alone
+
+    for tokens in settings["tokens"]:
+        for schedule, slices in _both(settings):
+            case = Case(settings["model"], tokens, schedule, slices=slices)
+            yield alone(case, settings["steps"])
+
+
+def _shared(settings: Settings) -> Iterator[Result]:
+    from penstock.measure.gpu import Case, together
+
+    shared: dict[str, Any] = settings["shared"]
+    for schedule, slices in _both(settings):
+        sizes = (shared["ranks"], shared["microbatches"], slices)
+        yield together(Case(settings["model"], shared["tokens"], schedule, *sizes), 1)
+
+
+def _both(settings: Settings) -> tuple[tuple[str, int], tuple[str, int]]:
+    return (settings["whole"], 1), (settings["sliced"], settings["slices"])
+
+
+def _slices_cost(steps: list[Result]) -> Iterator[float]:
+    """What slices add to a step, at each length."""
+    for whole, sliced in zip(steps[::2], steps[1::2]):
+        yield sliced["seconds"] / whole["seconds"] - 1
