@@ -23,7 +23,10 @@ Tokens = Annotated[
     list[int] | None, typer.Option("--tokens", min=1, help="Lengths for --real and --profile.")
 ]
 Steps = Annotated[
-    int | None, typer.Option("--steps", min=1, help="Steps that --host and --real measure.")
+    int | None,
+    typer.Option(
+        "--steps", min=0, help="Steps that --host and --real measure after a first one; 0: that."
+    ),
 ]
 
 
