@@ -6,7 +6,7 @@ layers. Per token, in elements (letters as in cost/architecture.py):
 
     forward of a layer        h                           its output, which the next device gets
     backward, MLP             3 f + h, and 3 h wide        gradients of the MLP, the norm's products
-    backward, attention       2 f + 2 h + 4 a d + 4 g d    what waits for W, d(out), dQ dK dV, dQKV
+    backward, attention       2 f + 2 h + 3 a d + 4 g d    what waits for W, d(out), dQ dK dV, dQKV
     loss                      V of a chunk, wide           logits, twice in types of 16 bits
 
 What is summed up, norms and logits, is in 32 bits at least ("wide").
@@ -32,7 +32,7 @@ def backward_bytes(model: ModelConfig) -> int:
     queries, keys = model.heads * model.head_size, model.kv_heads * model.head_size
     mlp = (3 * model.ffn + model.hidden) * model.element_bytes
     mlp += 3 * model.hidden * wide_bytes(model)
-    attention = 2 * model.ffn + 2 * model.hidden + 4 * queries + 4 * keys
+    attention = 2 * model.ffn + 2 * model.hidden + 3 * queries + 4 * keys
     return max(mlp, attention * model.element_bytes)
 
 

@@ -44,6 +44,14 @@ def rotate_back(g: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return _turn(g, cos, -sin)
 
 
+def rotate_back_into(out: Tensor, g: Tensor, cos: Tensor, sin: Tensor) -> None:
+    """As `rotate_back`, written where it stays."""
+    half = g.shape[-1] // 2
+    torch.mul(g, cos, out=out)
+    out[..., :half].addcmul_(g[..., half:], sin[..., :half])
+    out[..., half:].addcmul_(g[..., :half], sin[..., half:], value=-1)
+
+
 class _Rotate(torch.autograd.Function):
     """A turn that keeps its tables and nothing else."""
 

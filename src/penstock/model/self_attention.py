@@ -10,7 +10,7 @@ from penstock.model.attention.back_end import Seen
 from penstock.model.attention.explicit import Place, attention_backward, attention_forward
 from penstock.model.linear import Queue, linear, linear_backward
 from penstock.model.norm import norm, norm_backward
-from penstock.model.rope import rotate, rotate_back
+from penstock.model.rope import rotate, rotate_back_into
 from penstock.model.weights import Weights
 
 
@@ -77,7 +77,7 @@ class SelfAttention:
         to_q, to_k, to_v = self._parted(d, setting)
         to_v.copy_(dv.transpose(1, 2))
         for to, x in ((to_q, dq), (to_k, dk)):
-            to.copy_(rotate_back(x.transpose(1, 2), setting.cos, setting.sin))
+            rotate_back_into(to, x.transpose(1, 2), setting.cos, setting.sin)
         if attended.normed is not None:
             self._through_norms(attended.normed, to_q, to_k)
         return linear_backward(self.qkv, a, d, queue)

@@ -2,7 +2,8 @@
 
 On one machine a pipeline of four processes may have two cores. Then no schedule is faster than the
 work over the cores, and a prediction that gives every process a core of its own is not what the
-user will see. Here the ops that run at a moment share the cores evenly.
+user will see. Here the ops that run at a moment share the cores evenly; transfers take no time, and
+the strands of a pair run one after the other, as the runtime runs them.
 """
 
 from fractions import Fraction

@@ -1,0 +1,40 @@
+"""What an op needs only while it runs, in bytes per token."""
+
+from dataclasses import replace
+
+from penstock.cost.architecture import ModelConfig
+from penstock.cost.temporary import (
+    LOGITS_AT_A_TIME,
+    backward_bytes,
+    forward_bytes,
+    loss_bytes,
+    wide_bytes,
+)
+
+MODEL = ModelConfig(2, 8, 24, 4, 2, 2, 100, element_bytes=4)
+NARROW = replace(MODEL, element_bytes=2)
+
+
+def test_sums_are_in_32_bits_at_least() -> None:
+    assert [wide_bytes(replace(MODEL, element_bytes=n)) for n in (1, 2, 4, 8)] == [4, 4, 4, 8]
+
+
+def test_a_forward_has_its_output_beside_what_is_kept() -> None:
+    assert forward_bytes(MODEL) == 8 * 4
+
+
+def test_a_backward_is_at_its_highest_in_the_mlp_or_in_attention() -> None:
+    mlp = (3 * 24 + 8) * 4 + 3 * 8 * 4
+    assert backward_bytes(MODEL) == mlp
+    many_heads = replace(MODEL, heads=64, kv_heads=64)
+    assert backward_bytes(many_heads) == (2 * 24 + 2 * 8 + 8 * 64 * 2) * 4
+
+
+def test_narrow_types_have_wide_sums() -> None:
+    assert backward_bytes(NARROW) == (3 * 24 + 8) * 2 + 3 * 8 * 4
+
+
+def test_logits_are_bounded_and_are_there_twice_in_narrow_types() -> None:
+    assert loss_bytes(MODEL, 10) == 10 * 100 * 4
+    assert loss_bytes(NARROW, 10) == 10 * 100 * (4 + 2)
+    assert loss_bytes(MODEL, LOGITS_AT_A_TIME) == LOGITS_AT_A_TIME * 4
