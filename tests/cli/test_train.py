@@ -17,7 +17,11 @@ directory = "{folder}/run"
 [model]
 layers = 4
 hidden = 16
+ffn = 24
 heads = 2
+kv_heads = 1
+head_size = 8
+vocabulary = 256
 
 [batch]
 length = 8
@@ -62,7 +66,6 @@ def test_show_prints_every_setting_as_a_file_that_reads_back(
             "at most",
         ),
         ("--set pipeline.schedule=1f2b", "1f2b", "did you mean '1f1b'?"),
-        ("--set pipeline.devices=8", "4 layers", "stages"),
     ],
 )
 def test_what_cannot_be_run_is_refused_at_once(
@@ -81,7 +84,7 @@ def test_a_wrong_key_is_told_with_its_line(penstock: Penstock, config: Path) -> 
     answer = penstock(f"train {config}")
     assert answer.code == 2
     assert answer.err.splitlines() == [
-        f"error: {config}, line 9, column 1: [model] has no key 'haeds'",
+        f"error: {config}, line 10, column 1: [model] has no key 'haeds'",
         "hint: did you mean 'heads'?",
     ]
 

@@ -29,8 +29,8 @@ def test_ops_that_differ_in_their_microbatch_cost_the_same() -> None:
 
 
 def test_a_simulation_with_a_profile_is_the_step_without_disturbances() -> None:
-    even = Profile.of(SCHEDULE, [{"F": 1.0, "B": 2.0}[op.kind] for op in SCHEDULE.table.ops()],
-                      UnitCost())  # fmt: skip
+    seconds = [{"F": 1.0, "B": 2.0}[op.kind] for op in SCHEDULE.table.ops()]
+    even = Profile.of(SCHEDULE, seconds, UnitCost())
     found = simulate(SCHEDULE, even)
     assert found.makespan == simulate(SCHEDULE).makespan
     assert found.work == simulate(SCHEDULE).work
@@ -45,10 +45,12 @@ def test_times_are_rounded_to_nanoseconds() -> None:
 
 
 def test_a_transfer_takes_the_hop_that_is_given() -> None:
-    seconds = [1.0] * len(SCHEDULE.table)
-    near = simulate(SCHEDULE, Profile.of(SCHEDULE, seconds, UnitCost()))
-    far = simulate(SCHEDULE, Profile.of(SCHEDULE, seconds, UnitCost(), Fraction(1, 4)))
-    assert far.makespan == near.makespan + Fraction(2, 4) * 3 - Fraction(0)
+    once = build("1f1b", devices=2, microbatches=1)
+    near, far = (
+        simulate(once, Profile.of(once, [1.0] * 4, UnitCost(), hop)).makespan
+        for hop in (Fraction(0), Fraction(1, 4))
+    )
+    assert far - near == 2 * Fraction(1, 4)  # there and back
 
 
 def test_one_profile_serves_more_microbatches_of_the_same_schedule() -> None:

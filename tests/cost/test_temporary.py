@@ -27,7 +27,7 @@ def test_a_backward_is_at_its_highest_in_the_mlp_or_in_attention() -> None:
     mlp = (3 * 24 + 8) * 4 + 3 * 8 * 4
     assert backward_bytes(MODEL) == mlp
     many_heads = replace(MODEL, heads=64, kv_heads=64)
-    assert backward_bytes(many_heads) == (2 * 24 + 2 * 8 + 8 * 64 * 2) * 4
+    assert backward_bytes(many_heads) == (2 * 24 + 2 * 8 + (3 + 4) * 64 * 2) * 4
 
 
 def test_narrow_types_have_wide_sums() -> None:

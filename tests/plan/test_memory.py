@@ -52,7 +52,7 @@ def test_what_is_held_all_the_time_is_what_the_engine_allocates(
     for device in range(schedule.shape.devices):
         mesh = Mesh(1, schedule.shape.devices, device)
         engine = Engine(plan, mesh, Alone(), adam=AdamW(), device=torch.device("cpu"))
-        flat = [w for w in engine.weights.values()]
+        flat = list(engine.weights.values())
         moments = {
             state[moment].untyped_storage().data_ptr(): state[moment].untyped_storage().nbytes()
             for state in engine.optimizer.state.values()

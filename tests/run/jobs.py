@@ -1,33 +1,48 @@
 """What the ranks of the tests' crew do: each is called on all four of them."""
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
+from time import perf_counter_ns
+from typing import NamedTuple
+from unittest import mock
 
 import torch
+from torch import Tensor, distributed
+from torch.distributed import ProcessGroup
+from torch.utils._python_dispatch import _disable_current_modes
 
-from penstock.data.batch import Microbatch
-from penstock.run.engine import Engine
+from penstock.core.meaning import Buf
+from penstock.core.program import Channel
+from penstock.data.batch import IGNORE, Microbatch
+from penstock.errors import RunError
+from penstock.run import measured
+from penstock.run.build import build_engine
+from penstock.run.collective import add_up, gathered, start_adding
+from penstock.run.compiled import Post, Step
+from penstock.run.engine import Engine, Outcome
 from penstock.run.look import Look, look
 from penstock.run.mesh import Mesh, make_mesh
 from penstock.run.optimizer import AdamW
 from penstock.run.plan import RunPlan
 from penstock.run.rendezvous import Connection
-from penstock.run.state import begin
-from penstock.run.transport import Alone, Gloo
+from penstock.run.state import begin, gradients, held
+from penstock.run.transport import Alone, Arrival, Gloo
+from penstock.run.transport_cuda import PerChannel, Staged, channel_groups
 
 CPU = torch.device("cpu")
 
 
-def batch_of(plan: RunPlan, seed: int = 0, microbatches: int | None = None) -> list[Microbatch]:
+def batch_of(plan: RunPlan, seed: int = 0, replicas: int = 1) -> list[Microbatch]:
     """Random sequences of a plan's lengths; the last label of each does not count."""
     numbers = torch.Generator().manual_seed(seed)
     found = []
-    for lengths in plan.lengths * (1 if microbatches is None else microbatches):
+    for lengths in plan.lengths * replicas:
         size = plan.rows, sum(lengths)
         tokens = torch.randint(plan.model.vocabulary, size, generator=numbers)
         labels = tokens.roll(-1, 1)
-        labels[:, -1] = -100
+        labels[:, -1] = IGNORE
         found.append(Microbatch(tokens, labels, ((0,),) * plan.rows))
     return found
 
@@ -56,3 +71,229 @@ def looked(connection: Connection, plan: RunPlan, replicas: int) -> Look | None:
     """A look at a step; at the first device of each replica."""
     with engine_of(plan, replicas) as engine:
         return look(engine, batch_of(plan))
+
+
+class Clearing:
+    """A transport whose messages leave at once, so that what waits for a slow receiver is not
+    counted with what a device holds for itself."""
+
+    def __init__(self, inner: Gloo | Alone) -> None:
+        self._inner = inner
+
+    def send(self, post: Post, tensor: Tensor) -> None:
+        with _disable_current_modes():
+            self._inner.send(post, tensor.clone())
+
+    def receive(self, post: Post, tensor: Tensor) -> Arrival:
+        return self._inner.receive(post, tensor)
+
+    def drain(self) -> None:
+        self._inner.drain()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def looked_without_waits(connection: Connection, plan: RunPlan, replicas: int) -> Look | None:
+    """A look at a step whose memory does not depend on how late the receivers are."""
+    with engine_of(plan, replicas) as engine:
+        engine.executor.transport = Clearing(engine.executor.transport)
+        return look(engine, batch_of(plan))
+
+
+class Learnt(NamedTuple):
+    """Some steps of training, as one rank has seen them."""
+
+    outcomes: list[Outcome]
+    held: dict[str, Tensor]
+    first_norm: float
+
+
+def trained(connection: Connection, plan: RunPlan, replicas: int, steps: int) -> Learnt:
+    """Train on batches of which each replica takes its share."""
+    with engine_of(plan, replicas) as engine:
+        share = len(plan.lengths)
+        first = engine.mesh.replica * share
+        outcomes = []
+        for step in range(steps):
+            batch = batch_of(plan, step, replicas)[first : first + share]
+            outcomes.append(engine.step(batch, 0.01))
+        weights = {name: tensor.clone() for name, tensor in held(engine).items()}
+        return Learnt(outcomes, weights, outcomes[0].norm)
+
+
+def reduced(connection: Connection, plan: RunPlan) -> tuple[list[str], list[str], bool]:
+    """What a device of two replicas does, in order; ops after which a sum begins; and whether sums
+    at the end of the step give the same bits."""
+    share = len(plan.lengths)
+    with engine_of(plan, 2) as engine:
+        first = engine.mesh.replica * share
+        batch = batch_of(plan, 0, 2)[first : first + share]
+        said: list[str] = []
+        engine.executor.observer = Told(said)
+        for row, start in list(engine.executor.after.items()):
+            engine.executor.after[row] = partial(_say, said, start)
+        engine.gradients(batch)
+        early, order = {n: g.clone() for n, g in gradients(engine).items()}, list(said)
+        expected = [str(plan.schedule.table.op(row)) for row in engine.executor.after]
+        starts = list(engine.executor.after.values())
+        engine.executor.after.clear()
+        engine._reduction.finish = partial(_late, starts, engine._reduction.finish)  # type: ignore[method-assign]
+        engine.gradients(batch)
+        late = gradients(engine)
+        return order, expected, all(torch.equal(early[name], late[name]) for name in late)
+
+
+def _say(said: list[str], start: Callable[[], None]) -> None:
+    said.append("sum")
+    start()
+
+
+def _late(starts: Sequence[Callable[[], None]], finish: Callable[[], None]) -> None:
+    for start in starts:
+        start()
+    finish()
+
+
+class Told:
+    """Writes down the ops that have run."""
+
+    def __init__(self, said: list[str]) -> None:
+        self.said = said
+
+    def waits(self, step: Step, post: Post) -> None:
+        return None
+
+    def runs(self, step: Step) -> None:
+        return None
+
+    def ran(self, step: Step) -> None:
+        self.said.append(str(step.op))
+
+
+class Placed(NamedTuple):
+    """A rank's place in a mesh."""
+
+    replica: int
+    device: int
+    members: list[list[int] | None]
+
+
+def place_in(connection: Connection, replicas: int, devices: int, ends: tuple[int, int]) -> Placed:
+    """Who this rank is, and the global ranks of its groups."""
+    mesh = mesh_of(replicas, devices, ends)
+    groups = (mesh.pipeline, mesh.copies, mesh.ends, mesh.world)
+    members = [distributed.get_process_group_ranks(g) if g else None for g in groups]
+    return Placed(mesh.replica, mesh.device, members)
+
+
+def refused_mesh(connection: Connection, replicas: int, devices: int) -> str:
+    try:
+        make_mesh(replicas, devices)
+    except RunError as error:
+        return error.message
+    return ""
+
+
+def summed(connection: Connection) -> tuple[float, list[float], float]:
+    """A sum over all, what all have, and a sum with nobody."""
+    world = distributed.group.WORLD
+    mine = torch.tensor([connection.rank + 1.0])
+    all_of_them = [float(part) for part in gathered(mine, world)]
+    finish = start_adding(mine, world)
+    finish()
+    alone = torch.tensor([5.0])
+    add_up(alone, None)
+    return float(mine), all_of_them, float(alone)
+
+
+def offsets_found(connection: Connection, skews: Sequence[int]) -> list[int]:
+    """The offsets of the clocks, of which each rank's is wrong by its skew."""
+
+    def skewed() -> int:
+        return perf_counter_ns() + skews[connection.rank]
+
+    with mock.patch.object(measured, "perf_counter_ns", skewed):
+        return measured._offsets(distributed.group.WORLD)
+
+
+def looked_with_wrong_clocks(
+    connection: Connection, plan: RunPlan, skews: Sequence[int]
+) -> Look | None:
+    """A look by ranks that stand on different machines whose clocks disagree."""
+    skew = skews[connection.rank]
+
+    def skewed() -> int:
+        return perf_counter_ns() + skew
+
+    with (
+        engine_of(plan) as engine,
+        mock.patch.object(measured, "perf_counter_ns", skewed),
+        mock.patch.object(measured, "_boot", return_value=str(connection.rank)),
+    ):
+        engine.executor.clock = skewed
+        return look(engine, batch_of(plan))
+
+
+def exchanged(connection: Connection, kind: str, messages: int) -> list[list[float]]:
+    """Every rank sends to the next and gets from the one before, in two channels; what arrived."""
+    transport = _transport_of(connection, kind)
+    rank, world = connection.rank, connection.world
+    after, before = (rank + 1) % world, (rank - 1) % world
+    landed: dict[int, Tensor] = {}
+    arrivals = {}
+    for number in range(messages):
+        for name in ("x", "g"):
+            tag = 2 * number + (name == "g")
+            landed[tag] = torch.full((3,), float("nan"))
+            post = Post(before, tag, 0, 0, Buf(name, 0, 0, number))
+            arrivals[tag] = transport.receive(post, landed[tag])
+    for name in ("g", "x"):
+        for number in range(messages):
+            tag = 2 * number + (name == "g")
+            post = Post(after, tag, 0, 0, Buf(name, 0, 0, number))
+            transport.send(post, torch.full((3,), 100.0 * rank + tag))
+    for arrival in arrivals.values():
+        arrival.wait()
+    transport.drain()
+    transport.close()
+    return [landed[tag].tolist() for tag in sorted(landed)]
+
+
+def _transport_of(connection: Connection, kind: str) -> Gloo | Staged | PerChannel:
+    world = distributed.group.WORLD
+    if kind == "per channel":
+        return PerChannel(_ring(connection.world, connection.rank), connection.rank)
+    return Staged(world) if kind == "staged" else Gloo(world)
+
+
+@cache
+def _ring(world: int, rank: int) -> dict[Channel, ProcessGroup]:
+    channels = [Channel(a, (a + 1) % world, name) for a in range(world) for name in ("x", "g")]
+    return channel_groups([list(range(world))], channels, rank, rank)
+
+
+def let_go(connection: Connection, kind: str) -> bool:
+    """Whether a tensor that was sent and received is freed without another call."""
+    transport = _transport_of(connection, kind)
+    rank, world = connection.rank, connection.world
+    landed = torch.empty(1000)
+    arrival = transport.receive(Post((rank - 1) % world, 0, 0, 0, Buf("x", 0, 0, 0)), landed)
+    sent = torch.ones(1000)
+    gone = weakref.ref(sent)
+    transport.send(Post((rank + 1) % world, 0, 0, 0, Buf("x", 0, 0, 0)), sent)
+    del sent
+    arrival.wait()
+    transport.drain()
+    transport.close()
+    del transport
+    return gone() is None
+
+
+def built(connection: Connection, plan: RunPlan, replicas: int) -> tuple[str, str, float]:
+    """The kind of transport that suits, the engine's device, and the loss of a step."""
+    engine, transport = build_engine(plan, replicas, AdamW(), CPU)
+    begin(engine, 1)
+    outcome = engine.gradients(batch_of(plan))
+    transport.close()
+    return type(transport).__name__, str(engine.device), outcome.loss

@@ -23,7 +23,7 @@ from penstock.run.state import begin
 from penstock.train.config import load
 from penstock.train.rank import plan_of
 from penstock.train.report import compared
-from penstock.train.report_words import Compared
+from penstock.train.report_words import Compared, drawn
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "examples/quickstart.toml"
@@ -53,4 +53,4 @@ if __name__ == "__main__":
     with Crew(load(CONFIG).pipeline.devices) as crew:
         found = crew.run(job, CONFIG)[0]
     assert found is not None
-    PICTURE.write_text(svg.render([found.predicted, found.measured]))
+    PICTURE.write_text(svg.render(drawn(found)))

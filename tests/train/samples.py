@@ -90,6 +90,12 @@ def optimizers(draw: st.DrawFn, steps: int) -> OptimizerSettings:
 
 
 @st.composite
+def logs(draw: st.DrawFn) -> LogSettings:
+    compare = tuple(draw(st.lists(names, max_size=2)))
+    return LogSettings(draw(counts), draw(st.booleans()), draw(texts), draw(st.booleans()), compare)
+
+
+@st.composite
 def all_settings(draw: st.DrawFn) -> Settings:
     """Settings with every key drawn, such that they fit together."""
     steps, cut, beat = draw(counts), draw(rows), draw(st.floats(1e-3, 1e3))
@@ -103,6 +109,6 @@ def all_settings(draw: st.DrawFn) -> Settings:
         optimizer=draw(optimizers(steps)),
         evaluation=EvaluationSettings(0, draw(counts)),
         checkpoint=CheckpointSettings(draw(naturals), draw(counts), draw(texts), draw(names)),
-        log=LogSettings(draw(counts), draw(st.booleans()), draw(texts), draw(naturals)),
+        log=draw(logs()),
         watch=WatchSettings(beat * draw(st.floats(2, 9)), beat),
     )

@@ -9,11 +9,20 @@ import pytest
 from penstock.cost.hardware import hardware
 from penstock.cost.transformer import TransformerCost
 from penstock.cost.workload import Workload
+from penstock.draw import svg
 from penstock.schedules import build
 from penstock.sim import simulate
 from penstock.train.config import load
 from penstock.train.layout import layout_of
-from penstock.train.report_words import Compared, Ran, learnt, memory_table, time_table, words
+from penstock.train.report_words import (
+    Compared,
+    Ran,
+    drawn,
+    learnt,
+    memory_table,
+    time_table,
+    words,
+)
 
 ROOT = Path(__file__).parents[2]
 RAN = Ran(
@@ -107,6 +116,18 @@ def test_what_to_try_next_can_be_typed(found: list[Compared]) -> None:
     text = words(RAN, found)
     assert "penstock train runs/quickstart/config.toml --set run.steps=240\n" in text
     assert "--set pipeline.slices=8 --set run.directory=runs/quickstart-8\n" in text
+
+
+def test_a_picture_is_in_seconds_and_megabytes(found: list[Compared]) -> None:
+    predicted, measured = drawn(found[0])
+    assert [predicted.name, measured.name] == [
+        "seq1f1b, predicted (seconds, MB)",
+        "seq1f1b, measured (seconds, MB)",
+    ]
+    assert predicted.makespan == found[0].predicted.makespan
+    assert [peak * 10**6 for peak in measured.peak] == list(found[0].measured.peak)
+    shown = re.findall(r"peak ([\d.]+)<", svg.render([predicted, measured]))
+    assert {round(float(peak), 3) for peak in shown} == {round(found[0].peak / 10**6, 3)}
 
 
 def shape_of(text: str) -> list[str]:

@@ -47,25 +47,13 @@ def pieces_of(
     mb: int, microbatch: Microbatch, lengths: Sequence[int], scale: float
 ) -> tuple[Piece, ...]:
     """The slices of a microbatch, cut to these lengths."""
+    tokens, labels, documents = microbatch.tokens, microbatch.labels, microbatch.documents
+    if len(lengths) == 1:  # the usual case of generic modules, whose host time is watched
+        length = lengths[0]
+        return (Piece(mb, 0, 1, 0, length, length, tokens, labels, documents, scale),)
     ends = tuple(accumulate(lengths))
-    starts = (0, *ends[:-1])
-    tokens, labels = (_cut(words, ends) for words in (microbatch.tokens, microbatch.labels))
+    cut_tokens, cut_labels = (words.tensor_split(ends[:-1], dim=1) for words in (tokens, labels))
     return tuple(
-        Piece(
-            mb=mb,
-            slice=slice,
-            slices=len(ends),
-            start=start,
-            end=end,
-            length=ends[-1],
-            tokens=tokens[slice],
-            labels=labels[slice],
-            documents=microbatch.documents,
-            scale=scale,
-        )
-        for slice, (start, end) in enumerate(zip(starts, ends))
+        Piece(mb, slice, len(ends), end - size, end, ends[-1], own, wanted, documents, scale)
+        for slice, (size, end, own, wanted) in enumerate(zip(lengths, ends, cut_tokens, cut_labels))
     )
-
-
-def _cut(words: Tensor, ends: Sequence[int]) -> Sequence[Tensor]:
-    return (words,) if len(ends) == 1 else words.tensor_split(ends[:-1], dim=1)

@@ -33,15 +33,18 @@ _MACHINERY = tuple(
 
 @contextmanager
 def reported(watch: Watch) -> Iterator[None]:
-    """End the process on an error, with the first cause said once; a lone process just raises."""
+    """End the process on an error, with the first cause said once.
+
+    A process that nobody has launched just raises; a single one with a launcher tells it.
+    """
     try:
         yield
     except KeyboardInterrupt:
-        if watch.connection.alone:
+        if watch.connection.place.port == 0:
             raise
         cause.leave(INTERRUPTED)
     except Exception as error:
-        if watch.connection.alone:
+        if watch.connection.place.port == 0:
             raise
         _report(watch, error)
         _leave(watch, error)

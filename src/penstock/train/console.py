@@ -66,6 +66,8 @@ class BarDisplay:
         )
         self._task: TaskID = self._progress.add_task("", total=steps, completed=done, words="")
         self._progress.start()
+        # A process that is ended from the side, because another one fails, could not show it again.
+        self._progress.console.show_cursor(True)
 
     def step(self, step: int, loss: float, tokens_per_second: float) -> None:
         words = step_words(self._means.add(loss), tokens_per_second, self._clock.left(step))

@@ -7,7 +7,6 @@ compared with: all ranks take part, the first one writes.
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from penstock.core.schedule import Schedule
@@ -26,10 +25,9 @@ from penstock.run.plan import RunPlan
 from penstock.run.state import begin
 from penstock.sim import simulate
 from penstock.sim.cores import makespan_on
-from penstock.sim.timeline import Timeline
 from penstock.train.layout import compared_schedules
 from penstock.train.metrics import METRICS, TIMING, read_metrics
-from penstock.train.report_words import Compared, Ran, words
+from penstock.train.report_words import Compared, Ran, drawn, words
 from penstock.train.trainer import Trainer
 
 
@@ -67,17 +65,10 @@ def compared(plan: RunPlan, seen: Look, cores: int) -> Compared:
     scarce = cores < plan.schedule.shape.devices
     return Compared(
         plan.schedule.name,
-        _named(simulate(plan.schedule, profile), "predicted"),
+        simulate(plan.schedule, profile),
         makespan_on(plan.schedule, profile, cores) if scarce else None,
-        _named(seen.timeline, "measured"),
+        seen.timeline,
         tuple(step_peaks(plan.schedule, workload, plan.rows)),
-    )
-
-
-def _named(timeline: Timeline, what: str) -> Timeline:
-    schedule = timeline.schedule
-    return replace(
-        timeline, schedule=replace(schedule, name=f"{schedule.name}, {what} (seconds, bytes)")
     )
 
 
@@ -100,7 +91,7 @@ def ran_by(trainer: Trainer) -> Ran:
 
 
 def _write(ran: Ran, found: Sequence[Compared]) -> None:
-    pair = [found[0].predicted, found[0].measured]
+    pair = drawn(found[0])
     text = words(ran, found)
     save(ran.folder / "timeline.html", html.render(pair))
     save(ran.folder / "trace.json", trace.render(pair))

@@ -1,9 +1,10 @@
-"""The words of the report: what a reader should take away from a run, with the numbers beside it.
+"""The words of the report, and its picture: what a reader should take away from a run.
 
 Nothing here runs or reads anything, so that a report can be made from any run's figures.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from statistics import mean
@@ -48,6 +49,19 @@ class Ran(NamedTuple):
     checkpoint: Path
     export: str
     """Where the exported weights are; empty where there are none."""
+
+
+def drawn(found: Compared) -> list[Timeline]:
+    """Predicted and measured for a picture, in seconds and megabytes."""
+    pair = {"predicted": found.predicted, "measured": found.measured}
+    return [
+        replace(
+            timeline,
+            schedule=replace(timeline.schedule, name=f"{found.name}, {what} (seconds, MB)"),
+            grain=timeline.grain / 10**6,
+        )
+        for what, timeline in pair.items()
+    ]
 
 
 def words(ran: Ran, found: Sequence[Compared]) -> str:

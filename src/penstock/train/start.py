@@ -22,6 +22,6 @@ def start(
         )
     layout_of(settings, count)
     saved = save(settings)
-    say(f"starting {count} process(es); settings in {saved}")
+    say(f"starting {count} {'process' if count == 1 else 'processes'}; settings in {saved}")
     command = ["train", str(config), *(word for change in changes for word in ("--set", change))]
     return launch(command, count, patience=settings.watch.patience, logs=saved.parent / "logs")
