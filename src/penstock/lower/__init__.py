@@ -19,7 +19,7 @@ from penstock.core.table import Ints
 from penstock.core.transfers import Moves, moves_of
 from penstock.lower.slots import Plan, plan_slots
 
-__all__ = ["lower", "needed_slots"]
+__all__ = ["lower", "lower_for_running", "needed_slots"]
 
 
 def lower(schedule: Schedule, slots: Mapping[Channel, int] | None = None) -> Program:
@@ -37,6 +37,14 @@ def lower(schedule: Schedule, slots: Mapping[Channel, int] | None = None) -> Pro
         posts=_posts(schedule, plan),
         frees=_frees(schedule, moves),
         bufs=buffer_bases(schedule.shape, schedule.table.kinds),
+    )
+
+
+def lower_for_running(schedule: Schedule) -> Program:
+    """The program with one slot more on each channel than it needs: while one transfer is read,
+    the next one can travel."""
+    return lower(
+        schedule, {channel: slots + 1 for channel, slots in needed_slots(schedule).items()}
     )
 
 

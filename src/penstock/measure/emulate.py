@@ -25,7 +25,7 @@ from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.data.batch import Microbatch
-from penstock.lower import lower
+from penstock.lower import lower_for_running
 from penstock.model.piece import Piece, pieces_of
 from penstock.run.crew import Crew
 from penstock.run.executor import Boundary, Executor
@@ -124,7 +124,7 @@ def emulated_step(
     assert group.WORLD is not None
     transport = Gloo(group.WORLD)
     executor = Executor(
-        lower(schedule),
+        lower_for_running(schedule),
         rank,
         {stage: EmulatedStage(stage, waits, spin) for stage in mine},
         transport=transport,

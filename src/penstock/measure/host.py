@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from penstock.core.schedule import Schedule
 from penstock.data.batch import Microbatch
-from penstock.lower import lower
+from penstock.lower import lower_for_running
 from penstock.measure.meter import Meter, MeteredModule, MeteredTransport, metered_backward
 from penstock.measure.rival import Rival, metered_transfers
 from penstock.model.piece import Piece, pieces_of
@@ -72,7 +72,7 @@ def ours(connection: Connection, schedule: Schedule, steps: int) -> HostTime:
     assert group.WORLD is not None
     transport = Gloo(group.WORLD)
     executor = Executor(
-        lower(schedule),
+        lower_for_running(schedule),
         rank,
         {rank: stage},
         transport=MeteredTransport(transport, meter),

@@ -14,7 +14,7 @@ from penstock.core.schedule import Schedule
 from penstock.cost.hardware import HARDWARE
 from penstock.cost.transformer import TransformerCost
 from penstock.cost.workload import Workload
-from penstock.lower import lower
+from penstock.lower import lower_for_running
 from penstock.sim import simulate
 
 MAIN_BYTES = 4
@@ -69,7 +69,7 @@ def step_peaks(schedule: Schedule, workload: Workload, rows: int = 1) -> list[in
 
 def slot_bytes(schedule: Schedule, workload: Workload) -> list[int]:
     """Bytes of each device's receive slots, each as large as the longest slice."""
-    program = lower(schedule)
+    program = lower_for_running(schedule)
     longest = max(max(lengths) for lengths in workload.lengths)
     found = [0] * schedule.shape.devices
     for channel, slots in zip(program.channels, program.slots):

@@ -10,7 +10,7 @@ from penstock.core.program import Program
 from penstock.core.schedule import Schedule
 from penstock.cost.architecture import ModelConfig
 from penstock.errors import ShapeError
-from penstock.lower import lower
+from penstock.lower import lower_for_running
 from penstock.model.shapes import (
     EMBEDDING,
     HEAD,
@@ -53,7 +53,7 @@ class RunPlan:
 
     @cached_property
     def program(self) -> Program:
-        return lower(self.schedule)
+        return lower_for_running(self.schedule)
 
     @cached_property
     def split(self) -> tuple[range, ...]:
