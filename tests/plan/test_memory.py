@@ -82,7 +82,8 @@ def test_slots_are_as_large_as_the_longest_slice() -> None:
     workload = replace(_workload(schedule), lengths=((40, 24),) * 4)
     each = 40 * MODEL.boundary_bytes
     found = slot_bytes(schedule, workload)
-    assert found[1] == found[0] + found[2] == 2 * each
+    # one channel reaches an end, two the middle; each has the slot it needs and a spare one
+    assert (found[0], found[1], found[2]) == (2 * each, 4 * each, 2 * each)
 
 
 def test_a_footprint_is_the_sum_of_its_parts() -> None:

@@ -67,7 +67,9 @@ def _logits(x: Tensor, weight: Tensor) -> Tensor:
 def _chunks(head: Matrix, labels: Tensor) -> Iterator[tuple[Matrix, Tensor, Tensor]]:
     """Pieces of the vocabulary whose logits fit; for each, where a token's label would be in it,
     and whether it is. (A search for the labels inside would make the host wait for the GPU.)"""
-    size = max(ALIGNED, LOGITS_AT_A_TIME // len(labels) // ALIGNED * ALIGNED)
+    size = max(1, LOGITS_AT_A_TIME // len(labels))
+    if size > ALIGNED:
+        size -= size % ALIGNED
     for start in range(0, len(head.value), size):
         chunk = Matrix(head.value[start : start + size], head.grad[start : start + size])
         place = labels - start
