@@ -2,7 +2,8 @@
 
 All the time: weights in the type that is computed in, main weights, gradients and two moments. In a
 step: what the simulator says is alive at the worst moment, and the receive slots, which are taken
-as long as something is under way.
+as long as something is under way. What has been sent and waits because its receiver is late comes
+on top; it is nothing where devices keep pace.
 """
 
 from collections.abc import Sequence
