@@ -144,3 +144,12 @@ def test_the_report_in_the_readme_has_the_lines_of_a_report(found: list[Compared
     losses = re.search(r"loss ([\d.]+) -> ([\d.]+)", shown)
     assert losses is not None
     assert float(losses[2]) < float(losses[1]) < 6
+
+
+def test_a_picture_in_megabytes_has_the_curves_of_the_one_in_bytes(found: list[Compared]) -> None:
+    first = found[0]
+    for before, after in zip((first.predicted, first.measured), drawn(first)):
+        highest = [max(curve.level, default=0) for curve in after.curves]
+        assert highest == [max(curve.level, default=0) for curve in before.curves]
+        assert after.grain * 10**6 == before.grain
+        assert max(after.peak) == max(before.peak) / 10**6

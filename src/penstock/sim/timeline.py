@@ -162,6 +162,28 @@ class Timeline:
         return found
 
 
+@dataclass(frozen=True, eq=False)
+class Settled:
+    """Details that are worked out already, for a timeline whose units are changed afterwards."""
+
+    start: Ticks
+    moved: Transfers
+    levels: tuple[Curve, ...]
+
+    @classmethod
+    def of(cls, timeline: Timeline) -> "Settled":
+        return cls(timeline.start, timeline.transfers, timeline.curves)
+
+    def starts(self, timeline: Timeline) -> Ticks:
+        return self.start
+
+    def transfers(self, timeline: Timeline) -> Transfers:
+        return self.moved
+
+    def curves(self, timeline: Timeline) -> tuple[Curve, ...]:
+        return self.levels
+
+
 def busy_ticks(start: Ticks, end: Ticks) -> int:
     """Time covered by the spans of one lane; braided spans overlap and count once."""
     previous_end = np.maximum.accumulate(np.concatenate(([start[0]], end[:-1])))

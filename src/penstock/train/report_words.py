@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
-from penstock.sim.timeline import Timeline
+from penstock.sim.timeline import Settled, Timeline
 from penstock.train.curve import curve, table
 
 SHOWN_MEAN = 10
@@ -59,6 +59,7 @@ def drawn(found: Compared) -> list[Timeline]:
             timeline,
             schedule=replace(timeline.schedule, name=f"{found.name}, {what} (seconds, MB)"),
             grain=timeline.grain / 10**6,
+            details=Settled.of(timeline),
         )
         for what, timeline in pair.items()
     ]
