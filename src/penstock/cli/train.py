@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli._output import emit, note
+from penstock.cli._output import emit, emit_json, note
 from penstock.cli._torch import need_torch
 from penstock.errors import PenstockError
 
@@ -18,6 +18,14 @@ LOCAL = "LOCAL_RANK"
 
 def register(app: typer.Typer) -> None:
     app.command("train")(train)
+
+
+def _print_schema(wanted: bool) -> None:
+    if wanted:
+        from penstock.train.schema import schema
+
+        emit_json(schema())
+        raise typer.Exit
 
 
 def train(
@@ -38,6 +46,15 @@ def train(
     ] = None,
     show: Annotated[
         bool, typer.Option("--show", help="Print the settings, resolved, and leave.")
+    ] = False,
+    schema: Annotated[
+        bool,
+        typer.Option(
+            "--schema",
+            is_eager=True,
+            callback=_print_schema,
+            help="Print the JSON schema of a configuration, for editors, and leave.",
+        ),
     ] = False,
 ) -> None:
     """Train a model. Under torchrun each process is one rank; otherwise N are started here.

@@ -19,6 +19,7 @@ from penstock.run.report import reported
 from penstock.run.watch import Watch
 from penstock.train.beginning import start
 from penstock.train.checkpoint import Checkpoints
+from penstock.train.claim import claimed
 from penstock.train.config import agreed
 from penstock.train.ending import finish
 from penstock.train.layout import layout_of
@@ -42,8 +43,11 @@ def run_rank(settings: Settings) -> int:
         watch = Watch(connection, tracker, patience, beat=settings.watch.beat)
         stack.enter_context(watch)
         stack.enter_context(reported(watch))
+        if connection.rank == 0:
+            stack.enter_context(claimed(Path(settings.run.directory)))
         trainer = _trainer(settings, connection, tracker, stopping)
         stack.callback(lambda: trainer.voice.close())
+        stack.callback(trainer.engine.executor.transport.close)
         finished = trainer.run()
         finish(trainer, finished)
         return GOOD if finished else SAVED

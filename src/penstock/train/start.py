@@ -5,7 +5,8 @@ from pathlib import Path
 
 from penstock.errors import ShapeError
 from penstock.run.launch import launch
-from penstock.train.config import save
+from penstock.train.claim import claimed
+from penstock.train.config import SAVED
 from penstock.train.layout import layout_of
 from penstock.train.settings import Settings
 
@@ -21,7 +22,10 @@ def start(
             hint="give -n 1 or more, or set pipeline.devices",
         )
     layout_of(settings, count)
-    saved = save(settings)
+    folder = Path(settings.run.directory)
+    with claimed(folder):
+        pass  # the first rank holds it; what is refused here has started nothing
+    saved = folder / SAVED
     say(f"starting {count} {'process' if count == 1 else 'processes'}; settings in {saved}")
     command = ["train", str(config), *(word for change in changes for word in ("--set", change))]
-    return launch(command, count, patience=settings.watch.patience, logs=saved.parent / "logs")
+    return launch(command, count, patience=settings.watch.patience, logs=folder / "logs")
