@@ -20,6 +20,9 @@ CHUNK = 1 << 16
 DRAIN = 2.0
 """Seconds to wait for the last words of ranks that have ended."""
 
+END = b""
+"""What a sink is given when nothing more comes."""
+
 Sink = Callable[[bytes], None]
 
 
@@ -57,7 +60,7 @@ class Console:
             self._pump(process.stderr, log, sys.stderr, f"[rank {rank}] " if rank else "")
 
     def _pump(self, pipe: IO[bytes], log: BinaryIO | None, screen: Any, prefix: str) -> None:
-        sinks = [_quietly(log.write)] if log else []
+        sinks = [_quietly(_by_line(log.write))] if log else []
         if screen is not None:
             sinks.append(_quietly(self._shown(screen, prefix.encode())))
         # Progress bars have no line ends; lines of several ranks must not mix.
@@ -68,6 +71,8 @@ class Console:
 
     def _shown(self, screen: Any, prefix: bytes) -> Callable[[bytes], Any]:
         def show(data: bytes) -> None:
+            if data == END:
+                return
             with self._lock:
                 screen.buffer.write(prefix + data)
                 screen.buffer.flush()
@@ -94,16 +99,37 @@ def _follow_all(pipe: IO[bytes], sinks: list[Sink]) -> None:
     """Pass on as it comes until the end; a rank must never block because nobody reads."""
     with pipe:
         while data := os.read(pipe.fileno(), CHUNK):
-            for sink in sinks:
-                sink(data)
+            _pass_on(data, sinks)
+    _pass_on(END, sinks)
 
 
 def _follow_lines(pipe: IO[bytes], sinks: list[Sink]) -> None:
     """The same, line by line."""
     with pipe:
         for line in pipe:
-            for sink in sinks:
-                sink(line)
+            _pass_on(line, sinks)
+    _pass_on(END, sinks)
+
+
+def _pass_on(data: bytes, sinks: list[Sink]) -> None:
+    for sink in sinks:
+        sink(data)
+
+
+def _by_line(write: Callable[[bytes], Any]) -> Sink:
+    """A sink that writes whole lines: the outputs and errors of a rank share its log."""
+    begun = b""
+
+    def sink(data: bytes) -> None:
+        nonlocal begun
+        whole, end, rest = (begun + data).rpartition(b"\n")
+        begun = rest
+        if data == END:
+            whole, end, begun = rest, b"", b""
+        if whole or end:
+            write(whole + end)
+
+    return sink
 
 
 def _quietly(write: Callable[[bytes], Any]) -> Sink:
