@@ -115,7 +115,10 @@ def test_what_is_not_there_is_not_named(found: list[Compared]) -> None:
 def test_what_to_try_next_can_be_typed(found: list[Compared]) -> None:
     text = words(RAN, found)
     assert "penstock train runs/quickstart/config.toml --set run.steps=240\n" in text
-    assert "--set pipeline.slices=8 --set run.directory=runs/quickstart-8\n" in text
+    assert (
+        "--set pipeline.slices=8 --set run.directory=runs/quickstart-8 --set checkpoint.export="
+        in text
+    )
 
 
 def test_a_picture_is_in_seconds_and_megabytes(found: list[Compared]) -> None:

@@ -33,7 +33,8 @@ def backward_bytes(model: ModelConfig) -> int:
     mlp = (3 * model.ffn + model.hidden) * model.element_bytes
     mlp += 3 * model.hidden * wide_bytes(model)
     attention = 2 * model.ffn + 2 * model.hidden + 3 * queries + 4 * keys
-    return max(mlp, attention * model.element_bytes)
+    products = 3 * queries * wide_bytes(model) if model.qk_norm else 0  # of the queries' norm
+    return max(mlp, attention * model.element_bytes + products)
 
 
 def loss_bytes(model: ModelConfig, tokens: int) -> int:

@@ -61,6 +61,9 @@ class SelfAttention:
             turned_k, r_k = norm(self.norms[1], k, self.epsilon)
             normed, q, k = Normed(q, r_q, k, r_k), turned_q, turned_k
         q, k = (rotate(x, setting.cos, setting.sin).transpose(1, 2) for x in (q, k))
+        # Values are a view of the projection; kept so, they would keep all of it. With norms on
+        # queries and keys it is kept anyway.
+        v = v if self.norms or setting.place.memory else v.contiguous()
         k, v = _remembered(k, v.transpose(1, 2), setting)
         out, lse = attention_forward(q, k, v, setting.place)
         flat = out.transpose(1, 2).reshape(len(a), -1)
@@ -95,13 +98,10 @@ class SelfAttention:
 
 
 def _remembered(k: Tensor, v: Tensor, setting: Setting) -> tuple[Tensor, Tensor]:
-    """The slice's keys and values where they stay: in the memory, or by themselves.
-
-    Values are a view of the projection; kept so, they would keep all of it.
-    """
+    """The slice's keys and values where they stay: in the memory, or by themselves."""
     place = setting.place
     if place.memory is None:
-        return k, v.contiguous()
+        return k, v
     if not setting.remembered:
         place.memory.write(place.layer, place.piece, k, v)
     here = slice(place.piece.start, place.piece.end)

@@ -76,7 +76,7 @@ def _start(program: Sequence[str], place: Place, console: Console) -> "subproces
 
 def _wait(members: Ranks, store: Store, patience: float, passing: Passing) -> int:
     """The exit code of the run, once all ranks have ended."""
-    bad = _first_bad(members, patience, passing)
+    bad = _first_bad(members, store, patience, passing)
     if passing.interrupted or (bad and bad.code == -passing.last):
         members.end(OWN_WAY, NOTICE)
         return passing.code
@@ -87,17 +87,21 @@ def _wait(members: Ranks, store: Store, patience: float, passing: Passing) -> in
     return bad.code if bad and bad.code > 0 else FAILED
 
 
-def _first_bad(members: Ranks, patience: float, passing: Passing) -> Ended | None:
-    """The rank that failed first; None when all have ended, or some do not and should have."""
+def _first_bad(members: Ranks, store: Store, patience: float, passing: Passing) -> Ended | None:
+    """The rank that failed first; None when all have ended, or some do not and should have: the
+    others are done, and they give no sign of life."""
     since = time.monotonic()
+    heard: dict[int, int] = {}
     while members.running and not passing.interrupted:
         news = members.look()
         if bad := [end for end in news if not end.well]:
             return min(
                 bad, key=lambda end: end.code >= 0
             )  # a killed rank fails others, not they it
-        if news or not members.ended:
-            since = time.monotonic()
+        beats = hear(store, list(members.running)) if members.ended else {}
+        numbers = {rank: beat.number for rank, beat in beats.items()}
+        if news or not members.ended or numbers != heard:
+            since, heard = time.monotonic(), numbers
         elif time.monotonic() - since > patience:
             return None
         time.sleep(POLL)

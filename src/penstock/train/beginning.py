@@ -35,6 +35,7 @@ def _found(trainer: Trainer) -> Found | None:
     """The checkpoint to go on from; the run's own comes first, so that a restart goes on."""
     resume = trainer.settings.checkpoint.resume
     if resume == "never":
+        trainer.checkpoints.set_aside()
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is damaged is among the notes

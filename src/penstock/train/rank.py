@@ -39,7 +39,7 @@ def run_rank(settings: Settings) -> int:
         stopping = stack.enter_context(Stopping())
         connection = stack.enter_context(connected(BACK_END[settings.run.device]))
         tracker = Tracker()
-        patience = Patience(silent=settings.watch.patience)
+        patience = Patience(settings.watch.patience, settings.watch.stuck)
         watch = Watch(connection, tracker, patience, beat=settings.watch.beat)
         stack.enter_context(watch)
         stack.enter_context(reported(watch))
@@ -80,6 +80,7 @@ def _trainer(
     engine.executor.observer = tracker
     tracker.at = "opens the data"
     data = _open_data(settings, plan, connection)
+    agree(connection, _facts_of(data), topic="data")
     checkpoints = Checkpoints(
         Path(settings.run.directory) / "checkpoints",
         keep=settings.checkpoint.keep,
@@ -105,6 +106,12 @@ def _facts(settings: Settings, plan: RunPlan) -> dict[str, str]:
         "boundary": f"{plan.rows} x tokens x {plan.model.hidden} of {plan.dtype}",
         "torch": torch.__version__,
     }
+
+
+def _facts_of(data: Data) -> dict[str, str]:
+    """Ranks that read different files would train on each other's leftovers, and quietly."""
+    held = data.held_out.fingerprint if data.held_out else "none"
+    return {"data": data.train.fingerprint, "held-out data": held}
 
 
 def _adam(settings: Settings) -> AdamW:

@@ -153,6 +153,8 @@ def _next_steps(ran: Ran) -> str:
     if ran.slices > 1:
         folder = f"{ran.folder}-{slices}"
         cut = f"--set pipeline.slices={slices} --set run.directory={folder}"
+        if ran.export:
+            cut += f" --set checkpoint.export={folder}/export"
         tries.append((f"cut into {slices} slices", f"{train} {cut}"))
     tries.append(("prove every schedule", "penstock verify --all"))
     width = max(len(what) for what, _ in tries)

@@ -189,9 +189,11 @@ class WatchSettings:
     """When a process counts as lost."""
 
     patience: Positive = 60.0
-    """Seconds without progress after which a process is named as stuck and the run ends."""
+    """Seconds without a sign of life after which a process is named and the run ends."""
     beat: Positive = 1.0
     """Seconds between the signs of life of each process."""
+    stuck: Positive = 600.0
+    """Seconds at one place, while others wait for it, after which a process is named as stuck."""
 
     def __post_init__(self) -> None:
         refuse_wrong(self)

@@ -25,7 +25,7 @@ from penstock.train.metrics import Metrics, Timing
 from penstock.train.rates import rate_at
 from penstock.train.settings import Settings
 from penstock.train.stopping import Stopping
-from penstock.train.utilisation import model_flops, peak_flops
+from penstock.train.utilisation import gpu_count, model_flops, peak_flops
 from penstock.train.voice import Voice
 
 
@@ -160,8 +160,7 @@ class Trainer:
             return None
         lengths = [self.settings.batch.length] * self.batch_samples
         flops = model_flops(self.engine.plan.model, lengths)
-        ranks = self.engine.mesh.replicas * self.engine.mesh.devices
-        return flops / (seconds * peak * min(ranks, torch.cuda.device_count() or 1))
+        return flops / (seconds * peak * gpu_count())
 
     def save(self) -> None:
         """Begin to store the run as it is now."""

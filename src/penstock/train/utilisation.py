@@ -10,6 +10,7 @@ import torch
 
 from penstock.cost.architecture import ModelConfig
 from penstock.cost.hardware import HARDWARE
+from penstock.run.place import place
 
 
 def model_flops(model: ModelConfig, lengths: Sequence[int]) -> int:
@@ -18,6 +19,13 @@ def model_flops(model: ModelConfig, lengths: Sequence[int]) -> int:
         3 * (model.flops_per_token * length + model.flops_per_pair * length**2 // 2)
         for length in lengths
     )
+
+
+def gpu_count() -> int:
+    """GPUs of the whole run: of each machine as many as it has ranks for."""
+    here = place()
+    machines = max(1, here.world // here.local_world)
+    return machines * max(1, min(here.local_world, torch.cuda.device_count()))
 
 
 def peak_flops(device: torch.device) -> int | None:

@@ -220,3 +220,16 @@ def test_a_checkpoint_that_vanishes_after_it_was_found_is_our_own_error(tmp_path
         checkpoints.load(found, empty_like(tensors(1)))
     with pytest.raises(RunError, match="cannot be read as a checkpoint"):
         stored(found)
+
+
+def test_what_is_set_aside_is_kept_and_not_met_again(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    for step in (3, 5):
+        checkpoints = Checkpoints(folder)
+        checkpoints.save(step, {"weights/a": torch.full((2,), float(step))}, {})
+        checkpoints.set_aside()
+        assert checkpoints.newest() is None
+    kept = [
+        newest_in(tmp_path / name) for name in ("checkpoints.previous", "checkpoints.previous-2")
+    ]
+    assert [found.step for found in kept if found] == [3, 5]

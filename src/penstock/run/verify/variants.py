@@ -163,7 +163,9 @@ class Variant:
 
     def _model(self, layers: int) -> ModelConfig:
         plain = ModelConfig(layers, 16, 24, 4, 2, 4, 40, tied=self.tied)
-        return replace(plain, qkv_bias=self.biased, qk_norm=self.biased)
+        # Numbers far from the usual ones, so that code which takes those instead is found out.
+        unusual = replace(plain, norm_epsilon=1e-2, rope_theta=500.0)
+        return replace(unusual, qkv_bias=self.biased, qk_norm=self.biased)
 
 
 VARIANTS = (
@@ -186,7 +188,7 @@ VARIANTS = (
         "documents",
         "several documents in a sequence, across the ends of slices",
         rows=2,
-        documents=((0, 5, 14), (0,), (0, 1, 2, 20), (0, 6, 12)),
+        documents=((0,), (0, 5, 14), (0, 1, 2, 20), (0, 6, 12)),
     ),
     Variant("replicas", "two replicas of a pipeline of half the depth", replicas=2),
     Variant("recompute", "every forward run again before its backward", transform=recomputed),

@@ -8,6 +8,7 @@ next call. Every rank makes the same calls in the same order.
 import json
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,24 @@ class Checkpoints:
         self.wait()
         return newest(self.folder, self._ranks)
 
+    def set_aside(self) -> None:
+        """Put what is there beside, under another name: a run that starts anew must not meet it
+        when it goes on."""
+        self.wait()
+        self._ranks.first(self._move)
+
+    def _move(self) -> None:
+        if not folders.steps(self.folder):
+            return
+        try:
+            self._disk.rename(self.folder, _free(self.folder))
+            self._disk.make(self.folder)
+        except OSError as error:
+            raise RunError(
+                f"the checkpoints in {self.folder} cannot be put aside: {reason(error)}",
+                hint="give the run another folder",
+            ) from None
+
     def load(self, found: Found, tensors: Mapping[str, Tensor]) -> None:
         """Fill the tensors; all ranks together ask for everything that was saved."""
         self.wait()
@@ -127,6 +146,12 @@ class Checkpoints:
                 f"step {step} is saved, but an older one cannot be deleted: {reason(error)}",
                 hint=f"see that {self.folder} can be written",
             ) from None
+
+
+def _free(folder: Path) -> Path:
+    """A name beside a folder that nothing has: `checkpoints.previous`, `checkpoints.previous-2`."""
+    names = (f"{folder.name}.previous{f'-{turn}' if turn > 1 else ''}" for turn in count(1))
+    return next(path for name in names if not (path := folder.with_name(name)).exists())
 
 
 def _own_group() -> dist.ProcessGroup | None:
