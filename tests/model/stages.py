@@ -95,7 +95,7 @@ def split_backward(
 ) -> Backward:
     """The input gradient, then the weight gradient."""
     found = stage.input_gradient(piece, act, g, kv, dkv)
-    stage.weight_gradient(piece, found.stash)
+    stage.weight_gradient(piece, found[2])
     return found
 
 
@@ -128,8 +128,7 @@ def train(
         kept, dkv = acts.pop(), None
         for piece in reversed(pieces):
             g = upstream[piece.slice]
-            done = backward(stage, piece, kept.pop(), g, kv, dkv)
-            upstream[piece.slice], dkv = done.g, done.dkv
+            upstream[piece.slice], dkv, _ = backward(stage, piece, kept.pop(), g, kv, dkv)
     return sum(losses)
 
 

@@ -140,7 +140,7 @@ def test_a_light_forward_keeps_its_input_and_nothing_else() -> None:
     (piece,) = cut(_batch(), (LENGTH,))
     out, kept, memory = first.forward_light(piece, None, None)
     assert (kept, memory) == (None, None)
-    assert second.forward_light(piece, out, None).act is out
+    assert second.forward_light(piece, out, None)[1] is out
 
 
 def test_only_a_sequence_that_is_cut_has_a_memory_and_only_where_there_are_layers() -> None:
@@ -150,7 +150,7 @@ def test_only_a_sequence_that_is_cut_has_a_memory_and_only_where_there_are_layer
         piece = cut(batch, lengths)[0]
         x, _, nothing = empty.forward(piece, None, None)
         assert nothing is None
-        assert (layered.forward(piece, x, None).kv is not None) is expected
+        assert (layered.forward(piece, x, None)[2] is not None) is expected
 
 
 def test_logits_are_those_of_the_judge_whole_and_slice_by_slice() -> None:

@@ -27,7 +27,7 @@ def logits_of(stage: DecoderStage, lengths: tuple[int, ...]) -> Tensor:
     kv, parts = None, []
     for piece in pieces_of(0, BATCH, lengths, 1.0):
         parts.append(stage.logits(piece, None, kv))
-        kv = stage.forward(piece, None, kv).kv
+        kv = stage.forward(piece, None, kv)[2]
     return torch.cat(parts, dim=1)
 
 
@@ -66,10 +66,10 @@ def test_loss_and_gradients_equal_those_of_transformers(variant: str) -> None:
     )
     expected.backward()
     (piece,) = pieces_of(0, BATCH, (LENGTH,), 1 / BATCH.valid)
-    forward = stage.forward(piece, None, None)
-    back = stage.input_gradient(piece, forward.act, None, forward.kv, None)
-    stage.weight_gradient(piece, back.stash)
-    assert float(forward.out) / BATCH.valid == pytest.approx(expected.item(), rel=1e-6)
+    loss, act, kv = stage.forward(piece, None, None)
+    _, _, stash = stage.input_gradient(piece, act, None, kv, None)
+    stage.weight_gradient(piece, stash)
+    assert float(loss) / BATCH.valid == pytest.approx(expected.item(), rel=1e-6)
     found = stage.weights.named(stage.weights.grad)
     if config.tied:
         found[EMBEDDING] = found[EMBEDDING] + found[HEAD]

@@ -274,7 +274,7 @@ def _ring(world: int, rank: int) -> dict[Channel, ProcessGroup]:
 
 
 def let_go(connection: Connection, kind: str) -> bool:
-    """Whether a tensor that was sent and received is freed without another call."""
+    """Whether a tensor that was sent and received is freed without another send."""
     transport = _transport_of(connection, kind)
     rank, world = connection.rank, connection.world
     landed = torch.empty(1000)

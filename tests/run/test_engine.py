@@ -136,7 +136,7 @@ def test_a_broken_weight_stops_the_step_before_the_update(value: float) -> None:
     weights.publish()
     before = weights.main.clone()
     with pytest.raises(RunError, match=r"the loss is (nan|inf)"):
-        engine.step([replace(m, tokens=m.tokens * 0) for m in batch_of(plan)], 0.01)
+        engine.step([m._replace(tokens=m.tokens * 0) for m in batch_of(plan)], 0.01)
     assert torch.equal(weights.main.nan_to_num(7.0), before.nan_to_num(7.0))
 
 

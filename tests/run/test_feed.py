@@ -1,7 +1,5 @@
 """A batch becomes the units of a plan, or is refused with the place of what is wrong."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -47,7 +45,7 @@ def test_a_word_outside_the_vocabulary_is_named_with_its_place(what: str, word: 
     batch = batch_of(PLAN)
     words = getattr(batch[2], what).clone()
     words[1, 6] = word
-    broken = replace(batch[2], **{what: words})
+    broken = batch[2]._replace(**{what: words})
     name = what.removesuffix("s")
     message = f"{name} {word} of microbatch 2, row 1, position 6 is outside the vocabulary of 30"
     with pytest.raises(RunError, match=message):
@@ -58,4 +56,4 @@ def test_a_token_cannot_be_the_label_that_does_not_count() -> None:
     batch = batch_of(PLAN)
     tokens = torch.full_like(batch[0].tokens, -100)
     with pytest.raises(RunError, match="token -100 of microbatch 0, row 0, position 0"):
-        feed(PLAN, [replace(batch[0], tokens=tokens), *batch[1:]], scale=1.0, device=CPU)
+        feed(PLAN, [batch[0]._replace(tokens=tokens), *batch[1:]], scale=1.0, device=CPU)

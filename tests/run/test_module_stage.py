@@ -80,8 +80,8 @@ def test_random_numbers_are_the_same_when_a_forward_is_run_again() -> None:
     x = torch.randn(2, 5, 6, dtype=torch.float64)
     out, light, _ = stage.forward_light(piece, x, None)
     before = torch.get_rng_state()
-    again = stage.recompute(piece, light, None)
-    assert torch.equal(again.out, out)
+    _, again = stage.recompute(piece, light, None)
+    assert torch.equal(again, out)
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -96,12 +96,35 @@ def test_an_output_that_ignores_the_input_gives_a_gradient_of_zero() -> None:
 
     stage, piece, x = ModuleStage(Constant()), pieces(1)[0], torch.ones(2, 5, 6)
     for backward in (stage.backward, stage.input_gradient):
-        act = stage.forward(piece, x, None).act
-        g = backward(piece, act, torch.ones(2, 5, 6), None, None).g
+        _, act, _ = stage.forward(piece, x, None)
+        g, _, _ = backward(piece, act, torch.ones(2, 5, 6), None, None)
         assert g is not None
         assert not g.any()
     assert stage.module.value.grad is not None
     assert torch.equal(stage.module.value.grad, torch.full((2, 5, 6), 4.0))
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_loss_stays_without_the_graph_behind_it(split: bool) -> None:
+    stage, piece = ModuleStage(model(2)[1], summed_loss), pieces(1)[0]
+    loss, act, _ = stage.forward(piece, torch.randn(2, 5, 6, dtype=torch.float64), None)
+    (stage.input_gradient if split else stage.backward)(piece, act, None, None, None)
+    assert loss.grad_fn is None
+
+
+def test_a_loss_may_be_a_view() -> None:
+    def seen(out: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return summed_loss(out, labels).reshape(1)[0]
+
+    gradients = []
+    for loss in (summed_loss, seen):
+        stage, piece = ModuleStage(model(2)[1], loss), pieces(1)[0]
+        x = torch.ones(2, 5, 6, dtype=torch.float64)
+        _, act, _ = stage.forward(piece, x, None)
+        gradients.append(stage.backward(piece, act, None, None, None)[0])
+    assert gradients[0] is not None
+    assert gradients[1] is not None
+    assert torch.equal(gradients[0], gradients[1])
 
 
 def test_a_slice_is_refused_by_name() -> None:

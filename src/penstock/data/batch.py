@@ -1,6 +1,6 @@
 """What a pipeline is fed: token sequences with their labels and the documents inside them."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -8,8 +8,7 @@ IGNORE = -100
 """Label of a position that does not count: padding, or the last token of a document."""
 
 
-@dataclass(frozen=True)
-class Microbatch:
+class Microbatch(NamedTuple):
     """Some sequences of one length, side by side."""
 
     tokens: Tensor

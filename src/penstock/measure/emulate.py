@@ -59,24 +59,24 @@ class EmulatedStage:
 
     def forward(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         self._wait("F", piece)
-        return Forward(_number(piece), None, None)
+        return _number(piece), None, None
 
     def forward_light(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         self._wait("N", piece)
-        return Forward(_number(piece), None, None)
+        return _number(piece), None, None
 
     def recompute(self, piece: Piece, ckpt: Any, kv: Any) -> None:
         self._wait("R", piece)
 
     def backward(self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any) -> Backward:
         self._wait("B", piece)
-        return Backward(_number(piece), None, None)
+        return _number(piece), None, None
 
     def input_gradient(
         self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any
     ) -> Backward:
         self._wait("I", piece)
-        return Backward(_number(piece), None, None)
+        return _number(piece), None, None
 
     def weight_gradient(self, piece: Piece, stash: Any) -> None:
         self._wait("W", piece)

@@ -50,13 +50,13 @@ class DecoderStage:
     def forward(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         memory = self._memory(piece, kv)
         act, out = self._through(piece, self._entered(piece, x), memory, remembered=False)
-        return Forward(out, act, memory)
+        return out, act, memory
 
     @torch.no_grad()
     def forward_light(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         memory = self._memory(piece, kv)
         y = self._forgetting(piece, self._entered(piece, x), memory)
-        return Forward(self._out(y, piece)[0], x, memory)
+        return self._out(y, piece)[0], x, memory
 
     @torch.no_grad()
     def recompute(self, piece: Piece, ckpt: Any, kv: Any) -> Act:
@@ -105,9 +105,9 @@ class DecoderStage:
         if kv is not None and piece.slice == 0:
             kv.close_gradients()
         if self.embedding is None:
-            return Backward(dx.view(piece.rows, -1, dx.shape[-1]), dkv, queue)
+            return dx.view(piece.rows, -1, dx.shape[-1]), dkv, queue
         _add_rows(self.embedding, piece.tokens, dx)
-        return Backward(None, dkv, queue)
+        return None, dkv, queue
 
     def _entered(self, piece: Piece, x: Tensor | None) -> Tensor:
         """The stage's input, rows one behind the other."""

@@ -22,12 +22,8 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 """The summed loss of a module's output and the labels [rows, tokens]."""
 
 
-class Graph(NamedTuple):
-    """What autograd has recorded: the ends of it."""
-
-    x: Tensor
-    out: Tensor
-    """The output, or the summed loss."""
+Graph = tuple[Tensor, Tensor]
+"""The ends of what autograd has recorded: the input, and the output or the summed loss."""
 
 
 class Light(NamedTuple):
@@ -42,7 +38,7 @@ class Light(NamedTuple):
 class Whole(NamedTuple):
     """A backward that was put off as a whole: the first stage has no input to take out of it."""
 
-    graph: Graph
+    out: Tensor
     g: Tensor | None
 
 
@@ -59,20 +55,18 @@ class ModuleStage:
     def forward(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         if piece.slices != 1:
             raise _refusal(piece)
-        # What comes in was made for this op alone, so it can be the leaf of the graph itself.
-        entry = piece.tokens if x is None else x.requires_grad_()
+        entry = piece.tokens if x is None else _leaf(x)
         out = self.module(entry)
-        if self.loss is None:
-            return Forward(out.detach(), Graph(entry, out), None)
-        loss = self.loss(out, piece.labels)
-        return Forward(loss.detach(), Graph(entry, loss), None)
+        if self.loss is not None:
+            out = self.loss(out, piece.labels)
+        return out, (entry, out), None
 
     def forward_light(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         on_device = x is not None and x.is_cuda
         state = torch.cuda.get_rng_state(x.device) if x is not None and on_device else None
         light = Light(x, torch.get_rng_state(), state)
         with torch.no_grad():
-            return Forward(self.forward(piece, x, kv).out, light, None)
+            return self.forward(piece, x, kv)[0], light, None
 
     def recompute(self, piece: Piece, ckpt: Any, kv: Any) -> Graph:
         x, random, device_random = ckpt
@@ -81,39 +75,58 @@ class ModuleStage:
             torch.set_rng_state(random)
             for device in devices:
                 torch.cuda.set_rng_state(device_random, device)
-            graph: Graph = self.forward(piece, x, kv).act
+            graph: Graph = self.forward(piece, x, kv)[1]
         return graph
 
     def backward(self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any) -> Backward:
         """Both gradients in one pass."""
-        torch.autograd.backward(act.out, self._start(piece, act, g))
-        return Backward(_or_zero(act.x.grad, act.x), None, None)
+        x, out = act
+        torch.autograd.backward(out, self._start(piece, out, g))
+        self._let_go(out)
+        return _or_zero(x.grad, x), None, None
 
     def input_gradient(
         self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any
     ) -> Backward:
-        if not act.x.requires_grad:
-            return Backward(None, None, Whole(act, self._start(piece, act, g)))
-        start = self._start(piece, act, g)
-        dx, forks = backward_to_input(act.out, start, act.x, self.module.parameters())
-        return Backward(_or_zero(dx, act.x), None, forks)
+        x, out = act
+        start = self._start(piece, out, g)
+        if not x.requires_grad:
+            return None, None, Whole(out, start)
+        dx, forks = backward_to_input(out, start, x, self.module.parameters())
+        self._let_go(out)
+        return _or_zero(dx, x), None, forks
 
     def weight_gradient(self, piece: Piece, stash: Any) -> None:
         if isinstance(stash, Whole):
-            torch.autograd.backward(stash.graph.out, stash.g)
+            torch.autograd.backward(stash.out, stash.g)
+            self._let_go(stash.out)
         else:
             backward_to_weights(stash)
 
-    def _start(self, piece: Piece, act: Graph, g: Tensor | None) -> Tensor | None:
+    def _start(self, piece: Piece, out: Tensor, g: Tensor | None) -> Tensor | None:
         """Where the backward starts: what comes from the next stage, or the weight of the loss.
 
         The weight is the same for a whole batch, so its tensor is kept.
         """
         if self.loss is None:
             return g
-        if self._scale != piece.scale or self._seed.dtype != act.out.dtype:
-            self._scale, self._seed = piece.scale, torch.full_like(act.out, piece.scale)
+        if self._scale != piece.scale:
+            self._scale, self._seed = piece.scale, torch.full_like(out, piece.scale)
         return self._seed
+
+    def _let_go(self, out: Tensor) -> None:
+        """Part a loss, which stays until the end of the step, from the graph behind it."""
+        if self.loss is not None:
+            try:  # noqa: SIM105 - `suppress` takes longer than what it guards
+                out.detach_()
+            except RuntimeError:  # a view cannot be parted; its graph is empty by now
+                pass
+
+
+def _leaf(x: Tensor) -> Tensor:
+    """What comes in as the leaf of a graph: received memory was made for this op alone, but the
+    output of a stage on the same device belongs to that stage's graph."""
+    return (x.detach() if x.requires_grad else x).requires_grad_()
 
 
 def _or_zero(g: Tensor | None, x: Tensor) -> Tensor | None:

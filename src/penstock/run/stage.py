@@ -4,33 +4,27 @@ A stage holds weights and their gradients; everything that belongs to one slice 
 out, so that the program alone decides how long it lives.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from penstock.model.piece import Piece
 
+Forward = tuple[Tensor, Any, Any]
+"""What a forward leaves behind, a plain tuple because two are made for every op:
 
-class Forward(NamedTuple):
-    """What a forward leaves behind."""
+- the next stage's input [rows, tokens, hidden], or the summed loss of the last stage;
+- what the backward needs;
+- keys and values of the microbatch so far; None where a stage has none.
+"""
 
-    out: Tensor
-    """The next stage's input [rows, tokens, hidden], or the summed loss of the last stage."""
-    act: Any
-    """What the backward needs."""
-    kv: Any
-    """Keys and values of the microbatch so far; None where a stage has none."""
+Backward = tuple[Tensor | None, Any, Any]
+"""What an input gradient leaves behind:
 
-
-class Backward(NamedTuple):
-    """What an input gradient leaves behind."""
-
-    g: Tensor | None
-    """Gradient of the stage's input; None for the first stage, which has none."""
-    dkv: Any
-    """Gradients of keys and values that earlier slices have still to take."""
-    stash: Any
-    """What the weight gradient needs."""
+- the gradient of the stage's input; None for the first stage, which has none;
+- gradients of keys and values that earlier slices have still to take;
+- what the weight gradient needs.
+"""
 
 
 class Stage(Protocol):

@@ -19,7 +19,7 @@ class Staged:
         self._host = Gloo(group)
 
     def send(self, post: Post, tensor: Tensor) -> None:
-        self._host.send(post, tensor.cpu())
+        self._host.send(post, tensor.detach().cpu())
 
     def receive(self, post: Post, tensor: Tensor) -> Arrival:
         landing = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
