@@ -62,9 +62,9 @@ def test_the_first_pass_computes_no_product_of_the_second() -> None:
     module = nn.Sequential(nn.Linear(6, 6), nn.GELU(), nn.Linear(6, 6))
     x = torch.randn(3, 6, requires_grad=True)
     out = module(x)
-    with torch.profiler.profile() as first:
+    with torch.profiler.profile(acc_events=True) as first:
         _, forks = backward_to_input(out, torch.ones_like(out), x, module.parameters())
-    with torch.profiler.profile() as second:
+    with torch.profiler.profile(acc_events=True) as second:
         backward_to_weights(forks)
     products = [
         sum(event.count for event in found.key_averages() if event.key == "aten::mm")

@@ -8,6 +8,7 @@ depends on what they are.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from gc import collect
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -93,7 +94,10 @@ def measured(case: Case, device: torch.device, steps: int) -> Result:
     result = Result(
         seconds[1:], torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
     )
-    del engine
+    # Ranks that share the GPU come next, and this process would keep what it no longer needs.
+    del engine, transport
+    collect()
+    torch.cuda.empty_cache()
     return result
 
 
