@@ -1,12 +1,10 @@
 """Requests for every registered schedule, and the prices under which claims are read."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 from penstock.core.schedule import Schedule
-from penstock.cost.model import UnitCost
+from penstock.cost.model import SIZES, UnitCost
 from penstock.schedules import Case, Spec, registry
 from penstock.sim import simulate
 from penstock.sim.timeline import Timeline
@@ -42,26 +40,32 @@ def name_of(value: object) -> str:
 
 def priced(case: Case, prices: dict[str, int]) -> Case:
     """The case at other times and sizes."""
-    exact: dict[str, Any] = {name: Fraction(price) for name, price in prices.items()}
-    return replace(case, **exact)
+    return case.at({name: Fraction(price) for name, price in prices.items()})
 
 
 def timeline(schedule: Schedule, case: Case) -> Timeline:
     """The simulation at the prices of the case."""
-    return simulate(
-        schedule,
-        UnitCost(
-            times={"F": case.F, "I": case.I, "W": case.W},
-            sizes={"act": case.act, "stash": case.stash},
-        ),
+    return simulate(schedule, cost_of(case))
+
+
+def cost_of(case: Case) -> UnitCost:
+    """The prices of the case as a cost model."""
+    sizes = {name: price for name, price in case.others.items() if name in SIZES}
+    times = {name: price for name, price in case.others.items() if name not in SIZES}
+    return UnitCost(
+        times={"F": case.F, "I": case.I, "W": case.W, **times},
+        sizes={"act": case.act, "stash": case.stash, **sizes},
+        hop=case.hop,
     )
 
 
 def broken_claims(spec: Spec, schedule: Schedule, case: Case) -> Iterator[str]:
     """Claims of a record that the simulation does not confirm."""
-    result = timeline(schedule, case)
+    ran = spec.build(case) if spec.priced else schedule
+    result = timeline(ran, case)
     for claim in spec.claims:
         if claim.when(case):
-            found, said = getattr(result, claim.quantity), claim.value(case)
-            if found != said:
-                yield f"{spec.name} {case}: {claim.quantity} is {found}, not {claim.formula}={said}"
+            found = getattr(result, claim.quantity)
+            if not claim.agrees(found, case):
+                said = f"{claim.formula}={claim.value(case)}"
+                yield f"{spec.name} {case}: {claim.quantity} is {found}, not {said}"

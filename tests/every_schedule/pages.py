@@ -64,7 +64,8 @@ def _needs(spec: Spec) -> str:
 
 def _claim(claim: Claim) -> str:
     quantity = claim.quantity.replace("_", " ")
-    return f"{quantity} | {claim.formula} | {claim.condition or 'always'} | {claim.source}"
+    formula = f"at most {claim.formula}" if claim.bound else claim.formula
+    return f"{quantity} | {formula} | {claim.condition or 'always'} | {claim.source}"
 
 
 if __name__ == "__main__":

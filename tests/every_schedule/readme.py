@@ -37,7 +37,10 @@ def _row(spec: Spec) -> list[str]:
 def _claim(spec: Spec, quantity: str) -> str:
     """The first formula that a schedule claims for a quantity, marked where it has conditions."""
     claims = [claim for claim in spec.claims if claim.quantity == quantity]
-    return claims[0].formula + (" \\*" if claims[0].condition else "") if claims else ""
+    if not claims:
+        return ""
+    least = "at most " if claims[0].bound else ""
+    return least + claims[0].formula + (" \\*" if claims[0].condition else "")
 
 
 def picture() -> str:

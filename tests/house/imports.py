@@ -9,7 +9,7 @@ from typing import NamedTuple
 from house.source import PACKAGE, TORCH_LAYERS, Source, python_sources
 
 _BELOW_PLAN = ("core", "schedules", "transform", "check", "lower", "cost", "sim")
-_BELOW_RUN = (*_BELOW_PLAN, "plan", "files", "draw")
+_BELOW_RUN = (*_BELOW_PLAN, "search", "plan", "files", "draw")
 _ALL = (*_BELOW_RUN, *TORCH_LAYERS, "cli", "bench", "web", PACKAGE)
 
 ALLOWED: dict[str, tuple[str, ...]] = {
@@ -22,6 +22,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "cost": ("core",),
     "lower": ("core", "check"),
     "sim": ("core", "check", "lower", "cost"),
+    "search": _BELOW_PLAN,
     "plan": _BELOW_PLAN,
     "draw": ("core", "sim.timeline"),
     **dict.fromkeys(TORCH_LAYERS, (*_BELOW_RUN, *TORCH_LAYERS)),
@@ -36,6 +37,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 FOREIGN: dict[str, tuple[str, ...]] = {
     "numpy": tuple(ALLOWED),
     "numba": ("core", "bench"),
+    "ortools": ("search",),
     "rich": ("draw", "cli", "bench", "train"),
     "typer": ("cli",),
     "safetensors": ("model",),

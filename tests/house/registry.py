@@ -16,10 +16,16 @@ def owners() -> dict[str, str]:
     """Name of each registered schedule -> the file that defines it."""
     found: dict[str, str] = {}
     for module in MODULES:
-        for value in vars(import_module(f"{PACKAGE}.schedules.{module}")).values():
+        name = dotted(module)
+        for value in vars(import_module(name)).values():
             if isinstance(value, Spec):
-                found.setdefault(value.name, f"schedules/{module}.py")
+                found.setdefault(value.name, name.partition(".")[2].replace(".", "/") + ".py")
     return found
+
+
+def dotted(module: str) -> str:
+    """The full name of a module of the list; those of the folder are listed without it."""
+    return module if "." in module else f"{PACKAGE}.schedules.{module}"
 
 
 def listed(root: Path) -> list[str]:
@@ -41,7 +47,7 @@ def list_and_folder(root: Path) -> list[str]:
         *(
             f"MODULES has {name!r}, but there is no such file"
             for name in names
-            if name not in files
+            if not (root / "src" / (dotted(name).replace(".", "/") + ".py")).exists()
         ),
         *(f"MODULES has {name!r} twice" for name in sorted(set(names)) if names.count(name) > 1),
     ]

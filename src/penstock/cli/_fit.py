@@ -10,11 +10,14 @@ from dataclasses import replace
 from penstock.cli._numbers import assignments
 from penstock.cli._request import Request, generate, names_a_file, read
 from penstock.core.schedule import Schedule
+from penstock.cost.model import UnitCost
 from penstock.errors import ShapeError
 from penstock.schedules import Spec, find, registry
 
 
-def resolve_all(targets: Sequence[str], request: Request) -> tuple[list[Schedule], list[str]]:
+def resolve_all(
+    targets: Sequence[str], request: Request, cost: UnitCost
+) -> tuple[list[Schedule], list[str]]:
     """The schedules of names and files, and a note on each flag that was left out."""
     specs = [registry()[target] for target in targets if target in registry()]
     _refuse_foreign_options(specs, request)
@@ -25,7 +28,7 @@ def resolve_all(targets: Sequence[str], request: Request) -> tuple[list[Schedule
             schedules.append(read(target, Request()))
         else:
             fitting, found = _fit(find(target), request)
-            schedules.append(generate(find(target), fitting))
+            schedules.append(generate(find(target), fitting, cost))
             notes += found
     return schedules, notes
 

@@ -93,14 +93,20 @@ class Prices:
         return UnitCost(times=times, hop=number("--hop", self.hop), sizes=sizes)
 
 
-def resolve(target: str, request: Request) -> Schedule:
-    """The schedule that a name with numbers, or a file, stands for."""
+UNPRICED = UnitCost()
+
+
+def resolve(target: str, request: Request, cost: UnitCost = UNPRICED) -> Schedule:
+    """The schedule that a name with numbers, or a file, stands for.
+
+    The prices matter to a schedule whose order depends on them.
+    """
     if target not in registry() and names_a_file(target):
         return read(target, request)
-    return generate(find(target), request)
+    return generate(find(target), request, cost)
 
 
-def generate(spec: Spec, request: Request) -> Schedule:
+def generate(spec: Spec, request: Request, cost: UnitCost = UNPRICED) -> Schedule:
     """A registered schedule of the requested size."""
     if request.devices is None or request.microbatches is None:
         raise ShapeError(
@@ -108,7 +114,8 @@ def generate(spec: Spec, request: Request) -> Schedule:
             hint="give both, for example -p 4 -m 8",
         )
     options = assignments("-o", request.options or ())
-    case = spec.case(request.devices, request.microbatches, request.chunks, request.slices, options)
+    sizes = (request.devices, request.microbatches, request.chunks, request.slices)
+    case = spec.case(*sizes, options, cost.prices)
     ops = 2 * case.p * case.v * case.m * case.k
     if ops > LONG_WORK:
         note(f"generating and proving at least {ops:,} ops ...")

@@ -44,7 +44,7 @@ def compare(
     """
     files = destinations(pictures, as_json=as_json)
     cost = prices.cost()
-    schedules, notes = resolve_all(targets, request)
+    schedules, notes = resolve_all(targets, request, cost)
     timelines = [simulate(schedule, cost) for schedule in schedules]
     for line in notes:
         note(line)

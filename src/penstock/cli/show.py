@@ -27,7 +27,8 @@ def show(
     --json prints the schedule in the JSON format that check, show and simulate read.
     """
     files = destinations(exports, as_json=as_json)
-    timelines = [simulate(resolve(target, request), prices.cost())]
+    cost = prices.cost()
+    timelines = [simulate(resolve(target, request, cost), cost)]
     if files:
         write(files, timelines)
     else:

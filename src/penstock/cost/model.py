@@ -116,6 +116,11 @@ class UnitCost:
         return tuple(size for size in SIZES if self.size(size))
 
     @property
+    def prices(self) -> dict[str, Fraction]:
+        """What was set, by name: what a generator is told whose order depends on prices."""
+        return {**self.times, **self.sizes, "hop": self.hop}
+
+    @property
     def separable(self) -> bool:
         """Whether every op costs time of its kind x share of its stage x share of its slice."""
         return not self.op_times

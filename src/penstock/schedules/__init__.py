@@ -1,9 +1,12 @@
 """Every schedule that Penstock knows, and the one list that says so.
 
-To add one: a file in this folder, its line in `MODULES`, a page in docs/schedules.
+To add one: a file in this folder, its line in `MODULES`, a page in docs/schedules. Orders that are
+searched for, with a simulation or a solver, have their file in the layer above (penstock.search),
+which this list names but does not import until somebody asks.
 """
 
 from collections.abc import Mapping
+from fractions import Fraction
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -46,7 +49,9 @@ MODULES = (
 @cache
 def registry() -> Mapping[str, Spec]:
     """Name to record, in the order of the list."""
-    modules = (import_module(f"{__name__}.{module}") for module in MODULES)
+    modules = (
+        import_module(module if "." in module else f"{__name__}.{module}") for module in MODULES
+    )
     found = [value for module in modules for value in vars(module).values()]
     specs = [spec for spec in found if isinstance(spec, Spec)]
     names = [spec.name for spec in specs]
@@ -74,12 +79,13 @@ def build(
     chunks: int | None = None,
     slices: int | None = None,
     options: Mapping[str, Any] | None = None,
+    prices: Mapping[str, Fraction] | None = None,
 ) -> Schedule:
-    """Generate a registered schedule.
+    """Generate a registered schedule; `prices` matter to those whose order depends on them.
 
     >>> build("seq1f1b", devices=4, microbatches=4, slices=2).lane(3)[:3]
     [Op(kind='F', stage=3, mb=0, slice=0), Op(kind='F', stage=3, mb=0, slice=1), \
 Op(kind='B', stage=3, mb=0, slice=1)]
     """
     spec = find(name)
-    return spec.build(spec.case(devices, microbatches, chunks, slices, options))
+    return spec.build(spec.case(devices, microbatches, chunks, slices, options, prices))

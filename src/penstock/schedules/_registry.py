@@ -33,6 +33,11 @@ class Case:
     """Memory from a forward to its input gradient, for one microbatch on one device."""
     stash: Fraction = Fraction(1)
     """What of it remains from the input gradient to the weight gradient."""
+    hop: Fraction = Fraction(0)
+    """Latency of a transfer between devices."""
+    others: Mapping[str, Fraction] = field(default_factory=dict)
+    """Times of other kinds, by their letter, and sizes of other buffers, by their name; 0 where
+    nothing is said."""
 
     @property
     def B(self) -> Fraction:  # noqa: N802 - the letter of the op
@@ -47,9 +52,23 @@ class Case:
     def __getitem__(self, option: str) -> Any:
         return self.options[option]
 
+    def price(self, name: str) -> Fraction:
+        """Time of a kind or size of a buffer that most schedules do not have."""
+        return self.others.get(name, Fraction(0))
+
+    def at(self, prices: Mapping[str, Fraction]) -> "Case":
+        """The request under other prices: times by letter, sizes by name, and `hop`."""
+        known: dict[str, Any] = {key: price for key, price in prices.items() if key in PRICES}
+        others = {name: price for name, price in prices.items() if name not in PRICES}
+        return replace(self, **known, others={**self.others, **others})
+
     def __str__(self) -> str:
         options = "".join(f" -o {key}={value}" for key, value in self.options.items())
         return f"-p {self.p} -m {self.m} -v {self.v} -k {self.k}{options}"
+
+
+PRICES = ("F", "I", "W", "act", "stash", "hop")
+"""Prices that every case has."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +102,8 @@ class Option:
     default: Callable[[Case], Any]
     text: str
     parse: Callable[[str], Any] = int
-    least: int = 1
+    least: int | None = 1
+    """The smallest number; None where the value is no number."""
 
     def read(self, schedule: str, value: Any) -> Any:
         """The value of a text or number, or an error that says what the option is."""
@@ -94,7 +114,7 @@ class Option:
                 f"{schedule}: option {self.name}={value} cannot be read",
                 hint=f"{self.name} is {self.text}",
             ) from None
-        if number < self.least:
+        if self.least is not None and number < self.least:
             raise ShapeError(
                 f"{schedule}: option {self.name}={value} is below {self.least}",
                 hint=f"{self.name} is {self.text}; give {self.least} or more",
@@ -115,6 +135,16 @@ class Claim:
     when: Callable[[Case], bool] = lambda case: True
     condition: str = ""
     """`when` in words; empty where the claim always holds."""
+    bound: bool = False
+    """Whether the value is a limit that is not exceeded, instead of what is met exactly."""
+
+    def agrees(self, found: Any, case: Case) -> bool:
+        """Whether a timeline's quantity is what is claimed."""
+        said = self.value(case)
+        if not self.bound:
+            return bool(found == said)
+        pairs = zip(found, said) if isinstance(said, tuple) else [(found, said)]
+        return all(value <= limit for value, limit in pairs)
 
 
 @dataclass(frozen=True)
@@ -133,6 +163,10 @@ class Spec:
     """Stages per device where the user could choose and did not."""
     sliced: bool = False
     """Whether it cuts sequences into slices."""
+    priced: bool = False
+    """Whether its order depends on prices: its generator takes the case beside the shape."""
+    shape: Callable[[Case], Shape] = lambda case: Shape.even(case.p, case.m, case.v, case.k)
+    """What a request stands for, where that is not equal stages and equal slices."""
     needs: tuple[Need, ...] = ()
     options: tuple[Option, ...] = ()
     claims: tuple[Claim, ...] = ()
@@ -144,6 +178,7 @@ class Spec:
         chunks: int | None = None,
         slices: int | None = None,
         options: Mapping[str, Any] | None = None,
+        prices: Mapping[str, Fraction] | None = None,
     ) -> Case:
         """The request with defaults filled in, or an error that says what does not fit."""
         self._refuse_fixed(chunks, slices)
@@ -153,7 +188,7 @@ class Spec:
             microbatches,
             default_chunks if chunks is None else chunks,
             1 if slices is None else slices,
-        )
+        ).at(prices or {})
         Shape.even(case.p, case.m, case.v, case.k)  # refuses impossible numbers first
         case = replace(case, options=self._read_options(case, dict(options or {})))
         broken = [need for need in self.needs if not need.holds(case)]
@@ -193,9 +228,10 @@ class Spec:
 
     def build(self, case: Case) -> Schedule:
         """The schedule of a request."""
-        shape = Shape.even(case.p, case.m, case.v, case.k)
+        shape = self.shape(case)
+        given = (shape, case) if self.priced else (shape,)
         with _collector_resting():
-            return Schedule.of(self.name, shape, self.generate(shape, **case.options))
+            return Schedule.of(self.name, shape, self.generate(*given, **case.options))
 
 
 @contextmanager
