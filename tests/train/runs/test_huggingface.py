@@ -1,0 +1,85 @@
+"""Weights go out to Hugging Face's folders, and come in from there."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from penstock.data import IGNORE, Microbatch, open_data
+from penstock.train.config import load
+from train.runs.kills import weights
+from train.runs.ranks import Ran, Setting
+
+pytestmark = pytest.mark.torch
+
+HELD_OUT = ("data.held_out=0.2", "evaluation.every=3", "evaluation.batches=2")
+STEPS = "run.steps=3"
+
+
+@pytest.fixture(scope="module")
+def export(setting: Setting) -> Path:
+    return setting.folder / "exported-weights"
+
+
+@pytest.fixture(scope="module")
+def exported(setting: Setting, export: Path) -> Ran:
+    ran = setting.run(*HELD_OUT, STEPS, f"checkpoint.export={export}", name="exported")
+    assert ran.codes == (0, 0), ran.said
+    return ran
+
+
+def held_out(setting: Setting, cache: Path) -> Iterator[Microbatch]:
+    """What the run has evaluated."""
+    settings = load(setting.config, HELD_OUT)
+    sizes = (settings.batch.length, 256, settings.run.seed)
+    data = open_data(settings.data, *sizes, cache).held_out or pytest.fail("nothing held out")
+    for start in range(settings.evaluation.batches):
+        yield from data.batch(start, 0, 1, settings.batch.microbatches, settings.batch.rows)
+
+
+def losses(model: Any, batch: Microbatch) -> Iterator[Tensor]:
+    """The loss of every label, each document for itself."""
+    for tokens, labels, starts in zip(batch.tokens, batch.labels, batch.documents):
+        for begin, end in zip(starts, (*starts[1:], batch.length)):
+            with torch.no_grad():
+                logits = model(tokens[None, begin:end]).logits[0]
+            valid = labels[begin:end] != IGNORE
+            yield cross_entropy(logits[valid], labels[begin:end][valid], reduction="none")
+
+
+def test_an_export_is_read_by_transformers_and_has_the_loss_of_the_run(
+    setting: Setting, exported: Ran, export: Path, tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    model = transformers.AutoModelForCausalLM.from_pretrained(export, dtype=torch.float64)
+    each = [loss for batch in held_out(setting, tmp_path) for loss in losses(model, batch)]
+    assert torch.cat(each).mean().item() == pytest.approx(exported.metrics[-1]["evaluation"], 1e-6)
+
+
+def test_a_run_begins_with_the_weights_of_a_folder_under_any_layout(
+    exported: Ran, export: Path, tmp_path: Path
+) -> None:
+    """With a rate of next to nothing it evaluates what it was given, and exports it again."""
+    setting = Setting(tmp_path, f'huggingface = "{export}"')
+    again = tmp_path / "again"
+    tiny = ("optimizer.rate=1e-30", "run.steps=1", "optimizer.warmup=0", *HELD_OUT[:2])
+    here = ("evaluation.every=1", HELD_OUT[2], f"checkpoint.export={again}")
+    ran = setting.run(*tiny, *here, "pipeline.devices=4", name="given", ranks=4)
+    assert set(ran.codes) == {0}, ran.said
+    assert f"begins with the weights in {export}" in ran.said[0]
+    theirs, mine = exported.metrics[-1]["evaluation"], ran.metrics[-1]["evaluation"]
+    assert mine == pytest.approx(theirs, rel=1e-9, abs=0)
+    first, second = weights(setting, export), weights(setting, again)
+    assert all(tensor.equal(second[name]) for name, tensor in first.items())
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, f'huggingface = "{tmp_path}/none"')
+    ran = setting.run(name="none-there")
+    assert 2 in ran.codes
+    assert len(ran.causes) == 1, ran.said
+    assert "config.json" in ran.causes[0]

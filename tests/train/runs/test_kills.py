@@ -1,0 +1,72 @@
+"""Ranks that are killed and started again end with the weights of a run that was left alone."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from train.runs.kills import RANKS, disturbed, kills
+from train.runs.ranks import LIMIT, Setting
+
+pytestmark = pytest.mark.torch
+
+KILLS = 12
+
+
+def test_each_rank_is_killed_three_times_and_the_weights_are_the_same_bit_for_bit(
+    tmp_path: Path,
+) -> None:
+    plan = kills(KILLS, seed=1)
+    assert sorted(kill.rank for kill in plan) == sorted([*range(RANKS)] * 3)
+    found = disturbed(Setting(tmp_path), plan)
+    assert found.killed == KILLS
+    assert found.begun == sorted(found.begun)
+    assert len({*found.begun}) > 2  # and some of what was done before them was kept
+    assert len(found.without) > 30
+    assert found.different == []
+
+
+def rank_process(agent: int, rank: int) -> int:
+    """The process that torchrun has started as a rank."""
+    children = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
+    wanted = f"RANK={rank}".encode()
+    found = [
+        int(child)
+        for child in children
+        if wanted in Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+    ]
+    assert len(found) == 1, children
+    return found[0]
+
+
+def test_a_rank_killed_from_outside_under_torchrun_costs_nothing(
+    setting: Setting, tmp_path: Path
+) -> None:
+    """The command that the manual gives, and somebody who runs out of memory."""
+    changes = ("run.steps=24", "checkpoint.every=2")
+    straight = setting.run(*changes, name="straight-twenty-four")
+    words = Setting(tmp_path).words(*changes)
+    options = ["--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
+    agent = subprocess.Popen(
+        [sys.executable, "-m", "torch.distributed.run", *options, "-m", "penstock", *words],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + LIMIT
+        while not list((tmp_path / "run" / "checkpoints").glob("step-*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.kill(rank_process(agent.pid, 1), signal.SIGKILL)
+        said = agent.communicate(timeout=LIMIT)[1]
+    finally:
+        agent.kill()
+        agent.communicate()
+    assert agent.returncode == 0, said
+    assert "goes on from step " in said
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == straight.records

@@ -1,0 +1,102 @@
+"""What a run leaves behind: evaluations, settings, TensorBoard files, and words on the console."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.train.config import load
+from train.runs.ranks import Ran, Setting
+
+pytestmark = pytest.mark.torch
+
+EVALUATED = ("data.held_out=0.2", "evaluation.every=2", "evaluation.batches=2", "run.steps=4")
+
+
+@pytest.fixture(scope="module")
+def evaluated(setting: Setting) -> Ran:
+    ran = setting.run(*EVALUATED, "log.tensorboard=true", name="evaluated")
+    assert ran.codes == (0, 0), ran.said
+    return ran
+
+
+def test_evaluations_stand_in_the_records_of_their_steps(evaluated: Ran) -> None:
+    found = {record["step"]: record.get("evaluation") for record in evaluated.metrics}
+    assert [step for step, loss in found.items() if loss is not None] == [2, 4]
+    assert found[4] < found[2]
+    assert f"step 2: held-out loss {found[2]:.4f}" in evaluated.said[0]
+
+
+def test_an_evaluation_changes_nothing_and_is_the_same_under_any_layout(
+    setting: Setting, evaluated: Ran
+) -> None:
+    """Two replicas of one device each, whole sequences; the training behind it is the same."""
+    layout = ("pipeline.replicas=2", "pipeline.devices=1", "batch.microbatches=2")
+    plain = ("pipeline.schedule=gpipe", "pipeline.slices=1")
+    other = setting.run(*EVALUATED, *layout, *plain, name="evaluated-otherwise")
+    assert other.codes == (0, 0), other.said
+    for mine, theirs in zip(evaluated.metrics, other.metrics):
+        assert mine == pytest.approx(theirs, rel=1e-9, abs=0)
+    never = setting.run(EVALUATED[0], "run.steps=4", name="never-evaluated")
+    assert never.losses == evaluated.losses
+
+
+def test_tensorboard_files_hold_the_same_numbers(evaluated: Ran) -> None:
+    accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator", exc_type=ImportError
+    ).EventAccumulator
+    events = accumulator(str(evaluated.folder / "tensorboard")).Reload()
+    losses = [event.value for event in events.Scalars("loss")]
+    assert losses == pytest.approx(evaluated.losses, rel=1e-6)
+    assert [event.step for event in events.Scalars("evaluation")] == [2, 4]
+
+
+def test_the_settings_of_a_run_lie_in_its_folder(setting: Setting, evaluated: Ran) -> None:
+    given = [f"run.directory={evaluated.folder}", *EVALUATED, "log.tensorboard=true"]
+    assert load(evaluated.folder / "config.toml") == load(setting.config, given)
+
+
+def test_only_the_first_rank_speaks(evaluated: Ran) -> None:
+    first, second = evaluated.said
+    assert second == ""
+    lines = first.splitlines()
+    assert lines[0] == (
+        "seq1f1b: 2 device(s), 2 x 2 layers, slices of 18 + 14 tokens, 16,016 parameters"
+    )
+    assert [line.split()[1] for line in lines if line.startswith("step ")] == [
+        *("1/4", "2/4", "2:", "3/4", "4/4", "4:")
+    ]
+
+
+def test_timing_is_kept_apart_from_what_must_repeat(evaluated: Ran) -> None:
+    timing = (evaluated.folder / "timing.jsonl").read_text()
+    assert timing.count("\n") == 4
+    assert "tokens_per_second" in timing
+    assert "seconds" not in evaluated.records.decode()
+
+
+def test_more_steps_go_on_and_records_grow(setting: Setting) -> None:
+    constant = "optimizer.schedule=constant"
+    short = setting.run(constant, "run.steps=2", name="grows")
+    longer = setting.run(constant, "run.steps=3", name="grows")
+    done = setting.run(constant, "run.steps=3", name="grows")
+    assert {*short.codes, *longer.codes, *done.codes} == {0}
+    assert [record["step"] for record in done.metrics] == [1, 2, 3]
+    assert "goes on from step 3" in done.said[0]
+
+
+def test_the_checkpoints_that_are_kept_are_the_newest(setting: Setting) -> None:
+    kept = ("checkpoint.every=1", "checkpoint.keep=2", "run.steps=5")
+    ran = setting.run(*kept, name="kept")
+    assert ran.codes == (0, 0), ran.said
+    names = sorted(path.name for path in (ran.folder / "checkpoints").iterdir())
+    assert names == ["step-00000004", "step-00000005"]
+
+
+def test_a_report_ends_a_run(setting: Setting) -> None:
+    ran = setting.run("log.report=true", 'log.compare=["1f1b"]', "run.steps=2", name="reported")
+    assert ran.codes == (0, 0), ran.said
+    report = (ran.folder / "report.txt").read_text()
+    assert report.strip() in ran.said[0]
+    for words in ("seq1f1b", "1f1b", "measured", "predicted", str(ran.folder / "checkpoints")):
+        assert words in report
+    assert all(map(Path.is_file, (ran.folder / "timeline.html", ran.folder / "trace.json")))

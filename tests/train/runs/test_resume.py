@@ -1,0 +1,115 @@
+"""What is stored by one layout goes on under any other, on the same curve."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from train.runs.ranks import Ran, Setting
+
+pytestmark = pytest.mark.torch
+
+CLOSE = 1e-9
+"""Relative error of a loss in float64 when only the order of additions has changed."""
+
+LAYOUTS: dict[str, tuple[int, tuple[str, ...]]] = {
+    "another schedule": (2, ("schedule=zb-h1", "slices=1")),
+    "one process": (1, ("schedule=1f1b", "devices=1", "slices=1")),
+    "more devices and slices": (4, ("devices=4", "slices=4", "cut=even")),
+    "two stages on each device": (2, ("schedule=seq1f1b-i", "chunks=2")),
+    "two replicas": (4, ("schedule=1f1b", "slices=1", "replicas=2")),
+    "recomputed": (2, ("recompute=all", "slices=3", "cut=[16, 9, 7]")),
+}
+"""Ranks, and what is changed in the pipeline."""
+
+
+def halfway(setting: Setting, undisturbed: Ran, name: str) -> Path:
+    """The folder of a run that stopped after four of its eight steps."""
+    folder = setting.folder / name
+    folder.mkdir()
+    shutil.copytree(
+        undisturbed.folder / "checkpoints" / "step-00000004",
+        folder / "checkpoints" / "step-00000004",
+    )
+    shutil.copy(undisturbed.folder / "metrics.jsonl", folder)  # lines behind step 4 are taken back
+    return folder
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_run_goes_on_under_another_layout_on_the_same_curve(
+    setting: Setting, undisturbed: Ran, layout: str
+) -> None:
+    ranks, changes = LAYOUTS[layout]
+    name = layout.replace(" ", "-")
+    halfway(setting, undisturbed, name)
+    pipeline = [f"pipeline.{change}" for change in changes]
+    batch = ["batch.microbatches=2"] if "replicas=2" in changes else []
+    ran = setting.run(*pipeline, *batch, name=name, ranks=ranks)
+    assert set(ran.codes) == {0}, ran.said
+    assert "goes on from step 4, stored by seq1f1b on 1 x 2 device(s)" in ran.said[0]
+    assert len(ran.losses) == 8
+    assert ran.losses == pytest.approx(undisturbed.losses, rel=CLOSE, abs=0)
+    norms = [[record["norm"] for record in each.metrics] for each in (ran, undisturbed)]
+    assert norms[0] == pytest.approx(norms[1], rel=CLOSE, abs=0)
+    assert ran.losses[:4] == undisturbed.losses[:4]
+
+
+def test_a_run_begun_under_another_layout_goes_on_too(setting: Setting, undisturbed: Ran) -> None:
+    """Stored by two replicas with two stages on each device, tied weights aside."""
+    begun = ("pipeline.replicas=2", "batch.microbatches=2", "pipeline.chunks=2")
+    spread = (*begun, "pipeline.schedule=interleaved", "pipeline.slices=1")
+    first = setting.run(*spread, "run.steps=4", "optimizer.schedule=constant", name="back", ranks=4)
+    assert set(first.codes) == {0}, first.said
+    second = setting.run("optimizer.schedule=constant", name="back")
+    straight = setting.run("optimizer.schedule=constant", name="straight")
+    assert second.codes == straight.codes == (0, 0), second.said
+    assert second.losses == pytest.approx(straight.losses, rel=CLOSE, abs=0)
+
+
+def test_tied_weights_go_on_from_one_process_to_four(setting: Setting) -> None:
+    """One process has the embedding and its copy; four have them on two devices."""
+    common = ("model.tied=true", "optimizer.schedule=constant")
+    one = ("pipeline.devices=1", "pipeline.schedule=gpipe", "pipeline.slices=1")
+    first = setting.run(*common, *one, "run.steps=4", name="tied", ranks=1)
+    second = setting.run(*common, "pipeline.devices=4", name="tied", ranks=4)
+    straight = setting.run(*common, name="tied-straight")
+    assert {*first.codes, *second.codes, *straight.codes} == {0}, first.said + second.said
+    assert second.losses == pytest.approx(straight.losses, rel=CLOSE, abs=0)
+
+
+def test_replicas_with_clipping_learn_what_one_pipeline_learns(setting: Setting) -> None:
+    common = ("optimizer.clip=0.05", "pipeline.schedule=1f1b", "pipeline.slices=1")
+    two = setting.run(
+        *common, "pipeline.replicas=2", "batch.microbatches=2", name="clipped-twice", ranks=4
+    )
+    one = setting.run(*common, name="clipped-once")
+    assert {*one.codes, *two.codes} == {0}, one.said + two.said
+    assert min(record["norm"] for record in one.metrics) > 0.05  # every step was clipped
+    assert two.losses == pytest.approx(one.losses, rel=CLOSE, abs=0)
+
+
+def test_a_run_begins_with_the_checkpoint_of_another_and_then_goes_on_with_its_own(
+    setting: Setting, undisturbed: Ran
+) -> None:
+    given = halfway(setting, undisturbed, "given")
+    resume = f"checkpoint.resume={given / 'checkpoints'}"
+    first = setting.run(resume, "run.steps=6", "checkpoint.every=2", name="branch")
+    second = setting.run(resume, name="branch")
+    assert {*first.codes, *second.codes} == {0}, first.said + second.said
+    assert "goes on from step 4" in first.said[0]
+    assert "goes on from step 6" in second.said[0]
+
+
+def test_a_folder_without_checkpoints_is_refused(setting: Setting) -> None:
+    ran = setting.run(f"checkpoint.resume={setting.folder / 'text'}", name="nothing-there")
+    assert ran.codes == (1, 1)
+    assert len(ran.causes) == 1
+    assert "but no checkpoint is there" in ran.causes[0]
+
+
+def test_another_seed_is_refused_by_name(setting: Setting, undisturbed: Ran) -> None:
+    halfway(setting, undisturbed, "other-seed")
+    ran = setting.run("run.seed=1", name="other-seed")
+    assert len(ran.causes) == 1
+    assert "the run was stored with data of seed 0, but now it is 1" in ran.causes[0]
+    assert 2 in ran.codes

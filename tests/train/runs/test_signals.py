@@ -1,0 +1,88 @@
+"""Signals: one that asks to stop saves and loses nothing, one that means now ends everything."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from train.runs.ranks import LIMIT, Ran, Setting
+
+pytestmark = pytest.mark.torch
+
+LONG = ("run.steps=30", "checkpoint.every=100")
+Started = subprocess.Popen[str]
+
+
+@pytest.fixture(scope="module")
+def straight(setting: Setting) -> Ran:
+    ran = setting.run(*LONG, name="straight-thirty")
+    assert ran.codes == (0, 0), ran.said
+    return ran
+
+
+@contextmanager
+def launched(setting: Setting, name: str) -> Iterator[Started]:
+    """`penstock train` as a shell would start it, its launcher and all."""
+    command = [sys.executable, "-m", "penstock", *setting.words(*LONG, name=name)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_for_steps(setting: Setting, name: str, steps: int) -> None:
+    records = setting.folder / name / "metrics.jsonl"
+    deadline = time.monotonic() + LIMIT
+    while not records.exists() or records.read_bytes().count(b"\n") < steps:
+        assert time.monotonic() < deadline, "the run does not come on"
+        time.sleep(0.02)
+
+
+def stop(process: Started, number: int) -> tuple[int, str, float]:
+    """Send a signal: exit code, what was said, and the seconds that it took."""
+    began = time.monotonic()
+    process.send_signal(number)
+    _, said = process.communicate(timeout=LIMIT)
+    return process.returncode, said, time.monotonic() - began
+
+
+def test_a_run_that_is_interrupted_and_stopped_ends_as_if_it_had_not_been(
+    setting: Setting, straight: Ran
+) -> None:
+    """Interrupted from the keyboard at first; stopped by SIGTERM; then left alone."""
+    with launched(setting, "stopped") as process:
+        wait_for_steps(setting, "stopped", 2)
+        code, said, seconds = stop(process, signal.SIGINT)
+    assert (code, "error" in said, "Traceback" in said) == (130, False, False), said
+    assert seconds < 5
+    with launched(setting, "stopped") as process:
+        wait_for_steps(setting, "stopped", 4)
+        code, said, _ = stop(process, signal.SIGTERM)
+    assert code == 75, said
+    assert "stopped after step " in said
+    assert "error" not in said
+    done = setting.run(*LONG, name="stopped")
+    assert done.codes == (0, 0), done.said
+    assert "goes on from step " in done.said[0]
+    assert done.records == straight.records
+
+
+def test_a_signal_to_one_rank_stops_all_of_them(setting: Setting, straight: Ran) -> None:
+    members = setting.start(*LONG, name="one-signal")
+    wait_for_steps(setting, "one-signal", 2)
+    os.kill(members.processes[1].pid or 0, signal.SIGUSR1)
+    stopped = members.ran()
+    assert stopped.codes == (75, 75), stopped.said
+    assert "the same command goes on from there" in stopped.said[0]
+    assert len(stopped.metrics) < 30
+    done = setting.run(*LONG, name="one-signal")
+    assert done.codes == (0, 0), done.said
+    assert done.records == straight.records
