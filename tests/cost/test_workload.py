@@ -1,3 +1,4 @@
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -166,6 +167,16 @@ def test_bytes_follow_tokens_layers_and_the_ends_of_the_model() -> None:
     assert held("kv") == held("dkv") == [n * 2 * 2 * 16 * 2 for n in (30, 18, 10, 6)]
     # The first stage starts from tokens, the second from a hidden state.
     assert held("ckpt") == [0, 0, 10 * 64 * 2, 6 * 64 * 2]
+
+
+def test_norms_of_queries_and_keys_keep_the_values_of_slices_a_second_time() -> None:
+    """Values lie between what is kept of the projection; those of a whole sequence only there."""
+    config = replace(model("tiny"), qk_norm=True)
+    for cut, twice in (((16,), 0), ((10, 6), 16 * 2 * 16 * 2)):
+        schedule = build("seq1f1b", devices=2, microbatches=1, slices=len(cut))
+        found = Workload(config, (cut,), (3, 1)).bytes(schedule, "act")
+        forwards = [schedule.table.row_of(Op("F", 0, 0, slice)) for slice in range(len(cut))]
+        assert int(found[forwards].sum()) == 3 * (16 * config.saved_bytes + twice)
 
 
 def test_an_applied_workload_says_what_transfers_carry() -> None:

@@ -89,6 +89,17 @@ def test_other_files_can_be_held_out(folder: Path) -> None:
         opened(folder, "text", "text", held_out_paths=(str(folder / "text" / "03.txt"),))
 
 
+def test_what_is_held_out_does_not_begin_again(folder: Path) -> None:
+    for data in (
+        opened(folder, "text", "text", held_out=0.2),
+        opened(folder, "text", "text/00.txt", held_out_paths=(str(folder / "text" / "03.txt"),)),
+    ):
+        assert data.held_out
+        assert data.held_out.sample(data.held_out.count - 1).valid > 0
+        assert data.held_out.sample(data.held_out.count).valid == 0
+        assert data.train.sample(data.train.count).valid > 0
+
+
 def test_nothing_is_held_out_unless_told(folder: Path) -> None:
     assert opened(folder, "text", "text").held_out is None
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.corpora import corpus_of, lengths, numbered, usual
-from penstock.data.batch import Microbatch
-from penstock.data.samples import Samples
+from penstock.data.batch import IGNORE, Microbatch
+from penstock.data.samples import Once, Samples
 from penstock.errors import ShapeError
 
 pytestmark = pytest.mark.torch
@@ -205,3 +205,16 @@ def test_a_sample_before_the_first_and_a_microbatch_without_rows_are_refused() -
         samples_of([50]).sample(-1)
     with pytest.raises(ShapeError, match="no rows"):
         samples_of([50]).rows([])
+
+
+def test_held_out_samples_count_once_however_many_are_asked_for() -> None:
+    """Whole batches are filled up with rows of which no label counts."""
+    corpus = corpus_of(numbered([9, 8, 5]))
+    endless = Samples(corpus, np.arange(3), 3, 7)
+    once = Once(corpus, np.arange(3), 3, 7)
+    assert once.count == 7
+    first, second = once.batch(0, 0, 1, 2, 5), endless.batch(0, 0, 1, 2, 5)
+    assert contents(first)[:7] == contents(second)[:7]
+    for tokens, labels, documents in contents(first)[7:] + contents(once.batch(9, 0, 1, 2, 5)):
+        assert (tokens, documents) == (contents(first)[6][0], contents(first)[6][2])
+        assert set(labels) == {IGNORE}

@@ -22,8 +22,9 @@ VOCABULARY = 23
 
 
 def tiny(layers: int = 2, **more: bool) -> ModelConfig:
-    """A model with grouped heads, none of whose sizes are equal."""
-    return ModelConfig(layers, 12, 20, 4, 2, 6, VOCABULARY, **more)  # type: ignore[arg-type]
+    """A model with grouped heads, none of whose sizes are equal, and norms unlike the usual."""
+    sizes = (layers, 12, 20, 4, 2, 6, VOCABULARY)
+    return ModelConfig(*sizes, norm_epsilon=1e-2, **more)  # type: ignore[arg-type]
 
 
 def random_weights(sizes: Sizes, dtype: torch.dtype = torch.float64) -> Weights:

@@ -85,7 +85,8 @@ def test_what_is_kept_is_not_written_to_by_the_backward() -> None:
     block, setting = Block(model, weights, 0), _setting(model, torch.float64)
     x, dz = torch.randn(2, LENGTH, model.hidden, dtype=torch.float64)
     _, kept = block.forward(x, setting)
-    inputs = [t.clone() for t in (kept.a, kept.b, kept.gated, kept.attended.out, dz)]
+    inputs = (kept.a, kept.followed.b, kept.followed.gated, kept.attended.out, dz)
+    copies = [tensor.clone() for tensor in inputs]
     block.backward(kept, dz, setting, [])
-    for before, after in zip(inputs, (kept.a, kept.b, kept.gated, kept.attended.out, dz)):
+    for before, after in zip(copies, inputs):
         assert torch.equal(before, after)

@@ -162,7 +162,7 @@ def test_logits_are_those_of_the_judge_whole_and_slice_by_slice() -> None:
     parts: list[Tensor] = []
     memory = None
     for piece in cut(batch, (4, 7)):
-        memory = stage._memory(piece, memory)
+        memory = stage.context.memory(piece, memory)
         parts.append(stage.logits(piece, None, memory)[0])
     assert relative(torch.cat(parts), right) <= EXACT
 
@@ -189,4 +189,4 @@ def test_nothing_is_recorded_by_autograd() -> None:
     stage.weights.value.requires_grad_()
     out, act, _ = stage.forward(piece, None, None)
     assert not out.requires_grad
-    assert not act.layers[0].both.requires_grad
+    assert not act.layers[0].followed.both.requires_grad

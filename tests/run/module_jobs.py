@@ -91,7 +91,7 @@ def run_schedule(connection: Connection, schedule: Schedule) -> tuple[float, Gra
     }
     assert group.WORLD is not None
     transport = Gloo(group.WORLD)
-    boundary = Boundary(WIDTH, torch.float64, torch.device("cpu"))
+    boundary = Boundary((WIDTH,) * (stages - 1), torch.float64, torch.device("cpu"))
     executor = Executor(lower(schedule), rank, wrapped, transport=transport, boundary=boundary)
     losses = executor.step(pieces(schedule.shape.microbatches))
     transport.close()

@@ -37,3 +37,8 @@ def heavy(name: str, per_stage: int, dtype: torch.dtype = torch.float32, **sizes
 def again(plan: RunPlan) -> RunPlan:
     """The same with every forward run again."""
     return replace(plan, schedule=recompute_all(plan.schedule))
+
+
+def wide_and_normed(plan: RunPlan) -> RunPlan:
+    """The same with norms of queries and keys, whose heads are most of what is kept."""
+    return replace(plan, model=replace(plan.model, kv_heads=4, head_size=64, qk_norm=True))

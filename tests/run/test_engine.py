@@ -17,14 +17,11 @@ from penstock.run.plan import RunPlan
 from penstock.run.state import begin, entries
 from penstock.run.transport import Alone
 from penstock.schedules import build
+from run.engine_jobs import evaluated, stepped_with_labels_of, unequal_batches
 from run.jobs import CPU, Learnt, batch_of, trained
 from run.plans import SMALL, plan_of
 
-pytestmark = [
-    pytest.mark.torch,
-    # some processors have no products of narrow types: torch says so and takes the long way
-    pytest.mark.filterwarnings("ignore:mkldnn_matmul failed"),
-]
+pytestmark = pytest.mark.torch
 
 SPREADS = {
     "one by one": build("1f1b", devices=4, microbatches=4),
@@ -116,15 +113,48 @@ def test_an_evaluation_is_the_mean_over_all_labels_of_all_batches() -> None:
     total = sum(o.loss * o.labels for o in outcomes) / sum(o.labels for o in outcomes)
     assert outcomes[0].labels > outcomes[1].labels
     assert engine.evaluate(batches) == pytest.approx(total, rel=1e-12)
-    assert engine.evaluate([]) == 0.0
 
 
-def test_a_batch_without_labels_has_no_loss_and_no_gradient() -> None:
+def test_an_evaluation_over_replicas_counts_the_labels_of_all(ranks: Crew) -> None:
+    """Their shares have unequal numbers of labels, so that the mean of means would be another."""
+    half = plan_of(build("1f1b", devices=2, microbatches=2))
+    batches = unequal_batches(half, 2)
+    counts = [
+        sum(m.valid for m in batch[:2]) - sum(m.valid for m in batch[2:]) for batch in batches
+    ]
+    assert min(counts) > 0
+    whole = _alone(plan_of(build("1f1b", devices=1, microbatches=4)))
+    right = whole.evaluate(batches)
+    for found in ranks.run(evaluated, half, 2):
+        assert found == pytest.approx(right, rel=1e-12)
+
+
+def test_a_global_batch_without_labels_is_refused_by_all_before_it_reaches_the_weights(
+    ranks: Crew,
+) -> None:
+    """The share of one replica may be empty."""
+    half = plan_of(build("1f1b", devices=2, microbatches=2))
+    labels = sum(microbatch.valid for microbatch in batch_of(half))
+    for found, complaint in ranks.run(stepped_with_labels_of, half, [1]):
+        assert found == labels
+        assert complaint == "no label of the global batch counts, so it has no loss"
+
+
+def test_gradients_of_a_batch_without_labels_are_zero() -> None:
     plan = plan_of(build("1f1b", devices=1, microbatches=2))
     batch = batch_of(plan)
     for microbatch in batch:
         microbatch.labels.fill_(IGNORE)
     assert _alone(plan).gradients(batch) == Outcome(0.0, 0.0, 0)
+
+
+def test_an_evaluation_without_labels_is_refused() -> None:
+    plan = plan_of(build("1f1b", devices=1, microbatches=2))
+    batch = batch_of(plan)
+    for microbatch in batch:
+        microbatch.labels.fill_(IGNORE)
+    with pytest.raises(RunError, match="no label of the evaluation counts"):
+        _alone(plan).evaluate([batch])
 
 
 @pytest.mark.parametrize("value", [nan, inf])

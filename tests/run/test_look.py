@@ -17,7 +17,7 @@ from penstock.run.state import begin
 from penstock.run.transport import Alone
 from penstock.schedules import build
 from run.jobs import CPU, batch_of, looked_without_waits
-from run.plans import again, heavy, plan_of
+from run.plans import again, heavy, plan_of, wide_and_normed
 
 pytestmark = pytest.mark.torch
 
@@ -28,6 +28,12 @@ PLANS = {
     "seq1f1b, recomputed": again(heavy("seq1f1b", 3, microbatches=3, slices=4)),
     "seq1f1b in float64": heavy("seq1f1b", 2, torch.float64, microbatches=3, slices=2),
     "seq1f1b-zb": heavy("seq1f1b-zb", 2, microbatches=3, slices=4),
+    "seq1f1b, with norms of wide heads": wide_and_normed(
+        heavy("seq1f1b", 2, microbatches=3, slices=4)
+    ),
+    "seq1f1b-zb, with norms of wide heads": wide_and_normed(
+        heavy("seq1f1b-zb", 2, microbatches=3, slices=4)
+    ),
     "zb-h1": heavy("zb-h1", 2),
     "zb-v": heavy("zb-v", 2),
     "interleaved": heavy("interleaved", 2, microbatches=4, chunks=2),

@@ -38,6 +38,13 @@ def test_marks_of_a_gpu_are_laid_on_the_clock_of_the_host() -> None:
     assert spans.seconds() == pytest.approx(5e-3)
 
 
+def test_the_extent_has_the_pauses_between_ops_too() -> None:
+    assert Spans(0, 0, start=[10, 30], end=[20, 60]).extent() == pytest.approx(50e-9)
+    events = Spans(Event(1.0), 0, start=[Event(1.5), Event(3.0)], end=[Event(2.5), Event(7)])
+    assert events.extent() == pytest.approx(5.5e-3)
+    assert Spans(0, 0).extent() == 0.0
+
+
 def test_spans_begin_with_a_mark_of_their_clock() -> None:
     ticks = count(7)
     before = perf_counter_ns()

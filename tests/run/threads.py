@@ -169,7 +169,7 @@ class Rig:
 
     def _executor(self, device: int) -> Executor:
         mine = {n: stage for n, stage in self.stages.items() if self.plan.homes[n] == device}
-        boundary = Boundary(self.plan.model.hidden, self.plan.dtype, CPU)
+        boundary = Boundary(self.plan.widths, self.plan.dtype, CPU)
         transport = Mail(in_order(), device)
         return Executor(self.plan.program, device, mine, transport=transport, boundary=boundary)
 

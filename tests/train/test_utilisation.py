@@ -1,13 +1,15 @@
-"""Model FLOPs: what the model needs, however it is computed."""
+"""Model FLOPs: what the model needs, however it is computed; and the bubble as it is measured."""
 
 import pytest
 import torch
 
 from penstock.cost.architecture import ModelConfig
 from penstock.cost.hardware import HARDWARE
+from penstock.cost.model import UnitCost
 from penstock.cost.workload import Workload
 from penstock.schedules import build
-from penstock.train.utilisation import model_flops, peak_flops
+from penstock.sim import simulate
+from penstock.train.utilisation import idle_share, model_flops, peak_flops
 
 pytestmark = pytest.mark.torch
 
@@ -31,6 +33,19 @@ def test_the_count_is_that_of_the_cost_model_less_what_is_done_twice() -> None:
     work = Workload.of(schedule.shape, MODEL, (64,)).work(schedule)
     again = 3 * 64 * 2 * MODEL.head_weights
     assert int(work.flops.sum()) - again == model_flops(MODEL, [64] * 3)
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "interleaved"])
+def test_the_measured_bubble_is_the_one_that_a_simulation_tells(name: str) -> None:
+    """Of two pipelines side by side, the second of which is twice as slow."""
+    schedule = build(name, devices=4, microbatches=8)
+    timeline = simulate(schedule, UnitCost())
+    lanes = [[s for s in timeline.spans() if s.device == device] for device in range(4)]
+    busy = [float(sum(span.end - span.start for span in lane)) for lane in lanes]
+    spans = [float(lane[-1].end - lane[0].start) for lane in lanes]
+    both = [busy + [2 * t for t in busy], spans + [2 * t for t in spans]]
+    assert idle_share(*both, 4) == pytest.approx(float(timeline.bubble_span))
+    assert idle_share([0.0], [0.0], 1) == 0.0
 
 
 def test_the_host_has_no_peak_that_is_known() -> None:

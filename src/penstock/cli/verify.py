@@ -80,16 +80,20 @@ def _refuse_both_or_neither(target: str, request: Request, everything: bool) -> 
 
 
 def _all_trials() -> tuple[list["Trial"], list[str]]:
-    """Every schedule under every variant."""
+    """Every schedule that can be run under every variant; the others are named in the notes."""
     from penstock.run.verify.cases import half, smallest, trials_of
+    from penstock.run.verify.verifier import why_not
 
     trials: list[Trial] = []
     notes: list[str] = []
     for spec in registry().values():
         case = smallest(spec)
+        schedule = spec.build(case)
+        if reason := why_not(schedule):
+            notes.append(f"note: {spec.name}: not run, {reason}")
+            continue
         halved = half(spec, case, {})
-        replica = spec.build(halved) if halved else None
-        found, left_out = trials_of(spec.build(case), replica)
+        found, left_out = trials_of(schedule, spec.build(halved) if halved else None)
         trials += found
         notes += left_out
     return trials, notes

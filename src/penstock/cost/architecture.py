@@ -153,7 +153,7 @@ class ModelConfig:
 
         4 h (inputs and outputs of both norms) + 2 a d (queries, attention output) + x f (outputs of
         the first MLP matrices, input of the last) elements, and one log-sum-exp per head. With
-        qk-norm (a + g) d more: queries and keys before it.
+        qk-norm (a + g) d more: queries and keys before it; cost/workload.py adds what slices keep.
         """
         heads = 2 * self.heads * self.head_size
         before_norms = (self.heads + self.kv_heads) * self.head_size if self.qk_norm else 0

@@ -167,7 +167,20 @@ class Workload:
         held = per_token[schedule.table.stage] * tokens[schedule.unit]
         if size in _WITH_KEYS and "R" in schedule.table.kinds:
             held += _WITH_KEYS[size] * self._made_again(schedule)
+        if size == "act" and self.model.qk_norm:
+            held += self._kept_twice(schedule)
         return np.asarray(held, np.int64)
+
+    def _kept_twice(self, schedule: Schedule) -> Counts:
+        """Bytes of a slice's values that stay with queries and keys before their norms.
+
+        They are parts of one projection, which is kept whole. Values of a whole sequence are only
+        there; those of slices also lie with the other slices', where they are counted as `kv`.
+        """
+        per_token = np.array(self.layers, np.int64) * (self.model.kv_bytes // 2)
+        return np.asarray(
+            per_token[schedule.table.stage] * (self.tokens * self._cut)[schedule.unit]
+        )
 
     def _made_again(self, schedule: Schedule) -> Counts:
         """Bytes of keys and values that are made with the activation, and again with it.

@@ -1,5 +1,7 @@
 """From settings to samples: find the files, tokenise, hold documents out."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from penstock.data.corpus import Array, Corpus, Longs, corpus
 from penstock.data.jsonl import JsonLines
 from penstock.data.packing import shuffled
 from penstock.data.paths import find, refuse_shared
-from penstock.data.samples import Samples
+from penstock.data.samples import Once, Samples
 from penstock.data.settings import DataSettings
 from penstock.data.sources import Source, TextFiles, standard_library, up_to
 from penstock.data.tokenise import Progress, tokenised
@@ -90,16 +92,14 @@ def open_data(
     refuse_shared(files, apart)
     found, notes = reader.corpus(files)
     train, held = _split(len(found.lengths), settings.held_out)
+    with _worded("training"):
+        samples = Samples(found, train, length, seed)
     if apart:
-        other, more = reader.corpus(apart)
-        every = np.arange(len(other.lengths))
-        held_out = _samples("held-out", other, every, length, HELD_OUT)
-        return Data(_samples("training", found, train, length, seed), held_out, notes + more)
-    return Data(
-        _samples("training", found, train, length, seed),
-        _samples("held-out", found, held, length, HELD_OUT) if len(held) else None,
-        notes,
-    )
+        found, more = reader.corpus(apart)
+        held, notes = np.arange(len(found.lengths)), notes + more
+    with _worded("held-out"):
+        held_out = Once(found, held, length, HELD_OUT) if len(held) else None
+    return Data(samples, held_out, notes)
 
 
 def _files(settings: DataSettings, paths: tuple[str, ...]) -> tuple[Path, ...]:
@@ -127,8 +127,10 @@ def _split(documents: int, share: float) -> tuple[Longs, Longs]:
     return np.sort(order[held:]), np.sort(order[:held])
 
 
-def _samples(what: str, found: Corpus, documents: Longs, length: int, seed: int) -> Samples:
+@contextmanager
+def _worded(what: str) -> Iterator[None]:
+    """Say which data are refused."""
     try:
-        return Samples(found, documents, length, seed)
+        yield
     except ShapeError as error:
         raise ShapeError(f"{what} data: {error.message}", hint=error.hint) from None

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from penstock.data._digest import digest
-from penstock.data.batch import Microbatch
+from penstock.data.batch import IGNORE, Microbatch
 from penstock.data.corpus import Corpus, Longs
 from penstock.data.packing import Packed, Row, pack, row, shuffled
 from penstock.errors import ShapeError
@@ -163,3 +163,18 @@ class Samples:
         return ShapeError(
             f"the stored data position has {name} {found!r}", hint="take an older checkpoint"
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Once(Samples):
+    """Every sample once: those after the last repeat its tokens, but no label of them counts.
+
+    An evaluation is a mean over labels, so it may ask for whole batches and still counts nothing
+    twice where the last ones are not full.
+    """
+
+    def _row(self, number: int) -> Row:
+        if number < self.count:
+            return super()._row(number)
+        last = super()._row(self.count - 1)
+        return last._replace(labels=np.full_like(last.labels, IGNORE))

@@ -45,7 +45,7 @@ def breakdown(
         0,
         {0: stage_of(plan, 0, work.length)},
         transport=Alone(),
-        boundary=Boundary(work.model.hidden, plan.dtype, HOST),
+        boundary=Boundary(plan.widths, plan.dtype, HOST),
         clock=process_time_ns,
     )
     pieces = feed(plan, work.batch(), scale=work.scale, device=HOST)

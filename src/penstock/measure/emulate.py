@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 from torch.distributed import barrier, group
 
-from penstock.core.homes import weight_homes
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
@@ -119,8 +118,8 @@ def emulated_step(
     connection: Connection, schedule: Schedule, waits: Waits, spin: float
 ) -> tuple[float, float]:
     """When this rank's first op started and its last one ended, by the clock all ranks share."""
-    rank, homes = connection.rank, weight_homes(schedule)
-    mine = [stage for stage, devices in homes.items() if rank in devices]
+    rank = connection.rank
+    mine = {op.stage for op in schedule.lane(rank)}
     assert group.WORLD is not None
     transport = Gloo(group.WORLD)
     executor = Executor(
@@ -128,7 +127,7 @@ def emulated_step(
         rank,
         {stage: EmulatedStage(stage, waits, spin) for stage in mine},
         transport=transport,
-        boundary=Boundary(1, torch.float32, torch.device("cpu")),
+        boundary=Boundary((1,) * (schedule.shape.stages - 1), torch.float32, torch.device("cpu")),
     )
     pieces = _pieces(schedule)
     barrier()

@@ -76,7 +76,7 @@ def ours(connection: Connection, schedule: Schedule, steps: int) -> HostTime:
         rank,
         {rank: stage},
         transport=MeteredTransport(transport, meter),
-        boundary=Boundary(WIDTH, torch.float32, torch.device("cpu")),
+        boundary=Boundary((WIDTH,) * (connection.world - 1), torch.float32, torch.device("cpu")),
     )
     batch = Batch.random(microbatches)
     losses: list[Tensor] = []

@@ -92,7 +92,7 @@ def run_ours(
         connection.rank,
         {stage: stage_of(plan, stage, work.length) for stage in mine},
         transport=transport,
-        boundary=Boundary(work.model.hidden, plan.dtype, HOST),
+        boundary=Boundary(plan.widths, plan.dtype, HOST),
     )
     pieces = feed(plan, work.batch(), scale=work.scale, device=HOST)
     seconds, losses = _steps(lambda: executor.step(pieces), steps)

@@ -16,11 +16,10 @@ from penstock.errors import RunError
 from penstock.model.attention.explicit import Place
 from penstock.model.attention.memory import KeyValues
 from penstock.model.block import Block, Kept
+from penstock.model.context import Context
 from penstock.model.ending import Ended, Ending
 from penstock.model.linear import Queue, work_off
 from penstock.model.piece import Piece
-from penstock.model.rope import tables
-from penstock.model.self_attention import Setting
 from penstock.model.shapes import EMBEDDING, HEAD
 from penstock.model.weights import Vector, Weights
 from penstock.run.stage import Backward, Forward
@@ -42,19 +41,17 @@ class DecoderStage:
         self.blocks = [Block(config, weights, layer) for layer in layers]
         self.embedding = weights.vector(EMBEDDING) if EMBEDDING in weights.sizes else None
         self.ending = Ending(config, weights) if HEAD in weights.sizes else None
-        where = weights.value.device
-        cos, sin = tables(config, range(length), weights.value.dtype, where)
-        self.cos, self.sin = cos.unsqueeze(1), sin.unsqueeze(1)
+        self.context = Context(config, len(self.blocks), length, weights.value)
 
     @torch.no_grad()
     def forward(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
-        memory = self._memory(piece, kv)
+        memory = self.context.memory(piece, kv)
         act, out = self._through(piece, self._entered(piece, x), memory, remembered=False)
         return out, act, memory
 
     @torch.no_grad()
     def forward_light(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
-        memory = self._memory(piece, kv)
+        memory = self.context.memory(piece, kv)
         y = self._forgetting(piece, self._entered(piece, x), memory)
         return self._out(y, piece)[0], x, memory
 
@@ -82,7 +79,7 @@ class DecoderStage:
         """Scores of every word [rows, tokens, vocabulary]; of a stage that has the head."""
         if self.ending is None:
             raise RunError("a stage without the head has no logits", hint="ask the last stage")
-        y = self._forgetting(piece, self._entered(piece, x), self._memory(piece, kv))
+        y = self._forgetting(piece, self._entered(piece, x), self.context.memory(piece, kv))
         return self.ending.logits(y).view(piece.rows, piece.end - piece.start, -1)
 
     def _back(
@@ -97,22 +94,22 @@ class DecoderStage:
         queue: Queue = []
         if kv is not None and dkv is None:
             dkv = kv.open_gradients()
-        dx = self.ending.backward(act.ended, piece) if act.ended and self.ending else _stacked(g)
+        dx = self.ending.backward(act.ended, piece) if act.ended and self.ending else stacked(g)
         for number in reversed(range(len(self.blocks))):
-            setting = self._setting(Place(piece, kv, number), remembered=True)
+            setting = self.context.setting(Place(piece, kv, number), remembered=True)
             dx = self.blocks[number].backward(act.layers.pop(), dx, setting, queue)
             after_layer(queue)
         if kv is not None and piece.slice == 0:
             kv.close_gradients()
         if self.embedding is None:
             return dx.view(piece.rows, -1, dx.shape[-1]), dkv, queue
-        _add_rows(self.embedding, piece.tokens, dx)
+        add_rows(self.embedding, piece.tokens, dx)
         return None, dkv, queue
 
     def _entered(self, piece: Piece, x: Tensor | None) -> Tensor:
         """The stage's input, rows one behind the other."""
         if self.embedding is None:
-            return _stacked(x)
+            return stacked(x)
         return self.embedding.value[piece.tokens.flatten()]
 
     def _through(
@@ -121,7 +118,8 @@ class DecoderStage:
         """What is kept, and the output: the next stage's input or the loss."""
         kept: list[Kept] = []
         for number, block in enumerate(self.blocks):
-            x, saved = block.forward(x, self._setting(Place(piece, memory, number), remembered))
+            setting = self.context.setting(Place(piece, memory, number), remembered)
+            x, saved = block.forward(x, setting)
             kept.append(saved)
         out, ended = self._out(x, piece)
         return Act(kept, ended), out
@@ -134,28 +132,17 @@ class DecoderStage:
     def _forgetting(self, piece: Piece, x: Tensor, memory: KeyValues | None) -> Tensor:
         """The output of the layers, each of which lets go of what it keeps."""
         for number, block in enumerate(self.blocks):
-            x = block.forward(x, self._setting(Place(piece, memory, number), remembered=False))[0]
+            setting = self.context.setting(Place(piece, memory, number), remembered=False)
+            x = block.forward(x, setting)[0]
         return x
 
-    def _memory(self, piece: Piece, kv: KeyValues | None) -> KeyValues | None:
-        """The keys and values of the sequence, made with its first slice."""
-        if piece.whole or kv is not None or not self.blocks:
-            return kv
-        config, value = self.config, self.weights.value
-        size = (len(self.blocks), piece.rows, config.kv_heads, piece.length, config.head_size)
-        return KeyValues(*size, dtype=value.dtype, device=value.device)
 
-    def _setting(self, place: Place, remembered: bool) -> Setting:
-        turns = slice(place.piece.start, place.piece.end)
-        return Setting(place, self.cos[turns], self.sin[turns], remembered)
-
-
-def _stacked(x: Tensor | None) -> Tensor:
+def stacked(x: Tensor | None) -> Tensor:
     """[rows, tokens, hidden] -> [rows x tokens, hidden]"""
     assert x is not None  # only the first stage has no input, only the last one no gradient
     return x.view(-1, x.shape[-1])
 
 
-def _add_rows(embedding: Vector, tokens: Tensor, dx: Tensor) -> None:
+def add_rows(embedding: Vector, tokens: Tensor, dx: Tensor) -> None:
     """Add the gradient of each token's vector to its row."""
     embedding.grad.index_add_(0, tokens.flatten(), dx.to(embedding.grad.dtype))

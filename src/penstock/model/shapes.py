@@ -43,32 +43,47 @@ def expected_shapes(config: ModelConfig) -> Shapes:
 
 def layer_shapes(config: ModelConfig, layer: int) -> Shapes:
     """The parameters of one layer, in the order in which a forward meets them."""
-    _refuse_plain_mlp(config)
-    hidden, prefix = (config.hidden,), layer_prefix(layer)
-    shapes = {
-        "input_layernorm.weight": hidden,
-        **_attention_shapes(config),
-        "post_attention_layernorm.weight": hidden,
-        "mlp.gate_proj.weight": (config.ffn, config.hidden),
-        "mlp.up_proj.weight": (config.ffn, config.hidden),
-        "mlp.down_proj.weight": (config.hidden, config.ffn),
-    }
-    return {prefix + name: shape for name, shape in shapes.items()}
+    return lead_shapes(config, layer) | follow_shapes(config, layer)
 
 
-def _attention_shapes(config: ModelConfig) -> Shapes:
+def lead_shapes(config: ModelConfig, layer: int) -> Shapes:
+    """The parameters in front of a layer's attention."""
     rows = {
         "q": config.heads * config.head_size,
         "k": config.kv_heads * config.head_size,
         "v": config.kv_heads * config.head_size,
     }
-    shapes: Shapes = {f"self_attn.{x}_proj.weight": (rows[x], config.hidden) for x in rows}
+    shapes: Shapes = {"input_layernorm.weight": (config.hidden,)}
+    shapes |= {f"self_attn.{x}_proj.weight": (rows[x], config.hidden) for x in rows}
     if config.qkv_bias:
         shapes |= {f"self_attn.{x}_proj.bias": (rows[x],) for x in rows}
     if config.qk_norm:
         shapes |= {f"self_attn.{x}_norm.weight": (config.head_size,) for x in "qk"}
-    shapes["self_attn.o_proj.weight"] = (config.hidden, rows["q"])
-    return shapes
+    return _of_layer(layer, shapes)
+
+
+def follow_shapes(config: ModelConfig, layer: int) -> Shapes:
+    """The parameters behind a layer's attention."""
+    _refuse_plain_mlp(config)
+    shapes: Shapes = {
+        "self_attn.o_proj.weight": (config.hidden, config.heads * config.head_size),
+        "post_attention_layernorm.weight": (config.hidden,),
+        "mlp.gate_proj.weight": (config.ffn, config.hidden),
+        "mlp.up_proj.weight": (config.ffn, config.hidden),
+        "mlp.down_proj.weight": (config.hidden, config.ffn),
+    }
+    return _of_layer(layer, shapes)
+
+
+def segment_shapes(config: ModelConfig, segment: int) -> Shapes:
+    """The parameters between two attentions: behind one, and in front of the next."""
+    shapes = follow_shapes(config, segment - 1) if segment else {}
+    return shapes | (lead_shapes(config, segment) if segment < config.layers else {})
+
+
+def _of_layer(layer: int, shapes: Shapes) -> Shapes:
+    prefix = layer_prefix(layer)
+    return {prefix + name: shape for name, shape in shapes.items()}
 
 
 def elements(shapes: Shapes) -> int:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from torch._C._distributed_c10d import Store
 
-from penstock.run.position import NOBODY, Position
+from penstock.run.position import NOBODY, Position, at
 
 WATCHED = 8
 """Ranks that each rank listens to, so that the store is not asked world x world questions."""
@@ -27,6 +27,7 @@ class Beat(NamedTuple):
     where: str = ""
     awaited: str = ""
     owes: int = NOBODY
+    files: bool = False
     left: bool = False
     """Whether it has done its part and left."""
 
@@ -36,8 +37,8 @@ class Beat(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The op, or what is done outside of a lane."""
-        return self.where or self.text
+        """The op, or what is done outside of a lane, as it stands in a sentence."""
+        return at(self.where or self.text)
 
 
 def send(store: Store, rank: int, beat: Beat) -> None:

@@ -4,12 +4,29 @@ Ranks that share a GPU talk through gloo, which takes host tensors only.
 """
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import torch
 from torch import Tensor, distributed
 from torch.distributed import ProcessGroup
 
 Finish = Callable[[], None]
+
+PATIENCE = timedelta(days=1)
+"""How long torch waits for another rank before it gives up. What is slow is not to be ended by a
+timeout; what hangs is ended by the watch, which knows whom to blame."""
+
+
+def make_group(ranks: list[int] | None = None, backend: str | None = None) -> ProcessGroup:
+    """A group of some ranks, or of all; every rank makes it. Torch would give it half an hour,
+    whatever the first group was given."""
+    group: ProcessGroup = distributed.new_group(ranks, PATIENCE, backend)
+    return group
+
+
+def meet(group: ProcessGroup | None) -> None:
+    """Return once every member of the group has come; by way of the host, whatever computes."""
+    add_up(torch.zeros(1), group)
 
 
 def add_up(tensor: Tensor, group: ProcessGroup | None) -> None:

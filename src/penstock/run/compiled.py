@@ -122,7 +122,6 @@ def refuse_foreign(program: Program) -> None:
         "gangs:": [str(op) for op in schedule.gangs[:3]],
         "`after` orders:": [str(after.op) for after in schedule.after[:3]],
         "skip edges:": [f"{source}-{target}" for source, target in shape.skips],
-        "weightless stages:": [str(stage) for stage in sorted(shape.weightless)],
     }
     for what, found in foreign.items():
         if found:

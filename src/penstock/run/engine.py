@@ -17,8 +17,10 @@ from torch import Tensor
 
 from penstock.data.batch import Microbatch
 from penstock.errors import RunError
+from penstock.model.attention_stage import AttentionStage
 from penstock.model.decoder import DecoderStage
 from penstock.model.piece import Piece
+from penstock.model.segment import SegmentStage
 from penstock.model.shapes import HEAD
 from penstock.model.weights import Weights
 from penstock.run.collective import add_up
@@ -27,6 +29,7 @@ from penstock.run.feed import feed
 from penstock.run.mesh import Mesh
 from penstock.run.optimizer import AdamW, clip_factor, make_optimizer, squares
 from penstock.run.plan import RunPlan
+from penstock.run.position import Tracker
 from penstock.run.reduction import Reduction, last_gradient_rows, tie
 from penstock.run.spans import clock_of
 from penstock.run.transport import Transport
@@ -54,9 +57,9 @@ class Engine:
         self.executor = Executor(
             plan.program,
             mesh.device,
-            self.stages,
+            {**self._weightless(), **self.stages},
             transport=transport,
-            boundary=Boundary(plan.model.hidden, plan.dtype, device),
+            boundary=Boundary(plan.widths, plan.dtype, device),
             clock=clock_of(device),
         )
         self.optimizer = make_optimizer(adam, self.weights.values())
@@ -65,15 +68,23 @@ class Engine:
         if mesh.replicas > 1:
             starts = {row: partial(self._reduction.start, stage) for row, stage in rows.items()}
             self.executor.after |= starts
+        self.tracker = Tracker()
+        """Told where this rank is beside its lane; nobody asks this one."""
 
     @property
     def weights(self) -> dict[int, Weights]:
         return {number: stage.weights for number, stage in self.stages.items()}
 
+    def tell(self, tracker: Tracker) -> None:
+        """Keep a tracker up to date from here on."""
+        tracker.follow(self.executor.lane, self.mesh.ranks_of(self.mesh.replica).__getitem__)
+        self.executor.observer = self.tracker = tracker
+
     def step(self, batch: Sequence[Microbatch], rate: float) -> Outcome:
         """Train on one global batch, of which `batch` is this replica's part."""
         outcome = self.gradients(batch)
         self._refuse_broken(outcome)
+        self.tracker.at = "updates its weights"
         factor = clip_factor(outcome.norm, self.adam.clip)
         for weights in self.weights.values():
             if factor < 1:
@@ -91,9 +102,12 @@ class Engine:
             weights.grad.zero_()
         labels = self._count(batch)
         losses = self.executor.step(self._feed(batch, labels))
-        self._reduction.finish()
-        if self.plan.model.tied:
-            tie(self.mesh, self.weights)
+        self.tracker.at = "ends its step"
+        with self.tracker.gathers("add up their gradients"):
+            self._reduction.finish()
+            if self.plan.model.tied:
+                tie(self.mesh, self.weights)
+            self._wait_for_device()
         total, norm = self._agree(losses)
         return Outcome(total / max(labels, 1), norm, labels)
 
@@ -103,12 +117,19 @@ class Engine:
         for batch in batches:
             labels += self._count(batch)
             losses = self.executor.evaluate(self._feed(batch, 1))
-            total += self._sum_over_all(_summed(losses))
-        return total / max(labels, 1)
+            self.tracker.at = "evaluates"
+            with self.tracker.gathers("evaluate"):
+                total += self._sum_over_all(_summed(losses))
+        _refuse_unlabelled("the evaluation", labels)
+        return total / labels
 
     def busy_seconds(self) -> float:
         """Time that the ops of the last step took on this device."""
         return self.executor.spans.seconds()
+
+    def lane_seconds(self) -> float:
+        """Time from the start of the last step's first op on this device to the end of its last."""
+        return self.executor.spans.extent()
 
     def peak_bytes(self) -> int:
         """Most memory of this process so far: what the GPU gave out, or what is resident."""
@@ -116,12 +137,22 @@ class Engine:
             return torch.cuda.max_memory_allocated(self.device)
         return getrusage(RUSAGE_SELF).ru_maxrss * 1024
 
-    def _stage(self, stage: int) -> DecoderStage:
+    def _stage(self, stage: int) -> DecoderStage | SegmentStage:
         plan = self.plan
         types = {"dtype": plan.dtype, "main": plan.main}
         weights = Weights.empty(plan.sizes(stage), **types, device=self.device)
-        length = max(sum(lengths) for lengths in plan.lengths)
-        return DecoderStage(plan.model, plan.split[stage], weights, length)
+        if plan.cut_at_attention:
+            return SegmentStage(plan.model, weights, stage // 2)
+        return DecoderStage(plan.model, plan.split[stage], weights, plan.longest)
+
+    def _weightless(self) -> dict[int, AttentionStage]:
+        """Attention where it is a stage: without weights, one serves all layers on all devices."""
+        plan = self.plan
+        if not plan.cut_at_attention:
+            return {}
+        like = torch.empty((), dtype=plan.dtype, device=self.device)
+        attention = AttentionStage(plan.model, plan.longest, like)
+        return dict.fromkeys(plan.schedule.shape.weightless, attention)
 
     def _feed(self, batch: Sequence[Microbatch], labels: int) -> list[Piece]:
         scale = 1 / max(labels, 1)
@@ -130,7 +161,8 @@ class Engine:
     def _count(self, batch: Sequence[Microbatch]) -> int:
         """Labels that count in the global batch."""
         count = torch.tensor(sum(microbatch.valid for microbatch in batch))
-        add_up(count, self.mesh.copies)
+        with self.tracker.gathers("count their labels"):
+            add_up(count, self.mesh.copies)
         return int(count)
 
     def _agree(self, losses: Sequence[Tensor]) -> tuple[float, float]:
@@ -140,7 +172,8 @@ class Engine:
         if self.mesh.replica > 0:
             found.zero_()  # every replica holds the same sums: they count once
         vector = torch.cat((_summed(losses).reshape(1), found))
-        add_up(vector, self.mesh.world)
+        with self.tracker.gathers("add up the loss and the norm"):
+            add_up(vector, self.mesh.world)
         total, *parts = vector.tolist()
         return total, sqrt(sum(parts))
 
@@ -148,13 +181,29 @@ class Engine:
         add_up(value, self.mesh.world)
         return float(value)
 
+    def _wait_for_device(self) -> None:
+        """Let a GPU catch up: it may wait for other ranks long after the host has gone on."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
     def _refuse_broken(self, outcome: Outcome) -> None:
+        _refuse_unlabelled("the global batch", outcome.labels)
         if not (isfinite(outcome.loss) and isfinite(outcome.norm)):
             raise RunError(
                 f"the loss is {outcome.loss} and the norm of the gradient {outcome.norm}",
                 hint="lower the learning rate or clip the gradient; the weights are those before "
                 "this step",
             )
+
+
+def _refuse_unlabelled(what: str, labels: int) -> None:
+    """A mean over nothing is no loss, and an update by it would still let the weights decay."""
+    if not labels:
+        raise RunError(
+            f"no label of {what} counts, so it has no loss",
+            hint="documents of a single token have nothing to predict, and labels that are all "
+            "masked neither: leave such documents out, or take larger batches",
+        )
 
 
 def _summed(losses: Sequence[Tensor]) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from penstock.core.meaning import Buf
 from penstock.core.program import Program
 from penstock.model.piece import Piece
 from penstock.run.compiled import (
@@ -23,6 +24,7 @@ from penstock.run.compiled import (
     compile_lane,
     forward_lane,
 )
+from penstock.run.products import settle_products
 from penstock.run.spans import Clock, Spans
 from penstock.run.stage import Stage
 from penstock.run.transport import Arrival, Transport
@@ -34,14 +36,19 @@ Work = Callable[[Stage, Piece, Values, Places], None]
 class Boundary(NamedTuple):
     """What moves between two stages: [rows, tokens, width] of one type, on one device."""
 
-    width: int
+    widths: tuple[int, ...]
+    """Features over the boundary behind each stage but the last."""
     dtype: torch.dtype
     device: torch.device
 
-    def pattern(self, piece: Piece) -> Tensor:
+    def width(self, buf: Buf) -> int:
+        """Of a stage's input, or of the gradient of its output."""
+        return self.widths[buf.number - (buf.name == "x")]
+
+    def pattern(self, piece: Piece, width: int) -> Tensor:
         """One element that looks like the whole, for others to be made like it: that takes half
         the time of making one from its sizes."""
-        size = (piece.rows, piece.end - piece.start, self.width)
+        size = (piece.rows, piece.end - piece.start, width)
         return torch.empty((), dtype=self.dtype, device=self.device).expand(size)
 
 
@@ -142,7 +149,7 @@ class Executor:
         self.after: dict[int, Callable[[], None]] = {}
         """What to do once the op of a row has run, as starting the reduction of its stage."""
         self._patterns: dict[int, Tensor] = {}
-        """What is received for each unit; a plan's units keep their size from step to step."""
+        """What each receive looks like; a plan's units keep their size from step to step."""
         self._training = self._turns(self.lane, WORK)
         self._evaluation: list[Turn] = []
 
@@ -173,6 +180,7 @@ class Executor:
         pieces: Sequence[Piece],
         after: Mapping[int, Callable[[], None]],
     ) -> list[Tensor]:
+        settle_products(self.boundary.dtype)
         values: Values = [None] * self.lane.places
         arrivals: dict[int, Arrival] = {}
         losses: list[Tensor] = []
@@ -207,7 +215,8 @@ class Executor:
         self, post: Post, pieces: Sequence[Piece], values: Values, arrivals: dict[int, Arrival]
     ) -> None:
         """Post a receive into memory of its own: what is received may outlive its slot."""
-        if post.unit not in self._patterns:
-            self._patterns[post.unit] = self.boundary.pattern(pieces[post.unit])
-        values[post.place] = tensor = torch.empty_like(self._patterns[post.unit])
+        if post.tag not in self._patterns:
+            width = self.boundary.width(post.buf)
+            self._patterns[post.tag] = self.boundary.pattern(pieces[post.unit], width)
+        values[post.place] = tensor = torch.empty_like(self._patterns[post.tag])
         arrivals[post.tag] = self.transport.receive(post, tensor)

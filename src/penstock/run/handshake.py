@@ -14,9 +14,11 @@ from itertools import zip_longest
 from torch._C._distributed_c10d import Store
 
 from penstock.errors import RunError
+from penstock.run.collective import PATIENCE
 from penstock.run.rendezvous import Connection
 from penstock.run.store import absent
 
+LONGEST = PATIENCE.total_seconds()
 SHORT = 80
 """Characters up to which a fact is shown whole; of a longer one the first line that differs."""
 
@@ -24,7 +26,7 @@ Facts = Mapping[str, str]
 
 
 def agree(
-    connection: Connection, facts: Facts, *, topic: str = "facts", wait: float = 300.0
+    connection: Connection, facts: Facts, *, topic: str = "facts", wait: float = LONGEST
 ) -> None:
     """Return once every rank has stated the same facts; otherwise refuse, on every rank.
 

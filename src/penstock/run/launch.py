@@ -112,7 +112,7 @@ def _blame(members: Ranks, bad: Ended | None, store: Store, patience: float) -> 
     """Say the cause in the name of a rank that could not."""
     beats = hear(store, list(range(len(members.processes))))
     if bad:
-        at = f", last heard at {beats[bad.rank].place}" if bad.rank in beats else ""
+        at = f", last heard {beats[bad.rank].place}" if bad.rank in beats else ""
         text = f"{bad}{at}{waiting(bad.rank, beats)}"
     else:
         late = ", ".join(f"rank {rank}" for rank in members.running)

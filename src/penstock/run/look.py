@@ -90,12 +90,16 @@ def _there_already(engine: Engine) -> list[Tensor]:
     found: list[Tensor] = []
     for stage in engine.stages.values():
         weights = stage.weights
-        found += [weights.main, weights.value, weights.grad, stage.cos, stage.sin]
+        found += [weights.main, weights.value, weights.grad]
+    for attending in engine.executor.stages.values():
+        context = getattr(attending, "context", None)
+        found += [context.cos, context.sin] if context else []
     return found
 
 
 def _joined(engine: Engine, part: Part) -> Look | None:
-    parts = gather(part, engine.mesh.pipeline)
+    with engine.tracker.gathers("tell what they have measured"):
+        parts = gather(part, engine.mesh.pipeline)
     if not parts:
         return None
     schedule = engine.plan.schedule

@@ -10,6 +10,7 @@ from torch import distributed
 from torch.distributed import ProcessGroup
 
 from penstock.errors import RunError
+from penstock.run.collective import make_group
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,9 @@ def make_mesh(replicas: int, devices: int, *, ends: tuple[int, int] = (0, 0)) ->
     mesh = Mesh(replicas, devices, rank)
     if world == 1:
         return mesh
-    pipelines = [_group(mesh.ranks_of(replica)) for replica in range(replicas)]
-    copies = [_group(list(range(device, world, devices))) for device in range(devices)]
-    pairs = [_group([mesh.ranks_of(replica)[end] for end in ends]) for replica in range(replicas)]
+    pipelines = [make_group(mesh.ranks_of(replica)) for replica in range(replicas)]
+    copies = [make_group(list(range(device, world, devices))) for device in range(devices)]
+    pairs = [make_group(_both(mesh.ranks_of(replica), ends)) for replica in range(replicas)]
     return replace(
         mesh,
         pipeline=pipelines[mesh.replica],
@@ -68,6 +69,6 @@ def make_mesh(replicas: int, devices: int, *, ends: tuple[int, int] = (0, 0)) ->
     )
 
 
-def _group(ranks: list[int]) -> ProcessGroup:
-    group: ProcessGroup = distributed.new_group(sorted(set(ranks)))
-    return group
+def _both(ranks: list[int], ends: tuple[int, int]) -> list[int]:
+    """The ranks of both ends, which may be one."""
+    return sorted({ranks[end] for end in ends})

@@ -11,6 +11,8 @@ from penstock.core.schedule import Schedule
 from penstock.cost.architecture import ModelConfig
 from penstock.errors import ShapeError
 from penstock.lower import lower_for_running
+from penstock.model.projection import projected_width
+from penstock.model.segment import attended_width
 from penstock.model.shapes import (
     EMBEDDING,
     HEAD,
@@ -18,6 +20,7 @@ from penstock.model.shapes import (
     Shapes,
     expected_shapes,
     layer_shapes,
+    segment_shapes,
 )
 from penstock.model.split import split_layers
 
@@ -45,6 +48,34 @@ class RunPlan:
                 f"{self.schedule.shape.slices}",
                 hint="give every slice of every microbatch a length",
             )
+        if self.cut_at_attention:
+            self._refuse_other_cuts()
+
+    def _refuse_other_cuts(self) -> None:
+        """Every second stage is the attention of one layer, and nothing else is without weights."""
+        shape, layers = self.schedule.shape, self.model.layers
+        if shape.stages != 2 * layers + 1 or shape.weightless != set(range(1, 2 * layers, 2)):
+            raise ShapeError(
+                f"{self.schedule.name} has {shape.stages} stages, {len(shape.weightless)} of them "
+                f"without weights, but the model has {layers} layers",
+                hint="a model cut at its attention has a stage for each attention, and one before, "
+                "between and behind them",
+            )
+
+    @property
+    def cut_at_attention(self) -> bool:
+        """Whether attention is a stage of its own, which any device may run."""
+        return bool(self.schedule.shape.weightless)
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """Features that move over each boundary between two stages."""
+        model = self.model
+        if not self.cut_at_attention:
+            return (model.hidden,) * (self.schedule.shape.stages - 1)
+        return (projected_width(model) + model.hidden, attended_width(model) + model.hidden) * (
+            model.layers
+        )
 
     @property
     def main(self) -> torch.dtype:
@@ -54,6 +85,11 @@ class RunPlan:
     @cached_property
     def program(self) -> Program:
         return lower_for_running(self.schedule)
+
+    @cached_property
+    def longest(self) -> int:
+        """Tokens of the longest sequence."""
+        return max(sum(lengths) for lengths in self.lengths)
 
     @cached_property
     def split(self) -> tuple[range, ...]:
@@ -81,8 +117,11 @@ class RunPlan:
         """The parameters of a stage; the last one has a head of its own, tied or not."""
         model, vocabulary = self.model, (self.model.vocabulary, self.model.hidden)
         sizes: Shapes = {EMBEDDING: vocabulary} if stage == 0 else {}
-        for layer in self.split[stage]:
-            sizes |= layer_shapes(model, layer)
+        if self.cut_at_attention:
+            sizes |= segment_shapes(model, stage // 2)
+        else:
+            for layer in self.split[stage]:
+                sizes |= layer_shapes(model, layer)
         if stage == self.schedule.shape.stages - 1:
             sizes |= {LAST_NORM: (model.hidden,), HEAD: vocabulary}
         return sizes

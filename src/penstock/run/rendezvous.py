@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
 from penstock.run import lifeline
+from penstock.run.collective import PATIENCE
 from penstock.run.place import Place, place
 from penstock.run.store import assemble, clone, meet, ours, torchs
 
@@ -67,7 +68,10 @@ def connect(backend: str = "") -> Connection:
     chosen = backend or back_end(here)
     if "nccl" in chosen:
         torch.cuda.set_device(here.local_rank)
-    dist.init_process_group(chosen, store=torchs(store), rank=here.rank, world_size=here.world)
+    store.set_timeout(PATIENCE)  # torch asks it for what slow ranks have still to put there
+    dist.init_process_group(
+        chosen, store=torchs(store), rank=here.rank, world_size=here.world, timeout=PATIENCE
+    )
     return Connection(here, ours(store))
 
 

@@ -17,7 +17,7 @@ from torch.distributed import DistError
 from penstock.errors import PenstockError
 from penstock.run import cause
 from penstock.run.codes import FAILED, INTERRUPTED
-from penstock.run.position import Tracker
+from penstock.run.position import Tracker, at
 from penstock.run.watch import LINGER, Watch
 
 PROMPT = 1.0
@@ -76,7 +76,7 @@ def _consequence(watch: Watch, error: Exception) -> str:
         for rank, silence in watch.ear.silence.items():
             if silence >= MISSED * watch.beat and rank in watch.ear.beats:
                 return (
-                    f"rank {rank} is gone, last heard at {watch.ear.beats[rank].place}; "
+                    f"rank {rank} is gone, last heard {watch.ear.beats[rank].place}; "
                     f"rank {watch.connection.rank} noticed: {_summary(error)}"
                 )
         found = cause.expect(watch.connection.store, cause.POLL)
@@ -85,7 +85,7 @@ def _consequence(watch: Watch, error: Exception) -> str:
 
 def describe(error: Exception, rank: int, tracker: Tracker) -> str:
     """The whole report of an error."""
-    head = f"rank {rank}, at {tracker.position().where}: "
+    head = f"rank {rank}, {at(tracker.position().where)}: "
     picture = tracker.picture()
     parts = [head + _summary(error), *([picture] if picture else [])]
     if isinstance(error, PenstockError):

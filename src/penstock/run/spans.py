@@ -45,6 +45,10 @@ class Spans:
         """Time of all ops together."""
         return sum(self._between(start, end) for start, end in zip(self.start, self.end)) * 1e-9
 
+    def extent(self) -> float:
+        """Seconds from the first start to the last end."""
+        return self._between(self.start[0], self.end[-1]) * 1e-9 if self.start else 0.0
+
     def nanoseconds(self) -> tuple[list[int], list[int]]:
         """Starts and ends by the host's clock."""
         if isinstance(self.origin, int):

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from penstock.core.program import Channel
+from penstock.run.collective import make_group
 from penstock.run.compiled import Post
 from penstock.run.transport import Arrival, Gloo
 
@@ -92,7 +93,7 @@ def channel_groups(
     mine: dict[Channel, ProcessGroup] = {}
     for ranks in pipelines:
         for channel in ordered:
-            group = distributed.new_group(sorted((ranks[channel.source], ranks[channel.target])))
+            group = make_group(sorted((ranks[channel.source], ranks[channel.target])))
             if rank in ranks and device in (channel.source, channel.target):
                 mine[channel] = group
     return mine

@@ -77,11 +77,16 @@ class Watch:
             self._see_off()
 
     def _see_off(self) -> None:
-        """Wait for the others to leave, if the store they use would leave with this rank."""
+        """Wait for the others to leave, if the store they use would leave with this rank; as long
+        as they give signs of life."""
         place, deadline = self.connection.place, time.monotonic() + self.patience.silent
         others = [rank for rank in range(place.world) if rank != place.rank]
+        heard: dict[int, Beat] = {}
         while place.hosts and others and time.monotonic() < deadline:
-            others = [rank for rank, beat in hear(self._store, others).items() if not beat.left]
+            beats = hear(self._store, others)
+            if beats != heard:
+                heard, deadline = beats, time.monotonic() + self.patience.silent
+            others = [rank for rank, beat in beats.items() if not beat.left]
             time.sleep(cause.POLL)
 
     def _beats(self) -> None:

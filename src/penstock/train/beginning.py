@@ -10,6 +10,7 @@ from penstock.errors import RunError
 from penstock.model.huggingface import read_weights
 from penstock.run.engine import Engine
 from penstock.run.state import begin, entries, publish
+from penstock.train.cautions import cautions
 from penstock.train.checkpoint import Found, newest_in
 from penstock.train.config import save
 from penstock.train.trainer import Trainer
@@ -20,15 +21,19 @@ def start(trainer: Trainer) -> list[str]:
     settings = trainer.settings
     if trainer.engine.mesh.rank == 0:
         save(settings)
-    trainer.tracker.at = "looks for a checkpoint"
-    found = _found(trainer)
+    with trainer.tracker.gathers_files("look for a checkpoint"):
+        found = _found(trainer)
+    trainer.tracker.at = "prepares its weights"
     if found is not None:
         trainer.resume(found)
     elif settings.model.huggingface:
+        trainer.tracker.handles_files("reads the weights")
         _load_weights(trainer.engine, Path(settings.model.huggingface))
     else:
         begin(trainer.engine, settings.run.seed)
-    return [_introduction(trainer), *_origin(found, settings.model.huggingface)]
+    origin = _origin(found, settings.model.huggingface)
+    layers = [len(stage) for stage in trainer.engine.plan.split]
+    return [_introduction(trainer), *origin, *cautions(settings, layers, trainer.held_out)]
 
 
 def _found(trainer: Trainer) -> Found | None:

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from torch import distributed
-
 from penstock.model.huggingface import write_index, write_shard
+from penstock.run.collective import meet
 from penstock.run.state import held
 from penstock.train.report import report
 from penstock.train.trainer import Trainer
@@ -21,13 +20,20 @@ def finish(trainer: Trainer, finished: bool) -> None:
         report(trainer)
 
 
+def leave(trainer: Trainer) -> None:
+    """End the records while the others still look: where that hangs, they say so."""
+    trainer.close()
+    with trainer.tracker.gathers("close their records"):
+        meet(trainer.engine.mesh.world)
+
+
 def export(trainer: Trainer, folder: Path) -> None:
     """Write the weights as safetensors: each device of the first replica a file of its own."""
-    trainer.tracker.at = "exports the weights"
+    trainer.tracker.handles_files("exports the weights")
     mesh, plan = trainer.engine.mesh, trainer.engine.plan
     if mesh.replica == 0:
         write_shard(folder, mesh.device + 1, mesh.devices, held(trainer.engine), plan.main)
-    if mesh.world is not None:
-        distributed.barrier()
+    with trainer.tracker.gathers("export the weights"):
+        meet(mesh.world)
     if mesh.rank == 0:
         write_index(folder, plan.model, mesh.devices, plan.main)

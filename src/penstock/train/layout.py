@@ -54,11 +54,21 @@ def layout_of(settings: Settings, processes: int) -> Layout:
     model.refuse_length(settings.batch.length)
     pipeline = settings.pipeline
     schedule = _schedule(settings, device_count(pipeline, processes))
+    _refuse_cut_layers(schedule)
     lengths = tuple(_lengths(settings, model, count) for count in schedule.shape.slices)
     split = split_layers(model.layers, schedule.shape.stages, pipeline.layers)
     schedule = _weighed(_recomputed(schedule, pipeline), lengths, model)
     compared_schedules(settings, schedule.shape.devices)
     return Layout(model, schedule, lengths, tuple(map(len, split)), pipeline.replicas)
+
+
+def _refuse_cut_layers(schedule: Schedule) -> None:
+    if schedule.shape.weightless:
+        raise ShapeError(
+            f"{schedule.name} cuts layers at their attention, and the memory of such stages has no "
+            "prediction",
+            hint="`penstock verify` runs it; to train, take a schedule of whole layers",
+        )
 
 
 def compared_schedules(settings: Settings, devices: int) -> list[Schedule]:

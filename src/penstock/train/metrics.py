@@ -52,7 +52,8 @@ class Timing:
     memory: tuple[int, ...]
     """Peak bytes of each device."""
     bubble: float | None
-    """Idle share of the step; None where no spans were recorded."""
+    """Idle share of the devices, from the first op to the last of the longest lane; None where no
+    spans were recorded."""
     time: float
     """Seconds since 1970 at the end of the step."""
 

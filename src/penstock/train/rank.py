@@ -1,15 +1,17 @@
 """One rank of a training run, from its first word to its exit code."""
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import torch
-import torch.distributed
 
 from penstock.data import Data, open_data
 from penstock.run.alarm import Patience
 from penstock.run.build import build_engine, torch_device
 from penstock.run.codes import GOOD, SAVED
+from penstock.run.collective import meet
+from penstock.run.engine import Engine
 from penstock.run.handshake import agree
 from penstock.run.optimizer import AdamW
 from penstock.run.plan import RunPlan
@@ -21,7 +23,7 @@ from penstock.train.beginning import start
 from penstock.train.checkpoint import Checkpoints
 from penstock.train.claim import claimed
 from penstock.train.config import agreed
-from penstock.train.ending import finish
+from penstock.train.ending import finish, leave
 from penstock.train.layout import layout_of
 from penstock.train.settings import Settings
 from penstock.train.stopping import Stopping
@@ -46,11 +48,24 @@ def run_rank(settings: Settings) -> int:
         if connection.rank == 0:
             stack.enter_context(claimed(Path(settings.run.directory)))
         trainer = _trainer(settings, connection, tracker, stopping)
-        stack.callback(lambda: trainer.voice.close())
-        stack.callback(trainer.engine.executor.transport.close)
+        stack.enter_context(_closed(trainer))
         finished = trainer.run()
         finish(trainer, finished)
+        leave(trainer)
         return GOOD if finished else SAVED
+
+
+@contextmanager
+def _closed(trainer: Trainer) -> Iterator[None]:
+    """Records and transport are closed also after an error; then that error is what is said, with
+    the place where it happened."""
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            trainer.voice.close()
+        raise
+    trainer.engine.executor.transport.close()
 
 
 def plan_of(settings: Settings, processes: int) -> RunPlan:
@@ -69,27 +84,29 @@ def plan_of(settings: Settings, processes: int) -> RunPlan:
 def _trainer(
     settings: Settings, connection: Connection, tracker: Tracker, stopping: Stopping
 ) -> Trainer:
-    tracker.at = "agrees with the others"
+    tracker.at = "plans the run"
     plan = plan_of(settings, connection.world)
-    agree(connection, _facts(settings, plan))
+    facts = _facts(settings, plan)
+    with tracker.gathers("state their configuration"):
+        agree(connection, facts)
     tracker.at = "builds its stages"
     device = torch_device(settings.run.device, connection.place)
     engine, _ = build_engine(plan, settings.pipeline.replicas, _adam(settings), device)
-    lane = engine.executor.lane
-    tracker.follow(lane, lambda other: engine.mesh.ranks_of(engine.mesh.replica)[other])
-    engine.executor.observer = tracker
-    tracker.at = "opens the data"
-    data = _open_data(settings, plan, connection)
-    agree(connection, _facts_of(data), topic="data")
-    checkpoints = Checkpoints(
-        Path(settings.run.directory) / "checkpoints",
-        keep=settings.checkpoint.keep,
-        replicas=settings.pipeline.replicas,
-    )
+    engine.tell(tracker)
+    data = _open_data(settings, connection, engine)
+    with tracker.gathers("state their data"):
+        agree(connection, _facts_of(data), topic="data")
+    with tracker.gathers_files("prepare the folder of checkpoints"):
+        checkpoints = Checkpoints(
+            Path(settings.run.directory) / "checkpoints",
+            keep=settings.checkpoint.keep,
+            replicas=settings.pipeline.replicas,
+        )
     trainer = Trainer(
         settings, engine, data.train, data.held_out, checkpoints, tracker, Silent(), stopping
     )
     notes = start(trainer)
+    tracker.at = "opens its records"
     trainer.voice = open_voice(settings, connection.rank, trainer.done)
     for note in (*data.notes, *notes):
         trainer.voice.say(note)
@@ -119,14 +136,19 @@ def _adam(settings: Settings) -> AdamW:
     return AdamW(given.betas, given.epsilon, given.weight_decay, given.clip)
 
 
-def _open_data(settings: Settings, plan: RunPlan, connection: Connection) -> Data:
+def _open_data(settings: Settings, connection: Connection, engine: Engine) -> Data:
     """The data; the first rank of a machine reads text before the others find it tokenised."""
-    here = connection.place
+    tracker, first = engine.tracker, connection.place.local_rank == 0
     cache = Path(settings.run.directory) / "data"
-    sizes = (settings.batch.length, plan.model.vocabulary, settings.run.seed)
-    for turn in (True, False):
-        if turn == (here.local_rank == 0):
-            data = open_data(settings.data, *sizes, cache)
-        if not connection.alone:
-            torch.distributed.barrier()
+    sizes = (settings.batch.length, engine.plan.model.vocabulary, settings.run.seed)
+
+    def progress(done: int, size: int) -> None:
+        tracker.handles_files(f"tokenises the text, {done:,} of {size:,} bytes")
+
+    for turn, what in ((True, "tokenise the text"), (False, "open the data")):
+        if turn == first:
+            tracker.handles_files("opens the data")
+            data = open_data(settings.data, *sizes, cache, progress)
+        with tracker.gathers(what):
+            meet(engine.mesh.world)
     return data

@@ -40,6 +40,7 @@ def report(trainer: Trainer) -> None:
     for schedule in compared_schedules(settings, engine.mesh.devices):
         plan = _unsliced(engine.plan, schedule)
         other, transport = build_engine(plan, engine.mesh.replicas, AdamW(), engine.device)
+        other.tell(trainer.tracker)
         begin(other, settings.run.seed)
         looks.append((plan, look(other, batch)))
         transport.close()
@@ -47,7 +48,8 @@ def report(trainer: Trainer) -> None:
         ran = ran_by(trainer)
         cores = ran.cores if engine.device.type == "cpu" else ran.processes
         found = [compared(plan, seen, cores) for plan, seen in looks if seen]
-        trainer.voice.close()
+        trainer.close()
+        trainer.tracker.at = "writes its report"
         _write(ran, found)
 
 

@@ -139,7 +139,7 @@ class EvaluationSettings:
     every: Natural = 0
     """Steps between evaluations; 0 never evaluates."""
     batches: Count = 8
-    """Global batches of held-out data in each."""
+    """Global batches of held-out data in each; fewer where there are not so many."""
 
     def __post_init__(self) -> None:
         refuse_wrong(self)

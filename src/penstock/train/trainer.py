@@ -17,15 +17,16 @@ from penstock.data import Microbatch, Samples
 from penstock.errors import RunError
 from penstock.run.cause import is_consequence
 from penstock.run.collective import add_up
-from penstock.run.engine import Engine, Outcome
+from penstock.run.engine import Engine
 from penstock.run.position import Tracker
 from penstock.run.state import settle, to_load, to_save
+from penstock.train.cautions import evaluation_batches
 from penstock.train.checkpoint import Checkpoints, Found
 from penstock.train.metrics import Metrics, Timing
 from penstock.train.rates import rate_at
 from penstock.train.settings import Settings
 from penstock.train.stopping import Stopping
-from penstock.train.utilisation import gpu_count, model_flops, peak_flops
+from penstock.train.utilisation import gpu_count, idle_share, model_flops, peak_flops
 from penstock.train.voice import Voice
 
 
@@ -34,6 +35,8 @@ class Glance(NamedTuple):
 
     busy: float
     """Seconds in which it computed."""
+    lane: float
+    """Seconds from its first op to its last."""
     memory: int
     """Peak bytes."""
     told_to_stop: bool
@@ -70,8 +73,8 @@ class Trainer:
                 self.save()
             if told_to_stop and self.done < last:
                 break
-        self.tracker.at = "waits for its checkpoint"
-        self.checkpoints.wait()
+        with self.tracker.gathers_files("write the checkpoint"):
+            self.checkpoints.wait()
         return self.done >= last
 
     @contextmanager
@@ -92,7 +95,7 @@ class Trainer:
         self.tracker.step, self.tracker.at = self.done + 1, "reads its batch"
         rate = rate_at(settings, self.done)
         batch = self.batch_of(self.train, self.samples)
-        outcome = self._train(batch, rate)
+        outcome = self.engine.step(batch, rate)
         self.done += 1
         self.samples += self.batch_samples
         self.tokens += self.batch_samples * settings.batch.length
@@ -100,15 +103,9 @@ class Trainer:
         seconds = time.perf_counter() - began
         evaluation = self._evaluate()
         metrics = Metrics(self.done, outcome.loss, outcome.norm, rate, self.tokens, evaluation)
+        self.tracker.at = "writes its records"
         self.voice.step(metrics, self._timing(seconds, glances))
         return any(glance.told_to_stop for glance in glances)
-
-    def _train(self, batch: Sequence[Microbatch], rate: float) -> Outcome:
-        try:
-            return self.engine.step(batch, rate)
-        except RunError:
-            self.tracker.at = "ends its step"  # it is no matter of the op that came last
-            raise
 
     @property
     def batch_samples(self) -> int:
@@ -123,10 +120,10 @@ class Trainer:
 
     def _evaluate(self) -> float | None:
         """The loss on held-out data, in the steps that ask for it."""
-        every, count = self.settings.evaluation.every, self.settings.evaluation.batches
-        if self.held_out is None or not every or self.done % every:
+        every, held, size = self.settings.evaluation.every, self.held_out, self.batch_samples
+        if held is None or not every or self.done % every:
             return None
-        held, size = self.held_out, self.batch_samples
+        count = evaluation_batches(self.settings, held)
         self.tracker.at = "evaluates"
         return self.engine.evaluate(self.batch_of(held, start * size) for start in range(count))
 
@@ -134,23 +131,26 @@ class Trainer:
         """What every rank says of the step, known to all."""
         mesh = self.engine.mesh
         world = mesh.replicas * mesh.devices
-        said = torch.zeros(world, 3, dtype=torch.float64)
-        own = (self.engine.busy_seconds(), self.engine.peak_bytes(), self.stopping.asked)
+        said = torch.zeros(world, len(Glance._fields), dtype=torch.float64)
+        times = (self.engine.busy_seconds(), self.engine.lane_seconds())
+        own = (*times, self.engine.peak_bytes(), self.stopping.asked)
         said[mesh.rank] = torch.tensor(own, dtype=torch.float64)
         self.tracker.at = "ends its step"
-        add_up(said, mesh.world)
-        return [Glance(busy, int(memory), stop > 0) for busy, memory, stop in said.tolist()]
+        with self.tracker.gathers("end the step"):
+            add_up(said, mesh.world)
+        rows = said.tolist()
+        return [Glance(busy, lane, int(memory), stop > 0) for busy, lane, memory, stop in rows]
 
     def _timing(self, seconds: float, glances: Sequence[Glance]) -> Timing:
         tokens = self.batch_samples * self.settings.batch.length
-        busy = sum(glance.busy for glance in glances) / len(glances)
+        busy, lanes = [glance.busy for glance in glances], [glance.lane for glance in glances]
         return Timing(
             step=self.done,
             seconds=seconds,
             tokens_per_second=tokens / seconds,
             utilisation=self._utilisation(seconds),
             memory=tuple(glance.memory for glance in glances),
-            bubble=max(0.0, 1 - busy / seconds),
+            bubble=idle_share(busy, lanes, self.engine.mesh.devices),
             time=time.time(),
         )
 
@@ -168,8 +168,14 @@ class Trainer:
             return
         self.tracker.at = "saves"
         self.voice.sync()
-        self.checkpoints.save(self.done, to_save(self.engine), self.state())
+        with self.tracker.gathers_files("write the checkpoint before this one"):
+            self.checkpoints.save(self.done, to_save(self.engine), self.state())
         self.saved = self.done
+
+    def close(self) -> None:
+        """End the records."""
+        self.tracker.at = "closes its records"
+        self.voice.close()
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint holds beside tensors: where the run is, and who wrote it."""
@@ -189,7 +195,8 @@ class Trainer:
     def resume(self, found: Found) -> None:
         """Go on from a checkpoint, whatever layout wrote it."""
         self.samples = self.train.resume(found.state["data"])
-        self.checkpoints.load(found, to_load(self.engine))
+        with self.tracker.gathers_files("load the checkpoint"):
+            self.checkpoints.load(found, to_load(self.engine))
         settle(self.engine, found.step)
         self.done = self.saved = found.step
         self.tokens = int(found.state["tokens"])

@@ -143,6 +143,16 @@ def test_a_rank_that_beats_but_does_not_move_is_named_with_its_op(toy: Toy) -> N
     assert outcome.seconds < 6.0 + LEAVING
 
 
+def test_a_rank_that_does_not_come_to_what_all_do_together_is_named(toy: Toy) -> None:
+    outcome = toy(100, "hang", 1, 1, 8)
+    assert outcome.code == 1
+    assert len(outcome.causes) == 1, outcome.err
+    assert "rank 1 is stuck since 6." in outcome.causes[0]
+    said = "at step 1: ends its step; ranks 0, 2 wait for all ranks to end the step"
+    assert said in outcome.causes[0]
+    assert outcome.seconds < 6.0 + LEAVING
+
+
 def test_a_disagreement_is_refused_with_both_sides_named(toy: Toy) -> None:
     outcome = toy(3, "differ", 1)
     assert outcome.code == 1

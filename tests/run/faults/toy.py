@@ -3,9 +3,10 @@
     python -m run.faults.toy STEPS FAULT RANK STEP OP
 
 The rank does FAULT (a case of `misbehave`, differ or nothing) when it comes to the op of that
-number in that step, and notes the time in the file FAULT; not after a restart. Sums of what arrives
-make up the result, which rank 0 prints. In the folder STATE each rank keeps its sum of every step,
-and goes on from the last one that all ranks have.
+number in that step (or, with the number behind the last op, to the end of it), and notes the time
+in the file FAULT; not after a restart. Sums of what arrives make up the result, which rank 0
+prints. In the folder STATE each rank keeps its sum of every step, and goes on from the last one
+that all ranks have.
 """
 
 import os
@@ -80,8 +81,7 @@ class Pipeline:
         for number, step in enumerate(self.lane.steps):
             self._receive(step)
             self.tracker.runs(step)
-            if (dist.get_rank(), self.tracker.step, number) == self.fault[1:]:
-                misbehave(self.fault)
+            self._err(number)
             self.value = self.value * 1.01 + number
             sends += [
                 dist.isend(self.value.clone(), post.peer, tag=post.tag) for post in step.sends
@@ -90,6 +90,14 @@ class Pipeline:
         for work in sends:
             if work:
                 work.wait()
+        self.tracker.at = "ends its step"
+        self._err(len(self.lane.steps))
+        with self.tracker.gathers("end the step"):
+            dist.barrier()
+
+    def _err(self, number: int) -> None:
+        if (dist.get_rank(), self.tracker.step, number) == self.fault[1:]:
+            misbehave(self.fault)
 
     def _receive(self, step: Step) -> None:
         for post in step.waits:

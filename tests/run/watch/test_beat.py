@@ -11,7 +11,7 @@ pytestmark = pytest.mark.torch
 
 def test_a_beat_comes_back_as_it_was_sent() -> None:
     store = HashStore()
-    beat = Beat.of(Position("waits for x from rank 1", "1F0", "x", 1), 3, 2.5)
+    beat = Beat.of(Position("waits for x from rank 1", "1F0", "x", 1, files=True), 3, 2.5)
     send(store, 4, beat)
     assert hear(store, [4]) == {4: beat}
 

@@ -46,6 +46,17 @@ def raise_in_data(call: int) -> None:
     Samples.batch_at = lost_disk  # type: ignore[method-assign]
 
 
+def slow_data(seconds: float) -> None:
+    """A batch takes its time."""
+    batch_at = Samples.batch_at
+
+    def slowly(self: Samples, *given: Any) -> Any:
+        time.sleep(seconds)
+        return batch_at(self, *given)
+
+    Samples.batch_at = slowly  # type: ignore[method-assign]
+
+
 def sleep_in_update(rank: int, call: int) -> None:
     """The optimizer of one rank does not come back when it is called for that time."""
     if os.environ["RANK"] == str(rank):

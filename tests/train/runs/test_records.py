@@ -1,10 +1,13 @@
 """What a run leaves behind: evaluations, settings, TensorBoard files, and words on the console."""
 
+import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from penstock.train.config import load
+from train.runs.mistakes import slow_data
 from train.runs.ranks import Ran, Setting
 
 pytestmark = pytest.mark.torch
@@ -65,6 +68,35 @@ def test_only_the_first_rank_speaks(evaluated: Ran) -> None:
     assert [line.split()[1] for line in lines if line.startswith("step ")] == [
         *("1/4", "2/4", "2:", "3/4", "4/4", "4:")
     ]
+
+
+def test_what_is_held_out_is_evaluated_once_whatever_is_asked_for(setting: Setting) -> None:
+    """Global batches have 4 samples, and a single document is held out."""
+    one = ("data.held_out=0.01", "evaluation.every=1", "run.steps=2")
+    few, many = (
+        setting.run(*one, f"evaluation.batches={count}", name=f"held-out-{count}")
+        for count in (8, 1000)
+    )
+    assert few.codes == many.codes == (0, 0), many.said
+    assert few.records == many.records
+    assert "warning: evaluation.batches is 1000, which are 4,000 samples, but only" in many.said[0]
+
+
+def test_stages_without_layers_are_told_once(setting: Setting) -> None:
+    ran = setting.run("model.layers=1", "run.steps=2", name="few-layers")
+    assert ran.codes == (0, 0), ran.said
+    said = "".join(ran.said)
+    assert said.count("warning: stage 1 of 2 has no layers: the model has 1") == 1
+
+
+def test_time_beside_the_lanes_is_no_bubble(setting: Setting) -> None:
+    """One device is never idle, however long it takes to read a batch."""
+    alone = ("pipeline.devices=1", "run.steps=2")
+    ran = setting.run(*alone, name="slow-data", ranks=1, prepare=partial(slow_data, 0.5))
+    assert ran.codes == (0,), ran.said
+    timing = [json.loads(line) for line in (ran.folder / "timing.jsonl").read_text().splitlines()]
+    assert min(record["seconds"] for record in timing) > 0.5
+    assert max(record["bubble"] for record in timing) < 0.5
 
 
 def test_timing_is_kept_apart_from_what_must_repeat(evaluated: Ran) -> None:

@@ -89,4 +89,4 @@ def one_process(trial: Trial) -> Trial:
         )
     ]
     schedule = Schedule.of("one process", Shape(1, 1, slices), [lane])
-    return replace(trial, schedule=schedule, layers=(sum(trial.layers),))
+    return replace(trial, schedule=schedule, layers=(trial.work.model.layers,))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from penstock.check import check
 from penstock.core.schedule import Schedule
 from penstock.cost.architecture import ModelConfig
+from penstock.errors import ShapeError
 from penstock.plan.slices import Lengths, even
 from penstock.transform import cut_slices, recompute_all, split_backward
 
@@ -152,13 +153,20 @@ class Variant:
         changed = self.transform(schedule)
         shape = changed.shape
         layers = max(LAYERS, shape.stages) + self.more_layers
+        if shape.weightless:
+            layers = len(shape.weightless)
         length = max(LENGTH, 3 * max(shape.slices))
         cuts = tuple(self.cut(length, count, mb) for mb, count in enumerate(shape.slices))
         batch = Batch(
             self.replicas * shape.microbatches, self.rows, length, self.ignored, self.documents
         )
         work = Work(self._model(layers), batch)
-        split = self.split(layers, shape.stages)
+        split = () if shape.weightless else self.split(layers, shape.stages)
+        if shape.weightless and self.more_layers:
+            raise ShapeError(
+                "a model cut at its attention has no stages of several layers",
+                hint="leave this variant out",
+            )
         return Trial(self.name, changed, work, split, cuts, self.replicas, self.dtype)
 
     def _model(self, layers: int) -> ModelConfig:

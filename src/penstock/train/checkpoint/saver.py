@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from penstock.errors import RunError, ShapeError
+from penstock.run.collective import make_group
 from penstock.train.checkpoint import folders
 from penstock.train.checkpoint.copies import captured, refuse_differences
 from penstock.train.checkpoint.disk import Disk, reason
@@ -158,8 +159,7 @@ def _own_group() -> dist.ProcessGroup | None:
     """A group of all ranks for checkpoints alone; none where there is one process."""
     if not dist.is_available() or not dist.is_initialized():
         return None
-    group: dist.ProcessGroup = dist.new_group(backend="gloo")
-    return group
+    return make_group(backend="gloo")
 
 
 def _spelled(state: Mapping[str, Any]) -> str:

@@ -1,0 +1,53 @@
+"""What the ranks of the tests' crew do with an engine beyond training some steps."""
+
+from collections.abc import Sequence
+
+import torch
+
+from penstock.data.batch import IGNORE, Microbatch
+from penstock.errors import RunError
+from penstock.run.plan import RunPlan
+from penstock.run.rendezvous import Connection
+from run.jobs import Learnt, batch_of, engine_of, trained
+
+
+def trained_after_bfloat16(connection: Connection, plan: RunPlan, narrow: RunPlan) -> Learnt:
+    """A step after one in bfloat16, begun with the kernels that torch falls back on."""
+    trained(connection, narrow, 1, 1)
+    torch._C._set_mkldnn_enabled(False)
+    return trained(connection, plan, 1, 1)
+
+
+def unequal_batches(plan: RunPlan, replicas: int) -> list[list[Microbatch]]:
+    """Two global batches; the further back a microbatch stands, the fewer of its labels count."""
+    batches = [batch_of(plan, seed, replicas) for seed in range(2)]
+    for batch in batches:
+        for number, microbatch in enumerate(batch):
+            microbatch.labels[:, : 5 * number] = IGNORE
+    return batches
+
+
+def evaluated(connection: Connection, plan: RunPlan, replicas: int) -> float:
+    """The loss of the unequal batches, of which each replica takes its share."""
+    with engine_of(plan, replicas) as engine:
+        first = engine.mesh.replica * len(plan.lengths)
+        mine = slice(first, first + len(plan.lengths))
+        return engine.evaluate(batch[mine] for batch in unequal_batches(plan, replicas))
+
+
+def stepped_with_labels_of(
+    connection: Connection, plan: RunPlan, replicas: Sequence[int]
+) -> tuple[int, str]:
+    """A step in which labels count in these replicas' shares only, and a step in which none do:
+    the labels of the first and the complaint about the second."""
+    with engine_of(plan, 2) as engine:
+        batch = batch_of(plan)
+        empty = [m._replace(labels=torch.full_like(m.labels, IGNORE)) for m in batch]
+        found = engine.step(batch if engine.mesh.replica in replicas else empty, 0.01)
+        before = {stage: w.main.clone() for stage, w in engine.weights.items()}
+        try:
+            engine.step(empty, 0.01)
+        except RunError as error:
+            kept = all(torch.equal(before[stage], w.main) for stage, w in engine.weights.items())
+            return found.labels, error.message if kept else "the weights have changed"
+    return found.labels, ""
