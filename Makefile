@@ -47,7 +47,8 @@ test: $(STAMP) ## every test; JOBS=2 for two processes, PYTEST_FLAGS='-k name' f
 golden: $(STAMP) ## write golden lanes and what pages show anew; read the difference
 	$(BIN)/python tests/every_schedule/golden.py
 	$(BIN)/python tests/every_schedule/pages.py
-	$(BIN)/python tests/every_schedule/readme.py
+	PYTHONPATH=tests $(BIN)/python tests/every_schedule/readme.py
+	PYTHONPATH=tests $(BIN)/python tests/every_schedule/gallery.py
 	$(BIN)/python tests/cli/pages.py
 	$(BIN)/python tests/train/pages.py
 

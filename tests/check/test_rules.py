@@ -239,6 +239,20 @@ def test_a_refuted_schedule_raises_with_its_findings() -> None:
     assert caught.value.findings[0].rule == "complete"
 
 
+def test_a_missing_forward_without_a_recompute_was_no_recomputed_one() -> None:
+    text = "0N0 0N0.1 0B0.2 0R0.1 0B0.1 0R0 0B0"
+    findings = check(schedule_of(text, Shape(1, 1, (3,)))).findings
+    assert findings[0].ops == (parse_op("0F0.2"),)
+
+
+def test_a_stage_that_gangs_help_with_still_has_one_home() -> None:
+    text = """0F0 0F1 1F0 1B0 0B1 0B0
+              0F0 1F1 1B1"""
+    findings = check(schedule_of(text, TWO, gangs=(Op("F", 0, 0),))).findings
+    assert {finding.rule for finding in findings} == {"one-home"}
+    assert parse_op("1F0") in findings[0].ops
+
+
 def test_weight_gradients_added_out_of_order_are_a_fact_not_a_fault() -> None:
     text = """0F0 0F1 0B1 0B0
               1F0 1F1 1B1 1B0"""
@@ -246,6 +260,12 @@ def test_weight_gradients_added_out_of_order_are_a_fact_not_a_fault() -> None:
     assert report.proven
     assert report.unordered == (0, 1)
     assert check(build("1f1b", devices=2, microbatches=2)).accumulation == "ascending"
+
+
+def test_a_weight_gradient_that_waits_for_whole_backwards_is_out_of_order_too() -> None:
+    text = """0F0 0F1 0I0 0B1 0W0
+              1F0 1F1 1I0 1W0 1B1"""
+    assert check(schedule_of(text, TWO)).unordered == (0,)
 
 
 def within(schedule: Schedule, limit: int) -> Iterator[Finding]:

@@ -93,3 +93,10 @@ def test_a_memory_limit_is_proven_or_refuted_with_the_op(penstock: Penstock) -> 
     assert answer.code == 1
     assert "device 0 may hold 4, above the limit of 3.5, first at 0F3" in answer.out
     assert penstock("check 1f1b -p 4 -m 8 --limit lots").code == 2
+
+
+def test_a_schedule_that_depends_on_prices_is_proven_at_those_that_are_given(
+    penstock: Penstock,
+) -> None:
+    request = "check zb-auto -p 3 -m 4 -o limit=4 --sizes act=2,stash=2 --limit 4 --json"
+    assert penstock(request).data["proven"]

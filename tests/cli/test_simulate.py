@@ -17,6 +17,11 @@ UNIT = "--times F=1,I=1,W=1 --json"
         (f"simulate seq1f1b-zb -p 4 -m 8 -k 2 {UNIT}", {"makespan": 25.5}),
         (f"simulate zb-h1 -p 4 -m 8 {UNIT}", {"span": 27}),
         (f"simulate zb-h2 -p 4 -m 8 {UNIT}", {"span": 24}),
+        (
+            "simulate zb-auto -p 4 -m 8 --times F=3,I=4,W=2 --hop 1 --sizes act=2,stash=1 "
+            "-o limit=12 --json",
+            {"span": 86, "bubble_span": 14 / 86, "peak": [12, 11, 9, 9]},
+        ),
         (f"simulate seq1f1b-i -p 4 -m 8 -k 2 -v 2 {UNIT}", {"makespan": 26.25}),
         (f"simulate slimpipe -p 4 -m 2 -k 8 -v 2 {UNIT}", {"makespan": 6.5625}),
     ],
@@ -68,6 +73,16 @@ device   work   peak
 def test_prices_are_exact(penstock: Penstock) -> None:
     line = "simulate 1f1b -p 2 -m 1 --times F=0.1,I=1/5,W=0.3 --hop 0.05 --json"
     assert penstock(line).data["makespan"] == 1.3  # 2 (0.1 + 0.2 + 0.3) + 2 x 0.05
+
+
+def test_a_part_of_the_times_may_be_causal_attention(penstock: Penstock) -> None:
+    line = "simulate slimpipe -p 4 -m 4 -k 8 --attention 1 --json"
+    assert penstock(line).data["makespan"] == 16.078125
+
+
+def test_tensor_parallel_communication_is_priced(penstock: Penstock) -> None:
+    line = "simulate stp -p 2 -m 8 --times F=2,I=2,W=2 --communication 1 --json"
+    assert penstock(line).data["makespan"] == 52
 
 
 def test_sizes_scale_the_peak(penstock: Penstock) -> None:

@@ -44,5 +44,11 @@ every = pytest.mark.parametrize(
     "schedule", [pytest.param(schedule, id=name) for name, schedule in registered() + worked()]
 )
 plain = pytest.mark.parametrize(
-    "schedule", [pytest.param(schedule, id=name) for name, schedule in registered()]
+    "schedule",
+    [
+        pytest.param(schedule, id=name)
+        for name, schedule in registered()
+        if not (schedule.gangs or schedule.shares)
+    ],
 )
+"""Those in which every buffer has one life, on one device."""

@@ -23,7 +23,9 @@ def changes_by_object(schedule: Schedule, amount: dict[str, int]) -> tuple[list[
     """Level changes by walking every buffer's life: born at its writer, gone at its last reader."""
     start, end = defaultdict(int), defaultdict(int)
     born: dict[tuple, tuple[int, int]] = {}
+    written = frozenset(buf for op in schedule.table.ops() for buf in writes(op, schedule.shape))
     last: dict[tuple, int] = {}
+    read: dict[tuple, int] = {}
     for row, op in enumerate(schedule.table.ops()):
         share = schedule.shape.share_of_slice(op.mb, op.slice)
         share *= schedule.shape.share_of_stage(op.stage)
@@ -34,10 +36,13 @@ def changes_by_object(schedule: Schedule, amount: dict[str, int]) -> tuple[list[
             row_born, held = born.get(key, (row, Fraction(0)))
             born[key] = (row_born, held + size)
             last[key] = max(last.get(key, row), row)
-        for buf in reads(op, schedule.shape):
+        for buf in reads(op, schedule.shape, written):
+            if op.kind == "W" and buf.name == "back":
+                continue  # what of it the weight gradient needs is counted as its stash
             whole = BUFFERS[buf.name].per == "microbatch"
             key = (buf.name, buf.number, buf.mb) if whole else tuple(buf)
-            last[key] = max(last.get(key, row), row)
+            read[key] = max(read.get(key, row), row)
+    last |= read  # a read comes after the write, whatever their rows
     for key, (row, held) in born.items():
         (start if BUFFERS[key[0]].born == "start" else end)[row] += held
         end[last[key]] -= held

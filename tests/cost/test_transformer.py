@@ -124,9 +124,10 @@ def test_a_loan_is_the_attention_to_one_earlier_slice() -> None:
     cost = TransformerCost(Workload(TINY, ((10, 20, 30),), (2, 2)), rates)
     pairs = 30 * (10 + 20) // 2  # the slices before it are 15 tokens long on average
     forward = pairs * 2 * 4 * 64 * PICOSECOND
-    assert cost.loan(Op("F", 1, 0, 2)) == forward
-    assert cost.loan(Op("B", 1, 0, 2)) == forward  # twice the FLOPs at twice the rate
-    assert cost.loan(Op("F", 1, 0, 0)) == 0
+    shape = Shape.even(2, 1, slices=3)
+    assert cost.loan(Op("F", 1, 0, 2), shape) == forward
+    assert cost.loan(Op("B", 1, 0, 2), shape) == forward  # twice the FLOPs at twice the rate
+    assert cost.loan(Op("F", 1, 0, 0), shape) == 0
 
 
 def test_lent_attention_moves_time_from_one_device_to_another() -> None:
@@ -137,7 +138,8 @@ def test_lent_attention_moves_time_from_one_device_to_another() -> None:
     def time(text: str) -> Fraction:
         return int(ticks[schedule.table.row_of(parse_op(text))]) * PICOSECOND
 
-    forward, backward = cost.loan(parse_op("0F0.1")), cost.loan(parse_op("0B0.1"))
+    ops = (parse_op("0F0.1"), parse_op("0B0.1"))
+    forward, backward = (cost.loan(op, schedule.shape) for op in ops)
     assert (forward, backward) == tuple(12 * 20 * 2 * 256 * n * PICOSECOND for n in (1, 2))
     assert simulate(schedule, cost).makespan == (
         time("0F0")

@@ -35,6 +35,15 @@ def spread(rectangle: ElementTree.Element) -> tuple[Fraction, Fraction]:
     return Fraction(rectangle.attrib["x"]), Fraction(rectangle.attrib["width"])
 
 
+def test_pictures_drawn_among_the_same_have_one_scale() -> None:
+    short, long = plain(), sliced()
+    drawn = [parse(render([one], among=[short, long])) for one in (short, long)]
+    assert drawn[0].attrib["width"] == drawn[1].attrib["width"]
+    together = ops_of(parse(render([short, long])))
+    alone = [pair for root in drawn for pair in ops_of(root)]
+    assert [spread(box) for _, box in alone] == [spread(box) for _, box in together]
+
+
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_every_op_appears_once(sample: str) -> None:
     drawn = SAMPLES[sample]()

@@ -60,7 +60,9 @@ def cost_of(case: Case) -> UnitCost:
 
 
 def broken_claims(spec: Spec, schedule: Schedule, case: Case) -> Iterator[str]:
-    """Claims of a record that the simulation does not confirm."""
+    """Claims of a record that the simulation does not confirm; none where a need is not met."""
+    if not all(need.holds(case) for need in spec.needs):
+        return  # a limit that was enough at other sizes
     ran = spec.build(case) if spec.priced else schedule
     result = timeline(ran, case)
     for claim in spec.claims:

@@ -55,9 +55,9 @@ def _section(title: str, spec: Spec) -> str:
 
 
 def _needs(spec: Spec) -> str:
-    several = f"any number of stages per device (`-v`, {spec.default_chunks} if left out)"
+    several = f"any number of {spec.counted} per device (`-v`, {spec.default_chunks} if left out)"
     stages = {None: several, 1: "one stage per device", 2: "two stages per device"}[spec.chunks]
-    slices = "any number of slices (`-k`, 1 if left out)" if spec.sliced else "whole sequences"
+    slices = "any number of slices (`-k`, 1 if left out)" if spec.sliced else spec.sequences
     conditions = [f"{stages[0].upper()}{stages[1:]}; {slices}", *(n.text for n in spec.needs)]
     return "".join(f"- {condition}.\n" for condition in conditions)
 

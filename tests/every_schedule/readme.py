@@ -6,9 +6,12 @@
 import re
 from pathlib import Path
 
+from every_schedule.samples import sample, sample_of
 from penstock.draw import svg
+from penstock.lower import lower
 from penstock.schedules import Spec, build, find, registry
 from penstock.sim import simulate
+from penstock.sim.timeline import Timeline
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -20,27 +23,32 @@ _TABLE = re.compile(r"(?<=<!-- schedules -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 def rewritten(page: str) -> str:
     """The page with the table of what is registered now."""
-    head = ["schedule", "makespan", "peak on device r", "takes", "paper"]
+    head = ["schedule", "at", "bubble", "peak", "messages", "needs", "paper"]
     rows = [head, ["---"] * len(head), *(_row(spec) for spec in registry().values())]
     table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
     return _TABLE.sub(lambda _: table, page)
 
 
 def _row(spec: Spec) -> list[str]:
-    link = f"[{spec.name}](docs/schedules/{spec.name}.md): {spec.title}"
-    flags = ["`-v`"] * (spec.chunks is None) + ["`-k`"] * spec.sliced
-    flags += [f"`-o {option.name}`" for option in spec.options]
-    time = _claim(spec, "makespan") or f"span {_claim(spec, 'span')}"
-    return [link, time, _claim(spec, "peak"), " ".join(flags), spec.paper]
+    case, schedule = sample(spec), sample_of(spec)
+    timeline = simulate(schedule)
+    size = f"m = {case.m}" + (f", k = {case.k}" if spec.sliced else "")
+    return [
+        f"[{spec.name}](docs/schedules/{spec.name}.md): {spec.title}",
+        size,
+        _bubble(timeline),
+        f"{float(max(timeline.peak)):.3g}",
+        str(len(lower(schedule).moves.reader)),
+        "; ".join(need.text for need in spec.needs),
+        spec.paper,
+    ]
 
 
-def _claim(spec: Spec, quantity: str) -> str:
-    """The first formula that a schedule claims for a quantity, marked where it has conditions."""
-    claims = [claim for claim in spec.claims if claim.quantity == quantity]
-    if not claims:
-        return ""
-    least = "at most " if claims[0].bound else ""
-    return least + claims[0].formula + (" \\*" if claims[0].condition else "")
+def _bubble(timeline: Timeline) -> str:
+    """Of the step from its first op to its last; and of the longest device alone, where steps that
+    overlap would idle less."""
+    whole, alone = (f"{float(b):.1%}" for b in (timeline.bubble_makespan, timeline.bubble_span))
+    return whole if whole == alone else f"{whole} ({alone})"
 
 
 def picture() -> str:

@@ -2,6 +2,7 @@
 
 import re
 from importlib import import_module
+from types import ModuleType
 
 import pytest
 
@@ -14,13 +15,18 @@ HEADINGS = ("Needs:", "Claims:", "Source:", "Where we differ:")
 _DRAWING = re.compile(r"^    (?:(\S+): )?(p = .*)\n((?:    device \d.*\n)+)", re.MULTILINE)
 
 
+def _loaded(module: str) -> ModuleType:
+    """A file of the list; one of a layer above stands there with its full name."""
+    return import_module(module if "." in module else f"penstock.schedules.{module}")
+
+
 def _specs(module: str) -> list[str]:
-    values = vars(import_module(f"penstock.schedules.{module}")).values()
+    values = vars(_loaded(module)).values()
     return [value.name for value in values if isinstance(value, Spec)]
 
 
 def _docstring(module: str) -> str:
-    return import_module(f"penstock.schedules.{module}").__doc__ or ""
+    return _loaded(module).__doc__ or ""
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.core.ops import KINDS, STREAMS, Op
 from penstock.core.schedule import After, Loan, Schedule
-from penstock.core.shape import Shape
+from penstock.core.shape import WEIGHED, Shape
 
 FULL = """\
 name: everything at once
@@ -15,6 +15,7 @@ devices: 2
 stages: 4
 slices: 2 1 2
 stage_share: 1/2 3/2 1 1
+kind_share: W 1 2 3 0; act 1/2 0 1 1
 slice_share: 1/4 3/4; 1; 1/2 1/2
 boundary_bytes: 4096 0 8
 skips: 0-3 1-2
@@ -50,6 +51,11 @@ def _maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.just(()) | values
 
 
+def _kind_shares(stages: int) -> st.SearchStrategy[Any]:
+    by_name = st.dictionaries(st.sampled_from(WEIGHED), st.tuples(*[shares] * stages))
+    return by_name.map(lambda found: tuple(found.items()))
+
+
 @st.composite
 def shapes(draw: st.DrawFn) -> Shape:
     stages = draw(st.integers(1, 5))
@@ -65,6 +71,7 @@ def shapes(draw: st.DrawFn) -> Shape:
         stages,
         slices,
         stage_share=draw(_maybe(st.tuples(*[shares] * stages))),
+        kind_share=draw(_maybe(_kind_shares(stages))),
         slice_share=draw(_maybe(same if len(set(slices)) == 1 else ragged) | ragged),
         boundary_bytes=draw(_maybe(st.tuples(*[st.integers(0, 10**18 - 1)] * (stages - 1)))),
         skips=draw(_maybe(st.lists(edges, max_size=3).map(tuple))) if stages > 1 else (),

@@ -28,6 +28,10 @@ def test_every_key_is_read_and_written() -> None:
         stages=4,
         slices=(2, 1, 2),
         stage_share=(Fraction(1, 2), Fraction(3, 2), Fraction(1), Fraction(1)),
+        kind_share=(
+            ("W", (Fraction(1), Fraction(2), Fraction(3), Fraction(0))),
+            ("act", (Fraction(1, 2), Fraction(0), Fraction(1), Fraction(1))),
+        ),
         slice_share=(
             (Fraction(1, 4), Fraction(3, 4)),
             (Fraction(1),),

@@ -6,6 +6,7 @@ The schedules are built on mock stages, without process groups, as PyTorch's own
 import csv
 import io
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -199,27 +200,52 @@ def _build(spec: Spec, case: Case) -> Schedule:
     return spec.build(spec.case(case.p, case.m, case.v, case.k, case.options))
 
 
+def _sayable(schedule: Schedule) -> bool:
+    """Whether it has nothing but compute lanes, and pairs of a forward and a backward."""
+    shape = schedule.shape
+    others = (schedule.loans, schedule.gangs, schedule.after, shape.skips, shape.weightless)
+    plain = (shape.embed, shape.loss, shape.copies, max(shape.slices)) == ("F", "F", 1, 1)
+    return (
+        schedule.table.kinds <= set("FBIW")
+        and set(schedule.table.lane_stream) == {"compute"}
+        and all(sum(op.kind == "F" for op in pair) == 1 for pair in schedule.pairs)
+        and plain
+        and not any(others)
+    )
+
+
 @_cases(lambda case: case.k == 1)
 def test_pytorchs_loader_accepts_what_we_export(
     spec: Spec, case: Case, pipelining: Any, stage: Callable[..., Any], tmp_path: Path
 ) -> None:
     schedule = _build(spec, case)
+    if not _sayable(schedule):
+        with pytest.raises(ShapeError, match="PyTorch's CSV"):
+            torch_csv.dumps(schedule)
+        return
     shape, path = schedule.shape, tmp_path / "schedule.csv"
     path.write_text(torch_csv.dumps(schedule))
     stages = [stage(shape.devices, shape.stages)] * int(shape.chunks)
     runtime = pipelining._PipelineScheduleRuntime(stages, shape.microbatches)
     runtime._load_csv(path, format="compute_only")
-    assert torch_csv.loads(_csv(list(runtime.pipeline_order.values()))) == schedule
+    order = _without_shares(schedule)
+    assert torch_csv.loads(_csv(list(runtime.pipeline_order.values()))) == order
     comms = _csv(list(runtime.pipeline_order_with_comms.values()))
     with catch_warnings():
         simplefilter("ignore")
-        assert torch_csv.loads(comms) == schedule
+        assert torch_csv.loads(comms) == order
+
+
+def _without_shares(schedule: Schedule) -> Schedule:
+    """The same order of stages that weigh the same: what a CSV can say."""
+    even = replace(schedule.shape, stage_share=(), kind_share=())
+    return replace(schedule, shape=even, derived={})
 
 
 @_cases(lambda case: case.k > 1)
 def test_slices_are_refused_by_the_name_of_the_first(spec: Spec, case: Case) -> None:
     schedule = _build(spec, case)
-    first = next(op for op in schedule.table.ops() if op.slice)
+    first = next(op for op in schedule.table.ops() if op.slice or op.kind not in "FBIW")
     with pytest.raises(ShapeError, match=rf"^{first} on device 0 cannot be written") as refusal:
         torch_csv.dumps(schedule)
     assert "text lanes or JSON" in refusal.value.hint

@@ -57,8 +57,8 @@ def switches(function: Function) -> int:
 
 
 def is_kernel(function: Function) -> bool:
-    """A loop over arrays that may be compiled: its parameters are columns, given one by one."""
-    return any(ast.unparse(mark) == "kernel" for mark in function.decorator_list)
+    """A loop over arrays that may be compiled, or a part of one: its parameters are columns."""
+    return any(ast.unparse(mark) in ("kernel", "part") for mark in function.decorator_list)
 
 
 def _where(source: Source, function: Function) -> str:

@@ -1,8 +1,9 @@
 """Schedules as the papers draw them, for tests that read like the picture.
 
 An op is a letter and its microbatch, with the slice where it is not the first: `F0.1`. The letter
-is small for the second stage of a device, and `+` braids a pair. A lane starts with its device;
-its ops may go on over several lines.
+is small for the second stage of a device, and `+` braids a pair. Where stages have no weights a
+device runs many of them: ops then stand with their stage in front, as `3F0`. A lane starts with its
+device; its ops may go on over several lines.
 """
 
 from collections.abc import Mapping
@@ -72,7 +73,7 @@ def lane(schedule: Schedule, device: int) -> list[str]:
     second = {pair[1] for pair in schedule.pairs}
     words = [str(device)]
     for op in ops:
-        word = _letters(op, stages)
+        word = str(op) if schedule.shape.weightless else _letters(op, stages)
         if op in second:
             words[-1] += f"+{word}"
         else:

@@ -1,8 +1,11 @@
+from dataclasses import replace
 from fractions import Fraction
 from itertools import zip_longest
 
 import pytest
 
+from penstock.cost.model import UnitCost
+from penstock.sim import simulate
 from schedules.picture import built, lane, lanes, picture, priced
 
 
@@ -77,6 +80,19 @@ def test_in_the_long_run_only_what_exceeds_the_rest_of_the_group_is_paid(
 def test_a_hidden_transfer_costs_its_latency_once_on_the_way_down_and_once_on_the_way_up() -> None:
     hop = Fraction(3, 2)
     assert priced(built("kfkb", p=4, m=16, group=2), hop=hop).makespan == 19 * 3 + 2 * 3 * hop
+
+
+@pytest.mark.parametrize(
+    ("group", "waiting", "queueing"), [(1, 115, 116), (2, 74, 96), (4, 59, 92)]
+)
+def test_section_8_a_group_hides_latency_but_not_a_link_that_is_busier_than_the_devices(
+    group: int, waiting: int, queueing: int
+) -> None:
+    """Transfers of 4 between devices that work for 3: latencies overlap, members queue."""
+    schedule = built("kfkb", p=2, m=16, group=group)
+    assert priced(schedule, hop=4).makespan == waiting
+    wired = replace(schedule, shape=replace(schedule.shape, boundary_bytes=(4,)), derived={})
+    assert simulate(wired, UnitCost(per_byte=Fraction(1))).makespan == queueing > 16 * 4
 
 
 @pytest.mark.parametrize(

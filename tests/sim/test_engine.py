@@ -59,9 +59,11 @@ def test_every_op_starts_at_the_latest_of_what_it_waits_for(schedule) -> None:
         [int(t) * timeline.tick for t in column] for column in (timeline.start, timeline.end)
     )
     group = {}
-    for together in (*schedule.pairs, *((op,) for op in schedule.gangs)):
-        rows = [row for row, op in enumerate(table.ops()) if op in together]
-        group |= dict.fromkeys(rows, tuple(rows))
+    loans = [loan[:2] for loan in schedule.loans]
+    for together in (*schedule.pairs, *((op,) for op in schedule.gangs), *loans):
+        rows = {row for op in together for row in table.rows_by_op[op]}
+        rows |= {other for row in rows for other in group.get(row, ())}
+        group |= dict.fromkeys(rows, tuple(sorted(rows)))
     for row in range(len(table)):
         ready = []
         for member in group.get(row, (row,)):

@@ -1,6 +1,7 @@
 """The game with real channels: outputs and gradients must be carried, into slots that are few.
 
-One channel for each directed edge between devices and each payload (`x` outputs, `g` gradients).
+One channel for each directed edge between devices and each payload (`x` outputs, `g` gradients,
+`skip` and `dskip` the same along skip edges).
 What a device produces waits for its channel, in the order in which it was produced, and moves when
 the receiver has a free slot; the slot is free again when the work that reads it is done. Producing
 never waits. With too few slots the receiver holds what it cannot use yet, and what it needs cannot
@@ -27,25 +28,28 @@ def parcels(play: Play) -> dict[Channel, list[Parcel]]:
     found: dict[Channel, list[Parcel]] = defaultdict(list)
     for (device, _), lane in play.lanes.items():
         for work in lane:
-            payload = "x" if work[0] in FORWARD else "g"
-            for reader in _readers(play, work):
+            for payload, reader in _readers(play, work):
                 target = play.places[reader][0][0]
                 if target != device:
                     found[device, target, payload].append((work, reader))
     return dict(found)
 
 
-def _readers(play: Play, work: Work) -> list[Work]:
-    """Work that needs the output or the input gradient of `work`."""
+def _readers(play: Play, work: Work) -> list[tuple[str, Work]]:
+    """Work that needs the output or the input gradient of `work`, and what it comes as."""
     kind, stage, mb, slice = work
+    skips = play.world.skips
     if kind in FORWARD:
-        kinds, stages = FORWARD, {stage + 1, *(t for s, t in play.world.skips if s == stage)}
+        kinds, stages = FORWARD, [("x", stage + 1), *(("skip", t) for s, t in skips if s == stage)]
     elif kind in BACKWARD:
-        kinds, stages = BACKWARD, {stage - 1, *(s for s, t in play.world.skips if t == stage)}
+        kinds, stages = (
+            BACKWARD,
+            [("g", stage - 1), *(("dskip", s) for s, t in skips if t == stage)],
+        )
     else:
         return []
-    readers = ((kind, at, mb, slice) for at in sorted(stages) for kind in kinds)
-    return [reader for reader in readers if reader in play.places]
+    readers = ((payload, (kind, at, mb, slice)) for payload, at in stages for kind in kinds)
+    return [(payload, reader) for payload, reader in readers if reader in play.places]
 
 
 @dataclass

@@ -71,11 +71,23 @@ def test_an_option_of_another_schedule_is_refused_by_name(name: str) -> None:
         assert error.hint
 
 
-@pytest.mark.parametrize(
-    ("name", "option"), [(name, option.name) for name in NAMES for option in find(name).options]
-)
-@pytest.mark.parametrize("value", ["", "much", "1/0", "nan", 0, -3, True, [1], 10**9, 2.5])
+OPTIONS = [(name, option) for name in NAMES for option in find(name).options]
+COUNTS = [(name, option.name) for name, option in OPTIONS if option.parse is int]
+
+
+@pytest.mark.parametrize(("name", "option"), [(name, option.name) for name, option in OPTIONS])
+@pytest.mark.parametrize("value", ["", "much", "1/0", "nan", -3, True, [1]])
 def test_an_option_value_without_sense_is_refused(name: str, option: str, value: Any) -> None:
+    error = refusal(name, options={option: value})
+    assert option in error.message
+    assert error.hint
+
+
+@pytest.mark.parametrize(("name", "option"), COUNTS)
+@pytest.mark.parametrize("value", [0, 10**9, 2.5])
+def test_an_option_that_counts_refuses_none_too_many_and_parts(
+    name: str, option: str, value: Any
+) -> None:
     error = refusal(name, options={option: value})
     assert option in error.message
     assert error.hint

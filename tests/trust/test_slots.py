@@ -18,7 +18,7 @@ from .world import World
 
 NAMES = list(registry())
 OPS = 40
-"""Plays with at most so much work are searched."""
+"""Plays with at most so much work are searched, and the smallest of every schedule."""
 COLLECTIVE = {"vocabulary, algorithm 1", "vocabulary, algorithm 2", "input layer", "gang"}
 """Specimens whose devices also exchange parts of one thing, which no channel here carries."""
 
@@ -38,10 +38,18 @@ def planned(play: Play) -> dict[tuple[int, int, str], int]:
     return {(c.source, c.target, c.payload): count for c, count in slots.items()}
 
 
+def carried(play: Play) -> bool:
+    """Whether devices exchange nothing but inputs and gradients of stages."""
+    return (play.world.embed, play.world.loss) == ("F", "F") and not play.gangs
+
+
 def legal_mutants(name: str) -> Iterator[tuple[str, Play]]:
     """Small plays of a schedule and what random changes leave legal, with work to carry."""
-    for label, play in plays(name).items():
-        if play.world.devices > 1 and len(play.places) <= OPS:
+    several = {label: play for label, play in plays(name).items() if play.world.devices > 1}
+    several = {label: play for label, play in several.items() if carried(play)}
+    least = min((len(play.places) for play in several.values()), default=0)
+    for label, play in several.items():
+        if len(play.places) <= max(OPS, least):
             yield label, play
             for mutant in mutants(
                 {place: list(lane) for place, lane in play.lanes.items()}, 2, label
@@ -59,7 +67,8 @@ def test_planned_slots_are_the_fewest_that_do_not_get_stuck(name: str) -> None:
         assert planned(play) == slots, label
         assert not gets_stuck(play, slots), label
         compared += 1
-    assert compared > 0
+    several = [play for play in plays(name).values() if play.world.devices > 1]
+    assert compared > 0 or not any(map(carried, several))
 
 
 @pytest.mark.parametrize("name", sorted(specimens().keys() - COLLECTIVE))

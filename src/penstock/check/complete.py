@@ -179,5 +179,6 @@ def _missing_kind(kinds: str, schedule: Schedule, here: list[int]) -> str:
     """The kind to name when none is there: the rest of what is, or what is used elsewhere."""
     there = {LETTERS[schedule.table.kind[row]] for row in here}
     rest = [_OTHER_HALF[kind] for kind in sorted(there & _OTHER_HALF.keys())]
-    present = [kind for kind in kinds if kind in schedule.table.kinds]
+    # An N that is missing has left its R behind: where there is none it was an F.
+    present = [kind for kind in kinds if kind in schedule.table.kinds and kind != "N"]
     return next((kind for kind in (*rest, *present) if kind in kinds), kinds[0])

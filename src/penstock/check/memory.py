@@ -2,12 +2,13 @@
 
 A simulated peak holds for one set of op times. The proof here uses order alone: memory counts as
 given back only where the op that needs the room is ordered behind the op that gave it back, by
-their lane or by `after`. On a compute lane that is the running sum; a copy lane that frees memory
-while the compute lane runs on counts only where the compute lane waits for it.
+their lane or by `after`. On a compute lane that is the running sum. A copy lane runs beside it: at
+each compute op it may be anywhere between what that op waits for and what waits for that op.
 """
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,63 +45,81 @@ def _over(schedule: Schedule, row: int, level: Fraction, limit: Fraction) -> Fin
     )
 
 
-def bound(
+def bound(schedule: Schedule, at_start: Ticks, at_end: Ticks, device: int) -> tuple[Ticks, Ticks]:
+    """Highest level that can be reached before and while each compute op of a device runs, and
+    their rows."""
+    rows, before, during = compute_levels(schedule, at_start, at_end, device)
+    for copies in copy_lanes(schedule, device):
+        way = Way.of(schedule, rows, copies, (at_start, at_end))
+        passed = np.concatenate(([0], way.ended[:-1]))
+        before = before + way.most(passed)
+        during = during + way.most(way.ended)
+    return np.maximum(before, during), rows
+
+
+def compute_levels(
     schedule: Schedule, at_start: Ticks, at_end: Ticks, device: int
-) -> tuple[Ticks, NDArray[np.int64]]:
-    """Highest level that can be reached while each compute op of a device runs, and their rows."""
-    table = schedule.table
-    lanes = [lane for lane, at in enumerate(table.lane_device) if at == device]
-    compute = [lane for lane in lanes if table.lane_stream[lane] == "compute"]
-    rows = np.concatenate([_rows(schedule, lane) for lane in compute])
-    change = np.zeros(len(rows) + 1, np.int64)
-    for lane in lanes:
-        if lane not in compute:
-            _add_copies(schedule, lane, (rows, at_start, at_end), change)
+) -> tuple[Ticks, Ticks, Ticks]:
+    """Rows of a device's compute ops, and what they hold by themselves before and while each
+    runs."""
+    rows = np.concatenate([np.array(lane) for lane in _lanes(schedule, device, "compute")])
     before = np.concatenate(([0], np.cumsum(at_start[rows] + at_end[rows])[:-1]))
-    held = before + np.cumsum(change)[:-1]
-    return held + at_start[rows] + np.maximum(at_end[rows], 0), rows
+    return rows, before, before + at_start[rows] + np.maximum(at_end[rows], 0)
 
 
-def _rows(schedule: Schedule, lane: int) -> NDArray[np.int64]:
-    start = schedule.table.lane_start
-    return np.arange(start[lane], start[lane + 1], dtype=np.int64)
+def copy_lanes(schedule: Schedule, device: int) -> list[range]:
+    """Rows of the lanes that run beside the compute lane of a device."""
+    return _lanes(schedule, device, "copy") + _lanes(schedule, device, "collective")
 
 
-def _add_copies(
-    schedule: Schedule, lane: int, of: tuple[NDArray[np.int64], Ticks, Ticks], change: Ticks
-) -> None:
-    """Place what a copy lane takes and frees at the compute ops it is ordered against.
+def _lanes(schedule: Schedule, device: int, stream: str) -> list[range]:
+    table = schedule.table
+    return [
+        range(*table.lane_start[lane : lane + 2].tolist())
+        for lane, place in enumerate(zip(table.lane_device, table.lane_stream))
+        if place == (device, stream)
+    ]
 
-    What it takes counts from behind the last compute op that it waits for (as early as it may
-    happen); what it frees counts from the first compute op that waits for it (as late).
+
+class Way(NamedTuple):
+    """The levels along a lane beside the compute lane, and how far along it may be.
+
+    The lane runs in its own order, so it is always somewhere on one path: at least behind what a
+    compute op waits for, at most in front of what waits for that op.
     """
-    rows, at_start, at_end = of
-    place = {int(row): number for number, row in enumerate(rows)}
+
+    path: Ticks
+    """Level before anything, and from the start and the end of each op of the lane on."""
+    ended: Ticks
+    """For each compute op: how many ops of the lane have ended before it starts."""
+    begun: Ticks
+    """For each compute op: how many ops of the lane may have begun before it ends."""
+
+    @classmethod
+    def of(
+        cls, schedule: Schedule, rows: Ticks, lane: range, changes: tuple[Ticks, Ticks]
+    ) -> "Way":
+        """The way of a lane beside the compute ops of these rows."""
+        steps = np.stack([change[lane.start : lane.stop] for change in changes], axis=1)
+        path = np.concatenate(([0], np.cumsum(steps.ravel()), [0]))  # the last is never reached
+        compute = range(int(rows[0]), int(rows[-1]) + 1)
+        ended = np.maximum.accumulate(_awaited(schedule, compute, lane))
+        held = np.maximum.accumulate(_awaited(schedule, lane, compute))
+        return cls(path, ended, np.searchsorted(held, np.arange(len(rows)), side="right"))
+
+    def most(self, passed: Ticks) -> Ticks:
+        """The highest level from behind so many ops of the lane on, for each compute op."""
+        ranges = np.stack([2 * passed, 2 * self.begun + 1], axis=1).ravel()
+        found: Ticks = np.maximum.reduceat(self.path, ranges)[::2]
+        return found
+
+
+def _awaited(schedule: Schedule, readers: range, writers: range) -> Ticks:
+    """For each row of a lane, how far along another lane the last row is that it waits for."""
     graph = graph_of(schedule)
-    copies = _rows(schedule, lane)
-    waiting = _first_waiting(graph.reader, graph.writer, place, copies)
-    earliest = 0
-    for row in copies:
-        for edge in range(graph.start[row], graph.start[row + 1]):
-            earliest = max(earliest, place.get(int(graph.writer[edge]), -1) + 1)
-        change[earliest] += at_start[row]
-        change[waiting[int(row)]] += min(int(at_end[row]), 0)
-
-
-def _first_waiting(
-    reader: NDArray[np.int32],
-    writer: NDArray[np.int32],
-    place: dict[int, int],
-    copies: NDArray[np.int64],
-) -> dict[int, int]:
-    """For each copy op the first compute op known to start after it: its own reader, or that of a
-    later op of the same copy lane."""
-    never = len(place)
-    first = dict.fromkeys((int(row) for row in copies), never)
-    for read, wrote in zip(reader.tolist(), writer.tolist()):
-        if wrote in first and read in place:
-            first[wrote] = min(first[wrote], place[read])
-    best = never
-    for row in reversed(copies.tolist()):
-        best = first[row] = min(best, first[row])
-    return first
+    found = np.zeros(len(readers), np.int64)
+    for number, row in enumerate(readers):
+        for writer in graph.writer[graph.start[row] : graph.start[row + 1]].tolist():
+            if writer in writers:
+                found[number] = max(found[number], writer - writers.start + 1)
+    return found

@@ -23,9 +23,13 @@ SHOWN = 8
 
 
 class Wait(NamedTuple):
-    """`head` is the op a lane cannot pass; `writer` is what it waits for, in another lane."""
+    """`head` is the op a lane cannot pass; `writer` is what it waits for, in another lane.
+
+    `reader` is who reads it: the head, or an op that has to run together with the head.
+    """
 
     head: int
+    reader: int
     writer: int
     buffer: str
 
@@ -122,9 +126,8 @@ def _circle(schedule: Schedule, graph: Graph, played: Run) -> Finding:
     waits = circle(schedule, graph, played)
     following = [*waits[1:], waits[0]]
     chain = [
-        f"{table.op(wait.head)} (device {table.device[wait.head]}) waits for "
-        f"{table.op(wait.writer)}, behind {table.op(behind.head)} on device "
-        f"{table.device[wait.writer]}"
+        f"{_who(schedule, wait)} waits for {table.op(wait.writer)}, behind "
+        f"{table.op(behind.head)} on device {table.device[wait.writer]}"
         for wait, behind in zip(waits, following)
     ]
     # In the lane of each wait's writer, the head stands in front although the writer is needed.
@@ -132,7 +135,7 @@ def _circle(schedule: Schedule, graph: Graph, played: Run) -> Finding:
     move = culprit(schedule, inverted)
     head, writer = inverted[-1]
     blamed = move.source if move else head
-    rows = [blamed, *(row for wait in waits for row in (wait.head, wait.writer))]
+    rows = [blamed, *(row for wait in waits for row in (wait.head, wait.reader, wait.writer))]
     hint = f"let {table.op(writer)} come before {table.op(head)}"
     return Finding(
         "deadlock",
@@ -141,6 +144,13 @@ def _circle(schedule: Schedule, graph: Graph, played: Run) -> Finding:
         "; ".join(chain),
         f"{move.words(schedule) if move else hint} on device {table.device[blamed]}",
     )
+
+
+def _who(schedule: Schedule, wait: Wait) -> str:
+    """The op that waits and its device, and the one in whose way that is."""
+    table = schedule.table
+    who = f"{table.op(wait.reader)} (device {table.device[wait.reader]})"
+    return who if wait.reader == wait.head else f"{who}, with which {table.op(wait.head)} runs,"
 
 
 def circle(schedule: Schedule, graph: Graph, played: Run) -> list[Wait]:
@@ -167,10 +177,10 @@ def _wait(schedule: Schedule, graph: Graph, played: Run, lane: int) -> Wait:
             writer = int(graph.writer[edge])
             same = group >= 0 and groups.of_row[writer] == group
             if played.end[writer] < 0 and not same:
-                return Wait(int(row), writer, graph.name(edge))
+                return Wait(head, int(row), writer, graph.name(edge))
     # No read is open, so a member is not yet at the head of its own lane.
     late = next(int(row) for row in members if _not_at_head(schedule, played, int(row), group))
-    return Wait(head, late, "lock-step")
+    return Wait(head, head, late, "lock-step")
 
 
 def _not_at_head(schedule: Schedule, played: Run, row: int, group: int) -> bool:

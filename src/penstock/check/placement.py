@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from penstock.check.finding import Finding
-from penstock.core.homes import weight_homes
+from penstock.core.homes import helping_rows, weight_homes
 from penstock.core.kernel import kernel
 from penstock.core.meaning import BUFFERS, MEANING
 from penstock.core.ops import SHARD_KINDS, Op
@@ -19,16 +19,17 @@ from penstock.core.transfers import moves_of
 
 def one_home(schedule: Schedule) -> Iterator[Finding]:
     """Stages whose weights would have to live on more devices than the shape declares."""
-    gangs = {op.stage for op in schedule.gangs}
+    table, helping = schedule.table, helping_rows(schedule)
+    shared = {op.stage for op in schedule.gangs} - set(table.stage[helping].tolist())
     for stage, devices in weight_homes(schedule).items():
-        if len(devices) > schedule.shape.copies and stage not in gangs:
+        if len(devices) > schedule.shape.copies and stage not in shared:
             yield _homeless(schedule, stage, devices)
 
 
 def _homeless(schedule: Schedule, stage: int, devices: list[int]) -> Finding:
     """Blame the ops on the device that has the fewest of the stage; on all of them at a tie."""
     table = schedule.table
-    of_stage = (table.stage == stage) & ~table.of_kinds(SHARD_KINDS)
+    of_stage = (table.stage == stage) & ~table.of_kinds(SHARD_KINDS) & ~helping_rows(schedule)
     rows = {device: np.flatnonzero(of_stage & (table.device == device)) for device in devices}
     fewest = min(len(found) for found in rows.values())
     strays = [device for device in reversed(devices) if len(rows[device]) == fewest]
@@ -71,7 +72,8 @@ def local(schedule: Schedule) -> Iterator[Finding]:
 def unordered_stages(schedule: Schedule) -> tuple[int, ...]:
     """Stages that do not add gradients in one process's order: microbatches up, slices down."""
     table, shape = schedule.table, schedule.shape
-    adding = np.array([kind in "BIW" for kind in MEANING], np.uint8)
+    # Norms add up in B and I, the other weights in B and W: two sums, each with its own order.
+    adding = np.array([[kind in sums for kind in MEANING] for sums in ("BI", "BW")], np.uint8)
     last = np.full((len(adding), shape.stages), -1, np.int64)
     wrong = np.zeros(shape.stages, np.uint8)
     columns = (table.kind, table.stage, table.mb, table.slice)
@@ -83,13 +85,14 @@ def unordered_stages(schedule: Schedule) -> tuple[int, ...]:
 def _descents(
     kind: Any, stage: Any, mb: Any, slice: Any, longest: Any, adding: Any, last: Any, wrong: Any
 ) -> None:
-    """Mark stages where a gradient of one kind follows one of a later microbatch."""
+    """Mark stages where a term of a sum follows one of a later microbatch."""
     for row in range(len(kind)):
-        if adding[kind[row]] and stage[row] < len(wrong):
-            turn = mb[row] * longest + longest - 1 - slice[row]
-            if turn < last[kind[row], stage[row]]:
-                wrong[stage[row]] = 1
-            last[kind[row], stage[row]] = turn
+        for total in range(len(adding)):
+            if adding[total, kind[row]] and stage[row] < len(wrong):
+                turn = mb[row] * longest + longest - 1 - slice[row]
+                if turn < last[total, stage[row]]:
+                    wrong[stage[row]] = 1
+                last[total, stage[row]] = turn
 
 
 def collective_order(schedule: Schedule) -> Iterator[Finding]:

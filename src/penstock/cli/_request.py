@@ -14,6 +14,7 @@ import typer
 from penstock.cli._numbers import amounts, assignments, number
 from penstock.cli._output import note
 from penstock.core.schedule import Schedule
+from penstock.cost.causal import CausalCost
 from penstock.cost.model import UnitCost
 from penstock.errors import FormatError, ShapeError
 from penstock.schedules import Spec, find, registry
@@ -86,11 +87,25 @@ class Prices:
             metavar="act=1,stash=1", help="Memory of each buffer: act stash ckpt kv dkv temp."
         ),
     ] = ""
+    attention: Annotated[
+        str, typer.Option(metavar="PART", help="Part of the times that is causal attention.")
+    ] = "0"
+    communication: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="Tensor-parallel communication of a forward or input gradient."
+        ),
+    ] = "0"
 
     def cost(self) -> UnitCost:
         """The cost model of these prices."""
-        times, sizes = amounts("--times", self.times), amounts("--sizes", self.sizes)
-        return UnitCost(times=times, hop=number("--hop", self.hop), sizes=sizes)
+        return CausalCost(
+            times=amounts("--times", self.times),
+            sizes=amounts("--sizes", self.sizes),
+            hop=number("--hop", self.hop),
+            attention=number("--attention", self.attention),
+            communication=number("--communication", self.communication),
+        )
 
 
 UNPRICED = UnitCost()

@@ -41,7 +41,7 @@ def check_one(
     """
     cost = prices.cost()
     most = number_of("--limit", limit) if limit else None
-    schedule = resolve(target, request)
+    schedule = resolve(target, request, cost)
     report = check(schedule)
     if report.proven and most is not None:
         amounts, grain = amounts_of(schedule, cost)

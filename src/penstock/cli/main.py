@@ -20,7 +20,7 @@ from penstock import __version__
 from penstock.cli._output import emit, note
 from penstock.errors import PenstockError
 
-VERBS = ("list", "show", "check", "simulate", "compare", "verify", "train", "bench")
+VERBS = ("list", "show", "check", "simulate", "compare", "best", "verify", "train", "bench")
 
 MISUSE = 2
 INTERRUPTED = 130

@@ -5,9 +5,10 @@ device that runs an op which reads or writes them.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.core.meaning import BUFFERS, MEANING, Ref
-from penstock.core.ops import STAGE_KINDS
+from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
 from penstock.core.rules import NUMBER_OF
 from penstock.core.schedule import Schedule
 from penstock.core.table import CODE, Ints, Table
@@ -16,14 +17,17 @@ _WEIGHT = ("weight", "dw")
 
 
 def weight_homes(schedule: Schedule) -> dict[int, list[int]]:
-    """Devices on which each stage's weights are read or written; weightless stages have none."""
+    """Devices on which each stage's weights are read or written; weightless stages have none.
+
+    Members of a gang help where the weights are; a stage that only gangs compute lives with all.
+    """
     table = schedule.table
     touching = [
         kind
         for kind, entry in MEANING.items()
         if any(ref.buffer in _WEIGHT for ref in (*entry.reads, *entry.writes))
     ]
-    rows = table.of_kinds(touching)
+    rows = table.of_kinds(touching) & ~helping_rows(schedule)
     seen = np.zeros((schedule.shape.stages, schedule.shape.devices), np.bool_)
     seen[table.stage[rows], table.device[rows]] = True
     homes: dict[int, list[int]] = {}
@@ -31,6 +35,18 @@ def weight_homes(schedule: Schedule) -> dict[int, list[int]]:
         if stage not in schedule.shape.weightless:
             homes.setdefault(stage, []).append(device)
     return homes
+
+
+def helping_rows(schedule: Schedule) -> NDArray[np.bool_]:
+    """Rows of gangs whose stage also has ops that one device computes alone."""
+    table = schedule.table
+    ganged = np.zeros(len(table), np.bool_)
+    for op in schedule.gangs:
+        ganged[table.rows_by_op.get(op, [])] = True
+    alone = np.zeros(schedule.shape.stages, np.bool_)
+    kept = ~ganged & ~table.of_kinds(SHARD_KINDS) & (table.stage < schedule.shape.stages)
+    alone[table.stage[kept]] = True
+    return ganged & alone[np.minimum(table.stage, schedule.shape.stages - 1)]
 
 
 def home_edges(schedule: Schedule) -> list[tuple[int, int, int]]:

@@ -2,15 +2,36 @@
 
 A loop over a million ops must be compiled, but a command that looks at forty must not wait for the
 compiler to load. So each hot loop is one function over numpy arrays, marked `@kernel`; it runs as
-it is on small inputs and through numba on large ones. Both run the same lines.
+it is on small inputs and through numba on large ones. Both run the same lines. A loop too long for
+one function is written in pieces, marked `@part`, which are compiled with the kernel that calls
+them.
 """
 
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
+from types import FunctionType
 from typing import Any
 
 COMPILE_ABOVE = 20_000
 """Ops from which compiled code wins over the half second that loading numba takes."""
+
+
+class Part:
+    """A piece of a kernel: a function that kernels and other parts of its file call.
+
+    A call counts references of every array it passes on, so a part should loop over many items.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.plain = function
+        update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.plain(*arguments)
+
+    @cached_property
+    def compiled(self) -> Callable[..., Any]:
+        return _compile(self.plain)
 
 
 class Kernel:
@@ -22,15 +43,34 @@ class Kernel:
 
     @cached_property
     def compiled(self) -> Callable[..., Any]:
-        from numba import njit  # deferred: loading it costs more than a small schedule
-
-        compiled: Callable[..., Any] = njit(cache=True, nogil=True)(self.plain)
-        return compiled
+        return _compile(self.plain)
 
     def __call__(self, size: int, *arguments: Any) -> Any:
         """Run over `arguments`; `size` is the number of ops they stand for."""
         run = self.compiled if size > COMPILE_ABOVE else self.plain
         return run(*arguments)
+
+
+def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function in machine code, with the parts it calls; itself where there is no compiler."""
+    try:
+        from numba import njit  # deferred: loading it costs more than a small schedule
+    except ImportError:
+        return function
+    known = function.__globals__
+    called = [name for name in function.__code__.co_names if isinstance(known.get(name), Part)]
+    if called:
+        parts = {name: known[name].compiled for name in called}
+        whole = FunctionType(function.__code__, {**known, **parts}, function.__name__)
+        function = update_wrapper(whole, function)
+        del function.__wrapped__
+    compiled: Callable[..., Any] = njit(cache=True, nogil=True)(function)
+    return compiled
+
+
+def part(function: Callable[..., Any]) -> Part:
+    """Mark a piece of a kernel."""
+    return Part(function)
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:

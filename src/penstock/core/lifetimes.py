@@ -37,7 +37,7 @@ def uses_of(schedule: Schedule) -> Uses:
     """Rows that write each buffer instance and use it last, on the device of the writer."""
     table = schedule.table
     compiled = compile_rules(schedule.shape, table.kinds)
-    writers = writers_of(schedule, compiled)
+    writers = _at_home(schedule, writers_of(schedule, compiled))
     whole = np.array([BUFFERS[name].per == "microbatch" for name in NAMES], np.uint8)
     uses = np.full((2, compiled.room), -1, np.int32)
     for side, last in zip((compiled.reads, compiled.writes), uses):
@@ -46,6 +46,20 @@ def uses_of(schedule: Schedule) -> Uses:
         )  # fmt: skip
     # A read comes after the write, whatever their rows: they may stand on different streams.
     return Uses(writers, np.where(uses[0] >= 0, uses[0], uses[1]).astype(np.int32))
+
+
+def _at_home(schedule: Schedule, writers: Ints) -> Ints:
+    """What a gang writes is written by its member where the stage lives."""
+    away, table = _helpers(schedule), schedule.table
+    if not away:
+        return writers
+    home = np.arange(len(table) + 1, dtype=np.int32)
+    home[-1] = -1  # what nobody writes
+    helping = set(away)
+    for row in away:
+        rest = [other for other in table.rows_by_op[table.op(row)] if other not in helping]
+        home[row] = (rest or [row])[0]
+    return home[writers]
 
 
 @kernel

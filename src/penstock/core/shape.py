@@ -21,6 +21,10 @@ MAX_DEVICES = 4_096
 """Deepest pipeline; some tables have a place for every pair of devices."""
 
 
+WEIGHED = ("F", "I", "W", "act", "stash")
+"""Kinds of op and sizes of buffers in which a stage may have a share of its own."""
+
+
 @dataclass(frozen=True)
 class Shape:
     """The size of one training step, and the few facts about the model that decide its ops."""
@@ -31,6 +35,10 @@ class Shape:
     """Slices of each microbatch; its length is the number of microbatches."""
     stage_share: tuple[Fraction, ...] = ()
     """Work of each stage in units of one device's share of one microbatch; default 1/chunks."""
+    kind_share: tuple[tuple[str, tuple[Fraction, ...]], ...] = ()
+    """Kinds of op (F, I, W) and sizes of buffers (act, stash) in which stages do not weigh what
+    `stage_share` says, with their own share of each stage: a head may compute much and keep
+    little. N and R weigh what F does, B is an I and a W."""
     slice_share: tuple[tuple[Fraction, ...], ...] = ()
     """Work of each slice of each microbatch; default 1/slices."""
     boundary_bytes: tuple[int, ...] = ()
@@ -69,9 +77,12 @@ class Shape:
 
     def _check_lengths(self) -> None:
         _same_length("stage_share", self.stage_share, self.stages)
+        self._check_kinds()
         _same_length("slice_share", self.slice_share, self.microbatches)
         _same_length("boundary_bytes", self.boundary_bytes, self.stages - 1)
-        every = [*self.stage_share, *(share for shares in self.slice_share for share in shares)]
+        by_kind = [shares for _, shares in self.kind_share]
+        every = [*self.stage_share]
+        every += [share for shares in (*self.slice_share, *by_kind) for share in shares]
         if min(every, default=0) < 0 or min(self.boundary_bytes, default=0) < 0:
             raise ShapeError(
                 "a share or the bytes of a boundary are negative", hint="give 0 or more"
@@ -82,6 +93,20 @@ class Shape:
                     f"slice_share has {len(shares)} shares for microbatch {mb}, which has {count} "
                     "slice(s)",
                     hint="give every slice of every microbatch one share",
+                )
+
+    def _check_kinds(self) -> None:
+        names = [name for name, _ in self.kind_share]
+        for name, shares in self.kind_share:
+            if name not in WEIGHED or names.count(name) > 1:
+                raise ShapeError(
+                    f"kind_share has {name!r}, which is not known or named twice",
+                    hint=f"give each of {', '.join(WEIGHED)} at most once",
+                )
+            if len(shares) != self.stages:
+                raise ShapeError(
+                    f"kind_share {name} has {len(shares)} entries for {self.stages} stages",
+                    hint="give every stage one share",
                 )
 
     def _check_stage_numbers(self) -> None:
@@ -132,6 +157,13 @@ class Shape:
 
     def share_of_stage(self, stage: int) -> Fraction:
         return self.stage_share[stage] if self.stage_share else 1 / self.chunks
+
+    def share_in(self, name: str, stage: int) -> Fraction:
+        """What a stage weighs in one kind of op or size of buffer."""
+        for own, shares in self.kind_share:
+            if own == name:
+                return shares[stage]
+        return self.share_of_stage(stage)
 
     def share_of_slice(self, mb: int, slice: int) -> Fraction:
         return self.slice_share[mb][slice] if self.slice_share else Fraction(1, self.slices[mb])

@@ -49,15 +49,16 @@ def _build(schedule: Schedule) -> Moves:
     start = np.zeros(size + 1, np.int32)
     of_edge = np.full(edges, -1, np.int32)
     count = _gather(
-        size, graph.reader, graph.writer, graph.buffer, table.device, AFTER, start, of_edge, columns
-    )
+        size, graph.reader, graph.writer, graph.buffer, table.device, table.stage, AFTER,
+        start, of_edge, columns,
+    )  # fmt: skip
     writer, reader, last_reader, buffer = columns[:, :count]
     return Moves(writer, reader, last_reader, buffer, start, of_edge)
 
 
 @kernel
 def _gather(
-    reader: Any, writer: Any, buffer: Any, device: Any, after: Any,
+    reader: Any, writer: Any, buffer: Any, device: Any, stage: Any, after: Any,
     start: Any, of_edge: Any, columns: Any,
 ) -> int:  # fmt: skip
     """Sort the edges between devices by writer (counting sort) and fold equal ones together."""
@@ -86,6 +87,7 @@ def _gather(
             while move < count and not (
                 columns[3, move] == buffer[edge]
                 and device[columns[1, move]] == device[reader[edge]]
+                and stage[columns[1, move]] == stage[reader[edge]]  # else another skip edge
             ):
                 move += 1
             if move == count:

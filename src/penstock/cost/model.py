@@ -12,31 +12,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from math import lcm
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from penstock.core.kernel import kernel
-from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, Op
+from penstock.core.ops import SHARD_KINDS, Op
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.core.table import LETTERS
+from penstock.cost.shares import (
+    Scaled,
+    override,
+    refuse_overflow,
+    share_column,
+    shares_of,
+    spread,
+    spread_by_stage,
+)
 from penstock.errors import ShapeError, nearest
-
-Ticks = NDArray[np.int64]
 
 TIMED = "FIWSTEDOLGZUV"
 """Kinds whose time a user may set; N and R cost an F, B costs I + W."""
 SIZES = ("act", "stash", "ckpt", "kv", "dkv", "temp")
-
-
-class Scaled(NamedTuple):
-    """Whole numbers that stand for fractions: value = ticks * tick."""
-
-    ticks: Ticks
-    tick: Fraction
 
 
 class Link(NamedTuple):
@@ -66,7 +61,7 @@ class Cost(Protocol):
     def link(self, source: int, target: int) -> Link:
         """The link between two devices."""
 
-    def loan(self, op: Op) -> Fraction:
+    def loan(self, op: Op, shape: Shape) -> Fraction:
         """Time to attend to one key/value slice of `op`, which a loan moves to another device."""
 
 
@@ -126,12 +121,32 @@ class UnitCost:
         return not self.op_times
 
     def durations(self, schedule: Schedule) -> Scaled:
-        scaled = _spread(schedule, [self.time(letter) for letter in LETTERS])
+        if schedule.shape.kind_share:
+            scaled = spread_by_stage(schedule, self._stage_times(schedule.shape))
+        else:
+            scaled = spread(schedule, [self.time(letter) for letter in LETTERS])
         if self.separable and not schedule.shares:
             return scaled
-        return _override(schedule, scaled, self.op_times)
+        return override(schedule, scaled, self.op_times)
+
+    def _stage_times(self, shape: Shape) -> list[list[Fraction]]:
+        """Time of each kind on each stage, for stages that weigh differently in each kind."""
+
+        def time(letter: str, stage: int) -> Fraction:
+            if letter == "B":
+                return time("I", stage) + time("W", stage)
+            if letter in SHARD_KINDS:
+                return self.time(letter)
+            weighed = "F" if letter in "NR" else letter
+            return self.time(letter) * shape.share_in(weighed, stage)
+
+        return [[time(letter, stage) for stage in range(shape.stages)] for letter in LETTERS]
 
     def amounts(self, schedule: Schedule, size: str) -> Scaled:
+        if schedule.shape.kind_share:
+            weights = [schedule.shape.share_in(size, s) for s in range(schedule.shape.stages)]
+            by_stage = [self.size(size) * weight for weight in weights]
+            return spread_by_stage(schedule, [by_stage] * len(LETTERS))
         shares, held = shares_of(schedule.shape), self.size(size)
         refuse_overflow(len(schedule.table) * held.numerator * shares.most)
         column = share_column(schedule)
@@ -145,8 +160,10 @@ class UnitCost:
     def _default_link(self) -> Link:
         return Link(Fraction(self.hop), Fraction(self.per_byte))
 
-    def loan(self, op: Op) -> Fraction:
-        return Fraction(self.lent_slice)
+    def loan(self, op: Op, shape: Shape) -> Fraction:
+        """The time for a forward; a backward takes as many times more as its kind does."""
+        forward = self.time("F")
+        return self.lent_slice * (self.time(op.kind) / forward if forward else 1)
 
 
 def exact(value: Fraction | float | str) -> Fraction:
@@ -166,114 +183,3 @@ def _refuse_unknown(what: str, given: Mapping[str, Any], known: tuple[str, ...])
             raise ShapeError(f"there is no {what} called {name!r}", hint=hint)
         if value < 0:
             raise ShapeError(f"the {what} {name}={value} is negative", hint="give 0 or more")
-
-
-def whole(values: list[Fraction]) -> tuple[Ticks, int]:
-    """Fractions as whole numbers, and the common denominator they were multiplied by."""
-    scale = lcm(*(value.denominator for value in values))
-    numbers = [int(value * scale) for value in values]
-    refuse_overflow(max(numbers, default=0))
-    return np.array(numbers, np.int64), scale
-
-
-class Shares(NamedTuple):
-    """Shares of stages and units as whole numbers; `scale` is what a full share became."""
-
-    stage: Ticks
-    unit: Ticks
-    stage_scale: int
-    unit_scale: int
-
-    @property
-    def scale(self) -> int:
-        return self.stage_scale * self.unit_scale
-
-    @property
-    def most(self) -> int:
-        """At least the largest product of two shares."""
-        return max(int(self.stage.max()), self.stage_scale) * max(
-            int(self.unit.max()), self.unit_scale
-        )
-
-
-def shares_of(shape: Shape) -> Shares:
-    """The shares of a shape, exact."""
-    stage, stage_scale = whole([shape.share_of_stage(s) for s in range(shape.stages)])
-    if shape.slice_share:
-        unit, unit_scale = whole([share for shares in shape.slice_share for share in shares])
-        return Shares(stage, unit, stage_scale, unit_scale)
-    counts = np.array(shape.slices, np.int64)
-    unit_scale = lcm(*set(shape.slices))
-    return Shares(stage, np.repeat(unit_scale // counts, counts), stage_scale, unit_scale)
-
-
-def share_column(schedule: Schedule) -> Ticks:
-    """Share of the stage x share of the slice of every row, in whole numbers; kept with it.
-
-    Shards are not divided by the stage share, ops of a whole stage not by a slice share.
-    """
-    return schedule.derive("share", _shares_of_rows)
-
-
-def _shares_of_rows(schedule: Schedule) -> Ticks:
-    table, shares = schedule.table, shares_of(schedule.shape)
-    sharded = np.array([letter in SHARD_KINDS for letter in LETTERS], np.uint8)
-    staged = np.array([letter in STAGE_KINDS for letter in LETTERS], np.uint8)
-    ticks = np.empty(len(table), np.int64)
-    columns = (table.kind, table.stage, schedule.unit, sharded, staged)
-    _multiply(len(table), *columns, *shares, ticks)
-    return ticks
-
-
-def _spread(schedule: Schedule, by_kind: list[Fraction]) -> Scaled:
-    """Value of a kind x share of the stage x share of the slice, for every row, exactly."""
-    shares, column = shares_of(schedule.shape), share_column(schedule)
-    kind, kind_scale = whole(by_kind)
-    refuse_overflow(len(column) * int(kind.max()) * shares.most)
-    return Scaled(kind[schedule.table.kind] * column, Fraction(1, kind_scale * shares.scale))
-
-
-def refuse_overflow(total: int) -> None:
-    """Sums of ticks must stay exact: refuse times whose common tick is too fine for that."""
-    if total >= 2**62:
-        raise ShapeError(
-            "the times, sizes and shares have no common unit coarse enough to be summed exactly: "
-            f"the step would have up to {total:.2e} ticks",
-            hint="give times and sizes with fewer digits",
-        )
-
-
-@kernel
-def _multiply(
-    kind: Any, stage: Any, unit: Any, sharded: Any, staged: Any,
-    by_stage: Any, by_unit: Any, stage_scale: Any, unit_scale: Any, ticks: Any,
-) -> None:  # fmt: skip
-    """Product of the two shares of each row."""
-    for row in range(len(kind)):
-        code = kind[row]
-        share = stage_scale if sharded[code] else by_stage[stage[row]]
-        ticks[row] = share * (unit_scale if staged[code] else by_unit[unit[row]])
-
-
-def _override(schedule: Schedule, scaled: Scaled, op_times: Mapping[Op, Fraction]) -> Scaled:
-    """Replace the times of single ops, and shorten partial offloads, on a finer tick."""
-    table = schedule.table
-    row_of = table.rows_by_op
-    rows: dict[int, Fraction] = {}
-    for op, time in op_times.items():
-        if op not in row_of:
-            raise ShapeError(
-                f"a time is given for {op}, which stands in no lane of {schedule.name}",
-                hint="give times for ops of the schedule only",
-            )
-        rows |= dict.fromkeys(row_of[op], Fraction(time))
-    for op, share in schedule.shares:
-        row = row_of[op][0]
-        rows.setdefault(row, int(scaled.ticks[row]) * scaled.tick * share)
-    tick = Fraction(1, lcm(scaled.tick.denominator, *(t.denominator for t in rows.values())))
-    longest = max(int(scaled.ticks.max()) * scaled.tick, *rows.values(), Fraction(0))
-    refuse_overflow(len(table) * int(longest / tick))
-    ticks = scaled.ticks * int(scaled.tick / tick)
-    for row, time in rows.items():
-        ticks[row] = int(time / tick)
-    return Scaled(ticks, tick)

@@ -13,7 +13,9 @@ import numpy as np
 
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
-from penstock.cost.model import Cost, Link, Scaled
+from penstock.core.shape import Shape
+from penstock.cost.model import Cost, Link
+from penstock.cost.shares import Scaled
 from penstock.errors import ShapeError
 
 NANOSECOND = Fraction(1, 10**9)
@@ -65,7 +67,7 @@ class Profile:
     def link(self, source: int, target: int) -> Link:
         return Link(self.hop)
 
-    def loan(self, op: Op) -> Fraction:
+    def loan(self, op: Op, shape: Shape) -> Fraction:
         return Fraction(0)
 
 

@@ -16,7 +16,8 @@ from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.cost.architecture import ModelConfig
 from penstock.cost.hardware import Hardware
-from penstock.cost.model import SIZES, Link, Scaled
+from penstock.cost.model import SIZES, Link
+from penstock.cost.shares import Scaled
 from penstock.cost.workload import Workload
 from penstock.errors import ShapeError, nearest
 
@@ -76,7 +77,7 @@ class TransformerCost:
         """The same link everywhere: latency, and the inverse of the bandwidth."""
         return Link(self.hardware.latency, Fraction(1, self.hardware.link))
 
-    def loan(self, op: Op) -> Fraction:
+    def loan(self, op: Op, shape: Shape) -> Fraction:
         """Time of the pairs of `op` with one earlier slice of average length."""
         lengths, model = self.workload.lengths[op.mb], self.workload.model
         pairs = Fraction(lengths[op.slice] * sum(lengths[: op.slice]), max(op.slice, 1))

@@ -34,9 +34,10 @@ from penstock.draw.words import (
 from penstock.sim.timeline import Timeline
 
 
-def render(timelines: Sequence[Timeline]) -> str:
-    """Draw timelines under each other on one time axis."""
-    canvas = canvas_of(timelines)
+def render(timelines: Sequence[Timeline], among: Sequence[Timeline] = ()) -> str:
+    """Draw timelines under each other on one time axis: long enough for them and for those `among`
+    which they will be looked at."""
+    canvas = canvas_of([*timelines, *among])
     top = 0
     parts: list[str] = []
     for timeline in timelines:

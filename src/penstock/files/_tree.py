@@ -47,6 +47,7 @@ SHAPE_FIELDS: dict[str, Callable[[Node], Any]] = {
     "devices": lambda node: node.whole(1),
     "slices": lambda node: tuple(node.wholes(1)),
     "stage_share": _many(Node.fraction),
+    "kind_share": _many(_record(lambda *share: share, Node.word, _many(Node.fraction))),
     "slice_share": _many(_many(Node.fraction)),
     "boundary_bytes": _many(lambda node: node.whole(below=BYTES_BELOW)),
     "skips": _many(_record(lambda *edge: edge, Node.whole, Node.whole)),

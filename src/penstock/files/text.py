@@ -13,6 +13,7 @@ one. Keys with a default may be left out:
     name: my order              stage_share: 1/2 3/2        slice_share: 1/4 3/4; 1/2 1/2
     boundary_bytes: 4096 4096   skips: 0-3 1-2              slice_share: 1/4 3/4
     weightless: 1 4             copies: 2                   embed: E         loss: S
+    kind_share: W 1/2 1; act 1/2 0
 
 (slice shares given once are those of every microbatch)
 
@@ -61,6 +62,8 @@ def _spell(key: str, value: Any) -> str:
         return " ".join(f"{source}-{target}" for source, target in value)
     if key == "slice_share":
         return "; ".join(map(_joined, value))
+    if key == "kind_share":
+        return "; ".join(f"{name} {_joined(shares)}" for name, shares in value)
     if key == "slices" and len(set(value)) == 1:
         return f"{value[0]} x {len(value)}"
     return _joined(value)
@@ -162,9 +165,12 @@ def _column(line: str, key: Path, rest: Path) -> int:
     if key[0] == "lanes" and rest[:1] != ("ops",):
         return _columns(line, r"\S+", 0)[0]
     numbers = [step for step in rest if isinstance(step, int)]
-    if key == ("shape", "slice_share") and len(numbers) == 2:
+    grouped: dict[Path, int] = {("shape", "slice_share"): 2, ("shape", "kind_share"): 3}
+    if len(numbers) == grouped.get(key):
         for _ in range(numbers.pop(0)):
             colon = line.index(";", colon) + 1
+    if key == ("shape", "kind_share") and len(numbers) == 2:
+        numbers = [numbers[1] + 1]  # the name stands in front of the shares
     columns = _columns(line, r"[^\s;]+", colon) or [colon]
     return columns[numbers[0] if numbers and numbers[0] < len(columns) else 0]
 
@@ -183,6 +189,12 @@ def _numbers(value: str) -> list[int | str]:
     return [_number(word) for word in value.split()]
 
 
+def _named_shares(value: str) -> list[Any]:
+    """A name and the shares behind it."""
+    name, *shares = value.split() or [""]
+    return [name, shares]
+
+
 def _record(key: str, value: str) -> Any:
     """The value of a repeated key: a gang is one op, the others are several words."""
     words: list[Any] = value.split()
@@ -196,6 +208,7 @@ _VALUES: dict[str, Callable[[str], Any]] = {
     "devices": lambda value: _number(value.strip()),
     "stages": lambda value: _number(value.strip()),
     "stage_share": str.split,
+    "kind_share": lambda value: list(map(_named_shares, value.split(";"))),
     "slice_share": lambda value: [group.split() for group in value.split(";")],
     "skips": lambda value: [list(map(_number, edge.split("-"))) for edge in value.split()],
     "copies": lambda value: _number(value.strip()),

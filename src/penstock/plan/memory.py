@@ -6,7 +6,7 @@ as long as something is under way. What has been sent and waits because its rece
 on top; it is nothing where devices keep pace.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ class Footprint(NamedTuple):
     weights: int
     """What is computed with, where it is not the main weights themselves."""
     optimizer: int
-    """Main weights, gradients and moments."""
+    """Main weights, gradients and moments; of stages that are updated on the host, gradients."""
     step: int
     """The most that a step adds."""
 
@@ -37,19 +37,24 @@ class Footprint(NamedTuple):
         return sum(self)
 
 
-def footprints(schedule: Schedule, workload: Workload, rows: int = 1) -> tuple[Footprint, ...]:
-    """What each device of a pipeline needs; `rows` sequences lie side by side."""
+def footprints(
+    schedule: Schedule, workload: Workload, rows: int = 1, *, on_host: Collection[int] = ()
+) -> tuple[Footprint, ...]:
+    """What each device of a pipeline needs; `rows` sequences lie side by side.
+
+    Main weights and moments of the stages `on_host` are kept and updated there.
+    """
     steps = step_peaks(schedule, workload, rows)
-    homes = weight_homes(schedule)
-    elements = [0] * schedule.shape.devices
-    for stage, devices in homes.items():
-        for device in devices:
-            elements[device] += stage_elements(workload, stage)
     narrow, main = workload.model.element_bytes, max(MAIN_BYTES, workload.model.element_bytes)
-    return tuple(
-        Footprint(count * narrow * (narrow < main), 4 * count * main, step)
-        for count, step in zip(elements, steps)
-    )
+    found = [Footprint(0, 0, step) for step in steps]
+    for stage, devices in weight_homes(schedule).items():
+        away = stage in on_host
+        count = stage_elements(workload, stage)
+        for device in devices:
+            weights, optimizer, step = found[device]
+            weights += count * narrow * (narrow < main or away)
+            found[device] = Footprint(weights, optimizer + (1 if away else 4) * count * main, step)
+    return tuple(found)
 
 
 def stage_elements(workload: Workload, stage: int) -> int:

@@ -36,7 +36,20 @@ class Lane:
 
     def braid(self, *, forward: int, backward: int) -> None:
         """Append a forward and a full backward of two stages as one pair."""
-        self.items.append((self._next("F", forward), self._next("B", backward)))
+        self.pair(("F", forward), ("B", backward))
+
+    def pair(self, *strands: tuple[str, int]) -> None:
+        """Append the next ops of these kinds and stages as one pair.
+
+        >>> lane = Lane()
+        >>> lane.pair(("F", 0), ("F", 0))
+        >>> lane.items
+        [(('F', 0, 0, 0), ('F', 0, 1, 0))]
+        """
+        before = len(self.items)
+        for kind, stage in strands:
+            self.run(kind, stage)
+        self.items[before:] = [tuple(self.items[before:])]
 
     def run_oldest(self) -> None:
         """Append the weight gradient that has been due longest, if there is one."""

@@ -161,8 +161,12 @@ class Spec:
     """Stages per device; None where the user chooses."""
     default_chunks: int = 2
     """Stages per device where the user could choose and did not."""
+    counted: str = "stages"
+    """What `-v` counts, where a device has something else than so many stages."""
     sliced: bool = False
     """Whether it cuts sequences into slices."""
+    sequences: str = "whole sequences"
+    """What it takes, where it is not one number of slices."""
     priced: bool = False
     """Whether its order depends on prices: its generator takes the case beside the shape."""
     shape: Callable[[Case], Shape] = lambda case: Shape.even(case.p, case.m, case.v, case.k)

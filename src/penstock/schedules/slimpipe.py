@@ -12,15 +12,15 @@ backwards at the same time, so that they can share work at every step.
 Needs: slack 1 or 2; k >= p for v > 1.
 Claims: makespan (m + (p - 1)/(kv))(F + B), idle share (p - 1)/(mkv + p - 1), peak
 1 + slack (p - 1 - r)/(kv) microbatches. Source: arXiv:2504.14519, for slices of equal time.
-Where we differ: the exchange of attention work that makes slice times equal is not part of the
-order. The released code wants enough microbatches to fill the target; here it is clamped.
+Where we differ: the exchange of attention work that makes slice times equal is a schedule of its
+own. The released code wants enough microbatches to fill the target; here it is clamped.
 """
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import flushed, flushed_bubble, live_peak
+from penstock.schedules._lockstep import lock_step_lanes
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
-from penstock.schedules._streams import alternate, looped_ops, looped_tables
 
 
 @schedule(
@@ -71,20 +71,5 @@ from penstock.schedules._streams import alternate, looped_ops, looped_tables
     ),
 )
 def slimpipe(shape: Shape, slack: int) -> Lanes:
-    """Run ahead until one microbatch and the slack to the last device are alive; then alternate."""
-    p, k = shape.devices, shape.slices[0]
-    units = k * shape.stages // p
-    forwards, backwards = looped_tables(shape, _group(p, k))
-    return [
-        alternate(
-            looped_ops("F", forwards, r, p),
-            looped_ops("B", backwards, r, p),
-            warmup=units - 1 + slack * (p - 1 - r),
-        )
-        for r in range(p)
-    ]
-
-
-def _group(p: int, k: int) -> int:
-    """Slices a stage runs before the next one: the fewest that fill p devices and divide k."""
-    return next((group for group in range(p, k + 1) if k % group == 0), k)
+    """Every device runs ahead of the next one by the slack."""
+    return lock_step_lanes(shape, slack)

@@ -13,14 +13,8 @@ from penstock.check import require
 from penstock.core.groups import groups_of
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run, run, run_wired
-from penstock.cost.model import (
-    Cost,
-    Scaled,
-    UnitCost,
-    refuse_overflow,
-    share_column,
-    shares_of,
-)
+from penstock.cost.model import Cost, UnitCost
+from penstock.cost.shares import Scaled, refuse_overflow, share_column, shares_of
 from penstock.errors import ShapeError, nearest
 from penstock.sim.details import Simulated
 from penstock.sim.links import delays, finest, links_of, wires
@@ -119,7 +113,8 @@ def _with_loans(schedule: Schedule, cost: Cost, scaled: Scaled) -> Scaled:
     if not schedule.loans:
         return scaled
     row_of = schedule.table.rows_by_op
-    lent = [(loan, cost.loan(loan.heavy) * loan.slices) for loan in schedule.loans]
+    shape = schedule.shape
+    lent = [(loan, cost.loan(loan.heavy, shape) * loan.slices) for loan in schedule.loans]
     tick = Fraction(1, lcm(scaled.tick.denominator, *(time.denominator for _, time in lent)))
     length, tick = _finer(scaled, tick)
     length = length.copy()

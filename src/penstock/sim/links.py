@@ -12,7 +12,8 @@ from penstock.core.meaning import BUFFERS
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Wires
 from penstock.core.transfers import moves_of
-from penstock.cost.model import Cost, Link, Scaled, refuse_overflow, shares_of
+from penstock.cost.model import Cost, Link
+from penstock.cost.shares import Scaled, refuse_overflow, shares_of
 
 Ticks = NDArray[np.int64]
 

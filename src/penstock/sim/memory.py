@@ -18,14 +18,8 @@ from penstock.core.meaning import BUFFERS
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run
 from penstock.core.table import LETTERS
-from penstock.cost.model import (
-    SIZES,
-    Cost,
-    UnitCost,
-    refuse_overflow,
-    share_column,
-    shares_of,
-)
+from penstock.cost.model import SIZES, Cost, UnitCost
+from penstock.cost.shares import refuse_overflow, share_column, shares_of
 from penstock.sim.timeline import Curve
 
 Ticks = NDArray[np.int64]
@@ -87,7 +81,8 @@ def peaks(schedule: Schedule, cost: Cost, done: Run) -> tuple[Ticks, Fraction]:
         at_start, at_end, grain = changes_of(schedule, cost)
         found = curves(schedule, at_start, at_end, (done.start, done.end))
         return np.array([curve.level.max(initial=0) for curve in found], np.int64), grain
-    if isinstance(cost, UnitCost) and not set(cost.sized) & set(SHARED_SIZES):
+    by_kind = isinstance(cost, UnitCost) and not schedule.shape.kind_share
+    if isinstance(cost, UnitCost) and by_kind and not set(cost.sized) & set(SHARED_SIZES):
         plus, minus, grain = kind_changes(schedule, cost)
         share = share_column(schedule)
         columns = (table.lane_start, table.lane_device, table.kind, share, plus, minus)
@@ -151,9 +146,11 @@ def _in_time(time: Ticks, change: Ticks) -> NDArray[np.int64]:
     """Order of starts and ends of rows on several lanes.
 
     At one time: the ends of what began before, what is given back first; starts; then the ends of
-    what takes no time.
+    what takes no time. An op that takes no time and no memory, such as an offload that is priced
+    at nothing, has given back what it frees before others start.
     """
-    turn = np.stack([np.ones(len(time)), np.where(time[:, 0] == time[:, 1], 2, 0)], axis=1)
+    instant = (time[:, 0] == time[:, 1]) & (change[:, 0] != 0)
+    turn = np.stack([np.ones(len(time)), np.where(instant, 2, 0)], axis=1)
     return np.lexsort((change.ravel() > 0, turn.ravel(), time.ravel()))
 
 

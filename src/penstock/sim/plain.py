@@ -17,7 +17,8 @@ from penstock.core.meaning import Rule, rules
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
 from penstock.core.schedule import Schedule
 from penstock.core.table import LETTERS
-from penstock.cost.model import Shares, UnitCost, refuse_overflow, shares_of, whole
+from penstock.cost.model import UnitCost
+from penstock.cost.shares import Shares, refuse_overflow, shares_of, whole
 from penstock.sim.memory import SHARED_SIZES, kind_changes
 
 Ticks = NDArray[np.int64]
@@ -37,6 +38,7 @@ def is_plain(schedule: Schedule, cost: object) -> bool:
     shape, kinds = schedule.shape, schedule.table.kinds
     annotated = schedule.pairs or schedule.loans or schedule.gangs or schedule.after
     one_home = shape.copies == 1 and not shape.weightless and not shape.skips
+    even = not shape.kind_share
     single = set(schedule.table.lane_stream) == {"compute"}
     crossing = all(len(_crossing(schedule, kind, side)) <= 1 for kind in kinds for side in (0, 1))
     return (
@@ -45,6 +47,7 @@ def is_plain(schedule: Schedule, cost: object) -> bool:
         and not (cost.links or cost.per_byte or cost.communication)
         and not set(cost.sized) & set(SHARED_SIZES)
         and one_home
+        and even
         and single
         and not annotated
         and not kinds & (SHARD_KINDS | STAGE_KINDS)

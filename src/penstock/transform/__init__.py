@@ -5,21 +5,29 @@ place of one, and leaves the proof of the result to the checker.
 """
 
 from penstock.transform.group import group
+from penstock.transform.host_update import update_on_host
+from penstock.transform.offload import add_copies, offload_stages, take_turns
 from penstock.transform.recompute import (
     recompute_all,
     recompute_all_but_last_slices,
     recompute_stages,
 )
+from penstock.transform.sharding import shard
 from penstock.transform.slices import cut_slices, weigh_slices
 from penstock.transform.split_backward import merge_backward, split_backward
 
 __all__ = [
+    "add_copies",
     "cut_slices",
     "group",
     "merge_backward",
+    "offload_stages",
     "recompute_all",
     "recompute_all_but_last_slices",
     "recompute_stages",
+    "shard",
     "split_backward",
+    "take_turns",
+    "update_on_host",
     "weigh_slices",
 ]

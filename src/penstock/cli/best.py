@@ -1,0 +1,197 @@
+"""`penstock best`: the fastest schedule for a request, registered or searched, and its distance."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli._flat import flat
+from penstock.cli._numbers import amounts, number
+from penstock.cli._output import emit, emit_json, emit_table, note
+from penstock.cli._record import plain
+from penstock.cli._request import AsJson
+from penstock.draw import words
+from penstock.draw.words import counted
+from penstock.errors import PlanError, ShapeError
+from penstock.schedules import Case
+from penstock.search.best import Entry, Ranking, Wanted, best
+
+SHOWN = 12
+"""Rows of the table; `--json` has all."""
+COUNTED = ("F", "I", "W", "act", "stash")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much there is to do, and on how many devices."""
+
+    devices: Annotated[
+        int | None, typer.Option("-p", "--devices", metavar="P", help="Pipeline devices.")
+    ] = None
+    microbatches: Annotated[
+        int | None, typer.Option("-m", "--microbatches", metavar="M", help="Microbatches.")
+    ] = None
+    chunks: Annotated[
+        int, typer.Option("-v", "--chunks", metavar="V", min=1, help="Most stages per device.")
+    ] = 3
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What ops and buffers cost, and what memory there is."""
+
+    times: Annotated[
+        str, typer.Option(metavar="F=1,I=1,W=1", help="Time of each kind of op. B costs I + W.")
+    ] = ""
+    hop: Annotated[
+        str, typer.Option(metavar="TIME", help="Latency of a transfer between devices.")
+    ] = "0"
+    sizes: Annotated[
+        str, typer.Option(metavar="act=1,stash=1", help="Memory of an activation and of a stash.")
+    ] = ""
+    limit: Annotated[
+        str, typer.Option(metavar="SIZE", help="Memory that no device may exceed, as --sizes.")
+    ] = ""
+    layers: Annotated[
+        str,
+        typer.Option(
+            metavar="LAYERS|FILE",
+            help="Layers as COUNT*TIME@MEMORY,... or a file with a line for each kind.",
+        ),
+    ] = ""
+    boundary: Annotated[
+        str, typer.Option(metavar="BYTES", help="Bytes of a microbatch between two stages.")
+    ] = "1"
+
+
+Save = Annotated[
+    str, typer.Option("--save", metavar="FILE", help="Write the winner as text lanes.")
+]
+Seconds = Annotated[
+    float,
+    typer.Option("--seconds", min=0.1, max=3600, help="Processor time to spend at most."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("best")(flat(best_of_all))
+
+
+def best_of_all(
+    size: Size, costs: Costs, save: Save = "", seconds: Seconds = 7.0, as_json: AsJson = False
+) -> None:
+    """Find the fastest schedule: every registered one, then a search, against a lower bound.
+
+    Registered schedules are tried with each number of stages and small values of their options, on
+    whole microbatches without recomputation, with the cuts of the layers that suit them. The search
+    cuts, places and orders anew. Exit code 1 is a memory limit that nothing keeps.
+    """
+    wanted = replace(_wanted(size, costs), chunks=size.chunks, seconds=seconds)
+    ranking = best(wanted)
+    if not ranking.entries:
+        raise PlanError(
+            f"no schedule of {wanted.case.m} microbatches keeps within {costs.limit}",
+            hint="raise --limit, or give more devices",
+        )
+    if save:
+        _save(save, ranking)
+    boundary = number("--boundary", costs.boundary)
+    if as_json:
+        emit_json(_record(wanted, ranking, boundary))
+    else:
+        _print(ranking, boundary)
+
+
+def _wanted(size: Size, costs: Costs) -> Wanted:
+    prices = {**amounts("--times", costs.times), **amounts("--sizes", costs.sizes)}
+    for name in prices:
+        if name not in COUNTED:
+            raise ShapeError(
+                f"{name} is not what schedules are ranked by",
+                hint=f"give prices of {', '.join(COUNTED)} only",
+            )
+    prices["hop"] = number("--hop", costs.hop)
+    case = _case(size, prices)
+    limit = number("--limit", costs.limit) if costs.limit else None
+    wanted = Wanted.of(case, costs.layers, limit)
+    if len(wanted.layers) < case.p:
+        raise ShapeError(
+            f"{counted(len(wanted.layers), 'layer')} cannot be shared by {case.p} devices",
+            hint="give every device at least one layer",
+        )
+    return wanted
+
+
+def _case(size: Size, prices: Mapping[str, Fraction]) -> Case:
+    for flag, count in (("-p", size.devices), ("-m", size.microbatches)):
+        if count is None or count < 1:
+            said = "missing" if count is None else count
+            raise ShapeError(f"{flag} is {said}", hint="give both, for example -p 4 -m 8")
+    return Case(size.devices or 1, size.microbatches or 1).at(prices)
+
+
+def _save(path: str, ranking: Ranking) -> None:
+    from penstock.files import save
+    from penstock.files.text import dumps
+
+    winner = ranking.entries[0]
+    layers = " ".join(map(str, winner.layout.split))
+    head = f"# {winner.label}: makespan {words.number(winner.time)}, layers of stages: {layers}\n"
+    save(path, head + dumps(winner.schedule))
+    note(f"wrote {path}")
+
+
+def _distance(entry: Entry, ranking: Ranking) -> Fraction:
+    return entry.time / ranking.bound - 1 if ranking.bound else Fraction(0)
+
+
+def _record(wanted: Wanted, ranking: Ranking, boundary: Fraction) -> dict[str, Any]:
+    return {
+        "devices": wanted.case.p,
+        "microbatches": wanted.case.m,
+        "limit": None if wanted.limit is None else plain(wanted.limit),
+        "bound": plain(ranking.bound),
+        "bound_reason": ranking.reason,
+        "schedules": [_row(entry, ranking, boundary) for entry in ranking.entries],
+        "passed_over": ranking.passed_over,
+    }
+
+
+def _row(entry: Entry, ranking: Ranking, boundary: Fraction) -> dict[str, Any]:
+    return {
+        "name": entry.label,
+        "makespan": plain(entry.time),
+        "distance": float(_distance(entry, ranking)),
+        "peak": plain(entry.peak),
+        "bytes": plain(entry.sent * boundary),
+        "layers": list(entry.layout.split),
+        "placement": list(entry.layout.placement),
+    }
+
+
+def _print(ranking: Ranking, boundary: Fraction) -> None:
+    rows = [
+        (
+            words.number(entry.time),
+            words.percent(_distance(entry, ranking)),
+            words.number(entry.peak),
+            words.number(entry.sent * boundary),
+            entry.label,
+        )
+        for entry in ranking.entries[:SHOWN]
+    ]
+    emit_table(("makespan", "above bound", "peak", "bytes", "schedule"), rows)
+    winner, more = ranking.entries[0], len(ranking.entries) - SHOWN
+    emit("")
+    emit(f"bound {words.number(ranking.bound)} ({ranking.reason}): nothing is faster")
+    emit(f"winner: layers {_listed(winner.layout.split)}")
+    emit(f"        on devices {_listed(winner.layout.placement)}")
+    if more > 0 or ranking.passed_over:
+        passed_over = len(ranking.passed_over)
+        note(f"{max(more, 0)} more are slower, {passed_over} over the limit or too long to find")
+
+
+def _listed(numbers: tuple[int, ...]) -> str:
+    return " ".join(map(str, numbers))

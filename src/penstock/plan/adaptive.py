@@ -1,0 +1,120 @@
+"""Choosing the group again and again, while the network between devices changes.
+
+In a shared cluster the network is fast at one time and slow at another. A group that hides slow
+transfers is waste while they are fast, because its microbatches are small. So a run looks at what
+transfers take, predicts the step of every candidate by simulating it with that, and changes to a
+better one between two steps: it computes the same batch either way. Here such a run is simulated.
+Source: arXiv:2303.01675; the loop is a reconstruction.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+from penstock.core.schedule import Schedule
+from penstock.cost.model import UnitCost
+from penstock.errors import ShapeError
+from penstock.plan.grouping import Candidate
+from penstock.sim import simulate
+from penstock.transform import group
+
+Network = Callable[[Fraction, int], Fraction]
+"""What a transfer of a microbatch of so many samples takes at some time."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is run: an order for any number of microbatches, their times, and the choice."""
+
+    base: Callable[[int], Schedule]
+    """The schedule for a number of microbatches; a group takes the place of each."""
+    times: Callable[[int], Mapping[str, Fraction]]
+    """Times of F, I and W of a microbatch of so many samples."""
+    candidates: tuple[Candidate, ...]
+
+    @cached_property
+    def schedules(self) -> dict[Candidate, Schedule]:
+        """Every candidate made once, ahead of the run."""
+        return {
+            way: group(
+                self.base(-(-way.microbatches // way.group)),
+                way.group,
+                microbatches=way.microbatches,
+            )
+            for way in self.candidates
+        }
+
+    @cached_property
+    def _known(self) -> dict[tuple[Candidate, Fraction], Fraction]:
+        return {}
+
+    def time(self, way: Candidate, transfer: Fraction) -> Fraction:
+        """A step of a candidate while transfers take that long."""
+        key = (way, transfer)
+        if key not in self._known:
+            cost = UnitCost(times=self.times(way.size), hop=transfer)
+            self._known[key] = simulate(self.schedules[way], cost).makespan
+        return self._known[key]
+
+    def predicted(self, network: Network, at: Fraction) -> dict[Candidate, Fraction]:
+        """What a step of each candidate takes if the network stays as it is at some time."""
+        return {way: self.time(way, network(at, way.size)) for way in self.candidates}
+
+
+class Step(NamedTuple):
+    """One step of a run."""
+
+    way: Candidate
+    start: Fraction
+    time: Fraction
+
+
+def run_adaptively(
+    job: Job,
+    network: Network,
+    *,
+    steps: int,
+    interval: int = 1,
+    threshold: Fraction = Fraction(1, 50),
+) -> list[Step]:
+    """Steps of a run that looks at the network every `interval` steps.
+
+    It sees what transfers took in the step before, and changes its group if that promises to save
+    more than `threshold` of a step. The network is taken to stay as it is during a step.
+    """
+    if steps < 1 or interval < 1:
+        raise ShapeError(
+            f"a run of {steps} step(s) that looks every {interval} does nothing",
+            hint="give 1 or more of both",
+        )
+    seen = start = Fraction(0)
+    way = best_way(job.predicted(network, seen))
+    done: list[Step] = []
+    for number in range(steps):
+        if number % interval == 0:
+            way = reconsidered(job.predicted(network, seen), way, threshold)
+        step = Step(way, start, job.time(way, network(start, way.size)))
+        done.append(step)
+        seen, start = start, start + step.time
+    return done
+
+
+def best_way(predicted: Mapping[Candidate, Fraction]) -> Candidate:
+    """The candidate with the shortest step; of equal ones the smallest group."""
+    return min(predicted, key=lambda way: (predicted[way], way.group))
+
+
+def reconsidered(
+    predicted: Mapping[Candidate, Fraction], current: Candidate, threshold: Fraction
+) -> Candidate:
+    """The fastest candidate if it is so much faster that changing to it is worth it."""
+    best = best_way(predicted)
+    saved = predicted[current] - predicted[best]
+    return best if saved > threshold * predicted[current] else current
+
+
+def finish(steps: list[Step]) -> Fraction:
+    """When a run has ended."""
+    return steps[-1].start + steps[-1].time

@@ -1,0 +1,132 @@
+"""Registered schedules as starting points and as rivals of a search, whatever they are called.
+
+A search must not lose to an order that somebody has already written down. Every record is asked for
+the request with each number of stages per device and small values of its options; what it refuses
+is passed over, and so is what does other work than one forward and one backward of each whole
+microbatch: slices, recomputation, vocabulary passes, offload.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from penstock.core.schedule import Schedule
+from penstock.core.shape import Shape
+from penstock.core.table import CODE
+from penstock.errors import PenstockError
+from penstock.schedules import Case, Option, Spec, registry
+from penstock.search.joint import Known
+from penstock.search.pipeline import FUSED_LETTERS, LETTERS, Order
+
+WORK = frozenset("FBIW")
+VALUES = (1, 2, 3, 4, 8)
+"""Numbers that are tried for an option."""
+LAYERS, LIMIT = "layers", "limit"
+"""Names of options. A record with the first searches over layers itself."""
+
+Options = dict[str, Any]
+
+
+class Rival(NamedTuple):
+    """A registered schedule, and how a user would ask for it."""
+
+    label: str
+    schedule: Schedule
+
+
+def searches_layers(spec: Spec) -> bool:
+    """Whether a record cuts the layers itself."""
+    return any(option.name == LAYERS for option in spec.options)
+
+
+def rivals(
+    spec: Spec, case: Case, chunks: int, values: tuple[int, ...] = VALUES
+) -> Iterator[Rival]:
+    """One record at the size and prices of a request, under each choice of stages and options."""
+    seen: set[Schedule] = set()
+    prices = {name: getattr(case, name) for name in ("F", "I", "W", "act", "stash", "hop")}
+    for v in range(1, chunks + 1) if spec.chunks is None else (None,):
+        for options in _choices(spec, case, values):
+            with suppress(PenstockError):
+                asked = spec.case(case.p, case.m, v, None, options, prices)
+                schedule = spec.build(asked)
+                if comparable(schedule) and schedule not in seen:
+                    seen.add(schedule)
+                    yield Rival(_label(spec, v, options), schedule)
+
+
+def _choices(spec: Spec, case: Case, values: tuple[int, ...]) -> Iterator[Options]:
+    """The usual options, then one after the other set to small numbers; the limit is passed on.
+
+    Searched orders choose for themselves.
+    """
+    limit = case.options.get(LIMIT)
+    limited = any(option.name == LIMIT for option in spec.options) and limit is not None
+    given = {LIMIT: limit} if limited else {}
+    yield given
+    for option in spec.options:
+        if not spec.priced and _counts(option):
+            yield from ({**given, option.name: value} for value in values)
+
+
+def _counts(option: Option) -> bool:
+    return option.least is not None and option.parse is int and option.name != LIMIT
+
+
+def _label(spec: Spec, chunks: int | None, options: Options) -> str:
+    stages = "" if chunks is None else f" -v {chunks}"
+    return spec.name + stages + "".join(f" -o {key}={value}" for key, value in options.items())
+
+
+def comparable(schedule: Schedule) -> bool:
+    """Whether a schedule does the work of whole microbatches, and nothing beside it."""
+    shape, table = schedule.shape, schedule.table
+    whole = Shape(shape.devices, shape.stages, (1,) * shape.microbatches)
+    beside = schedule.loans or schedule.gangs or schedule.after or schedule.shares
+    return (
+        shape == whole
+        and table.kinds <= WORK
+        and set(table.lane_stream) == {"compute"}
+        and len(table.lane_device) == shape.devices
+        and not beside
+    )
+
+
+def known_of(schedule: Schedule) -> Known:
+    """The order of a schedule for a search; pairs are taken apart."""
+    table = schedule.table
+    placement = np.zeros(schedule.shape.stages, np.int64)
+    placement[table.stage] = table.device
+    letters = LETTERS if "I" in table.kinds else FUSED_LETTERS
+    order = _columns(schedule, split=letters == LETTERS)
+    return Known(tuple(placement.tolist()), letters, order)
+
+
+def _columns(schedule: Schedule, *, split: bool) -> Order:
+    """Rows of the lanes; where backwards are split, each full one becomes its two halves."""
+    table = schedule.table
+    code = np.zeros(256, np.int64)
+    code[[CODE["B"], CODE["I"]]], code[CODE["W"]] = 1, 2
+    whole = table.kind == CODE["B"] if split else np.zeros(len(table), np.bool_)
+    times = 1 + whole.astype(np.int64)
+    second = np.cumsum(times)[whole] - 1
+    kind = np.repeat(code[table.kind], times)
+    kind[second] = 2
+    start = np.concatenate([[0], np.cumsum(times)])[table.lane_start]
+    stage, mb = (np.repeat(column, times).astype(np.int64) for column in (table.stage, table.mb))
+    return Order(kind, stage, mb, start)
+
+
+@lru_cache(maxsize=64)
+def known_orders(devices: int, microbatches: int, chunks: int) -> tuple[Known, ...]:
+    """Orders of all records that do not search, with at most so many stages per device."""
+    case = Case(devices, microbatches)
+    found: dict[Schedule, Known] = {}
+    for spec in registry().values():
+        if not spec.priced:
+            for _, schedule in rivals(spec, case, chunks, values=()):
+                found.setdefault(schedule, known_of(schedule))
+    return tuple(k for k in found.values() if len(k.placement) <= chunks * devices)

@@ -1,0 +1,174 @@
+"""Gather weights before they are used and reduce gradients when they are complete.
+
+With fully sharded data parallelism a device holds only its shard of each stage's weights, and a few
+buffers into which whole stages are gathered. Which stages it has to gather, how often and when
+follows from the order of its ops: a gather `G` may start once the last op that used the buffer it
+overwrites has ended, and the next op of its stage waits for it. A reduction `Z` starts after the
+last gradient that its buffer takes before another stage needs the buffer, or at all.
+
+    breadth-first, p = 1, v = 2, m = 2       one buffer
+    device 0  F0 F1 f0 f1 b0 b1 B0 B1        collective  G0 g0 G1 z0 Z0
+
+Both run on the collective lane of their device, in the order in which they may start, gathers in
+front, because somebody waits for them. An ordinal stands in place of the microbatch.
+Source: arXiv:2211.05953, and the author's later implementation.
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from sys import maxsize
+from typing import NamedTuple
+
+from penstock.core.meaning import MEANING
+from penstock.core.ops import Op
+from penstock.core.schedule import After, Schedule
+from penstock.errors import ShapeError
+from penstock.transform._blocks import ItemLanes, item_lanes, unique, with_items
+
+USING = frozenset(
+    k for k, entry in MEANING.items() if any(r.buffer == "weight" for r in entry.reads)
+)
+"""Kinds that need the whole weights of their stage."""
+ADDING = frozenset(k for k, entry in MEANING.items() if any(r.buffer == "dw" for r in entry.writes))
+"""Kinds that add to the weight gradient of their stage."""
+
+
+Use = tuple[int, int]
+"""Place in the lane and stage of an op that needs a buffer."""
+END = maxsize
+"""The place of what never comes."""
+
+
+class Buffers(NamedTuple):
+    """What a rule may look at: for each buffer, when its stage was used last and is used next."""
+
+    last: Sequence[int]
+    following: Sequence[int]
+
+
+Rule = Callable[[int, Buffers], int]
+"""The buffer for a stage, given as its place among the stages of the device."""
+
+
+def by_number(place: int, buffers: Buffers) -> int:
+    """Stage number i of a device always has buffer i modulo their number."""
+    return place % len(buffers.last)
+
+
+def least_recent(place: int, buffers: Buffers) -> int:
+    """The buffer that has not been used for the longest time."""
+    return min(range(len(buffers.last)), key=lambda buffer: buffers.last[buffer])
+
+
+def farthest(place: int, buffers: Buffers) -> int:
+    """The buffer whose stage is not needed for the longest time: no rule gathers less."""
+    return max(range(len(buffers.last)), key=lambda buffer: buffers.following[buffer])
+
+
+@dataclass
+class _Stay:
+    """A stage in a buffer, from the first op that uses it there to the last."""
+
+    stage: int
+    ordinal: int
+    first: int
+    last: int
+    """Places of these ops in the lane."""
+    freed: int
+    """Place of the last op that used the buffer before; -1 where there was none."""
+    then: int = -1
+    """Place of the first op that uses the buffer for another stage; -1 where there is none."""
+
+
+def _stays(uses: Sequence[Use], count: int, rule: Rule) -> list[_Stay]:
+    """Who is in the buffers, in the order of the first ops."""
+    places: dict[int, list[int]] = {}
+    for place, stage in uses:
+        places.setdefault(stage, []).append(place)
+    numbers = {stage: number for number, stage in enumerate(sorted(places))}
+    held: list[_Stay | None] = [None] * count
+    stays: list[_Stay] = []
+    ordinals: Counter[int] = Counter()
+    for place, stage in uses:
+        stay = next((there for there in held if there and there.stage == stage), None)
+        if stay is None:
+            last = [there.last if there else -1 for there in held]
+            following = [_following(places[there.stage], place) if there else END for there in held]
+            buffer = rule(numbers[stage], Buffers(last, following))
+            stay = _Stay(stage, ordinals[stage], place, place, last[buffer])
+            leaving, held[buffer] = held[buffer], stay
+            if leaving:
+                leaving.then = place
+            ordinals[stage] += 1
+            stays.append(stay)
+        stay.last = place
+    return stays
+
+
+def _following(places: list[int], place: int) -> int:
+    """The first of some places behind another one."""
+    at = bisect_right(places, place)
+    return places[at] if at < len(places) else END
+
+
+class _Launch(NamedTuple):
+    """A collective op, the place in the lane behind which it may start, and who waits for it."""
+
+    behind: int
+    op: Op
+    waiting: int
+    """Place in the lane; -1 where nobody waits."""
+
+
+def shard(schedule: Schedule, *, weights: int, gradients: int, rule: Rule = by_number) -> Schedule:
+    """The schedule with its gathers and reductions, for so many buffers on each device.
+
+    0 buffers for weights stand for weights that are not sharded: nothing is gathered, and the
+    gradients are still reduced.
+    """
+    if weights < 0 or gradients < 1:
+        raise ShapeError(
+            f"{weights} buffers for weights and {gradients} for gradients cannot be shared",
+            hint="give 0 or more for weights and 1 or more for gradients",
+        )
+    if "collective" in schedule.table.lane_stream:
+        raise ShapeError(
+            f"{schedule.name} has collective lanes already", hint="shard a schedule only once"
+        )
+    lanes, holds = item_lanes(schedule), list(schedule.after)
+    added: ItemLanes = []
+    for device, stream, items in lanes:
+        if stream == "compute":
+            ops = list(chain(*items))
+            heavy = [None if op.stage in schedule.shape.weightless else op for op in ops]
+            launches = sorted(_launches(heavy, weights, gradients, rule))
+            if launches:
+                added.append((device, "collective", [(launch.op,) for launch in launches]))
+            holds += chain(*(_holds(ops, launch) for launch in launches))
+    name = f"{schedule.name}+shard"
+    return with_items(schedule.renamed(name), [*lanes, *added], after=unique(holds))
+
+
+def _launches(
+    ops: Sequence[Op | None], weights: int, gradients: int, rule: Rule
+) -> Iterator[_Launch]:
+    """Gathers and reductions of one device; None is an op of a stage without weights."""
+    if weights:
+        for stay in _stays(_uses(ops, USING), weights, rule):
+            yield _Launch(stay.freed, Op("G", stay.stage, stay.ordinal), stay.first)
+    for stay in _stays(_uses(ops, ADDING), gradients, rule):
+        yield _Launch(stay.last, Op("Z", stay.stage, stay.ordinal), stay.then)
+
+
+def _uses(ops: Sequence[Op | None], kinds: frozenset[str]) -> list[Use]:
+    return [(place, op.stage) for place, op in enumerate(ops) if op and op.kind in kinds]
+
+
+def _holds(ops: Sequence[Op], launch: _Launch) -> Iterator[After]:
+    if launch.behind >= 0:
+        yield After(launch.op, ops[launch.behind])
+    if launch.waiting >= 0:
+        yield After(ops[launch.waiting], launch.op)

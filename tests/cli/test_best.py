@@ -1,0 +1,78 @@
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Penstock
+from penstock.files import load
+from penstock.sim import simulate
+
+PAGE = Path(__file__).parents[2] / "docs/reference/best.md"
+LINE = "best -p 4 -m 8 --layers 16*1,4@0 --limit 24 --seconds 1000"
+SMALL = "best -p 2 -m 3 -v 2 --seconds 1000"
+
+
+def test_the_winner_stands_first_with_its_distance_to_the_bound(penstock: Penstock) -> None:
+    answer = penstock(LINE)
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    assert lines[0].split() == ["makespan", "above", "bound", "peak", "bytes", "schedule"]
+    assert lines[2].split() == ["128", "4.9%", "24", "96", "searched"]
+    assert "bound 122 (ramp): nothing is faster" in lines
+    shown = PAGE.read_text().splitlines()
+    assert lines[2] in shown, "the page shows another winner"
+
+
+def test_json_has_all_of_them(penstock: Penstock) -> None:
+    data = penstock(f"{SMALL} --times F=2,I=3,W=1 --limit 2 --boundary 10 --json").data
+    assert (data["devices"], data["microbatches"], data["limit"]) == (2, 3, 2)
+    rows = data["schedules"]
+    assert [row["makespan"] for row in rows] == sorted(row["makespan"] for row in rows)
+    assert "searched" in {row["name"] for row in rows}
+    for row in rows:
+        assert row["peak"] <= 2
+        assert row["makespan"] >= data["bound"]
+        assert row["bytes"] % 10 == 0
+        assert len(row["layers"]) == len(row["placement"])
+        assert sum(row["layers"]) == 24
+    assert "gpipe" in data["passed_over"]
+
+
+def test_the_winner_is_saved_and_simulates_to_the_same_time(
+    penstock: Penstock, tmp_path: Path
+) -> None:
+    path = tmp_path / "winner.txt"
+    layers = tmp_path / "layers.txt"
+    layers.write_text("block x 6: F=1 I=2 W=1/2 act=2\nhead: F=3 I=3 W=3 act=0\n")
+    answer = penstock(f"{SMALL} --layers {layers} --json --save {path}")
+    winner = answer.data["schedules"][0]
+    assert answer.err == f"wrote {path}\n"
+    timeline = simulate(load(path))
+    assert float(timeline.makespan) == winner["makespan"]
+    assert float(max(timeline.peak)) == winner["peak"]
+    assert penstock(f"check {path}").code == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("best -p 0 -m 3", "-p is 0"),
+        ("best -p 2 -m 0", "-m is 0"),
+        ("best -p 2 -m 3 --times G=1", "G is not what schedules are ranked by"),
+        ("best -p 2 -m 3 --sizes kv=1", "kv is not what schedules are ranked by"),
+        ("best -p 2 -m 3 --layers none.txt", "neither a list of layers nor a file"),
+        ("best -p 2 -m 3 --layers 1", "1 layer"),
+        ("best -p 2 -m 3 --limit x", "not a number"),
+        ("best -m 3", "-p"),
+    ],
+)
+def test_misuse_is_refused_in_words(line: str, words: str, penstock: Penstock) -> None:
+    answer = penstock(line)
+    assert answer.code == 2
+    assert words in answer.err
+    assert "hint: " in answer.err
+
+
+def test_a_limit_that_nothing_keeps_is_bad_news(penstock: Penstock) -> None:
+    answer = penstock("best -p 2 -m 3 --limit 1/2 --seconds 1000")
+    assert answer.code == 1
+    assert "no schedule of 3 microbatches keeps within 1/2" in answer.err

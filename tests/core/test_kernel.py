@@ -1,0 +1,39 @@
+"""Hot loops: plain and compiled give the same, also where a loop is written in pieces."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from penstock.core.kernel import COMPILE_ABOVE, kernel, part
+
+
+@part
+def doubled(value: int) -> int:
+    return value * 2
+
+
+@part
+def raised(value: int) -> int:
+    return int(doubled(value)) + 1
+
+
+@kernel
+def summed(values: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> int:
+    total = 0
+    for value in values:
+        total += raised(value)
+    return total
+
+
+def test_parts_are_compiled_with_the_kernel_that_calls_them() -> None:
+    values = np.arange(5)
+    assert summed(0, values) == summed(COMPILE_ABOVE + 1, values) == 25
+    assert raised(3) == 7
+
+
+def test_without_a_compiler_loops_run_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    again = kernel(summed.plain)
+    assert again.compiled is summed.plain
+    assert again(COMPILE_ABOVE + 1, np.arange(5)) == 25

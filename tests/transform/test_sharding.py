@@ -1,0 +1,173 @@
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+
+from penstock.check import check
+from penstock.core.schedule import Schedule
+from penstock.core.shape import Shape
+from penstock.cost.model import UnitCost
+from penstock.errors import ShapeError
+from penstock.schedules import build
+from penstock.sim import simulate
+from penstock.transform import shard, split_backward
+from penstock.transform.sharding import Rule, by_number, farthest, least_recent
+from transform.pictures import draw, lanes, picture
+from transform.test_every_schedule import built
+
+
+def looped(name: str, p: int, v: int, m: int) -> Schedule:
+    return build(name, devices=p, microbatches=m, chunks=v)
+
+
+def counted(schedule: Schedule, kind: str) -> list[int]:
+    """Collectives of one kind on each device."""
+    devices = range(schedule.shape.devices)
+    return [sum(op.kind == kind for op in schedule.lane(r, "collective")) for r in devices]
+
+
+def gathers(
+    name: str, size: tuple[int, int, int], buffers: int, rule: Rule = by_number
+) -> list[int]:
+    return counted(shard(looped(name, *size), weights=buffers, gradients=1, rule=rule), "G")
+
+
+def test_a_stage_is_gathered_once_its_buffer_is_free_and_reduced_once_it_is_complete() -> None:
+    sharded = shard(looped("breadth-first", 1, 2, 2), weights=1, gradients=1)
+    assert lanes(sharded) == picture("""
+        0             0F0 0F1 1F0 1F1 1B0 1B1 0B0 0B1
+        0 collective  0G0 1G0 0G1 1Z0 0Z0
+    """)
+    held = [f"{later} {earlier}" for later, earlier in sharded.after]
+    assert held == [
+        "0F0 0G0",
+        "1G0 0F1",
+        "1F0 1G0",
+        "0G1 1B1",
+        "0B0 0G1",
+        "1Z0 1B1",
+        "0B0 1Z0",
+        "0Z0 0B1",
+    ]
+
+
+def test_with_two_buffers_the_next_stage_is_gathered_while_one_computes() -> None:
+    sharded = shard(looped("breadth-first", 1, 3, 2), weights=2, gradients=3)
+    spans = simulate(sharded, UnitCost(times={"G": Fraction(3)})).spans()
+    start = {str(span.op): span.start for span in spans}
+    assert (start["0G0"], start["1G0"], start["2G0"]) == (0, 1, 2)  # the third has waited for 0F1
+    assert start["2F0"] == 3
+
+
+@pytest.mark.parametrize(
+    ("size", "breadth_first", "depth_first"),
+    [
+        ((4, 2, 16), 3, [23, 47, 33, 9]),
+        ((4, 4, 16), 7, [75, 99, 85, 61]),
+        ((8, 4, 64), 7, [275, 331, 387, 443, 413, 357, 301, 245]),
+    ],
+)
+def test_gathers_with_one_buffer_of_section_6(
+    size: tuple[int, int, int], breadth_first: int, depth_first: list[int]
+) -> None:
+    assert gathers("breadth-first", size, 1) == [breadth_first] * size[0]
+    assert gathers("interleaved", size, 1) == depth_first
+
+
+def test_gathers_with_two_buffers_of_section_6() -> None:
+    assert gathers("breadth-first", (4, 4, 16), 2) == [6] * 4
+    assert gathers("interleaved", (4, 4, 16), 2) == [44, 20, 32, 56]
+    assert gathers("interleaved", (4, 4, 16), 2, least_recent) == [20] * 4
+
+
+def test_replacing_what_is_needed_last_gathers_least() -> None:
+    for name in ("interleaved", "breadth-first"):
+        for buffers in (1, 2, 3):
+            fewest, *others = (
+                gathers(name, (4, 4, 16), buffers, rule)
+                for rule in (farthest, least_recent, by_number)
+            )
+            assert all(a <= b for other in others for a, b in zip(fewest, other))
+    assert gathers("interleaved", (4, 4, 16), 2, farthest) == [18] * 4
+
+
+@pytest.mark.parametrize("v", [2, 3, 4])
+def test_breadth_first_gathers_twice_less_what_stays_over_the_turn(v: int) -> None:
+    for buffers in range(1, v + 1):
+        assert gathers("breadth-first", (4, v, 8), buffers) == [2 * v - buffers] * 4
+
+
+def exposed(schedule: Schedule, *, gradients: int, **times: int) -> Fraction:
+    """What a step takes longer for its collectives; times are those of one stage."""
+    stages = schedule.shape.chunks
+    sharded = shard(schedule, weights=2, gradients=gradients)
+    cost = UnitCost(times={kind: time * stages for kind, time in times.items()})
+    return simulate(sharded, cost).makespan - simulate(schedule).makespan
+
+
+@pytest.mark.parametrize("time", [1, 2, 4, 8])
+def test_breadth_first_exposes_one_reduction_of_section_6(time: int) -> None:
+    assert exposed(looped("breadth-first", 4, 4, 16), gradients=4, Z=time) == time
+
+
+@pytest.mark.parametrize("time", [2, 4, 8])
+def test_depth_first_exposes_all_reductions_but_what_fits_between_their_ends(time: int) -> None:
+    assert exposed(looped("interleaved", 4, 4, 16), gradients=4, Z=time) == 4 * time - 6
+
+
+def test_breadth_first_hides_gathers_that_depth_first_waits_for() -> None:
+    """One gather fills the pipeline; the others hide as long as they fit a stage's forwards."""
+    assert exposed(looped("breadth-first", 4, 4, 16), gradients=4, G=4) == 4
+    assert exposed(looped("interleaved", 4, 4, 16), gradients=4, G=1) == Fraction(95, 2)
+
+
+def test_a_shared_gradient_buffer_is_reduced_whenever_another_stage_needs_it() -> None:
+    depth_first = looped("interleaved", 4, 2, 16)
+    alone = counted(shard(depth_first, weights=0, gradients=2), "Z")
+    shared = counted(shard(depth_first, weights=0, gradients=1), "Z")
+    assert alone == [2] * 4
+    assert shared == [8] * 4
+    breadth = looped("breadth-first", 4, 2, 16)
+    assert counted(shard(breadth, weights=0, gradients=1), "Z") == [2] * 4
+
+
+def test_weights_that_are_not_sharded_are_not_gathered() -> None:
+    assert counted(shard(looped("interleaved", 2, 2, 4), weights=0, gradients=2), "G") == [0, 0]
+
+
+def test_a_weight_gradient_completes_the_gradient_and_needs_no_weights() -> None:
+    split = split_backward(build("1f1b", devices=1, microbatches=1))
+    assert lanes(shard(split, weights=1, gradients=1)) == picture("""
+        0             F0 I0 W0
+        0 collective  G0 Z0
+    """)
+
+
+def test_stages_without_weights_have_nothing_to_gather() -> None:
+    shape = Shape(1, 2, (1,), weightless=frozenset({1}))
+    sharded = shard(draw("0 0F0 1F0 1B0 0B0", shape), weights=1, gradients=1)
+    assert [str(op) for op in sharded.lane(0, "collective")] == ["0G0", "0Z0"]
+
+
+@given(built())
+@settings(deadline=None, max_examples=60)
+def test_any_schedule_can_be_sharded_and_takes_no_longer_where_collectives_are_free(
+    base: Schedule,
+) -> None:
+    sharded = shard(base, weights=1, gradients=1)
+    assert check(sharded).findings == ()
+    assert simulate(sharded).makespan == simulate(base).makespan
+    for device in range(base.shape.devices):
+        assert sharded.lane(device) == base.lane(device)
+
+
+@pytest.mark.parametrize(("weights", "gradients"), [(-1, 1), (1, 0)])
+def test_numbers_of_buffers_that_make_no_sense_are_refused(weights: int, gradients: int) -> None:
+    with pytest.raises(ShapeError, match="buffers"):
+        shard(looped("interleaved", 2, 2, 2), weights=weights, gradients=gradients)
+
+
+def test_a_schedule_is_sharded_only_once() -> None:
+    once = shard(looped("interleaved", 2, 2, 2), weights=1, gradients=1)
+    with pytest.raises(ShapeError, match="already"):
+        shard(once, weights=1, gradients=1)
