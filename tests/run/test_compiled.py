@@ -11,12 +11,14 @@ from penstock.errors import RunError
 from penstock.lower import lower
 from penstock.run.compiled import DROPPED, NOTHING, Lane, compile_lane, forward_lane, refuse_foreign
 from penstock.run.verify.cases import smallest
+from penstock.run.verify.verifier import why_not
 from penstock.schedules import registry
 from penstock.transform import recompute_all
 
 pytestmark = pytest.mark.torch
 
-SCHEDULES = {name: spec.build(smallest(spec)) for name, spec in registry().items()}
+BUILT = {name: spec.build(smallest(spec)) for name, spec in registry().items()}
+SCHEDULES = {name: schedule for name, schedule in BUILT.items() if not why_not(schedule)}
 LANES = {
     name: [compile_lane(lower(schedule), device) for device in range(schedule.shape.devices)]
     for name, schedule in SCHEDULES.items()
@@ -65,7 +67,9 @@ def test_a_receive_is_posted_before_it_is_awaited(name: str) -> None:
 def test_what_a_place_holds_is_written_before_it_is_read_and_freed_after(
     name: str, again: bool
 ) -> None:
-    schedule = recompute_all(SCHEDULES[name]) if again else SCHEDULES[name]
+    schedule = (
+        recompute_all(replace(SCHEDULES[name], loans=(), derived={})) if again else SCHEDULES[name]
+    )
     writes = {
         "F": ("out", "act", "kv"), "N": ("out", "ckpt", "kv"), "R": ("act",),
         "B": ("out", "dkv"), "I": ("out", "dkv", "stash"), "W": (),

@@ -34,6 +34,8 @@ GRAIN = 12
 OPS = 100_000_000
 OPS_PER_OP = 30_000
 """What the search may place or replay: so much, and so much more for each op of the schedule."""
+MOST = 2.0
+"""Seconds for which a record that searches is waited for."""
 RIVALS, SEARCH = 0.5, 0.9
 """Shares of the time after which no more searching records are asked, and the search ends."""
 
@@ -149,12 +151,13 @@ def rivals_of(wanted: Wanted, spec: Spec) -> list[Rival]:
 def worked_out(wanted: Wanted, until: float) -> tuple[list[Rival], list[str]]:
     """The orders of records that search, and the names of those that took too long.
 
-    Each is asked in a process of its own, which is ended after half of the time that is left.
+    Each is asked in a process of its own, which is ended after half of the time that is left, or
+    after `MOST` seconds.
     """
     found: list[Rival] = []
     late: list[str] = []
     for spec in _specs(priced=True):
-        patience = (until - process_time()) / 2
+        patience = min(MOST, (until - process_time()) / 2)
         answer = within(patience, partial(rivals_of, wanted, spec)) if patience > 0 else None
         found += answer or []
         late += [spec.name] if answer is None else []
