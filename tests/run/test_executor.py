@@ -153,7 +153,8 @@ class _Metered:
         with LiveBytes() as meter:
             for stage in executor.stages.values():
                 weights = stage.weights  # type: ignore[attr-defined]
-                meter.ignore(weights.main, weights.grad, stage.cos, stage.sin)  # type: ignore[attr-defined]
+                context = stage.context  # type: ignore[attr-defined]
+                meter.ignore(weights.main, weights.grad, context.cos, context.sin)
             for piece in pieces:
                 meter.ignore(piece.tokens, piece.labels)
             losses = [float(loss) for loss in executor.step(pieces)]
