@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from cli.conftest import Penstock
+from penstock.run.foreign import why_not
 from penstock.run.verify.cases import smallest, trials_of
 from penstock.run.verify.compare import Difference
 from penstock.run.verify.variants import VARIANTS, Trial
-from penstock.run.verify.verifier import Row, why_not
+from penstock.run.verify.verifier import Row
 from penstock.schedules import build, registry
 
 pytestmark = pytest.mark.torch

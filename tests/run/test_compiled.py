@@ -9,9 +9,9 @@ from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import RunError
 from penstock.lower import lower
-from penstock.run.compiled import DROPPED, NOTHING, Lane, compile_lane, forward_lane, refuse_foreign
+from penstock.run.compiled import DROPPED, NOTHING, Lane, compile_lane, forward_lane
+from penstock.run.foreign import refuse_foreign, why_not
 from penstock.run.verify.cases import smallest
-from penstock.run.verify.verifier import why_not
 from penstock.schedules import registry
 from penstock.transform import recompute_all
 

@@ -14,6 +14,7 @@ from penstock.data.batch import Microbatch
 from penstock.model.piece import Piece
 from penstock.run.compiled import NOTHING, Places, Post, Step
 from penstock.run.executor import WORK, Executor, Values
+from penstock.run.foreign import why_not
 from penstock.run.meter import LiveBytes
 from penstock.run.plan import RunPlan
 from penstock.run.stage import Stage
@@ -22,7 +23,6 @@ from penstock.run.verify.compare import difference
 from penstock.run.verify.material import microbatches_of, parameters_of
 from penstock.run.verify.oracle import Answer, answer
 from penstock.run.verify.variants import Trial, Work
-from penstock.run.verify.verifier import why_not
 from penstock.run.verify.work import plan_of
 from penstock.schedules import registry
 from run.threads import Office, Rig, in_order, shuffled
@@ -30,13 +30,10 @@ from run.threads import Office, Rig, in_order, shuffled
 pytestmark = pytest.mark.torch
 
 BUILT = {name: spec.build(smallest(spec)) for name, spec in registry().items()}
-PLAIN = [
-    name
-    for name, schedule in BUILT.items()
-    if not (why_not(schedule) or schedule.loans or schedule.shape.weightless)
-]
-"""Schedules of whole layers, under which every variant can be run."""
-every_schedule = pytest.mark.parametrize("name", PLAIN)
+RUNNABLE = [name for name, schedule in BUILT.items() if not why_not(schedule)]
+RECOMPUTED = [name for name in RUNNABLE if not BUILT[name].loans]
+"""Attention that is lent cannot be run again."""
+every_schedule = pytest.mark.parametrize("name", RUNNABLE)
 
 
 @cache
@@ -98,7 +95,7 @@ def test_threads_with_messages_in_any_order_give_what_the_judge_gives(name: str)
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.sampled_from(PLAIN), st.integers(0, 2**20))
+@given(st.sampled_from(RUNNABLE), st.integers(0, 2**20))
 def test_when_messages_arrive_changes_no_bit(name: str, seed: int) -> None:
     rig, batch = Rig(_plan(name, "float32")), _batch(name, "float32")
     found = []
@@ -110,8 +107,10 @@ def test_when_messages_arrive_changes_no_bit(name: str, seed: int) -> None:
     assert all(torch.equal(gradient, other[key]) for key, gradient in right.items())
 
 
-@every_schedule
-@pytest.mark.parametrize("variant", ["ragged", "recompute"])
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [*((name, "ragged") for name in RUNNABLE), *((name, "recompute") for name in RECOMPUTED)],
+)
 def test_evaluation_gives_the_loss_of_the_judge_and_no_gradient(name: str, variant: str) -> None:
     ran = _evaluated(name, variant)
     assert ran.loss == pytest.approx(_answer(_trial(name, variant).work).loss, rel=1e-12)
@@ -142,6 +141,13 @@ def test_no_channel_has_more_receives_than_planned_slots_and_every_message_is_ta
     assert not office.waiting
 
 
+def _kept(stage: Stage) -> list[torch.Tensor]:
+    """What a stage has between steps: weights, and how positions turn, where it has any."""
+    weights, context = getattr(stage, "weights", None), getattr(stage, "context", None)
+    found = [weights.main, weights.grad] if weights else []
+    return [*found, context.cos, context.sin] if context else found
+
+
 class _Metered:
     """An office between devices each of which counts its bytes."""
 
@@ -152,9 +158,7 @@ class _Metered:
         """The losses as plain numbers, so that they are no bytes."""
         with LiveBytes() as meter:
             for stage in executor.stages.values():
-                weights = stage.weights  # type: ignore[attr-defined]
-                context = stage.context  # type: ignore[attr-defined]
-                meter.ignore(weights.main, weights.grad, context.cos, context.sin)
+                meter.ignore(*_kept(stage))
             for piece in pieces:
                 meter.ignore(piece.tokens, piece.labels)
             losses = [float(loss) for loss in executor.step(pieces)]
@@ -170,7 +174,7 @@ def test_a_step_leaves_nothing_behind(name: str) -> None:
     assert metered.left == dict.fromkeys(range(len(rig.executors)), 0)
 
 
-@every_schedule
+@pytest.mark.parametrize("name", RECOMPUTED)
 def test_values_are_freed_by_the_end_of_every_step_and_the_empty_place_stays_empty(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,11 +22,12 @@ from torch.utils._python_dispatch import _disable_current_modes
 from penstock.core.program import Channel
 from penstock.data.batch import Microbatch
 from penstock.model.decoder import DecoderStage
-from penstock.model.weights import Weights
+from penstock.model.segment import SegmentStage
 from penstock.run.compiled import Post
 from penstock.run.executor import Boundary, Executor
 from penstock.run.feed import feed
 from penstock.run.plan import RunPlan
+from penstock.run.stages import stage_of, weightless_stages
 from penstock.run.verify.material import parameters_of
 
 CPU = torch.device("cpu")
@@ -163,12 +164,12 @@ class Rig:
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
         values = parameters_of(plan.model, plan.main)
-        length = max(map(sum, plan.lengths))
-        self.stages = {stage: _stage(plan, stage, values, length) for stage in plan.homes}
+        self.stages = {stage: _stage(plan, stage, values) for stage in plan.homes}
         self.executors = [self._executor(device) for device in range(plan.schedule.shape.devices)]
 
     def _executor(self, device: int) -> Executor:
         mine = {n: stage for n, stage in self.stages.items() if self.plan.homes[n] == device}
+        mine |= weightless_stages(self.plan, CPU)
         boundary = Boundary(self.plan.widths, self.plan.dtype, CPU)
         transport = Mail(in_order(), device)
         return Executor(self.plan.program, device, mine, transport=transport, boundary=boundary)
@@ -210,9 +211,9 @@ class Rig:
         }
 
 
-def _stage(plan: RunPlan, stage: int, values: dict[str, Tensor], length: int) -> DecoderStage:
-    weights = Weights.empty(plan.sizes(stage), dtype=plan.dtype, main=plan.main, device=CPU)
-    for name, main in weights.named(weights.main).items():
+def _stage(plan: RunPlan, number: int, values: dict[str, Tensor]) -> DecoderStage | SegmentStage:
+    stage = stage_of(plan, number, CPU)
+    for name, main in stage.weights.named(stage.weights.main).items():
         main.copy_(values[name])
-    weights.publish()
-    return DecoderStage(plan.model, plan.split[stage], weights, length)
+    stage.weights.publish()
+    return stage

@@ -5,7 +5,8 @@ import pytest
 
 from data.corpora import corpus_of, numbered
 from penstock.data.samples import Once
-from penstock.train.cautions import cautions, evaluation_batches
+from penstock.schedules import build
+from penstock.train.cautions import cautions, evaluation_batches, plainer
 from train.samples import short
 
 pytestmark = pytest.mark.torch
@@ -31,6 +32,13 @@ def _held_out(samples: int) -> Once:
 def test_stages_without_layers_are_named(layers: tuple[int, ...], said: str) -> None:
     found = cautions(short(), layers, None)
     assert [said in line and line.startswith("warning: ") for line in found] == [True] * bool(said)
+
+
+def test_pairs_that_run_one_after_the_other_are_said() -> None:
+    assert plainer(build("dualpipev", devices=2, microbatches=4)) == [
+        "warning: dualpipev: 6 pairs run one op after the other"
+    ]
+    assert plainer(build("1f1b", devices=2, microbatches=4)) == []
 
 
 def test_who_has_given_a_stage_no_layers_is_not_told() -> None:

@@ -63,8 +63,8 @@ def measure_emulated(settings: Settings, say: Say) -> Result:
     """Makespans of waiting ops for every schedule that the executor can run."""
     from penstock.errors import RunError
     from penstock.lower import lower
-    from penstock.run.compiled import refuse_foreign
     from penstock.run.crew import Crew
+    from penstock.run.foreign import refuse_foreign
 
     rows = []
     with Crew(settings["ranks"]) as crew:

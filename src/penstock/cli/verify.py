@@ -17,6 +17,7 @@ from penstock.errors import ShapeError
 from penstock.schedules import registry
 
 if TYPE_CHECKING:
+    from penstock.core.schedule import Schedule
     from penstock.run.verify.variants import Trial
     from penstock.run.verify.verifier import Row
 
@@ -81,35 +82,33 @@ def _refuse_both_or_neither(target: str, request: Request, everything: bool) -> 
 
 def _all_trials() -> tuple[list["Trial"], list[str]]:
     """Every schedule that can be run under every variant; the others are named in the notes."""
-    from penstock.run.verify.cases import half, smallest, trials_of
-    from penstock.run.verify.verifier import why_not
+    from penstock.run.verify.cases import trials_by_name
 
-    trials: list[Trial] = []
-    notes: list[str] = []
-    for spec in registry().values():
-        case = smallest(spec)
-        schedule = spec.build(case)
-        if reason := why_not(schedule):
-            notes.append(f"note: {spec.name}: not run, {reason}")
-            continue
-        halved = half(spec, case, {})
-        found, left_out = trials_of(schedule, spec.build(halved) if halved else None)
-        trials += found
-        notes += left_out
-    return trials, notes
+    found = [trials_by_name(spec) for spec in registry().values()]
+    return [trial for trials, _ in found for trial in trials], [
+        n for _, notes in found for n in notes
+    ]
 
 
 def _trials_of(target: str, request: Request) -> tuple[list["Trial"], list[str]]:
     """One schedule of the requested size under every variant."""
-    from penstock.run.verify.cases import half, trials_of
+    from penstock.run.verify.cases import notes_on, trials_of
 
     schedule = resolve(target, request)
+    trials, notes = trials_of(schedule, _halved(target, request))
+    return trials, [*notes_on(schedule), *notes]
+
+
+def _halved(target: str, request: Request) -> "Schedule | None":
+    """The same schedule of half the depth, where a registered one of a size was asked for."""
+    from penstock.run.verify.cases import half
+
     if target not in registry() or request.devices is None or request.microbatches is None:
-        return trials_of(schedule, None)
+        return None
     spec, options = registry()[target], assignments("-o", request.options or ())
     case = spec.case(request.devices, request.microbatches, request.chunks, request.slices, options)
     halved = half(spec, case, options)
-    return trials_of(schedule, spec.build(halved) if halved else None)
+    return spec.build(halved) if halved else None
 
 
 def _refuse_unrunnable(trials: Sequence["Trial"]) -> None:

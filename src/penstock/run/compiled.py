@@ -13,10 +13,7 @@ import numpy as np
 from penstock.core.meaning import BUFFERS, Buf, reads, writes
 from penstock.core.ops import Op
 from penstock.core.program import Program
-from penstock.errors import RunError
-
-RUNNABLE = frozenset("FNRBIW")
-"""Kinds of ops that the executor has work for."""
+from penstock.run.foreign import refuse_foreign
 
 FORWARDS = frozenset("FN")
 
@@ -110,26 +107,6 @@ def forward_lane(lane: Lane) -> Lane:
 
 def _ended(step: Step, last_row: int) -> tuple[int, ...]:
     return (step.places.kv,) if step.row == last_row else ()
-
-
-def refuse_foreign(program: Program) -> None:
-    """Refuse, by name, what the executor has no work for."""
-    schedule = program.schedule
-    shape = schedule.shape
-    foreign = {
-        "ops of kind": sorted(schedule.table.kinds - RUNNABLE),
-        "streams beside compute:": sorted(set(schedule.table.lane_stream) - {"compute"}),
-        "gangs:": [str(op) for op in schedule.gangs[:3]],
-        "`after` orders:": [str(after.op) for after in schedule.after[:3]],
-        "skip edges:": [f"{source}-{target}" for source, target in shape.skips],
-    }
-    for what, found in foreign.items():
-        if found:
-            raise RunError(
-                f"{schedule.name} has {what} {', '.join(found)}, which cannot be run",
-                hint="it can be checked, simulated and drawn; the runtime runs compute lanes of "
-                "F, N, R, B, I and W",
-            )
 
 
 class _Compiler:

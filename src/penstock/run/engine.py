@@ -17,10 +17,7 @@ from torch import Tensor
 
 from penstock.data.batch import Microbatch
 from penstock.errors import RunError
-from penstock.model.attention_stage import AttentionStage
-from penstock.model.decoder import DecoderStage
 from penstock.model.piece import Piece
-from penstock.model.segment import SegmentStage
 from penstock.model.shapes import HEAD
 from penstock.model.weights import Weights
 from penstock.run.collective import add_up
@@ -32,6 +29,7 @@ from penstock.run.plan import RunPlan
 from penstock.run.position import Tracker
 from penstock.run.reduction import Reduction, last_gradient_rows, tie
 from penstock.run.spans import clock_of
+from penstock.run.stages import stage_of, weightless_stages
 from penstock.run.transport import Transport
 
 
@@ -53,11 +51,11 @@ class Engine:
     ) -> None:
         self.plan, self.mesh, self.adam, self.device = plan, mesh, adam, device
         mine = [stage for stage, home in sorted(plan.homes.items()) if home == mesh.device]
-        self.stages = {stage: self._stage(stage) for stage in mine}
+        self.stages = {stage: stage_of(plan, stage, device) for stage in mine}
         self.executor = Executor(
             plan.program,
             mesh.device,
-            {**self._weightless(), **self.stages},
+            {**weightless_stages(plan, device), **self.stages},
             transport=transport,
             boundary=Boundary(plan.widths, plan.dtype, device),
             clock=clock_of(device),
@@ -136,23 +134,6 @@ class Engine:
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device)
         return getrusage(RUSAGE_SELF).ru_maxrss * 1024
-
-    def _stage(self, stage: int) -> DecoderStage | SegmentStage:
-        plan = self.plan
-        types = {"dtype": plan.dtype, "main": plan.main}
-        weights = Weights.empty(plan.sizes(stage), **types, device=self.device)
-        if plan.cut_at_attention:
-            return SegmentStage(plan.model, weights, stage // 2)
-        return DecoderStage(plan.model, plan.split[stage], weights, plan.longest)
-
-    def _weightless(self) -> dict[int, AttentionStage]:
-        """Attention where it is a stage: without weights, one serves all layers on all devices."""
-        plan = self.plan
-        if not plan.cut_at_attention:
-            return {}
-        like = torch.empty((), dtype=plan.dtype, device=self.device)
-        attention = AttentionStage(plan.model, plan.longest, like)
-        return dict.fromkeys(plan.schedule.shape.weightless, attention)
 
     def _feed(self, batch: Sequence[Microbatch], labels: int) -> list[Piece]:
         scale = 1 / max(labels, 1)

@@ -10,7 +10,7 @@ from penstock.errors import RunError
 from penstock.model.huggingface import read_weights
 from penstock.run.engine import Engine
 from penstock.run.state import begin, entries, publish
-from penstock.train.cautions import cautions
+from penstock.train.cautions import cautions, plainer
 from penstock.train.checkpoint import Found, newest_in
 from penstock.train.config import save
 from penstock.train.trainer import Trainer
@@ -32,8 +32,10 @@ def start(trainer: Trainer) -> list[str]:
     else:
         begin(trainer.engine, settings.run.seed)
     origin = _origin(found, settings.model.huggingface)
-    layers = [len(stage) for stage in trainer.engine.plan.split]
-    return [_introduction(trainer), *origin, *cautions(settings, layers, trainer.held_out)]
+    plan = trainer.engine.plan
+    layers = [len(stage) for stage in plan.split]
+    warned = [*plainer(plan.schedule), *cautions(settings, layers, trainer.held_out)]
+    return [_introduction(trainer), *origin, *warned]
 
 
 def _found(trainer: Trainer) -> Found | None:

@@ -2,13 +2,21 @@
 
 from collections.abc import Sequence
 
+from penstock.core.schedule import Schedule
 from penstock.data import Samples
+from penstock.run.foreign import set_aside
 from penstock.train.settings import Settings
 
 
 def cautions(settings: Settings, layers: Sequence[int], held_out: Samples | None) -> list[str]:
     """Warnings to begin with, one line each; `layers` are those of each stage."""
     return [*_empty_stages(settings, layers), *_short_evaluation(settings, held_out)]
+
+
+def plainer(schedule: Schedule) -> list[str]:
+    """A warning where the runtime does in a plainer way what a schedule says."""
+    aside = set_aside(schedule)
+    return [f"warning: {schedule.name}: {aside}"] if aside else []
 
 
 def evaluation_batches(settings: Settings, held_out: Samples) -> int:

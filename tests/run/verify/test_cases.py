@@ -8,29 +8,49 @@ from penstock.check import check
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
-from penstock.run.verify.cases import half, one_process, smallest, trials_of
+from penstock.model.shapes import HEAD
+from penstock.run.verify.cases import half, one_process, smallest, trials_by_name, trials_of
 from penstock.run.verify.variants import VARIANTS, Trial
+from penstock.run.verify.work import plan_of
 from penstock.schedules import Case, Need, Spec, find, registry
+
+pytestmark = pytest.mark.torch
 
 
 def _trials(spec: Spec) -> dict[str, Trial]:
-    case = smallest(spec)
-    halved = half(spec, case, {})
-    trials, notes = trials_of(spec.build(case), halved and spec.build(halved))
-    assert notes == []
+    trials, _ = trials_by_name(spec)
     return {trial.variant: trial for trial in trials}
 
 
 @pytest.fixture(scope="module")
 def everything() -> dict[str, dict[str, Trial]]:
-    return {name: _trials(spec) for name, spec in registry().items()}
+    """Of the schedules that can be run."""
+    found = {name: _trials(spec) for name, spec in registry().items()}
+    return {name: trials for name, trials in found.items() if trials}
 
 
 def test_every_schedule_meets_every_variant_once(
     everything: dict[str, dict[str, Trial]],
 ) -> None:
-    for trials in everything.values():
-        assert list(trials) == [variant.name for variant in VARIANTS]
+    missed = {
+        (name, variant.name)
+        for name, trials in everything.items()
+        for variant in VARIANTS
+        if variant.name not in trials
+    }
+    # Attention that is lent cannot be run again; a stage between two attentions is of one layer.
+    loans = {("slimpipe-exchange", "recompute"), ("slimpipe-level", "recompute")}
+    assert missed == loans | {("helixpipe", "layers")}
+
+
+def test_what_is_not_run_as_it_stands_is_said_by_name() -> None:
+    said = {name: trials_by_name(spec)[1] for name, spec in registry().items()}
+    assert said["seq1f1b"] == []
+    assert said["vocab-1f1b"] == [
+        "note: vocab-1f1b: not run, vocab-1f1b has ops of kind D, E, S, T, which cannot be run"
+    ]
+    assert said["stp"] == ["note: stp: 90 pairs run one op after the other"]
+    assert said["slimpipe-exchange"][0].endswith("loans of attention work stay with their owners")
 
 
 def test_all_of_them_run_on_the_same_four_processes(
@@ -42,7 +62,8 @@ def test_all_of_them_run_on_the_same_four_processes(
 
 def test_the_oracle_has_few_answers_to_work_out(everything: dict[str, dict[str, Trial]]) -> None:
     works = {trial.work for trials in everything.values() for trial in trials.values()}
-    assert len(works) <= len(VARIANTS)
+    # Schedules that need other numbers of microbatches than most have answers of their own.
+    assert len(works) <= 2 * len(VARIANTS)
 
 
 def test_every_trial_is_proven_and_covers_every_layer_and_every_token(
@@ -52,27 +73,32 @@ def test_every_trial_is_proven_and_covers_every_layer_and_every_token(
         for trial in trials.values():
             shape = trial.schedule.shape
             assert check(trial.schedule).proven
-            assert (len(trial.layers), sum(trial.layers)) == (shape.stages, trial.work.model.layers)
+            plan = plan_of(trial)
+            held = [name for stage in plan.homes for name in plan.sizes(stage)]
+            assert sorted({*held} - {HEAD}) == sorted({*plan.names} - {HEAD})
+            assert len(held) == len({*held})
             assert tuple(map(len, trial.lengths)) == shape.slices
             assert {sum(lengths) for lengths in trial.lengths} == {trial.work.batch.length}
 
 
 def test_variants_do_what_they_say(everything: dict[str, dict[str, Trial]]) -> None:
-    for trials in everything.values():
+    for name, trials in everything.items():
         assert trials["tied"].work.model.tied
-        assert len(set(trials["layers"].layers)) > 1
+        assert name == "helixpipe" or len(set(trials["layers"].layers)) > 1
         assert len(set(trials["ragged"].lengths)) > 1
-        assert min(len(set(lengths)) for lengths in trials["ragged"].lengths) > 1
+        sliced = [lengths for lengths in trials["ragged"].lengths if len(lengths) > 1]
+        assert min(len(set(lengths)) for lengths in sliced) > 1
         assert len(set(trials["labels"].work.batch.ignored)) > 1
         assert max(map(len, trials["documents"].work.batch.documents)) > 1
         assert trials["replicas"].replicas == 2
-        assert {"N", "R"} <= trials["recompute"].schedule.table.kinds
+        again = trials.get("recompute")
+        assert again is None or {"N", "R"} <= again.schedule.table.kinds
         assert trials["float32"].dtype == "float32"
 
 
-def test_documents_cross_the_ends_of_slices() -> None:
-    for spec in registry().values():
-        trial = _trials(spec)["documents"]
+def test_documents_cross_the_ends_of_slices(everything: dict[str, dict[str, Trial]]) -> None:
+    for trials in everything.values():
+        trial = trials["documents"]
         ends = {sum(trial.lengths[0][:count]) for count in range(1, len(trial.lengths[0]))}
         starts = {start for row in trial.work.batch.documents for start in row}
         assert not ends or ends - starts

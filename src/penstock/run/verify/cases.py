@@ -12,6 +12,7 @@ from itertools import product
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
+from penstock.run.foreign import set_aside, why_not
 from penstock.run.verify.variants import VARIANTS, Trial
 from penstock.schedules import Case, Spec
 
@@ -56,6 +57,23 @@ def half(spec: Spec, case: Case, options: Mapping[str, str]) -> Case | None:
     batches = (max(case.m // 2, 1), case.m, *Sizes.microbatches)
     sizes = Sizes((case.p // 2,), batches, (case.k,), (case.v,), options)
     return next(sizes.accepted(spec), None)
+
+
+def trials_by_name(spec: Spec) -> tuple[list[Trial], list[str]]:
+    """A registered schedule under every variant, and notes on what is not run as it stands."""
+    case = smallest(spec)
+    schedule = spec.build(case)
+    if reason := why_not(schedule):
+        return [], [f"note: {spec.name}: not run, {reason}"]
+    halved = half(spec, case, {})
+    trials, notes = trials_of(schedule, spec.build(halved) if halved else None)
+    return trials, [*notes_on(schedule), *notes]
+
+
+def notes_on(schedule: Schedule) -> list[str]:
+    """What a run does in a plainer way than the schedule says."""
+    aside = set_aside(schedule)
+    return [f"note: {schedule.name}: {aside}"] if aside else []
 
 
 def trials_of(schedule: Schedule, halved: Schedule | None) -> tuple[list[Trial], list[str]]:

@@ -10,11 +10,9 @@ from time import perf_counter
 
 import torch
 
-from penstock.core.schedule import Schedule
-from penstock.errors import RunError
 from penstock.lower import lower
-from penstock.run.compiled import refuse_foreign
 from penstock.run.crew import Crew
+from penstock.run.foreign import refuse_foreign
 from penstock.run.rendezvous import Connection
 from penstock.run.verify.cases import one_process
 from penstock.run.verify.compare import TOLERANCE, Difference, difference, unequal_bits
@@ -31,15 +29,6 @@ def refuse_unrunnable(trials: Iterable[Trial]) -> None:
     """Refuse schedules that are refuted, or that the executor has no work for, before any run."""
     for schedule in dict.fromkeys(trial.schedule for trial in trials):
         refuse_foreign(lower(schedule))
-
-
-def why_not(schedule: Schedule) -> str:
-    """What the executor has no work for; empty where it can run the schedule."""
-    try:
-        refuse_foreign(lower(schedule))
-    except RunError as refusal:
-        return refusal.message
-    return ""
 
 
 @dataclass(frozen=True)
