@@ -6,14 +6,17 @@ from torch import Tensor
 
 from model.stages import EXACT, cut, microbatch_of, random_weights, relative, tiny
 from penstock.cost.architecture import ModelConfig
+from penstock.model import self_attention
 from penstock.model.attention.explicit import Place
 from penstock.model.attention.memory import KeyValues
 from penstock.model.linear import Queue, work_off
 from penstock.model.piece import Piece
+from penstock.model.projection import projected_width
 from penstock.model.rope import tables
 from penstock.model.self_attention import SelfAttention, Setting
 from penstock.model.shapes import layer_shapes
 from penstock.model.weights import Weights
+from penstock.run.meter import LiveBytes
 from penstock.run.verify.oracle import _attention as plain_attention
 
 pytestmark = pytest.mark.torch
@@ -118,3 +121,32 @@ def test_a_whole_sequence_keeps_no_view_of_the_projection() -> None:
     a = torch.randn(LENGTH, model.hidden, dtype=torch.float64)
     v = attention.forward(a, _setting(model, piece, None)).seen.v
     assert v.untyped_storage().nbytes() == v.nbytes
+
+
+def test_while_attention_works_nothing_is_alive_that_it_does_not_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The product that heads are cut from ends before, the one for their gradients begins after."""
+    model, rows = tiny(1), 2
+    weights = _weights(model)
+    attention = SelfAttention(model, weights, f"{PREFIX}self_attn.")
+    (piece,) = cut(microbatch_of([[0]] * rows, LENGTH), (LENGTH,))
+    setting = _setting(model, piece, None)
+    a = torch.randn(rows * LENGTH, model.hidden, dtype=torch.float64)
+    d = torch.randn(rows * LENGTH, model.heads * model.head_size, dtype=torch.float64)
+    alive = []
+    for name in ("attention_forward", "attention_backward"):
+
+        def noting(*given: object, work: object = getattr(self_attention, name)) -> object:
+            alive.append(meter.level)
+            return work(*given)  # type: ignore[operator]
+
+        monkeypatch.setattr(self_attention, name, noting)
+    with LiveBytes() as meter:
+        meter.ignore(a, weights.value, setting.cos, setting.sin)
+        attended = attention.forward(a, setting)
+    heads = a.element_size() * len(a) * projected_width(model)
+    with LiveBytes() as meter:
+        meter.ignore(d)
+        attention.backward(a, attended, d, setting, [])
+    assert alive == [heads, 0]

@@ -13,7 +13,7 @@ from penstock.model.decoder import stacked
 from penstock.model.piece import Piece
 from penstock.model.projection import Heads, parted, projected_width
 from penstock.model.segment import attended_width
-from penstock.model.self_attention import attend, attend_backward
+from penstock.model.self_attention import attend, attend_backward, turn_back, turned
 from penstock.run.stage import Backward, Forward
 
 
@@ -45,10 +45,11 @@ class AttentionStage:
         if kv is not None and dkv is None:
             dkv = kv.open_gradients()
         d_attended, beside = stacked(g).tensor_split((attended_width(self.config),), dim=1)
+        setting = self.context.setting(Place(piece, kv, 0), remembered=True)
+        d_heads = attend_backward(d_attended, act, setting)
         width = projected_width(self.config)
         out = d_attended.new_empty((len(beside), width + beside.shape[1]))
-        setting = self.context.setting(Place(piece, kv, 0), remembered=True)
-        attend_backward(d_attended, act, setting, self._heads(out, piece))
+        turn_back(d_heads, setting, self._heads(out, piece))
         out[:, width:] = beside
         if kv is not None and piece.slice == 0:
             kv.close_gradients()
@@ -66,7 +67,7 @@ class AttentionStage:
         if memory is None:
             heads = heads._replace(v=heads.v.contiguous())  # a view would keep all of the input
         setting = self.context.setting(Place(piece, memory, 0), remembered)
-        attended, seen = attend(heads, setting)
+        attended, seen = attend(turned(heads, setting), setting)
         out = torch.cat((attended, x[:, projected_width(self.config) :]), dim=1)
         return out.view(piece.rows, -1, out.shape[-1]), seen
 

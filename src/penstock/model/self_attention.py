@@ -6,7 +6,6 @@ another device than the projection.
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from penstock.cost.architecture import ModelConfig
@@ -51,36 +50,47 @@ class SelfAttention:
         # queries and keys it is kept anyway.
         if normed is None and setting.place.memory is None:
             heads = heads._replace(v=heads.v.contiguous())
+        heads = turned(heads, setting)  # which ends the projection before attention begins
         return Attended(*attend(heads, setting), normed)
 
     def backward(
         self, a: Tensor, attended: Attended, d_out: Tensor, setting: Setting, queue: Queue
     ) -> Tensor:
         """The gradient of the normed input; `d_out` is that of the output."""
-        width = projected_width(self.config)
-        d = torch.empty((len(a), width), dtype=a.dtype, device=a.device)
         rows = setting.place.piece.rows
-        attend_backward(d_out, attended.seen, setting, parted(self.config, d, rows))
+        d_heads = attend_backward(d_out, attended.seen, setting)
+        d = a.new_empty((len(a), projected_width(self.config)))
+        turn_back(d_heads, setting, parted(self.config, d, rows))
         return self.projection.backward(a, attended.normed, d, rows, queue)
 
 
-def attend(heads: Heads, setting: Setting) -> tuple[Tensor, Seen]:
-    """The output [rows x tokens, heads x head_size], and what the backward needs."""
+def turned(heads: Heads, setting: Setting) -> Heads:
+    """Queries and keys turned to their positions; all are [rows, heads, tokens, head_size]."""
     q, k = (rotate(x, setting.cos, setting.sin).transpose(1, 2) for x in heads[:2])
-    k, v = _remembered(k, heads.v.transpose(1, 2), setting)
-    out, lse = attention_forward(q, k, v, setting.place)
-    turned = out.transpose(1, 2)
-    flat = turned.reshape(turned.shape[0] * turned.shape[1], -1)
-    return flat, Seen(q, k, v, out, lse)
+    return Heads(q, k, heads.v.transpose(1, 2))
 
 
-def attend_backward(d_out: Tensor, seen: Seen, setting: Setting, into: Heads) -> None:
-    """Write the gradients of queries, keys and values."""
-    rows, tokens, heads, size = into.q.shape
+def attend(heads: Heads, setting: Setting) -> tuple[Tensor, Seen]:
+    """The output [rows x tokens, heads x head_size] of what is turned, and what the backward
+    needs."""
+    k, v = _remembered(heads.k, heads.v, setting)
+    out, lse = attention_forward(heads.q, k, v, setting.place)
+    rows, count, tokens, size = out.shape
+    flat = out.transpose(1, 2).reshape(rows * tokens, count * size)
+    return flat, Seen(heads.q, k, v, out, lse)
+
+
+def attend_backward(d_out: Tensor, seen: Seen, setting: Setting) -> Heads:
+    """The gradients of what was turned."""
+    rows, heads, tokens, size = seen.q.shape
     g = d_out.view(rows, tokens, heads, size).transpose(1, 2)
-    dq, dk, dv = attention_backward(g, seen, setting.place)
-    into.v.copy_(dv.transpose(1, 2))
-    for to, x in ((into.q, dq), (into.k, dk)):
+    return Heads(*attention_backward(g, seen, setting.place))
+
+
+def turn_back(d: Heads, setting: Setting, into: Heads) -> None:
+    """Write the gradients of queries, keys and values as they were before they were turned."""
+    into.v.copy_(d.v.transpose(1, 2))
+    for to, x in ((into.q, d.q), (into.k, d.k)):
         rotate_back_into(to, x.transpose(1, 2), setting.cos, setting.sin)
 
 
