@@ -47,15 +47,16 @@ def test_json_has_the_contract_fields(penstock: Penstock) -> None:
 def test_short_commands_start_fast_and_load_neither_compiler_nor_torch(
     line: str, limit: float
 ) -> None:
-    """The limits are of the second call, in CPU time; the first one may write byte code."""
+    """The limits are of later calls, in CPU time: the first one may write byte code. The least of
+    four counts, as other work on a machine makes caches colder."""
     script = (
         "import resource, sys; from penstock.cli.main import main; code = main(sys.argv[1:]);"
         "used = resource.getrusage(resource.RUSAGE_SELF);"
         "print(code, used.ru_utime + used.ru_stime, *sys.modules, file=sys.stderr)"
     )
     command = [sys.executable, "-c", script, *line.split()]
-    runs = [subprocess.run(command, capture_output=True, text=True) for _ in range(3)]
+    runs = [subprocess.run(command, capture_output=True, text=True) for _ in range(5)]
     answers = [run.stderr.split() for run in runs]
-    assert [answer[0] for answer in answers] == ["0"] * 3
+    assert [answer[0] for answer in answers] == ["0"] * 5
     assert not {"numba", "torch"} & set(answers[0][2:])
     assert min(float(answer[1]) for answer in answers[1:]) < limit

@@ -149,7 +149,12 @@ def test_stages_without_weights_have_nothing_to_gather() -> None:
     assert [str(op) for op in sharded.lane(0, "collective")] == ["0G0", "0Z0"]
 
 
-@given(built())
+def test_stages_of_several_devices_are_not_sharded() -> None:
+    with pytest.raises(ShapeError, match="sppo-msp has gangs, as 0F0"):
+        shard(build("sppo-msp", devices=2, microbatches=1, slices=2), weights=1, gradients=1)
+
+
+@given(built().filter(lambda schedule: not schedule.gangs))
 @settings(deadline=None, max_examples=60)
 def test_any_schedule_can_be_sharded_and_takes_no_longer_where_collectives_are_free(
     base: Schedule,

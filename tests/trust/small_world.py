@@ -1,8 +1,9 @@
 """The small world: every registered schedule at every shape small enough to be played out.
 
 At most 4 devices, 6 microbatches, 3 chunks and 4 slices, with the defaults of each option and a
-few other values. A shape outside a schedule's needs is left out, and so is a case whose lanes are
-those of an earlier one. This is the only file here that speaks to the product.
+few other values; orders that are searched for, which takes a while, at some of these. A shape
+outside a schedule's needs is left out, and so is a case whose lanes are those of an earlier one.
+This is the only file here that speaks to the product.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ from .world import Work, World
 
 DEVICES, MICROBATCHES, CHUNKS, SLICES = range(1, 5), range(1, 7), range(1, 4), range(1, 5)
 OPTION_VALUES = (1, 2, 3, 4, 8)
+SEARCHED_MICROBATCHES, SEARCHED_VALUES = (1, 3, 6), (1, 4)
 
 
 @cache
@@ -38,7 +40,8 @@ def plays(name: str) -> Mapping[str, Play]:
 def _schedules(spec: Spec) -> Iterator[tuple[str, Schedule]]:
     chunks = CHUNKS if spec.chunks is None else (spec.chunks,)
     slices = SLICES if spec.sliced else (1,)
-    for p, m, v, k in product(DEVICES, MICROBATCHES, chunks, slices):
+    microbatches = SEARCHED_MICROBATCHES if _searched(spec) else MICROBATCHES
+    for p, m, v, k in product(DEVICES, microbatches, chunks, slices):
         for options in _options(spec):
             try:
                 case = spec.case(p, m, v, k, options)
@@ -49,8 +52,13 @@ def _schedules(spec: Spec) -> Iterator[tuple[str, Schedule]]:
 
 def _options(spec: Spec) -> Iterator[dict[str, Any]]:
     yield {}
-    for option, value in product(spec.options, OPTION_VALUES):
+    values = SEARCHED_VALUES if _searched(spec) else OPTION_VALUES
+    for option, value in product(spec.options, values):
         yield {option.name: value}
+
+
+def _searched(spec: Spec) -> bool:
+    return spec.generate.__module__.startswith("penstock.search.")
 
 
 def play_of(schedule: Schedule) -> Play:

@@ -138,6 +138,11 @@ def shard(schedule: Schedule, *, weights: int, gradients: int, rule: Rule = by_n
         raise ShapeError(
             f"{schedule.name} has collective lanes already", hint="shard a schedule only once"
         )
+    if schedule.gangs:
+        raise ShapeError(
+            f"{schedule.name} has gangs, as {schedule.gangs[0]}: several devices share a stage",
+            hint="shard a schedule whose stages have one device each",
+        )
     lanes, holds = item_lanes(schedule), list(schedule.after)
     added: ItemLanes = []
     for device, stream, items in lanes:
