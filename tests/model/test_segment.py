@@ -1,6 +1,7 @@
 """A model cut at its attention computes what whole layers compute."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -98,6 +99,18 @@ def test_what_runs_again_is_the_same() -> None:
         out, kept, kv = attention.forward_light(piece, x, kv)
         again = attention.recompute(piece, kept, kv)
         assert torch.equal(again.out.transpose(1, 2).flatten(2), out[..., : again.out.shape[1] * 6])
+
+
+def test_section_3_qkv_goes_to_attention_its_output_comes_back_and_the_residual_passes() -> None:
+    """arXiv:2507.00394: 3 h and h values per token there, h and h back."""
+    model = replace(tiny(), heads=2, kv_heads=2)
+    (piece,) = cut(microbatch_of(((0,),), LENGTH), (LENGTH,))
+    first, attention = parted_stages(model)[:2]
+    x = first.forward(piece, None, None)[0]
+    out = attention.forward(piece, x, None)[0]
+    h = model.hidden
+    assert (x.shape[-1], out.shape[-1]) == (3 * h + h, h + h)
+    assert torch.equal(out[..., h:], x[..., 3 * h :])
 
 
 def test_attention_has_no_weight_gradient() -> None:

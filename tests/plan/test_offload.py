@@ -34,6 +34,14 @@ def test_the_memory_recursion_of_section_6() -> None:
     assert resident(sizes, [Fraction(1)] * 4) == (4, 3, 2, 2)
 
 
+def test_section_6_what_is_held_when_all_slices_have_gone_forward() -> None:
+    """What the ratios leave of every slice but the last, and all of the last."""
+    sizes = [Fraction(size) for size in (4, 3, 2, 2)]
+    ratios = offload_ratios(sizes, Fraction(2))
+    left = [(1 - ratio) * size for ratio, size in zip(ratios, sizes)]
+    assert resident(sizes, ratios)[-1] == sum(left[:-1]) + sizes[-1] == 5
+
+
 def test_shares_do_not_fall_along_a_sequence_whose_slices_shrink() -> None:
     sizes = [Fraction(size, 100) for size in (1059, 821, 640, 520, 430, 370, 320, 287)]
     ratios = offload_ratios(sizes, Fraction(43, 10))[:-1]

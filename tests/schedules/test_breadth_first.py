@@ -1,13 +1,16 @@
+from dataclasses import replace
 from fractions import Fraction
 from itertools import groupby
 
 import pytest
 
 from penstock.core.schedule import Schedule
+from penstock.core.table import Table
+from penstock.errors import ShapeError
 from schedules.picture import built, chunk_units, lanes, picture, priced
 
 
-def test_every_device_runs_the_whole_batch_stage_by_stage() -> None:
+def test_section_5_every_device_runs_the_whole_batch_stage_by_stage() -> None:
     lane = """F0 F1 F2 F3 F4 F5 F6 F7 f0 f1 f2 f3 f4 f5 f6 f7
               b0 b1 b2 b3 b4 b5 b6 b7 B0 B1 B2 B3 B4 B5 B6 B7"""
     assert lanes(built("breadth-first", p=4, v=2, m=8)) == picture(
@@ -15,7 +18,7 @@ def test_every_device_runs_the_whole_batch_stage_by_stage() -> None:
     )
 
 
-def test_rounds_take_every_other_microbatch_and_come_back_before_the_next() -> None:
+def test_section_2_rounds_take_every_other_microbatch_and_come_back_before_the_next() -> None:
     assert (
         lanes(built("breadth-first", p=2, v=2, m=4, rounds=2))[0]
         == picture("""
@@ -24,7 +27,7 @@ def test_rounds_take_every_other_microbatch_and_come_back_before_the_next() -> N
     )
 
 
-def test_one_device_with_rounds_of_one_is_plain_accumulation() -> None:
+def test_section_2_one_device_with_rounds_of_one_is_plain_accumulation() -> None:
     assert lanes(built("breadth-first", p=1, v=1, m=3, rounds=3)) == picture("0 F0 B0 F1 B1 F2 B2")
 
 
@@ -39,13 +42,35 @@ def test_one_device_with_rounds_of_one_is_plain_accumulation() -> None:
         (8, 4, 32, "101.25"),
     ],
 )
-def test_it_is_as_fast_as_depth_first_but_holds_the_whole_batch(
+def test_section_6_it_is_as_fast_as_depth_first_but_holds_the_whole_batch(
     p: int, v: int, m: int, makespan: str
 ) -> None:
     timeline = priced(built("breadth-first", p=p, v=v, m=m))
     assert timeline.makespan == Fraction(makespan)
     assert timeline.makespan == priced(built("interleaved", p=p, v=v, m=m)).makespan
     assert chunk_units(timeline.peak, v) == [m * v] * p
+
+
+@pytest.mark.parametrize(("p", "v", "m"), [(4, 2, 4), (4, 2, 16), (4, 4, 16), (8, 2, 16)])
+def test_section_6_descending_microbatches_in_a_backward_window_change_nothing(
+    p: int, v: int, m: int
+) -> None:
+    ascending = built("breadth-first", p=p, v=v, m=m)
+    rows = [
+        (device, stream, [op._replace(mb=m - 1 - op.mb) if op.kind == "B" else op for op in ops])
+        for device, stream, ops in ascending.table.lanes()
+    ]
+    descending = priced(replace(ascending, table=Table.of(rows), derived={}))
+    assert descending.makespan == priced(ascending).makespan
+    assert descending.peak == priced(ascending).peak
+
+
+def test_section_2_fewer_microbatches_than_devices_are_refused() -> None:
+    with pytest.raises(ShapeError, match="a round has at least p microbatches"):
+        built("breadth-first", p=4, v=2, m=3)
+    with pytest.raises(ShapeError, match="a round has at least p microbatches"):
+        built("breadth-first", p=4, v=2, m=12, rounds=4)
+    assert priced(built("breadth-first", p=4, v=2, m=5)).makespan == Fraction("19.5")
 
 
 def gradient_times(schedule: Schedule) -> list[Fraction]:
@@ -57,7 +82,7 @@ def gradient_times(schedule: Schedule) -> list[Fraction]:
     return [done[stage] for stage in sorted(done)]
 
 
-def test_gradients_are_complete_one_stage_after_the_other_and_not_all_at_the_end() -> None:
+def test_section_6_gradients_are_complete_one_stage_after_the_other() -> None:
     spread = [Fraction(time, 4) for time in (201, 169, 137, 105)]
     late = [Fraction(time, 4) for time in (201, 193, 185, 177)]
     assert gradient_times(built("breadth-first", p=4, v=4, m=16)) == spread
@@ -74,7 +99,7 @@ def gathers(schedule: Schedule, buffers: int) -> list[int]:
     return counts
 
 
-def test_weights_are_gathered_twice_per_step_where_depth_first_returns_all_the_time() -> None:
+def test_section_6_weights_are_gathered_twice_where_depth_first_returns_all_the_time() -> None:
     assert gathers(built("breadth-first", p=4, v=2, m=16), 1) == [3] * 4
     assert gathers(built("interleaved", p=4, v=2, m=16), 1) == [23, 47, 33, 9]
     assert gathers(built("breadth-first", p=4, v=4, m=16), 1) == [7] * 4
@@ -84,12 +109,12 @@ def test_weights_are_gathered_twice_per_step_where_depth_first_returns_all_the_t
     assert (min(depth_first), max(depth_first)) == (245, 443)
 
 
-def test_a_second_weight_buffer_helps_depth_first_only_in_part() -> None:
+def test_section_6_a_second_weight_buffer_helps_depth_first_only_in_part() -> None:
     assert gathers(built("breadth-first", p=4, v=4, m=16), 2) == [6] * 4
     assert gathers(built("interleaved", p=4, v=4, m=16), 2) == [44, 20, 32, 56]
 
 
-def test_rounds_divide_the_memory_and_multiply_the_bubble() -> None:
+def test_section_2_rounds_divide_the_memory_and_multiply_the_bubble() -> None:
     whole, halves = (
         priced(built("breadth-first", p=4, v=2, m=16, rounds=rounds)) for rounds in (1, 2)
     )

@@ -1,5 +1,7 @@
 """Blocks of arXiv:2405.15362: collisions, lifespans, and the schedules that are blocks."""
 
+from itertools import pairwise
+
 import pytest
 
 from penstock.core.schedule import Schedule
@@ -44,7 +46,7 @@ def half_block_of_the_table(p: int) -> Block:
 
 @pytest.mark.parametrize("p", range(1, 9))
 @pytest.mark.parametrize("m", [1, 5, 20])
-def test_known_schedules_are_repeated_blocks(p: int, m: int) -> None:
+def test_section_6_known_schedules_are_repeated_blocks(p: int, m: int) -> None:
     """Section 6: 1F1B, ZB-H1 and ZB-H2 are expressible."""
     shape = Shape.even(p, m)
     for name, block in (("1f1b", steady(p)), ("zb-h1", delayed(p, 1)), ("zb-h2", delayed(p, 2))):
@@ -53,7 +55,7 @@ def test_known_schedules_are_repeated_blocks(p: int, m: int) -> None:
 
 
 @pytest.mark.parametrize("p", DEVICES)
-def test_the_blocks_of_the_paper_meet_nowhere(p: int) -> None:
+def test_section_3_the_blocks_of_the_paper_meet_nowhere(p: int) -> None:
     """Sections 2 and 3."""
     for block in (third_block(p), half_block(p), half_block_of_the_table(p), half_block(p, 2)):
         whole = block.with_weights()
@@ -61,6 +63,28 @@ def test_the_blocks_of_the_paper_meet_nowhere(p: int) -> None:
         for starts in whole.starts:
             assert sorted(start % 6 for start in starts.values()) == [0, 1, 2, 3, 4, 5]
     assert list(steady(p).collisions()) == []
+
+
+def moves(block: Block) -> tuple[list[int], list[int]]:
+    """How far a pass moves from device to device: forwards down and up, input gradients back; and
+    the turns between them."""
+    p = len(block.starts)
+    forwards, inputs = ([(kind, stage) for stage in range(2 * p)] for kind in "FI")
+    at = {item: start for starts in block.starts for item, start in starts.items()}
+    path = [at[item] for item in [*forwards, *reversed(inputs)]]
+    gaps = [later - early for early, later in pairwise(path)]
+    turns = [gaps.pop(turn) for turn in (3 * p - 1, 2 * p - 1, p - 1)]
+    return gaps, turns[::-1]
+
+
+@pytest.mark.parametrize("p", DEVICES)
+def test_section_3_steps_and_turns_of_the_table(p: int) -> None:
+    long_turn = 3 if p % 3 == 0 else 1
+    assert moves(third_block(p)) == ([1] * 4 * (p - 1), [1, long_turn, 1])
+    steps = [step for step in (2, 1, 2, 1) for _ in range(p - 1)]
+    long_turn = 4 if p % 2 == 0 else 1
+    assert moves(half_block(p)) == (steps, [1, long_turn, 2])
+    assert moves(half_block_of_the_table(p)) == (steps, [2, long_turn, 1])
 
 
 def test_a_block_that_meets_itself_is_refused_by_device_and_pass() -> None:
@@ -85,7 +109,7 @@ def test_an_order_that_waits_for_itself_is_refused() -> None:
 
 
 @pytest.mark.parametrize("p", DEVICES)
-def test_lifespans_decide_memory(p: int) -> None:
+def test_section_2_lifespans_decide_memory(p: int) -> None:
     """Section 2: at most ceil(l/T) activations; section 3: about 4p and 6p units at most."""
     assert [steady(p).peak(r) for r in range(p)] == [p - r for r in range(p)]
     half, third = half_block(p).with_weights(), third_block(p).with_weights()
@@ -95,7 +119,7 @@ def test_lifespans_decide_memory(p: int) -> None:
 
 
 @pytest.mark.parametrize("barriers", [0, 1, 2])
-def test_a_barrier_costs_one_interval_and_one_microbatch(barriers: int) -> None:
+def test_section_9_a_barrier_costs_one_interval_and_one_microbatch(barriers: int) -> None:
     """Section 9; the passes behind the barrier stand anywhere in the interval."""
     block = half_block(4, barriers).with_weights()
     assert [block.peak(r) for r in range(4)] == [6 + 2 * barriers] * 4
@@ -107,7 +131,7 @@ def test_a_barrier_costs_one_interval_and_one_microbatch(barriers: int) -> None:
 
 
 @pytest.mark.parametrize("block", [half_block(4), half_block_of_the_table(4)])
-def test_repeated_and_squeezed_but_not_reordered(block: Block) -> None:
+def test_section_8_repeated_and_squeezed_but_not_reordered(block: Block) -> None:
     """Section 8: V-Half on 4 devices has peak 6 and bubble 12 before anything moves."""
     shape = Shape.even(4, 8, 2)
     slots = [with_weights(row, latest_stage) for row in block.repeat(8)]

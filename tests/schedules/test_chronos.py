@@ -2,6 +2,7 @@ from fractions import Fraction
 
 import pytest
 
+from penstock.check import check
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.schedules import Case, build
@@ -124,7 +125,8 @@ def test_a_microbatch_waits_only_where_it_comes_round(p: int) -> None:
 @pytest.mark.parametrize("p", range(3, 17))
 def test_it_holds_less_than_1f1b_from_three_devices_on(p: int) -> None:
     """Section 7."""
-    assert priced(p, 2, 4 * p).peak[0] < p
+    for v in (2, 3, 4):
+        assert priced(p, v, 4 * p).peak[0] < p
 
 
 @pytest.mark.parametrize("v", [2, 3, 4])
@@ -163,6 +165,27 @@ def test_with_recompute_the_peak_is_half_the_devices_and_one(p: int, share: Frac
     assert chunk_units(timeline.peak, 2)[0] == p // 2 + 1
     assert timeline.peak[0] / p == share
     assert timeline.work[0] == 4 * p * 7
+
+
+@pytest.mark.parametrize(("p", "inputs"), [(4, 5), (8, 9), (16, 17)])
+def test_section_7_kept_inputs_do_not_depend_on_the_number_of_microbatches(
+    p: int, inputs: int
+) -> None:
+    """As many as the first stage has in flight without recompute."""
+    cost = prices(2, USUAL)
+    sizes = {"act": Fraction(0), "ckpt": Fraction(1)}
+    for m in (2 * p, 4 * p, 8 * p):
+        schedule = build("chronos-recompute", devices=p, microbatches=m, chunks=2, prices=cost)
+        found = simulate(schedule, UnitCost(times=cost, sizes=sizes))
+        assert chunk_units(found.peak, 2)[0] == inputs
+
+
+@pytest.mark.parametrize("name", ["chronos", "chronos-recompute"])
+@pytest.mark.parametrize(("p", "v"), [(4, 2), (3, 3), (8, 4)])
+def test_section_7_gradients_add_up_in_ascending_order(name: str, p: int, v: int) -> None:
+    cost = prices(v, USUAL)
+    schedule = build(name, devices=p, microbatches=2 * p, chunks=v, prices=cost)
+    assert check(schedule).unordered == ()
 
 
 def test_recompute_and_backward_as_one_op_slow_every_second_slot_down() -> None:

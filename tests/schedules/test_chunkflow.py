@@ -146,6 +146,32 @@ def test_memory_does_not_grow_with_the_longest_sequence(p: int) -> None:
         assert len(peaks) == 1
 
 
+@pytest.mark.parametrize("p", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("name", "before", "behind"),
+    [("chunkflow", 4, 0), ("chunkflow", 1, 0), *(("chunkflow-paced", a, 9) for a in (0, 1, 4))],
+)
+def test_section_8_only_keys_and_values_grow_with_the_longest_sequence(
+    name: str, before: int, behind: int, p: int
+) -> None:
+    sizes = {"act": 1, "kv": 1}
+    found = {
+        slices: priced(grouped(name, p, [1] * before + [slices] + [1] * behind, 2), sizes=sizes)
+        for slices in (8, 16, 64)
+    }
+    assert len({tuple(peak - n for peak in line.peak) for n, line in found.items()}) == 1
+
+
+@pytest.mark.parametrize("slices", [8, 16])
+def test_devices_that_stay_ahead_of_short_sequences_hold_as_many_as_a_long_one_has(
+    slices: int,
+) -> None:
+    """The exception, where short sequences follow: each backward lets one more of them in."""
+    groups = [slices] + [1] * 20
+    assert priced(grouped("chunkflow", 4, groups, retain=2)).peak == (slices,) * 4
+    assert priced(grouped("chunkflow-paced", 4, groups, retain=2)).peak == (4, 3, 2, 2)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_microbatches_of_one_slice_are_1f1b(name: str) -> None:
     order = [built("1f1b", p=4, m=6).lane(r) for r in range(4)]

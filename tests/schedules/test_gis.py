@@ -14,7 +14,7 @@ def idle(name: str, p: int, m: int, v: int, **options: int) -> Fraction:
     return (timeline.makespan - timeline.work[0]) * v
 
 
-def test_the_worked_order_in_groups_of_all_devices() -> None:
+def test_section_6_the_worked_order_in_groups_of_all_devices() -> None:
     schedule = built("gis", p=4, m=8, v=2)
     assert [lane(schedule, 0)] == picture("""
         0 F0 F1 F2 F3 f0 f1 f2 f3 i0 w0 F4 i1 w1 F5 i2 w2 F6 i3 w3 F7 I0 W0 f4 I1 W1 f5 I2 W2 f6
@@ -30,7 +30,7 @@ def test_the_worked_order_in_groups_of_all_devices() -> None:
     assert chunk_units(priced(schedule).peak, 2) == [8, 7, 6, 5]
 
 
-def test_the_worked_order_in_groups_of_half_the_devices() -> None:
+def test_section_6_the_worked_order_in_groups_of_half_the_devices() -> None:
     schedule = built("gis-h", p=4, m=8, v=2)
     assert [lane(schedule, 0)] == picture("""
         0 F0 F1 f0 f1 F2 F3 i0 w0 f2 i1 w1 f3 I0 W0 F4 I1 W1 F5 i2 w2 f4 i3 w3 f5 I2 W2 F6 I3 W3 F7
@@ -47,7 +47,7 @@ def test_half_the_devices_is_a_group_too() -> None:
 
 @pytest.mark.parametrize("p", [2, 3, 4, 8])
 @pytest.mark.parametrize("v", [2, 3, 4])
-def test_the_warm_up_is_shorter_than_that_of_interleaved_1f1b(p: int, v: int) -> None:
+def test_section_3_the_warm_up_is_shorter_than_that_of_interleaved_1f1b(p: int, v: int) -> None:
     for name, forwards in (("gis", lambda r: p - r), ("interleaved", lambda r: 2 * (p - r) - 1)):
         schedule = built(name, p=p, m=3 * p, v=v)
         for r in range(p):
@@ -57,7 +57,7 @@ def test_the_warm_up_is_shorter_than_that_of_interleaved_1f1b(p: int, v: int) ->
 
 @pytest.mark.parametrize("p", range(1, 9))
 @pytest.mark.parametrize("v", range(2, 6))
-def test_peak_and_bubble_of_every_group(p: int, v: int) -> None:
+def test_section_7_peak_and_bubble_of_every_group(p: int, v: int) -> None:
     for group in range(-(-p // 2), p + 1):
         schedule = built("gis", p=p, m=3 * group, v=v, group=group)
         peaks = [min(group * (v - 1) + p - r, 3 * group * v) for r in range(p)]
@@ -84,7 +84,23 @@ def test_the_paper_s_bubble_is_too_large_for_odd_groups_and_long_input_gradients
     assert timeline.makespan - timeline.work[0] < Fraction(2 * 7 + 1 * (3 + 4 - 2), 2)
 
 
-def test_the_table_of_memory_and_bubble() -> None:
+@pytest.mark.parametrize(("times", "least"), [((1, 4, 1), 3), ((4, 1, 1), 3), ((3, 4, 2), 2)])
+def test_section_3_a_group_that_is_too_short_for_the_times_waits_at_every_turn(
+    times: tuple[int, int, int], least: int
+) -> None:
+    """The least group works as long as a microbatch travels: g(F + I + W) >= p max(F, I)."""
+    p, v = 4, 2
+    for group in (2, 3, 4):
+        assert (group >= least) == (group * sum(times) >= p * max(times[:2]))
+        waits = set()
+        for groups in (2, 4, 6):
+            schedule = built("gis", p=p, m=group * groups, v=v, group=group)
+            timeline = priced(schedule, times)
+            waits.add(timeline.makespan - timeline.work[0])
+        assert (len(waits) == 1) == (group >= least)
+
+
+def test_section_7_the_table_of_memory_and_bubble() -> None:
     """Section 3's table at p = 8, v = 4, in activations of a microbatch and work of a stage."""
     p, v, m = 8, 4, 32
     found = {}

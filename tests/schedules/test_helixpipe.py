@@ -1,4 +1,5 @@
 from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 
 import pytest
@@ -104,6 +105,64 @@ def test_a_repeat_of_pairs_starts_as_soon_as_each_microbatch_of_the_last_one_end
           A1.4 P2.4 A1.5 P2.5 P2.6 P2.7
     """)
     assert first == wanted
+
+
+Turn = list[tuple[str, int, int]]
+"""P or A, its number, and its group; done for one microbatch of the group after the other."""
+
+
+def warm_up(p: int, layers: int, r: int, q: int) -> Iterator[Turn]:
+    """Steps 1 and 2 of repeat q."""
+    for d in reversed(range(r)):
+        yield [("A", r - d - 1, q * p + d)] + [("P", r, q * p)] * (d == 0)
+    for d in range(1, p):
+        last = [("P", layers, (q - 1) * p + d)] * (r == 0 < q)
+        yield last + [("P", r, q * p + d)] + [("A", r, q * p + d)] * (d == p - 1)
+
+
+def steady(p: int, part: int, q: int) -> Iterator[Turn]:
+    """Step 3."""
+    for d in reversed(range(p - 1)):
+        yield [("A", part - d - 1, q * p + d)] + [("P", part, q * p)] * (d == 0)
+    for d in range(1, p):
+        yield [("P", part, q * p + d)] + [("A", part, q * p + d)] * (d == p - 1)
+
+
+def cool_down(p: int, layers: int, r: int, q: int, repeats: int) -> Iterator[Turn]:
+    """Step 4."""
+    for d in reversed(range(r, p - 1)):
+        follows = [("P", layers, q * p)] + [("P", 0, (q + 1) * p)] * (q + 1 < repeats)
+        yield [("A", layers + r - d - 1, q * p + d)] + follows * (r == d == 0)
+
+
+def told(p: int, layers: int, r: int, repeats: int) -> Iterator[Turn]:
+    """All forwards of stage r as section 2 tells them."""
+    if r == 0:
+        yield [("P", 0, 0)]
+    for q in range(repeats):
+        yield from warm_up(p, layers, r, q)
+        for loop in range(1, layers // p):
+            yield from steady(p, loop * p + r, q)
+        yield from cool_down(p, layers, r, q, repeats)
+    if r == 0:
+        yield from ([("P", layers, (repeats - 1) * p + d)] for d in range(1, p))
+
+
+@pytest.mark.parametrize("p", [2, 3, 5])
+@pytest.mark.parametrize("loops", [1, 2, 3])
+@pytest.mark.parametrize("fold", [1, 2, 3])
+@pytest.mark.parametrize("repeats", [1, 2, 3])
+def test_section_2_the_order_step_by_step(p: int, loops: int, fold: int, repeats: int) -> None:
+    layers = loops * p
+    assert forwards(helix(p, layers, fold, m=p * fold * repeats)) == [
+        " ".join(
+            f"{letter}{number}.{group * fold + x}"
+            for turn in told(p, layers, r, repeats)
+            for x in range(fold)
+            for letter, number, group in turn
+        )
+        for r in range(p)
+    ]
 
 
 @pytest.mark.parametrize("repeats", [1, 2])

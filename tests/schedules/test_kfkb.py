@@ -9,7 +9,7 @@ from penstock.sim import simulate
 from schedules.picture import built, lane, lanes, picture, priced
 
 
-def test_forwards_and_backwards_take_turns_in_pairs() -> None:
+def test_section_6_forwards_and_backwards_take_turns_in_pairs() -> None:
     assert lanes(built("kfkb", p=4, m=8, group=2)) == picture("""
         0 F0 F1 F2 F3 F4 F5 F6 F7 B0 B1 B2 B3 B4 B5 B6 B7
         1 F0 F1 F2 F3 F4 F5 B0 B1 F6 F7 B2 B3 B4 B5 B6 B7
@@ -18,13 +18,13 @@ def test_forwards_and_backwards_take_turns_in_pairs() -> None:
     """)
 
 
-def test_the_last_group_may_be_short() -> None:
+def test_section_6_the_last_group_may_be_short() -> None:
     (third,) = picture("2 F0 F1 F2 F3 B0 B1 F4 F5 B2 B3 F6 B4 B5 B6")
     assert lane(built("kfkb", p=4, m=7, group=2), 2) == third
 
 
 @pytest.mark.parametrize("group", [2, 3, 4])
-def test_it_is_the_lock_step_merge_of_independent_orders(group: int) -> None:
+def test_section_2_it_is_the_lock_step_merge_of_independent_orders(group: int) -> None:
     m = 4 * group
     merged = built("kfkb", p=4, m=m, group=group)
     alone = built("1f1b", p=4, m=m // group)
@@ -37,7 +37,7 @@ def test_it_is_the_lock_step_merge_of_independent_orders(group: int) -> None:
         assert merged.lane(device) == in_step
 
 
-def test_groups_of_one_and_of_everything_are_the_known_schedules() -> None:
+def test_section_1_groups_of_one_and_of_everything_are_the_known_schedules() -> None:
     assert built("kfkb", p=4, m=6, group=1) == built("1f1b", p=4, m=6)
     assert built("kfkb", p=4, m=6, group=6) == built("gpipe", p=4, m=6)
 
@@ -57,7 +57,7 @@ QUARTER, HALF = Fraction(1, 4), Fraction(1, 2)
         (8, 32, 2, (253, 158, 145, 145)),
     ],
 )
-def test_larger_groups_hide_longer_transfers(
+def test_section_7_larger_groups_hide_longer_transfers(
     p: int, m: int, hop: Fraction, makespans: tuple[Fraction, ...]
 ) -> None:
     groups = (1, 2, 4, m)
@@ -67,7 +67,7 @@ def test_larger_groups_hide_longer_transfers(
 
 @pytest.mark.parametrize("group", [1, 2, 3])
 @pytest.mark.parametrize("hop", [1, 2, 4])
-def test_in_the_long_run_only_what_exceeds_the_rest_of_the_group_is_paid(
+def test_section_3_in_the_long_run_only_what_exceeds_the_rest_of_the_group_is_paid(
     group: int, hop: int
 ) -> None:
     p, period = 4, 4 * group
@@ -77,7 +77,7 @@ def test_in_the_long_run_only_what_exceeds_the_rest_of_the_group_is_paid(
     assert per_microbatch == 3 + Fraction(p - 1, p * group) * exposed
 
 
-def test_a_hidden_transfer_costs_its_latency_once_on_the_way_down_and_once_on_the_way_up() -> None:
+def test_section_3_a_hidden_transfer_costs_its_latency_once_each_way() -> None:
     hop = Fraction(3, 2)
     assert priced(built("kfkb", p=4, m=16, group=2), hop=hop).makespan == 19 * 3 + 2 * 3 * hop
 
@@ -98,5 +98,5 @@ def test_section_8_a_group_hides_latency_but_not_a_link_that_is_busier_than_the_
 @pytest.mark.parametrize(
     ("group", "peaks"), [(1, (4, 3, 2, 1)), (2, (8, 6, 4, 2)), (4, (16, 12, 8, 4))]
 )
-def test_memory_grows_with_the_group(group: int, peaks: tuple[int, ...]) -> None:
+def test_section_7_memory_grows_with_the_group(group: int, peaks: tuple[int, ...]) -> None:
     assert priced(built("kfkb", p=4, m=16, group=group)).peak == peaks

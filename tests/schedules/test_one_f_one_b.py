@@ -3,7 +3,7 @@ import pytest
 from schedules.picture import bubble, built, lane, picture, priced
 
 
-def test_the_first_device_warms_up_and_the_last_one_alternates_at_once() -> None:
+def test_section_7_the_first_device_warms_up_and_the_last_one_alternates_at_once() -> None:
     schedule = built("1f1b", p=4, m=8)
     first, last = picture("""
         0 F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7
@@ -13,7 +13,7 @@ def test_the_first_device_warms_up_and_the_last_one_alternates_at_once() -> None
     assert lane(schedule, 3) == last
 
 
-def test_time_and_memory_of_the_usual_example() -> None:
+def test_section_8_time_and_memory_of_the_usual_example() -> None:
     timeline = priced(built("1f1b", p=4, m=8))
     assert timeline.makespan == 33
     assert timeline.makespan - timeline.work[0] == 9

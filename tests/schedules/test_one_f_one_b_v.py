@@ -7,14 +7,14 @@ BUBBLES = {4: 15, 8: 33, 16: 75}
 
 
 @pytest.mark.parametrize(("p", "peak"), PEAKS.items())
-def test_measured_activations_of_a_stage(p: int, peak: int) -> None:
+def test_section_6_measured_activations_of_a_stage(p: int, peak: int) -> None:
     """arXiv:2405.15362, section 6: about two thirds of the 2p of 1F1B, on every device."""
     timeline = priced(built("1f1b-v", p=p, m=2 * p))
     assert chunk_units(timeline.peak, 2) == [peak] * p
 
 
 @pytest.mark.parametrize(("p", "idle"), BUBBLES.items())
-def test_measured_bubbles(p: int, idle: int) -> None:
+def test_section_6_measured_bubbles(p: int, idle: int) -> None:
     """arXiv:2405.15362, section 6: against 6(p - 1) of 1F1B, and independent of m."""
     for m in (2 * p, 2 * p + 7):
         assert 2 * bubble(priced(built("1f1b-v", p=p, m=m))) == idle < 6 * (p - 1)

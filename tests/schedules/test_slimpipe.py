@@ -22,6 +22,22 @@ def test_each_device_runs_two_slices_further_ahead_than_the_next() -> None:
     """)
 
 
+@pytest.mark.parametrize(("k", "v"), [(4, 1), (8, 1), (4, 2), (8, 3)])
+def test_section_3_devices_that_alternate_are_in_lock_step(k: int, v: int) -> None:
+    """Forward unit t - r of device r has the same place in every lane, and so have backwards."""
+    p, m = 4, 4
+    ran = [built("slimpipe", p=p, m=m, k=k, v=v).lane(r) for r in range(p)]
+    at = {
+        kind: [[place for place, op in enumerate(ops) if op.kind == kind] for ops in ran]
+        for kind in "FB"
+    }
+    warmup = k * v - 1 + 2 * (p - 1)
+    for step in range(warmup, m * k * v):
+        assert len({at["F"][r][step - r] for r in range(p)}) == 1
+    for step in range(p - 1, m * k * v - warmup):
+        assert len({at["B"][r][step - (p - 1 - r)] for r in range(p)}) == 1
+
+
 def test_time_bubble_and_memory_of_the_worked_example() -> None:
     timeline = priced(built("slimpipe", p=4, m=3, k=4))
     assert timeline.makespan == Fraction("11.25")

@@ -92,6 +92,10 @@ def test_section_10_pairs_meet_halfway_and_nobody_is_in_two(p: int) -> None:
         assert len(partners) == len(set(partners))
         for heavy, light, _ in moves:
             assert 0 <= left[heavy] - left[light] <= 1
+        moved, rising = volumes(loads, moves), sorted(range(p), key=lambda d: loads[d])
+        for one, other in zip(rising, reversed(rising)):
+            assert moved[one] == -moved[other]
+            assert abs(left[one] - left[other]) <= 1
 
 
 @pytest.mark.parametrize("p", [2, 3, 4])

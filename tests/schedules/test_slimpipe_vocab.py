@@ -1,4 +1,5 @@
 from fractions import Fraction
+from itertools import accumulate
 
 import pytest
 
@@ -54,6 +55,21 @@ def test_section_7_device_r_joins_r_embeddings_before_its_first_input(
         kinds = [op.kind for op in made(*shape).lane(r)]
         before = kinds[: kinds.index("F")].count("E")
         assert before == min(r + 1, m * k)  # its own step embeds one more slice, for device 0
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_section_4_every_device_keeps_its_words_of_one_sequence(
+    shape: tuple[int, int, int, int],
+) -> None:
+    """4 tokens V/p bytes in 32 bits: shards of the k slices of one microbatch wait for T."""
+    p, _, _, k = shape
+    for r in range(p):
+        steps = [{"S": 1, "T": -1}.get(op.kind, 0) for op in made(*shape).lane(r)]
+        most = max(accumulate(steps))
+        tokens, words = 2**16, 2**17
+        assert most * Fraction(tokens, k) * Fraction(words, p) * 4 == Fraction(
+            4 * tokens * words, p
+        )
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -11,8 +11,8 @@ from penstock.cost.model import UnitCost
 from penstock.cost.shares import Scaled
 from penstock.errors import ShapeError
 from penstock.plan.offload import offload_ratios, resident
-from penstock.schedules import build
-from penstock.schedules._gangs import members
+from penstock.schedules import build, find
+from penstock.schedules._gangs import helped_time, members
 from penstock.sim import simulate
 from penstock.transform.offload import Window, add_copies
 from schedules.picture import built, lanes, picture, priced
@@ -30,15 +30,16 @@ class Uneven(UnitCost):
         return Scaled(np.array(held)[schedule.unit], Fraction(1))
 
 
-def run(ratios: str, *, held: bool = True) -> tuple[Fraction, Fraction]:
-    """Makespan and peak of one device, in times and sizes of slices."""
-    schedule = built("sppo", p=1, m=1, k=4, ratios=ratios)
+def run(ratios: str, *, p: int = 1, held: bool = True) -> tuple[Fraction, Fraction]:
+    """Makespan and peak of the first device, in times and sizes of slices."""
+    schedule = built("sppo", p=p, m=1, k=4, ratios=ratios)
     if not held:
         schedule = replace(schedule, after=(), derived={})
     shares = dict(schedule.shares)
     copies = {
         op: Fraction(SIZES[op.slice], 2) * shares.get(op, Fraction(1))
-        for op in schedule.lane(0, "copy")
+        for op in schedule.table.ops()
+        if op.kind in "OL"
     }
     times = {kind: Fraction(4) for kind in "FIW"}
     timeline = simulate(schedule, Uneven(times=times, op_times=copies))
@@ -74,8 +75,36 @@ def test_without_offload_it_is_the_plain_pipeline_of_slices() -> None:
 
 @pytest.mark.parametrize(("p", "k"), [(2, 4), (4, 8), (4, 1)])
 def test_the_time_of_section_3(p: int, k: int) -> None:
-    """T = (p - 1 + N)/N F(N), where F(N) is the work of a stage."""
-    assert priced(built("sppo", p=p, m=1, k=k)).makespan == Fraction(p - 1 + k, k) * 3
+    """T = (p - 1 + N)/N F(N), where F(N) is the work of a stage; the bubble is (p - 1)/N of it."""
+    timeline = priced(built("sppo", p=p, m=1, k=k))
+    assert timeline.makespan == Fraction(p - 1 + k, k) * 3
+    assert timeline.work == (3,) * p
+    assert timeline.makespan - 3 == Fraction(p - 1, k) * 3
+
+
+def copied(p: int, k: int, **times: int) -> Fraction:
+    """Makespan where a quarter of each slice is copied; F, I and W take 1 each."""
+    prices = {kind: Fraction(time) for kind, time in times.items()}
+    return simulate(built("sppo", p=p, m=1, k=k, ratios="1/4"), UnitCost(times=prices)).makespan
+
+
+@pytest.mark.parametrize(("p", "k"), [(1, 4), (2, 4), (4, 8)])
+def test_section_6_copies_back_hide_at_half_the_bandwidth(p: int, k: int) -> None:
+    """A backward takes two forwards."""
+    plain = Fraction(p - 1 + k, k) * 3
+    assert copied(p, k, O=4, L=8) == plain
+    assert copied(p, k, O=5, L=8) > plain
+    assert copied(p, k, O=4, L=9) > plain
+
+
+def test_its_time_is_claimed_only_where_copies_hide() -> None:
+    spec = find("sppo")
+    claims = {claim.quantity: claim for claim in spec.claims}
+    slow = {"O": Fraction(2), "L": Fraction(2)}
+    own = spec.case(2, 1, slices=4, prices=slow)
+    whole = spec.case(2, 1, slices=4, options={"ratios": "1"}, prices=slow)
+    assert [claims["makespan"].when(case) for case in (own, whole)] == [True, False]
+    assert claims["peak"].when(whole)
 
 
 def test_ratios_follow_from_the_times_of_the_copies() -> None:
@@ -88,6 +117,22 @@ def test_ratios_follow_from_the_times_of_the_copies() -> None:
     assert ratio(F=1, O=4) == "1/4"
     assert ratio(F=5, O=4) == "1"
     assert ratio(F=1, I=1, W=1, O=4, L=16) == "1/8"
+
+
+@pytest.mark.parametrize("p", [1, 2, 4])
+def test_section_10_no_device_waits_for_copies_that_fit_a_forward(p: int) -> None:
+    time, peak = run(ADAPTIVE, p=p)
+    assert (time, peak) == ((p - 1 + 4) * 3, 7)
+    assert run("1", p=p)[0] > time
+
+
+@pytest.mark.parametrize("ratios", ["0", "1/2", "1", "1/2,2/3,1,0"])
+def test_section_10_keys_and_values_never_leave(ratios: str) -> None:
+    schedule = built("sppo", p=2, m=1, k=4, ratios=ratios)
+    alone = UnitCost(sizes={"act": Fraction(0), "kv": Fraction(1)})
+    both = UnitCost(sizes={"act": Fraction(1), "kv": Fraction(1)})
+    assert simulate(schedule, alone).peak == (1, 1)
+    assert simulate(schedule, both).peak == tuple(1 + peak for peak in priced(schedule).peak)
 
 
 def test_adaptive_ratios_remove_the_stall_of_full_offload_of_section_10() -> None:
@@ -167,6 +212,24 @@ def test_the_forward_times_of_section_8(
     assert forward_time(built("terapipe", p=p, m=1, k=k)) == plain
     assert forward_time(built("sppo-msp", p=p, m=1, k=k)) == helped
     assert f"{float(helped):.2f}" == rounded
+
+
+@pytest.mark.parametrize(
+    ("p", "k", "barriers", "rounded"),
+    [
+        (2, 4, Fraction(4), "4.00"),
+        (4, 8, Fraction(53, 6), "8.83"),
+        (4, 16, Fraction(101, 6), "16.83"),
+        (8, 32, Fraction(4979, 140), "35.56"),
+    ],
+)
+def test_section_8_the_forward_times_of_steps_that_end_together(
+    p: int, k: int, barriers: Fraction, rounded: str
+) -> None:
+    """The claimed bound, for forwards alone."""
+    assert helped_time(p, k) == barriers
+    assert f"{float(barriers):.2f}" == rounded
+    assert forward_time(built("sppo-msp", p=p, m=1, k=k)) <= barriers
 
 
 def test_two_devices_have_no_bubble_left() -> None:

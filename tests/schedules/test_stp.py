@@ -118,6 +118,19 @@ def test_section_4_the_published_bubbles_of_the_schedules_it_is_compared_with(
     assert braided < min(interleaved.makespan, zero_bubble.span)
 
 
+def gain(p: int, each: Fraction) -> Fraction:
+    """How much longer interleaving takes at 32 microbatches."""
+    interleaved, braided = (with_all_reduces(name, p, 32, each) for name in ("interleaved", "stp"))
+    return interleaved.makespan / braided.makespan - 1
+
+
+def test_section_6_the_gain_grows_with_all_reduces_and_shrinks_with_devices() -> None:
+    growing = [gain(4, each) for each in (Fraction(0), QUARTER, HALF, ONE)]
+    assert growing == sorted(set(growing))
+    assert [f"{float(gain(p, ONE)):.1%}" for p in (2, 4, 8)] == ["30.7%", "28.8%", "25.7%"]
+    assert gain(2, QUARTER) < gain(4, QUARTER) < gain(8, QUARTER)
+
+
 def test_the_comparison_on_its_page() -> None:
     names = ("stp", "interleaved", "zb-v")
     found = [with_all_reduces(name, 2, 8, HALF).makespan for name in names]

@@ -42,14 +42,14 @@ def closed_form(p: int, alive: int) -> int:
 
 
 @pytest.mark.parametrize("p", PUBLISHED)
-def test_the_published_bubbles_under_a_limit(p: int) -> None:
+def test_section_5_the_published_bubbles_under_a_limit(p: int) -> None:
     for alive, idle in PUBLISHED[p].items():
         schedule = searched("v-auto", p, 2 * p, limit=Fraction(alive, 2))
         assert passes(schedule) == idle == closed_form(p, alive)
 
 
 @pytest.mark.parametrize("p", range(1, 9))
-def test_the_closed_form_holds_for_every_limit(p: int) -> None:
+def test_section_8_the_closed_form_holds_for_every_limit(p: int) -> None:
     """Section 5, from the least that a V needs to the memory of 1F1B; the peak is the limit."""
     for alive in range(2 * ((p + 4) // 3), 2 * p + 1):
         schedule = searched("v-auto", p, 2 * p + 1, limit=Fraction(alive, 2))
@@ -60,12 +60,12 @@ def test_the_closed_form_holds_for_every_limit(p: int) -> None:
 
 
 @pytest.mark.parametrize("alive", [12, 13, 21, 24, 31, 32])
-def test_the_closed_form_holds_on_16_devices(alive: int) -> None:
+def test_section_8_the_closed_form_holds_on_16_devices(alive: int) -> None:
     schedule = searched("v-auto", 16, 32, limit=Fraction(alive, 2))
     assert passes(schedule) == closed_form(16, alive)
 
 
-def test_the_published_lane_without_bubble() -> None:
+def test_section_7_the_published_lane_without_bubble() -> None:
     """Section 7: limit 8 activations of a stage, cost 48, bubble 0, peak 8; device 3."""
     schedule = searched("v-auto", 4, 8, limit=Fraction(4))
     assert [lane(schedule, 3)] == picture("""
@@ -77,21 +77,28 @@ def test_the_published_lane_without_bubble() -> None:
 
 
 @pytest.mark.parametrize("p", range(1, 9))
-def test_v_zb_has_no_bubble_in_the_memory_of_1f1b(p: int) -> None:
-    """Section 8."""
+def test_section_8_v_zb_has_no_bubble_in_the_memory_of_1f1b(p: int) -> None:
+    """All devices hold the same, in activations of a stage."""
     for m in (2 * p, 3 * p + 1):
         timeline = priced(searched("v-zb", p, m))
         assert bubble(timeline) == 0
-        assert max(timeline.peak) <= p
+        assert chunk_units(timeline.peak, 2) == [2 * p] * p
+
+
+@pytest.mark.parametrize("p", range(9, 17))
+def test_section_8_v_zb_has_the_memory_of_1f1b_on_many_devices(p: int) -> None:
+    timeline = priced(searched("v-zb", p, 2 * p))
+    assert bubble(timeline) == 0
+    assert chunk_units(timeline.peak, 2) == [2 * p] * p
 
 
 @pytest.mark.parametrize("times", [(3, 4, 2), (10, 11, 8), (2, 3, 1), (1, 3, 1), (1, 2, 3)])
-def test_the_bubble_of_v_zb_does_not_grow_with_the_batch(times: Times) -> None:
+def test_section_3_the_bubble_of_v_zb_does_not_grow_with_the_batch(times: Times) -> None:
     """Section 3."""
     assert len({passes(searched("v-zb", 6, m, times), times) for m in (12, 18, 30)}) == 1
 
 
-def test_there_is_a_cliff_just_above_half_of_the_memory_of_1f1b() -> None:
+def test_section_5_there_is_a_cliff_just_above_half_of_the_memory_of_1f1b() -> None:
     """Section 5: from there on no block has a bubble that repeats."""
     times = (3, 4, 2)
     curve = {

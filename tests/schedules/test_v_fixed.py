@@ -15,7 +15,7 @@ def passes(schedule: Schedule, times: tuple[int, int, int] = (1, 1, 1)) -> int:
     return int(found)
 
 
-def test_the_published_order_of_v_min() -> None:
+def test_section_7_the_published_order_of_v_min() -> None:
     """Section 7: cost 59, bubble 11, 4 activations of a stage on every device."""
     schedule = built("v-min", p=4, m=8)
     assert lanes(schedule) == picture("""
@@ -33,7 +33,7 @@ def test_the_published_order_of_v_min() -> None:
     assert chunk_units(timeline.peak, 2) == [4, 4, 4, 4]
 
 
-def test_the_published_order_of_v_half() -> None:
+def test_section_7_the_published_order_of_v_half() -> None:
     """Section 7: cost 53, bubble 5, 6 activations of a stage on every device."""
     schedule = built("v-half", p=4, m=8)
     assert lanes(schedule) == picture("""
@@ -52,7 +52,7 @@ def test_the_published_order_of_v_half() -> None:
 
 
 @pytest.mark.parametrize("p", DEVICES)
-def test_peaks_are_a_third_and_a_half_of_1f1b(p: int) -> None:
+def test_section_8_peaks_are_a_third_and_a_half_of_1f1b(p: int) -> None:
     """Section 8: (p + 4)//3 and (p + 2)//2 microbatches, alike on all devices up to one stage."""
     third = chunk_units(priced(built("v-min", p=p, m=2 * p)).peak, 2)
     assert max(third) == 2 * ((p + 4) // 3)
@@ -62,7 +62,7 @@ def test_peaks_are_a_third_and_a_half_of_1f1b(p: int) -> None:
 
 
 @pytest.mark.parametrize("p", DEVICES)
-def test_bubbles_do_not_depend_on_the_number_of_microbatches(p: int) -> None:
+def test_section_8_bubbles_do_not_depend_on_the_number_of_microbatches(p: int) -> None:
     """Section 8: 4p - 5 (4p - 7 where 3 divides p); 3p - 7 for even p, 3p - 4 for odd p."""
     third = {passes(built("v-min", p=p, m=m)) for m in (2 * p, 2 * p + 5)}
     assert third == {4 * p - 7 if p % 3 == 0 else 4 * p - 5}
@@ -71,7 +71,9 @@ def test_bubbles_do_not_depend_on_the_number_of_microbatches(p: int) -> None:
 
 
 @pytest.mark.parametrize(("times", "idle"), [((3, 4, 2), 81), ((10, 11, 8), 209)])
-def test_v_half_keeps_its_pace_at_unequal_times(times: tuple[int, int, int], idle: int) -> None:
+def test_section_8_v_half_keeps_its_pace_at_unequal_times(
+    times: tuple[int, int, int], idle: int
+) -> None:
     """Section 8: constant in m, where V-Min idles longer for every microbatch."""
     assert {passes(built("v-half", p=8, m=m), times) for m in (16, 24, 32)} == {idle}
     first, second, third = (passes(built("v-min", p=8, m=m), times) for m in (16, 24, 32))
@@ -82,7 +84,9 @@ def test_v_half_keeps_its_pace_at_unequal_times(times: tuple[int, int, int], idl
     "times",
     [(2, 3, 1), (1, 3, 1), (3, 4, 2), (2, 1, 1), (3, 1, 1), (1, 1, 3), (1, 2, 3), (5, 3, 4)],
 )
-def test_the_condition_under_which_v_half_keeps_its_pace(times: tuple[int, int, int]) -> None:
+def test_section_3_the_condition_under_which_v_half_keeps_its_pace(
+    times: tuple[int, int, int],
+) -> None:
     """Section 3: W + 2I >= 2F and W + 2F >= 2I; else each microbatch adds what is missing."""
     forward, inputs, weight = times
     missing = max(0, 2 * forward - 2 * inputs - weight, 2 * inputs - 2 * forward - weight)
@@ -101,7 +105,7 @@ def test_the_condition_under_which_v_half_keeps_its_pace(times: tuple[int, int, 
         ((3, 4, 5), 0),
     ],
 )
-def test_v_min_keeps_its_pace_only_where_weight_gradients_are_longest(
+def test_section_3_v_min_keeps_its_pace_only_where_weight_gradients_are_longest(
     times: tuple[int, int, int], added: int
 ) -> None:
     """Section 3 says that any difference of the times repeats; a long W takes it up."""
@@ -109,7 +113,7 @@ def test_v_min_keeps_its_pace_only_where_weight_gradients_are_longest(
     assert [idle[1] - idle[0], idle[2] - idle[1]] == [8 * added] * 2
 
 
-def test_traffic_is_twice_that_of_1f1b() -> None:
+def test_section_8_traffic_is_twice_that_of_1f1b() -> None:
     """Section 8: two activations and two gradients at each boundary; the turn is local."""
     folded = priced(built("v-half", p=4, m=8)).transfers
     plain = priced(built("1f1b", p=4, m=8)).transfers

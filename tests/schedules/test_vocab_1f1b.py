@@ -32,7 +32,7 @@ def at(algorithm: int, sizes: tuple[int, int], **times: Fraction | int) -> Timel
     return simulate(schedule, UnitCost(times=prices))
 
 
-def test_the_worked_example_of_algorithm_1() -> None:
+def test_section_6_the_worked_example_of_algorithm_1() -> None:
     assert without_input_passes(built("vocab-1f1b", p=4, m=8, algorithm=1)) == picture("""
         0 F0 F1 F2 F3 S0 F4 T0 S1 F5 T1 S2 T2 S3 T3 S4 B0 F6 T4 S5 B1 F7 T5 S6 B2 T6 S7 B3 T7
           B4 B5 B6 B7
@@ -45,7 +45,7 @@ def test_the_worked_example_of_algorithm_1() -> None:
     """)
 
 
-def test_the_worked_example_of_algorithm_2() -> None:
+def test_section_6_the_worked_example_of_algorithm_2() -> None:
     assert without_input_passes(built("vocab-1f1b", p=4, m=8, algorithm=2)) == picture("""
         0 F0 F1 F2 F3 S0 F4 T0 S1 T1 S2 T2 S3 B0 F5 T3 S4 B1 F6 T4 S5 B2 F7 T5 S6 B3 T6 S7
           B4 B5 B6 B7 T7
@@ -58,7 +58,7 @@ def test_the_worked_example_of_algorithm_2() -> None:
     """)
 
 
-def test_the_worked_example_with_input_passes() -> None:
+def test_section_6_the_worked_example_with_input_passes() -> None:
     """The paper writes IF for E and IB for D."""
     assert [lane(built("vocab-1f1b", p=4, m=8, algorithm=2), 3)] == picture("""
         3 E0 E1 E2 E3 E4 F0 S0 F1 B0 T0 S1 F2 B1 T1 S2 F3 B2 T2 S3 E5 F4 B3 T3 S4 E6 F5 B4 T4 S5
@@ -66,14 +66,16 @@ def test_the_worked_example_with_input_passes() -> None:
     """)
 
 
-def test_which_devices_let_a_forward_go_first_for_a_backward_of_two_forwards() -> None:
+def test_section_6_which_devices_let_a_forward_go_first_for_a_backward_of_two_forwards() -> None:
     found = orders(8, Fraction(1), Fraction(2))
     assert " ".join(found) == "BSF BFS BSF BSF BFS BSF BSF BSF"
     assert extra_bundles(found) == [5, 5, 4, 3, 3, 2, 1, 0]
 
 
 @pytest.mark.parametrize(("algorithm", "peak"), [(1, (6, 5, 4, 3)), (2, (5, 4, 3, 2))])
-def test_time_and_memory_of_the_worked_example(algorithm: int, peak: tuple[int, ...]) -> None:
+def test_section_6_time_and_memory_of_the_worked_example(
+    algorithm: int, peak: tuple[int, ...]
+) -> None:
     timeline = at(algorithm, (4, 8), S=QUARTER, T=QUARTER)
     assert timeline.makespan == 37 == 8 * Fraction(7, 2) + 9
     assert timeline.peak == peak
@@ -82,7 +84,7 @@ def test_time_and_memory_of_the_worked_example(algorithm: int, peak: tuple[int, 
 @pytest.mark.parametrize("p", range(2, 17))
 @pytest.mark.parametrize("algorithm", [1, 2])
 @pytest.mark.parametrize("vocabulary", [(0, 0), (QUARTER, QUARTER), (Fraction(1, 3), 2), (7, 5)])
-def test_the_bubble_is_that_of_1f1b_for_any_time_of_s_and_t(
+def test_section_7_the_bubble_is_that_of_1f1b_for_any_time_of_s_and_t(
     algorithm: int, p: int, vocabulary: tuple[Fraction, Fraction]
 ) -> None:
     for m in (p, p + 1, 2 * p + 3):

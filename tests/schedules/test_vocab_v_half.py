@@ -13,7 +13,7 @@ def peaks(p: int, m: int, algorithm: int) -> list[int]:
     return chunk_units(priced(built("vocab-v-half", p=p, m=m, algorithm=algorithm)).peak, 2)
 
 
-def test_a_wait_costs_a_microbatch_of_two_stages_on_every_device() -> None:
+def test_section_5_a_wait_costs_a_microbatch_of_two_stages_on_every_device() -> None:
     """6 stage activations without vocabulary passes, 8 and 10 with them."""
     assert chunk_units(priced(built("v-half", p=4, m=8)).peak, 2) == [6, 6, 6, 6]
     assert peaks(4, 8, algorithm=2) == [8, 8, 8, 8]

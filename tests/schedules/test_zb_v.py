@@ -5,7 +5,7 @@ import pytest
 from schedules.picture import bubble, built, chunk_units, lanes, picture, priced
 
 
-def test_the_published_order() -> None:
+def test_section_9_the_published_order() -> None:
     assert lanes(built("zb-v", p=4, m=8)) == picture("""
         0 F0 F1 F2 F3 F4 F5 F6 f0 i0 w0 f1 i1 w1 f2 i2 w2 f3 i3 w3 F7 I0 W0 f4 i4 w4 I1 W1
           f5 i5 w5 I2 W2 f6 i6 w6 I3 W3 f7 i7 w7 I4 W4 I5 W5 I6 W6 I7 W7
@@ -24,7 +24,7 @@ def test_the_model_is_folded_so_that_the_first_device_has_the_last_stage() -> No
     assert homes == [[0, 7], [1, 6], [2, 5], [3, 4]]
 
 
-def test_no_bubble_and_the_memory_of_1f1b_on_every_device() -> None:
+def test_section_9_no_bubble_and_the_memory_of_1f1b_on_every_device() -> None:
     timeline = priced(built("zb-v", p=4, m=8))
     assert (timeline.span, bubble(timeline)) == (Fraction(48, 2), 0)
     assert timeline.makespan == Fraction(51, 2)
@@ -32,7 +32,7 @@ def test_no_bubble_and_the_memory_of_1f1b_on_every_device() -> None:
 
 
 @pytest.mark.parametrize("p", range(1, 9))
-def test_the_bubble_is_gone_from_2p_minus_1_microbatches_on(p: int) -> None:
+def test_section_10_the_bubble_is_gone_from_2p_minus_1_microbatches_on(p: int) -> None:
     full = priced(built("zb-v", p=p, m=2 * p - 1))
     assert bubble(full) == 0
     assert full.peak == (p,) * p
@@ -40,8 +40,38 @@ def test_the_bubble_is_gone_from_2p_minus_1_microbatches_on(p: int) -> None:
         assert bubble(priced(built("zb-v", p=p, m=2 * p - 2))) > 0
 
 
-@pytest.mark.parametrize("times", [(10, 11, 8), (3, 4, 2), (2, 2, 1)])
-def test_unequal_times_cost_what_the_input_gradient_is_longer(times: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("p", range(2, 7))
+def test_section_6_few_microbatches_leave_a_bubble_and_less_memory_on_early_devices(p: int) -> None:
+    for m in range(1, 2 * p):
+        timeline = priced(built("zb-v", p=p, m=m))
+        assert 2 * bubble(timeline) == 2 * (2 * p - 1 - m)
+        assert chunk_units(timeline.peak, 2) == [min(m + 1 + r, 2 * m, 2 * p) for r in range(p)]
+
+
+@pytest.mark.parametrize(
+    "times", [(10, 11, 8), (3, 4, 2), (2, 2, 1), (1, 3, 2), (2, 5, 3), (1, 9, 4)]
+)
+@pytest.mark.parametrize(("p", "m"), [(2, 3), (4, 8), (5, 13)])
+def test_section_6_unequal_times_cost_what_the_input_gradient_is_longer(
+    p: int, m: int, times: tuple[int, int, int]
+) -> None:
     _, input_time, weight_time = times
-    found = bubble(priced(built("zb-v", p=4, m=8), times))
-    assert found == 2 * 3 * Fraction(input_time - weight_time, 2)
+    found = bubble(priced(built("zb-v", p=p, m=m), times))
+    assert found == 2 * (p - 1) * Fraction(input_time - weight_time, 2)
+
+
+@pytest.mark.parametrize("times", [(1, 2, 2), (1, 4, 4), (2, 4, 4), (1, 5, 4)])
+@pytest.mark.parametrize(("p", "m"), [(2, 3), (4, 8)])
+def test_section_6_weight_gradients_longer_than_the_mean_of_the_others_cost_more_than_that(
+    p: int, m: int, times: tuple[int, int, int]
+) -> None:
+    F, I, W = times  # noqa: E741 - the letters of the ops
+    assert 2 * W > F + I
+    found = bubble(priced(built("zb-v", p=p, m=m), times))
+    assert found == (p - 1) * Fraction(I - F, 2) > (p - 1) * (I - W)
+
+
+def test_section_6_traffic_is_twice_that_of_one_stage_per_device() -> None:
+    folded = priced(built("zb-v", p=4, m=8)).transfers
+    plain = priced(built("zb-h1", p=4, m=8)).transfers
+    assert len(folded.writer) == 2 * len(plain.writer) == 2 * (2 * 3 * 8)

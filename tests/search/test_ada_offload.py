@@ -5,13 +5,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.core.schedule import Schedule
+from penstock.core.shape import Shape
+from penstock.cost.model import UnitCost
 from penstock.errors import ShapeError
 from penstock.schedules import Case, build
+from penstock.schedules._group_block import block_slots
 from penstock.schedules._streams import alternate_split
+from penstock.search._offload_plan import uniform_windows
 from penstock.search._prices import cost_of
 from penstock.search.ada_offload import ada_offload, page
 from penstock.search.exact import MAKESPAN, SPAN
 from penstock.sim import simulate
+from penstock.transform.offload import add_copies
 from search.proof import proven_peaks, verified
 
 SETTINGS = settings(max_examples=40, deadline=None)
@@ -30,7 +35,9 @@ def cases(draw: st.DrawFn) -> Case:
 
 @given(cases(), st.fractions(1, 4, max_denominator=2))
 @SETTINGS
-def test_it_keeps_to_any_limit_that_one_microbatch_keeps_to(case: Case, times: Fraction) -> None:
+def test_section_5_it_keeps_to_any_limit_that_one_microbatch_keeps_to(
+    case: Case, times: Fraction
+) -> None:
     limit = times * max(case.act, case.stash)
     found = ada_offload(case, limit, MAKESPAN.worth)
     verified(found, cost_of(case), limit)
@@ -51,9 +58,41 @@ def test_no_order_of_1f1b_that_is_cut_down_to_the_limit_is_better(case: Case, ti
     assert found <= simulate(paged, cost_of(case)).makespan
 
 
+@pytest.mark.parametrize(("p", "m"), [(2, 6), (4, 8), (4, 16), (6, 12)])
+@pytest.mark.parametrize("ratio", [Fraction(1), Fraction(1, 2), Fraction(1, 4)])
+def test_section_5_never_worse_than_pipeoffload_in_the_same_memory(
+    p: int, m: int, ratio: Fraction
+) -> None:
+    """One stage per device, all of it offloaded in slots; the limit is what that is proven to
+    hold."""
+    copy = Fraction(3, 2) * ratio
+    case = Case(p, m).at({"O": copy, "L": copy})
+    shape = Shape.even(p, m)
+    lanes = [[op for _, op in lane] for lane in block_slots(shape, group=1)]
+    fixed = add_copies(Schedule.of("fixed", shape, lanes), uniform_windows(shape, 1, ratio))
+    limit = max(proven_peaks(fixed))
+    for goal in (MAKESPAN, SPAN):
+        found = ada_offload(case, limit, goal.worth)
+        verified(found, cost_of(case), limit)
+        assert goal.worth(simulate(found, cost_of(case))) <= goal.worth(
+            simulate(fixed, cost_of(case))
+        )
+
+
+def test_section_5_with_several_stages_per_device_pipeoffload_is_faster_in_the_same_memory() -> (
+    None
+):
+    copies = {"O": Fraction(3, 2), "L": Fraction(3, 2)}
+    case = Case(4, 8).at(copies)
+    cut = build("po-h", devices=4, microbatches=8, chunks=2)
+    assert verified(cut, UnitCost(times=copies), 2).makespan == 29
+    found = ada_offload(case, Fraction(2), MAKESPAN.worth)
+    assert verified(found, cost_of(case), 2).makespan == Fraction(75, 2)
+
+
 @pytest.mark.parametrize(("p", "m"), [(2, 3), (3, 6), (4, 8)])
 @pytest.mark.parametrize("times", [(1, 1, 1), (3, 4, 2), (10, 11, 8)])
-def test_with_much_memory_it_is_the_zero_bubble_heuristic(
+def test_section_5_with_much_memory_it_is_the_zero_bubble_heuristic(
     p: int, m: int, times: tuple[int, int, int]
 ) -> None:
     case = Case(p, m).at({kind: Fraction(time) for kind, time in zip("FIW", times)})

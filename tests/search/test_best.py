@@ -14,8 +14,10 @@ from penstock.errors import ShapeError
 from penstock.schedules import Case, Claim, Spec, registry
 from penstock.search import best as module
 from penstock.search.best import SEARCHED, Wanted, best
+from penstock.search.joint import Effort
 from penstock.search.patience import within
 from penstock.sim import simulate
+from schedules.picture import built, priced
 from search.best_table import ROOT, ranked, registered, rows, searched
 from search.pipelines import HEAVY_HEAD
 
@@ -56,6 +58,25 @@ def test_what_is_sent_is_counted() -> None:
     ranking = best(quick(Wanted.of(Case(4, 8), HEAVY_HEAD, Fraction(24))))
     in_a_row = next(entry for entry in ranking.entries if entry.label == "1f1b")
     assert in_a_row.sent == 2 * 3 * 8
+
+
+def test_every_value_of_an_option_is_compared() -> None:
+    wanted = replace(Wanted.of(Case(2, 7)), seconds=1.0)
+    labels = {entry.label for entry in best(wanted).entries}
+    assert {"kfkb -o group=5", "kfkb -o group=6"} <= labels
+    assert {"interleaved -v 2 -o group=5", "interleaved -v 3 -o group=5"} <= labels
+
+
+def test_what_is_ahead_of_the_search_becomes_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST", 600.0)
+    wanted = Wanted.of(Case(4, 8), HEAVY_HEAD, Fraction(24))
+    registered = priced(built("adaptis", p=4, m=8, v=3, layers=HEAVY_HEAD, limit=24)).makespan
+    (start,) = module.overtaking(wanted, [], [], Fraction(0))
+    (again,) = module.searched(wanted, Effort(0), [start])
+    assert again.time <= registered
+    assert module.overtaking(wanted, [again], [], again.time) == []
+    behind = again._replace(time=registered + 1)
+    assert module.overtaking(wanted, [behind], [], Fraction(0))[0].split == start.split
 
 
 def test_the_page_has_a_dozen_cases() -> None:

@@ -1,16 +1,23 @@
 """Lower bounds: never above what an order reaches, and met where the optimum is known."""
 
+from collections.abc import Iterator
 from fractions import Fraction
+from itertools import combinations, pairwise, product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.cost.layers import Layer
+from penstock.core.schedule import Schedule
+from penstock.cost.layers import Layer, Layers, layered_shape
+from penstock.cost.model import UnitCost
 from penstock.schedules import Case
 from penstock.search.bounds import BOUNDS, lower_bound
+from penstock.search.exact import solve
 from penstock.search.joint import Effort, Problem, search
+from penstock.search.moves import Layout
 from penstock.search.pipeline import Scale
+from penstock.sim import simulate
 from search.pipelines import HEAVY_HEAD, problem
 
 numbers = st.integers(0, 4).map(Fraction)
@@ -34,6 +41,51 @@ def test_no_order_is_below_a_bound(found: Problem) -> None:
     assert best is not None
     for name, bound in BOUNDS.items():
         assert bound(found) <= best.listed.makespan, name
+
+
+def layouts(layers: int, p: int) -> Iterator[Layout]:
+    """Every cut into one to two stages per device, on every placement that uses all devices."""
+    for stages in range(p, min(layers, 2 * p) + 1):
+        for inner in combinations(range(1, layers), stages - 1):
+            split = tuple(b - a for a, b in pairwise((0, *inner, layers)))
+            for homes in product(range(p), repeat=stages):
+                if len(set(homes)) == p:
+                    yield Layout(split, homes)
+
+
+def one_by_one(layers: Layers, layout: Layout, case: Case) -> Schedule:
+    """Each microbatch all the way down and back before the next one starts."""
+    stages = range(len(layout.split))
+    down = [[("F", s, mb, 0) for s in stages] for mb in range(case.m)]
+    back = [[(k, s, mb, 0) for s in stages[::-1] for k in "IW"] for mb in range(case.m)]
+    ops = [op for way in zip(down, back) for part in way for op in part]
+    lanes = [[op for op in ops if layout.placement[op[1]] == r] for r in range(case.p)]
+    return Schedule.of("one by one", layered_shape(layers, layout.split, case.p, case.m), lanes)
+
+
+@pytest.mark.parametrize(
+    ("rows", "case", "limit", "ticks", "reason"),
+    [
+        (["01331", "22033", "22011"], Case(2, 1), 8, 12, "first return"),
+        (["11111", "21111", "11111"], Case(2, 2, hop=Fraction(1)), 4, 12, "first return"),
+        (["11111", "31011"], Case(2, 3), 1, 21, "memory"),
+        (["20122", "31111", "11132"], Case(2, 2), None, 12, "last departure"),
+    ],
+    ids=str,
+)
+def test_the_best_order_of_every_cut_and_placement_is_not_below_the_bound(
+    rows: list[str], case: Case, limit: int | None, ticks: int, reason: str
+) -> None:
+    pytest.importorskip("ortools", reason="needs the extra `solve`")
+    layers = tuple(Layer(*map(Fraction, row)) for row in rows)
+    cost, room = UnitCost(hop=case.hop), None if limit is None else Fraction(limit)
+    starts = [one_by_one(layers, layout, case) for layout in layouts(len(layers), case.p)]
+    fitting = [s for s in starts if room is None or max(simulate(s, cost).peak) <= room]
+    best = min(solve(start, cost, limit=room, effort=5).bound for start in fitting)
+    scale = Scale.of(layers, case)
+    bound = lower_bound(Problem(scale, case.p, case.m, 2, scale.limit(room)))
+    assert (bound.ticks, bound.reason) == (ticks, reason)
+    assert bound.ticks * scale.tick <= best
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from penstock.core.shape import Shape
 from penstock.cost.model import UnitCost
 from penstock.errors import ShapeError
 from penstock.schedules import build
+from penstock.search._model import Model
+from penstock.search._net import Net
 from penstock.search.exact import MAKESPAN, SPAN, Solution, solve
 from penstock.sim import simulate
 from penstock.transform import weigh_slices
@@ -66,7 +68,7 @@ WITHOUT = {
 
 
 @pytest.mark.parametrize(("p", "m", "limit"), WITHOUT)
-def test_optima_of_the_zero_bubble_program(p: int, m: int, limit: int) -> None:
+def test_section_5_optima_of_the_zero_bubble_program(p: int, m: int, limit: int) -> None:
     found = best(p, m, limit)
     assert (found.value, found.optimal) == (WITHOUT[p, m, limit], True)
     assert verified(found.schedule, UnitCost(), limit).span == found.value
@@ -87,12 +89,21 @@ WITH = {
 
 
 @pytest.mark.parametrize(("p", "m", "limit", "copy"), WITH)
-def test_optima_with_offload(p: int, m: int, limit: int, copy: Fraction) -> None:
+def test_section_6_optima_with_offload(p: int, m: int, limit: int, copy: Fraction) -> None:
     found = best_with_offload(p, m, limit, copy)
     assert (found.value, found.optimal) == (WITH[p, m, limit, copy], True)
 
 
-def test_the_worked_schedule_is_one_of_the_optima() -> None:
+def test_section_4_the_model_has_a_start_for_every_op_and_a_choice_for_every_activation() -> None:
+    """An integer program with a choice for every pair of ops has 585 variables for this step."""
+    start = one_by_one(4, 4)
+    net = Net.of(start, copies_take(HALF), every_forward(start))
+    model = Model(net, {row: Window(0, 100) for row in range(len(start.table))})
+    choices = {id(choice) for choice in model.made.values()}
+    assert (len(model.start), len(choices)) == ((3 + 2) * 4 * 4, 4 * 4)
+
+
+def test_section_6_the_worked_schedule_is_one_of_the_optima() -> None:
     text = {
         0: "F0@0 F1@1 O0@1 F2@2 O2@3 L0@4 I0@5 W0@6 F3@7 I1@8 W1@9 L2@10 I2@11 W2@12 I3@13 W3@14",
         1: "F0@1 F1@2 I0@4 W0@5 F2@6 I1@7 O2@7 W1@8 F3@9 L2@9 I2@10 I3@12 W2@14 W3@15",
@@ -111,13 +122,13 @@ def test_the_worked_schedule_is_one_of_the_optima() -> None:
 
 
 @pytest.mark.parametrize(("p", "m"), [(2, 3), (2, 5), (3, 5)])
-def test_without_offload_the_optima_are_those_of_zb_h1_and_zb_h2(p: int, m: int) -> None:
+def test_section_7_without_offload_the_optima_are_those_of_zb_h1_and_zb_h2(p: int, m: int) -> None:
     assert best(p, m, limit=p).value == 3 * m + p - 1
     assert best(p, m, limit=2 * p - 1).value == 3 * m
 
 
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (3, 3)])
-def test_memory_and_fast_copies_never_hurt(p: int, m: int) -> None:
+def test_section_7_memory_and_fast_copies_never_hurt(p: int, m: int) -> None:
     times = (HALF, Fraction(1), Fraction(2))
     limits = range(1, 2 * p)
     spans = {(n, t): best_with_offload(p, m, n, t) for n in limits for t in times}

@@ -8,7 +8,7 @@ from penstock.errors import ShapeError
 from penstock.schedules import Case, build
 from penstock.search._prices import cost_of
 from penstock.search.ada_offload import ada_offload
-from penstock.search.exact import MAKESPAN
+from penstock.search.exact import MAKESPAN, solve
 from penstock.sim import simulate
 from search.proof import verified
 
@@ -39,6 +39,21 @@ def test_the_result_is_never_worse_than_its_start(limit: int, times: tuple[int, 
     schedule = searched(case, limit=limit)
     found = verified(schedule, cost_of(case), limit).makespan
     assert found <= simulate(start, cost_of(case)).makespan
+
+
+@pytest.mark.parametrize(
+    ("p", "m", "limit", "begun", "found", "bound"),
+    [(3, 4, 2, 16, 15, 15), (4, 4, 2, 18, 17, 17), (4, 8, 2, 30, 29, 27), (4, 8, 3, 30, 30, 27)],
+)
+def test_section_3_what_the_solver_adds_to_the_heuristic(
+    p: int, m: int, limit: int, begun: int, found: int, bound: int
+) -> None:
+    case = Case(p, m).at(COPY)
+    start = ada_offload(case, Fraction(limit), MAKESPAN.worth)
+    offloads = {op: Fraction(1) for op in start.table.ops() if op.kind == "F"}
+    solution = solve(start, cost_of(case), limit=Fraction(limit), offloads=offloads, effort=0.2)
+    assert simulate(start, cost_of(case)).makespan == begun
+    assert (solution.value, solution.bound) == (found, bound)
 
 
 def test_effort_pays() -> None:

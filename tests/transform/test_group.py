@@ -16,7 +16,7 @@ from transform.pictures import draw, lanes, ops, picture
 from transform.samples import SAMPLES, Sample, braided, ganged, gathered, lending, offloaded
 
 
-def test_groups_of_two_are_those_of_the_paper() -> None:
+def test_section_6_groups_of_two_are_those_of_the_paper() -> None:
     grouped = group(build("1f1b", devices=4, microbatches=4), 2)
     assert lanes(grouped) == picture("""
         0  F0 F1 F2 F3 F4 F5 F6 F7 B0 B1 B2 B3 B4 B5 B6 B7
@@ -26,7 +26,7 @@ def test_groups_of_two_are_those_of_the_paper() -> None:
     """)
 
 
-def test_the_last_group_may_be_short() -> None:
+def test_section_6_the_last_group_may_be_short() -> None:
     grouped = group(build("1f1b", devices=4, microbatches=4), 2, microbatches=7)
     assert lanes(grouped)[2:3] == picture("2  F0 F1 F2 F3 B0 B1 F4 F5 B2 B3 F6 B4 B5 B6")
 
@@ -114,7 +114,9 @@ def test_what_the_copies_share_waits_for_all_of_them() -> None:
         (Fraction(2), (113, 74, 69, 69)),
     ],
 )
-def test_groups_hide_slow_transfers(hop: Fraction, makespans: tuple[Fraction, ...]) -> None:
+def test_section_7_groups_hide_slow_transfers(
+    hop: Fraction, makespans: tuple[Fraction, ...]
+) -> None:
     found = [
         simulate(
             group(build("1f1b", devices=4, microbatches=16 // k), k), UnitCost(hop=hop)
@@ -124,7 +126,7 @@ def test_groups_hide_slow_transfers(hop: Fraction, makespans: tuple[Fraction, ..
     assert tuple(found) == makespans
 
 
-def test_groups_cost_activations() -> None:
+def test_section_7_groups_cost_activations() -> None:
     peaks = [
         simulate(group(build("1f1b", devices=4, microbatches=16 // k), k)).peak for k in (1, 2, 4)
     ]

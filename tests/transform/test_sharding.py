@@ -67,14 +67,14 @@ def test_with_two_buffers_the_next_stage_is_gathered_while_one_computes() -> Non
         ((8, 4, 64), 7, [275, 331, 387, 443, 413, 357, 301, 245]),
     ],
 )
-def test_gathers_with_one_buffer_of_section_6(
+def test_section_6_gathers_with_one_buffer(
     size: tuple[int, int, int], breadth_first: int, depth_first: list[int]
 ) -> None:
     assert gathers("breadth-first", size, 1) == [breadth_first] * size[0]
     assert gathers("interleaved", size, 1) == depth_first
 
 
-def test_gathers_with_two_buffers_of_section_6() -> None:
+def test_section_6_gathers_with_two_buffers() -> None:
     assert gathers("breadth-first", (4, 4, 16), 2) == [6] * 4
     assert gathers("interleaved", (4, 4, 16), 2) == [44, 20, 32, 56]
     assert gathers("interleaved", (4, 4, 16), 2, least_recent) == [20] * 4
@@ -92,7 +92,7 @@ def test_replacing_what_is_needed_last_gathers_least() -> None:
 
 
 @pytest.mark.parametrize("v", [2, 3, 4])
-def test_breadth_first_gathers_twice_less_what_stays_over_the_turn(v: int) -> None:
+def test_section_3_breadth_first_gathers_twice_less_what_stays_over_the_turn(v: int) -> None:
     for buffers in range(1, v + 1):
         assert gathers("breadth-first", (4, v, 8), buffers) == [2 * v - buffers] * 4
 
@@ -106,13 +106,49 @@ def exposed(schedule: Schedule, *, gradients: int, **times: int) -> Fraction:
 
 
 @pytest.mark.parametrize("time", [1, 2, 4, 8])
-def test_breadth_first_exposes_one_reduction_of_section_6(time: int) -> None:
+def test_section_6_breadth_first_exposes_one_reduction(time: int) -> None:
     assert exposed(looped("breadth-first", 4, 4, 16), gradients=4, Z=time) == time
 
 
 @pytest.mark.parametrize("time", [2, 4, 8])
-def test_depth_first_exposes_all_reductions_but_what_fits_between_their_ends(time: int) -> None:
+def test_section_6_depth_first_exposes_all_reductions_but_what_fits_between(time: int) -> None:
     assert exposed(looped("interleaved", 4, 4, 16), gradients=4, Z=time) == 4 * time - 6
+
+
+def test_section_6_a_reduction_longer_than_a_backward_window_delays_the_next() -> None:
+    """A window takes 8; what each of the four reductions takes more adds up."""
+    breadth = looped("breadth-first", 4, 4, 16)
+    assert exposed(breadth, gradients=4, Z=9) == 9 + 3 * (9 - 8)
+    assert exposed(breadth, gradients=4, Z=12) == 12 + 3 * (12 - 8)
+
+
+def test_section_2_every_round_gathers_and_reduces_again() -> None:
+    """Less what stays over both turns: the last stage within a round, the first between two."""
+    for rounds in (1, 2, 4):
+        base = build(
+            "breadth-first", devices=4, microbatches=16, chunks=2, options={"rounds": rounds}
+        )
+        sharded = shard(base, weights=1, gradients=1)
+        assert counted(sharded, "G") == [rounds * 3 - (rounds - 1)] * 4
+        assert counted(sharded, "Z") == [rounds * 2] * 4
+
+
+def test_section_6_small_batches_gain_most() -> None:
+    """Collectives of a device's weights take 4, which is a third more than its microbatch."""
+
+    def step(name: str, v: int, m: int) -> Fraction:
+        sharded = shard(looped(name, 4, v, m), weights=min(v, 2), gradients=v)
+        return simulate(sharded, UnitCost(times=dict.fromkeys("GZ", Fraction(4)))).makespan
+
+    over_1f1b = []
+    for m in (4, 8, 16, 64):
+        breadth, depth, row = (
+            step(name, v, m) for name, v in (("breadth-first", 4), ("interleaved", 4), ("1f1b", 1))
+        )
+        assert breadth < row
+        assert breadth < depth or (m == 4 and breadth == depth)
+        over_1f1b.append(row / breadth)
+    assert over_1f1b == sorted(over_1f1b, reverse=True)
 
 
 def test_breadth_first_hides_gathers_that_depth_first_waits_for() -> None:

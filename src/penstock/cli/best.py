@@ -84,7 +84,7 @@ def best_of_all(
 ) -> None:
     """Find the fastest schedule: every registered one, then a search, against a lower bound.
 
-    Registered schedules are tried with each number of stages and small values of their options, on
+    Registered schedules are tried with each number of stages and each value of their options, on
     whole microbatches without recomputation, with the cuts of the layers that suit them. The search
     cuts, places and orders anew. Exit code 1 is a memory limit that nothing keeps.
     """

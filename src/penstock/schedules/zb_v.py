@@ -25,6 +25,11 @@ from penstock.schedules._streams import PlainOp
 PAPER = "arXiv:2401.10241, section 6"
 
 
+def _no_longer(c: Case) -> bool:
+    """Whether waiting for input gradients is all that is added."""
+    return c.m >= 2 * c.p - 1 and max(c.F, c.W) <= c.I and c.F + c.I >= 2 * c.W
+
+
 @schedule(
     name="zb-v",
     title="zero bubble on a V-shaped placement",
@@ -36,8 +41,8 @@ PAPER = "arXiv:2401.10241, section 6"
             "m(F + I + W) + (p - 1)(I - W)",
             lambda c: c.m * c.step + (c.p - 1) * (c.I - c.W),
             f"{PAPER}; derived for unequal times",
-            when=lambda c: c.m >= 2 * c.p - 1 and c.I >= c.F >= c.W,
-            condition="m >= 2p - 1 and I >= F >= W",
+            when=_no_longer,
+            condition="m >= 2p - 1, I >= F, I >= W and F + I >= 2W",
         ),
         Claim(
             "peak",

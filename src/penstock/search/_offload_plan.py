@@ -8,8 +8,11 @@ its public code.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from fractions import Fraction
 
 from penstock.core.ops import Op
+from penstock.core.shape import Shape
+from penstock.schedules._group_block import block_slots
 from penstock.transform.offload import Window
 
 LaneWindows = Mapping[Op, Window]
@@ -18,10 +21,27 @@ ALONE = 7
 """Time of a copy while nothing runs in the other direction, in tenths of a slot."""
 SHORT = 3
 """Round trips within which an activation hardly adds to the peak, and stays."""
+SLOTS = 3
+"""Slots of a microbatch on a stage: F, I and W."""
 
 
 class Infeasible(Exception):  # noqa: N818 - an outcome that the caller expects
     """An activation would have to be back before it is gone."""
+
+
+def uniform_windows(shape: Shape, of_device: int, ratio: Fraction) -> dict[Op, Window]:
+    """Slots of all ops, where microbatches go one by one, and of the copies of the first stages."""
+    ticks = 20 * ratio.denominator  # of one slot: a tenth of a copy is a whole number of them
+    lanes = postpone_warmup(
+        [
+            {Op(*op): Window(at * ticks, (at + 1) * ticks) for at, op in lane}
+            for lane in block_slots(shape, group=1)
+        ],
+        shape.stages - 1,
+    )
+    copy = int(ratio * SLOTS * ticks / 2)
+    copies = plan(lanes, range(of_device * shape.devices), copy)
+    return {op: window for lane in lanes for op, window in lane.items()} | copies
 
 
 def postpone_warmup(lanes: Sequence[LaneWindows], last_stage: int) -> list[dict[Op, Window]]:

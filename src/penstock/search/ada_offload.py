@@ -5,6 +5,7 @@ an order is built as if the memory were larger; then each device walks along its
 would. When a forward finds no room, the activation that is needed last goes to the host, among
 those whose copy has had time to finish; it comes back as soon as there is room that nobody needs
 before. The best of several pretended memories is taken, the true one, without copies, among them.
+PipeOffload's own plan, which moves every activation on a grid of slots, competes where it fits.
 
 Source: the heuristic that arXiv:2510.05186 begins with; the paper says what it does and not how, so
 the rules are ours.
@@ -21,10 +22,12 @@ from penstock.cost.model import Cost
 from penstock.errors import ShapeError
 from penstock.schedules import Case
 from penstock.schedules._board import Budget
+from penstock.schedules._group_block import block_slots
 from penstock.schedules._streams import alternate_split
 from penstock.schedules._zero_bubble_search import search
+from penstock.search._offload_plan import Infeasible, uniform_windows
 from penstock.search._prices import cost_of
-from penstock.search._room import hold_for_room
+from penstock.search._room import hold_for_room, proven_levels
 from penstock.sim import Timeline, simulate
 from penstock.transform.offload import Channels, Window, add_copies, take_turns
 
@@ -65,6 +68,30 @@ def _candidates(shape: Shape, case: Case, limit: Fraction) -> Iterator[Schedule]
             if paged is not None and paged not in seen:
                 seen.add(paged)
                 yield paged
+    planned = _on_the_grid(shape, case, limit)
+    if planned is not None:
+        yield planned
+
+
+def _on_the_grid(shape: Shape, case: Case, limit: Fraction) -> Schedule | None:
+    """Microbatches one by one and all of them offloaded in slots, None where that does not fit."""
+    copies = case.price("O") + case.price("L")
+    if not copies or not case.step:
+        return None
+    try:
+        windows = uniform_windows(shape, 1, copies / case.step)
+    except Infeasible:
+        return None
+    lanes = [[op for _, op in lane] for lane in block_slots(shape, group=1)]
+    full = add_copies(Schedule.of("ada-offload", shape, lanes), windows, taking=_taking(case))
+    if max(proven_levels(full, cost_of(case))) > limit:
+        return None
+    return hold_for_room(full, cost_of(case), [limit] * case.p)
+
+
+def _taking(case: Case) -> str:
+    """Kinds of ops that may need room."""
+    return "FI" if case.stash > case.act else "F"
 
 
 def _orders(case: Case, limit: Fraction) -> Iterator[Lanes]:
@@ -102,7 +129,7 @@ def page(schedule: Schedule, case: Case, limit: Fraction, lead: int) -> Schedule
         windows |= pager.windows
     if not any(op.kind == "O" for op in windows):
         return schedule
-    full = add_copies(schedule, windows, taking="FI" if case.stash > case.act else "F")
+    full = add_copies(schedule, windows, taking=_taking(case))
     return hold_for_room(full, cost_of(case), [limit] * case.p)
 
 

@@ -28,17 +28,14 @@ from penstock.core.shape import Shape
 from penstock.cost.layers import layered_shape, read_layers
 from penstock.errors import PenstockError, ShapeError
 from penstock.schedules._registry import PRICES, Case, Claim, Need, Option, schedule
-from penstock.search.joint import Candidate, Effort, Problem, search
+from penstock.search.joint import Candidate, Problem
 from penstock.search.moves import Split, evenest
 from penstock.search.pipeline import Scale, Whole
-from penstock.search.registered import known_orders
+from penstock.search.quick import quick
 
 PAPER = "arXiv:2509.23722"
 GRAIN = 12
 """Layers per device where none are given: 1, 2, 3 or 4 stages per device are then equal."""
-OPS = 2_000_000
-OPS_PER_OP = 5_000
-"""What a search may place or replay: so much, and so much more for each op of the schedule."""
 
 
 class Request(NamedTuple):
@@ -120,9 +117,7 @@ def _admits(case: Case) -> bool:
 def _found(request: Request) -> Candidate:
     """The best candidate with up to v stages per device; one with fewer may be the best."""
     scale, v = request.scale, request.v
-    problem = Problem(scale, request.p, request.m, v, request.cap)
-    orders = known_orders(request.p, request.m, v)
-    found = search(problem, Effort(OPS + OPS_PER_OP * 3 * request.p * v * request.m), orders)
+    found = quick(Problem(scale, request.p, request.m, v, request.cap))
     fewer = _found(request._replace(v=v - 1)) if v > 1 else None
     if fewer is not None and (found is None or fewer.standing < found.standing):
         return fewer

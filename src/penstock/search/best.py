@@ -7,6 +7,7 @@ that suits it; then cut, placement and order are searched together, from all of 
 is never worse than any of them, and the bound says how much better anything could be.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -20,12 +21,13 @@ from penstock.cost.layers import Layer, Layers, layered_shape, read_layers
 from penstock.cost.model import UnitCost
 from penstock.schedules import Case, Spec, registry
 from penstock.search.bounds import lower_bound
-from penstock.search.joint import Effort, Problem, cuts, search
+from penstock.search.joint import Candidate, Effort, Known, Problem, cuts, search
 from penstock.search.moves import Layout
 from penstock.search.patience import within
 from penstock.search.pipeline import Scale
 from penstock.search.polish import peaks, replay
-from penstock.search.registered import LIMIT, Rival, known_of, rivals, searches_layers
+from penstock.search.quick import quick
+from penstock.search.registered import LIMIT, VALUES, Rival, known_of, rivals, searches_layers
 from penstock.sim import simulate
 
 SEARCHED = "searched"
@@ -116,20 +118,47 @@ def best(wanted: Wanted) -> Ranking:
     """Every registered schedule and the searched one, ranked."""
     began, problem = process_time(), wanted.problem
     written = [rival for spec in _specs(priced=False) for rival in rivals_of(wanted, spec)]
+    rare, unasked = unusual(wanted, written, began + RIVALS * wanted.seconds)
     worked, late = worked_out(wanted, began + RIVALS * wanted.seconds)
-    tried = [(rival.label, fitted(wanted, problem, *rival)) for rival in (*written, *worked)]
+    tried = [(rival.label, fitted(wanted, problem, *rival)) for rival in (*written, *rare, *worked)]
     entries = [entry for _, entry in tried if entry is not None]
     effort = Effort(wanted.ops, began + SEARCH * wanted.seconds)
-    entries += searched(wanted, effort, written)
+    entries += searched(wanted, effort, [known_of(rival.schedule) for rival in written])
     entries.sort(key=_standing)
-    if entries and entries[0].label in {rival.label for rival in worked}:
-        ahead = [rival for rival in worked if rival.label == entries[0].label]
+    bound = lower_bound(problem)
+    least = bound.ticks * problem.scale.tick
+    if ahead := overtaking(wanted, entries, [*rare, *worked], least):
         more = Effort(wanted.ops // 2, effort.until)
         entries = [entry for entry in entries if entry.label != SEARCHED]
         entries = sorted([*entries, *searched(wanted, more, ahead)], key=_standing)
-    bound = lower_bound(problem)
     over = [label for label, entry in tried if entry is None]
-    return Ranking(entries, bound.ticks * problem.scale.tick, bound.reason, over + late)
+    return Ranking(entries, least, bound.reason, over + unasked + late)
+
+
+def overtaking(
+    wanted: Wanted, entries: list[Entry], others: list[Rival], least: Fraction
+) -> list[Known]:
+    """What is ahead of the search although it did not start from it: it has to start there."""
+    first = entries[0] if entries else None
+    if first is None or first.time > least:
+        found, tick = within(MOST, partial(sketched, wanted)), wanted.problem.scale.tick
+        if found is not None and (first is None or found.listed.makespan * tick < first.time):
+            (split, placement), listed = found.layout, found.listed
+            return [Known(placement, found.pipeline.letters, listed.order, split)]
+    return [known_of(rival.schedule) for rival in others if first and rival.label == first.label]
+
+
+def sketched(wanted: Wanted) -> Candidate | None:
+    """What the same search finds with little effort, as registered schedules do that cut layers.
+
+    Without a limit they take the memory of p microbatches on an average device.
+    """
+    problem = wanted.problem
+    if wanted.limit is None:
+        problem = replace(problem, cap=int(problem.scale.layers[:, 3].sum()))
+    found = [quick(replace(problem, chunks=v)) for v in range(1, problem.chunks + 1)]
+    known = [candidate for candidate in found if candidate is not None]
+    return min(known, key=lambda candidate: candidate.standing, default=None)
 
 
 def _standing(entry: Entry) -> tuple[Fraction, Fraction, int]:
@@ -142,10 +171,36 @@ def _specs(*, priced: bool) -> list[Spec]:
     return [spec for spec in known if spec.priced == priced and not searches_layers(spec)]
 
 
-def rivals_of(wanted: Wanted, spec: Spec) -> list[Rival]:
-    """The variants of a record that do the work that is wanted."""
+def rivals_of(wanted: Wanted, spec: Spec, values: tuple[int, ...] = VALUES) -> Iterator[Rival]:
+    """The variants of a record that do the work that is wanted, with few enough stages."""
     chunks = min(wanted.chunks, len(wanted.layers) // wanted.case.p)
-    return list(rivals(spec, wanted.average, chunks))
+    for rival in rivals(spec, wanted.average, chunks, values):
+        if rival.schedule.shape.stages <= chunks * wanted.case.p:
+            yield rival
+
+
+def _asked(wanted: Wanted, spec: Spec) -> list[Rival]:
+    return list(rivals_of(wanted, spec))
+
+
+def unusual(wanted: Wanted, written: list[Rival], until: float) -> tuple[list[Rival], list[str]]:
+    """The remaining values of options, up to m, and the names of records that time was short for.
+
+    Only records that were of use with the usual values are asked.
+    """
+    names, found = {rival.schedule.name for rival in written}, list[Rival]()
+    known, late = {rival.schedule for rival in written}, list[str]()
+    values = tuple(value for value in range(1, wanted.case.m + 1) if value not in VALUES)
+    for spec in _specs(priced=False):
+        if spec.options and spec.name in names:
+            for rival in rivals_of(wanted, spec, values):
+                if process_time() > until:
+                    late.append(spec.name)
+                    break
+                if rival.schedule not in known:
+                    known.add(rival.schedule)
+                    found.append(rival)
+    return found, late
 
 
 def worked_out(wanted: Wanted, until: float) -> tuple[list[Rival], list[str]]:
@@ -158,16 +213,15 @@ def worked_out(wanted: Wanted, until: float) -> tuple[list[Rival], list[str]]:
     late: list[str] = []
     for spec in _specs(priced=True):
         patience = min(MOST, (until - process_time()) / 2)
-        answer = within(patience, partial(rivals_of, wanted, spec)) if patience > 0 else None
+        answer = within(patience, partial(_asked, wanted, spec)) if patience > 0 else None
         found += answer or []
         late += [spec.name] if answer is None else []
     return found, late
 
 
-def searched(wanted: Wanted, effort: Effort, seeds: list[Rival]) -> list[Entry]:
+def searched(wanted: Wanted, effort: Effort, seeds: list[Known]) -> list[Entry]:
     """What a search from the orders of some schedules finds, if anything fits into the memory."""
-    known = [known_of(rival.schedule) for rival in seeds]
-    found = search(wanted.problem, effort, known)
+    found = search(wanted.problem, effort, seeds)
     if found is None:
         return []
     lanes = found.listed.order.lanes(found.pipeline.letters)

@@ -25,6 +25,7 @@ from penstock.search.list_scheduler import NEVER, Listed, list_schedule, urgency
 from penstock.search.moves import (
     Layout,
     Placement,
+    Split,
     balanced,
     carried,
     evenest,
@@ -90,6 +91,8 @@ class Known(NamedTuple):
     placement: Placement
     letters: str
     order: Order
+    split: Split | None = None
+    """The cut it was worked out for, if it was for one."""
 
 
 @dataclass
@@ -107,8 +110,12 @@ class Effort:
         self.spent += ops
 
     @property
+    def late(self) -> bool:
+        return process_time() >= self.until
+
+    @property
     def left(self) -> bool:
-        return self.spent < self.ops and process_time() < self.until
+        return self.spent < self.ops and not self.late
 
 
 def search(problem: Problem, effort: Effort, known: Iterable[Known] = ()) -> Candidate | None:
@@ -121,7 +128,7 @@ def search(problem: Problem, effort: Effort, known: Iterable[Known] = ()) -> Can
             break
         kept = better
     effort.pay(listing.spent)
-    kept = keep([polished(candidate, effort, chance) for candidate in kept])
+    kept = keep([c if effort.late else polished(c, effort, chance) for c in kept])
     while effort.left and kept:
         kept = keep([*kept, *refined(problem, kept, effort, chance)])
     return kept[0] if kept else None
@@ -136,12 +143,20 @@ def keep(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def seeds(problem: Problem, effort: Effort, known: Iterable[Known]) -> Iterator[Candidate]:
-    """Named placements, and placements with a known order, each with a few cuts."""
+    """Named placements, and placements with a known order, each with a few cuts.
+
+    Known orders are priced however late it is, and named placements until one of them fits.
+    """
+    fitting = False
     for placement in families(problem.devices, problem.chunks):
         for layout, letters in product(cuts(problem, placement), ("FIW", "FB")):
-            yield from evaluate(problem, layout, letters, effort)
-    for placement, letters, order in known:
-        for layout in cuts(problem, placement):
+            if not (fitting and effort.late):
+                for candidate in evaluate(problem, layout, letters, effort):
+                    fitting = True
+                    yield candidate
+    for placement, letters, order, split in known:
+        own = [] if split is None else [Layout(split, placement)]
+        for layout in own or cuts(problem, placement):
             yield from inherit(problem, layout, letters, order, effort)
 
 

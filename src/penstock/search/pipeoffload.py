@@ -26,20 +26,17 @@ device in its direction.
 
 from fractions import Fraction
 
-from penstock.core.ops import Op
 from penstock.core.schedule import Draft, Schedule
 from penstock.core.shape import Shape
 from penstock.cost.model import UnitCost
 from penstock.errors import ShapeError
 from penstock.schedules._group_block import block_slots
 from penstock.schedules._registry import SEVERAL_STAGES, Case, Claim, Need, Option, schedule
-from penstock.search._offload_plan import Infeasible, plan, postpone_warmup
+from penstock.search._offload_plan import Infeasible, uniform_windows
 from penstock.search._room import hold_for_room, proven_levels
-from penstock.transform.offload import Window, add_copies, take_turns
+from penstock.transform.offload import add_copies, take_turns
 
 PAPER = "arXiv:2503.01328"
-SLOTS = 3
-"""Slots of a microbatch on a stage: F, I and W."""
 
 
 def _ratio(text: str) -> Fraction:
@@ -59,25 +56,20 @@ RATIO = Option(
 )
 
 
-def _windows(shape: Shape, of_device: int, ratio: Fraction) -> dict[Op, Window]:
-    """Slots of all ops, where microbatches go one by one, and of the copies of the first stages."""
-    ticks = 20 * ratio.denominator  # of one slot: a tenth of a copy is a whole number of them
-    lanes = postpone_warmup(
-        [
-            {Op(*op): Window(at * ticks, (at + 1) * ticks) for at, op in lane}
-            for lane in block_slots(shape, group=1)
-        ],
-        shape.stages - 1,
-    )
-    copy = int(ratio * SLOTS * ticks / 2)
-    copies = plan(lanes, range(of_device * shape.devices), copy)
-    return {op: window for lane in lanes for op, window in lane.items()} | copies
+def copy_ratio(hidden: int, length: int, *, flops: int, host: int) -> Fraction:
+    """The option `ratio` of a transformer layer, from its width, the length of its sequences, the
+    operations per second of a device and the bytes per second of its way to the host.
+
+    A layer keeps 20 bytes per token and unit of its width where norms and activation functions are
+    recomputed; they go out and come in. Its F, I and W are 72 h + 12 s operations for each.
+    """
+    return Fraction(2 * 20, 72 * hidden + 12 * length) * Fraction(flops, host)
 
 
 def _draft(shape: Shape, of_device: int, ratio: Fraction) -> Draft:
     """The order of the slots, with the first stages of each device offloaded."""
     try:
-        windows = _windows(shape, of_device, ratio)
+        windows = uniform_windows(shape, of_device, ratio)
     except Infeasible:
         raise ShapeError(
             f"{of_device} stages of each device cannot be copied in time at a ratio of {ratio}",
@@ -100,7 +92,7 @@ def _draft(shape: Shape, of_device: int, ratio: Fraction) -> Draft:
 
 def _all_fit(c: Case) -> bool:
     try:
-        _windows(Shape.even(c.p, c.m, c.v), c.v, c["ratio"])
+        uniform_windows(Shape.even(c.p, c.m, c.v), c.v, c["ratio"])
     except Infeasible:
         return False
     return True
