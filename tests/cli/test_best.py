@@ -80,6 +80,8 @@ def test_no_schedule_has_more_stages_per_device_than_it_may(penstock: Penstock) 
         ("best -p 2 -m 3 --layers 1", "1 layer"),
         ("best -p 2 -m 3 --limit x", "not a number"),
         ("best -m 3", "-p"),
+        ("best -p 2 -m 3 -k 0", "-k"),
+        ("best -p 2 -m 3 --seconds nan", "--seconds is nan"),
     ],
 )
 def test_misuse_is_refused_in_words(line: str, words: str, penstock: Penstock) -> None:

@@ -62,9 +62,16 @@ def test_section_10_few_microbatches_expose_one_weight_gradient_only(
     assert priced(built(name, p=4, m=2)).makespan == 11
     for p in range(2, 7):
         for m in range(1, p + 1):
-            found = priced(built(name, p=p, m=m), times).makespan
-            assert found == (m + p - 1) * (F + I) + W + (m - 1) * max(0, W - F)
-            assert found >= p * F + (p - 1) * I + m * (I + W)
+            found = priced(built(name, p=p, m=m), times)
+            assert found.span == (m + p - 1) * (F + I) + W + (m - 1) * max(0, W - F)
+            assert found.span >= p * F + (p - 1) * I + m * (I + W)
+            assert name == "zb-h2" or found.makespan == found.span
+
+
+def test_section_10_few_microbatches_of_h2_keep_weight_gradients_back_beside_gaps() -> None:
+    """Device 1 runs none before its last input gradient, and ends one op after the formula."""
+    timeline = priced(built("zb-h2", p=3, m=3))
+    assert (timeline.span, timeline.makespan) == (11, 12)
 
 
 def test_section_10_with_as_many_microbatches_as_devices_both_have_the_same_span() -> None:

@@ -6,11 +6,16 @@
 import os
 import re
 from dataclasses import replace
+from fractions import Fraction
+from itertools import product
 from pathlib import Path
 
 from penstock.cli.best import Costs, Size, _wanted
+from penstock.cost.model import UnitCost
 from penstock.draw.words import number, percent
+from penstock.schedules import build, registry
 from penstock.search.best import SEARCHED, Entry, Ranking, best
+from penstock.sim import simulate
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reference/best.md"
@@ -28,18 +33,41 @@ def ranked(command: str) -> Ranking:
     words = command.split()
     flags = dict(zip(words[::2], words[1::2]))
     os.chdir(ROOT)
-    size = Size(int(flags["-p"]), int(flags["-m"]))
+    slices = int(flags.get("-k", "1"))
+    size = Size(int(flags["-p"]), int(flags["-m"]), slices=slices)
     costs = Costs(layers=flags["--layers"], limit=flags["--limit"], hop=flags.get("--hop", "0"))
-    return best(replace(_wanted(size, costs), seconds=10_000.0))
+    return best(replace(_wanted(size, costs), slices=slices, seconds=10_000.0))
 
 
 def searched(ranking: Ranking) -> Entry:
-    return next(entry for entry in ranking.entries if entry.label == SEARCHED)
+    return next(entry for entry in ranking.entries if entry.label.startswith(SEARCHED))
 
 
 def registered(ranking: Ranking) -> Entry:
     """The fastest of the others."""
-    return next(entry for entry in ranking.entries if entry.label != SEARCHED)
+    return next(entry for entry in ranking.entries if not entry.label.startswith(SEARCHED))
+
+
+def cutting(command: str) -> Fraction:
+    """The makespan of the fastest registered schedule that cuts the layers itself."""
+    words = command.split()
+    flags = dict(zip(words[::2], words[1::2]))
+    costs = {"hop": Fraction(flags.get("--hop", "0"))}
+    asked = {"layers": flags["--layers"], "limit": flags["--limit"]}
+    found = [
+        build(
+            spec.name,
+            devices=int(flags["-p"]),
+            microbatches=int(flags["-m"]),
+            chunks=chunks,
+            options=asked,
+            prices=costs,
+        )
+        for spec, chunks in product(registry().values(), (1, 2, 3))
+        if {*asked} <= {option.name for option in spec.options}
+    ]
+    assert found
+    return min(simulate(schedule, UnitCost(**costs)).makespan for schedule in found)
 
 
 def cells(ranking: Ranking) -> list[str]:

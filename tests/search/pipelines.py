@@ -47,4 +47,4 @@ def simulated(layers: str, split: Sequence[int], case: Case, lanes: object) -> T
 def replayed(layers: str, layout: Layout, p: Pipeline, listed: Listed) -> Timeline:
     """What the simulator makes of an order that was found."""
     case = Case(p.devices, p.microbatches)
-    return simulated(layers, layout.split, case, listed.order.lanes(p.letters))
+    return simulated(layers, layout.split, case, listed.order.lanes(p))

@@ -13,12 +13,14 @@ from penstock.draw.words import number
 from penstock.errors import ShapeError
 from penstock.schedules import Case, Claim, Spec, registry
 from penstock.search import best as module
-from penstock.search.best import SEARCHED, Wanted, best
+from penstock.search import contenders
+from penstock.search.best import SEARCHED, best
 from penstock.search.joint import Effort
 from penstock.search.patience import within
+from penstock.search.wanted import Wanted
 from penstock.sim import simulate
 from schedules.picture import built, priced
-from search.best_table import ROOT, ranked, registered, rows, searched
+from search.best_table import ROOT, cutting, ranked, registered, rows, searched
 from search.pipelines import HEAVY_HEAD
 
 
@@ -31,9 +33,9 @@ def quick(wanted: Wanted) -> Wanted:
     ("case", "layers", "limit"),
     [
         (Case(4, 8), HEAVY_HEAD, Fraction(24)),
-        (Case(4, 8), "", None),
+        (Case(4, 8, k=4), "", None),
         (Case(2, 4, F=Fraction(2), stash=Fraction(1, 2)), "", Fraction(2)),
-        (Case(3, 5, hop=Fraction(1, 4)), "5*1,2", Fraction(7)),
+        (Case(3, 5, k=3, hop=Fraction(1, 4)), "5*1,2", Fraction(7)),
         (Case(1, 3), "", None),
     ],
     ids=str,
@@ -41,17 +43,25 @@ def quick(wanted: Wanted) -> Wanted:
 def test_the_search_never_loses_and_what_it_finds_is_proven(
     case: Case, layers: str, limit: Fraction | None
 ) -> None:
-    wanted = quick(Wanted.of(case, layers, limit))
+    wanted = quick(replace(Wanted.of(replace(case, k=1), layers, limit), slices=case.k))
     ranking = best(wanted)
     found = searched(ranking)
     assert ranking.bound <= found.time <= registered(ranking).time
-    for entry in (found, registered(ranking)):
+    assert {entry.slices for entry in ranking.entries} == set(wanted.counts)
+    for entry in ranking.entries:
         timeline = simulate(entry.schedule, wanted.cost)
         assert check(entry.schedule).proven
         assert (timeline.makespan, max(timeline.peak)) == (entry.time, entry.peak)
         assert limit is None or entry.peak <= limit
     times = [entry.time for entry in ranking.entries]
     assert times == sorted(times)
+
+
+def test_recomputation_is_compared_and_then_memory_bounds_nothing() -> None:
+    """At half the memory of 1F1B, chronos that recomputes is within the limit."""
+    ranking = best(quick(Wanted.of(Case(4, 4), "", Fraction(2))))
+    assert any(entry.label.startswith("chronos-recompute") for entry in ranking.entries)
+    assert ranking.reason != "memory"
 
 
 def test_what_is_sent_is_counted() -> None:
@@ -68,15 +78,16 @@ def test_every_value_of_an_option_is_compared() -> None:
 
 
 def test_what_is_ahead_of_the_search_becomes_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 600.0)
+    monkeypatch.setattr(contenders, "MOST", 600.0)
     wanted = Wanted.of(Case(4, 8), HEAVY_HEAD, Fraction(24))
     registered = priced(built("adaptis", p=4, m=8, v=3, layers=HEAVY_HEAD, limit=24)).makespan
-    (start,) = module.overtaking(wanted, [], [], Fraction(0))
-    (again,) = module.searched(wanted, Effort(0), [start])
+    problem = wanted.problem()
+    (start,) = module.overtaking(wanted, problem, [], [])
+    (again,) = module.searched(wanted, problem, Effort(0), [start])
     assert again.time <= registered
-    assert module.overtaking(wanted, [again], [], again.time) == []
+    assert module.overtaking(wanted, problem, [again], []) == []
     behind = again._replace(time=registered + 1)
-    assert module.overtaking(wanted, [behind], [], Fraction(0))[0].split == start.split
+    assert module.overtaking(wanted, problem, [behind], [])[0].split == start.split
 
 
 def test_the_page_has_a_dozen_cases() -> None:
@@ -90,6 +101,7 @@ def test_on_recorded_layers_the_search_beats_every_registered_schedule(
     monkeypatch.chdir(ROOT)
     ranking = ranked(command)
     assert searched(ranking).time < registered(ranking).time
+    assert searched(ranking).time < cutting(command)
     found = [number(searched(ranking).time), number(ranking.bound)]
     assert found == [recorded[1], recorded[3]], "python tests/search/best_table.py writes it anew"
 
@@ -109,7 +121,7 @@ def test_records_that_hang_or_fail_do_not_stop_it(monkeypatch: pytest.MonkeyPatc
         for name, generate in (("slow", slow), ("failing", failing))
     ]
     known = {**{s.name: s for s in bad}, "1f1b": registry()["1f1b"]}
-    monkeypatch.setattr(module, "registry", lambda: known)
+    monkeypatch.setattr(contenders, "registry", lambda: known)
     ranking = best(replace(Wanted.of(Case(2, 3)), seconds=2.0))
     assert {entry.label for entry in ranking.entries} == {SEARCHED, "1f1b"}
     assert ranking.passed_over == ["slow"]

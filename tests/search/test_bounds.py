@@ -28,10 +28,11 @@ def problems(draw: st.DrawFn) -> Problem:
     """Few layers of any cost on few devices, within any memory that is enough."""
     p = draw(st.integers(1, 3))
     layers = tuple(draw(st.lists(st.builds(Layer, *[numbers] * 5), min_size=p, max_size=p + 4)))
-    m = draw(st.integers(1, 5))
+    m, slices = draw(st.integers(1, 5)), draw(st.integers(1, 3))
     scale = Scale.of(layers, Case(p, m, hop=draw(numbers)))
-    whole = int(scale.layers[:, 3].sum())
-    return Problem(scale, p, m, 2, draw(st.sampled_from([whole, 2 * whole, scale.limit(None)])))
+    whole = slices * int(scale.layers[:, 3].sum())
+    cap = draw(st.sampled_from([whole, 2 * whole, scale.limit(None)]))
+    return Problem(scale, p, m, 2, cap, slices)
 
 
 @settings(max_examples=120, deadline=None)
@@ -112,6 +113,18 @@ def test_the_example_of_the_paper_is_bounded_by_its_ramp() -> None:
     """Work 480 and delays 0 + 1 + 2 + 3 on four devices."""
     bound = lower_bound(problem(HEAVY_HEAD, 4, 8))
     assert (bound.ticks, bound.reason) == (122, "ramp")
+
+
+def test_slices_let_devices_start_earlier_and_a_sequence_return_earlier() -> None:
+    """Four slices, in quarters: delays 0 + 1 + 2 + 3, and 3 + 4 forwards until the first return."""
+    layers = tuple([Layer()] * 4)
+    sliced = Problem(Scale.of(layers, Case(4, 8)), 4, 8, 1, 10**9, slices=4)
+    assert BOUNDS["ramp"](sliced) == -(-(8 * 4 * 12 + 6) // 4)
+    one = Problem(sliced.scale, 4, 1, 1, 10**9, slices=4)
+    assert BOUNDS["first return"](one) == 3 + 4 + 3 + 4 * 2
+    found = search(one, Effort(1_000_000))
+    assert found is not None
+    assert found.listed.makespan == 18
 
 
 def test_latency_delays_the_start_of_each_device() -> None:

@@ -85,9 +85,9 @@ def pipelines(draw: st.DrawFn) -> Pipeline:
     time, act, stash = (np.array(draw(st.lists(column, min_size=3, max_size=3))) for _ in range(3))
     held = np.maximum(act[0], stash[0])
     one = np.bincount(placement, held, devices).astype(np.int64)
-    cap = one + np.array(draw(st.lists(whole, min_size=devices, max_size=devices)))
-    m, hop = draw(st.integers(1, 6)), draw(st.integers(0, 2))
-    return Pipeline(m, placement, time, act[0], stash[0], cap, hop)
+    m, hop, slices = draw(st.integers(1, 6)), draw(st.integers(0, 2)), draw(st.integers(1, 3))
+    cap = slices * one + np.array(draw(st.lists(whole, min_size=devices, max_size=devices)))
+    return Pipeline(m, placement, time, act[0], stash[0], cap, hop, slices)
 
 
 @settings(max_examples=150, deadline=None)
@@ -100,8 +100,8 @@ def test_memory_for_one_microbatch_is_enough_to_finish_and_never_exceeded(
         assert listed is not None, "a deadlock"
         assert all(most <= cap for most, cap in zip(peaks(pipe, listed.order), pipe.cap))
         assert 0 <= replay(pipe, listed.order) <= listed.makespan
-        shape = Shape(pipe.devices, len(pipe.device), (1,) * pipe.microbatches)
-        schedule = Schedule.of("listed", shape, listed.order.lanes(pipe.letters))
+        shape = Shape(pipe.devices, len(pipe.device), (pipe.slices,) * pipe.microbatches)
+        schedule = Schedule.of("listed", shape, listed.order.lanes(pipe))
         assert check(schedule).findings == ()
 
 
@@ -125,8 +125,9 @@ def test_plain_and_compiled_list_the_same_order() -> None:
     columns = np.empty((2, 4, stages.ops), np.int64)
     for run, out in zip((_list_schedule.plain, _list_schedule.compiled), columns):
         run(
-            stages.microbatches, stages.device, stages.time, stages.held, stages.stash, stages.cap,
-            stages.hop, policy.offset, policy.period, policy.patience, *stages.homes, *out,
+            stages.units, stages.slices, stages.device, stages.time, stages.held, stages.stash,
+            stages.cap, stages.hop, policy.offset, policy.period, policy.patience,
+            *stages.homes, *out,
         )  # fmt: skip
     assert np.array_equal(*columns)
 

@@ -137,6 +137,11 @@ def test_requests_without_sense_are_refused(stages: set[int], lead: int, words: 
         offload_stages(build("gpipe", devices=2, microbatches=2), stages, lead=lead)
 
 
+def test_what_several_devices_hold_is_not_offloaded() -> None:
+    with pytest.raises(ShapeError, match="sppo-msp has gangs, as 0F0"):
+        offload_stages(build("sppo-msp", devices=2, microbatches=1, slices=2), {0})
+
+
 def test_copies_are_added_once() -> None:
     with pytest.raises(ShapeError, match="has copies already"):
         offload_stages(offloaded(), {0}, lead=1)

@@ -190,12 +190,28 @@ def test_stages_of_several_devices_are_not_sharded() -> None:
         shard(build("sppo-msp", devices=2, microbatches=1, slices=2), weights=1, gradients=1)
 
 
+def of_two_stages(schedule: Schedule) -> bool:
+    """Whether some pair computes with the weights of two stages at once."""
+    return any(a.stage != b.stage and "W" not in a.kind + b.kind for a, b in schedule.pairs)
+
+
+@pytest.mark.parametrize("rule", [by_number, least_recent, farthest])
+def test_a_pair_of_two_stages_needs_a_buffer_for_each(rule: Rule) -> None:
+    pairs = build("dualpipev", devices=2, microbatches=6)
+    assert of_two_stages(pairs)
+    with pytest.raises(ShapeError, match=r"a pair needs stages \d and \d at once"):
+        shard(pairs, weights=1, gradients=1, rule=rule)
+    sharded = shard(pairs, weights=2, gradients=1, rule=rule)
+    assert check(sharded).findings == ()
+    assert simulate(sharded).makespan == simulate(pairs).makespan
+
+
 @given(built().filter(lambda schedule: not schedule.gangs))
 @settings(deadline=None, max_examples=60)
 def test_any_schedule_can_be_sharded_and_takes_no_longer_where_collectives_are_free(
     base: Schedule,
 ) -> None:
-    sharded = shard(base, weights=1, gradients=1)
+    sharded = shard(base, weights=2 if of_two_stages(base) else 1, gradients=1)
     assert check(sharded).findings == ()
     assert simulate(sharded).makespan == simulate(base).makespan
     for device in range(base.shape.devices):

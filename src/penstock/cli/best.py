@@ -16,7 +16,8 @@ from penstock.draw import words
 from penstock.draw.words import counted
 from penstock.errors import PlanError, ShapeError
 from penstock.schedules import Case
-from penstock.search.best import Entry, Ranking, Wanted, best
+from penstock.search.best import Entry, Ranking, best
+from penstock.search.wanted import Wanted
 
 SHOWN = 12
 """Rows of the table; `--json` has all."""
@@ -36,6 +37,9 @@ class Size:
     chunks: Annotated[
         int, typer.Option("-v", "--chunks", metavar="V", min=1, help="Most stages per device.")
     ] = 3
+    slices: Annotated[
+        int, typer.Option("-k", "--slices", metavar="K", min=1, help="Most slices of a sequence.")
+    ] = 1
 
 
 @dataclass(frozen=True)
@@ -84,11 +88,13 @@ def best_of_all(
 ) -> None:
     """Find the fastest schedule: every registered one, then a search, against a lower bound.
 
-    Registered schedules are tried with each number of stages and each value of their options, on
-    whole microbatches without recomputation, with the cuts of the layers that suit them. The search
-    cuts, places and orders anew. Exit code 1 is a memory limit that nothing keeps.
+    Registered schedules are tried with each number of stages and slices and each value of their
+    options, with the cuts of the layers that suit them. The search cuts, places and orders anew.
+    Exit code 1 is a memory limit that nothing keeps.
     """
-    wanted = replace(_wanted(size, costs), chunks=size.chunks, seconds=seconds)
+    if not seconds > 0:  # not a number is not in any range
+        raise ShapeError(f"--seconds is {seconds}", hint="give a number of seconds, as 7")
+    wanted = replace(_wanted(size, costs), chunks=size.chunks, slices=size.slices, seconds=seconds)
     ranking = best(wanted)
     if not ranking.entries:
         raise PlanError(
@@ -151,6 +157,7 @@ def _record(wanted: Wanted, ranking: Ranking, boundary: Fraction) -> dict[str, A
     return {
         "devices": wanted.case.p,
         "microbatches": wanted.case.m,
+        "slices": wanted.slices,
         "limit": None if wanted.limit is None else plain(wanted.limit),
         "bound": plain(ranking.bound),
         "bound_reason": ranking.reason,
@@ -166,6 +173,7 @@ def _row(entry: Entry, ranking: Ranking, boundary: Fraction) -> dict[str, Any]:
         "distance": float(_distance(entry, ranking)),
         "peak": plain(entry.peak),
         "bytes": plain(entry.sent * boundary),
+        "slices": entry.slices,
         "layers": list(entry.layout.split),
         "placement": list(entry.layout.placement),
     }

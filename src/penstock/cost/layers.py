@@ -135,13 +135,15 @@ def stages_of(layers: Layers, split: Sequence[int]) -> list[Layer]:
     return [Layer(*(sum(column, Fraction(0)) for column in zip(*piece))) for piece in pieces]
 
 
-def layered_shape(layers: Layers, split: Sequence[int], devices: int, microbatches: int) -> Shape:
+def layered_shape(
+    layers: Layers, split: Sequence[int], devices: int, microbatches: int, slices: int = 1
+) -> Shape:
     """The shape of a model cut into stages: each weighs what its layers weigh together."""
     columns = dict(zip(Layer._fields, zip(*stages_of(layers, split))))
     kinds = tuple((name, columns[name]) for name in WEIGHED if columns[name] != columns["F"])
     equal = set(columns["F"]) == {Fraction(devices, len(split))}
     share = () if equal else columns["F"]
-    return Shape(devices, len(split), (1,) * microbatches, share, kinds)
+    return Shape(devices, len(split), (slices,) * microbatches, share, kinds)
 
 
 def even_split(layers: int, stages: int) -> tuple[int, ...]:

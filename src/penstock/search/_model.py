@@ -101,7 +101,10 @@ class Model:
                         changes.append(change)
                         active.append(self.made.get(row, 1))
             least = -sum(map(abs, changes))  # drains before it fills at one time: no lower limit
-            self.program.add_reservoir_constraint_with_active(times, changes, active, least, limit)
+            if times:  # the solver refuses an empty one
+                self.program.add_reservoir_constraint_with_active(
+                    times, changes, active, least, limit
+                )
 
     def minimise(self, begins: list[int] | None, most: int) -> None:
         """Make the longest device short, counted from given times or from its first op."""

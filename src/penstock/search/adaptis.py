@@ -197,4 +197,4 @@ def _shape(case: Case) -> Shape:
 def adaptis(shape: Shape, case: Case, layers: str, limit: Fraction | None) -> Lanes:
     """The lanes of the best candidate."""
     found = _found(Request.of(case))
-    return found.listed.order.lanes(found.pipeline.letters)
+    return found.listed.order.lanes(found.pipeline)

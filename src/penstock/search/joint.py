@@ -60,14 +60,22 @@ class Problem:
     """What is searched: layers in whole numbers on so many devices, within a memory."""
 
     scale: Scale
+    """Of one slice."""
     devices: int
     microbatches: int
     chunks: int
     """Most stages per device."""
     cap: int
+    slices: int = 1
+    """Of each sequence, all of equal cost."""
+
+    @property
+    def units(self) -> int:
+        """Slices of all sequences."""
+        return self.microbatches * self.slices
 
     def pipeline(self, layout: Layout, letters: str) -> Pipeline:
-        split = Pipeline.of(self.scale, *layout, self.microbatches, self.cap)
+        split = Pipeline.of(self.scale, *layout, self.microbatches, self.cap, self.slices)
         return split.fused if letters == "FB" else split
 
 

@@ -4,7 +4,7 @@ An order is wanted for stages of any cost on any devices, within the memory of e
 search wants thousands of them. Walk through time; a device that is free looks at the next forward,
 input gradient and weight gradient of each of its stages and starts the most urgent one that is
 ready and fits into its memory. Urgency is a key: each kind on each stage has an offset, each
-further microbatch adds a period, and the least key goes first. Weight gradients have late keys, so
+further slice adds a period, and the least key goes first. Weight gradients have late keys, so
 that they fill what would be idle, and release memory where a forward waits for it.
 
 Two rules complete it:
@@ -13,7 +13,8 @@ Two rules complete it:
   its own time: a weight gradient that just began would keep the input gradient waiting.
 - Reservation. Greedy admission can fill a device with young microbatches and leave no memory for
   the later stages of an old one; then nothing ever moves again. So a forward starts only if the
-  memory still holds the forwards of that microbatch on all later stages of the device.
+  memory still holds the other forwards of that microbatch, which are those of its later slices and
+  those on all later stages of the device.
 
 No deadlock. Let o be the oldest microbatch that is not done. Within a stage, microbatches go in
 order, so a device admits younger ones only on stages that o has passed or is at; when the last one
@@ -30,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.kernel import kernel
+from penstock.core.kernel import kernel, part
 from penstock.search.pipeline import Order, Pipeline, Whole
 
 Keys = NDArray[np.float64]
@@ -42,9 +43,9 @@ class Policy:
     """What makes an op urgent."""
 
     offset: Keys
-    """Key of microbatch 0 for each kind on each stage; the least goes first."""
+    """Key of the first turn for each kind on each stage; the least goes first."""
     period: float
-    """What each further microbatch adds to the key."""
+    """What each further turn adds to the key."""
     patience: float = 0.0
     """Share of its own time for which an op waits for a more urgent one."""
 
@@ -60,7 +61,7 @@ def urgency(pipeline: Pipeline, *, lead: float, late: float, patience: float) ->
     """Keys that say when an op would run if no device were ever busy, shifted for two kinds.
 
     `lead` is by how many periods gradients go before forwards, `late` by how many weight gradients
-    go behind; a period is the work of the busiest device for one microbatch.
+    go behind; a period is the work of the busiest device for one slice.
     """
     period = pipeline.period
     offset = pipeline.earliest.copy()
@@ -76,30 +77,30 @@ def list_schedule(pipeline: Pipeline, policy: Policy, below: int = NEVER) -> Lis
     """
     p, columns = pipeline, np.empty((4, pipeline.ops), np.int64)
     makespan = _list_schedule.compiled(
-        p.microbatches, p.device, p.time, p.held, p.stash, p.cap, p.hop,
+        p.units, p.slices, p.device, p.time, p.held, p.stash, p.cap, p.hop,
         policy.offset, policy.period, policy.patience, *p.homes, *columns,
     )  # fmt: skip
     return Listed(_by_device(columns, p.devices), makespan) if 0 <= makespan < below else None
 
 
 def _by_device(columns: Whole, devices: int) -> Order:
-    kind, stage, mb, device = columns
+    kind, stage, turn, device = columns
     rows = np.argsort(device, kind="stable")
     start = np.searchsorted(device[rows], np.arange(devices + 1))
-    return Order(kind[rows], stage[rows], mb[rows], start)
+    return Order(kind[rows], stage[rows], turn[rows], start)
 
 
 @kernel
 def _list_schedule(
-    m: Any, device: Any, time: Any, act: Any, stash: Any, cap: Any, hop: Any,
-    offset: Any, period: Any, patience: Any, homes: Any, first: Any, reserved: Any,
-    out_kind: Any, out_stage: Any, out_mb: Any, out_device: Any,
+    units: Any, slices: Any, device: Any, time: Any, act: Any, stash: Any, cap: Any, hop: Any,
+    offset: Any, period: Any, patience: Any, homes: Any, first: Any,
+    out_kind: Any, out_stage: Any, out_turn: Any, out_device: Any,
 ) -> int:  # fmt: skip
     """Let the device that wakes first decide, until all ops are placed; -1 where none can."""
     kinds, stages = time.shape
     done = np.zeros((kinds, stages), np.int64)
-    arrival = np.full((3, stages, m + 1), NEVER, np.int64)
-    arrival[0, 0, :m] = 0
+    arrival = np.full((3, stages, units + 1), NEVER, np.int64)
+    arrival[0, 0, :units] = 0
     free, wake, used = np.zeros(len(cap), np.int64), np.zeros(len(cap), np.int64), cap * 0
     row, makespan = 0, 0
     while row < len(out_kind):
@@ -110,10 +111,12 @@ def _list_schedule(
         now = wake[here]
         if now >= NEVER:
             return -1
-        kind, stage, least, later, later_key = -1, -1, np.inf, NEVER, np.inf
+        kind, stage, least, soon, soon_key = -1, -1, np.inf, NEVER, np.inf
         for place in range(first[here], first[here + 1]):
             own = homes[place]
-            full = used[here] + act[own] + reserved[own] > cap[here]
+            full = (
+                used[here] + _wanted(homes[place : first[here + 1]], done, act, slices) > cap[here]
+            )
             for code in range(kinds):
                 ready = arrival[code, own, done[code, own]]
                 if ready >= NEVER or (code == 0 and full):
@@ -121,14 +124,14 @@ def _list_schedule(
                 key = offset[code, own] + done[code, own] * period
                 if ready <= now and key < least:
                     kind, stage, least = code, own, key
-                elif now < ready < later:
-                    later, later_key = ready, key
-        patient = later_key < least and later < now + patience * time[kind, stage]
+                elif now < ready < soon:
+                    soon, soon_key = ready, key
+        patient = soon_key < least and soon < now + patience * time[kind, stage]
         if kind < 0 or patient:
-            wake[here] = later
+            wake[here] = soon
             continue
-        mb = done[kind, stage]
-        out_kind[row], out_stage[row], out_mb[row], out_device[row] = kind, stage, mb, here
+        turn = done[kind, stage]
+        out_kind[row], out_stage[row], out_turn[row], out_device[row] = kind, stage, turn, here
         row += 1
         done[kind, stage] += 1
         end = now + time[kind, stage]
@@ -136,12 +139,22 @@ def _list_schedule(
         makespan = max(makespan, end)
         used[here] += act[stage] * (kind == 0) - (act[stage] - stash[stage]) * (kind == 1)
         used[here] -= stash[stage] * (kind == 2)
-        arrival[2, stage, mb] = end if kind == 1 else NEVER
+        arrival[2, stage, turn] = end if kind == 1 else NEVER
         if kind == 0 and stage == stages - 1:
-            arrival[1, stage, mb] = end
+            if (turn + 1) % slices == 0:  # with its last slice a sequence turns round
+                arrival[1, stage, turn + 1 - slices : turn + 1] = end
         elif kind == 0 or (kind == 1 and stage > 0):
             target = stage + 1 - 2 * kind
             there = device[target]
-            arrival[kind, target, mb] = end + hop * (there != here)
-            wake[there] = min(wake[there], max(free[there], arrival[kind, target, mb]))
+            arrival[kind, target, turn] = end + hop * (there != here)
+            wake[there] = min(wake[there], max(free[there], arrival[kind, target, turn]))
     return makespan
+
+
+@part
+def _wanted(stages: Any, done: Any, act: Any, slices: Any) -> Any:
+    """Memory for all that is left of the forwards of the microbatch that the first stage is at."""
+    end, total = (done[0, stages[0]] // slices + 1) * slices, 0
+    for stage in stages:
+        total += act[stage] * (end - max(done[0, stage], end - slices))
+    return total

@@ -64,29 +64,38 @@ class Pipeline:
     """Stages on devices: everything that an order is priced by."""
 
     microbatches: int
+    """Sequences; each has so many `slices`."""
     device: Whole
     """Device of each stage."""
     time: Whole
-    """Ticks of each kind (F, I, W, or F and B) on each stage."""
+    """Ticks of each kind (F, I, W, or F and B) on each stage, for a slice."""
     act: Whole
-    """Memory of each stage from the start of F to the end of I or B."""
+    """Memory of a slice on each stage from the start of F to the end of I or B."""
     stash: Whole
-    """Memory of each stage from the end of I to the end of W."""
+    """Memory of a slice on each stage from the end of I to the end of W."""
     cap: Whole
     """Memory that each device may use."""
     hop: int = 0
+    slices: int = 1
 
     @classmethod
     def of(
-        cls, scale: Scale, split: Sequence[int], placement: Sequence[int], m: int, cap: int
+        cls,
+        scale: Scale,
+        split: Sequence[int],
+        placement: Sequence[int],
+        m: int,
+        cap: int,
+        slices: int = 1,
     ) -> "Pipeline":
-        """The pipeline of layers cut into stages, with split backwards."""
+        """The pipeline of layers cut into stages, with split backwards; the scale is of a slice."""
         starts = np.cumsum([0, *split])[:-1]
         stages = np.add.reduceat(scale.layers, starts, axis=0)
         device = np.array(placement, np.int64)
         caps = np.full(int(device.max()) + 1, cap, np.int64)
         time = np.ascontiguousarray(stages[:, :3].T)
-        return cls(m, device, time, stages[:, 3].copy(), stages[:, 4].copy(), caps, scale.hop)
+        act, stash = stages[:, 3].copy(), stages[:, 4].copy()
+        return cls(m, device, time, act, stash, caps, scale.hop, slices)
 
     @cached_property
     def fused(self) -> "Pipeline":
@@ -98,40 +107,44 @@ class Pipeline:
     def devices(self) -> int:
         return len(self.cap)
 
+    @property
+    def units(self) -> int:
+        """Slices of all sequences."""
+        return self.microbatches * self.slices
+
     @cached_property
     def ops(self) -> int:
-        return self.time.size * self.microbatches
+        return self.time.size * self.units
 
     @cached_property
     def period(self) -> float:
-        """Work of the busiest device for one microbatch."""
+        """Work of the busiest device for one slice."""
         return float(np.bincount(self.device, self.time.sum(axis=0)).max())
 
     @cached_property
     def earliest(self) -> NDArray[np.float64]:
-        """When ops of microbatch 0 could start, for each kind and stage: a W right behind its I."""
+        """When ops of the first turn could start, for each kind and stage: a W right behind its I.
+
+        The first gradient is of the last slice, which follows the others through each stage.
+        """
         forward, back = self.time[0], self.time[1]
         starts = np.zeros(self.time.shape)
         starts[0, 1:] = np.cumsum(forward[:-1])
-        starts[1] = forward.sum() + back.sum() - np.cumsum(back[::-1])[::-1]
+        starts[1] = forward.sum() + (self.slices - 1) * forward.max()
+        starts[1] += back.sum() - np.cumsum(back[::-1])[::-1]
         starts[2:] = starts[1]
         return starts
 
     @cached_property
     def held(self) -> Whole:
-        """What a microbatch is reckoned with from its F on: an I may leave more than it found."""
+        """What a slice is reckoned with from its F on: an I may leave more than it found."""
         return np.maximum(self.act, self.stash)
 
     @cached_property
-    def homes(self) -> tuple[Whole, Whole, Whole]:
-        """Stages of each device, one device after the other; where each device's begin; and the
-        memory that later stages of the same device will want for the same microbatch."""
+    def homes(self) -> tuple[Whole, Whole]:
+        """Stages of each device, one device after the other, and where each device's begin."""
         stages = np.argsort(self.device, kind="stable")
-        first = np.searchsorted(self.device[stages], np.arange(self.devices + 1))
-        total = np.cumsum(self.held[stages])
-        reserved = np.empty_like(self.held)
-        reserved[stages] = total[first[1:] - 1][self.device[stages]] - total
-        return stages, first, reserved
+        return stages, np.searchsorted(self.device[stages], np.arange(self.devices + 1))
 
     @property
     def letters(self) -> str:
@@ -143,12 +156,25 @@ class Order(NamedTuple):
 
     kind: Whole
     stage: Whole
-    mb: Whole
+    turn: Whole
+    """Number of the slice in the order in which ops of its kind take them; see `turns`."""
     start: Whole
 
-    def lanes(self, letters: str) -> Lanes:
+    def lanes(self, pipeline: Pipeline) -> Lanes:
         """The lanes as a generator returns them."""
+        letters, slices = pipeline.letters, pipeline.slices
         kinds = [letters[kind] for kind in self.kind.tolist()]
-        ops: list[Any] = list(zip(kinds, self.stage.tolist(), self.mb.tolist(), [0] * len(kinds)))
+        mb, within = np.divmod(self.turn, slices)
+        slice = np.where(self.kind == 0, within, slices - 1 - within)
+        ops: list[Any] = list(zip(kinds, self.stage.tolist(), mb.tolist(), slice.tolist()))
         bounds = self.start.tolist()
         return [ops[begin:end] for begin, end in pairwise(bounds)]
+
+
+def turns(kind: Whole, mb: Whole, slice: Whole, slices: int) -> Whole:
+    """Forwards take the slices of a sequence from first to last, gradients from last to first.
+
+    >>> turns(np.array([0, 0, 1, 1]), np.array([0, 0, 0, 0]), np.array([0, 1, 1, 0]), 2)
+    array([0, 1, 0, 1])
+    """
+    return mb * slices + np.where(kind == 0, slice, slices - 1 - slice)

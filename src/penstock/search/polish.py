@@ -26,7 +26,7 @@ def replay(pipeline: Pipeline, order: Order) -> int:
     ended, cause = np.empty((2, rows), np.int64)
     return int(
         _replay.compiled(
-            order.start, order.kind, order.stage, order.mb, p.device, p.time, p.hop,
+            order.start, order.kind, order.stage, order.turn, p.device, p.time, p.hop, p.slices,
             _places(p, order), ended, cause,
         )
     )  # fmt: skip
@@ -47,33 +47,37 @@ def polish(pipeline: Pipeline, listed: Listed, rounds: int, seed: int) -> Listed
     """The best order met in `rounds` exchanges, which is never worse than the given one."""
     p, order = pipeline, Order(*(column.copy() for column in listed.order))
     makespan = _polish.compiled(
-        order.start, order.kind, order.stage, order.mb, p.device, p.time, p.hop,
+        order.start, order.kind, order.stage, order.turn, p.device, p.time, p.hop, p.slices,
         _places(p, order), p.act, p.stash, p.cap, rounds, seed,
     )  # fmt: skip
     return Listed(order, int(makespan)) if 0 <= makespan < listed.makespan else listed
 
 
 def _places(pipeline: Pipeline, order: Order) -> Whole:
-    """Row of each op, by kind, stage and microbatch."""
-    places = np.empty((*pipeline.time.shape, pipeline.microbatches), np.int64)
-    places[order.kind, order.stage, order.mb] = np.arange(len(order.kind))
+    """Row of each op, by kind, stage and turn."""
+    places = np.empty((*pipeline.time.shape, pipeline.units), np.int64)
+    places[order.kind, order.stage, order.turn] = np.arange(len(order.kind))
     return places
 
 
 @kernel
 def _polish(
-    start: Any, kind: Any, stage: Any, mb: Any, device: Any, time: Any, hop: Any, places: Any,
-    act: Any, stash: Any, cap: Any, rounds: Any, seed: Any,
+    start: Any, kind: Any, stage: Any, turn: Any, device: Any, time: Any, hop: Any, slices: Any,
+    places: Any, act: Any, stash: Any, cap: Any, rounds: Any, seed: Any,
 ) -> int:  # fmt: skip
-    """Tabu search; leaves the best order in `kind`, `stage` and `mb` and returns its makespan."""
+    """Tabu search; leaves the best order in `kind`, `stage` and `turn` and returns its makespan."""
     np.random.seed(seed)
     rows = len(kind)
     ended, cause = np.empty(rows, np.int64), np.empty(rows, np.int64)
     chain, barred = np.empty(rows, np.int64), np.zeros((*time.shape, places.shape[2]), np.int64)
-    best = _replay(start, kind, stage, mb, device, time, hop, places, ended, cause)
-    kept_kind, kept_stage, kept_mb = kind.copy(), stage.copy(), mb.copy()
-    for turn in range(rounds):
-        _replay(start, kind, stage, mb, device, time, hop, places, ended, cause)
+    best = _replay(
+        start, kind, stage, turn, device, time, hop, slices, places, ended, cause,
+    )  # fmt: skip
+    kept_kind, kept_stage, kept_turn = kind.copy(), stage.copy(), turn.copy()
+    for moment in range(rounds):
+        _replay(
+            start, kind, stage, turn, device, time, hop, slices, places, ended, cause,
+        )  # fmt: skip
         found = _exchanges(kind, stage, ended, cause, chain)
         pick, least = -1, NEVER
         for number in range(min(found, TRIED)):
@@ -81,21 +85,23 @@ def _polish(
             chain[number], chain[other] = chain[other], chain[number]
             row = chain[number]
             lane = np.searchsorted(start, row, "right") - 1
-            _swap(row, kind, stage, mb, places)
+            _swap(row, kind, stage, turn, places)
             if _highest(lane, start, kind, stage, act, stash) <= cap[lane]:
-                score = _replay(start, kind, stage, mb, device, time, hop, places, ended, cause)
-                late = barred[kind[row - 1], stage[row - 1], mb[row - 1]] > turn
+                score = _replay(
+                    start, kind, stage, turn, device, time, hop, slices, places, ended, cause,
+                )  # fmt: skip
+                late = barred[kind[row - 1], stage[row - 1], turn[row - 1]] > moment
                 if 0 <= score < least and (score < best or not late):
                     pick, least = row, score
-            _swap(row, kind, stage, mb, places)
+            _swap(row, kind, stage, turn, places)
         if pick < 0:
             continue
-        barred[kind[pick - 1], stage[pick - 1], mb[pick - 1]] = turn + TENURE
-        _swap(pick, kind, stage, mb, places)
+        barred[kind[pick - 1], stage[pick - 1], turn[pick - 1]] = moment + TENURE
+        _swap(pick, kind, stage, turn, places)
         if least < best:
             best = least
-            kept_kind[:], kept_stage[:], kept_mb[:] = kind, stage, mb
-    kind[:], stage[:], mb[:] = kept_kind, kept_stage, kept_mb
+            kept_kind[:], kept_stage[:], kept_turn[:] = kind, stage, turn
+    kind[:], stage[:], turn[:] = kept_kind, kept_stage, kept_turn
     return int(best)
 
 
@@ -114,13 +120,13 @@ def _exchanges(kind: Any, stage: Any, ended: Any, cause: Any, chain: Any) -> Any
 
 
 @part
-def _swap(row: Any, kind: Any, stage: Any, mb: Any, places: Any) -> None:
+def _swap(row: Any, kind: Any, stage: Any, turn: Any, places: Any) -> None:
     """Exchange a row with the one before it."""
     kind[row], kind[row - 1] = kind[row - 1], kind[row]
     stage[row], stage[row - 1] = stage[row - 1], stage[row]
-    mb[row], mb[row - 1] = mb[row - 1], mb[row]
-    places[kind[row], stage[row], mb[row]] = row
-    places[kind[row - 1], stage[row - 1], mb[row - 1]] = row - 1
+    turn[row], turn[row - 1] = turn[row - 1], turn[row]
+    places[kind[row], stage[row], turn[row]] = row
+    places[kind[row - 1], stage[row - 1], turn[row - 1]] = row - 1
 
 
 @part
@@ -141,8 +147,8 @@ def _highest(lane: Any, start: Any, kind: Any, stage: Any, act: Any, stash: Any)
 
 @part
 def _replay(
-    start: Any, kind: Any, stage: Any, mb: Any, device: Any, time: Any, hop: Any, places: Any,
-    ended: Any, cause: Any,
+    start: Any, kind: Any, stage: Any, turn: Any, device: Any, time: Any, hop: Any, slices: Any,
+    places: Any, ended: Any, cause: Any,
 ) -> Any:  # fmt: skip
     """End of each row and the row that it waited for; lanes run in turn until they wait."""
     last = time.shape[1] - 1
@@ -153,12 +159,13 @@ def _replay(
         for lane in range(len(cursor)):
             row = cursor[lane]
             while row < start[lane + 1]:
-                code, own, unit = kind[row], stage[row], mb[row]
+                code, own, unit = kind[row], stage[row], turn[row]
                 source = -1
                 if code == 0 and own > 0:
                     source = places[0, own - 1, unit]
                 elif code == 1:
-                    source = places[1, own + 1, unit] if own < last else places[0, own, unit]
+                    behind = unit // slices * slices + slices - 1  # the last slice's forward
+                    source = places[1, own + 1, unit] if own < last else places[0, own, behind]
                 elif code == 2:
                     source = places[1, own, unit]
                 first = row == start[lane]

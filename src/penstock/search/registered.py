@@ -2,8 +2,8 @@
 
 A search must not lose to an order that somebody has already written down. Every record is asked for
 the request with each number of stages per device and small values of its options; what it refuses
-is passed over, and so is what does other work than one forward and one backward of each whole
-microbatch: slices, recomputation, vocabulary passes, offload.
+is passed over, and so is what does other work than forwards and backwards of all layers on equal
+slices: vocabulary passes, copies to the host, sequences of unequal length.
 """
 
 from collections.abc import Iterator
@@ -19,9 +19,14 @@ from penstock.core.table import CODE
 from penstock.errors import PenstockError
 from penstock.schedules import Case, Option, Spec, registry
 from penstock.search.joint import Known
-from penstock.search.pipeline import FUSED_LETTERS, LETTERS, Order
+from penstock.search.moves import Placement
+from penstock.search.pipeline import FUSED_LETTERS, LETTERS, Order, turns
 
 WORK = frozenset("FBIW")
+AGAIN = frozenset("NR")
+"""Kinds of recomputation: orders with them are compared, but nothing is searched from there."""
+PROBED = (2, 4)
+"""Devices and microbatches of a request that shows what work a schedule does."""
 VALUES = (1, 2, 3, 4, 8)
 """Numbers that are tried for an option."""
 LAYERS, LIMIT = "layers", "limit"
@@ -46,16 +51,27 @@ def rivals(
     spec: Spec, case: Case, chunks: int, values: tuple[int, ...] = VALUES
 ) -> Iterator[Rival]:
     """One record at the size and prices of a request, under each choice of stages and options."""
+    if (case.k > 1 and not spec.sliced) or _does_other_work(spec, case):
+        return
     seen: set[Schedule] = set()
+    slices = case.k if spec.sliced else None
     prices = {name: getattr(case, name) for name in ("F", "I", "W", "act", "stash", "hop")}
     for v in range(1, chunks + 1) if spec.chunks is None else (None,):
         for options in _choices(spec, case, values):
             with suppress(PenstockError):
-                asked = spec.case(case.p, case.m, v, None, options, prices)
+                asked = spec.case(case.p, case.m, v, slices, options, prices)
                 schedule = spec.build(asked)
                 if comparable(schedule) and schedule not in seen:
                     seen.add(schedule)
-                    yield Rival(_label(spec, v, options), schedule)
+                    yield Rival(_label(spec, v, case.k, options), schedule)
+
+
+def _does_other_work(spec: Spec, case: Case) -> bool:
+    """What a small request shows already, where it is accepted: a large one may take seconds."""
+    with suppress(PenstockError):
+        p, m = min(case.p, PROBED[0]), min(case.m, PROBED[1])
+        return not comparable(spec.build(spec.case(p, m, None, case.k if spec.sliced else None)))
+    return False
 
 
 def _choices(spec: Spec, case: Case, values: tuple[int, ...]) -> Iterator[Options]:
@@ -76,33 +92,43 @@ def _counts(option: Option) -> bool:
     return option.least is not None and option.parse is int and option.name != LIMIT
 
 
-def _label(spec: Spec, chunks: int | None, options: Options) -> str:
+def _label(spec: Spec, chunks: int | None, slices: int, options: Options) -> str:
     stages = "" if chunks is None else f" -v {chunks}"
-    return spec.name + stages + "".join(f" -o {key}={value}" for key, value in options.items())
+    cut = "" if slices == 1 else f" -k {slices}"
+    asked = "".join(f" -o {key}={value}" for key, value in options.items())
+    return spec.name + stages + cut + asked
 
 
 def comparable(schedule: Schedule) -> bool:
-    """Whether a schedule does the work of whole microbatches, and nothing beside it."""
+    """Whether a schedule does the work of all layers on equal slices, and nothing beside it."""
     shape, table = schedule.shape, schedule.table
-    whole = Shape(shape.devices, shape.stages, (1,) * shape.microbatches)
+    equal = Shape(shape.devices, shape.stages, shape.slices[:1] * shape.microbatches)
     beside = schedule.loans or schedule.gangs or schedule.after or schedule.shares
     return (
-        shape == whole
-        and table.kinds <= WORK
+        shape == equal
+        and table.kinds <= WORK | AGAIN
         and set(table.lane_stream) == {"compute"}
         and len(table.lane_device) == shape.devices
         and not beside
     )
 
 
+def recomputes(schedule: Schedule) -> bool:
+    return bool(schedule.table.kinds & AGAIN)
+
+
+def placement_of(schedule: Schedule) -> Placement:
+    """The device of each stage."""
+    table, placement = schedule.table, np.zeros(schedule.shape.stages, np.int64)
+    placement[table.stage] = table.device
+    return tuple(placement.tolist())
+
+
 def known_of(schedule: Schedule) -> Known:
     """The order of a schedule for a search; pairs are taken apart."""
-    table = schedule.table
-    placement = np.zeros(schedule.shape.stages, np.int64)
-    placement[table.stage] = table.device
-    letters = LETTERS if "I" in table.kinds else FUSED_LETTERS
+    letters = LETTERS if "I" in schedule.table.kinds else FUSED_LETTERS
     order = _columns(schedule, split=letters == LETTERS)
-    return Known(tuple(placement.tolist()), letters, order)
+    return Known(placement_of(schedule), letters, order)
 
 
 def _columns(schedule: Schedule, *, split: bool) -> Order:
@@ -116,8 +142,9 @@ def _columns(schedule: Schedule, *, split: bool) -> Order:
     kind = np.repeat(code[table.kind], times)
     kind[second] = 2
     start = np.concatenate([[0], np.cumsum(times)])[table.lane_start]
-    stage, mb = (np.repeat(column, times).astype(np.int64) for column in (table.stage, table.mb))
-    return Order(kind, stage, mb, start)
+    columns = (table.stage, table.mb, table.slice)
+    stage, mb, slice = (np.repeat(column, times).astype(np.int64) for column in columns)
+    return Order(kind, stage, turns(kind, mb, slice, schedule.shape.slices[0]), start)
 
 
 @lru_cache(maxsize=64)
@@ -128,5 +155,6 @@ def known_orders(devices: int, microbatches: int, chunks: int) -> tuple[Known, .
     for spec in registry().values():
         if not spec.priced:
             for _, schedule in rivals(spec, case, chunks, values=()):
-                found.setdefault(schedule, known_of(schedule))
+                if not recomputes(schedule):
+                    found.setdefault(schedule, known_of(schedule))
     return tuple(k for k in found.values() if len(k.placement) <= chunks * devices)

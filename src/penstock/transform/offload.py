@@ -70,6 +70,11 @@ def offload_stages(
                 f"stage {stage} cannot be offloaded: there are {schedule.shape.stages} stages",
                 hint=f"give stages from 0 to {schedule.shape.stages - 1}",
             )
+    if schedule.gangs:
+        raise ShapeError(
+            f"{schedule.name} has gangs, as {schedule.gangs[0]}: several devices hold a part",
+            hint="offload a schedule whose stages have one device each",
+        )
     if lead < 1:
         raise ShapeError(f"a copy cannot run in the time of {lead} ops", hint="give 1 or more")
     places = _places(schedule)

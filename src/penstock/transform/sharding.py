@@ -36,8 +36,16 @@ ADDING = frozenset(k for k, entry in MEANING.items() if any(r.buffer == "dw" for
 """Kinds that add to the weight gradient of their stage."""
 
 
-Use = tuple[int, int]
-"""Place in the lane and stage of an op that needs a buffer."""
+class Use(NamedTuple):
+    """An op that needs a buffer."""
+
+    place: int
+    """In the lane."""
+    item: int
+    """The number of the op or pair; the strands of a pair need their buffers at once."""
+    stage: int
+
+
 END = maxsize
 """The place of what never comes."""
 
@@ -79,6 +87,8 @@ class _Stay:
     """Places of these ops in the lane."""
     freed: int
     """Place of the last op that used the buffer before; -1 where there was none."""
+    item: int = -1
+    """The last op or pair that used it."""
     then: int = -1
     """Place of the first op that uses the buffer for another stage; -1 where there is none."""
 
@@ -86,32 +96,46 @@ class _Stay:
 def _stays(uses: Sequence[Use], count: int, rule: Rule) -> list[_Stay]:
     """Who is in the buffers, in the order of the first ops."""
     places: dict[int, list[int]] = {}
-    for place, stage in uses:
+    for place, _, stage in uses:
         places.setdefault(stage, []).append(place)
     numbers = {stage: number for number, stage in enumerate(sorted(places))}
     held: list[_Stay | None] = [None] * count
     stays: list[_Stay] = []
     ordinals: Counter[int] = Counter()
-    for place, stage in uses:
+    for use in uses:
+        place, item, stage = use
         stay = next((there for there in held if there and there.stage == stage), None)
         if stay is None:
             last = [there.last if there else -1 for there in held]
-            following = [_following(places[there.stage], place) if there else END for there in held]
+            following = [
+                _following(places[there.stage], use, there) if there else END for there in held
+            ]
             buffer = rule(numbers[stage], Buffers(last, following))
             stay = _Stay(stage, ordinals[stage], place, place, last[buffer])
             leaving, held[buffer] = held[buffer], stay
             if leaving:
+                _refuse_both(leaving, use)
                 leaving.then = place
             ordinals[stage] += 1
             stays.append(stay)
-        stay.last = place
+        stay.last, stay.item = place, item
     return stays
 
 
-def _following(places: list[int], place: int) -> int:
-    """The first of some places behind another one."""
-    at = bisect_right(places, place)
-    return places[at] if at < len(places) else END
+def _refuse_both(leaving: _Stay, use: Use) -> None:
+    """Refuse one buffer for the two strands of a pair."""
+    if leaving.item == use.item:
+        raise ShapeError(
+            f"a pair needs stages {leaving.stage} and {use.stage} at once, in the same buffer",
+            hint="give at least 2 buffers",
+        )
+
+
+def _following(places: list[int], use: Use, there: _Stay) -> int:
+    """When a stage is needed next: now, if it is by the other strand of the same pair."""
+    at = bisect_right(places, use.place)
+    behind = places[at] if at < len(places) else END
+    return use.place if there.item == use.item else behind
 
 
 class _Launch(NamedTuple):
@@ -148,7 +172,11 @@ def shard(schedule: Schedule, *, weights: int, gradients: int, rule: Rule = by_n
     for device, stream, items in lanes:
         if stream == "compute":
             ops = list(chain(*items))
-            heavy = [None if op.stage in schedule.shape.weightless else op for op in ops]
+            heavy = [
+                (place, number, op)
+                for place, (number, op) in enumerate(_numbered(items))
+                if op.stage not in schedule.shape.weightless
+            ]
             launches = sorted(_launches(heavy, weights, gradients, rule))
             if launches:
                 added.append((device, "collective", [(launch.op,) for launch in launches]))
@@ -157,10 +185,16 @@ def shard(schedule: Schedule, *, weights: int, gradients: int, rule: Rule = by_n
     return with_items(schedule.renamed(name), [*lanes, *added], after=unique(holds))
 
 
-def _launches(
-    ops: Sequence[Op | None], weights: int, gradients: int, rule: Rule
-) -> Iterator[_Launch]:
-    """Gathers and reductions of one device; None is an op of a stage without weights."""
+Placed = tuple[int, int, Op]
+"""An op with its place in the lane and the number of its item."""
+
+
+def _numbered(items: Sequence[Sequence[Op]]) -> Iterator[tuple[int, Op]]:
+    return ((number, op) for number, item in enumerate(items) for op in item)
+
+
+def _launches(ops: Sequence[Placed], weights: int, gradients: int, rule: Rule) -> Iterator[_Launch]:
+    """Gathers and reductions of one device, for ops of stages that have weights."""
     if weights:
         for stay in _stays(_uses(ops, USING), weights, rule):
             yield _Launch(stay.freed, Op("G", stay.stage, stay.ordinal), stay.first)
@@ -168,8 +202,8 @@ def _launches(
         yield _Launch(stay.last, Op("Z", stay.stage, stay.ordinal), stay.then)
 
 
-def _uses(ops: Sequence[Op | None], kinds: frozenset[str]) -> list[Use]:
-    return [(place, op.stage) for place, op in enumerate(ops) if op and op.kind in kinds]
+def _uses(ops: Sequence[Placed], kinds: frozenset[str]) -> list[Use]:
+    return [Use(place, item, op.stage) for place, item, op in ops if op.kind in kinds]
 
 
 def _holds(ops: Sequence[Op], launch: _Launch) -> Iterator[After]:
