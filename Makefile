@@ -42,7 +42,7 @@ house: $(STAMP) ## the rules of the house alone, with the size of each layer
 	$(call timed,house rules,$(BIN)/python -m pytest tests/house $(PYTEST_FLAGS))
 
 test: $(STAMP) ## every test; JOBS=2 for two processes, PYTEST_FLAGS='-k name' for some
-	$(call timed,tests,$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_FLAGS))
+	$(call timed,tests,$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_FLAGS))
 
 golden: $(STAMP) ## write golden lanes and what pages show anew; read the difference
 	$(BIN)/python tests/every_schedule/golden.py
