@@ -118,3 +118,13 @@ def test_an_interrupt_ends_quietly_with_130(
 def test_python_m_penstock_is_the_same_command() -> None:
     done = subprocess.run([*COMMAND, "--version"], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{__version__}\n", "")
+
+
+@pytest.mark.parametrize("given", [{}, {"OPENBLAS_NUM_THREADS": "7"}])
+def test_the_environment_of_later_processes_is_as_it_was(given: dict[str, str]) -> None:
+    script = (
+        "import os; from penstock.cli.main import main; before = dict(os.environ);"
+        "main(['--version']); assert dict(os.environ) == before, os.environ"
+    )
+    without = {key: value for key, value in os.environ.items() if key != "OPENBLAS_NUM_THREADS"}
+    subprocess.run([sys.executable, "-c", script], check=True, env=without | given)

@@ -56,7 +56,7 @@ def test_people_get_a_table(penstock: Penstock) -> None:
         0,
         """\
 seq1f1b: 4 devices, 8 microbatches, 4 slices each, 256 ops
-makespan 26.25, bubble 8.6%; span 26.25, bubble 8.6%
+makespan 26.25, bubble 8.57%; span 26.25, bubble 8.57%
 critical path: 70 ops (35 F, 35 B), 0 in transfers
 
 device   work   peak

@@ -17,7 +17,7 @@ from .specimens import specimens
 from .tally import tally
 
 NAMES = list(registry())
-MUTANTS = 100
+MUTANTS = 50
 """Mutants of each kind of each schedule; `python -m tests.trust.report` takes more."""
 POSITIONS = 2_000
 """Plays with at most so many positions are played in every order of moves."""

@@ -8,9 +8,10 @@
 Only the module of the requested verb is imported: `penstock list` must not wait for the pictures.
 """
 
+import os
 import sys
-from collections.abc import Sequence
-from contextlib import redirect_stdout
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ from penstock.errors import PenstockError
 
 VERBS = ("list", "show", "check", "simulate", "compare", "best", "verify", "train", "bench")
 
+THREADS = "OPENBLAS_NUM_THREADS"
 MISUSE = 2
 INTERRUPTED = 130
 
@@ -60,9 +62,27 @@ def application(words: Sequence[str] = ()) -> typer.Typer:
     )
     app.callback()(_root)
     first = next((word for word in words if not word.startswith("-")), "")
-    for verb in (first,) if first in VERBS else VERBS:
-        import_module(f"penstock.cli.{verb}").register(app)
+    with _without_threads():
+        for verb in (first,) if first in VERBS else VERBS:
+            import_module(f"penstock.cli.{verb}").register(app)
     return app
+
+
+@contextmanager
+def _without_threads() -> Iterator[None]:
+    """Import numpy without the threads of its linear algebra, which nothing here uses.
+
+    While they start they spin on every core for as long as a short command takes. Processes that
+    are started later find the environment as it was.
+    """
+    if THREADS in os.environ:
+        yield
+        return
+    os.environ[THREADS] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[THREADS]
 
 
 def _print_version(wanted: bool) -> None:

@@ -35,8 +35,8 @@ def _print(timeline: Timeline) -> None:
     schedule = timeline.schedule
     emit(f"{timeline.name}: {size_words(schedule.shape)}, {counted(len(schedule.table), 'op')}")
     emit(
-        f"makespan {number(timeline.makespan)}, bubble {percent(timeline.bubble_makespan)}; "
-        f"span {number(timeline.span)}, bubble {percent(timeline.bubble_span)}"
+        f"makespan {number(timeline.makespan)}, bubble {percent(timeline.bubble_makespan, 2)}; "
+        f"span {number(timeline.span)}, bubble {percent(timeline.bubble_span, 2)}"
     )
     if len(schedule.table) <= PATH_UP_TO:
         emit(f"critical path: {_path(timeline)}")

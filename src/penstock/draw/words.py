@@ -18,13 +18,13 @@ def number(value: Fraction | float) -> str:
     return "0" if text in ("", "-0") else text
 
 
-def percent(value: Fraction) -> str:
-    """A share in percent, one place.
+def percent(value: Fraction, places: int = 1) -> str:
+    """A share in percent.
 
-    >>> percent(Fraction(3, 11))
-    '27.3%'
+    >>> percent(Fraction(3, 11)), percent(Fraction(3, 11), 2)
+    ('27.3%', '27.27%')
     """
-    return f"{float(100 * value):.1f}%"
+    return f"{float(100 * value):.{places}f}%"
 
 
 def counted(count: int, noun: str) -> str:
