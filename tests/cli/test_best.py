@@ -69,6 +69,25 @@ def test_no_schedule_has_more_stages_per_device_than_it_may(penstock: Penstock) 
     assert {len(row["placement"]) for row in rows} == {2}
 
 
+def test_a_saved_winner_says_how_it_was_priced(penstock: Penstock, tmp_path: Path) -> None:
+    path = tmp_path / "winner.txt"
+    prices = "--times F=2,I=2,W=1 --sizes act=3,stash=1 --hop 1/2"
+    winner = penstock(f"{SMALL} {prices} --json --save {path}").data["schedules"][0]
+    head = path.read_text().splitlines()[:3]
+    assert head[1] == f"# layers of stages: pipeline.layers={winner['layers']}"
+    assert head[2] == f"# priced with {prices}"
+    again = penstock(f"simulate {path} {prices} --json").data
+    assert (again["makespan"], max(again["peak"])) == (winner["makespan"], winner["peak"])
+
+
+def test_a_place_that_cannot_be_written_to_is_refused_before_the_search(
+    penstock: Penstock,
+) -> None:
+    answer = penstock("best -p 64 -m 512 --seconds 3600 --save /nonexistent/winner.txt")
+    assert (answer.code, answer.out) == (2, "")
+    assert "cannot write '/nonexistent/winner.txt'" in answer.err
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [

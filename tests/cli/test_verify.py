@@ -160,7 +160,7 @@ def test_what_the_executor_cannot_run_is_refused_by_name(
         "devices: 1\nstages: 1\nslices: 1 x 2\nafter: 0F1 0B0\n0 compute: 0F0 0B0 0F1 0B1\n"
     )
     answer = penstock(f"verify {path}")
-    assert (answer.code, answer.out) == (1, "")
+    assert (answer.code, answer.out) == (2, "")
     assert "`after` orders" in answer.err
 
 
@@ -168,7 +168,7 @@ def test_a_refuted_schedule_is_not_run(penstock: Penstock, tmp_path: Path) -> No
     path = tmp_path / "broken.txt"
     path.write_text("devices: 1\nstages: 1\nslices: 1\n0 compute: 0B0 0F0\n")
     answer = penstock(f"verify {path}")
-    assert (answer.code, answer.out) == (1, "")
+    assert (answer.code, answer.out) == (2, "")
     assert "0B0" in answer.err
 
 

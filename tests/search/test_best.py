@@ -77,17 +77,17 @@ def test_every_value_of_an_option_is_compared() -> None:
     assert {"interleaved -v 2 -o group=5", "interleaved -v 3 -o group=5"} <= labels
 
 
-def test_what_is_ahead_of_the_search_becomes_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contenders, "MOST", 600.0)
+def test_what_is_ahead_of_the_search_becomes_its_start() -> None:
     wanted = Wanted.of(Case(4, 8), HEAVY_HEAD, Fraction(24))
     registered = priced(built("adaptis", p=4, m=8, v=3, layers=HEAVY_HEAD, limit=24)).makespan
     problem = wanted.problem()
-    (start,) = module.overtaking(wanted, problem, [], [])
+    sketch = contenders.sketched(wanted)
+    (start,) = module.overtaking(problem, [], [], sketch)
     (again,) = module.searched(wanted, problem, Effort(0), [start])
     assert again.time <= registered
-    assert module.overtaking(wanted, problem, [again], []) == []
+    assert module.overtaking(problem, [again], [], sketch) == []
     behind = again._replace(time=registered + 1)
-    assert module.overtaking(wanted, problem, [behind], [])[0].split == start.split
+    assert module.overtaking(problem, [behind], [], sketch)[0].split == start.split
 
 
 def test_the_page_has_a_dozen_cases() -> None:
@@ -124,7 +124,7 @@ def test_records_that_hang_or_fail_do_not_stop_it(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(contenders, "registry", lambda: known)
     ranking = best(replace(Wanted.of(Case(2, 3)), seconds=2.0))
     assert {entry.label for entry in ranking.entries} == {SEARCHED, "1f1b"}
-    assert ranking.passed_over == ["slow"]
+    assert (ranking.passed_over, ranking.late) == ([], ["slow"])
 
 
 def test_a_deep_pipeline_takes_less_than_15_seconds_of_a_processor() -> None:

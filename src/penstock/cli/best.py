@@ -1,8 +1,10 @@
 """`penstock best`: the fastest schedule for a request, registered or searched, and its distance."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -84,7 +86,7 @@ def register(app: typer.Typer) -> None:
 
 
 def best_of_all(
-    size: Size, costs: Costs, save: Save = "", seconds: Seconds = 7.0, as_json: AsJson = False
+    size: Size, costs: Costs, save: Save = "", seconds: Seconds = 8.0, as_json: AsJson = False
 ) -> None:
     """Find the fastest schedule: every registered one, then a search, against a lower bound.
 
@@ -94,6 +96,8 @@ def best_of_all(
     """
     if not seconds > 0:  # not a number is not in any range
         raise ShapeError(f"--seconds is {seconds}", hint="give a number of seconds, as 7")
+    boundary = number("--boundary", costs.boundary)
+    _refuse_lost(save)
     wanted = replace(_wanted(size, costs), chunks=size.chunks, slices=size.slices, seconds=seconds)
     ranking = best(wanted)
     if not ranking.entries:
@@ -102,8 +106,7 @@ def best_of_all(
             hint="raise --limit, or give more devices",
         )
     if save:
-        _save(save, ranking)
-    boundary = number("--boundary", costs.boundary)
+        _save(save, wanted, ranking.entries[0])
     if as_json:
         emit_json(_record(wanted, ranking, boundary))
     else:
@@ -138,15 +141,37 @@ def _case(size: Size, prices: Mapping[str, Fraction]) -> Case:
     return Case(size.devices or 1, size.microbatches or 1).at(prices)
 
 
-def _save(path: str, ranking: Ranking) -> None:
+def _refuse_lost(path: str) -> None:
+    """Refuse a path that nothing can be written to before a search is spent on it."""
+    folder = Path(path).absolute().parent
+    if path and not os.access(folder, os.W_OK):
+        raise ShapeError(
+            f"cannot write {path!r}: {folder} is no folder that can be written to",
+            hint="give --save a path in a folder that exists",
+        )
+
+
+def _save(path: str, wanted: Wanted, winner: Entry) -> None:
+    """The lanes, and what a reader needs beside them: the cut of the layers, and the prices."""
     from penstock.files import save
     from penstock.files.text import dumps
 
-    winner = ranking.entries[0]
-    layers = " ".join(map(str, winner.layout.split))
-    head = f"# {winner.label}: makespan {words.number(winner.time)}, layers of stages: {layers}\n"
-    save(path, head + dumps(winner.schedule))
+    lines = [
+        f"{winner.label}: makespan {words.number(winner.time)}, peak {words.number(winner.peak)}",
+        f"layers of stages: pipeline.layers={list(winner.layout.split)}",
+        f"priced with {_flags(wanted.case)}",
+    ]
+    save(path, "".join(f"# {line}\n" for line in lines) + dumps(winner.schedule))
     note(f"wrote {path}")
+
+
+def _flags(case: Case) -> str:
+    """Prices as they are typed: a file has the shares of its stages, but no prices."""
+    times, sizes = (
+        ",".join(f"{name}={getattr(case, name)}" for name in names)
+        for names in (COUNTED[:3], COUNTED[3:])
+    )
+    return f"--times {times} --sizes {sizes} --hop {case.hop}"
 
 
 def _distance(entry: Entry, ranking: Ranking) -> Fraction:
@@ -163,6 +188,8 @@ def _record(wanted: Wanted, ranking: Ranking, boundary: Fraction) -> dict[str, A
         "bound_reason": ranking.reason,
         "schedules": [_row(entry, ranking, boundary) for entry in ranking.entries],
         "passed_over": ranking.passed_over,
+        "late": ranking.late,
+        "unasked": ranking.unasked,
     }
 
 
@@ -197,8 +224,12 @@ def _print(ranking: Ranking, boundary: Fraction) -> None:
     emit(f"winner: layers {_listed(winner.layout.split)}")
     emit(f"        on devices {_listed(winner.layout.placement)}")
     if more > 0 or ranking.passed_over:
-        passed_over = len(ranking.passed_over)
-        note(f"{max(more, 0)} more are slower, {passed_over} over the limit or too long to find")
+        note(f"{max(more, 0)} more are slower, {len(ranking.passed_over)} are over the limit")
+    if ranking.late:
+        note(f"too long to find: {', '.join(ranking.late)}; give more --seconds")
+    if ranking.unasked:
+        names = ", ".join(ranking.unasked)
+        note(f"no time for all values of the options of {names}; give more --seconds")
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

@@ -13,7 +13,7 @@ from penstock.cli._request import AsJson, Request, resolve
 from penstock.cli._torch import need_torch
 from penstock.cli._verdicts import print_verdicts, together, verdict
 from penstock.draw.words import counted
-from penstock.errors import ShapeError
+from penstock.errors import RunError, ShapeError
 from penstock.schedules import registry
 
 if TYPE_CHECKING:
@@ -121,7 +121,10 @@ def _refuse_unrunnable(trials: Sequence["Trial"]) -> None:
             f"{most} processes are more than the {MOST_PROCESSES} that are started here",
             hint=f"lower -p to {MOST_PROCESSES} or less",
         )
-    refuse_unrunnable(trials)
+    try:
+        refuse_unrunnable(trials)
+    except RunError as refusal:  # nothing has gone wrong yet: it is the request that cannot be met
+        raise ShapeError(refusal.message, hint=refusal.hint) from None
 
 
 def _processes(trials: Sequence["Trial"]) -> int:

@@ -19,8 +19,8 @@ from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.cost.layers import layered_shape
 from penstock.search.bounds import lower_bound
-from penstock.search.contenders import Field, contenders, sketched
-from penstock.search.joint import Effort, Known, Problem, cuts, search
+from penstock.search.contenders import Field, contenders
+from penstock.search.joint import Candidate, Effort, Known, Problem, cuts, search
 from penstock.search.moves import Layout
 from penstock.search.polish import peaks, replay
 from penstock.search.registered import Rival, known_of, placement_of, recomputes
@@ -28,7 +28,7 @@ from penstock.search.wanted import Wanted
 from penstock.sim import simulate
 
 SEARCHED = "searched"
-RIVALS, SEARCH = 0.5, 0.9
+RIVALS, SEARCH = 0.4, 0.9
 """Shares of the time after which no more registered schedules are asked, and the search ends."""
 
 
@@ -65,7 +65,11 @@ class Ranking(NamedTuple):
     bound: Fraction
     reason: str
     passed_over: list[str]
-    """Registered schedules that do not fit into the memory, or took too long."""
+    """Registered schedules that do not fit into the memory."""
+    late: list[str]
+    """Registered schedules that took too long to find."""
+    unasked: list[str]
+    """Registered schedules that were not asked for all values of their options."""
 
 
 def best(wanted: Wanted) -> Ranking:
@@ -83,7 +87,8 @@ def best(wanted: Wanted) -> Ranking:
     finest, over = problems[wanted.slices], [label for label, entry in tried if entry is None]
     again = any(recomputes(entry.schedule) for entry in entries)
     bound = lower_bound(finest, leave_out=["memory"] if again else [])
-    return Ranking(entries, bound.ticks * finest.scale.tick, bound.reason, over + field.late)
+    least = bound.ticks * finest.scale.tick
+    return Ranking(entries, least, bound.reason, over, field.late, field.unasked)
 
 
 def _ranked(entries: Iterable[Entry]) -> list[Entry]:
@@ -104,7 +109,7 @@ def outdone(
     seeds = [known_of(rival.schedule) for rival in _startable(field.written, count)]
     found = searched(wanted, problem, effort, seeds)
     standing = _ranked([*found, *(entry for entry in entries if entry.slices == count)])
-    ahead = overtaking(wanted, problem, standing, _startable(field.others, count))
+    ahead = overtaking(problem, standing, _startable(field.others, count), field.sketch)
     more = Effort(wanted.ops(count) // 2, effort.until)
     return searched(wanted, problem, more, ahead) if ahead else found
 
@@ -116,15 +121,14 @@ def _startable(rivals: list[Rival], slices: int) -> list[Rival]:
 
 
 def overtaking(
-    wanted: Wanted, problem: Problem, entries: list[Entry], others: list[Rival]
+    problem: Problem, entries: list[Entry], others: list[Rival], sketch: Candidate | None
 ) -> list[Known]:
     """What is ahead of the search although it did not start from it: it has to start there."""
     first, tick = entries[0] if entries else None, problem.scale.tick
-    open_ended = first is None or first.time > lower_bound(problem).ticks * tick
-    found = sketched(wanted) if problem.slices == 1 and open_ended else None
-    if found is not None and (first is None or found.listed.makespan * tick < first.time):
-        (split, placement), listed = found.layout, found.listed
-        return [Known(placement, found.pipeline.letters, listed.order, split)]
+    behind = sketch is None or (first and first.time <= sketch.listed.makespan * tick)
+    if sketch is not None and problem.slices == 1 and not behind:
+        (split, placement), listed = sketch.layout, sketch.listed
+        return [Known(placement, sketch.pipeline.letters, listed.order, split)]
     return [known_of(rival.schedule) for rival in others if first and rival.label == first.label]
 
 

@@ -1,26 +1,26 @@
 """Who takes part when the best schedule is looked for: every registered one that does the work.
 
 Records that only write an order down are asked at once, with the usual values of their options and
-then, while there is time, with all others. Records that search for one are asked in a process of
-their own, which is ended when it takes too long.
+then, while there is time, with all others. Records that search for one are asked at the same time,
+each in a process of its own, which is ended when it takes too long.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from time import process_time
+from time import monotonic, process_time
 from typing import NamedTuple
 
 from penstock.schedules import Spec, registry
 from penstock.search.joint import Candidate
-from penstock.search.patience import within
+from penstock.search.patience import Attempt
 from penstock.search.quick import quick
 from penstock.search.registered import VALUES, Rival, rivals, searches_layers
 from penstock.search.wanted import Wanted
 
-MOST = 2.0
-"""Seconds for which a record that searches is waited for."""
+MOST = 6.0
+"""Seconds for which records that search are waited for; most are ready before the others are."""
 
 
 class Field(NamedTuple):
@@ -32,18 +32,26 @@ class Field(NamedTuple):
     """Orders that it has to start from only if they are ahead of what it finds."""
     late: list[str]
     """Names of records that there was no time for."""
+    unasked: list[str]
+    """Names of records that there was no time to ask for all values of their options."""
+    sketch: Candidate | None
+    """What the records find that cut layers themselves."""
 
 
 def contenders(wanted: Wanted, until: float) -> Field:
     """Every registered schedule that does the work, as far as there is time."""
+    began = monotonic()
+    asked = {spec.name: Attempt(partial(_asked, wanted, spec)) for spec in _specs(priced=True)}
+    sketch = Attempt(partial(sketched, wanted))
     written = [
         rival
         for count, spec in product(wanted.counts, _specs(priced=False))
         for rival in rivals_of(wanted, spec, count)
     ]
     rare, unasked = unusual(wanted, written, until)
-    worked, late = worked_out(wanted, until)
-    return Field(written, rare + worked, unasked + late)
+    patience = min(MOST, wanted.seconds) - (monotonic() - began)
+    worked, late = worked_out(asked, patience)
+    return Field(written, rare + worked, late, unasked, sketch.answer(patience))
 
 
 def _specs(*, priced: bool) -> list[Spec]:
@@ -82,35 +90,29 @@ def unusual(wanted: Wanted, written: list[Rival], until: float) -> tuple[list[Ri
     return found, list(dict.fromkeys(late))
 
 
-def worked_out(wanted: Wanted, until: float) -> tuple[list[Rival], list[str]]:
-    """The orders of records that search, and the names of those that took too long.
-
-    Each is given half of the time that is left, or `MOST` seconds. They know whole sequences only.
-    """
+def worked_out(
+    asked: Mapping[str, Attempt[list[Rival]]], patience: float
+) -> tuple[list[Rival], list[str]]:
+    """The orders of records that search, and the names of those that took too long."""
     found: list[Rival] = []
     late: list[str] = []
-    for spec in _specs(priced=True):
-        patience = min(MOST, (until - process_time()) / 2)
-        answer = within(patience, partial(_asked, wanted, spec)) if patience > 0 else None
+    for name, attempt in asked.items():
+        answer = attempt.answer(patience)
         found += answer or []
-        late += [spec.name] if answer is None else []
+        late += [name] if answer is None else []
     return found, late
 
 
 def _asked(wanted: Wanted, spec: Spec) -> list[Rival]:
+    """They know whole sequences only."""
     return list(rivals_of(wanted, spec, 1))
 
 
 def sketched(wanted: Wanted) -> Candidate | None:
     """What the same search finds with little effort, as registered schedules do that cut layers.
 
-    Without a limit they take the memory of p microbatches on an average device. None where nothing
-    fits, or where it takes too long.
+    Without a limit they take the memory of p microbatches on an average device.
     """
-    return within(MOST, partial(_sketched, wanted))
-
-
-def _sketched(wanted: Wanted) -> Candidate | None:
     problem = wanted.problem()
     if wanted.limit is None:
         problem = replace(problem, cap=int(problem.scale.layers[:, 3].sum()))

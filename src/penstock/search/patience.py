@@ -6,32 +6,43 @@ A record that searches may call a solver, which cannot be interrupted from outsi
 from collections.abc import Callable
 from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 Result = TypeVar("Result")
 
 
-def within(seconds: float, function: Callable[[], Result]) -> Result | None:
-    """What a function returns, or None if it fails or takes longer.
+class Attempt(Generic[Result]):
+    """A function at work beside us, until its answer is asked for.
 
-    Where processes cannot be forked it is called here, and takes the time it takes.
+    Where processes cannot be forked it is called then, and takes the time it takes.
     """
-    if "fork" not in get_all_start_methods():
-        return function()
-    context = get_context("fork")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_answer, args=(theirs, function), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        answer: Result | None = ours.recv() if ours.poll(max(seconds, 0.0)) else None
-    except EOFError:
-        answer = None
-    finally:
-        process.kill()
-        process.join()
-        ours.close()
-    return answer
+
+    def __init__(self, function: Callable[[], Result]) -> None:
+        self._function = function
+        if "fork" in get_all_start_methods():
+            context = get_context("fork")
+            self._line, theirs = context.Pipe(duplex=False)
+            self._process = context.Process(target=_answer, args=(theirs, function), daemon=True)
+            self._process.start()
+            theirs.close()
+
+    def answer(self, seconds: float) -> Result | None:
+        """What it returns within so many seconds from now; None if it fails or takes longer."""
+        if "fork" not in get_all_start_methods():
+            return self._function()
+        try:
+            return self._line.recv() if self._line.poll(max(seconds, 0.0)) else None
+        except EOFError:
+            return None
+        finally:
+            self._process.kill()
+            self._process.join()
+            self._line.close()
+
+
+def within(seconds: float, function: Callable[[], Result]) -> Result | None:
+    """What a function returns, or None if it fails or takes longer."""
+    return Attempt(function).answer(seconds)
 
 
 def _answer(connection: "Connection[Any, Any]", function: Callable[[], Any]) -> None:

@@ -28,7 +28,7 @@ class Wanted:
     """Most stages per device."""
     slices: int = 1
     """Most slices of a sequence; all slices cost the same."""
-    seconds: float = 7.0
+    seconds: float = 8.0
     """Processor time after which nothing more is tried."""
 
     @classmethod

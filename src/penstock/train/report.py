@@ -23,11 +23,13 @@ from penstock.run.optimizer import AdamW
 from penstock.run.place import place
 from penstock.run.plan import RunPlan
 from penstock.run.state import begin
+from penstock.schedules import registry
 from penstock.sim import simulate
 from penstock.sim.cores import makespan_on
 from penstock.train.layout import compared_schedules
 from penstock.train.metrics import METRICS, TIMING, read_metrics
 from penstock.train.report_words import Compared, Ran, drawn, words
+from penstock.train.settings import PipelineSettings
 from penstock.train.trainer import Trainer
 
 
@@ -86,10 +88,15 @@ def ran_by(trainer: Trainer) -> Ran:
         seconds=[record["seconds"] for record in read_metrics(folder / TIMING)],
         processes=mesh.devices * mesh.replicas,
         cores=machines * len(os.sched_getaffinity(0)),
-        slices=trainer.settings.pipeline.slices,
+        slices=_slices(trainer.settings.pipeline),
         checkpoint=trainer.checkpoints.folder / f"step-{trainer.done:08}",
         export=trainer.settings.checkpoint.export,
     )
+
+
+def _slices(pipeline: PipelineSettings) -> int:
+    """Those of a run whose slices a user can choose; a file has the ones it has."""
+    return pipeline.slices if pipeline.schedule in registry() else 1
 
 
 def _write(ran: Ran, found: Sequence[Compared]) -> None:
