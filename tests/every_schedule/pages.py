@@ -51,7 +51,13 @@ def _section(title: str, spec: Spec) -> str:
         return "".join(f"{line}\n" for line in lines) or "None.\n"
     rows = ["quantity | formula | holds for | source", "--- | --- | --- | ---"]
     rows += map(_claim, spec.claims)
-    return LEGEND + "".join(f"| {row} |\n" for row in rows)
+    return LEGEND + "".join(f"| {row} |\n" for row in rows) + f"\n{_code(spec)}\n"
+
+
+def _code(spec: Spec) -> str:
+    """Where to read on."""
+    path = f"src/{spec.generate.__module__.replace('.', '/')}.py"
+    return f"Code: [{Path(path).name}](../../{path})."
 
 
 def _needs(spec: Spec) -> str:

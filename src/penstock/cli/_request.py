@@ -40,16 +40,20 @@ LONG_WORK = 500_000
 """Ops from which a request takes seconds, so that a person wants to know that it is under way."""
 
 
+Devices = Annotated[
+    int | None, typer.Option("-p", "--devices", metavar="P", help="Pipeline devices.")
+]
+Microbatches = Annotated[
+    int | None, typer.Option("-m", "--microbatches", metavar="M", help="Microbatches.")
+]
+
+
 @dataclass(frozen=True)
 class Request:
     """Which instance of a registered schedule is meant."""
 
-    devices: Annotated[
-        int | None, typer.Option("-p", "--devices", metavar="P", help="Pipeline devices.")
-    ] = None
-    microbatches: Annotated[
-        int | None, typer.Option("-m", "--microbatches", metavar="M", help="Microbatches.")
-    ] = None
+    devices: Devices = None
+    microbatches: Microbatches = None
     chunks: Annotated[
         int | None, typer.Option("-v", "--chunks", metavar="V", help="Stages per device.")
     ] = None

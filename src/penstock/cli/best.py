@@ -13,7 +13,7 @@ from penstock.cli._flat import flat
 from penstock.cli._numbers import amounts, number
 from penstock.cli._output import emit, emit_json, emit_table, note
 from penstock.cli._record import plain
-from penstock.cli._request import AsJson
+from penstock.cli._request import AsJson, Devices, Microbatches
 from penstock.draw import words
 from penstock.draw.words import counted
 from penstock.errors import PlanError, ShapeError
@@ -30,12 +30,8 @@ COUNTED = ("F", "I", "W", "act", "stash")
 class Size:
     """How much there is to do, and on how many devices."""
 
-    devices: Annotated[
-        int | None, typer.Option("-p", "--devices", metavar="P", help="Pipeline devices.")
-    ] = None
-    microbatches: Annotated[
-        int | None, typer.Option("-m", "--microbatches", metavar="M", help="Microbatches.")
-    ] = None
+    devices: Devices = None
+    microbatches: Microbatches = None
     chunks: Annotated[
         int, typer.Option("-v", "--chunks", metavar="V", min=1, help="Most stages per device.")
     ] = 3

@@ -14,7 +14,7 @@ from fractions import Fraction
 from math import lcm
 from typing import NamedTuple
 
-from penstock.schedules._registry import Case, Need, Option
+from penstock.schedules._registry import Case, Claim, Need, Option
 from penstock.schedules._streams import PlainOp
 
 PAPER = "arXiv:2503.03182"
@@ -31,6 +31,14 @@ SOME_KEPT = Need(
     "keep at least one of the {v} stages of a device: lower -o recompute",
 )
 """Of schedules that recompute the first stages of a device."""
+
+AS_1F1B = Claim(
+    "makespan",
+    "(m + p - 1)(2F + B)",
+    lambda c: (c.m + c.p - 1) * (c.F + c.step),
+    "measured against 1F1B that recomputes everything",
+    bound=True,
+)
 
 
 class Grid(NamedTuple):

@@ -49,6 +49,11 @@ class Case:
         """Everything one device does for one microbatch."""
         return self.F + self.B
 
+    @property
+    def held(self) -> Fraction:
+        """The most that one microbatch holds on one device."""
+        return max(self.act, self.stash)
+
     def __getitem__(self, option: str) -> Any:
         return self.options[option]
 

@@ -30,7 +30,15 @@ from fractions import Fraction
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._grid import PAPER, SHALLOW, SOME_KEPT, Grid, grid_lanes, recomputed
+from penstock.schedules._grid import (
+    AS_1F1B,
+    PAPER,
+    SHALLOW,
+    SOME_KEPT,
+    Grid,
+    grid_lanes,
+    recomputed,
+)
 from penstock.schedules._registry import SEVERAL_STAGES, Case, Claim, schedule
 
 
@@ -92,13 +100,7 @@ def chronos(shape: Shape, case: Case) -> Lanes:
     options=(SHALLOW,),
     needs=(SEVERAL_STAGES, SOME_KEPT),
     claims=(
-        Claim(
-            "makespan",
-            "(m + p - 1)(2F + B)",
-            lambda c: (c.m + c.p - 1) * (c.F + c.step),
-            "measured against 1F1B that recomputes everything",
-            bound=True,
-        ),
+        AS_1F1B,
         Claim(
             "peak",
             "(floor((p - r)/2) + 1)/2",

@@ -30,7 +30,8 @@ import numpy as np
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
-from penstock.schedules._registry import Case, Claim, Need, Option, schedule
+from penstock.schedules._limit import LIMIT
+from penstock.schedules._registry import Case, Claim, Need, schedule
 from penstock.schedules._v_blocks import INTERVAL, Grid, peaks, v_blocks
 from penstock.schedules._v_orders import Orders, Prices, lanes_of, orders, run, with_weights_last
 
@@ -42,19 +43,14 @@ CELLS = 4_000_000
 """Slots that are worked on at once, so that memory does not grow with the number of blocks."""
 
 
-def _unit(c: Case) -> Fraction:
-    """What a microbatch holds at most."""
-    return max(c.act, c.stash)
-
-
 def _least(c: Case) -> Fraction:
     """What the block with the shortest lifespans needs."""
-    return min(c.m, (c.p + 4) // 3) * _unit(c)
+    return min(c.m, (c.p + 4) // 3) * c.held
 
 
 def _bubble(c: Case, limit: Fraction) -> Fraction:
     """Idle time at equal times, a third of a stage's work on a microbatch for each pass."""
-    alive = min(2 * c.p, int(2 * limit / _unit(c)))
+    alive = min(2 * c.p, int(2 * limit / c.held))
     passes = 3 * c.p - 1 - 3 * alive + max(3 * c.p, c.p + 1 + 2 * ((alive + 1) // 2))
     return passes * c.step / INTERVAL
 
@@ -85,7 +81,7 @@ EQUAL = "F = I = W, act = stash, no latency, and m >= 2p"
         Claim(
             "peak",
             "p max(act, stash)",
-            lambda c: (c.p * _unit(c),) * c.p,
+            lambda c: (c.p * c.held,) * c.p,
             f"{PAPER}, section 3",
             bound=True,
         ),
@@ -94,7 +90,7 @@ EQUAL = "F = I = W, act = stash, no latency, and m >= 2p"
 )
 def v_zb(shape: Shape, case: Case) -> Lanes:
     """The fastest within the memory of 1F1B."""
-    return _fastest(case, case.p * _unit(case))
+    return _fastest(case, case.p * case.held)
 
 
 @schedule(
@@ -103,16 +99,7 @@ def v_zb(shape: Shape, case: Case) -> Lanes:
     paper=PAPER,
     chunks=2,
     priced=True,
-    options=(
-        Option(
-            "limit",
-            default=lambda c: c.p * _unit(c),
-            text="what a device may hold, in the unit of act and stash; that of p microbatches if "
-            "left out",
-            parse=Fraction,
-            least=0,
-        ),
-    ),
+    options=(LIMIT,),
     needs=(
         Need(
             lambda c: c["limit"] >= _least(c),
@@ -192,5 +179,5 @@ def _tried(case: Case, limit: Fraction) -> Iterator[tuple[int, Orders]]:
         part = starts[first : first + batch]
         for step, found in enumerate(orders(part, first, case.m)):
             yield step, found
-        if case.m * _unit(case) <= limit:
+        if case.m * case.held <= limit:
             yield step + 1, with_weights_last(found, case.m)

@@ -38,7 +38,7 @@ CASES = (Case(4, 8, v=2), Case(3, 7, v=2), Case(5, 10, v=2), Case(4, 3, v=2), Ca
 
 
 def _held(c: Case, microbatches: int) -> tuple[Fraction, ...]:
-    return (min(microbatches, c.m) * max(c.act, c.stash),) * c.p
+    return (min(microbatches, c.m) * c.held,) * c.p
 
 
 def _idle(c: Case, passes: int) -> Fraction:

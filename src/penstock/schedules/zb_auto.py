@@ -32,15 +32,11 @@ from fractions import Fraction
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._board import Budget
-from penstock.schedules._registry import Case, Claim, Need, Option, schedule
+from penstock.schedules._limit import LIMIT
+from penstock.schedules._registry import Case, Claim, Need, schedule
 from penstock.schedules._zero_bubble_search import search
 
 PAPER = "arXiv:2401.10241"
-
-
-def _unit(c: Case) -> Fraction:
-    """The most that a microbatch holds on a device."""
-    return max(c.act, c.stash)
 
 
 def _equal_times(c: Case) -> bool:
@@ -73,7 +69,7 @@ def _lanes(case: Case, limit: Fraction) -> Lanes:
         Claim(
             "peak",
             "p max(act, stash)",
-            lambda c: (c.p * _unit(c),) * c.p,
+            lambda c: (c.p * c.held,) * c.p,
             f"{PAPER}, section 3",
             bound=True,
         ),
@@ -82,7 +78,7 @@ def _lanes(case: Case, limit: Fraction) -> Lanes:
 )
 def zb_1p(shape: Shape, case: Case) -> Lanes:
     """The memory of p microbatches."""
-    return _lanes(case, case.p * _unit(case))
+    return _lanes(case, case.p * case.held)
 
 
 @schedule(
@@ -102,7 +98,7 @@ def zb_1p(shape: Shape, case: Case) -> Lanes:
         Claim(
             "peak",
             "2p max(act, stash)",
-            lambda c: (2 * c.p * _unit(c),) * c.p,
+            lambda c: (2 * c.p * c.held,) * c.p,
             f"{PAPER}, section 3",
             bound=True,
         ),
@@ -111,7 +107,7 @@ def zb_1p(shape: Shape, case: Case) -> Lanes:
 )
 def zb_2p(shape: Shape, case: Case) -> Lanes:
     """The memory of 2p microbatches."""
-    return _lanes(case, 2 * case.p * _unit(case))
+    return _lanes(case, 2 * case.p * case.held)
 
 
 @schedule(
@@ -119,19 +115,10 @@ def zb_2p(shape: Shape, case: Case) -> Lanes:
     title="zero bubble for measured times, in the memory there is",
     paper=PAPER,
     priced=True,
-    options=(
-        Option(
-            "limit",
-            default=lambda c: c.p * _unit(c),
-            text="what a device may hold, in the unit of act and stash; that of p microbatches if "
-            "left out",
-            parse=Fraction,
-            least=0,
-        ),
-    ),
+    options=(LIMIT,),
     needs=(
         Need(
-            lambda c: c["limit"] >= _unit(c),
+            lambda c: c["limit"] >= c.held,
             "limit is at least act and at least stash",
             "raise -o limit={limit} to what one microbatch holds, or make microbatches smaller",
         ),
@@ -140,9 +127,9 @@ def zb_2p(shape: Shape, case: Case) -> Lanes:
         Claim(
             "span",
             "m(F + I + W) + max(0, 2p - 1 - min(n, m)) F, n = floor(limit / max(act, stash))",
-            lambda c: _span(c, int(c["limit"] // _unit(c)) if _unit(c) else c.m),
+            lambda c: _span(c, int(c["limit"] // c.held) if c.held else c.m),
             f"{PAPER}, section 3; derived between p and 2p",
-            when=lambda c: _equal_times(c) and c["limit"] >= c.p * _unit(c),
+            when=lambda c: _equal_times(c) and c["limit"] >= c.p * c.held,
             condition="F = I = W, no latency, and limit >= p max(act, stash)",
         ),
         Claim(

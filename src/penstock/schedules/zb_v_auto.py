@@ -43,7 +43,7 @@ PAPER = "arXiv:2401.10241, section 6"
         Claim(
             "peak",
             "p max(act, stash)",
-            lambda c: (c.p * max(c.act, c.stash),) * c.p,
+            lambda c: (c.p * c.held,) * c.p,
             PAPER,
             bound=True,
         ),
@@ -52,4 +52,4 @@ PAPER = "arXiv:2401.10241, section 6"
 )
 def zb_v_auto(shape: Shape, case: Case) -> Lanes:
     """The memory of p microbatches, which are 2p activations of half a device."""
-    return search(case.p, case.m, Budget.of(case, case.p * max(case.act, case.stash)))
+    return search(case.p, case.m, Budget.of(case, case.p * case.held))

@@ -36,10 +36,10 @@ Worth = Callable[[Timeline], Fraction]
 
 def ada_offload(case: Case, limit: Fraction, worth: Worth, channels: Channels = ()) -> Schedule:
     """The best order within the limit that the heuristic finds, at the prices of a request."""
-    if limit < max(case.act, case.stash):
+    if limit < case.held:
         raise ShapeError(
             f"no order keeps {case.p} devices within {float(limit):g}",
-            hint=f"raise the limit to the {float(max(case.act, case.stash)):g} of one microbatch",
+            hint=f"raise the limit to the {float(case.held):g} of one microbatch",
         )
     shape, cost = Shape.even(case.p, case.m), cost_of(case)
     tried: list[tuple[Fraction, int, int, Schedule]] = []
@@ -96,7 +96,7 @@ def _taking(case: Case) -> str:
 
 def _orders(case: Case, limit: Fraction) -> Iterator[Lanes]:
     """Orders for measured times at several memories, and the two that are drawn for 1F1B's."""
-    unit = max(case.act, case.stash)
+    unit = case.held
     rooms = (limit, limit + unit, limit + 2 * unit, 2 * case.p * unit)
     for pretended in dict.fromkeys(max(limit, room) for room in rooms):
         yield search(case.p, case.m, Budget.of(case, pretended))

@@ -21,7 +21,15 @@ from fractions import Fraction
 
 from penstock.core.schedule import Lanes, Schedule
 from penstock.core.shape import Shape
-from penstock.schedules._grid import PAPER, SHALLOW, SOME_KEPT, Grid, grid_lanes, recomputed
+from penstock.schedules._grid import (
+    AS_1F1B,
+    PAPER,
+    SHALLOW,
+    SOME_KEPT,
+    Grid,
+    grid_lanes,
+    recomputed,
+)
 from penstock.schedules._registry import SEVERAL_STAGES, Case, Claim, Need, Option, schedule
 from penstock.search._prices import cost_of
 from penstock.search._run_ahead import Lookahead
@@ -60,13 +68,7 @@ def _held(case: Case) -> int:
         ),
     ),
     claims=(
-        Claim(
-            "makespan",
-            "(m + p - 1)(2F + B)",
-            lambda c: (c.m + c.p - 1) * (c.F + c.step),
-            "measured against 1F1B that recomputes everything",
-            bound=True,
-        ),
+        AS_1F1B,
         Claim(
             "peak",
             "(h + ahead)/v, h = what the kept stages of device 0 hold on the grid",

@@ -22,6 +22,7 @@ from fractions import Fraction
 from penstock.core.schedule import Draft
 from penstock.core.shape import Shape
 from penstock.schedules._claims import weights_fit
+from penstock.schedules._limit import LIMIT
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
 from penstock.search._model import constraint_solver
 from penstock.search._prices import cost_of
@@ -31,11 +32,6 @@ from penstock.search.exact import MAKESPAN, solve
 PAPER = "arXiv:2510.05186"
 HUNDREDTH = 0.01
 MOST_EFFORT = 1_000_000
-
-
-def _unit(c: Case) -> Fraction:
-    """The most that a microbatch holds on a device."""
-    return max(c.act, c.stash)
 
 
 def _effort(text: str) -> int:
@@ -51,14 +47,7 @@ def _effort(text: str) -> int:
     paper=PAPER,
     priced=True,
     options=(
-        Option(
-            "limit",
-            default=lambda c: c.p * _unit(c),
-            text="what a device may hold, in the unit of act and stash; that of p microbatches if "
-            "left out",
-            parse=Fraction,
-            least=None,
-        ),
+        LIMIT,
         Option(
             "effort",
             default=lambda c: 2,
@@ -76,7 +65,7 @@ def _effort(text: str) -> int:
     ),
     needs=(
         Need(
-            lambda c: c["limit"] >= _unit(c),
+            lambda c: c["limit"] >= c.held,
             "limit is at least act and at least stash",
             "raise -o limit={limit} to what one microbatch holds, or make microbatches smaller",
         ),
@@ -92,7 +81,7 @@ def _effort(text: str) -> int:
             "(m + p - 1)(F + I) + max(1, m - p + 1) W",
             lambda c: (c.m + c.p - 1) * (c.F + c.I) + max(1, c.m - c.p + 1) * c.W,
             "derived: it begins with an order no worse than ZB-H1's",
-            when=lambda c: c["limit"] >= c.p * _unit(c) and weights_fit(c) and c.hop == 0,
+            when=lambda c: c["limit"] >= c.p * c.held and weights_fit(c) and c.hop == 0,
             condition="limit >= p max(act, stash), F >= W, I >= W and no latency",
             bound=True,
         ),

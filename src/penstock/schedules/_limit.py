@@ -1,0 +1,13 @@
+"""The memory that a user grants a device, for schedules whose order depends on it."""
+
+from fractions import Fraction
+
+from penstock.schedules._registry import Option
+
+LIMIT = Option(
+    "limit",
+    default=lambda c: c.p * c.held,
+    text="what a device may hold, in the unit of act and stash; that of p microbatches if left out",
+    parse=Fraction,
+    least=0,
+)
