@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from penstock.bench._clock import best_of, peak_bytes
+from penstock.bench.clock import best_of, peak_bytes
 from penstock.bench.core import generate, measure_build, measure_memory, read_settings, run
-from penstock.bench.rival import Rival, find_rival
+from penstock.bench.torch_schedules import Rival, find_rival
 from penstock.schedules import registry
 
 

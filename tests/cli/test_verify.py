@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from cli.conftest import Penstock
-from penstock.run.foreign import why_not
-from penstock.run.verify.cases import smallest, trials_of
-from penstock.run.verify.compare import Difference
-from penstock.run.verify.variants import VARIANTS, Trial
-from penstock.run.verify.verifier import Row
+from penstock.run.program.unsupported import why_not
 from penstock.schedules import build, registry
+from penstock.verify.cases import smallest, trials_of
+from penstock.verify.compare import Difference
+from penstock.verify.variants import VARIANTS, Trial
+from penstock.verify.verifier import Row
 
 pytestmark = pytest.mark.torch
 
@@ -34,7 +34,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         def row(_: Any, trial: Trial) -> Row:
             return Row(trial, difference, bits if trial.bitwise else None, 0.25)
 
-        monkeypatch.setattr("penstock.run.verify.verifier.Verifier.row", row)
+        monkeypatch.setattr("penstock.verify.verifier.Verifier.row", row)
 
     return judge
 
@@ -144,7 +144,7 @@ def test_misuse_is_refused_before_anything_starts(
 def test_without_torch_the_extra_to_install_is_named(
     penstock: Penstock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "penstock.run.stage", raising=False)
+    monkeypatch.delitem(sys.modules, "penstock.run.execute.stage", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
     answer = penstock("verify gpipe -p 2 -m 2")
     assert (answer.code, answer.out) == (2, "")

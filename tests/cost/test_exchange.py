@@ -1,4 +1,4 @@
-from penstock.cost.architecture import ModelConfig
+from penstock.arch.config import ModelConfig
 from penstock.cost.exchange import exchanged_bytes, loan_bytes
 from penstock.schedules import build
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from penstock.cost.architecture import ModelConfig
+from penstock.arch.config import ModelConfig
 from penstock.cost.temporary import (
     LOGITS_AT_A_TIME,
     backward_bytes,

@@ -3,9 +3,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from penstock.arch.config import model
 from penstock.core.ops import Op, parse_op
 from penstock.core.shape import Shape
-from penstock.cost.architecture import model
 from penstock.cost.hardware import Hardware
 from penstock.cost.model import Cost, Link
 from penstock.cost.temporary import backward_bytes, loss_bytes

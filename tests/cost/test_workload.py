@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost.test_architecture import gpt
+from arch.test_config import gpt
+from penstock.arch.config import model
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.cost.architecture import model
 from penstock.cost.workload import Work, Workload
 from penstock.errors import ShapeError
 from penstock.schedules import build

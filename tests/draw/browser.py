@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from penstock.draw.html import render
+from penstock.draw.page.page import render
 from penstock.sim import Timeline
 
 CHROMIUM = Path("/usr/bin/chromium")

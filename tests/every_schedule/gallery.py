@@ -9,7 +9,7 @@ from pathlib import Path
 
 from every_schedule.samples import command, sample_of
 from penstock.cost.model import UnitCost
-from penstock.draw import svg
+from penstock.draw.svg.picture import render
 from penstock.schedules import registry
 from penstock.sim import simulate
 from penstock.sim.timeline import Timeline
@@ -51,7 +51,7 @@ def times(name: str) -> str:
 
 def picture(name: str) -> str:
     """One schedule on the axis of all."""
-    return svg.render([timelines()[name]], among=list(timelines().values()))
+    return render([timelines()[name]], among=list(timelines().values()))
 
 
 def page() -> str:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from every_schedule.samples import sample, sample_of
-from penstock.draw import svg
+from penstock.draw.svg.picture import render
 from penstock.lower import lower
 from penstock.schedules import Spec, build, find, registry
 from penstock.sim import simulate
@@ -53,7 +53,7 @@ def _bubble(timeline: Timeline) -> str:
 
 def picture() -> str:
     """The compared schedules on one time axis, at four devices, eight microbatches, four slices."""
-    return svg.render(
+    return render(
         [
             simulate(
                 build(name, devices=4, microbatches=8, slices=4 if find(name).sliced else None)

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 PACKAGE = "penstock"
-TORCH_LAYERS = ("model", "run", "data", "train", "measure")
+TORCH_LAYERS = ("model", "run", "data", "train", "verify", "bench.measure")
 SOURCE_SUFFIXES = (".py", ".js", ".css", ".html")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -38,9 +38,14 @@ class Source:
 
     @property
     def layer(self) -> str:
-        """Folder under the package; a file beside the folders is a layer of its own."""
-        first = self.path.split("/")[0].removesuffix(".py")
-        return PACKAGE if first == "__init__" else first
+        """Folder under the package, as `run.launch`; a file beside the folders is its own layer."""
+        *folders, name = self.path.removesuffix(".py").split("/")
+        return ".".join(folders) or (PACKAGE if name == "__init__" else name)
+
+    @property
+    def runs_torch(self) -> bool:
+        """Whether it stands in a layer that may import torch."""
+        return any(f"{self.layer}.".startswith(f"{layer}.") for layer in TORCH_LAYERS)
 
     @property
     def module(self) -> str:

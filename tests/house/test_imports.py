@@ -63,12 +63,12 @@ def test_a_layer_outside_the_table_is_refused(plant: Plant) -> None:
 def test_pictures_may_take_the_timeline_but_not_the_simulator(plant: Plant) -> None:
     root = plant(
         {
-            "src/penstock/draw/svg.py": "from penstock.sim.timeline import Timeline\n"
+            "src/penstock/draw/svg/picture.py": "from penstock.sim.timeline import Timeline\n"
             "from penstock.sim.engine import simulate\n"
         }
     )
     (complaint,) = wrong_directions(root)
-    assert complaint.startswith("src/penstock/draw/svg.py:2: imports penstock.sim.engine")
+    assert complaint.startswith("src/penstock/draw/svg/picture.py:2: imports penstock.sim.engine")
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_pictures_may_take_the_timeline_but_not_the_simulator(plant: Plant) -> N
 )
 def test_torch_outside_its_layers_is_refused(plant: Plant, statement: str) -> None:
     root = plant(
-        {"src/penstock/sim/engine.py": statement, "src/penstock/run/executor.py": statement}
+        {"src/penstock/sim/engine.py": statement, "src/penstock/run/execute/executor.py": statement}
     )
     (complaint,) = wrong_packages(root, STANDARD)
     assert complaint.startswith("src/penstock/sim/engine.py:1: imports torch")
-    assert complaint.endswith("but model, run, data, train, measure may do so")
+    assert complaint.endswith("but model, run, data, train, verify, bench.measure may do so")
 
 
 def test_a_package_that_is_no_dependency_is_refused(plant: Plant) -> None:

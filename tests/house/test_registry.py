@@ -28,7 +28,7 @@ def test_a_file_outside_the_list_is_found(plant: Plant) -> None:
 
 
 def test_a_shared_generator_needs_no_line(plant: Plant) -> None:
-    root = plant({LIST: "MODULES = ()\n", "src/penstock/schedules/_streams.py": ""})
+    root = plant({LIST: "MODULES = ()\n", "src/penstock/schedules/generators/streams.py": ""})
     assert list_and_folder(root) == []
 
 

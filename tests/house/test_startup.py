@@ -15,7 +15,7 @@ sys.modules["torch"] = None  # any import of it fails
 import penstock
 
 for found in pkgutil.walk_packages(penstock.__path__, "penstock."):
-    if found.name.split(".")[1] not in {torch_layers!r}:
+    if not found.name.startswith({torch_layers!r}):
         import_module(found.name)
 print(*(name for name in ("numba", "llvmlite", "playwright") if name in sys.modules))
 """
@@ -23,8 +23,9 @@ print(*(name for name in ("numba", "llvmlite", "playwright") if name in sys.modu
 
 def loaded_at_import(source: Path) -> subprocess.CompletedProcess[str]:
     """Load every module below the torch layers without torch; print the heavy ones that came."""
+    layers = tuple(f"penstock.{layer}" for layer in TORCH_LAYERS)
     return subprocess.run(
-        [sys.executable, "-c", LOAD_ALL.format(torch_layers=TORCH_LAYERS)],
+        [sys.executable, "-c", LOAD_ALL.format(torch_layers=layers)],
         env={"PYTHONPATH": str(source)},
         capture_output=True,
         text=True,

@@ -95,7 +95,7 @@ def test_a_file_name_is_a_word_too(plant: Plant) -> None:
 
 def test_only_the_code_that_talks_to_torch_says_rank(plant: Plant) -> None:
     code = "rank = 0\n"
-    root = plant({"src/penstock/run/mesh.py": code, "src/penstock/files/torch_csv.py": code})
+    root = plant({"src/penstock/run/comm/mesh.py": code, "src/penstock/files/torch_csv.py": code})
     assert words.other_words(root) == []
 
 

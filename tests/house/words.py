@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from house.source import PACKAGE, TORCH_LAYERS, Source, docstrings, pages, python_sources, sources
+from house.source import PACKAGE, Source, docstrings, pages, python_sources, sources
 
 REGISTRY = "schedules/__init__.py"
 
@@ -106,7 +106,7 @@ def other_words(root: Path) -> list[str]:
     return [
         f"src/{PACKAGE}/{source.path}:{line}: {name} says {word!r}, here it is {OTHER_WORDS[word]}"
         for source in python_sources(root)
-        if source.layer not in TORCH_LAYERS and source.path not in FOREIGN_TONGUE
+        if not source.runs_torch and source.path not in FOREIGN_TONGUE
         for line, name in _names(source)
         for word in OTHER_WORDS
         if f"_{word}_" in f"_{_snake(name)}_"

@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from penstock.cost.architecture import ModelConfig
+from penstock.arch.config import ModelConfig
+from penstock.arch.parameters import EMBEDDING, HEAD, expected_shapes
 from penstock.data.batch import IGNORE, Microbatch
-from penstock.model.decoder import DecoderStage
-from penstock.model.shapes import EMBEDDING, HEAD, expected_shapes
-from penstock.model.weights import Weights
+from penstock.model.stages.decoder import DecoderStage
+from penstock.model.stages.weights import Weights
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from penstock.cost.architecture import MODELS, ModelConfig
+from penstock.arch.config import MODELS, ModelConfig
 
 PAGE = Path(__file__).parents[2] / "docs/reference/models.md"
 

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from model.peers import VARIANTS, named, peer, sentences, stated, whole_stage
-from penstock.cost.architecture import MODELS, ModelConfig, model
+from penstock.arch.config import MODELS, ModelConfig, model
+from penstock.arch.families import FAMILIES, from_huggingface, to_huggingface
+from penstock.arch.parameters import EMBEDDING, HEAD, expected_shapes
 from penstock.data.batch import IGNORE
-from penstock.model.decoder import DecoderStage
-from penstock.model.families import FAMILIES, from_huggingface, to_huggingface
-from penstock.model.piece import pieces_of
-from penstock.model.rope import tables
-from penstock.model.shapes import EMBEDDING, HEAD, expected_shapes
+from penstock.model.layers.rope import tables
+from penstock.model.stages.decoder import DecoderStage
+from penstock.model.stages.piece import pieces_of
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.torch

@@ -8,9 +8,9 @@ from collections.abc import Collection
 
 import pytest
 
+from penstock.arch.config import ModelConfig
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.cost.architecture import ModelConfig
 from penstock.cost.workload import Workload
 from penstock.plan.memory import Footprint, footprints
 from penstock.schedules import build

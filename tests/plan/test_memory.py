@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.arch.config import ModelConfig
 from penstock.core.schedule import Schedule
-from penstock.cost.architecture import ModelConfig
 from penstock.cost.workload import Workload
 from penstock.plan.memory import Footprint, footprints, slot_bytes, stage_elements, step_peaks
 from penstock.schedules import build
@@ -39,11 +39,11 @@ def test_what_is_held_all_the_time_is_what_the_engine_allocates(
 ) -> None:
     import torch
 
-    from penstock.run.engine import Engine
-    from penstock.run.mesh import Mesh
-    from penstock.run.optimizer import AdamW
-    from penstock.run.plan import RunPlan
-    from penstock.run.transport import Alone
+    from penstock.run.comm.mesh import Mesh
+    from penstock.run.comm.transport import Alone
+    from penstock.run.program.plan import RunPlan
+    from penstock.run.step.engine import Engine
+    from penstock.run.step.optimizer import AdamW
 
     types = {2: torch.bfloat16, 4: torch.float32, 8: torch.float64}
     workload = _workload(schedule, model)

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def ranks() -> Iterator["Crew"]:  # noqa: F821 - torch is only there where it is needed
-    from penstock.run.crew import Crew
+    from penstock.run.launch.worker_pool import Crew
 
     with Crew(4) as shared:
         yield shared

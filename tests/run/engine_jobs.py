@@ -6,8 +6,8 @@ import torch
 
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.errors import RunError
-from penstock.run.plan import RunPlan
-from penstock.run.rendezvous import Connection
+from penstock.run.launch.rendezvous import Connection
+from penstock.run.program.plan import RunPlan
 from run.jobs import Learnt, batch_of, engine_of, trained
 
 

@@ -17,19 +17,19 @@ from penstock.core.meaning import Buf
 from penstock.core.program import Channel
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.errors import RunError
-from penstock.run import measured
-from penstock.run.build import build_engine
-from penstock.run.collective import add_up, gathered, start_adding
-from penstock.run.compiled import Post, Step
-from penstock.run.engine import Engine, Outcome
-from penstock.run.look import Look, look
-from penstock.run.mesh import Mesh, make_mesh
-from penstock.run.optimizer import AdamW
-from penstock.run.plan import RunPlan
-from penstock.run.rendezvous import Connection
-from penstock.run.state import begin, gradients, held
-from penstock.run.transport import Alone, Arrival, Gloo
-from penstock.run.transport_cuda import PerChannel, Staged, channel_groups
+from penstock.run.comm.collective import add_up, gathered, start_adding
+from penstock.run.comm.mesh import Mesh, make_mesh
+from penstock.run.comm.transport import Alone, Arrival, Gloo
+from penstock.run.comm.transport_cuda import PerChannel, Staged, channel_groups
+from penstock.run.launch.rendezvous import Connection
+from penstock.run.observe import measured_timeline
+from penstock.run.observe.inspected_step import Look, look
+from penstock.run.program.compiled import Post, Step
+from penstock.run.program.plan import RunPlan
+from penstock.run.step.build import build_engine
+from penstock.run.step.engine import Engine, Outcome
+from penstock.run.step.optimizer import AdamW
+from penstock.run.step.state import begin, gradients, held
 
 CPU = torch.device("cpu")
 
@@ -213,8 +213,8 @@ def offsets_found(connection: Connection, skews: Sequence[int]) -> list[int]:
     def skewed() -> int:
         return perf_counter_ns() + skews[connection.rank]
 
-    with mock.patch.object(measured, "perf_counter_ns", skewed):
-        return measured._offsets(distributed.group.WORLD)
+    with mock.patch.object(measured_timeline, "perf_counter_ns", skewed):
+        return measured_timeline._offsets(distributed.group.WORLD)
 
 
 def looked_with_wrong_clocks(
@@ -228,8 +228,8 @@ def looked_with_wrong_clocks(
 
     with (
         engine_of(plan) as engine,
-        mock.patch.object(measured, "perf_counter_ns", skewed),
-        mock.patch.object(measured, "_boot", return_value=str(connection.rank)),
+        mock.patch.object(measured_timeline, "perf_counter_ns", skewed),
+        mock.patch.object(measured_timeline, "_boot", return_value=str(connection.rank)),
     ):
         engine.executor.clock = skewed
         return look(engine, batch_of(plan))

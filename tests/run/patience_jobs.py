@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from penstock.run.collective import make_group
-from penstock.run.rendezvous import Connection
+from penstock.run.comm.collective import make_group
+from penstock.run.launch.rendezvous import Connection
 from run.jobs import CPU, mesh_of
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import torch
 
+from penstock.arch.config import ModelConfig
 from penstock.core.schedule import Schedule
-from penstock.cost.architecture import ModelConfig
 from penstock.plan.slices import even
-from penstock.run.plan import RunPlan
+from penstock.run.program.plan import RunPlan
 from penstock.schedules import build
 from penstock.transform import recompute_all
 

@@ -21,14 +21,14 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from penstock.core.program import Channel
 from penstock.data.batch import Microbatch
-from penstock.model.decoder import DecoderStage
-from penstock.model.segment import SegmentStage
-from penstock.run.compiled import Post
-from penstock.run.executor import Boundary, Executor
-from penstock.run.feed import feed
-from penstock.run.plan import RunPlan
-from penstock.run.stages import stage_of, weightless_stages
-from penstock.run.verify.material import parameters_of
+from penstock.model.stages.decoder import DecoderStage
+from penstock.model.stages.segment import SegmentStage
+from penstock.run.execute.executor import Boundary, Executor
+from penstock.run.program.compiled import Post
+from penstock.run.program.feed import feed
+from penstock.run.program.plan import RunPlan
+from penstock.run.step.stages import stage_of, weightless_stages
+from penstock.verify.material import parameters_of
 
 CPU = torch.device("cpu")
 PATIENCE = 60.0

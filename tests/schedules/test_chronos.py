@@ -6,7 +6,7 @@ from penstock.check import check
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.schedules import Case, build
-from penstock.schedules._grid import Grid, grid_lanes
+from penstock.schedules.generators.grid import Grid, grid_lanes
 from penstock.sim import simulate
 from penstock.sim.timeline import Timeline
 from penstock.transform import recompute_stages

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from penstock.schedules._group_block import block_slots
+from penstock.schedules.generators.group_block import block_slots
 from schedules.picture import built, chunk_units, lane, picture, priced
 
 

@@ -9,7 +9,7 @@ import pytest
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.cost.causal import CausalCost
-from penstock.schedules._exchange import Move, level, pair_up
+from penstock.schedules.generators.exchange import Move, level, pair_up
 from penstock.sim import simulate
 from schedules.picture import built, lanes, priced
 

@@ -12,7 +12,7 @@ from penstock.cost.shares import Scaled
 from penstock.errors import ShapeError
 from penstock.plan.offload import offload_ratios, resident
 from penstock.schedules import build, find
-from penstock.schedules._gangs import helped_time, members
+from penstock.schedules.generators.gangs import helped_time, members
 from penstock.sim import simulate
 from penstock.transform.offload import Window, add_copies
 from schedules.picture import built, lanes, picture, priced

@@ -9,7 +9,7 @@ import pytest
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.schedules import build, find
-from penstock.schedules._v_blocks import peaks, v_blocks
+from penstock.schedules.generators.v_blocks import peaks, v_blocks
 from schedules.picture import bubble, built, chunk_units, lane, picture, priced
 
 Times = tuple[int, int, int]

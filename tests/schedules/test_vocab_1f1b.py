@@ -7,7 +7,7 @@ import pytest
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.schedules import build
-from penstock.schedules._bundles import extra_bundles, orders
+from penstock.schedules.generators.bundles import extra_bundles, orders
 from penstock.sim import simulate
 from penstock.sim.timeline import Timeline
 from schedules.picture import built, lane, lanes, picture

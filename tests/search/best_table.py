@@ -14,7 +14,7 @@ from penstock.cli.best import Costs, Size, _wanted
 from penstock.cost.model import UnitCost
 from penstock.draw.words import number, percent
 from penstock.schedules import build, registry
-from penstock.search.best import SEARCHED, Entry, Ranking, best
+from penstock.search.best.best import SEARCHED, Entry, Ranking, best
 from penstock.sim import simulate
 
 ROOT = Path(__file__).parents[2]

@@ -7,10 +7,10 @@ from penstock.core.schedule import Schedule
 from penstock.cost.layers import layered_shape, read_layers
 from penstock.cost.model import UnitCost
 from penstock.schedules import Case
-from penstock.search.joint import Problem
-from penstock.search.list_scheduler import Listed
-from penstock.search.moves import Layout
-from penstock.search.pipeline import Pipeline, Scale
+from penstock.search.joint.joint import Problem
+from penstock.search.joint.list_scheduler import Listed
+from penstock.search.joint.moves import Layout
+from penstock.search.joint.pipeline import Pipeline, Scale
 from penstock.sim import simulate
 from penstock.sim.timeline import Timeline
 

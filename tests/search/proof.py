@@ -7,7 +7,7 @@ from itertools import pairwise
 from penstock.check import check
 from penstock.core.schedule import Schedule
 from penstock.cost.model import Cost, UnitCost
-from penstock.search._room import proven_levels
+from penstock.search.offload.room import proven_levels
 from penstock.sim import Timeline, simulate
 
 

@@ -7,10 +7,10 @@ import json
 import re
 from pathlib import Path
 
-from penstock.train.config import Section, sections
-from penstock.train.keys import Key, Record, keys_of
-from penstock.train.schema import schema
-from penstock.train.toml import value_text
+from penstock.train.config.config import Section, sections
+from penstock.train.config.keys import Key, Record, keys_of
+from penstock.train.config.schema import schema
+from penstock.train.config.toml import value_text
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reference/config.md"

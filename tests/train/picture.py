@@ -13,17 +13,17 @@ from tempfile import TemporaryDirectory
 import torch
 
 from penstock.data import open_data
-from penstock.draw import svg
-from penstock.run.build import build_engine
-from penstock.run.crew import Crew
-from penstock.run.look import look
-from penstock.run.optimizer import AdamW
-from penstock.run.rendezvous import Connection
-from penstock.run.state import begin
-from penstock.train.config import load
-from penstock.train.rank import plan_of
-from penstock.train.report import compared
-from penstock.train.report_words import Compared, drawn
+from penstock.draw.svg.picture import render
+from penstock.run.launch.rendezvous import Connection
+from penstock.run.launch.worker_pool import Crew
+from penstock.run.observe.inspected_step import look
+from penstock.run.step.build import build_engine
+from penstock.run.step.optimizer import AdamW
+from penstock.run.step.state import begin
+from penstock.train.config.config import load
+from penstock.train.loop.rank import plan_of
+from penstock.train.report.report import compared
+from penstock.train.report.wording import Compared, drawn
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "examples/quickstart.toml"
@@ -53,4 +53,4 @@ if __name__ == "__main__":
     with Crew(load(CONFIG).pipeline.devices) as crew:
         found = crew.run(job, CONFIG)[0]
     assert found is not None
-    PICTURE.write_text(svg.render(drawn(found)))
+    PICTURE.write_text(render(drawn(found)))

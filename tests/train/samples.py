@@ -5,12 +5,12 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from penstock.cost.architecture import MODELS
-from penstock.cost.rope_scaling import RopeScaling
+from penstock.arch.config import MODELS
+from penstock.arch.rope_scaling import RopeScaling
 from penstock.data.settings import DataSettings
-from penstock.train.config import loads
-from penstock.train.model_settings import ModelSettings
-from penstock.train.settings import (
+from penstock.train.config.config import loads
+from penstock.train.config.model_settings import ModelSettings
+from penstock.train.config.settings import (
     BatchSettings,
     CheckpointSettings,
     EvaluationSettings,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.train.config import loads
-from penstock.train.layout import layout_of
-from penstock.train.settings import Settings
+from penstock.train.config.config import loads
+from penstock.train.config.settings import Settings
+from penstock.train.loop.setup import layout_of
 
 PAGE = Path(__file__).parents[2] / "docs/howto/train.md"
 TEXT = PAGE.read_text()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from penstock.schedules import registry
-from penstock.train.config import Section, loads, sections, tables
-from penstock.train.keys import Key
-from penstock.train.schema import schema
+from penstock.train.config.config import Section, loads, sections, tables
+from penstock.train.config.keys import Key
+from penstock.train.config.schema import schema
 from train.pages import PAGE, SCHEMA, rewritten, schema_text
 from train.samples import short
 
@@ -72,9 +72,9 @@ def test_the_schema_knows_the_keys_of_a_resolved_configuration_and_no_others() -
 def test_a_configuration_is_read_without_torch() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "from penstock.train.config import load\n"
-        "from penstock.train.layout import layout_of\n"
-        "from penstock.train.schema import schema\n"
+        "from penstock.train.config.config import load\n"
+        "from penstock.train.loop.setup import layout_of\n"
+        "from penstock.train.config.schema import schema\n"
         "layout_of(load('examples/quickstart.toml'), 4), schema()"
     )
     root = Path(__file__).parents[2]

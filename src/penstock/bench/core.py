@@ -14,8 +14,8 @@ from os import cpu_count
 from platform import python_version
 from typing import Any
 
-from penstock.bench._clock import best_of, peak_bytes
-from penstock.bench.rival import find_rival
+from penstock.bench.clock import best_of, peak_bytes
+from penstock.bench.torch_schedules import find_rival
 from penstock.check import require
 from penstock.core.schedule import Schedule
 from penstock.cost.model import Link, UnitCost

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from json import dumps
 from typing import Any
 
+from penstock.arch.config import model
 from penstock.bench.run import Result, Say, Settings, read_settings
-from penstock.cost.architecture import model
 from penstock.errors import ShapeError
 
 
@@ -29,7 +29,7 @@ def measure_gpu(say: Say) -> Result:
 
 
 def _need_gpu() -> None:
-    from penstock.measure.gpu import has_gpu
+    from penstock.bench.measure.gpu import has_gpu
 
     if not has_gpu():
         raise ShapeError(
@@ -43,7 +43,7 @@ def _told(say: Say, row: Result) -> Result:
 
 
 def _attention(settings: Settings) -> Iterator[Result]:
-    from penstock.measure.gpu_attention import attention_times
+    from penstock.bench.measure.gpu_attention import attention_times
 
     config, count = model(settings["model"]), settings["slices"]
     for tokens in settings["tokens"]:
@@ -52,7 +52,7 @@ def _attention(settings: Settings) -> Iterator[Result]:
 
 
 def _steps(settings: Settings) -> Iterator[Result]:
-    from penstock.measure.gpu import Case, alone
+    from penstock.bench.measure.gpu import Case, alone
 
     for tokens in settings["tokens"]:
         for schedule, slices in _both(settings):
@@ -61,7 +61,7 @@ def _steps(settings: Settings) -> Iterator[Result]:
 
 
 def _shared(settings: Settings) -> Iterator[Result]:
-    from penstock.measure.gpu import Case, together
+    from penstock.bench.measure.gpu import Case, together
 
     shared: dict[str, Any] = settings["shared"]
     for schedule, slices in _both(settings):

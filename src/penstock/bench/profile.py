@@ -2,8 +2,8 @@
 
 from json import dumps
 
+from penstock.arch.config import ModelConfig
 from penstock.bench.run import Result, Say, Settings
-from penstock.cost.architecture import ModelConfig
 from penstock.plan.slices import equal_flops_of_model
 
 SHOWN = 16
@@ -12,9 +12,9 @@ SHOWN = 16
 
 def measure_profile(settings: Settings, say: Say) -> Result:
     """One stage's share of the model at each length, whole and in slices."""
-    from penstock.measure.breakdown import breakdown
-    from penstock.measure.real import Work
-    from penstock.run.crew import Crew
+    from penstock.bench.measure.breakdown import breakdown
+    from penstock.bench.measure.real import Work
+    from penstock.run.launch.worker_pool import Crew
 
     model = ModelConfig(**settings["model"], element_bytes=4)
     rows = []

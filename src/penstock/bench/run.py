@@ -16,8 +16,8 @@ from penstock.errors import ShapeError
 from penstock.schedules import Case, Spec, build, registry
 
 if TYPE_CHECKING:
-    from penstock.measure.host import HostTime
-    from penstock.run.crew import Crew
+    from penstock.bench.measure.host import HostTime
+    from penstock.run.launch.worker_pool import Crew
 
 Settings = Mapping[str, Any]
 Result = dict[str, Any]
@@ -35,8 +35,8 @@ def machine() -> Result:
 
 def measure_host(settings: Settings, say: Say) -> Result:
     """CPU beside the work, the slowest rank of each side."""
-    from penstock.measure import host
-    from penstock.run.crew import Crew
+    from penstock.bench.measure import host
+    from penstock.run.launch.worker_pool import Crew
 
     ranks, microbatches, steps = (settings[key] for key in ("ranks", "microbatches", "steps"))
     schedule = build(settings["schedule"], devices=ranks, microbatches=microbatches)
@@ -63,8 +63,8 @@ def measure_emulated(settings: Settings, say: Say) -> Result:
     """Makespans of waiting ops for every schedule that the executor can run."""
     from penstock.errors import RunError
     from penstock.lower import lower
-    from penstock.run.crew import Crew
-    from penstock.run.foreign import refuse_foreign
+    from penstock.run.launch.worker_pool import Crew
+    from penstock.run.program.unsupported import refuse_foreign
 
     rows = []
     with Crew(settings["ranks"]) as crew:
@@ -103,7 +103,7 @@ def accepted(spec: Spec, settings: Settings) -> Case:
 
 def _emulated(crew: "Crew", schedule: Any, settings: Settings) -> Result:
     """The best of some runs: what the runtime needs when nothing else disturbs it."""
-    from penstock.measure.emulate import emulate
+    from penstock.bench.measure.emulate import emulate
 
     runs = [
         emulate(crew, schedule, shortest=settings["shortest"], spin=spin(settings["ranks"]))
@@ -115,8 +115,8 @@ def _emulated(crew: "Crew", schedule: Any, settings: Settings) -> Result:
 
 def _emulated_rival(crew: "Crew", settings: Settings) -> Result:
     """PyTorch's schedule and ours with the same waits for the same work."""
-    from penstock.measure.emulate import as_executed, emulate, spread
-    from penstock.measure.waiting import waiting_step
+    from penstock.bench.measure.emulate import as_executed, emulate, spread
+    from penstock.bench.measure.waiting_module import waiting_step
     from penstock.sim import simulate
 
     rival, ranks = settings["rival"], settings["ranks"]

@@ -4,21 +4,21 @@ from collections.abc import Iterator, Mapping
 from json import dumps
 from typing import TYPE_CHECKING, Any
 
+from penstock.arch.config import ModelConfig
 from penstock.bench.run import Result, Say, Settings
-from penstock.cost.architecture import ModelConfig
 from penstock.errors import PenstockError
 from penstock.plan.slices import aligned, equal_flops_of_model
 from penstock.schedules import build
 
 if TYPE_CHECKING:
-    from penstock.measure.real import Measured, Work
-    from penstock.run.crew import Crew
+    from penstock.bench.measure.real import Measured, Work
+    from penstock.run.launch.worker_pool import Crew
 
 
 def measure_real(settings: Settings, say: Say) -> Result:
     """Every schedule at every length; told row by row, since the whole takes minutes."""
-    from penstock.measure.real import Work
-    from penstock.run.crew import Crew
+    from penstock.bench.measure.real import Work
+    from penstock.run.launch.worker_pool import Crew
 
     model = ModelConfig(**settings["model"], element_bytes=4)
     found: list[Result] = []
@@ -60,7 +60,7 @@ def _seconds(rows: list[Result], schedule: str) -> float:
 
 
 def _ours(crew: "Crew", work: "Work", settings: Settings) -> Iterator[Result]:
-    from penstock.measure.real import run_ours, together
+    from penstock.bench.measure.real import run_ours, together
 
     for entry in settings["ours"]:
         for slices in entry.get("slices", [1]):
@@ -78,7 +78,7 @@ def _ours(crew: "Crew", work: "Work", settings: Settings) -> Iterator[Result]:
 
 
 def _theirs(crew: "Crew", work: "Work", settings: Settings) -> Iterator[Result]:
-    from penstock.measure.real import run_theirs, together
+    from penstock.bench.measure.real import run_theirs, together
 
     for entry in settings["rivals"]:
         chunks = entry.get("chunks", 1)

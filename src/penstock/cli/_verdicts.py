@@ -9,7 +9,7 @@ from penstock.cli._record import plain, slices
 from penstock.draw.words import counted
 
 if TYPE_CHECKING:
-    from penstock.run.verify.verifier import Row
+    from penstock.verify.verifier import Row
 
 
 def verdict(row: "Row") -> dict[str, Any]:

@@ -18,8 +18,8 @@ from penstock.draw import words
 from penstock.draw.words import counted
 from penstock.errors import PlanError, ShapeError
 from penstock.schedules import Case
-from penstock.search.best import Entry, Ranking, best
-from penstock.search.wanted import Wanted
+from penstock.search.best.best import Entry, Ranking, best
+from penstock.search.best.request import Wanted
 
 SHOWN = 12
 """Rows of the table; `--json` has all."""

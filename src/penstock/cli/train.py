@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 def _print_schema(wanted: bool) -> None:
     if wanted:
-        from penstock.train.schema import schema
+        from penstock.train.config.schema import schema
 
         emit_json(schema())
         raise typer.Exit
@@ -61,7 +61,7 @@ def train(
 
     Without -n, the configuration says how many: pipeline.devices x pipeline.replicas.
     """
-    from penstock.train.config import dump, load
+    from penstock.train.config.config import dump, load
 
     try:
         settings = load(config, changes or [])
@@ -74,9 +74,9 @@ def train(
         return
     need_torch()
     if LAUNCHED in os.environ:
-        from penstock.train.rank import run_rank
+        from penstock.train.loop.rank import run_rank
 
         raise typer.Exit(run_rank(settings))
-    from penstock.train.start import start
+    from penstock.train.loop.start import start
 
     raise typer.Exit(start(settings, config, ranks, changes or [], note))

@@ -18,8 +18,8 @@ from penstock.schedules import registry
 
 if TYPE_CHECKING:
     from penstock.core.schedule import Schedule
-    from penstock.run.verify.variants import Trial
-    from penstock.run.verify.verifier import Row
+    from penstock.verify.variants import Trial
+    from penstock.verify.verifier import Row
 
 MOST_PROCESSES = 64
 """Processes that one machine is asked for; each of them takes a few hundred megabytes."""
@@ -82,7 +82,7 @@ def _refuse_both_or_neither(target: str, request: Request, everything: bool) -> 
 
 def _all_trials() -> tuple[list["Trial"], list[str]]:
     """Every schedule that can be run under every variant; the others are named in the notes."""
-    from penstock.run.verify.cases import trials_by_name
+    from penstock.verify.cases import trials_by_name
 
     found = [trials_by_name(spec) for spec in registry().values()]
     return [trial for trials, _ in found for trial in trials], [
@@ -92,7 +92,7 @@ def _all_trials() -> tuple[list["Trial"], list[str]]:
 
 def _trials_of(target: str, request: Request) -> tuple[list["Trial"], list[str]]:
     """One schedule of the requested size under every variant."""
-    from penstock.run.verify.cases import notes_on, trials_of
+    from penstock.verify.cases import notes_on, trials_of
 
     schedule = resolve(target, request)
     trials, notes = trials_of(schedule, _halved(target, request))
@@ -101,7 +101,7 @@ def _trials_of(target: str, request: Request) -> tuple[list["Trial"], list[str]]
 
 def _halved(target: str, request: Request) -> "Schedule | None":
     """The same schedule of half the depth, where a registered one of a size was asked for."""
-    from penstock.run.verify.cases import half
+    from penstock.verify.cases import half
 
     if target not in registry() or request.devices is None or request.microbatches is None:
         return None
@@ -113,7 +113,7 @@ def _halved(target: str, request: Request) -> "Schedule | None":
 
 def _refuse_unrunnable(trials: Sequence["Trial"]) -> None:
     """Refuse what cannot be run before any process is started."""
-    from penstock.run.verify.verifier import refuse_unrunnable
+    from penstock.verify.verifier import refuse_unrunnable
 
     most = _processes(trials)
     if most > MOST_PROCESSES:
@@ -136,7 +136,7 @@ def _run(trials: Sequence["Trial"]) -> list["Row"]:
     from rich.console import Console
     from rich.progress import track
 
-    from penstock.run.verify.verifier import Verifier
+    from penstock.verify.verifier import Verifier
 
     watched = sys.stderr.isatty()
     if not watched:

@@ -7,8 +7,8 @@ there early, so they can travel before the layer starts; the rest is on the way 
 Source: arXiv:2504.14519, released code.
 """
 
+from penstock.arch.config import LSE_BYTES, ModelConfig
 from penstock.core.schedule import Loan, Schedule
-from penstock.cost.architecture import LSE_BYTES, ModelConfig
 
 FORWARDS = "FNR"
 

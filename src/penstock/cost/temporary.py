@@ -2,7 +2,7 @@
 
 Memory is short at one moment of a step, and at that moment an op is running. Its own tensors, which
 come and go within a layer, are a few percent of what is kept, and more where a device has few
-layers. Per token, in elements (letters as in cost/architecture.py):
+layers. Per token, in elements (letters as in arch/config.py):
 
     forward of a layer        h                           its output, which the next device gets
     backward, MLP             3 f + h, and 3 h wide        gradients of the MLP, the norm's products
@@ -12,7 +12,7 @@ layers. Per token, in elements (letters as in cost/architecture.py):
 What is summed up, norms and logits, is in 32 bits at least ("wide").
 """
 
-from penstock.cost.architecture import ModelConfig
+from penstock.arch.config import ModelConfig
 
 LOGITS_AT_A_TIME = 1 << 26
 """Logits that the loss holds at a time, for the sake of memory."""

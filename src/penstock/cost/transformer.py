@@ -11,10 +11,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arch.config import ModelConfig
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.cost.architecture import ModelConfig
 from penstock.cost.hardware import Hardware
 from penstock.cost.model import SIZES, Link
 from penstock.cost.shares import Scaled

@@ -2,7 +2,7 @@
 
 A slice of n tokens that ends at position e has n e - n^2 / 2 query-key pairs, so the same op costs
 more further along the sequence. Per op, with L layers on its stage, P weights per layer, h hidden,
-V vocabulary and q FLOPs per pair (cost/architecture.py), in FLOPs:
+V vocabulary and q FLOPs per pair (arch/config.py), in FLOPs:
 
     F N   2 n P L + q pairs L                the head adds 2 n h V on the last stage
     R     2 n P L + q pairs L                the head is not run again
@@ -28,11 +28,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arch.config import LSE_BYTES, ModelConfig
 from penstock.core.lifetimes import TEMPORARY
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.core.table import LETTERS
-from penstock.cost.architecture import LSE_BYTES, ModelConfig
 from penstock.cost.temporary import backward_bytes, forward_bytes, loss_bytes
 from penstock.errors import ShapeError
 

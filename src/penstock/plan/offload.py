@@ -13,9 +13,9 @@ from fractions import Fraction
 from itertools import product
 from math import ceil
 
+from penstock.arch.config import ModelConfig
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
-from penstock.cost.architecture import ModelConfig
 from penstock.cost.hardware import Hardware
 from penstock.cost.transformer import TransformerCost
 from penstock.errors import PlanError, ShapeError

@@ -18,7 +18,7 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 from math import isqrt
 
-from penstock.cost.architecture import ModelConfig
+from penstock.arch.config import ModelConfig
 from penstock.errors import ShapeError
 
 COARSEST = 16

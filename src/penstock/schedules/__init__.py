@@ -36,7 +36,7 @@ MODULES = (
     "interleaved",
     "breadth_first",
     "chronos",
-    "penstock.search.chronos_ahead",
+    "penstock.search.offload.chronos_ahead",
     "zero_bubble",
     "zb_auto",
     "zb_v",
@@ -62,9 +62,9 @@ MODULES = (
     "vocab_seq1f1b",
     "vocab_v_half",
     "helixpipe",
-    "penstock.search.adaptis",
-    "penstock.search.pipeoffload",
-    "penstock.search.optpipe",
+    "penstock.search.joint.adaptis",
+    "penstock.search.offload.pipeoffload",
+    "penstock.search.exact.optpipe",
 )
 
 

@@ -23,7 +23,7 @@ from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import live_peak
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
-from penstock.schedules._streams import Virtual, looped_ops, virtual_table
+from penstock.schedules.generators.streams import Virtual, looped_ops, virtual_table
 
 
 @schedule(

@@ -30,7 +30,8 @@ from fractions import Fraction
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._grid import (
+from penstock.schedules._registry import SEVERAL_STAGES, Case, Claim, schedule
+from penstock.schedules.generators.grid import (
     AS_1F1B,
     PAPER,
     SHALLOW,
@@ -39,7 +40,6 @@ from penstock.schedules._grid import (
     grid_lanes,
     recomputed,
 )
-from penstock.schedules._registry import SEVERAL_STAGES, Case, Claim, schedule
 
 
 def _peak(case: Case) -> tuple[Fraction, ...]:

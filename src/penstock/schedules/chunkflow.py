@@ -32,14 +32,14 @@ from math import ceil
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._ragged import (
+from penstock.schedules._registry import Case, Claim, Need, Option, schedule
+from penstock.schedules.generators.ragged import (
     Lengths,
     merge_groups,
     ragged_shape,
     read_lengths,
     write_lengths,
 )
-from penstock.schedules._registry import Case, Claim, Need, Option, schedule
 
 PAPER = "arXiv:2503.02356"
 

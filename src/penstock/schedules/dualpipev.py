@@ -18,8 +18,8 @@ Where we differ: nowhere in order; the makespan is exact only for F = I >= W.
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import live_peak
-from penstock.schedules._lane import Lane
 from penstock.schedules._registry import Case, Claim, Need, schedule
+from penstock.schedules.generators.lane import Lane
 
 
 @schedule(

@@ -27,8 +27,8 @@ from fractions import Fraction
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import live_peak
-from penstock.schedules._group_block import block_slots, least_group
 from penstock.schedules._registry import SEVERAL_STAGES, Case, Claim, Need, Option, schedule
+from penstock.schedules.generators.group_block import block_slots, least_group
 
 PAPER = "arXiv:2503.01328, section 3"
 

@@ -25,7 +25,7 @@ from fractions import Fraction
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
-from penstock.schedules._streams import PlainOp
+from penstock.schedules.generators.streams import PlainOp
 
 PAPER = "arXiv:2507.00394"
 

@@ -21,8 +21,8 @@ from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import live_peak
 from penstock.schedules._registry import Case, Claim, schedule
-from penstock.schedules._streams import PlainOp
-from penstock.schedules._vocabulary import balanced
+from penstock.schedules.generators.streams import PlainOp
+from penstock.schedules.generators.vocabulary import balanced
 
 PAPER = "arXiv:2411.05288"
 

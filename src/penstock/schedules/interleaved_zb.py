@@ -20,7 +20,7 @@ from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import split_peak, weights_fit
 from penstock.schedules._registry import Case, Claim, Need, schedule
-from penstock.schedules._streams import alternate_split, looped_ops, looped_tables
+from penstock.schedules.generators.streams import alternate_split, looped_ops, looped_tables
 
 SOURCE = "derived from PyTorch's ScheduleInterleavedZeroBubble"
 

@@ -19,7 +19,7 @@ from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import flushed, live_peak
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
-from penstock.schedules._streams import alternate
+from penstock.schedules.generators.streams import alternate
 
 
 @schedule(

@@ -20,7 +20,7 @@ from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import flushed, live_peak
 from penstock.schedules._registry import Case, Claim, schedule
-from penstock.schedules._streams import alternate
+from penstock.schedules.generators.streams import alternate
 
 
 @schedule(

@@ -26,7 +26,7 @@ from fractions import Fraction
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._registry import Case, Claim, Option, schedule
-from penstock.schedules._streams import alternate
+from penstock.schedules.generators.streams import alternate
 
 PAPER = "arXiv:2411.05288"
 MOST_LAYERS = 1_000

@@ -20,11 +20,11 @@ from itertools import count
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._building_blocks import LENGTHS, Block, Pass, lanes_of
 from penstock.schedules._claims import live_peak
 from penstock.schedules._registry import Case, Claim, schedule
-from penstock.schedules._reorder import pull
-from penstock.schedules._v_shaped import INTERVAL
+from penstock.schedules.generators.building_blocks import LENGTHS, Block, Pass, lanes_of
+from penstock.schedules.generators.reorder import pull
+from penstock.schedules.generators.v_shaped import INTERVAL
 
 PAPER = "arXiv:2405.15362"
 IN_A_ROW = 3

@@ -19,7 +19,7 @@ from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import flushed, flushed_bubble, live_peak
 from penstock.schedules._registry import Case, Claim, schedule
-from penstock.schedules._streams import alternate, backward_units, forward_units
+from penstock.schedules.generators.streams import alternate, backward_units, forward_units
 
 
 @schedule(

@@ -21,7 +21,7 @@ from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import split_peak, weights_fit
 from penstock.schedules._registry import Case, Claim, schedule
-from penstock.schedules._streams import alternate_split, backward_units, forward_units
+from penstock.schedules.generators.streams import alternate_split, backward_units, forward_units
 
 
 def _makespan(c: Case) -> Fraction:

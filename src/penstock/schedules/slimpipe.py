@@ -19,8 +19,8 @@ own. The released code wants enough microbatches to fill the target; here it is 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import flushed, flushed_bubble, live_peak
-from penstock.schedules._lockstep import lock_step_lanes
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
+from penstock.schedules.generators.lockstep import lock_step_lanes
 
 
 @schedule(

@@ -24,9 +24,9 @@ serves one. Levelling all devices instead of pairs is ours. The bytes of a loan 
 from penstock.core.schedule import Draft
 from penstock.core.shape import Shape
 from penstock.schedules._claims import flushed, flushed_bubble, live_peak
-from penstock.schedules._exchange import level, loans, pair_up
-from penstock.schedules._lockstep import lock_step_lanes
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
+from penstock.schedules.generators.exchange import level, loans, pair_up
+from penstock.schedules.generators.lockstep import lock_step_lanes
 
 PAPER = "arXiv:2504.14519"
 SLACK = 2

@@ -22,9 +22,9 @@ from fractions import Fraction
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import flushed, live_peak
-from penstock.schedules._lockstep import lock_steps, slice_group
 from penstock.schedules._registry import Case, Claim, Need, schedule
-from penstock.schedules._streams import PlainOp, Virtual, looped_tables
+from penstock.schedules.generators.lockstep import lock_steps, slice_group
+from penstock.schedules.generators.streams import PlainOp, Virtual, looped_tables
 
 PAPER = "arXiv:2504.14519"
 

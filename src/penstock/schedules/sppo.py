@@ -33,9 +33,9 @@ from penstock.core.ops import Op
 from penstock.core.schedule import After, Draft
 from penstock.core.shape import Shape
 from penstock.schedules._claims import flushed, live_peak
-from penstock.schedules._gangs import ganged_lanes, helped_time
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
-from penstock.schedules._streams import Unit, forward_units
+from penstock.schedules.generators.gangs import ganged_lanes, helped_time
+from penstock.schedules.generators.streams import Unit, forward_units
 
 PAPER = "arXiv:2503.10377"
 

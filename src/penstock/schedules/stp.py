@@ -29,8 +29,8 @@ from typing import Any
 from penstock.core.ops import Op
 from penstock.core.schedule import After, Draft, Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._lane import Lane
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
+from penstock.schedules.generators.lane import Lane
 
 PAPER = "arXiv:2510.27257"
 

@@ -18,7 +18,7 @@ from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import flushed, live_peak
 from penstock.schedules._registry import Case, Claim, schedule
-from penstock.schedules._streams import forward_units
+from penstock.schedules.generators.streams import forward_units
 
 
 @schedule(

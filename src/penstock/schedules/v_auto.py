@@ -32,8 +32,15 @@ from penstock.core.shape import Shape
 from penstock.errors import ShapeError
 from penstock.schedules._limit import LIMIT
 from penstock.schedules._registry import Case, Claim, Need, schedule
-from penstock.schedules._v_blocks import INTERVAL, Grid, peaks, v_blocks
-from penstock.schedules._v_orders import Orders, Prices, lanes_of, orders, run, with_weights_last
+from penstock.schedules.generators.v_blocks import INTERVAL, Grid, peaks, v_blocks
+from penstock.schedules.generators.v_orders import (
+    Orders,
+    Prices,
+    lanes_of,
+    orders,
+    run,
+    with_weights_last,
+)
 
 PAPER = "arXiv:2405.15362"
 

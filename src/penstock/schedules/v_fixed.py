@@ -28,10 +28,10 @@ from fractions import Fraction
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._building_blocks import lanes_of
 from penstock.schedules._registry import Case, Claim, schedule
-from penstock.schedules._reorder import reorder
-from penstock.schedules._v_shaped import INTERVAL, half_block, third_block
+from penstock.schedules.generators.building_blocks import lanes_of
+from penstock.schedules.generators.reorder import reorder
+from penstock.schedules.generators.v_shaped import INTERVAL, half_block, third_block
 
 PAPER = "arXiv:2405.15362"
 CASES = (Case(4, 8, v=2), Case(3, 7, v=2), Case(5, 10, v=2), Case(4, 3, v=2), Case(1, 2, v=2))

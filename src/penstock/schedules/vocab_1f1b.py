@@ -19,9 +19,9 @@ last T stands in front of the backward that would hold it up.
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._bundles import Rhythm
 from penstock.schedules._registry import Case, Claim, schedule
-from penstock.schedules._vocabulary import (
+from penstock.schedules.generators.bundles import Rhythm
+from penstock.schedules.generators.vocabulary import (
     ALGORITHM,
     KNOWN_ALGORITHM,
     balanced,

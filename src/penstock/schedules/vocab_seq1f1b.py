@@ -18,9 +18,9 @@ over slices; the warm-up is k - 1 slices longer, because backwards start with th
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._bundles import Rhythm
 from penstock.schedules._registry import Case, Claim, schedule
-from penstock.schedules._vocabulary import (
+from penstock.schedules.generators.bundles import Rhythm
+from penstock.schedules.generators.vocabulary import (
     ALGORITHM,
     KNOWN_ALGORITHM,
     balanced,

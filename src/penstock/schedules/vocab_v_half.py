@@ -22,10 +22,10 @@ from fractions import Fraction
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._building_blocks import Pass, lanes_of
 from penstock.schedules._registry import Case, Claim, schedule
-from penstock.schedules._v_shaped import INTERVAL, half_block
-from penstock.schedules._vocabulary import (
+from penstock.schedules.generators.building_blocks import Pass, lanes_of
+from penstock.schedules.generators.v_shaped import INTERVAL, half_block
+from penstock.schedules.generators.vocabulary import (
     ALGORITHM,
     KNOWN_ALGORITHM,
     barriers,

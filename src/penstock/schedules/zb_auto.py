@@ -31,10 +31,10 @@ from fractions import Fraction
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._board import Budget
 from penstock.schedules._limit import LIMIT
 from penstock.schedules._registry import Case, Claim, Need, schedule
-from penstock.schedules._zero_bubble_search import search
+from penstock.schedules.generators.board import Budget
+from penstock.schedules.generators.zero_bubble_search import search
 
 PAPER = "arXiv:2401.10241"
 

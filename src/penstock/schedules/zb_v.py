@@ -18,9 +18,9 @@ for measured times. Like PyTorch, the end runs all w before W where the paper al
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import live_peak
-from penstock.schedules._lane import Lane
 from penstock.schedules._registry import Case, Claim, schedule
-from penstock.schedules._streams import PlainOp
+from penstock.schedules.generators.lane import Lane
+from penstock.schedules.generators.streams import PlainOp
 
 PAPER = "arXiv:2401.10241, section 6"
 

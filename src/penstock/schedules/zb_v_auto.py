@@ -18,9 +18,9 @@ its input gradient always finds room.
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._board import Budget
 from penstock.schedules._registry import Case, Claim, schedule
-from penstock.schedules._zb_v_search import search
+from penstock.schedules.generators.board import Budget
+from penstock.schedules.generators.zb_v_search import search
 
 PAPER = "arXiv:2401.10241, section 6"
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from penstock.data.batch import Microbatch
 from penstock.model.attention import KeyValues, attend
-from penstock.model.piece import Piece, pieces_of
+from penstock.model.stages.piece import Piece, pieces_of
 
 Gradients = tuple[Tensor, Tensor, Tensor]
 Call = Callable[[Tensor, Tensor, Tensor, KeyValues | None, int, Piece], Tensor]

@@ -11,8 +11,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from model.attention.dense import Case, Sliced, error
-from penstock.measure import gpu
-from penstock.measure.gpu import alone
+from penstock.bench.measure import gpu
+from penstock.bench.measure.gpu import alone
 from penstock.model.attention.table import back_end_for
 
 pytestmark = [

@@ -5,7 +5,7 @@ import torch
 
 from model.attention.dense import Case, Sliced
 from penstock.model.attention import attend
-from penstock.run.meter import LiveBytes
+from penstock.run.observe.memory_meter import LiveBytes
 
 pytestmark = pytest.mark.torch
 

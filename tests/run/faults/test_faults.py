@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from penstock.run.launch import launch_program
+from penstock.run.launch.launcher import launch_program
 
 pytestmark = pytest.mark.torch
 
@@ -127,7 +127,7 @@ def test_a_rank_that_wakes_up_in_time_goes_on(toy: Toy) -> None:
 def test_ranks_do_not_outlive_their_launcher(toy: Toy) -> None:
     """The launcher is a process of its own here, and is killed by one of its ranks."""
     program = [sys.executable, "-m", "run.faults.toy", "100000", "orphan", "1", "1", "2"]
-    launcher = f"from penstock.run.launch import *; launch_program({program!r}, 2)"
+    launcher = f"from penstock.run.launch.launcher import *; launch_program({program!r}, 2)"
     done = subprocess.run([sys.executable, "-c", launcher], stdout=subprocess.PIPE, check=False)
     seconds = time.monotonic() - float(toy.note.read_text())
     assert done.returncode == -signal.SIGKILL  # and all ranks have closed the pipe

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from penstock.run.place import Place
+from penstock.run.launch.environment import Place
 
 pytestmark = pytest.mark.torch
 

@@ -22,13 +22,13 @@ import torch.distributed as dist
 
 from penstock.errors import RunError
 from penstock.lower import lower
-from penstock.run.alarm import Patience
-from penstock.run.compiled import Lane, Step, compile_lane
-from penstock.run.handshake import agree
-from penstock.run.position import Tracker
-from penstock.run.rendezvous import Connection, connected
-from penstock.run.report import reported
-from penstock.run.watch import Watch
+from penstock.run.comm.handshake import agree
+from penstock.run.launch.rendezvous import Connection, connected
+from penstock.run.program.compiled import Lane, Step, compile_lane
+from penstock.run.watchdog.alarm import Patience
+from penstock.run.watchdog.error_report import reported
+from penstock.run.watchdog.position import Tracker
+from penstock.run.watchdog.watchdog import Watch
 from penstock.schedules import build
 
 

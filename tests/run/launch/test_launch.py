@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import RunError, ShapeError
-from penstock.run.launch import launch, launch_program
-from penstock.run.place import place
+from penstock.run.launch.environment import place
+from penstock.run.launch.launcher import launch, launch_program
 
 pytestmark = pytest.mark.torch
 
@@ -157,7 +157,9 @@ def test_a_paused_launcher_pauses_its_ranks(tmp_path: Path) -> None:
     """In a process of its own: a shell takes its terminal back from a stopped test run."""
     (tmp_path / "pause.py").write_text(PAUSE)
     program = [sys.executable, str(tmp_path / "pause.py"), str(tmp_path / "seen")]
-    launcher = f"from penstock.run.launch import *; sys.exit(launch_program({program!r}, 2))"
+    launcher = (
+        f"from penstock.run.launch.launcher import *; sys.exit(launch_program({program!r}, 2))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", launcher],
         start_new_session=True,

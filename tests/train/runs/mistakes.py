@@ -11,12 +11,12 @@ from torch.optim import AdamW
 
 from penstock.data import Samples
 from penstock.data.sources import TextFiles
-from penstock.model.decoder import DecoderStage
-from penstock.run.compiled import Step
-from penstock.run.position import Tracker
-from penstock.train import rank as rank_module
+from penstock.model.stages.decoder import DecoderStage
+from penstock.run.program.compiled import Step
+from penstock.run.watchdog.position import Tracker
 from penstock.train.checkpoint.disk import Disk
-from penstock.train.sinks import FileSink
+from penstock.train.loop import rank as rank_module
+from penstock.train.records.sinks import FileSink
 
 LAST_WORD = "killed"
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.cli.main import main
-from penstock.run.place import Place
-from penstock.run.store import host
+from penstock.run.launch.environment import Place
+from penstock.run.launch.store import host
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["penstock.train.rank", "penstock.cli.train", "train.checkpoint.crew"]
+    ["penstock.train.loop.rank", "penstock.cli.train", "train.checkpoint.crew"]
 )
 
 LIMIT = 240.0

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from penstock.data import IGNORE, Microbatch, open_data
-from penstock.train.config import load
+from penstock.train.config.config import load
 from train.runs.kills import weights
 from train.runs.ranks import Ran, Setting
 

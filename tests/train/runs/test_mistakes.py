@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.run.launch import launch
+from penstock.run.launch.launcher import launch
 from penstock.train.checkpoint import newest_in
 from train.runs.mistakes import (
     raise_in_closing,

@@ -18,7 +18,7 @@ from torch import Tensor
 from penstock.model.attention.back_end import Seen
 from penstock.model.attention.explicit import Place, attention_backward, attention_forward
 from penstock.model.attention.memory import KeyValues
-from penstock.model.piece import Piece
+from penstock.model.stages.piece import Piece
 
 
 def attend(

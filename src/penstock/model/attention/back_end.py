@@ -7,7 +7,7 @@ from torch import Tensor
 
 from penstock.model.attention.aten import Gradients, Output
 from penstock.model.attention.reach import Reach
-from penstock.model.piece import Piece
+from penstock.model.stages.piece import Piece
 
 
 class Seen(NamedTuple):

@@ -9,7 +9,7 @@ from penstock.model.attention.back_end import Seen
 from penstock.model.attention.groups import Group, groups_of, stacked
 from penstock.model.attention.memory import KeyValues, Relay
 from penstock.model.attention.table import back_end_for
-from penstock.model.piece import Piece
+from penstock.model.stages.piece import Piece
 
 
 class Place(NamedTuple):

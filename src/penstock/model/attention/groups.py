@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from penstock.model.attention.reach import Reach, reach_of
-from penstock.model.piece import Piece
+from penstock.model.stages.piece import Piece
 
 
 class Group(NamedTuple):

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from penstock.errors import RunError, ShapeError
-from penstock.run.collective import make_group
+from penstock.run.comm.collective import make_group
 from penstock.train.checkpoint import folders
 from penstock.train.checkpoint.copies import captured, refuse_differences
 from penstock.train.checkpoint.disk import Disk, reason

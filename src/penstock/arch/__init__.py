@@ -1,0 +1,1 @@
+"""Model descriptions without torch: sizes, parameters, Hugging Face families."""

@@ -1,0 +1,257 @@
+"""How large a model is: what one token and one query-key pair cost in one layer.
+
+Everything a cost model needs of a Llama-style transformer follows from nine numbers: FLOPs (2 per
+multiply-add), bytes that a forward saves, bytes that wait for the weight gradient. The formulas are
+stated once here, per token and per layer; cost/transformer.py applies them to ops. What running a
+model needs beyond that (rotary positions, norms, biases) is stated here too, so that one object
+describes a model to everybody.
+
+    h hidden, f ffn, a heads, g kv_heads, d head_size, V vocabulary, x = 3 gated MLP, 2 plain
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from penstock.arch.rope_scaling import RopeScaling, refuse_number
+from penstock.errors import ShapeError, nearest
+
+LSE_BYTES = 4
+"""The log-sum-exp of a softmax is kept in 32 bits, whatever the activations are in."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A Llama-style model: pre-norm, rotary positions, grouped-query attention."""
+
+    layers: int
+    """Transformer layers."""
+    hidden: int
+    """Elements of a token between layers."""
+    ffn: int
+    """Elements of a token inside the MLP."""
+    heads: int
+    """Heads of the queries."""
+    kv_heads: int
+    """Heads of the keys and values; each is shared by equally many query heads."""
+    head_size: int
+    """Elements of one head; an even number."""
+    vocabulary: int
+    """Tokens that there are; the byte tokenizer has 256."""
+    gated: bool = True
+    """Whether the MLP has a gate: three matrices instead of two."""
+    tied: bool = False
+    """Whether embedding and head are one matrix; it saves parameters, not FLOPs."""
+    element_bytes: int = 2
+    """Bytes of one activation; keys, values and boundaries are in it too."""
+
+    rope_theta: float = 10000.0
+    """Base of the rotary frequencies."""
+    rope_scaling: RopeScaling | None = None
+    """How the frequencies were changed for a longer context; None: not at all."""
+    norm_epsilon: float = 1e-5
+    """What is added to a mean square before its root is taken."""
+    qkv_bias: bool = False
+    """Whether queries, keys and values have a bias."""
+    qk_norm: bool = False
+    """Whether every head of the queries and keys is normalised before it is turned."""
+    window: int | None = None
+    """Tokens that a query reaches back over, itself included; None: all."""
+    max_positions: int = 131072
+    """Longest sequence the model was made for; it bounds only what `longest` says."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            _refuse_field(field.name, getattr(self, field.name))
+        if self.heads % self.kv_heads:
+            raise ShapeError(
+                f"{self.heads} heads cannot share {self.kv_heads} key/value heads evenly",
+                hint="kv_heads must divide heads",
+            )
+        if self.head_size % 2:
+            raise ShapeError(
+                f"head_size is {self.head_size}, but rotary positions turn pairs of elements",
+                hint="give an even head_size",
+            )
+
+    @property
+    def longest(self) -> int | None:
+        """Tokens up to which full attention and fixed frequencies are this model; None: any."""
+        dynamic = self.rope_scaling is not None and self.rope_scaling.kind == "dynamic"
+        bounds = (self.window, self.max_positions if dynamic else None)
+        return min((bound for bound in bounds if bound is not None), default=None)
+
+    def refuse_length(self, length: int) -> None:
+        """Refuse sequences that a sliding window or dynamic frequencies would change."""
+        if self.longest is None or length <= self.longest:
+            return
+        if self.window is not None and length > self.window:
+            what = f"the sliding window of {self.window} tokens, which is not supported"
+        else:
+            what = f"the {self.max_positions} positions up to which dynamic rope scaling is fixed"
+        raise ShapeError(
+            f"a sequence of {length} tokens exceeds {what}",
+            hint=f"train on at most {self.longest} tokens, where it makes no difference",
+        )
+
+    @property
+    def mlp_matrices(self) -> int:
+        return 3 if self.gated else 2
+
+    @property
+    def layer_weights(self) -> int:
+        """Elements of one layer's matrices: 2 h a d (Q and output) + 2 h g d (K, V) + x h f."""
+        attention = 2 * self.hidden * self.head_size * (self.heads + self.kv_heads)
+        return attention + self.mlp_matrices * self.hidden * self.ffn
+
+    @property
+    def layer_vectors(self) -> int:
+        """Elements of one layer's vectors: two norms, 2 d of qk-norm, (a + 2 g) d of biases."""
+        qk_norms = 2 * self.head_size if self.qk_norm else 0
+        biases = (self.heads + 2 * self.kv_heads) * self.head_size if self.qkv_bias else 0
+        return 2 * self.hidden + qk_norms + biases
+
+    @property
+    def parameters(self) -> int:
+        """Elements of the whole model: layers with their vectors, a last norm, embeddings."""
+        embeddings = 1 if self.tied else 2
+        layers = self.layers * (self.layer_weights + self.layer_vectors)
+        return layers + self.hidden + embeddings * self.head_weights
+
+    @property
+    def head_weights(self) -> int:
+        """Elements of the output layer, h V."""
+        return self.hidden * self.vocabulary
+
+    @property
+    def flops_per_token(self) -> int:
+        """Forward FLOPs of one token in all weights: 2 per weight, head included."""
+        return 2 * (self.layers * self.layer_weights + self.head_weights)
+
+    @property
+    def pair_flops(self) -> int:
+        """Forward FLOPs of one query-key pair in one layer: scores 2 a d, weighted sum 2 a d."""
+        return 4 * self.heads * self.head_size
+
+    @property
+    def flops_per_pair(self) -> int:
+        """Forward FLOPs of one query-key pair in all layers."""
+        return self.layers * self.pair_flops
+
+    @property
+    def boundary_bytes(self) -> int:
+        """Bytes of one token between two stages: h elements."""
+        return self.hidden * self.element_bytes
+
+    @property
+    def kv_bytes(self) -> int:
+        """Bytes of one token's keys and values in one layer: 2 g d elements."""
+        return 2 * self.kv_heads * self.head_size * self.element_bytes
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes that one token's forward saves in one layer, keys and values apart.
+
+        4 h (inputs and outputs of both norms) + 2 a d (queries, attention output) + x f (outputs of
+        the first MLP matrices, input of the last) elements, and one log-sum-exp per head. With
+        qk-norm (a + g) d more: queries and keys before it; cost/workload.py adds what slices keep.
+        """
+        heads = 2 * self.heads * self.head_size
+        before_norms = (self.heads + self.kv_heads) * self.head_size if self.qk_norm else 0
+        elements = 4 * self.hidden + heads + before_norms + self.mlp_matrices * self.ffn
+        return elements * self.element_bytes + LSE_BYTES * self.heads
+
+    @property
+    def stash_bytes(self) -> int:
+        """Bytes that one token's weight gradient waits for in one layer.
+
+        Inputs of the matrices: 2 h + a d + f elements. Gradients of their outputs: (a + 2 g) d for
+        Q, K, V, h for the attention output, (x - 1) f and h in the MLP.
+        """
+        heads = (2 * self.heads + 2 * self.kv_heads) * self.head_size
+        elements = 4 * self.hidden + heads + self.mlp_matrices * self.ffn
+        return elements * self.element_bytes
+
+
+def _refuse_field(name: str, value: Any) -> None:
+    if name in _OPTIONAL and value is None:
+        return
+    if name in ("rope_theta", "norm_epsilon"):
+        refuse_number(name, value)
+    elif name == "rope_scaling":
+        _refuse_unless(isinstance(value, RopeScaling), name, value, "give a RopeScaling or None")
+    elif name in _SWITCHES:
+        _refuse_unless(isinstance(value, bool), name, value, "give true or false")
+    else:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        _refuse_unless(whole and value > 0, name, value, "give a whole number above 0")
+
+
+def _refuse_unless(good: bool, name: str, value: Any, hint: str) -> None:
+    if not good:
+        raise ShapeError(f"{name} is {value}", hint=hint)
+
+
+_SWITCHES = ("gated", "tied", "qkv_bias", "qk_norm")
+_OPTIONAL = ("rope_scaling", "window")
+
+
+def _llama3(sizes: ModelConfig) -> ModelConfig:
+    return replace(sizes, rope_theta=5e5, max_positions=8192)
+
+
+def _to_128k(short: ModelConfig, factor: float) -> ModelConfig:
+    """Llama 3.1 and 3.2 reach further by longer wavelengths."""
+    scaling = RopeScaling("llama3", factor, short.max_positions)
+    return replace(short, rope_scaling=scaling, max_positions=131072)
+
+
+def _qwen2(sizes: ModelConfig, positions: int) -> ModelConfig:
+    return replace(sizes, qkv_bias=True, rope_theta=1e6, norm_epsilon=1e-6, max_positions=positions)
+
+
+def _qwen3(sizes: ModelConfig) -> ModelConfig:
+    return replace(sizes, qk_norm=True, rope_theta=1e6, norm_epsilon=1e-6, max_positions=40960)
+
+
+_LLAMA3_8B = _llama3(ModelConfig(32, 4096, 14336, 32, 8, 128, 128256))
+_LLAMA3_70B = _llama3(ModelConfig(80, 8192, 28672, 64, 8, 128, 128256))
+_LLAMA3_1B = _llama3(ModelConfig(16, 2048, 8192, 32, 8, 64, 128256, tied=True))
+_LLAMA3_3B = _llama3(ModelConfig(28, 3072, 8192, 24, 8, 128, 128256, tied=True))
+
+MODELS: dict[str, ModelConfig] = {
+    "tiny": ModelConfig(4, 64, 192, 4, 2, 16, 256),
+    "llama-7b": ModelConfig(
+        32, 4096, 11008, 32, 32, 128, 32000, norm_epsilon=1e-6, max_positions=2048
+    ),
+    "llama2-13b": ModelConfig(40, 5120, 13824, 40, 40, 128, 32000, max_positions=4096),
+    "llama2-70b": ModelConfig(80, 8192, 28672, 64, 8, 128, 32000, max_positions=4096),
+    "llama3-8b": _LLAMA3_8B,
+    "llama3-70b": _LLAMA3_70B,
+    "llama3.1-8b": _to_128k(_LLAMA3_8B, 8.0),
+    "llama3.1-70b": _to_128k(_LLAMA3_70B, 8.0),
+    "llama3.2-1b": _to_128k(_LLAMA3_1B, 32.0),
+    "llama3.2-3b": _to_128k(_LLAMA3_3B, 32.0),
+    "mistral-7b-v0.1": ModelConfig(
+        32, 4096, 14336, 32, 8, 128, 32000, window=4096, max_positions=32768
+    ),
+    "mistral-7b-v0.3": ModelConfig(
+        32, 4096, 14336, 32, 8, 128, 32768, rope_theta=1e6, max_positions=32768
+    ),
+    "qwen2.5-0.5b": _qwen2(ModelConfig(24, 896, 4864, 14, 2, 64, 151936, tied=True), 32768),
+    "qwen2.5-7b": _qwen2(ModelConfig(28, 3584, 18944, 28, 4, 128, 152064), 131072),
+    "qwen3-0.6b": _qwen3(ModelConfig(28, 1024, 3072, 16, 8, 128, 151936, tied=True)),
+    "qwen3-8b": _qwen3(ModelConfig(36, 4096, 12288, 32, 8, 128, 151936)),
+    "qwen3-32b": _qwen3(ModelConfig(64, 5120, 25600, 64, 8, 128, 151936)),
+}
+"""Published configurations by name, and one that fits a test."""
+
+
+def model(name: str) -> ModelConfig:
+    """The model of that name.
+
+    >>> model("llama-7b").parameters
+    6738415616
+    """
+    if name not in MODELS:
+        raise ShapeError(f"no model is called {name!r}", hint=nearest(name, list(MODELS)))
+    return MODELS[name]

@@ -1,0 +1,99 @@
+"""Which keys a `config.json` may have: those that are read, those that must have one value, and
+those that do not change what the model computes.
+
+Every other key is refused by name. It may be harmless, but who wrote it meant something by it, and
+a model that silently lacks it would only be noticed by its loss.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.arch.rope_keys import KEYS as ROPE_KEYS
+from penstock.arch.window_keys import KEYS as WINDOW_KEYS
+from penstock.errors import ShapeError
+
+FIXED: Mapping[str, tuple[Any, str]] = {
+    "hidden_act": ("silu", "the MLP is gated by silu"),
+    "mlp_bias": (False, "the MLP has no biases"),
+    "attention_bias": (False, "the output projection of the attention has no bias"),
+    "attention_dropout": (0, "there is no dropout"),
+    "hidden_dropout": (0, "there is no dropout"),
+    "pretraining_tp": (1, "matrices are not multiplied in parts"),
+    "use_mrope": (False, "positions have one coordinate"),
+    "is_encoder_decoder": (False, "the model is a decoder"),
+    "add_cross_attention": (False, "the model is a decoder"),
+    "pruned_heads": ({}, "all heads are there"),
+    "chunk_size_feed_forward": (0, "the MLP works on all tokens at once"),
+}
+"""Keys that have one value here, and why."""
+
+SIZES: Mapping[str, str] = {
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "ffn": "intermediate_size",
+    "heads": "num_attention_heads",
+    "vocabulary": "vocab_size",
+}
+"""Numbers that every file has to state."""
+
+WITHOUT_EFFECT = frozenset(
+    (
+        *("_name_or_path", "architectures", "bad_words_ids", "begin_suppress_tokens"),
+        *("bos_token_id", "decoder_start_token_id", "diversity_penalty", "do_sample"),
+        *("early_stopping", "encoder_no_repeat_ngram_size", "eos_token_id"),
+        *("exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id"),
+        *("forced_eos_token_id", "id2label", "initializer_range", "is_decoder", "label2id"),
+        *("length_penalty", "max_length", "max_sequence_length", "min_length", "model_type"),
+        *("no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences"),
+        *("output_attentions", "output_hidden_states", "output_scores", "pad_token_id", "prefix"),
+        *("problem_type", "remove_invalid_values", "repetition_penalty", "return_dict"),
+        *("return_dict_in_generate", "sep_token_id", "suppress_tokens", "task_specific_params"),
+        *("temperature", "tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class", "top_k"),
+        "top_p",
+        *("torchscript", "transformers_version", "typical_p", "unk_token_id", "use_bfloat16"),
+        "use_cache",
+    )
+)
+"""Keys that say how to generate text or where a file comes from, not what the model computes."""
+
+COUNTS = (
+    *SIZES.values(),
+    *("num_key_value_heads", "head_dim", "max_position_embeddings", "sliding_window"),
+    "original_max_position_embeddings",
+)
+"""Keys whose values are whole numbers above 0."""
+
+_READ = frozenset(
+    (
+        *COUNTS,
+        *ROPE_KEYS,
+        *WINDOW_KEYS,
+        *("rms_norm_eps", "tie_word_embeddings", "dtype", "torch_dtype"),
+    )
+)
+
+
+def refuse_keys(stated: Mapping[str, Any]) -> None:
+    """Refuse a config by the keys that stand in it with a value."""
+    for key, (value, reason) in FIXED.items():
+        if stated.get(key, value) != value:
+            raise ShapeError(
+                f"{key} is {stated[key]!r}, which is not supported: {reason}",
+                hint=f"only models with {key} = {value!r} can be loaded",
+            )
+    for key in COUNTS:
+        if not _is_count(stated.get(key, 1)):
+            raise ShapeError(f"{key} is {stated[key]!r}", hint="give a whole number above 0")
+    missing = [key for key in SIZES.values() if key not in stated]
+    if missing:
+        raise ShapeError(f"config.json has no {', '.join(missing)}", hint="add it")
+    unknown = sorted(set(stated) - _READ - WITHOUT_EFFECT - set(FIXED))
+    if unknown:
+        raise ShapeError(
+            f"config.json has keys that are not known: {', '.join(unknown)}",
+            hint="remove a key if it does not change what the model computes",
+        )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

@@ -1,0 +1,91 @@
+"""Where the time of a stage goes: seconds of each operation of one forward and backward.
+
+One rank alone, one thread, the layers of one stage, a sequence cut into slices: the work of a
+microbatch without a pipeline around it. Times are CPU times, which other processes hardly disturb;
+those of single operations are what torch's profiler sees, without what they call.
+"""
+
+from collections import defaultdict
+from time import process_time_ns
+from typing import NamedTuple
+
+import torch
+
+from penstock.bench.measure.real import HOST, Work, stage_of
+from penstock.core.schedule import Schedule
+from penstock.core.shape import Shape
+from penstock.run.comm.transport import Alone
+from penstock.run.execute.executor import Boundary, Executor
+from penstock.run.launch.rendezvous import Connection
+from penstock.run.program.feed import feed
+from penstock.run.program.plan import RunPlan
+
+
+class Breakdown(NamedTuple):
+    """Seconds of one microbatch on one stage."""
+
+    seconds: float
+    """CPU of all ops, without the profiler, in the best of some runs."""
+    kinds: dict[str, float]
+    """The same by kind."""
+    operations: dict[str, float]
+    """Of torch's operations, the costliest first, under the profiler."""
+    faults: int
+    """Pages that the system handed out during the best run."""
+
+
+def breakdown(
+    connection: Connection, work: Work, lengths: tuple[int, ...], repeats: int
+) -> Breakdown:
+    """All layers of a model as one stage, on a rank alone: a crew of one gives it the settings of
+    memory that ranks have."""
+    plan = RunPlan(work.model, one_stage(work.microbatches, len(lengths)), (lengths,))
+    executor = Executor(
+        plan.program,
+        0,
+        {0: stage_of(plan, 0, work.length)},
+        transport=Alone(),
+        boundary=Boundary(plan.widths, plan.dtype, HOST),
+        clock=process_time_ns,
+    )
+    pieces = feed(plan, work.batch(), scale=work.scale, device=HOST)
+    executor.step(pieces)
+    runs = []
+    for _ in range(repeats):
+        faults = page_faults()
+        executor.step(pieces)
+        runs.append((page_faults() - faults, _kinds(executor)))
+    faults, kinds = min(runs, key=lambda run: sum(run[1].values()))
+    with torch.profiler.profile() as profile:
+        executor.step(pieces)
+    events = sorted(profile.key_averages(), key=lambda event: -event.self_cpu_time_total)
+    operations = {event.key: event.self_cpu_time_total / 1e6 for event in events}
+    return Breakdown(sum(kinds.values()), kinds, operations, faults)
+
+
+def one_stage(microbatches: int, slices: int) -> Schedule:
+    """Each microbatch forwards and backwards, all on one device."""
+    lane = [
+        op
+        for mb in range(microbatches)
+        for op in (
+            *(("F", 0, mb, slice) for slice in range(slices)),
+            *(("B", 0, mb, slice) for slice in reversed(range(slices))),
+        )
+    ]
+    return Schedule.of("one stage", Shape(1, 1, (slices,) * microbatches), [lane])
+
+
+def page_faults() -> int:
+    """Pages that this process has been handed so far."""
+    from resource import RUSAGE_SELF, getrusage
+
+    return getrusage(RUSAGE_SELF).ru_minflt
+
+
+def _kinds(executor: Executor) -> dict[str, float]:
+    found: dict[str, float] = defaultdict(float)
+    spans = executor.spans
+    for step, start, end in zip(executor.lane.steps, spans.start, spans.end):
+        found[step.op.kind] += (end - start) / 1e9
+    return dict(found)

@@ -1,0 +1,149 @@
+"""Runs in which every op waits its modelled time instead of computing.
+
+More ranks than cores cannot compute side by side, but they can wait side by side. With real
+processes, the real executor and real (small) transfers, the makespan of such a run says whether the
+order, the transfers and the loop keep what the simulator promises.
+
+    emulate(crew, schedule, shortest=0.02)      the shortest op waits 20 ms
+
+What is executed is what is simulated: the executor runs the ops of a pair one after the other, each
+as soon as it can, and lends no attention work, so the comparison is with the schedule without its
+pairs and loans (`as_executed`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter, sleep
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributed import barrier, group
+
+from penstock.core.ops import Op
+from penstock.core.schedule import Schedule
+from penstock.cost.model import UnitCost
+from penstock.data.batch import Microbatch
+from penstock.lower import lower_for_running
+from penstock.model.stages.piece import Piece, pieces_of
+from penstock.run.comm.transport import Gloo
+from penstock.run.execute.executor import Boundary, Executor
+from penstock.run.execute.stage import Backward, Forward
+from penstock.run.launch.rendezvous import Connection
+from penstock.run.launch.worker_pool import Crew
+from penstock.sim import simulate
+
+Waits = Mapping[Op, float]
+"""Seconds of every op."""
+
+
+class Emulated(NamedTuple):
+    """What was promised and what was measured, in seconds."""
+
+    simulated: float
+    measured: float
+    unit: float
+    """Seconds that an op of cost 1 waited."""
+
+    @property
+    def error(self) -> float:
+        return self.measured / self.simulated - 1
+
+
+class EmulatedStage:
+    """A stage that waits; what it hands on is real and has one number for each slice."""
+
+    def __init__(self, stage: int, waits: Waits, spin: float) -> None:
+        self.stage, self.waits, self.spin = stage, waits, spin
+
+    def forward(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+        self._wait("F", piece)
+        return _number(piece), None, None
+
+    def forward_light(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+        self._wait("N", piece)
+        return _number(piece), None, None
+
+    def recompute(self, piece: Piece, ckpt: Any, kv: Any) -> None:
+        self._wait("R", piece)
+
+    def backward(self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any) -> Backward:
+        self._wait("B", piece)
+        return _number(piece), None, None
+
+    def input_gradient(
+        self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any
+    ) -> Backward:
+        self._wait("I", piece)
+        return _number(piece), None, None
+
+    def weight_gradient(self, piece: Piece, stash: Any) -> None:
+        self._wait("W", piece)
+
+    def _wait(self, kind: str, piece: Piece) -> None:
+        wait(self.waits[Op(kind, self.stage, piece.mb, piece.slice)], self.spin)
+
+
+def wait(seconds: float, spin: float) -> None:
+    """Return after that time. A sleep ends late: the last `spin` seconds are spun instead, where
+    there is a core for every rank."""
+    end = perf_counter() + seconds
+    sleep(max(0.0, seconds - spin))
+    while perf_counter() < end:
+        sleep(0)
+
+
+def as_executed(schedule: Schedule) -> Schedule:
+    """The schedule without what the executor does not do: braiding and lending."""
+    return replace(schedule, pairs=(), loans=(), derived={})
+
+
+def emulate(crew: Crew, schedule: Schedule, *, shortest: float, spin: float) -> Emulated:
+    """One step of a schedule in which the shortest op waits `shortest` seconds."""
+    plain, cost = as_executed(schedule), UnitCost()
+    table, durations = plain.table, cost.durations(plain)
+    times = [float(ticks * durations.tick) for ticks in durations.ticks.tolist()]
+    unit = shortest / min(times)
+    waits = {table.op(row): unit * times[row] for row in range(len(table))}
+    measured = spread(crew.run(emulated_step, schedule, waits, spin))
+    return Emulated(unit * float(simulate(plain, cost).makespan), measured, unit)
+
+
+def spread(ends: Sequence[tuple[float, float]]) -> float:
+    """Seconds from the first rank's start to the last one's end."""
+    return max(end for _, end in ends) - min(start for start, _ in ends)
+
+
+def emulated_step(
+    connection: Connection, schedule: Schedule, waits: Waits, spin: float
+) -> tuple[float, float]:
+    """When this rank's first op started and its last one ended, by the clock all ranks share."""
+    rank = connection.rank
+    mine = {op.stage for op in schedule.lane(rank)}
+    assert group.WORLD is not None
+    transport = Gloo(group.WORLD)
+    executor = Executor(
+        lower_for_running(schedule),
+        rank,
+        {stage: EmulatedStage(stage, waits, spin) for stage in mine},
+        transport=transport,
+        boundary=Boundary((1,) * (schedule.shape.stages - 1), torch.float32, torch.device("cpu")),
+    )
+    pieces = _pieces(schedule)
+    barrier()
+    executor.step(pieces)
+    transport.close()
+    return executor.spans.start[0] / 1e9, executor.spans.end[-1] / 1e9
+
+
+def _pieces(schedule: Schedule) -> list[Piece]:
+    """A token for each slice."""
+    found: list[Piece] = []
+    for mb, slices in enumerate(schedule.shape.slices):
+        words = torch.zeros(1, slices, dtype=torch.int64)
+        found += pieces_of(mb, Microbatch(words, words, ((0,),)), (1,) * slices, 1.0)
+    return found
+
+
+def _number(piece: Piece) -> Tensor:
+    return torch.zeros(1, piece.end - piece.start, 1)

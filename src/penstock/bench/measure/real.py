@@ -1,0 +1,157 @@
+"""Whole steps of a real model: ours under several schedules, PyTorch's on the same work.
+
+A step is all forwards and backwards of a batch, from a barrier to the end of the last rank, without
+the optimizer. Both sides run in the same processes with the same weights and tokens; ours has
+the executor, sliced attention and written-out backwards, PyTorch's has its pipeline runtime over
+plain modules. Ours also notes when each op ran, and a simulation with these very costs says what
+the step should have taken.
+"""
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from time import perf_counter
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.distributed import barrier, group
+
+from penstock.arch.config import ModelConfig
+from penstock.arch.layer_split import split_layers
+from penstock.bench.measure.emulate import as_executed
+from penstock.bench.measure.plain_model import PlainStage, summed_loss
+from penstock.bench.measure.torch_pipeline import Rival, stages_of
+from penstock.core.ops import Op
+from penstock.core.schedule import Schedule
+from penstock.cost.model import UnitCost
+from penstock.cost.profile import Profile
+from penstock.data.batch import Microbatch
+from penstock.model.io.initial_weights import initialise
+from penstock.model.stages.decoder import DecoderStage
+from penstock.model.stages.weights import Weights
+from penstock.run.comm.transport import Gloo
+from penstock.run.execute.executor import Boundary, Executor
+from penstock.run.launch.rendezvous import Connection
+from penstock.run.program.feed import feed
+from penstock.run.program.plan import RunPlan
+from penstock.sim import simulate
+
+HOST = torch.device("cpu")
+
+
+class Timed(NamedTuple):
+    """One rank's steps."""
+
+    seconds: list[float]
+    loss: float
+    """Mean over the labels, of the last step; 0 where no loss is met."""
+    spans: list[tuple[Op, int, int]]
+    """Start and end of each op of the last step, nanoseconds of the clock that all ranks share."""
+
+
+class Measured(NamedTuple):
+    """A run over all ranks."""
+
+    seconds: float
+    """Median step."""
+    loss: float
+    makespan: float
+    """Of the last step, from the first op to the end of the last; 0 where ops were not noted."""
+    predicted: float
+    """The same, simulated with the mean cost of each kind, stage and slice."""
+
+
+class Work(NamedTuple):
+    """What is trained on."""
+
+    model: ModelConfig
+    length: int
+    microbatches: int
+
+    def batch(self) -> list[Microbatch]:
+        numbers = torch.Generator().manual_seed(3)
+        size = (self.microbatches, 1, self.length + 1)
+        words = torch.randint(self.model.vocabulary, size, generator=numbers)
+        return [Microbatch(row[:, :-1], row[:, 1:], ((0,),)) for row in words]
+
+    @property
+    def scale(self) -> float:
+        return 1 / (self.microbatches * self.length)
+
+
+def run_ours(
+    connection: Connection, work: Work, schedule: Schedule, lengths: tuple[int, ...], steps: int
+) -> Timed:
+    """Steps of one of our schedules; every microbatch is cut to the same lengths."""
+    plan = RunPlan(work.model, schedule, (lengths,) * work.microbatches)
+    assert group.WORLD is not None
+    transport = Gloo(group.WORLD)
+    mine = [stage for stage, home in plan.homes.items() if home == connection.rank]
+    executor = Executor(
+        plan.program,
+        connection.rank,
+        {stage: stage_of(plan, stage, work.length) for stage in mine},
+        transport=transport,
+        boundary=Boundary(plan.widths, plan.dtype, HOST),
+    )
+    pieces = feed(plan, work.batch(), scale=work.scale, device=HOST)
+    seconds, losses = _steps(lambda: executor.step(pieces), steps)
+    transport.close()
+    ops = [step.op for step in executor.lane.steps]
+    spans = list(zip(ops, executor.spans.start, executor.spans.end))
+    return Timed(seconds, work.scale * sum(loss.item() for loss in losses), spans)
+
+
+def run_theirs(connection: Connection, work: Work, name: str, chunks: int, steps: int) -> Timed:
+    """Steps of one of PyTorch's schedules."""
+    ranks = connection.world
+    split = split_layers(work.model.layers, ranks * chunks)
+    mine = stages_of(name, connection.rank, ranks, chunks)
+    batch = work.batch()
+    scale = work.scale
+    rival = Rival(
+        name,
+        {stage: PlainStage(work.model, split[stage], work.length) for stage in mine},
+        ranks * chunks,
+        microbatches=work.microbatches,
+        loss=lambda logits, labels: summed_loss(logits, labels) * scale,
+    )
+    tokens, labels = (torch.cat(parts) for parts in zip(*((b.tokens, b.labels) for b in batch)))
+    seconds, losses = _steps(lambda: rival.step(tokens, labels), steps)
+    return Timed(seconds, sum(loss.item() for loss in losses), [])
+
+
+def together(schedule: Schedule | None, parts: Sequence[Timed]) -> Measured:
+    """The slowest rank of every step; the loss; and what a simulation says."""
+    seconds = median(max(step) for step in zip(*(part.seconds for part in parts)))
+    loss = sum(part.loss for part in parts)
+    spans = [span for part in parts for span in part.spans]
+    if schedule is None or not spans:
+        return Measured(seconds, loss, 0.0, 0.0)
+    makespan = (max(end for _, _, end in spans) - min(start for _, start, _ in spans)) / 1e9
+    times = {op: (end - start) / 1e9 for op, start, end in spans}
+    ran = as_executed(schedule)
+    cost = Profile.of(ran, [times[op] for op in ran.table.ops()], UnitCost())
+    predicted = simulate(ran, cost).makespan
+    return Measured(seconds, loss, makespan, float(predicted))
+
+
+def stage_of(plan: RunPlan, stage: int, length: int) -> DecoderStage:
+    """A stage with its initial weights."""
+    weights = Weights.empty(plan.sizes(stage), dtype=plan.dtype, main=plan.main, device=HOST)
+    for name, value in weights.named(weights.main).items():
+        initialise(plan.model, name, value, seed=0)
+    weights.publish()
+    return DecoderStage(plan.model, plan.split[stage], weights, length)
+
+
+def _steps(step: Callable[[], list[Tensor]], steps: int) -> tuple[list[float], list[Tensor]]:
+    """Seconds of each step after a first one, which takes its memory from the system; of that one
+    where no more are wanted."""
+    found, losses = [], []
+    for _ in range(steps + 1):
+        barrier()
+        start = perf_counter()
+        losses = step()
+        found.append(perf_counter() - start)
+    return found[1:] or found, losses

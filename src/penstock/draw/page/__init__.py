@@ -1,0 +1,1 @@
+"""Timelines as one HTML page to explore."""

@@ -1,0 +1,1 @@
+"""Timelines as SVG pictures."""

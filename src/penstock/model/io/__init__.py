@@ -1,0 +1,1 @@
+"""Weights in and out: initial values, safetensors, Hugging Face folders."""

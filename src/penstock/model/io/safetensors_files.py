@@ -1,0 +1,156 @@
+"""Safetensors files in a folder: which tensors they hold, one tensor at a time, and new ones.
+
+A large model is several files and an index that says which tensor is where. Reading opens only the
+files that are asked for, so that a rank loads its own stages and nothing else. Nothing that goes
+wrong with a file leaves here as anything but our own error with the file's name.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from penstock.arch.parameters import Shapes
+from penstock.errors import FormatError, RunError, ShapeError
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+
+
+def file_name(number: int, of: int) -> str:
+    """Name of one file of several; they count from 1, and one alone has no number.
+
+    >>> file_name(1, 1), file_name(2, 12)
+    ('model.safetensors', 'model-00002-of-00012.safetensors')
+    """
+    if not 1 <= number <= of:
+        raise ShapeError(f"file {number} of {of} does not exist", hint="files count from 1")
+    return SINGLE if of == 1 else f"model-{number:05}-of-{of:05}.safetensors"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise FormatError(f"{path}: {error.msg}", line=error.lineno, column=error.colno) from error
+    except (OSError, UnicodeDecodeError, RecursionError) as error:
+        raise ShapeError(
+            f"{path} cannot be read: {_cause(error)}",
+            hint="give a folder with config.json and safetensors files",
+        ) from error
+    if not isinstance(content, dict):
+        raise FormatError(f"{path}: there is no JSON object", hint="it begins with {")
+    return content
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write an object and see it on the disk."""
+    with writing(path), path.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(content, indent=2) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def locate(folder: Path) -> dict[str, str]:
+    """The file of every tensor in the folder."""
+    if (folder / SINGLE).exists():
+        return dict.fromkeys(shapes_in(folder / SINGLE), SINGLE)
+    if not (folder / INDEX).exists():
+        raise ShapeError(
+            f"{folder} has neither {SINGLE} nor {INDEX}",
+            hint="give a folder that a model was saved into in the safetensors format",
+        )
+    files = read_json(folder / INDEX).get("weight_map")
+    if not isinstance(files, dict) or not all(_plain(name) for name in files.values()):
+        raise ShapeError(
+            f"{folder / INDEX} has no weight_map of file names",
+            hint="an index maps each tensor to a file in its own folder",
+        )
+    return files
+
+
+def _plain(name: object) -> bool:
+    return isinstance(name, str) and Path(name).name == name
+
+
+def shapes_in(path: Path) -> Shapes:
+    """Name and shape of every tensor in a file, without reading one."""
+    with opened(path) as file:
+        names = file.keys()
+        return {name: tuple(file.get_slice(name).get_shape()) for name in names}
+
+
+def tensors_in(path: Path, names: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of these names in a file, one after the other."""
+    with opened(path) as file:
+        held = set(file.keys())
+        for name in names:
+            if name not in held:
+                raise ShapeError(
+                    f"{path} has no tensor {name}, though it should",
+                    hint="the index and the file are not of one model: load it again",
+                )
+            yield name, file.get_tensor(name)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Any]:
+    """A file for reading; it is mapped into memory and read where it is touched."""
+    library = _library()
+    try:
+        with library.safe_open(str(path), framework="pt") as file:
+            yield file
+    except (library.SafetensorError, OSError) as error:
+        raise RunError(
+            f"{path} cannot be read: {_cause(error)}",
+            hint="the file is missing, cut off or no safetensors file: fetch it again",
+        ) from error
+
+
+def save(path: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype) -> None:
+    """Write tensors into a file in this type, and see them on the disk."""
+    # a stage's parameters are views of one buffer, and the format refuses shared memory
+    own = {
+        name: tensor.detach().to(device="cpu", dtype=dtype, copy=True).contiguous()
+        for name, tensor in tensors.items()
+    }
+    with writing(path):
+        from safetensors.torch import save_file
+
+        save_file(own, str(path), metadata={"format": "pt"})
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what goes wrong while a file is written into an error that names it."""
+    library = _library()
+    try:
+        yield
+    except (library.SafetensorError, OSError) as error:
+        raise RunError(
+            f"{path} cannot be written: {_cause(error)}",
+            hint="what was saved before is untouched; see that the disk has room and is writable",
+        ) from error
+
+
+def _cause(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _library() -> Any:
+    try:
+        import safetensors
+    except ImportError as error:
+        raise ShapeError(
+            "Hugging Face files need the package safetensors, which is not installed",
+            hint="pip install 'penstock[hf]'",
+        ) from error
+    return safetensors

@@ -1,0 +1,1 @@
+"""Layers of a decoder, with their backwards written out."""

@@ -1,0 +1,123 @@
+"""Rotary positions: tables of cosines and sines, and the turn of queries and keys by them.
+
+A pair of elements (i, i + d/2) of a head is turned by position x frequency[i]. A turn needs only
+the tables to be undone, so the backward keeps no queries and no keys.
+
+The tables are worked out in 32 bits with the operations of the transformers library in their order,
+since a checkpoint was trained with those roundings and they reach the logits at long positions; a
+model in 64 bits gets 64-bit tables.
+"""
+
+from collections.abc import Callable, Mapping
+from math import ceil, floor, log, pi
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from penstock.arch.config import ModelConfig
+from penstock.arch.rope_scaling import RopeScaling
+
+
+def tables(
+    config: ModelConfig, positions: range, dtype: torch.dtype, device: torch.device | str
+) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of these positions, each [positions, head_size]; both halves are equal."""
+    config.refuse_length(max(positions, default=-1) + 1)
+    precision = torch.promote_types(dtype, torch.float32)
+    at = torch.arange(positions.start, positions.stop, positions.step, device=device)
+    turned = at.to(precision)[:, None] * frequencies(config, precision).to(device)
+    turns = torch.cat((turned, turned), dim=-1)
+    scale = config.rope_scaling.scale if config.rope_scaling else 1.0
+    cos, sin = turns.cos() * scale, turns.sin() * scale
+    return cos.to(dtype), sin.to(dtype)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn `x` [..., head_size] by the tables of its tokens, which broadcast against it."""
+    turned: Tensor = _Rotate.apply(x, cos, sin)  # type: ignore[no-untyped-call]
+    return turned
+
+
+def rotate_back(g: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """The gradient of what was turned, from the gradient `g` of what came out."""
+    return _turn(g, cos, -sin)
+
+
+def rotate_back_into(out: Tensor, g: Tensor, cos: Tensor, sin: Tensor) -> None:
+    """As `rotate_back`, written where it stays."""
+    half = g.shape[-1] // 2
+    torch.mul(g, cos, out=out)
+    out[..., :half].addcmul_(g[..., half:], sin[..., :half])
+    out[..., half:].addcmul_(g[..., :half], sin[..., half:], value=-1)
+
+
+class _Rotate(torch.autograd.Function):
+    """A turn that keeps its tables and nothing else."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        return _turn(x, cos, sin)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return rotate_back(gradients[0], *ctx.saved_tensors), None, None
+
+
+def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    half = x.shape[-1] // 2
+    out = x * cos
+    out[..., :half].addcmul_(x[..., half:], sin[..., :half], value=-1)
+    out[..., half:].addcmul_(x[..., :half], sin[..., half:])
+    return out
+
+
+def frequencies(config: ModelConfig, precision: torch.dtype) -> Tensor:
+    """Turn per position of each pair of elements, [head_size / 2]."""
+    exponents = torch.arange(0, config.head_size, 2, dtype=precision) / config.head_size
+    powers = config.rope_theta**exponents
+    scaling = config.rope_scaling
+    if scaling is None or scaling.kind not in _SCALED:
+        return 1.0 / powers
+    return _SCALED[scaling.kind](powers, scaling, config)
+
+
+def _linear(powers: Tensor, scaling: RopeScaling, _: ModelConfig) -> Tensor:
+    return 1.0 / powers / scaling.factor
+
+
+def _llama3(powers: Tensor, scaling: RopeScaling, _: ModelConfig) -> Tensor:
+    """Long wavelengths are stretched, short ones kept, those between mixed by their turns."""
+    plain = 1.0 / powers
+    turns = scaling.original_positions / (2 * pi / plain)
+    kept = (turns - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)
+    mixed = (1 - kept) * plain / scaling.factor + kept * plain
+    stretched = torch.where(turns < scaling.low_factor, plain / scaling.factor, mixed)
+    return torch.where(turns > scaling.high_factor, plain, stretched)
+
+
+def _yarn(powers: Tensor, scaling: RopeScaling, config: ModelConfig) -> Tensor:
+    """Elements before the ramp keep their frequency, elements after it are stretched."""
+    low, high = _ramp_ends(scaling, config)
+    ramp = (torch.arange(len(powers), dtype=powers.dtype) - low) / (high - low)
+    kept = 1 - ramp.clamp(0, 1)
+    return 1.0 / (scaling.factor * powers) * (1 - kept) + 1.0 / powers * kept
+
+
+def _ramp_ends(scaling: RopeScaling, config: ModelConfig) -> tuple[float, float]:
+    """Elements that make beta_fast and beta_slow turns within the original positions."""
+    turns = scaling.original_positions / (2 * pi)
+    low, high = (
+        config.head_size * log(turns / beta) / (2 * log(config.rope_theta))
+        for beta in (scaling.beta_fast, scaling.beta_slow)
+    )
+    if scaling.truncate:
+        low, high = floor(low), ceil(high)
+    low, high = max(low, 0), min(high, config.head_size - 1)
+    return low, high if high != low else high + 0.001  # a ramp of no width is a step
+
+
+_Scaled = Callable[[Tensor, RopeScaling, ModelConfig], Tensor]
+_SCALED: Mapping[str, _Scaled] = {"linear": _linear, "llama3": _llama3, "yarn": _yarn}
+"""Dynamic scaling is not here: it starts beyond the positions that a config lets through."""

@@ -1,0 +1,1 @@
+"""Stages: pieces of a model that a device works with."""

@@ -1,0 +1,32 @@
+"""What attention needs beside weights: how positions turn, and the memory of a sequence."""
+
+from torch import Tensor
+
+from penstock.arch.config import ModelConfig
+from penstock.model.attention.explicit import Place
+from penstock.model.attention.memory import KeyValues
+from penstock.model.layers.rope import tables
+from penstock.model.layers.self_attention import Setting
+from penstock.model.stages.piece import Piece
+
+
+class Context:
+    """The surroundings of some layers' attention, for sequences up to a length."""
+
+    def __init__(self, config: ModelConfig, layers: int, length: int, like: Tensor) -> None:
+        """`like` has the type and the device of what is computed."""
+        self.config, self.layers = config, layers
+        self.dtype, self.device = like.dtype, like.device
+        cos, sin = tables(config, range(length), like.dtype, like.device)
+        self.cos, self.sin = cos.unsqueeze(1), sin.unsqueeze(1)
+
+    def memory(self, piece: Piece, kv: KeyValues | None) -> KeyValues | None:
+        """The keys and values of the sequence, made with its first slice."""
+        if piece.whole or kv is not None or not self.layers:
+            return kv
+        size = (self.layers, piece.rows, self.config.kv_heads, piece.length, self.config.head_size)
+        return KeyValues(*size, dtype=self.dtype, device=self.device)
+
+    def setting(self, place: Place, remembered: bool) -> Setting:
+        turns = slice(place.piece.start, place.piece.end)
+        return Setting(place, self.cos[turns], self.sin[turns], remembered)

@@ -1,0 +1,143 @@
+"""Any torch module as a stage, with its backward left to autograd.
+
+A module that was written for one process knows nothing of slices: it takes the whole sequence at
+once, and a schedule that cuts sequences is refused. Everything else works: a full backward is one
+pass of autograd, a split one walks its graph (model/stages/split_autograd.py), and a forward that
+is to be run again keeps its input and the state of the random numbers.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from penstock.errors import RunError
+from penstock.model.stages.piece import Piece
+from penstock.model.stages.split_autograd import backward_to_input, backward_to_weights
+from penstock.run.execute.stage import Backward, Forward
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""The summed loss of a module's output and the labels [rows, tokens]."""
+
+
+Graph = tuple[Tensor, Tensor]
+"""The ends of what autograd has recorded: the input, and the output or the summed loss."""
+
+
+class Light(NamedTuple):
+    """What a forward keeps that is to be run again."""
+
+    x: Tensor | None
+    random: Tensor
+    """State of the generators of the host and, for a tensor on a GPU, of that GPU."""
+    device_random: Tensor | None
+
+
+class Whole(NamedTuple):
+    """A backward that was put off as a whole: the first stage has no input to take out of it."""
+
+    out: Tensor
+    g: Tensor | None
+
+
+class ModuleStage:
+    """A module that maps [rows, tokens, width] to the same; the first one takes token numbers.
+
+    The last one has a `loss`, which makes one number of its output and the labels.
+    """
+
+    def __init__(self, module: Module, loss: Loss | None = None) -> None:
+        self.module, self.loss = module, loss
+        self._scale, self._seed = 0.0, torch.zeros(())
+
+    def forward(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+        if piece.slices != 1:
+            raise _refusal(piece)
+        entry = piece.tokens if x is None else _leaf(x)
+        out = self.module(entry)
+        if self.loss is not None:
+            out = self.loss(out, piece.labels)
+        return out, (entry, out), None
+
+    def forward_light(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+        on_device = x is not None and x.is_cuda
+        state = torch.cuda.get_rng_state(x.device) if x is not None and on_device else None
+        light = Light(x, torch.get_rng_state(), state)
+        with torch.no_grad():
+            return self.forward(piece, x, kv)[0], light, None
+
+    def recompute(self, piece: Piece, ckpt: Any, kv: Any) -> Graph:
+        x, random, device_random = ckpt
+        devices = [x.device] if device_random is not None else []
+        with torch.random.fork_rng(devices):
+            torch.set_rng_state(random)
+            for device in devices:
+                torch.cuda.set_rng_state(device_random, device)
+            graph: Graph = self.forward(piece, x, kv)[1]
+        return graph
+
+    def backward(self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any) -> Backward:
+        """Both gradients in one pass."""
+        x, out = act
+        torch.autograd.backward(out, self._start(piece, out, g))
+        self._let_go(out)
+        return _or_zero(x.grad, x), None, None
+
+    def input_gradient(
+        self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any
+    ) -> Backward:
+        x, out = act
+        start = self._start(piece, out, g)
+        if not x.requires_grad:
+            return None, None, Whole(out, start)
+        dx, forks = backward_to_input(out, start, x, self.module.parameters())
+        self._let_go(out)
+        return _or_zero(dx, x), None, forks
+
+    def weight_gradient(self, piece: Piece, stash: Any) -> None:
+        if isinstance(stash, Whole):
+            torch.autograd.backward(stash.out, stash.g)
+            self._let_go(stash.out)
+        else:
+            backward_to_weights(stash)
+
+    def _start(self, piece: Piece, out: Tensor, g: Tensor | None) -> Tensor | None:
+        """Where the backward starts: what comes from the next stage, or the weight of the loss.
+
+        The weight is the same for a whole batch, so its tensor is kept.
+        """
+        if self.loss is None:
+            return g
+        if self._scale != piece.scale:
+            self._scale, self._seed = piece.scale, torch.full_like(out, piece.scale)
+        return self._seed
+
+    def _let_go(self, out: Tensor) -> None:
+        """Part a loss, which stays until the end of the step, from the graph behind it."""
+        if self.loss is not None:
+            try:  # noqa: SIM105 - `suppress` takes longer than what it guards
+                out.detach_()
+            except RuntimeError:  # a view cannot be parted; its graph is empty by now
+                pass
+
+
+def _leaf(x: Tensor) -> Tensor:
+    """What comes in as the leaf of a graph: received memory was made for this op alone, but the
+    output of a stage on the same device belongs to that stage's graph."""
+    return (x.detach() if x.requires_grad else x).requires_grad_()
+
+
+def _or_zero(g: Tensor | None, x: Tensor) -> Tensor | None:
+    """The gradient that the stage before waits for, also where the output ignores the input."""
+    return g if g is not None or not x.requires_grad else torch.zeros_like(x)
+
+
+def _refusal(piece: Piece) -> RunError:
+    return RunError(
+        f"microbatch {piece.mb} comes in {piece.slices} slices, but a plain module takes whole "
+        "sequences",
+        hint="take a schedule without slices (see `penstock list`), or a stage that keeps keys "
+        "and values between slices",
+    )

@@ -1,0 +1,1 @@
+"""Ranks that talk: the mesh, transfers between devices, collectives."""

@@ -1,0 +1,1 @@
+"""Processes: starting the ranks of a run, meeting, and ending them."""

@@ -1,0 +1,91 @@
+"""The store: a small server of keys and values at which the ranks of a run meet.
+
+Our launcher or torchrun hosts it, or rank 0 where neither is there. A connection to it answers one
+question at a time, so everything that must work while the main thread hangs asks through a
+connection of its own, a clone.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
+from torch.distributed import DistError
+
+from penstock.errors import RunError
+from penstock.run.launch.environment import Place
+
+MEETING = timedelta(minutes=5)
+"""How long the ranks of a run wait for each other at the start."""
+
+
+def meet(here: Place) -> Store:
+    """The store of this attempt; a rank that is alone keeps one to itself."""
+    if here.port == 0:
+        return HashStore()
+    try:
+        store = TCPStore(
+            here.address,
+            here.port,
+            is_master=here.hosts,
+            timeout=MEETING,
+            wait_for_workers=False,
+        )
+    except DistError as error:
+        raise RunError(
+            f"rank {here.rank} cannot reach the store at {here.address}:{here.port}: "
+            f"{str(error).splitlines()[0]}",
+            hint="check MASTER_ADDR and MASTER_PORT, and that the ranks can reach that machine",
+        ) from error
+    return of_attempt(store, here.attempt)
+
+
+def assemble(store: Store, here: Place, seconds: float = MEETING.total_seconds()) -> None:
+    """Wait until every rank has come; torch would wait half an hour and not say for whom."""
+    keys = [f"here/{rank}" for rank in range(here.world)]
+    store.set(keys[here.rank], "here")
+    if late := absent(store, keys, seconds):
+        raise RunError(
+            f"rank {', '.join(map(str, late))} of {here.world} has not come within {seconds:g} s",
+            hint="look at what it prints, and whether it runs",
+        )
+
+
+def absent(store: Store, keys: list[str], seconds: float) -> list[int]:
+    """Which of some keys, one per rank, are still not set after so many seconds."""
+    try:
+        store.wait(keys, timedelta(seconds=seconds))
+    except DistError:
+        return [rank for rank, key in enumerate(keys) if not store.check([key])]
+    return []
+
+
+def host() -> TCPStore:
+    """A new store in this process, on a port that was free."""
+    return TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=MEETING)
+
+
+def of_attempt(store: Store, attempt: int) -> Store:
+    """What the ranks of one attempt see of a store, which may outlive them."""
+    return PrefixStore(f"attempt-{attempt}", store)
+
+
+def ours(store: Store) -> Store:
+    """The part of an attempt's store that is not torch's."""
+    return PrefixStore("penstock", store)
+
+
+def torchs(store: Store) -> Store:
+    """The part of an attempt's store in which torch.distributed meets."""
+    return PrefixStore("torch", store)
+
+
+def clone(store: Store) -> Store:
+    """The same store over a connection of its own."""
+    untyped: Any = store  # the method is missing in torch's type stubs
+    copy: Store = untyped.clone()
+    return copy
+
+
+def look(store: Store, key: str) -> str:
+    """The value of a key, or nothing where it is not set; never waits for it."""
+    return store.get(key).decode() if store.check([key]) else ""

@@ -1,0 +1,110 @@
+"""A step that is looked at: when its ops ran, how much CPU each took, what memory was alive.
+
+Counting every allocation slows a step down, so it is run twice: once by the clock, once by the
+meter. Neither changes a weight.
+"""
+
+from collections.abc import Sequence
+from time import thread_time_ns
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from penstock.data.batch import Microbatch
+from penstock.run.execute.executor import Observer
+from penstock.run.observe.measured_timeline import Part, gather, part_of, timeline_of
+from penstock.run.observe.memory_meter import metered
+from penstock.run.program.compiled import Post, Step
+from penstock.run.step.engine import Engine
+from penstock.sim.timeline import Timeline
+
+
+class Look(NamedTuple):
+    """What the first device of a pipeline knows after a look."""
+
+    timeline: Timeline
+    """The step as it ran, with its memory: live tensor bytes above weights and optimizer."""
+    seconds: list[float]
+    """What each row took: CPU time where one thread of the host computes, whatever else the machine
+    did; else from its start to its end."""
+
+
+class Both:
+    """Two observers as one."""
+
+    def __init__(self, first: Observer, second: Observer) -> None:
+        self._observers = (first, second)
+
+    def waits(self, step: Step, post: Post) -> None:
+        for observer in self._observers:
+            observer.waits(step, post)
+
+    def runs(self, step: Step) -> None:
+        for observer in self._observers:
+            observer.runs(step)
+
+    def ran(self, step: Step) -> None:
+        for observer in reversed(self._observers):
+            observer.ran(step)
+
+
+class CpuTime:
+    """CPU time of the main thread in each op."""
+
+    def __init__(self) -> None:
+        self.nanoseconds: dict[int, int] = {}
+        self._began = 0
+
+    def waits(self, step: Step, post: Post) -> None:
+        return None
+
+    def runs(self, step: Step) -> None:
+        self._began = thread_time_ns()
+
+    def ran(self, step: Step) -> None:
+        self.nanoseconds[step.row] = thread_time_ns() - self._began
+
+
+def look(engine: Engine, batch: Sequence[Microbatch]) -> Look | None:
+    """Look at a step on this batch; the answer is at the first device of each replica."""
+    executor, observer = engine.executor, engine.executor.observer
+    clock = CpuTime()
+    try:
+        executor.observer = Both(observer, clock)
+        engine.gradients(batch)
+        part = part_of(executor)
+        with metered(*_there_already(engine)) as recorder:
+            executor.observer = Both(observer, recorder)
+            engine.gradients(batch)
+    finally:
+        executor.observer = observer
+    cpu = [clock.nanoseconds[row] for row in part.rows]
+    if engine.device.type != "cpu" or torch.get_num_threads() > 1:
+        cpu = [end - start for start, end in zip(part.start, part.end)]
+    return _joined(engine, part._replace(cpu=cpu, memory=recorder.samples))
+
+
+def _there_already(engine: Engine) -> list[Tensor]:
+    """Tensors that outlive steps, and so are no part of what a step holds."""
+    found: list[Tensor] = []
+    for stage in engine.stages.values():
+        weights = stage.weights
+        found += [weights.main, weights.value, weights.grad]
+    for attending in engine.executor.stages.values():
+        context = getattr(attending, "context", None)
+        found += [context.cos, context.sin] if context else []
+    return found
+
+
+def _joined(engine: Engine, part: Part) -> Look | None:
+    with engine.tracker.gathers("tell what they have measured"):
+        parts = gather(part, engine.mesh.pipeline)
+    if not parts:
+        return None
+    schedule = engine.plan.schedule
+    seconds = [0.0] * len(schedule.table)
+    for each in parts:
+        for row, nanoseconds in zip(each.rows, each.cpu):
+            seconds[row] = nanoseconds * 1e-9
+    return Look(timeline_of(schedule, parts), seconds)

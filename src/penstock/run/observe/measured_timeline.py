@@ -1,0 +1,150 @@
+"""A real step as a timeline of the same type as a simulated one.
+
+Every device sends its marks to the first one, which lays them beside each other. Processes of one
+machine read one clock; the clocks of different machines are compared by messages to and fro.
+"""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from time import perf_counter_ns
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import distributed
+from torch.distributed import ProcessGroup
+
+from penstock.core.rules import NAMES
+from penstock.core.schedule import Schedule
+from penstock.core.transfers import moves_of
+from penstock.run.execute.executor import Executor
+from penstock.run.observe.memory_meter import Sample
+from penstock.sim.timeline import Curve, Ticks, Timeline, Transfers
+
+NANOSECOND = Fraction(1, 10**9)
+ROUNDS = 8
+"""Messages to and fro; the fastest one says most about the clock."""
+
+
+class Part(NamedTuple):
+    """What one device knows of a step, by row of the schedule's table."""
+
+    rows: list[int]
+    start: list[int]
+    end: list[int]
+    cpu: list[int]
+    """Nanoseconds of CPU of each row, where they were counted."""
+    memory: dict[int, Sample]
+    boot: str
+    """Of the machine: processes with the same one read the same clock."""
+
+
+class Measured(NamedTuple):
+    """Starts, transfers and memory of a step that was run."""
+
+    start: Ticks
+    memory: Mapping[int, Sample]
+
+    def starts(self, timeline: Timeline) -> Ticks:
+        return self.start
+
+    def transfers(self, timeline: Timeline) -> Transfers:
+        """From the end of the op that writes to the start of the op that reads: what is seen of a
+        transfer without asking the network."""
+        moves = moves_of(timeline.schedule)
+        payload = tuple(np.array(NAMES, object)[moves.buffer].tolist())
+        leave, arrive = timeline.end[moves.writer], timeline.start[moves.reader]
+        return Transfers(moves.writer, moves.reader, payload, leave, np.maximum(leave, arrive))
+
+    def curves(self, timeline: Timeline) -> tuple[Curve, ...]:
+        """While an op runs, its highest level; after it, what is left."""
+        table = timeline.schedule.table
+        found = []
+        for device in range(timeline.schedule.shape.devices):
+            own = np.flatnonzero(table.device == device).tolist()
+            rows = [row for row in own if row in self.memory]
+            times = [t for row in rows for t in (timeline.start[row], timeline.end[row])]
+            levels = [v for row in rows for v in (self.memory[row].peak, self.memory[row].after)]
+            found.append(Curve(np.array(times, np.int64), np.array(levels, np.int64)))
+        return tuple(found)
+
+
+def part_of(executor: Executor) -> Part:
+    """The last step of this device, without CPU times and memory."""
+    start, end = executor.spans.nanoseconds()
+    rows = [step.row for step in executor.lane.steps]
+    return Part(rows, start, end, [], {}, _boot())
+
+
+def gather(part: Part, group: ProcessGroup | None) -> list[Part]:
+    """The parts of all devices, on one clock, at the first of them; empty at the others."""
+    if group is None:
+        return [part]
+    parts: list[Part | None] = [None] * group.size()
+    distributed.all_gather_object(parts, part, group=group)
+    offsets = [0] * group.size()
+    if len({each.boot for each in parts if each}) > 1:
+        offsets = _offsets(group)
+    if group.rank() > 0:
+        return []
+    return [_moved(each, offset) for each, offset in zip(parts, offsets) if each]
+
+
+def timeline_of(schedule: Schedule, parts: Sequence[Part]) -> Timeline:
+    """The timeline of the parts; it begins at 0."""
+    start, end = np.zeros((2, len(schedule.table)), np.int64)
+    memory: dict[int, Sample] = {}
+    for part in parts:
+        start[part.rows], end[part.rows] = part.start, part.end
+        memory |= part.memory
+    first = start.min()
+    peaks = np.zeros(schedule.shape.devices, np.int64)
+    for row, sample in memory.items():
+        device = schedule.table.device[row]
+        peaks[device] = max(peaks[device], sample.peak)
+    details = Measured(start - first, memory)
+    return Timeline(schedule, end - first, NANOSECOND, peaks, Fraction(1), details)
+
+
+def _moved(part: Part, offset: int) -> Part:
+    start, end = ([mark - offset for mark in marks] for marks in (part.start, part.end))
+    return part._replace(start=start, end=end)
+
+
+def _boot() -> str:
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text().strip() if path.exists() else ""
+
+
+def _offsets(group: ProcessGroup) -> list[int]:
+    """How far each member's clock is ahead of the first one's, in nanoseconds."""
+    found = torch.zeros(group.size(), dtype=torch.int64)
+    for member in range(1, group.size()):
+        if group.rank() == 0:
+            found[member] = _ask(group, member)
+        elif group.rank() == member:
+            _answer(group)
+    distributed.all_reduce(found, group=group)
+    return [int(value) for value in found]
+
+
+def _ask(group: ProcessGroup, member: int) -> int:
+    """Half of the fastest way to and fro lies before the other's answer."""
+    trips: list[tuple[int, int]] = []
+    for _ in range(ROUNDS):
+        theirs = torch.zeros(1, dtype=torch.int64)
+        began = perf_counter_ns()
+        distributed.send(theirs, group=group, group_dst=member)
+        distributed.recv(theirs, group=group, group_src=member)
+        ended = perf_counter_ns()
+        trips.append((ended - began, int(theirs) - (began + ended) // 2))
+    return min(trips)[1]
+
+
+def _answer(group: ProcessGroup) -> None:
+    for _ in range(ROUNDS):
+        asked = torch.zeros(1, dtype=torch.int64)
+        distributed.recv(asked, group=group, group_src=0)
+        now = torch.tensor([perf_counter_ns()], dtype=torch.int64)
+        distributed.send(now, group=group, group_dst=0)

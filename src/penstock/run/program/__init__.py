@@ -1,0 +1,1 @@
+"""Programs made ready to run: plans, and lanes of calls."""

@@ -1,0 +1,49 @@
+"""A batch cut into the units of a plan, refused where the plan cannot take it."""
+
+from collections.abc import Sequence
+
+import torch
+
+from penstock.data.batch import IGNORE, Microbatch
+from penstock.errors import RunError
+from penstock.model.stages.piece import Piece, pieces_of
+from penstock.run.program.plan import RunPlan
+
+
+def feed(
+    plan: RunPlan, batch: Sequence[Microbatch], *, scale: float, device: torch.device
+) -> list[Piece]:
+    """The pieces of a batch, numbered as the schedule numbers its units."""
+    if len(batch) != len(plan.lengths):
+        raise RunError(
+            f"a batch of {len(batch)} microbatches for a plan of {len(plan.lengths)}",
+            hint="give as many microbatches as the schedule has",
+        )
+    pieces: list[Piece] = []
+    for mb, (microbatch, lengths) in enumerate(zip(batch, plan.lengths)):
+        _refuse(plan, mb, microbatch, sum(lengths))
+        moved = Microbatch(
+            microbatch.tokens.to(device), microbatch.labels.to(device), microbatch.documents
+        )
+        pieces += pieces_of(mb, moved, lengths, scale)
+    return pieces
+
+
+def _refuse(plan: RunPlan, mb: int, microbatch: Microbatch, length: int) -> None:
+    if (microbatch.rows, microbatch.length) != (plan.rows, length):
+        raise RunError(
+            f"microbatch {mb} has {microbatch.rows} row(s) of {microbatch.length} tokens, but the "
+            f"plan has {plan.rows} of {length}",
+            hint="cut the data to the length that the plan was made for",
+        )
+    for what, words in (("token", microbatch.tokens), ("label", microbatch.labels)):
+        wrong = (words >= plan.model.vocabulary) | (words < 0)
+        if what == "label":
+            wrong &= words != IGNORE
+        if wrong.any():
+            row, position = torch.nonzero(wrong)[0].tolist()
+            raise RunError(
+                f"{what} {int(words[row, position])} of microbatch {mb}, row {row}, position "
+                f"{position} is outside the vocabulary of {plan.model.vocabulary}",
+                hint="take the tokenizer that belongs to the model, or a larger vocabulary",
+            )

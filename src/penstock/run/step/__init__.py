@@ -1,0 +1,1 @@
+"""A training step, whole: engine, gradients brought together, optimizer, state."""

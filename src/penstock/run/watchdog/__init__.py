@@ -1,0 +1,1 @@
+"""Watching over ranks: heartbeats, hangs, and what went wrong first."""

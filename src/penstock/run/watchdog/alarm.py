@@ -1,0 +1,127 @@
+"""When a run has to be given up, and the sentence that says why.
+
+Two things look alike from outside, because everybody waits: a rank that is silent (dead, frozen,
+without its interpreter) and one that beats but does not move. Whom the others wait for, directly,
+along a chain or in something that all do together, is to blame.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import NamedTuple
+
+from penstock.run.watchdog.heartbeat import Beat, Ear
+from penstock.run.watchdog.position import EVERYBODY, NOBODY
+
+Beats = Mapping[int, Beat]
+
+
+class Patience(NamedTuple):
+    """Seconds after which a rank is given up."""
+
+    silent: float = 60.0
+    """Without a beat."""
+    stuck: float = 600.0
+    """With beats, but at one place while others wait for it: the longest that an op may take."""
+
+
+def silent(ear: Ear, beats: Beats, patience: Patience) -> str:
+    """The rank that has been silent for too long, and who waits for it."""
+    rank = max(ear.others, key=lambda other: ear.silence[other], default=NOBODY)
+    if rank == NOBODY or ear.silence[rank] < patience.silent:
+        return ""
+    since = f"rank {rank} is silent since {ear.silence[rank]:.1f} s"
+    if rank not in ear.beats:
+        return f"{since} and has never given a sign of life"
+    return f"{since}, last heard {ear.beats[rank].place}{waiting(rank, beats)}"
+
+
+def stuck(beats: Beats, patience: Patience) -> str:
+    """The rank at which the waiting of others ends, when neither it nor they move."""
+    still = {rank: beats[rank] for rank in sorted(beats) if beats[rank].still >= patience.stuck}
+    rank = _culprit(still)
+    if rank != NOBODY:
+        since = f"rank {rank} is stuck since {still[rank].still:.1f} s"
+        return f"{since}{_doing(still[rank])}{waiting(rank, beats)}"
+    return _standstill(beats, still)
+
+
+def _culprit(still: Beats) -> int:
+    """Where a chain ends at a rank that waits for nobody; else who does not come to what all do
+    together; else a rank of a circle."""
+    ends = [chain[-1] for chain in (_chain(rank, still) for rank in still) if len(chain) > 1]
+    ends = [end for end in ends if end in still and not still[end].files]
+    busy = [end for end in ends if still[end].owes == NOBODY]
+    if not busy and any(beat.owes == EVERYBODY for beat in still.values()):
+        busy = [rank for rank, beat in still.items() if beat.owes == NOBODY and not beat.files]
+        busy.sort(key=lambda rank: -still[rank].still)
+    circles = [end for end in ends if still[end].owes >= 0]
+    return next(iter((*busy, *circles)), NOBODY)
+
+
+def _chain(rank: int, still: Beats) -> list[int]:
+    """From a rank to whom it waits for and so on; ends where a rank waits for nobody or for all, or
+    a circle closes."""
+    chain = [rank]
+    while chain[-1] in still and still[chain[-1]].owes >= 0:
+        after = still[chain[-1]].owes
+        chain.append(after)
+        if after in chain[:-1]:
+            break
+    return chain
+
+
+def _standstill(beats: Beats, still: Beats) -> str:
+    """All ranks wait and none is left to wait for: something that was sent has not arrived."""
+    there = {rank: beat for rank, beat in beats.items() if not beat.left}
+    if len(there) < 2 or any(
+        rank not in still or beat.owes == NOBODY or beat.files for rank, beat in there.items()
+    ):
+        return ""
+    since = min(beat.still for beat in there.values())
+    return f"all ranks wait for each other since {since:.1f} s: {'; '.join(_together(there))}"
+
+
+def _doing(beat: Beat) -> str:
+    """What a rank does and where; once, where the place says what is done."""
+    if beat.place.endswith(beat.text):
+        return f", {beat.place}"
+    return f": it {beat.text}, {beat.place}"
+
+
+def waiting(rank: int, beats: Beats) -> str:
+    """Who waits for a rank, and for what."""
+    others = {other: beats[other] for other in sorted(beats) if not beats[other].left}
+    told = [
+        f"rank {other} waits for {beat.awaited} from it"
+        for other, beat in others.items()
+        if beat.owes == rank
+    ]
+    for_all = {other: beat for other, beat in others.items() if beat.owes == EVERYBODY}
+    for_all.pop(rank, None)
+    return "".join(f"; {words}" for words in (*told, *_together(for_all)))
+
+
+def _together(beats: Beats) -> list[str]:
+    """What ranks do, those that do the same in one sentence."""
+    ranks_at: dict[str, list[int]] = {}
+    for rank, beat in sorted(beats.items()):
+        ranks_at.setdefault(beat.text, []).append(rank)
+    return [
+        f"rank {ranks[0]} {text}"
+        if len(ranks) == 1
+        else f"ranks {spelled(ranks)} {text.replace('waits', 'wait', 1)}"
+        for text, ranks in ranks_at.items()
+    ]
+
+
+def spelled(ranks: Iterable[int]) -> str:
+    """Ranks in order, neighbours as a range.
+
+    >>> spelled([0, 1, 2, 5, 7, 8])
+    '0-2, 5, 7-8'
+    """
+    runs = [
+        [rank for _, rank in run]
+        for _, run in groupby(enumerate(ranks), key=lambda pair: pair[1] - pair[0])
+    ]
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)

@@ -1,0 +1,1 @@
+"""What several schedules share: placements, blocks, list orders."""

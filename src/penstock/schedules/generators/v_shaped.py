@@ -1,0 +1,58 @@
+"""V-shaped blocks: device r holds stage r on the way down and stage 2p - 1 - r on the way up.
+
+The way down is long-lived on the first devices and the way up on the last, so that every device
+needs the same memory. How far the passes of neighbours are apart decides how much: a block whose
+forwards go down every `a` units and up every `b` units needs (a + b)/6 of the memory of 1F1B.
+Weight gradients are not part of these blocks: they go where a device is free.
+Source: arXiv:2405.15362, section 3, and its public code.
+"""
+
+from collections.abc import Callable
+
+from penstock.schedules.generators.building_blocks import Block
+
+INTERVAL = 6
+"""Work of one microbatch on the two stages of a device: F, I and W of each."""
+
+Start = Callable[[int], int]
+"""When a pass starts on a device."""
+
+
+def v_shaped(p: int, down: Start, up: Start, back_up: Start, back_down: Start) -> Block:
+    """The block of forwards down and up, and input gradients back up and back down."""
+    return Block(
+        INTERVAL,
+        tuple(
+            {
+                ("F", r): down(r),
+                ("F", 2 * p - 1 - r): up(r),
+                ("I", 2 * p - 1 - r): back_up(r),
+                ("I", r): back_down(r),
+            }
+            for r in range(p)
+        ),
+    )
+
+
+def third_block(p: int) -> Block:
+    """The shortest lifespans there are: a third of the memory of 1F1B."""
+    rest = 2 if p % 3 == 0 else 0  # where the two ways would meet
+    return v_shaped(
+        p,
+        lambda r: r,
+        lambda r: 2 * p - 1 - r,
+        lambda r: 2 * p + rest + r,
+        lambda r: 4 * p + rest - 1 - r,
+    )
+
+
+def half_block(p: int, barriers: int = 0) -> Block:
+    """Half of the memory of 1F1B, and an interval more for every barrier in front of the turn."""
+    rest = (3 if p % 2 == 0 else 0) + INTERVAL * barriers
+    return v_shaped(
+        p,
+        lambda r: 2 * r,
+        lambda r: 3 * p - 2 - r,
+        lambda r: 3 * p + rest - 1 + 2 * r,
+        lambda r: 6 * p + rest - 2 - r,
+    )

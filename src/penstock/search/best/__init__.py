@@ -1,0 +1,1 @@
+"""The best schedule for a request, against a lower bound."""

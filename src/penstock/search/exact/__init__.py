@@ -1,0 +1,1 @@
+"""The best order there is, by a solver."""

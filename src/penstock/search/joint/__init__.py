@@ -1,0 +1,1 @@
+"""Cut, placement and order searched together."""

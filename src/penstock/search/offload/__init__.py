@@ -1,0 +1,1 @@
+"""Orders that move activations to the host, or recompute ahead."""

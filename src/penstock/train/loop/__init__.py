@@ -1,0 +1,1 @@
+"""The training loop: set up, resume, step, stop, finish."""

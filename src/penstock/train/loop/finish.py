@@ -1,0 +1,39 @@
+"""What is left when a run ends: the exported weights and the report."""
+
+from pathlib import Path
+
+from penstock.model.io.huggingface import write_index, write_shard
+from penstock.run.comm.collective import meet
+from penstock.run.step.state import held
+from penstock.train.loop.trainer import Trainer
+from penstock.train.report.report import report
+
+
+def finish(trainer: Trainer, finished: bool) -> None:
+    """Export and report after the last step; after a signal to stop, only say where it stands."""
+    if not finished:
+        trainer.voice.say(f"stopped after step {trainer.done}; the same command goes on from there")
+        return
+    if trainer.settings.checkpoint.export:
+        export(trainer, Path(trainer.settings.checkpoint.export))
+    if trainer.settings.log.report:
+        report(trainer)
+
+
+def leave(trainer: Trainer) -> None:
+    """End the records while the others still look: where that hangs, they say so."""
+    trainer.close()
+    with trainer.tracker.gathers("close their records"):
+        meet(trainer.engine.mesh.world)
+
+
+def export(trainer: Trainer, folder: Path) -> None:
+    """Write the weights as safetensors: each device of the first replica a file of its own."""
+    trainer.tracker.handles_files("exports the weights")
+    mesh, plan = trainer.engine.mesh, trainer.engine.plan
+    if mesh.replica == 0:
+        write_shard(folder, mesh.device + 1, mesh.devices, held(trainer.engine), plan.main)
+    with trainer.tracker.gathers("export the weights"):
+        meet(mesh.world)
+    if mesh.rank == 0:
+        write_index(folder, plan.model, mesh.devices, plan.main)

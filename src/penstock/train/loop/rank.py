@@ -1,0 +1,154 @@
+"""One rank of a training run, from its first word to its exit code."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import torch
+
+from penstock.data import Data, open_data
+from penstock.run.comm.collective import meet
+from penstock.run.comm.handshake import agree
+from penstock.run.launch.exit_codes import GOOD, SAVED
+from penstock.run.launch.rendezvous import Connection, connected
+from penstock.run.program.plan import RunPlan
+from penstock.run.step.build import build_engine, torch_device
+from penstock.run.step.engine import Engine
+from penstock.run.step.optimizer import AdamW
+from penstock.run.watchdog.alarm import Patience
+from penstock.run.watchdog.error_report import reported
+from penstock.run.watchdog.position import Tracker
+from penstock.run.watchdog.watchdog import Watch
+from penstock.train.checkpoint import Checkpoints
+from penstock.train.config.config import agreed
+from penstock.train.config.settings import Settings
+from penstock.train.loop.finish import finish, leave
+from penstock.train.loop.resume import start
+from penstock.train.loop.run_lock import claimed
+from penstock.train.loop.setup import layout_of
+from penstock.train.loop.stop_signals import Stopping
+from penstock.train.loop.trainer import Trainer
+from penstock.train.records.speaker import Silent, open_voice
+
+BACK_END = {"cpu": "gloo", "cuda": "", "auto": ""}
+"""What torch.distributed is told; nothing lets the devices of the machine decide."""
+
+
+def run_rank(settings: Settings) -> int:
+    """Train as one rank of the run that the environment describes; returns the exit code."""
+    torch.set_num_threads(settings.run.threads)
+    with ExitStack() as stack:
+        stopping = stack.enter_context(Stopping())
+        connection = stack.enter_context(connected(BACK_END[settings.run.device]))
+        tracker = Tracker()
+        patience = Patience(settings.watch.patience, settings.watch.stuck)
+        watch = Watch(connection, tracker, patience, beat=settings.watch.beat)
+        stack.enter_context(watch)
+        stack.enter_context(reported(watch))
+        if connection.rank == 0:
+            stack.enter_context(claimed(Path(settings.run.directory)))
+        trainer = _trainer(settings, connection, tracker, stopping)
+        stack.enter_context(_closed(trainer))
+        finished = trainer.run()
+        finish(trainer, finished)
+        leave(trainer)
+        return GOOD if finished else SAVED
+
+
+@contextmanager
+def _closed(trainer: Trainer) -> Iterator[None]:
+    """Records and transport are closed also after an error; then that error is what is said, with
+    the place where it happened."""
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            trainer.voice.close()
+        raise
+    trainer.engine.executor.transport.close()
+
+
+def plan_of(settings: Settings, processes: int) -> RunPlan:
+    """What the settings mean for so many processes."""
+    layout = layout_of(settings, processes)
+    return RunPlan(
+        layout.model,
+        layout.schedule,
+        layout.lengths,
+        layout.layers,
+        getattr(torch, settings.run.dtype),
+        settings.batch.rows,
+    )
+
+
+def _trainer(
+    settings: Settings, connection: Connection, tracker: Tracker, stopping: Stopping
+) -> Trainer:
+    tracker.at = "plans the run"
+    plan = plan_of(settings, connection.world)
+    facts = _facts(settings, plan)
+    with tracker.gathers("state their configuration"):
+        agree(connection, facts)
+    tracker.at = "builds its stages"
+    device = torch_device(settings.run.device, connection.place)
+    engine, _ = build_engine(plan, settings.pipeline.replicas, _adam(settings), device)
+    engine.tell(tracker)
+    data = _open_data(settings, connection, engine)
+    with tracker.gathers("state their data"):
+        agree(connection, _facts_of(data), topic="data")
+    with tracker.gathers_files("prepare the folder of checkpoints"):
+        checkpoints = Checkpoints(
+            Path(settings.run.directory) / "checkpoints",
+            keep=settings.checkpoint.keep,
+            replicas=settings.pipeline.replicas,
+        )
+    trainer = Trainer(
+        settings, engine, data.train, data.held_out, checkpoints, tracker, Silent(), stopping
+    )
+    notes = start(trainer)
+    tracker.at = "opens its records"
+    trainer.voice = open_voice(settings, connection.rank, trainer.done)
+    for note in (*data.notes, *notes):
+        trainer.voice.say(note)
+    return trainer
+
+
+def _facts(settings: Settings, plan: RunPlan) -> dict[str, str]:
+    """What must be the same on every rank, or they would send what others do not expect."""
+    return {
+        "config": agreed(settings),
+        "program": plan.schedule.digest,
+        "slices": str(plan.lengths),
+        "layers": str(plan.layers),
+        "boundary": f"{plan.rows} x tokens x {plan.model.hidden} of {plan.dtype}",
+        "torch": torch.__version__,
+    }
+
+
+def _facts_of(data: Data) -> dict[str, str]:
+    """Ranks that read different files would train on each other's leftovers, and quietly."""
+    held = data.held_out.fingerprint if data.held_out else "none"
+    return {"data": data.train.fingerprint, "held-out data": held}
+
+
+def _adam(settings: Settings) -> AdamW:
+    given = settings.optimizer
+    return AdamW(given.betas, given.epsilon, given.weight_decay, given.clip)
+
+
+def _open_data(settings: Settings, connection: Connection, engine: Engine) -> Data:
+    """The data; the first rank of a machine reads text before the others find it tokenised."""
+    tracker, first = engine.tracker, connection.place.local_rank == 0
+    cache = Path(settings.run.directory) / "data"
+    sizes = (settings.batch.length, engine.plan.model.vocabulary, settings.run.seed)
+
+    def progress(done: int, size: int) -> None:
+        tracker.handles_files(f"tokenises the text, {done:,} of {size:,} bytes")
+
+    for turn, what in ((True, "tokenise the text"), (False, "open the data")):
+        if turn == first:
+            tracker.handles_files("opens the data")
+            data = open_data(settings.data, *sizes, cache, progress)
+        with tracker.gathers(what):
+            meet(engine.mesh.world)
+    return data

@@ -1,0 +1,107 @@
+"""What a run begins with: a checkpoint where there is one, else given or initial weights."""
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from penstock.errors import RunError
+from penstock.model.io.huggingface import read_weights
+from penstock.run.step.engine import Engine
+from penstock.run.step.state import begin, entries, publish
+from penstock.train.checkpoint import Found, newest_in
+from penstock.train.config.config import save
+from penstock.train.loop.trainer import Trainer
+from penstock.train.loop.warnings import cautions, plainer
+
+
+def start(trainer: Trainer) -> list[str]:
+    """Make a trainer ready for its first step; returns what a person should be told of it."""
+    settings = trainer.settings
+    if trainer.engine.mesh.rank == 0:
+        save(settings)
+    with trainer.tracker.gathers_files("look for a checkpoint"):
+        found = _found(trainer)
+    trainer.tracker.at = "prepares its weights"
+    if found is not None:
+        trainer.resume(found)
+    elif settings.model.huggingface:
+        trainer.tracker.handles_files("reads the weights")
+        _load_weights(trainer.engine, Path(settings.model.huggingface))
+    else:
+        begin(trainer.engine, settings.run.seed)
+    origin = _origin(found, settings.model.huggingface)
+    plan = trainer.engine.plan
+    layers = [len(stage) for stage in plan.split]
+    warned = [*plainer(plan.schedule), *cautions(settings, layers, trainer.held_out)]
+    return [_introduction(trainer), *origin, *warned]
+
+
+def _found(trainer: Trainer) -> Found | None:
+    """The checkpoint to go on from; the run's own comes first, so that a restart goes on."""
+    resume = trainer.settings.checkpoint.resume
+    if resume == "never":
+        trainer.checkpoints.set_aside()
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is damaged is among the notes
+        own = trainer.checkpoints.newest()
+        return own if own or resume == "auto" else _given(resume)
+
+
+def _given(resume: str) -> Found:
+    found = newest_in(resume)
+    if found is None:
+        raise RunError(
+            f"checkpoint.resume is {resume!r}, but no checkpoint is there",
+            hint="give a folder with step-N folders in it",
+        )
+    return found
+
+
+def _introduction(trainer: Trainer) -> str:
+    """What is about to be trained, and how it is spread."""
+    plan, replicas = trainer.engine.plan, trainer.engine.mesh.replicas
+    lengths = plan.lengths[0]
+    copies = f"{replicas} replicas of " if replicas > 1 else ""
+    slices = f", slices of {_sum(lengths)} tokens" if len(lengths) > 1 else ""
+    return (
+        f"{plan.schedule.name}: {copies}{plan.schedule.shape.devices} device(s), "
+        f"{_sum([len(layers) for layers in plan.split])} layers{slices}, "
+        f"{plan.model.parameters:,} parameters"
+    )
+
+
+def _sum(parts: Sequence[int]) -> str:
+    """How a number is made up.
+
+    >>> _sum([2, 2, 2, 2]), _sum([18, 14]), _sum([32])
+    ('4 x 2', '18 + 14', '32')
+    """
+    if len(parts) > 1 and len({*parts}) == 1:
+        return f"{len(parts)} x {parts[0]}"
+    return " + ".join(map(str, parts))
+
+
+def _origin(found: Found | None, folder: str) -> list[str]:
+    """Where the weights come from, if they are not new."""
+    if found is None:
+        return [f"begins with the weights in {folder}"] if folder else []
+    writer = found.state["writer"]
+    return [
+        *(f"warning: {what}; an older checkpoint is used" for what in found.damaged),
+        f"goes on from step {found.step}, stored by {writer['schedule']} on "
+        f"{writer['replicas']} x {writer['devices']} device(s)",
+    ]
+
+
+def _load_weights(engine: Engine, folder: Path) -> None:
+    """Fill this rank's stages from a Hugging Face folder."""
+    places: dict[str, list[Tensor]] = {}
+    for entry in entries(engine):
+        places.setdefault(entry.name, []).append(entry.main)  # a tied weight may be here twice
+    for name, tensor in read_weights(folder, set(places)):
+        for place in places[name]:
+            place.copy_(tensor)
+    publish(engine)

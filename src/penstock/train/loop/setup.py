@@ -1,0 +1,189 @@
+"""From settings to what is run: the model's numbers, the schedule, the slices, the layers.
+
+Everything here is settled without torch, so that a launcher refuses what cannot work before it
+starts a process, and every process arrives at the same layout from the same settings.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from penstock.arch.config import ModelConfig
+from penstock.arch.families import from_huggingface
+from penstock.arch.layer_split import split_layers
+from penstock.core.schedule import Schedule
+from penstock.errors import FormatError, ShapeError
+from penstock.files import load
+from penstock.plan.slices import (
+    Lengths,
+    aligned,
+    equal_flops_of_model,
+    even,
+    flops_shares,
+)
+from penstock.schedules import build, find, registry
+from penstock.train.config.settings import PipelineSettings, Settings
+from penstock.transform import (
+    recompute_all,
+    recompute_all_but_last_slices,
+    recompute_stages,
+    weigh_slices,
+)
+
+ELEMENT_BYTES: Mapping[str, int] = {"float32": 4, "float64": 8, "bfloat16": 2}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A schedule with what its stages and slices are made of."""
+
+    model: ModelConfig
+    schedule: Schedule
+    lengths: tuple[Lengths, ...]
+    """Tokens of each slice of each microbatch."""
+    layers: tuple[int, ...]
+    """How many layers each stage has."""
+    replicas: int
+
+
+def layout_of(settings: Settings, processes: int) -> Layout:
+    """What a run of so many processes consists of."""
+    model = architecture(settings)
+    model.refuse_length(settings.batch.length)
+    pipeline = settings.pipeline
+    schedule = _schedule(settings, device_count(pipeline, processes))
+    _refuse_cut_layers(schedule)
+    lengths = tuple(_lengths(settings, model, count) for count in schedule.shape.slices)
+    split = split_layers(model.layers, schedule.shape.stages, pipeline.layers)
+    schedule = _weighed(_recomputed(schedule, pipeline), lengths, model)
+    compared_schedules(settings, schedule.shape.devices)
+    return Layout(model, schedule, lengths, tuple(map(len, split)), pipeline.replicas)
+
+
+def _refuse_cut_layers(schedule: Schedule) -> None:
+    if schedule.shape.weightless:
+        raise ShapeError(
+            f"{schedule.name} cuts layers at their attention, and the memory of such stages has no "
+            "prediction",
+            hint="`penstock verify` runs it; to train, take a schedule of whole layers",
+        )
+
+
+def compared_schedules(settings: Settings, devices: int) -> list[Schedule]:
+    """What the report shows beside the run; asked for early, so that a night's run does not end
+    with a name that nobody knows."""
+    return [
+        build(name, devices=devices, microbatches=settings.batch.microbatches)
+        for name in settings.log.compare
+    ]
+
+
+def architecture(settings: Settings) -> ModelConfig:
+    """The model's numbers, with activations in the run's dtype."""
+    config = settings.model.config or _from_folder(settings.model.huggingface)
+    return replace(config, element_bytes=ELEMENT_BYTES[settings.run.dtype])
+
+
+def _from_folder(folder: str) -> ModelConfig:
+    path = Path(folder) / "config.json"
+    try:
+        stated: Any = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ShapeError(
+            f"cannot read {str(path)!r}: {error}", hint="name a folder with a Hugging Face model"
+        ) from None
+    if not isinstance(stated, dict):
+        raise ShapeError(f"{str(path)!r} holds no object", hint="it is no model's config.json")
+    return from_huggingface(stated)
+
+
+def device_count(pipeline: PipelineSettings, processes: int) -> int:
+    """Pipeline devices among so many processes, each in one replica."""
+    devices = pipeline.devices or processes // pipeline.replicas
+    if devices * pipeline.replicas != processes or not devices:
+        given = f" of {pipeline.devices} devices" if pipeline.devices else ""
+        raise ShapeError(
+            f"{processes} processes cannot be {pipeline.replicas} replicas{given}",
+            hint=f"start {max(devices, 1) * pipeline.replicas} processes, or change "
+            "pipeline.devices or pipeline.replicas",
+        )
+    return devices
+
+
+def _schedule(settings: Settings, devices: int) -> Schedule:
+    """The schedule of a registered name or of a file."""
+    pipeline, microbatches = settings.pipeline, settings.batch.microbatches
+    if pipeline.schedule not in registry() and _names_a_file(pipeline.schedule):
+        return _from_file(settings, devices)
+    spec = find(pipeline.schedule)
+    case = spec.case(
+        devices, microbatches, pipeline.chunks or None, pipeline.slices, pipeline.options
+    )
+    return spec.build(case)
+
+
+def _names_a_file(schedule: str) -> bool:
+    return "/" in schedule or "." in schedule or Path(schedule).exists()
+
+
+def _from_file(settings: Settings, devices: int) -> Schedule:
+    """The schedule of a file, which has its own size: it must be the run's."""
+    pipeline, path = settings.pipeline, settings.pipeline.schedule
+    try:
+        schedule = load(path)
+    except FormatError as error:
+        raise ShapeError(f"{path}, {error.message}", hint=error.hint) from None
+    shape = schedule.shape
+    sizes = (
+        ("devices", shape.devices, devices),
+        ("microbatches", shape.microbatches, settings.batch.microbatches),
+        ("slices", max(shape.slices), pipeline.slices),
+        ("stages", shape.stages, pipeline.chunks * devices or shape.stages),
+    )
+    for what, has, wanted in sizes:
+        if has != wanted:
+            raise ShapeError(
+                f"the schedule of {path} has {has} {what}, but the run has {wanted}",
+                hint="take the file's number, or another schedule",
+            )
+    if pipeline.options:
+        raise ShapeError(
+            f"pipeline.options are given, but {path} is a file", hint="leave the options out"
+        )
+    return schedule
+
+
+def _recomputed(schedule: Schedule, pipeline: PipelineSettings) -> Schedule:
+    if pipeline.recompute == "none":
+        return schedule
+    if not isinstance(pipeline.recompute, str):
+        return recompute_stages(schedule, pipeline.recompute)
+    if pipeline.keep_slices:
+        return recompute_all_but_last_slices(schedule, pipeline.keep_slices)
+    return recompute_all(schedule)
+
+
+def _lengths(settings: Settings, model: ModelConfig, count: int) -> Lengths:
+    """Tokens of each of `count` slices of a sequence."""
+    cut, length = settings.pipeline.cut, settings.batch.length
+    if cut == "even" or count == 1:
+        return even(length, count)
+    if cut == "equal-flops":
+        return aligned(equal_flops_of_model(model, length, count))
+    if len(cut) != count:
+        raise ShapeError(
+            f"pipeline.cut gives {len(cut)} lengths, but a microbatch has {count} slices",
+            hint='give "even" or "equal-flops" where microbatches have different slices',
+        )
+    return tuple(map(int, cut))
+
+
+def _weighed(schedule: Schedule, lengths: tuple[Lengths, ...], model: ModelConfig) -> Schedule:
+    """The schedule with each slice's share of the work, for predictions."""
+    if max(schedule.shape.slices) == 1:
+        return schedule
+    linear, attention = model.flops_per_token, model.flops_per_pair
+    shares = {cut: flops_shares(cut, linear=linear, attention=attention) for cut in {*lengths}}
+    return weigh_slices(schedule, [shares[cut] for cut in lengths])

@@ -1,0 +1,31 @@
+"""Starts the ranks of a training run on this machine, after everything that can be refused was."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from penstock.errors import ShapeError
+from penstock.run.launch.launcher import launch
+from penstock.train.config.config import SAVED
+from penstock.train.config.settings import Settings
+from penstock.train.loop.run_lock import claimed
+from penstock.train.loop.setup import layout_of
+
+
+def start(
+    settings: Settings, config: Path, ranks: int, changes: Sequence[str], say: Callable[[str], None]
+) -> int:
+    """Launch the ranks and return the exit code of the run."""
+    count = ranks or settings.pipeline.devices * settings.pipeline.replicas
+    if count < 1:
+        raise ShapeError(
+            f"{count} processes: pipeline.devices is {settings.pipeline.devices}",
+            hint="give -n 1 or more, or set pipeline.devices",
+        )
+    layout_of(settings, count)
+    folder = Path(settings.run.directory)
+    with claimed(folder):
+        pass  # the first rank holds it; what is refused here has started nothing
+    saved = folder / SAVED
+    say(f"starting {count} {'process' if count == 1 else 'processes'}; settings in {saved}")
+    command = ["train", str(config), *(word for change in changes for word in ("--set", change))]
+    return launch(command, count, patience=settings.watch.patience, logs=folder / "logs")

@@ -1,0 +1,202 @@
+"""The training loop of one rank.
+
+All ranks do the same steps in the same order; what differs is which stages they hold and whether
+they speak. Rank 0 writes the records and has the console, wherever the loss is computed: the sums
+that a step ends with are known to all.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from penstock.data import Microbatch, Samples
+from penstock.errors import RunError
+from penstock.run.comm.collective import add_up
+from penstock.run.step.engine import Engine
+from penstock.run.step.state import settle, to_load, to_save
+from penstock.run.watchdog.first_cause import is_consequence
+from penstock.run.watchdog.position import Tracker
+from penstock.train.checkpoint import Checkpoints, Found
+from penstock.train.config.settings import Settings
+from penstock.train.loop.learning_rate import rate_at
+from penstock.train.loop.stop_signals import Stopping
+from penstock.train.loop.warnings import evaluation_batches
+from penstock.train.records.metrics import Metrics, Timing
+from penstock.train.records.speaker import Voice
+from penstock.train.report.utilisation import gpu_count, idle_share, model_flops, peak_flops
+
+
+class Glance(NamedTuple):
+    """What each rank says of its own step."""
+
+    busy: float
+    """Seconds in which it computed."""
+    lane: float
+    """Seconds from its first op to its last."""
+    memory: int
+    """Peak bytes."""
+    told_to_stop: bool
+
+
+@dataclass
+class Trainer:
+    """Everything a rank needs to train, put together by train/loop/rank.py."""
+
+    settings: Settings
+    engine: Engine
+    train: Samples
+    held_out: Samples | None
+    checkpoints: Checkpoints
+    tracker: Tracker
+    voice: Voice
+    stopping: Stopping
+    done: int = 0
+    """Steps done."""
+    samples: int = 0
+    """Samples consumed."""
+    tokens: int = 0
+    saved: int = -1
+    """The step that was saved last."""
+
+    def run(self) -> bool:
+        """Train to the last step; returns whether that was reached, and not a signal to stop."""
+        last = self.settings.run.steps
+        while self.done < last:
+            with self._saved_first():
+                told_to_stop = self._step()
+            every = self.settings.checkpoint.every
+            if told_to_stop or self.done == last or (every and self.done % every == 0):
+                self.save()
+            if told_to_stop and self.done < last:
+                break
+        with self.tracker.gathers_files("write the checkpoint"):
+            self.checkpoints.wait()
+        return self.done >= last
+
+    @contextmanager
+    def _saved_first(self) -> Iterator[None]:
+        """Let an error wait for the checkpoint in flight: the ranks end as soon as it is said, and
+        the threads that save with them. Where a rank is gone the checkpoint is lost anyway."""
+        try:
+            yield
+        except Exception as error:
+            if not is_consequence(error):
+                with suppress(RunError):  # what went wrong first is what is said
+                    self.checkpoints.wait()
+            raise
+
+    def _step(self) -> bool:
+        """One step with its records; returns whether some rank was told to stop."""
+        settings, began = self.settings, time.perf_counter()
+        self.tracker.step, self.tracker.at = self.done + 1, "reads its batch"
+        rate = rate_at(settings, self.done)
+        batch = self.batch_of(self.train, self.samples)
+        outcome = self.engine.step(batch, rate)
+        self.done += 1
+        self.samples += self.batch_samples
+        self.tokens += self.batch_samples * settings.batch.length
+        glances = self._exchange()
+        seconds = time.perf_counter() - began
+        evaluation = self._evaluate()
+        metrics = Metrics(self.done, outcome.loss, outcome.norm, rate, self.tokens, evaluation)
+        self.tracker.at = "writes its records"
+        self.voice.step(metrics, self._timing(seconds, glances))
+        return any(glance.told_to_stop for glance in glances)
+
+    @property
+    def batch_samples(self) -> int:
+        """Samples of a global batch."""
+        batch = self.settings.batch
+        return self.settings.pipeline.replicas * batch.microbatches * batch.rows
+
+    def batch_of(self, samples: Samples, start: int) -> tuple[Microbatch, ...]:
+        batch, mesh = self.settings.batch, self.engine.mesh
+        share = (mesh.replica, mesh.replicas, batch.microbatches, batch.rows)
+        return samples.batch_at(start, *share)
+
+    def _evaluate(self) -> float | None:
+        """The loss on held-out data, in the steps that ask for it."""
+        every, held, size = self.settings.evaluation.every, self.held_out, self.batch_samples
+        if held is None or not every or self.done % every:
+            return None
+        count = evaluation_batches(self.settings, held)
+        self.tracker.at = "evaluates"
+        return self.engine.evaluate(self.batch_of(held, start * size) for start in range(count))
+
+    def _exchange(self) -> list[Glance]:
+        """What every rank says of the step, known to all."""
+        mesh = self.engine.mesh
+        world = mesh.replicas * mesh.devices
+        said = torch.zeros(world, len(Glance._fields), dtype=torch.float64)
+        times = (self.engine.busy_seconds(), self.engine.lane_seconds())
+        own = (*times, self.engine.peak_bytes(), self.stopping.asked)
+        said[mesh.rank] = torch.tensor(own, dtype=torch.float64)
+        self.tracker.at = "ends its step"
+        with self.tracker.gathers("end the step"):
+            add_up(said, mesh.world)
+        rows = said.tolist()
+        return [Glance(busy, lane, int(memory), stop > 0) for busy, lane, memory, stop in rows]
+
+    def _timing(self, seconds: float, glances: Sequence[Glance]) -> Timing:
+        tokens = self.batch_samples * self.settings.batch.length
+        busy, lanes = [glance.busy for glance in glances], [glance.lane for glance in glances]
+        return Timing(
+            step=self.done,
+            seconds=seconds,
+            tokens_per_second=tokens / seconds,
+            utilisation=self._utilisation(seconds),
+            memory=tuple(glance.memory for glance in glances),
+            bubble=idle_share(busy, lanes, self.engine.mesh.devices),
+            time=time.time(),
+        )
+
+    def _utilisation(self, seconds: float) -> float | None:
+        peak = peak_flops(self.engine.device)
+        if peak is None:
+            return None
+        lengths = [self.settings.batch.length] * self.batch_samples
+        flops = model_flops(self.engine.plan.model, lengths)
+        return flops / (seconds * peak * gpu_count())
+
+    def save(self) -> None:
+        """Begin to store the run as it is now."""
+        if self.saved == self.done:
+            return
+        self.tracker.at = "saves"
+        self.voice.sync()
+        with self.tracker.gathers_files("write the checkpoint before this one"):
+            self.checkpoints.save(self.done, to_save(self.engine), self.state())
+        self.saved = self.done
+
+    def close(self) -> None:
+        """End the records."""
+        self.tracker.at = "closes its records"
+        self.voice.close()
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint holds beside tensors: where the run is, and who wrote it."""
+        shape = self.engine.plan.schedule.shape
+        return {
+            "data": self.train.state(self.samples),
+            "tokens": self.tokens,
+            "writer": {
+                "schedule": self.engine.plan.schedule.name,
+                "devices": shape.devices,
+                "stages": shape.stages,
+                "slices": max(shape.slices),
+                "replicas": self.engine.mesh.replicas,
+            },
+        }
+
+    def resume(self, found: Found) -> None:
+        """Go on from a checkpoint, whatever layout wrote it."""
+        self.samples = self.train.resume(found.state["data"])
+        with self.tracker.gathers_files("load the checkpoint"):
+            self.checkpoints.load(found, to_load(self.engine))
+        settle(self.engine, found.step)
+        self.done = self.saved = found.step
+        self.tokens = int(found.state["tokens"])

@@ -1,0 +1,55 @@
+"""What a person should know of a run that goes on nevertheless: less than was asked for is done."""
+
+from collections.abc import Sequence
+
+from penstock.core.schedule import Schedule
+from penstock.data import Samples
+from penstock.run.program.unsupported import set_aside
+from penstock.train.config.settings import Settings
+
+
+def cautions(settings: Settings, layers: Sequence[int], held_out: Samples | None) -> list[str]:
+    """Warnings to begin with, one line each; `layers` are those of each stage."""
+    return [*_empty_stages(settings, layers), *_short_evaluation(settings, held_out)]
+
+
+def plainer(schedule: Schedule) -> list[str]:
+    """A warning where the runtime does in a plainer way what a schedule says."""
+    aside = set_aside(schedule)
+    return [f"warning: {schedule.name}: {aside}"] if aside else []
+
+
+def evaluation_batches(settings: Settings, held_out: Samples) -> int:
+    """Global batches of an evaluation: those that have a sample which is held out."""
+    return min(settings.evaluation.batches, -(-held_out.count // _batch_samples(settings)))
+
+
+def _batch_samples(settings: Settings) -> int:
+    """Samples of a global batch."""
+    return settings.pipeline.replicas * settings.batch.microbatches * settings.batch.rows
+
+
+def _empty_stages(settings: Settings, layers: Sequence[int]) -> list[str]:
+    """Stages that only pass on what they get; who has given each its layers knows."""
+    empty = [str(stage) for stage, count in enumerate(layers) if not count]
+    if settings.pipeline.layers or not empty:
+        return []
+    which = f"stage {empty[0]}" if len(empty) == 1 else f"stages {', '.join(empty)}"
+    have = "has" if len(empty) == 1 else "have"
+    return [
+        f"warning: {which} of {len(layers)} {have} no layers: the model has {sum(layers)}; take "
+        "fewer devices or chunks, or set pipeline.layers"
+    ]
+
+
+def _short_evaluation(settings: Settings, held_out: Samples | None) -> list[str]:
+    """An evaluation that ends early, because a sample that counts twice says nothing new."""
+    if held_out is None or not settings.evaluation.every:
+        return []
+    batches, size = settings.evaluation.batches, _batch_samples(settings)
+    if held_out.count >= batches * size:
+        return []
+    return [
+        f"warning: evaluation.batches is {batches}, which are {batches * size:,} samples, but only "
+        f"{held_out.count:,} are held out: each evaluation takes these once"
+    ]

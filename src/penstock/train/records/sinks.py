@@ -1,0 +1,172 @@
+"""Where the records of a run go: files always, TensorBoard and Weights & Biases where asked.
+
+One process of a run holds them, the one that has the loss. A sink that is missing its package is
+refused when the run starts, not when the first record is lost.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from secrets import token_hex
+from typing import Protocol
+
+from penstock.errors import RunError
+from penstock.train.config.config import tables
+from penstock.train.config.settings import Settings
+from penstock.train.records.metrics import METRICS, TIMING, Lines, Metrics, Timing
+
+
+class Sink(Protocol):
+    """Something that is told about every step."""
+
+    def metrics(self, record: Metrics) -> None: ...
+
+    def timing(self, record: Timing) -> None: ...
+
+    def sync(self) -> None:
+        """Return once what was told is safe; called before a checkpoint counts."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class FileSink:
+    """`metrics.jsonl` and `timing.jsonl` in the run's folder."""
+
+    def __init__(self, folder: Path, done: int) -> None:
+        self._metrics = Lines(folder / METRICS, done)
+        self._timing = Lines(folder / TIMING, done)
+
+    def metrics(self, record: Metrics) -> None:
+        self._metrics.write(record)
+
+    def timing(self, record: Timing) -> None:
+        self._timing.write(record)
+
+    def sync(self) -> None:
+        self._metrics.sync()
+        self._timing.sync()
+
+    def close(self) -> None:
+        self._metrics.close()
+        self._timing.close()
+
+
+class TensorBoardSink:
+    """Scalars for TensorBoard; what an interrupted run wrote behind the checkpoint is hidden."""
+
+    def __init__(self, folder: Path, done: int) -> None:
+        with _needed("tensorboard", "log"):
+            board = import_module("torch.utils.tensorboard")
+        self._writer = board.SummaryWriter(str(folder / "tensorboard"), purge_step=done + 1)
+
+    def metrics(self, record: Metrics) -> None:
+        self._add(record.step, scalars(record))
+
+    def timing(self, record: Timing) -> None:
+        self._add(record.step, scalars(record))
+
+    def _add(self, step: int, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def sync(self) -> None:
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class WandbSink:
+    """A run of a Weights & Biases project; the same folder goes on with the same run."""
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        with _needed("wandb", "wandb"):
+            wandb = import_module("wandb")
+        self._run = wandb.init(
+            project=settings.log.wandb,
+            name=folder.name,
+            id=_identity(folder),
+            resume="allow",
+            dir=str(folder),
+            config=tables(settings),
+        )
+
+    def metrics(self, record: Metrics) -> None:
+        self._run.log(scalars(record), step=record.step)
+
+    def timing(self, record: Timing) -> None:
+        self._run.log(scalars(record), step=record.step)
+
+    def sync(self) -> None:
+        return None  # it sends on its own; the files are what counts
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class Sinks:
+    """Several sinks as one."""
+
+    def __init__(self, sinks: Sequence[Sink]) -> None:
+        self._sinks = tuple(sinks)
+
+    def metrics(self, record: Metrics) -> None:
+        self._each(lambda sink: sink.metrics(record))
+
+    def timing(self, record: Timing) -> None:
+        self._each(lambda sink: sink.timing(record))
+
+    def sync(self) -> None:
+        self._each(lambda sink: sink.sync())
+
+    def close(self) -> None:
+        self._each(lambda sink: sink.close())
+
+    def _each(self, tell: Callable[[Sink], None]) -> None:
+        for sink in self._sinks:
+            tell(sink)
+
+
+def open_sinks(settings: Settings, done: int) -> Sinks:
+    """The sinks of a run that goes on after `done` steps."""
+    folder = Path(settings.run.directory)
+    sinks: list[Sink] = [FileSink(folder, done)]
+    if settings.log.tensorboard:
+        sinks.append(TensorBoardSink(folder, done))
+    if settings.log.wandb:
+        sinks.append(WandbSink(settings, folder))
+    return Sinks(sinks)
+
+
+def scalars(record: Metrics | Timing) -> dict[str, float]:
+    """The numbers of a record by name; the largest where there is one for each device."""
+    values = {name: value for name, value in asdict(record).items() if value is not None}
+    values.pop("step")
+    return {
+        name: float(max(value, default=0) if isinstance(value, tuple) else value)
+        for name, value in values.items()
+        if name != "time"
+    }
+
+
+def _identity(folder: Path) -> str:
+    """A name for the run that stays when it goes on: kept in its folder."""
+    path = folder / "wandb-run"
+    if not path.exists():
+        path.write_text(token_hex(8))
+    return path.read_text()
+
+
+@contextmanager
+def _needed(key: str, extra: str) -> Iterator[None]:
+    """What a key needs is imported inside; the error says where to get it."""
+    try:
+        yield
+    except ImportError as error:
+        raise RunError(
+            f"log.{key} needs a package that is not installed: {error}",
+            hint=f"pip install 'penstock[{extra}]', or leave the key out",
+        ) from None

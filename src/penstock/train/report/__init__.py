@@ -1,0 +1,1 @@
+"""The report at the end of a run."""

@@ -1,0 +1,110 @@
+"""The report at the end of a run: what was learnt, and how the prediction and the machine compare.
+
+Two steps are looked at after the last one, for the run's schedule and for those it is to be
+compared with: all ranks take part, the first one writes.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from penstock.core.schedule import Schedule
+from penstock.cost.hardware import HARDWARE
+from penstock.cost.profile import Profile
+from penstock.cost.transformer import TransformerCost
+from penstock.cost.workload import Workload
+from penstock.draw import trace
+from penstock.draw.page import page
+from penstock.files import save
+from penstock.plan.memory import step_peaks
+from penstock.run.launch.environment import place
+from penstock.run.observe.inspected_step import Look, look
+from penstock.run.program.plan import RunPlan
+from penstock.run.step.build import build_engine
+from penstock.run.step.optimizer import AdamW
+from penstock.run.step.state import begin
+from penstock.schedules import registry
+from penstock.sim import simulate
+from penstock.sim.cores import makespan_on
+from penstock.train.config.settings import PipelineSettings
+from penstock.train.loop.setup import compared_schedules
+from penstock.train.loop.trainer import Trainer
+from penstock.train.records.metrics import METRICS, TIMING, read_metrics
+from penstock.train.report.wording import Compared, Ran, drawn, words
+
+
+def report(trainer: Trainer) -> None:
+    """Look, compare, write and say it."""
+    batch = trainer.batch_of(trainer.train, trainer.samples)
+    trainer.tracker.at = "looks at a step"
+    engine, settings = trainer.engine, trainer.settings
+    looks = [(engine.plan, look(engine, batch))]
+    for schedule in compared_schedules(settings, engine.mesh.devices):
+        plan = _unsliced(engine.plan, schedule)
+        other, transport = build_engine(plan, engine.mesh.replicas, AdamW(), engine.device)
+        other.tell(trainer.tracker)
+        begin(other, settings.run.seed)
+        looks.append((plan, look(other, batch)))
+        transport.close()
+    if engine.mesh.rank == 0:
+        ran = ran_by(trainer)
+        cores = ran.cores if engine.device.type == "cpu" else ran.processes
+        found = [compared(plan, seen, cores) for plan, seen in looks if seen]
+        trainer.close()
+        trainer.tracker.at = "writes its report"
+        _write(ran, found)
+
+
+def _unsliced(plan: RunPlan, schedule: Schedule) -> RunPlan:
+    """The same model and batch under another schedule, whole sequences."""
+    lengths = tuple((sum(ns),) for ns in plan.lengths)
+    return RunPlan(plan.model, schedule, lengths, (), plan.dtype, plan.rows)
+
+
+def compared(plan: RunPlan, seen: Look, cores: int) -> Compared:
+    """Predictions for a schedule from what a look at it has shown."""
+    workload = Workload(plan.model, plan.lengths, tuple(map(len, plan.split)))
+    sizes = TransformerCost(workload, next(iter(HARDWARE.values())))
+    profile = Profile.of(plan.schedule, seen.seconds, sizes)
+    scarce = cores < plan.schedule.shape.devices
+    return Compared(
+        plan.schedule.name,
+        simulate(plan.schedule, profile),
+        makespan_on(plan.schedule, profile, cores) if scarce else None,
+        seen.timeline,
+        tuple(step_peaks(plan.schedule, workload, plan.rows)),
+    )
+
+
+def ran_by(trainer: Trainer) -> Ran:
+    """What the report says of the run itself; the cores of all machines are those of this one."""
+    here, mesh = place(), trainer.engine.mesh
+    folder = Path(trainer.settings.run.directory)
+    machines = max(1, here.world // here.local_world)
+    return Ran(
+        folder,
+        losses=[record["loss"] for record in read_metrics(folder / METRICS)],
+        tokens=trainer.tokens,
+        seconds=[record["seconds"] for record in read_metrics(folder / TIMING)],
+        processes=mesh.devices * mesh.replicas,
+        cores=machines * len(os.sched_getaffinity(0)),
+        slices=_slices(trainer.settings.pipeline),
+        checkpoint=trainer.checkpoints.folder / f"step-{trainer.done:08}",
+        export=trainer.settings.checkpoint.export,
+    )
+
+
+def _slices(pipeline: PipelineSettings) -> int:
+    """Those of a run whose slices a user can choose; a file has the ones it has."""
+    return pipeline.slices if pipeline.schedule in registry() else 1
+
+
+def _write(ran: Ran, found: Sequence[Compared]) -> None:
+    pair = drawn(found[0])
+    text = words(ran, found)
+    save(ran.folder / "timeline.html", page.render(pair))
+    save(ran.folder / "trace.json", trace.render(pair))
+    save(ran.folder / "report.txt", text)
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding), flush=True)

@@ -1,0 +1,53 @@
+"""How well a step uses its devices: model FLOP utilisation, and the bubble as it was measured.
+
+Utilisation is the FLOPs that the model needs over what the devices could have done.
+Work that is done twice (recomputation, logits made again in the backward) does not count twice, so
+that the number can be compared between schedules.
+"""
+
+from collections.abc import Sequence
+
+import torch
+
+from penstock.arch.config import ModelConfig
+from penstock.cost.hardware import HARDWARE
+from penstock.run.launch.environment import place
+
+
+def model_flops(model: ModelConfig, lengths: Sequence[int]) -> int:
+    """FLOPs of one training step on sequences of these lengths: three forwards."""
+    return sum(
+        3 * (model.flops_per_token * length + model.flops_per_pair * length**2 // 2)
+        for length in lengths
+    )
+
+
+def idle_share(busy: Sequence[float], spans: Sequence[float], devices: int) -> float:
+    """The measured bubble: idle time of the pipeline's devices over the longest of their lanes.
+
+    Both are seconds of every rank, of its ops and from its first op to its last. What a rank does
+    beside its lane (reading its batch, adding up gradients, updating weights) is no bubble.
+
+    >>> idle_share([3.0, 2.0], [4.0, 3.0], 2)
+    0.375
+    """
+    pipelines = range(0, len(busy), devices)
+    lanes = [max(spans[first : first + devices]) * devices for first in pipelines]
+    work = [sum(busy[first : first + devices]) for first in pipelines]
+    shares = [1 - part / whole if whole else 0.0 for part, whole in zip(work, lanes)]
+    return max(0.0, sum(shares) / len(shares))
+
+
+def gpu_count() -> int:
+    """GPUs of the whole run: of each machine as many as it has ranks for."""
+    here = place()
+    machines = max(1, here.world // here.local_world)
+    return machines * max(1, min(here.local_world, torch.cuda.device_count()))
+
+
+def peak_flops(device: torch.device) -> int | None:
+    """What a device can do in a second at best, where its kind is known."""
+    if device.type != "cuda":
+        return None
+    name = torch.cuda.get_device_name(device).lower()
+    return next((hw.linear for key, hw in HARDWARE.items() if key in name), None)

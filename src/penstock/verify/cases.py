@@ -1,0 +1,110 @@
+"""What is verified: each schedule once under each variant.
+
+No schedule is known by name. The preferred request among those that a record accepts is searched,
+so that a new schedule is covered as soon as it is registered.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+from penstock.core.schedule import Schedule
+from penstock.core.shape import Shape
+from penstock.errors import ShapeError
+from penstock.run.program.unsupported import set_aside, why_not
+from penstock.schedules import Case, Spec
+from penstock.verify.variants import VARIANTS, Trial
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of requests, the preferred ones first."""
+
+    devices: Sequence[int] = (4, 3, 2, 1)
+    microbatches: Sequence[int] = (8, 4, 16, 2, 6, 12, 3, 5, 7, 1)
+    slices: Sequence[int] = (4, 2, 8, 3, 1)
+    chunks: Sequence[int | None] = (None, 1, 2, 3, 4)
+    """None is the number that the schedule has or prefers."""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def accepted(self, spec: Spec) -> Iterator[Case]:
+        """Requests that a schedule accepts, in the order of preference."""
+        slices = self.slices if spec.sliced else (None,)
+        chunks = self.chunks if spec.chunks is None else (None,)
+        for p, m, k, v in product(self.devices, self.microbatches, slices, chunks):
+            with suppress(ShapeError):
+                yield spec.case(p, m, v, k, self.options)
+
+
+def smallest(spec: Spec) -> Case:
+    """The preferred request among those that a schedule accepts."""
+    found = next(Sizes().accepted(spec), None)
+    if found is None:
+        raise ShapeError(
+            f"{spec.name} accepts none of the sizes that are tried", hint=f"tried: {Sizes()}"
+        )
+    return found
+
+
+def half(spec: Spec, case: Case, options: Mapping[str, str]) -> Case | None:
+    """A request for half the devices, if the schedule accepts one.
+
+    Half the microbatches too, if it can be: then two replicas work on the same batch as the whole.
+    """
+    if case.p % 2:
+        return None
+    batches = (max(case.m // 2, 1), case.m, *Sizes.microbatches)
+    sizes = Sizes((case.p // 2,), batches, (case.k,), (case.v,), options)
+    return next(sizes.accepted(spec), None)
+
+
+def trials_by_name(spec: Spec) -> tuple[list[Trial], list[str]]:
+    """A registered schedule under every variant, and notes on what is not run as it stands."""
+    case = smallest(spec)
+    schedule = spec.build(case)
+    if reason := why_not(schedule):
+        return [], [f"note: {spec.name}: not run, {reason}"]
+    halved = half(spec, case, {})
+    trials, notes = trials_of(schedule, spec.build(halved) if halved else None)
+    return trials, [*notes_on(schedule), *notes]
+
+
+def notes_on(schedule: Schedule) -> list[str]:
+    """What a run does in a plainer way than the schedule says."""
+    aside = set_aside(schedule)
+    return [f"note: {schedule.name}: {aside}"] if aside else []
+
+
+def trials_of(schedule: Schedule, halved: Schedule | None) -> tuple[list[Trial], list[str]]:
+    """The schedule under every variant, and a note on each variant that it cannot meet.
+
+    `halved` is the schedule at half the depth, of which two replicas are run.
+    """
+    trials: list[Trial] = []
+    notes: list[str] = []
+    for variant in VARIANTS:
+        base = schedule if variant.replicas == 1 else halved
+        if base is None:
+            notes.append(f"note: {schedule.name} {variant.name}: left out, no half of the devices")
+            continue
+        try:
+            trials.append(variant.trial(base))
+        except ShapeError as error:
+            notes.append(f"note: {schedule.name} {variant.name}: left out, {error.message}")
+    return trials, notes
+
+
+def one_process(trial: Trial) -> Trial:
+    """The same work on one device: microbatch after microbatch, all layers in one stage."""
+    slices = trial.schedule.shape.slices
+    lane = [
+        op
+        for mb, count in enumerate(slices)
+        for op in (
+            *(("F", 0, mb, slice) for slice in range(count)),
+            *(("B", 0, mb, slice) for slice in reversed(range(count))),
+        )
+    ]
+    schedule = Schedule.of("one process", Shape(1, 1, slices), [lane])
+    return replace(trial, schedule=schedule, layers=(trial.work.model.layers,))

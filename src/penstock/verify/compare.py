@@ -1,0 +1,92 @@
+"""How far two sets of gradients lie apart, and which parameter is the worst.
+
+A single number for a whole model would hide a wrong bias behind large matrices, so every parameter
+is measured on its own: the norm of the difference over the norm of what it should be. A parameter
+whose gradient is practically zero is measured against a millionth of the whole gradient instead.
+"""
+
+from collections.abc import Sequence
+from math import inf, isfinite, sqrt
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from penstock.verify.oracle import Answer, Named
+
+Held = Sequence[tuple[str, Tensor]]
+"""Gradients of all processes by name; a name may stand several times."""
+
+FLOOR = 1e-6
+"""Share of the global norm below which a gradient counts as zero."""
+TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
+"""Largest error, by the type that was computed in."""
+
+
+class Difference(NamedTuple):
+    """How far an answer lies from the right one; infinite where it is missing or no number."""
+
+    loss: float
+    gradient: float
+    parameter: str
+    """The parameter with the largest error."""
+    reason: str
+    """What about it differs, in words."""
+
+    def within(self, tolerance: float) -> bool:
+        return self.loss <= tolerance and self.gradient <= tolerance
+
+
+def difference(loss: float, held: Held, right: Answer) -> Difference:
+    """The largest error of a loss and of the gradients that the processes hold, and where it is.
+
+    A parameter may be held by several processes, as replicas do; each of them has to be right.
+    """
+    floor = FLOOR * sqrt(sum(float(b.norm()) ** 2 for b in right.gradients.values()))
+    found = [
+        (gradient_error(a, b, floor), name, _reason(a, b))
+        for name, a in held
+        for b in [right.gradients.get(name)]
+    ]
+    missing = right.gradients.keys() - {name for name, _ in held}
+    found += [(inf, name, "no process holds its gradient") for name in sorted(missing)]
+    error, name, reason = max(found, key=lambda entry: entry[0])
+    return Difference(_ratio(abs(loss - right.loss), abs(right.loss)), error, name, reason)
+
+
+def gradient_error(a: Tensor, b: Tensor | None, floor: float) -> float:
+    """||a - b|| / max(||b||, floor)"""
+    if b is None or a.shape != b.shape:
+        return inf
+    wide = b.to(torch.float64)
+    return _ratio(float((a.to(torch.float64) - wide).norm()), max(float(wide.norm()), floor))
+
+
+def _ratio(distance: float, size: float) -> float:
+    """A relative error; not a number counts as infinite, for it would win no comparison."""
+    if not size:
+        return inf if distance else 0.0
+    return distance / size if isfinite(distance / size) else inf
+
+
+def _reason(a: Tensor, b: Tensor | None) -> str:
+    if b is None:
+        return "there is no such parameter"
+    if a.shape != b.shape:
+        return f"its size is {tuple(a.shape)}, not {tuple(b.shape)}"
+    if not torch.isfinite(a).all():
+        return f"{int((~torch.isfinite(a)).sum())} of {a.numel()} elements are no numbers"
+    return f"its norm is {float(a.norm()):.6g}, not {float(b.norm()):.6g}"
+
+
+def unequal_bits(held: Held, right: Named) -> list[str]:
+    """Parameters whose gradients differ in any bit, or which one side alone has."""
+    wrong = {name for name, a in held if name in right and not _same_bits(a, right[name])}
+    return sorted(wrong | ({name for name, _ in held} ^ right.keys()))
+
+
+def _same_bits(a: Tensor, b: Tensor) -> bool:
+    """Unlike `==`, this tells 0 from -0."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))

@@ -1,0 +1,204 @@
+"""Circumstances under which a schedule is run, each of which can break a runtime on its own.
+
+A variant changes one thing about a run: the model, the batch, how layers or sequences are cut, the
+schedule itself. Variants share models and batches wherever they can, so that the oracle has few
+answers to work out.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from penstock.arch.config import ModelConfig
+from penstock.check import check
+from penstock.core.schedule import Schedule
+from penstock.errors import ShapeError
+from penstock.plan.slices import Lengths, even
+from penstock.transform import cut_slices, recompute_all, split_backward
+
+LAYERS = 8
+"""Layers of the model; a schedule with more stages gets one for each."""
+LENGTH = 24
+"""Tokens of a sequence; more where there are many slices, so that they can be uneven."""
+CUTS = 3
+"""Slices into which a schedule without slices is cut, to meet uneven ones."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences to train on; what is given in turn is repeated over microbatches or sequences."""
+
+    microbatches: int
+    """Of all replicas together."""
+    rows: int = 1
+    length: int = LENGTH
+    ignored: tuple[int, ...] = (1,)
+    """Labels at the end of the sequences that do not count, in turn for each microbatch."""
+    documents: tuple[tuple[int, ...], ...] = ((0,),)
+    """Where documents start, in turn for each sequence."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """A model and a batch: all that the right answer depends on."""
+
+    model: ModelConfig
+    batch: Batch
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One run to be compared."""
+
+    variant: str
+    schedule: Schedule
+    """Of one replica."""
+    work: Work
+    layers: tuple[int, ...]
+    """Layers of each stage."""
+    lengths: tuple[Lengths, ...]
+    """Slices of each microbatch of a replica."""
+    replicas: int
+    dtype: str
+
+    @property
+    def processes(self) -> int:
+        return self.replicas * self.schedule.shape.devices
+
+    @property
+    def bitwise(self) -> bool:
+        """Whether one process adds up the same numbers in the same order.
+
+        Replicas do not: each sums its own share first. Split backwards are looked at as such: a B
+        between an I and its W adds to the same gradients as that W.
+        """
+        return self.replicas == 1 and self.schedule.derive("adds in one order", _in_one_order)
+
+
+def _in_one_order(schedule: Schedule) -> bool:
+    return check(split_backward(schedule)).accumulation == "ascending"
+
+
+def even_lengths(length: int, count: int, mb: int) -> Lengths:
+    """Slices of equal length, the same for every microbatch."""
+    return even(length, count)
+
+
+def ragged_lengths(length: int, count: int, mb: int) -> Lengths:
+    """Slices of unequal lengths, in another order for each microbatch.
+
+    >>> ragged_lengths(24, 4, 0), ragged_lengths(24, 4, 1)
+    ((9, 8, 4, 3), (8, 4, 3, 9))
+    """
+    lengths = list(even(length, count))
+    most = min(lengths) // 2
+    for slice in range(count // 2):
+        moved = max(most - slice, 0)
+        lengths[slice] += moved
+        lengths[-1 - slice] -= moved
+    turn = mb % count
+    return (*lengths[turn:], *lengths[:turn])
+
+
+def even_layers(layers: int, stages: int) -> tuple[int, ...]:
+    return even(layers, stages)
+
+
+def uneven_layers(layers: int, stages: int) -> tuple[int, ...]:
+    """One layer for each stage, and all that are left over for every second stage.
+
+    >>> uneven_layers(10, 4)
+    (1, 4, 1, 4)
+    """
+    counts = [1] * stages
+    for extra in range(layers - stages):
+        counts[(1 + 2 * extra) % stages] += 1
+    return tuple(counts)
+
+
+def as_it_is(schedule: Schedule) -> Schedule:
+    return schedule
+
+
+def with_slices(schedule: Schedule) -> Schedule:
+    """A schedule of whole sequences, cut into slices."""
+    if max(schedule.shape.slices) > 1:
+        return schedule
+    return cut_slices(schedule, CUTS).renamed(schedule.name)
+
+
+def recomputed(schedule: Schedule) -> Schedule:
+    return recompute_all(schedule).renamed(schedule.name)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One circumstance: what is different from a plain run."""
+
+    name: str
+    text: str
+    tied: bool = False
+    biased: bool = False
+    rows: int = 1
+    ignored: tuple[int, ...] = (1,)
+    documents: tuple[tuple[int, ...], ...] = ((0,),)
+    more_layers: int = 0
+    split: Callable[[int, int], tuple[int, ...]] = even_layers
+    cut: Callable[[int, int, int], Lengths] = even_lengths
+    transform: Callable[[Schedule], Schedule] = as_it_is
+    replicas: int = 1
+    dtype: str = "float64"
+
+    def trial(self, schedule: Schedule) -> Trial:
+        """A run of this schedule under this variant."""
+        changed = self.transform(schedule)
+        shape = changed.shape
+        layers = max(LAYERS, shape.stages) + self.more_layers
+        if shape.weightless:
+            layers = len(shape.weightless)
+        length = max(LENGTH, 3 * max(shape.slices))
+        cuts = tuple(self.cut(length, count, mb) for mb, count in enumerate(shape.slices))
+        batch = Batch(
+            self.replicas * shape.microbatches, self.rows, length, self.ignored, self.documents
+        )
+        work = Work(self._model(layers), batch)
+        split = () if shape.weightless else self.split(layers, shape.stages)
+        if shape.weightless and self.more_layers:
+            raise ShapeError(
+                "a model cut at its attention has no stages of several layers",
+                hint="leave this variant out",
+            )
+        return Trial(self.name, changed, work, split, cuts, self.replicas, self.dtype)
+
+    def _model(self, layers: int) -> ModelConfig:
+        plain = ModelConfig(layers, 16, 24, 4, 2, 4, 40, tied=self.tied)
+        # Numbers far from the usual ones, so that code which takes those instead is found out.
+        unusual = replace(plain, norm_epsilon=1e-2, rope_theta=500.0)
+        return replace(unusual, qkv_bias=self.biased, qk_norm=self.biased)
+
+
+VARIANTS = (
+    Variant("float32", "in single precision, bit for bit where the order allows", dtype="float32"),
+    Variant("tied", "embedding and head are one matrix; biases and norms of heads", True, True),
+    Variant("layers", "stages of unequal numbers of layers", more_layers=2, split=uneven_layers),
+    Variant(
+        "labels",
+        "microbatches in which unequal numbers of labels count, none in some",
+        rows=2,
+        ignored=(1, 9, LENGTH, 4),
+    ),
+    Variant(
+        "ragged",
+        "slices of unequal lengths, other ones in each microbatch",
+        cut=ragged_lengths,
+        transform=with_slices,
+    ),
+    Variant(
+        "documents",
+        "several documents in a sequence, across the ends of slices",
+        rows=2,
+        documents=((0,), (0, 5, 14), (0, 1, 2, 20), (0, 6, 12)),
+    ),
+    Variant("replicas", "two replicas of a pipeline of half the depth", replicas=2),
+    Variant("recompute", "every forward run again before its backward", transform=recomputed),
+)
+"""Every variant, in the order of the table."""

@@ -1,0 +1,52 @@
+from dataclasses import replace
+
+import pytest
+
+from penstock.arch.config import MODELS, ModelConfig, model
+from penstock.arch.parameters import HEAD, elements, expected_shapes, layer_prefix, layer_shapes
+from penstock.errors import ShapeError
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_parameters_listed_are_the_parameters_counted(name: str) -> None:
+    assert elements(expected_shapes(model(name))) == model(name).parameters
+
+
+def test_every_layer_is_listed_once_in_order() -> None:
+    config = model("tiny")
+    names = list(expected_shapes(config))
+    layers = [name.split(".")[2] for name in names if name.startswith("model.layers.")]
+    assert list(dict.fromkeys(layers)) == [str(layer) for layer in range(config.layers)]
+    assert layers == sorted(layers, key=int)
+    assert set(layer_shapes(config, 3)) == {n for n in names if n.startswith(layer_prefix(3))}
+
+
+def test_grouped_heads_biases_and_norms_have_their_sizes() -> None:
+    config = ModelConfig(1, 24, 40, 4, 2, 10, 7, qkv_bias=True, qk_norm=True)
+    attention = {
+        name.removeprefix("model.layers.0.self_attn."): shape
+        for name, shape in layer_shapes(config, 0).items()
+        if "self_attn" in name
+    }
+    assert attention == {
+        "q_proj.weight": (40, 24),
+        "k_proj.weight": (20, 24),
+        "v_proj.weight": (20, 24),
+        "q_proj.bias": (40,),
+        "k_proj.bias": (20,),
+        "v_proj.bias": (20,),
+        "q_norm.weight": (10,),
+        "k_norm.weight": (10,),
+        "o_proj.weight": (24, 40),
+    }
+
+
+def test_a_tied_model_has_no_head_of_its_own() -> None:
+    config = model("tiny")
+    assert HEAD in expected_shapes(config)
+    assert HEAD not in expected_shapes(replace(config, tied=True))
+
+
+def test_a_plain_mlp_is_refused() -> None:
+    with pytest.raises(ShapeError, match="plain MLP"):
+        expected_shapes(replace(model("tiny"), gated=False))

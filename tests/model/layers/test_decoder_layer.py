@@ -1,0 +1,92 @@
+"""A layer against plain arithmetic under autograd."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from model.samples import EXACT, cut, microbatch_of, random_weights, relative, tiny
+from penstock.arch.config import ModelConfig
+from penstock.arch.parameters import layer_shapes
+from penstock.model.attention.explicit import Place
+from penstock.model.layers.decoder_layer import Block
+from penstock.model.layers.linear import Queue, work_off
+from penstock.model.layers.rope import tables
+from penstock.model.layers.self_attention import Setting
+from penstock.model.stages.weights import Weights
+from penstock.verify import oracle
+
+pytestmark = [
+    pytest.mark.torch,
+    # some processors have no products of narrow types: torch says so and takes the long way
+    pytest.mark.filterwarnings("ignore:mkldnn_matmul failed"),
+]
+
+LENGTH = 7
+VARIANTS = {"plain": tiny(1), "biased and normed": tiny(1, qkv_bias=True, qk_norm=True)}
+
+
+def _setting(model: ModelConfig, dtype: torch.dtype) -> Setting:
+    cos, sin = tables(model, range(LENGTH), dtype, torch.device("cpu"))
+    (piece,) = cut(microbatch_of([[0]], LENGTH), (LENGTH,))
+    return Setting(Place(piece, None, 0), cos.unsqueeze(1), sin.unsqueeze(1), remembered=False)
+
+
+def _ours(weights: Weights, model: ModelConfig, x: Tensor, dz: Tensor) -> tuple[Tensor, Tensor]:
+    block, setting = Block(model, weights, 0), _setting(model, x.dtype)
+    z, kept = block.forward(x, setting)
+    queue: Queue = []
+    dx = block.backward(kept, dz, setting, queue)
+    work_off(queue)
+    return z, dx
+
+
+def _plain(
+    weights: Weights, model: ModelConfig, x: Tensor, dz: Tensor
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    prefix = "model.layers.0."
+    leaves = {
+        name.removeprefix(prefix): value.double().clone().requires_grad_()
+        for name, value in weights.named(weights.value).items()
+    }
+    x = x.double().clone().requires_grad_()
+    normed = oracle._norm(model, x, leaves["input_layernorm.weight"])
+    y = x + oracle._attention(model, leaves, normed)
+    z = y + oracle._mlp(leaves, oracle._norm(model, y, leaves["post_attention_layernorm.weight"]))
+    (z * dz).sum().backward()  # type: ignore[no-untyped-call]
+    assert x.grad is not None
+    found = {prefix + name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
+    return z.detach(), x.grad, found
+
+
+@pytest.mark.parametrize("model", VARIANTS.values(), ids=VARIANTS.keys())
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float64, EXACT), (torch.bfloat16, 0.06)])
+def test_output_and_every_gradient_are_those_of_autograd(
+    model: ModelConfig, dtype: torch.dtype, bound: float
+) -> None:
+    torch.manual_seed(2)
+    weights = random_weights(layer_shapes(model, 0), dtype)
+    weights.main.mul_(0.5)
+    weights.publish()
+    x, dz = torch.randn(2, LENGTH, model.hidden, dtype=dtype)
+    z, dx = _ours(weights, model, x, dz)
+    right, right_dx, expected = _plain(weights, model, x, dz)
+    assert relative(z, right) <= bound
+    assert relative(dx, right_dx) <= bound
+    found = weights.named(weights.grad)
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        assert relative(found[name], gradient) <= bound, name
+
+
+def test_what_is_kept_is_not_written_to_by_the_backward() -> None:
+    """The weight gradient reads it later."""
+    model = tiny(1)
+    weights = random_weights(layer_shapes(model, 0))
+    block, setting = Block(model, weights, 0), _setting(model, torch.float64)
+    x, dz = torch.randn(2, LENGTH, model.hidden, dtype=torch.float64)
+    _, kept = block.forward(x, setting)
+    inputs = (kept.a, kept.followed.b, kept.followed.gated, kept.attended.out, dz)
+    copies = [tensor.clone() for tensor in inputs]
+    block.backward(kept, dz, setting, [])
+    for before, after in zip(copies, inputs):
+        assert torch.equal(before, after)

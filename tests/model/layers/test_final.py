@@ -1,0 +1,38 @@
+"""The end of the model: last norm, head and loss against autograd."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from model.samples import EXACT, VOCABULARY, cut, microbatch_of, random_weights, relative, tiny
+from penstock.arch.parameters import HEAD, LAST_NORM
+from penstock.data.batch import IGNORE
+from penstock.model.layers.final import Ending
+from penstock.verify.oracle import _norm
+
+pytestmark = pytest.mark.torch
+
+MODEL = tiny()
+SIZES = {LAST_NORM: (MODEL.hidden,), HEAD: (VOCABULARY, MODEL.hidden)}
+
+
+def test_loss_and_gradients_are_those_of_autograd() -> None:
+    torch.manual_seed(6)
+    weights = random_weights(SIZES)
+    ending = Ending(MODEL, weights)
+    piece = cut(microbatch_of([[0], [0, 4]], 9), (4, 5))[1]
+    x = torch.randn(2 * 5, MODEL.hidden, dtype=torch.float64)
+    loss, kept = ending.forward(x, piece)
+    dx = ending.backward(kept, piece)
+
+    leaves = {n: t.clone().requires_grad_() for n, t in weights.named(weights.main).items()}
+    leaf = x.clone().requires_grad_()
+    logits = _norm(MODEL, leaf, leaves[LAST_NORM]) @ leaves[HEAD].t()
+    labels = piece.labels.flatten()
+    right = functional.cross_entropy(logits, labels, ignore_index=IGNORE, reduction="sum")
+    expected = torch.autograd.grad(right * piece.scale, (leaf, *leaves.values()))
+    assert relative(ending.logits(x), logits.detach()) <= EXACT
+    assert relative(loss, right.detach()) <= EXACT
+    found = (dx, *weights.named(weights.grad).values())
+    for ours, plain in zip(found, expected, strict=True):
+        assert relative(ours, plain) <= EXACT

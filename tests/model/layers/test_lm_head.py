@@ -1,0 +1,109 @@
+"""The loss in pieces of the vocabulary is the loss, and so are its gradients."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional
+
+from model.samples import EXACT, random_weights, relative
+from penstock.data.batch import IGNORE
+from penstock.model.layers import lm_head as head_module
+from penstock.model.layers.lm_head import Scores, loss_backward, loss_of
+from penstock.model.stages.weights import Matrix, Weights
+
+pytestmark = [
+    pytest.mark.torch,
+    # some processors have no products of narrow types: torch says so and takes the long way
+    pytest.mark.filterwarnings("ignore:mkldnn_matmul failed"),
+]
+
+TOKENS, HIDDEN, WORDS = 6, 5, 23
+SCALE = 0.25
+
+
+def _labels(ignored: int = 2) -> Tensor:
+    labels = torch.randint(WORDS, (TOKENS,))
+    labels[:ignored] = IGNORE
+    return labels
+
+
+def _head(dtype: torch.dtype = torch.float64) -> tuple[Weights, Matrix]:
+    weights = random_weights({"lm_head.weight": (WORDS, HIDDEN)}, dtype)
+    return weights, weights.matrix("lm_head")
+
+
+def _ours(head: Matrix, x: Tensor, labels: Tensor, at_a_time: int) -> tuple[Scores, Tensor]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(head_module, "LOGITS_AT_A_TIME", at_a_time)
+        scores = loss_of(head, x, labels)
+        return scores, loss_backward(head, x, labels, scores.lse, SCALE)
+
+
+def _plain(head: Matrix, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss, and the gradients of input and head."""
+    x, weight = x.double().clone().requires_grad_(), head.value.double().clone().requires_grad_()
+    loss = functional.cross_entropy(x @ weight.t(), labels, ignore_index=IGNORE, reduction="sum")
+    dx, dw = torch.autograd.grad(loss * SCALE, (x, weight))
+    return loss.detach(), dx, dw
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 2 * TOKENS * WORDS), st.integers(0, TOKENS - 1), st.integers(0, 2**20))
+def test_loss_and_gradients_are_those_of_autograd_however_many_logits_fit(
+    at_a_time: int, ignored: int, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    (weights, head), labels = _head(), _labels(ignored)
+    x = torch.randn(TOKENS, HIDDEN, dtype=torch.float64)
+    scores, dx = _ours(head, x, labels, at_a_time)
+    loss, right_dx, right_dw = _plain(head, x, labels)
+    assert relative(scores.loss, loss) <= EXACT
+    assert relative(dx, right_dx) <= EXACT
+    assert relative(weights.grad.view(WORDS, HIDDEN), right_dw) <= EXACT
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float32, 1e-5), (torch.bfloat16, 5e-2)])
+def test_shorter_types_lose_only_their_own_roundings(dtype: torch.dtype, bound: float) -> None:
+    torch.manual_seed(3)
+    (weights, head), labels = _head(dtype), _labels()
+    x = torch.randn(TOKENS, HIDDEN, dtype=dtype)
+    scores, dx = _ours(head, x, labels, 60)
+    loss, right_dx, right_dw = _plain(head, x, labels)
+    assert scores.loss.dtype == torch.float64
+    assert scores.lse.dtype == torch.float32
+    assert relative(scores.loss, loss) <= bound
+    assert relative(dx, right_dx) <= bound
+    assert relative(weights.grad.view(WORDS, HIDDEN), right_dw) <= bound
+
+
+def test_labels_that_do_not_count_leave_no_trace() -> None:
+    (weights, head), labels = _head(), torch.full((TOKENS,), IGNORE)
+    scores, dx = _ours(head, torch.randn(TOKENS, HIDDEN, dtype=torch.float64), labels, 50)
+    assert float(scores.loss) == 0.0
+    assert dx.abs().max() == 0
+    assert weights.grad.abs().max() == 0
+
+
+def test_no_more_logits_are_there_at_a_time_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    plain = head_module._logits
+
+    def spy(x: Tensor, weight: Tensor) -> Tensor:
+        logits = plain(x, weight)
+        sizes.append(logits.numel())
+        return logits
+
+    monkeypatch.setattr(head_module, "_logits", spy)
+    (_, head), labels = _head(), _labels()
+    _ours(head, torch.randn(TOKENS, HIDDEN, dtype=torch.float64), labels, 5 * TOKENS)
+    assert sizes == [30, 30, 30, 30, 18] * 2
+
+
+def test_large_logits_overflow_nothing() -> None:
+    (_, head), labels = _head(torch.float32), _labels(0)
+    x = torch.full((TOKENS, HIDDEN), 1e4)
+    scores, dx = _ours(head, x, labels, 40)
+    assert torch.isfinite(scores.loss)
+    assert torch.isfinite(dx).all()

@@ -1,0 +1,135 @@
+"""Any module is a stage: its gradients are those of plain autograd, whole or split."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+
+from penstock.core.schedule import Schedule
+from penstock.data.batch import Microbatch
+from penstock.errors import RunError
+from penstock.model.stages.module_stage import ModuleStage
+from penstock.model.stages.piece import pieces_of
+from penstock.model.stages.split_autograd import backward_to_input, backward_to_weights
+from penstock.run.launch.worker_pool import Crew
+from penstock.schedules import build
+from penstock.transform import recompute_all
+from run.module_jobs import Middle, model, pieces, plain, run_schedule, summed_loss
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(scope="module")
+def crew() -> Iterator[Crew]:
+    with Crew(2) as members:
+        yield members
+
+
+SCHEDULES = {
+    "full backward": build("1f1b", devices=2, microbatches=4),
+    "split backward": build("zb-h1", devices=2, microbatches=4),
+    "several stages": build("interleaved", devices=2, microbatches=4, chunks=2),
+    "several stages, split": build("zb-v", devices=2, microbatches=4),
+    "recompute": recompute_all(build("1f1b", devices=2, microbatches=4)),
+    "recompute, split": recompute_all(build("zb-h1", devices=2, microbatches=4)),
+}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES.keys())
+def test_a_run_over_two_ranks_equals_plain_autograd(crew: Crew, schedule: Schedule) -> None:
+    loss, expected = plain(schedule.shape.stages, 4)
+    parts = crew.run(run_schedule, schedule)
+    found = parts[0][1] | parts[1][1]
+    assert sum(part[0] for part in parts) == pytest.approx(loss, rel=1e-12)
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-11, atol=1e-14, msg=name)
+
+
+def test_the_first_pass_leaves_the_weights_of_products_to_the_second() -> None:
+    module, x = model(3)[1], torch.randn(2, 3, 6, dtype=torch.float64, requires_grad=True)
+    out = module(x)
+    _, forks = backward_to_input(out, torch.ones_like(out), x, module.parameters())
+    at_once = {name for name, p in module.named_parameters() if p.grad is not None}
+    assert at_once == {"first.weight", "first.bias"}  # used twice: the forks are not their own
+    backward_to_weights(forks)
+    done = {name for name, p in module.named_parameters() if p.grad is not None}
+    assert done == at_once | {"norm.weight", "shift"}
+
+
+def test_the_first_pass_computes_no_product_of_the_second() -> None:
+    module = nn.Sequential(nn.Linear(6, 6), nn.GELU(), nn.Linear(6, 6))
+    x = torch.randn(3, 6, requires_grad=True)
+    out = module(x)
+    with torch.profiler.profile(acc_events=True) as first:
+        _, forks = backward_to_input(out, torch.ones_like(out), x, module.parameters())
+    with torch.profiler.profile(acc_events=True) as second:
+        backward_to_weights(forks)
+    products = [
+        sum(event.count for event in found.key_averages() if event.key == "aten::mm")
+        for found in (first, second)
+    ]
+    assert products == [2, 2]
+
+
+def test_random_numbers_are_the_same_when_a_forward_is_run_again() -> None:
+    module = Middle().double()
+    module.dropout.p = 0.5
+    stage, piece = ModuleStage(module), pieces(1)[0]
+    x = torch.randn(2, 5, 6, dtype=torch.float64)
+    out, light, _ = stage.forward_light(piece, x, None)
+    before = torch.get_rng_state()
+    _, again = stage.recompute(piece, light, None)
+    assert torch.equal(again, out)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_an_output_that_ignores_the_input_gives_a_gradient_of_zero() -> None:
+    class Constant(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.value = nn.Parameter(torch.ones(2, 5, 6))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.value * 2
+
+    stage, piece, x = ModuleStage(Constant()), pieces(1)[0], torch.ones(2, 5, 6)
+    for backward in (stage.backward, stage.input_gradient):
+        _, act, _ = stage.forward(piece, x, None)
+        g, _, _ = backward(piece, act, torch.ones(2, 5, 6), None, None)
+        assert g is not None
+        assert not g.any()
+    assert stage.module.value.grad is not None
+    assert torch.equal(stage.module.value.grad, torch.full((2, 5, 6), 4.0))
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_loss_stays_without_the_graph_behind_it(split: bool) -> None:
+    stage, piece = ModuleStage(model(2)[1], summed_loss), pieces(1)[0]
+    loss, act, _ = stage.forward(piece, torch.randn(2, 5, 6, dtype=torch.float64), None)
+    (stage.input_gradient if split else stage.backward)(piece, act, None, None, None)
+    assert loss.grad_fn is None
+
+
+def test_a_loss_may_be_a_view() -> None:
+    def seen(out: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return summed_loss(out, labels).reshape(1)[0]
+
+    gradients = []
+    for loss in (summed_loss, seen):
+        stage, piece = ModuleStage(model(2)[1], loss), pieces(1)[0]
+        x = torch.ones(2, 5, 6, dtype=torch.float64)
+        _, act, _ = stage.forward(piece, x, None)
+        gradients.append(stage.backward(piece, act, None, None, None)[0])
+    assert gradients[0] is not None
+    assert gradients[1] is not None
+    assert torch.equal(gradients[0], gradients[1])
+
+
+def test_a_slice_is_refused_by_name() -> None:
+    words = torch.zeros(1, 6, dtype=torch.int64)
+    piece = pieces_of(3, Microbatch(words, words, ((0,),)), (4, 2), 1.0)[0]
+    with pytest.raises(RunError, match="microbatch 3 comes in 2 slices") as refused:
+        ModuleStage(Middle(), summed_loss).forward(piece, None, None)
+    assert "schedule without slices" in refused.value.hint

@@ -1,0 +1,122 @@
+"""A look at a step: it changes nothing, and its memory is what was predicted."""
+
+import pytest
+import torch
+
+from penstock.cost.workload import Workload
+from penstock.plan.memory import step_peaks
+from penstock.run.comm.mesh import Mesh
+from penstock.run.comm.transport import Alone
+from penstock.run.execute.executor import Quiet
+from penstock.run.launch.worker_pool import Crew
+from penstock.run.observe.inspected_step import Both, CpuTime, look
+from penstock.run.program.compiled import Places, Step
+from penstock.run.program.plan import RunPlan
+from penstock.run.step.engine import Engine
+from penstock.run.step.optimizer import AdamW
+from penstock.run.step.state import begin
+from penstock.schedules import build
+from run.jobs import CPU, batch_of, looked_without_waits
+from run.plans import again, heavy, plan_of, wide_and_normed
+
+pytestmark = pytest.mark.torch
+
+PLANS = {
+    "1f1b": heavy("1f1b", 2),
+    "1f1b, recomputed": again(heavy("1f1b", 3)),
+    "seq1f1b": heavy("seq1f1b", 2, microbatches=3, slices=4),
+    "seq1f1b, recomputed": again(heavy("seq1f1b", 3, microbatches=3, slices=4)),
+    "seq1f1b in float64": heavy("seq1f1b", 2, torch.float64, microbatches=3, slices=2),
+    "seq1f1b-zb": heavy("seq1f1b-zb", 2, microbatches=3, slices=4),
+    "seq1f1b, with norms of wide heads": wide_and_normed(
+        heavy("seq1f1b", 2, microbatches=3, slices=4)
+    ),
+    "seq1f1b-zb, with norms of wide heads": wide_and_normed(
+        heavy("seq1f1b-zb", 2, microbatches=3, slices=4)
+    ),
+    "zb-h1": heavy("zb-h1", 2),
+    "zb-v": heavy("zb-v", 2),
+    "interleaved": heavy("interleaved", 2, microbatches=4, chunks=2),
+}
+
+
+def _predicted(plan: RunPlan) -> list[int]:
+    workload = Workload(plan.model, plan.lengths, tuple(map(len, plan.split)))
+    return step_peaks(plan.schedule, workload, plan.rows)
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.keys())
+def test_live_bytes_at_the_peak_are_those_predicted_within_a_twentieth(
+    ranks: Crew, plan: RunPlan
+) -> None:
+    seen = ranks.run(looked_without_waits, plan, 1)[0]
+    assert seen is not None
+    measured = [int(peak) for peak in seen.timeline.peak]
+    assert _predicted(plan) == [pytest.approx(peak, rel=0.05) for peak in measured]
+
+
+def test_replicas_hold_what_one_pipeline_holds(ranks: Crew) -> None:
+    plan = heavy("1f1b", 3, devices=2, microbatches=4)
+    looks = ranks.run(looked_without_waits, plan, 2)
+    found = [[int(peak) for peak in each.timeline.peak] for each in looks if each]
+    assert len(found) == 2
+    for measured in found:
+        assert _predicted(plan) == [pytest.approx(peak, rel=0.05) for peak in measured]
+
+
+def _alone() -> Engine:
+    plan = plan_of(build("1f1b", devices=1, microbatches=2))
+    engine = Engine(plan, Mesh(1, 1, 0), Alone(), adam=AdamW(), device=CPU)
+    begin(engine, 1)
+    return engine
+
+
+def test_a_look_changes_no_weight_and_gives_the_observer_back() -> None:
+    engine = _alone()
+    before, observer = engine.weights[0].main.clone(), engine.executor.observer
+    first, second = look(engine, batch_of(engine.plan)), look(engine, batch_of(engine.plan))
+    assert first is not None
+    assert second is not None
+    assert first.timeline.peak == second.timeline.peak
+    assert torch.equal(engine.weights[0].main, before)
+    assert engine.executor.observer is observer
+
+
+def test_the_observer_comes_back_even_where_a_step_fails() -> None:
+    engine = _alone()
+    observer = engine.executor.observer
+    engine.executor.stages[0].blocks.clear()  # type: ignore[attr-defined]
+    engine.executor.stages[0].embedding = None  # type: ignore[attr-defined]
+    with pytest.raises(AssertionError):
+        look(engine, batch_of(engine.plan))
+    assert engine.executor.observer is observer
+
+
+def test_two_observers_hear_everything_the_second_nearest_to_the_op() -> None:
+    said: list[str] = []
+
+    class Ear(Quiet):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def runs(self, step: Step) -> None:
+            said.append(f"{self.name} runs")
+
+        def ran(self, step: Step) -> None:
+            said.append(f"{self.name} ran")
+
+    both, step = Both(Ear("a"), Ear("b")), Step(0, None, 0, Places(*[0] * 8), (), (), (), ())  # type: ignore[arg-type]
+    both.runs(step)
+    both.ran(step)
+    assert said == ["a runs", "b runs", "b ran", "a ran"]
+
+
+def test_time_of_the_thread_does_not_run_while_it_sleeps() -> None:
+    from time import sleep
+
+    clock = CpuTime()
+    step = Step(3, None, 0, Places(*[0] * 8), (), (), (), ())  # type: ignore[arg-type]
+    clock.runs(step)
+    sleep(0.05)
+    clock.ran(step)
+    assert 0 <= clock.nanoseconds[3] < 0.04e9

@@ -1,0 +1,94 @@
+"""AdamW on flat buffers is AdamW, and the norm is that of the whole model."""
+
+from math import sqrt
+
+import pytest
+import torch
+from torch import Tensor
+
+from model.samples import random_weights
+from penstock.model.stages.weights import Weights
+from penstock.run.step.optimizer import AdamW, clip_factor, make_optimizer, squares
+
+pytestmark = pytest.mark.torch
+
+SIZES = {"norm.weight": (4,), "m.weight": (3, 4), "m.bias": (3,)}
+SETTINGS = AdamW(betas=(0.8, 0.9), epsilon=1e-3, weight_decay=0.2)
+
+
+def _by_hand(main: Tensor, grads: list[Tensor], decay: float, rate: float) -> Tensor:
+    """AdamW as its paper has it."""
+    value, first, second = main.clone(), torch.zeros_like(main), torch.zeros_like(main)
+    for step, grad in enumerate(grads, 1):
+        value = value * (1 - rate * decay)
+        first = 0.8 * first + 0.2 * grad
+        second = 0.9 * second + 0.1 * grad**2
+        scaled = (second / (1 - 0.9**step)).sqrt() + 1e-3
+        value = value - rate * first / (1 - 0.8**step) / scaled
+    return value
+
+
+def test_three_steps_are_those_of_the_paper_and_only_matrices_decay() -> None:
+    weights = random_weights(SIZES)
+    before = {name: main.clone() for name, main in weights.named(weights.main).items()}
+    optimizer = make_optimizer(SETTINGS, [weights])
+    grads: dict[str, list[Tensor]] = {name: [] for name in SIZES}
+    for _ in range(3):
+        weights.grad.normal_()
+        for name, grad in weights.named(weights.grad).items():
+            grads[name].append(grad.clone())
+        for group in optimizer.param_groups:
+            group["lr"] = 0.05
+        optimizer.step()
+    for name, main in weights.named(weights.main).items():
+        expected = _by_hand(before[name], grads[name], 0.2 * (main.ndim > 1), 0.05)
+        torch.testing.assert_close(main, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_its_state_is_there_before_the_first_step() -> None:
+    weights = random_weights(SIZES)
+    optimizer = make_optimizer(SETTINGS, [weights])
+    state = list(optimizer.state.values())
+    assert len(state) == len(SIZES)
+    assert sum(s["exp_avg"].numel() + s["exp_avg_sq"].numel() for s in state) == 2 * 19
+    assert {float(s["step"]) for s in state} == {0.0}
+
+
+def test_squares_stand_at_their_place_in_the_model_and_copies_count_once() -> None:
+    first, second = random_weights({"a": (3,), "b": (2, 2)}), random_weights({"c": (5,)})
+    for weights in (first, second):
+        weights.grad.normal_()
+    names = {"c": 0, "elsewhere": 1, "a": 2}
+    found = squares(names, [first, second], {"b"})
+    expected = [second.grad, None, first.grad[:3]]
+    norms = [0.0 if grad is None else float(grad.square().sum()) for grad in expected]
+    assert found.tolist() == pytest.approx(norms, rel=1e-14)
+
+
+def test_the_norm_does_not_depend_on_who_holds_what() -> None:
+    """The list of squares has the same entries, whichever device writes them: == and not about."""
+    sizes = {f"p{n}": (7, n + 1) for n in range(9)}
+    whole = random_weights(sizes, torch.float32)
+    whole.grad.normal_()
+    names = {name: place for place, name in enumerate(sizes)}
+
+    def part(own: list[str]) -> Weights:
+        weights = random_weights({name: sizes[name] for name in own}, torch.float32)
+        for name, grad in weights.named(weights.grad).items():
+            grad.copy_(whole.named(whole.grad)[name])
+        return weights
+
+    right = sqrt(sum(squares(names, [whole], ()).tolist()))
+    for cut in range(1, 9):
+        parts = [part(list(sizes)[:cut]), part(list(sizes)[cut:])]
+        total = sum(squares(names, [each], ()) for each in parts)
+        assert isinstance(total, Tensor)
+        assert sqrt(sum(total.tolist())) == right
+
+
+def test_gradients_are_clipped_only_above_the_limit() -> None:
+    assert clip_factor(4.0, 1.0) == 0.25
+    assert clip_factor(0.5, 1.0) == 1.0
+    assert clip_factor(1.0, 1.0) == 1.0
+    assert clip_factor(4.0, 0.0) == 1.0
+    assert clip_factor(0.0, 1.0) == 1.0

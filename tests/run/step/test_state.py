@@ -1,0 +1,105 @@
+"""What outlives a rank has names that know nothing of how the model is spread."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from penstock.arch.parameters import EMBEDDING, HEAD, expected_shapes
+from penstock.run.comm.mesh import Mesh
+from penstock.run.comm.transport import Alone
+from penstock.run.step.engine import Engine
+from penstock.run.step.optimizer import AdamW
+from penstock.run.step.state import (
+    begin,
+    entries,
+    gradients,
+    held,
+    set_step,
+    settle,
+    to_load,
+    to_save,
+)
+from penstock.schedules import build
+from run.jobs import CPU, batch_of
+from run.plans import SMALL, plan_of
+
+pytestmark = pytest.mark.torch
+
+TIED = replace(SMALL, tied=True)
+SCHEDULE = build("1f1b", devices=2, microbatches=2)
+
+
+def _engine(device: int, devices: int = 2, dtype: torch.dtype = torch.float32) -> Engine:
+    schedule = SCHEDULE if devices == 2 else build("1f1b", devices=1, microbatches=2)
+    plan = plan_of(schedule, TIED, dtype)
+    return Engine(plan, Mesh(1, devices, device), Alone(), adam=AdamW(), device=CPU)
+
+
+def test_all_ranks_together_save_every_parameter_and_its_moments_once() -> None:
+    saved = [key for device in range(2) for key in to_save(_engine(device))]
+    expected = {
+        f"{kind}/{name}"
+        for name in expected_shapes(TIED)
+        for kind in ("weights", "exp_avg", "exp_avg_sq")
+    }
+    assert len(saved) == len(expected)
+    assert set(saved) == expected
+
+
+def test_a_rank_with_the_tied_head_alone_loads_it_under_the_name_of_the_embedding() -> None:
+    engine = _engine(1)
+    assert f"weights/{EMBEDDING}" in to_load(engine)
+    assert f"weights/{EMBEDDING}" not in to_save(engine)
+    assert EMBEDDING not in held(engine)
+    assert EMBEDDING not in gradients(engine)
+
+
+def test_initial_weights_are_the_same_however_the_model_is_spread() -> None:
+    (whole,) = engines = [_engine(0, 1)]
+    parts = [_engine(0), _engine(1)]
+    for engine in (*engines, *parts):
+        begin(engine, 7)
+    spread = {name: value for part in parts for name, value in held(part).items()}
+    assert spread.keys() == held(whole).keys()
+    assert all(torch.equal(value, spread[name]) for name, value in held(whole).items())
+    for engine in (parts[1], whole):
+        head = next(entry for entry in entries(engine) if entry.copy)
+        assert torch.equal(head.main, held(whole)[EMBEDDING])
+
+
+def test_a_head_beside_its_embedding_is_settled_from_it() -> None:
+    engine = _engine(0, 1, torch.bfloat16)
+    begin(engine, 7)
+    for key, tensor in to_load(engine).items():
+        tensor.fill_(2.0 if key.startswith("weights") else 3.0)
+    settle(engine, 11)
+    head = next(entry for entry in entries(engine) if entry.copy)
+    assert set(head.main.flatten().tolist()) == {2.0}
+    assert set(head.moments["exp_avg"].flatten().tolist()) == {3.0}
+    assert {float(state["step"]) for state in engine.optimizer.state.values()} == {11.0}
+    weights = engine.weights[0]
+    assert set(weights.named(weights.value)[HEAD].flatten().tolist()) == {2.0}
+
+
+def test_a_loaded_optimizer_goes_on_as_if_it_had_never_stopped() -> None:
+    plan = _engine(0, 1).plan
+    straight, stopped = _engine(0, 1), _engine(0, 1)
+    for engine in (straight, stopped):
+        begin(engine, 7)
+        engine.step(batch_of(plan, 0), 0.01)
+    resumed = _engine(0, 1)
+    begin(resumed, 8)
+    saved = to_save(stopped)
+    for key, tensor in to_load(resumed).items():
+        tensor.copy_(saved[key])
+    settle(resumed, 1)
+    for engine in (straight, resumed):
+        engine.step(batch_of(plan, 1), 0.01)
+    assert torch.equal(straight.weights[0].main, resumed.weights[0].main)
+
+
+def test_the_age_of_the_moments_is_the_number_of_steps() -> None:
+    engine = _engine(0)
+    set_step(engine, 5)
+    assert {float(state["step"]) for state in engine.optimizer.state.values()} == {5.0}

@@ -1,0 +1,254 @@
+"""Configurations are read, refused with their place, and written back."""
+
+import re
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.arch.config import MODELS
+from penstock.errors import PenstockError, ShapeError
+from penstock.train.config.config import (
+    LOCAL,
+    dump,
+    fingerprint,
+    load,
+    loads,
+    save,
+    sections,
+    tables,
+)
+from penstock.train.config.settings import BatchSettings, Settings
+from train.samples import SHORT, all_settings, short, usual
+
+EXAMPLE = Path(__file__).parents[2] / "examples/quickstart.toml"
+
+
+def refusal(text: str, *overrides: str) -> str:
+    """What is said against a configuration."""
+    with pytest.raises(PenstockError) as caught:
+        loads(text, overrides)
+    return str(caught.value)
+
+
+def test_every_key_but_the_schedule_has_a_default() -> None:
+    settings = loads(SHORT)
+    assert settings == Settings(pipeline=settings.pipeline)
+    assert refusal("") == (
+        "line 1, column 1: [pipeline] has no schedule\n"
+        "hint: pipeline.schedule is needed: a name from `penstock list`, or the path of a "
+        "schedule file."
+    )
+
+
+def test_keys_of_the_file_take_the_place_of_defaults() -> None:
+    settings = loads(SHORT + "slices = 2\n[batch]\nlength = 7\n[optimizer]\nrate = 1\n")
+    assert settings.pipeline.slices == 2
+    assert settings.batch == BatchSettings(length=7)
+    assert (settings.optimizer.rate, type(settings.optimizer.rate)) == (1.0, float)
+
+
+def test_the_run_is_called_as_the_file_unless_it_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(SHORT)
+    assert load(path).run.directory == "runs/mine"
+    assert load(path, ["run.directory=there"]).run.directory == "there"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[pipline]\nschedule = "gpipe"\n', "line 1, column 2: there is no section [pipline]"),
+        (f"{SHORT}slize = 2\n", "line 3, column 1: [pipeline] has no key 'slize'"),
+        (f'{SHORT}slices = "2"\n', "line 3, column 1: pipeline.slices is '2'"),
+        (f"{SHORT}slices = 2.0\n", "line 3, column 1: pipeline.slices is 2.0"),
+        (f"{SHORT}slices = true\n", "line 3, column 1: pipeline.slices is True"),
+        (f"{SHORT}\n[batch]\n  length = 0\n", "line 5, column 3: batch.length is 0"),
+        (f"{SHORT}[optimizer]\nrate = nan\n", "line 4, column 1: optimizer.rate is nan"),
+        (f"{SHORT}[optimizer]\nrate = inf\n", "line 4, column 1: optimizer.rate is inf"),
+        (f"{SHORT}[optimizer]\nbetas = [0.9]\n", "line 4, column 1: optimizer.betas is [0.9]"),
+        (f"{SHORT}cut = 'odd'\n", "line 3, column 1: pipeline.cut is 'odd'"),
+        (f"run = 3\n{SHORT}", "line 1, column 1: run is no table"),
+        (f"{SHORT}slices = 2\ncut = [\n  3,\n]\n", "line 4, column 1: [pipeline] cut gives 1"),
+        (f"{SHORT}slices = 5\n[batch]\nlength = 4\n", "line 3, column 1: pipeline.slices is 5"),
+        (f"{SHORT}[data]\nsource = 'tape'\n", "line 4, column 1: data.source is 'tape'"),
+        (f"{SHORT}[model]\nlayers = 2\n", "line 3, column 2: [model] the model has no hidden"),
+        (f"{SHORT}[pipeline]\n", "line 3, column 10: this is not TOML: Cannot declare"),
+        (f"{SHORT}slices = \n", "line 3, column 10: this is not TOML: Invalid value"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(text: str, message: str) -> None:
+    assert refusal(text).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        (f"{SHORT}slize = 2\n", "did you mean 'slices'?"),
+        (f"{SHORT}[bach]\n", "did you mean 'batch'?"),
+        (f"{SHORT}slices = 'two'\n", "give a whole number of 1 or more"),
+        (f"{SHORT}cut = 3\n", 'give "even" or "equal-flops" or a list, each item a whole number'),
+        (f"{SHORT}[optimizer]\nminimum = 2\n", "give a number of 0 or more and at most 1"),
+        (f"{SHORT}[run]\ndtype = 'f32'\n", 'give "float32", "float64" or "bfloat16"'),
+    ],
+)
+def test_a_refusal_says_what_to_write(text: str, hint: str) -> None:
+    assert f"\nhint: {hint}" in refusal(text)
+
+
+def test_a_file_is_named_before_the_place(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("[run]\nstep = 1\n")
+    with pytest.raises(
+        ShapeError, match=r"mine\.toml, line 2, column 1: \[run\] has no key 'step'"
+    ):
+        load(path)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"#" * 1_000_001])
+def test_what_is_no_text_of_a_sensible_size_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(content)
+    with pytest.raises(ShapeError, match=r"mine\.toml"):
+        load(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ShapeError, match="No such file"):
+        load(tmp_path / "gone.toml")
+
+
+def test_a_long_value_is_not_repeated_whole() -> None:
+    assert len(refusal(f"{SHORT}slices = '{'x' * 10_000}'\n")) < 250
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["optimizer.warmup=1001"], "--set 'optimizer.warmup=1001': optimizer.warmup 1001 and"),
+        (["optimizer.schedule=wsd"], "--set 'optimizer.schedule=wsd': [optimizer] decay is 0"),
+        (["optimizer.decay=5"], "--set 'optimizer.decay=5': [optimizer] decay is 5"),
+        (["evaluation.every=5"], "--set 'evaluation.every=5': evaluation.every is 5, but no data"),
+        (["pipeline.keep_slices=1"], "--set 'pipeline.keep_slices=1': [pipeline] keep_slices is 1"),
+        (
+            ["pipeline.layers=[1, 2]"],
+            "--set 'pipeline.layers=[1, 2]': pipeline.layers adds up to 3",
+        ),
+        (["pipeline.schedule="], "--set 'pipeline.schedule=': [pipeline] schedule is empty"),
+        (["watch.beat=31"], "--set 'watch.beat=31': [watch] beat is 31.0 s and patience 60.0 s"),
+        (["run.directory="], "--set 'run.directory=': [run] directory is ''"),
+        (["checkpoint.resume="], "--set 'checkpoint.resume=': [checkpoint] resume is empty"),
+        (["pipeline.slices=2", "pipeline.cut=[9, 9]"], "--set 'pipeline.cut=[9, 9]': pipeline.cut"),
+        (
+            ["model.huggingface=here", "model.preset=tiny"],
+            "--set 'model.huggingface=here': [model] huggingface is given, and so is preset",
+        ),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(overrides: list[str], message: str) -> None:
+    assert refusal(SHORT, *overrides).startswith(message)
+
+
+def test_a_preset_lends_its_numbers_and_given_ones_replace_them() -> None:
+    settings = short("model.preset=tiny", "model.layers=6", "model.window=99")
+    assert settings.model.config == replace(MODELS["tiny"], layers=6, window=99)
+
+
+def test_a_nested_table_reads_as_the_record_it_stands_for() -> None:
+    scaling = "model.rope_scaling={kind='linear', factor=4}"
+    (config,) = {short("model.preset=tiny", scaling).model.config}
+    assert config is not None
+    assert config.rope_scaling is not None
+    assert (config.rope_scaling.kind, config.rope_scaling.factor) == ("linear", 4.0)
+    assert "model.rope_scaling is {'kind': 'linear'}" in refusal(
+        SHORT, "model.preset=tiny", "model.rope_scaling.kind=linear"
+    )
+    assert "model.rope_scaling: no rope scaling is called 'odd'" in refusal(
+        SHORT, "model.preset=tiny", "model.rope_scaling={kind='odd', factor=4}"
+    )
+
+
+@usual
+@given(all_settings())
+def test_what_is_written_reads_back_the_same(settings: Settings) -> None:
+    assert loads(dump(settings)) == settings
+
+
+def test_the_resolved_configuration_is_saved_with_the_run(tmp_path: Path) -> None:
+    settings = short(f"run.directory={tmp_path / 'deep' / 'run'}", "run.steps=7")
+    path = save(settings)
+    assert path == tmp_path / "deep/run/config.toml"
+    assert load(path) == settings
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ShapeError, match=r"cannot make .*Not a directory"):
+        save(short(f"run.directory={tmp_path / 'file' / 'run'}"))
+
+
+def test_the_written_form_has_every_key() -> None:
+    written = tables(short())
+    for section in sections():
+        optional = {key.name for key in section.keys if key.default is None}
+        keys = {key.name for key in section.keys if section.name != "model"}
+        assert keys - optional <= written[section.name].keys()
+
+
+def test_the_fingerprint_differs_with_every_key_that_must_agree() -> None:
+    changes = {
+        "run.steps=7",
+        "run.dtype=float64",
+        "model.preset=llama-7b",
+        "batch.rows=2",
+        "pipeline.schedule=other",
+        "pipeline.options.a=1",
+        "optimizer.rate=0.5",
+        "data.tokenizer=elsewhere",
+        "checkpoint.resume=never",
+    }
+    marks = {fingerprint(short(change)) for change in changes} | {fingerprint(short())}
+    assert len(marks) == len(changes) + 1
+    assert all(re.fullmatch("[0-9a-f]{64}", mark) for mark in marks)
+
+
+def test_the_fingerprint_is_the_same_whatever_one_machine_decides() -> None:
+    local = ("run.threads=7", "log.tensorboard=true", "log.wandb=mine")
+    assert {tuple(change.split("=")[0].split(".")) for change in local} == set(LOCAL)
+    assert fingerprint(short(*local)) == fingerprint(short())
+
+
+def test_the_example_is_the_quickstart() -> None:
+    settings = load(EXAMPLE)
+    assert settings.run.directory == "runs/quickstart"
+    assert (settings.run.steps, settings.optimizer.rate) == (120, 0.01)
+    assert (settings.pipeline.devices, settings.pipeline.slices) == (4, 4)
+
+
+def accepted_or_refused(text: str) -> None:
+    """Whatever is in a file, it makes settings or one of our errors."""
+    with suppress(PenstockError):
+        assert isinstance(loads(text), Settings)
+
+
+@usual
+@given(st.text())
+def test_no_text_crashes_the_reader(text: str) -> None:
+    accepted_or_refused(text)
+
+
+@usual
+@given(st.data())
+def test_no_damage_to_a_file_crashes_the_reader(data: st.DataObject) -> None:
+    text = EXAMPLE.read_text()
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 30)))
+    junk = data.draw(st.text(max_size=5) | st.sampled_from(["=", "[", "]", "\n", '"', "1e999"]))
+    accepted_or_refused(text[:start] + junk + text[end:])
+
+
+def test_deep_nesting_is_refused() -> None:
+    assert "nested too deeply" in refusal(f"{SHORT}cut = {'[' * 20_000}\n")

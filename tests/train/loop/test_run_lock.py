@@ -1,0 +1,26 @@
+"""A folder has one run at a time."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import RunError, ShapeError
+from penstock.train.loop.run_lock import claimed
+
+
+def test_a_second_run_in_a_folder_is_refused(tmp_path: Path) -> None:
+    first, second = claimed(tmp_path / "run"), claimed(tmp_path / "run")
+    with first, pytest.raises(RunError, match="another run is at work"), second:
+        pass
+
+
+def test_a_folder_is_free_again_after_its_run(tmp_path: Path) -> None:
+    for _ in range(2):
+        with claimed(tmp_path):
+            assert (tmp_path / ".running").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ShapeError, match="cannot make"), claimed(tmp_path / "file" / "run"):
+        pass

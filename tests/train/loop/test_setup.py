@@ -1,0 +1,200 @@
+"""What settings amount to: devices, schedule, slices, layers."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from penstock.arch.config import MODELS
+from penstock.errors import PenstockError
+from penstock.plan.slices import equal_flops_of_model, flops_shares
+from penstock.schedules import build
+from penstock.train.config.config import load, loads
+from penstock.train.loop.setup import Layout, architecture, compared_schedules, layout_of
+from train.samples import short
+
+SLICED = '[pipeline]\nschedule = "seq1f1b"\nslices = 4\n[batch]\nlength = 64\n'
+EXAMPLE = Path(__file__).parents[2] / "examples/quickstart.toml"
+
+
+def sliced(*overrides: str, processes: int = 2) -> Layout:
+    return layout_of(loads(SLICED, overrides), processes)
+
+
+def refusal(*overrides: str, processes: int = 2) -> str:
+    with pytest.raises(PenstockError) as caught:
+        sliced(*overrides, processes=processes)
+    return str(caught.value)
+
+
+def test_all_processes_are_devices_unless_told_otherwise() -> None:
+    assert layout_of(short(), 3).schedule.shape.devices == 3
+    assert layout_of(short("pipeline.replicas=2"), 6).schedule.shape.devices == 3
+    assert layout_of(short("pipeline.devices=2", "pipeline.replicas=2"), 4).replicas == 2
+
+
+@pytest.mark.parametrize(
+    ("overrides", "processes", "message"),
+    [
+        (["pipeline.replicas=2"], 3, "3 processes cannot be 2 replicas"),
+        (["pipeline.replicas=2"], 1, "1 processes cannot be 2 replicas"),
+        (["pipeline.devices=4"], 2, "2 processes cannot be 1 replicas of 4 devices"),
+    ],
+)
+def test_processes_that_cannot_be_shared_out_are_refused(
+    overrides: list[str], processes: int, message: str
+) -> None:
+    assert refusal(*overrides, processes=processes).startswith(message)
+
+
+def test_a_name_gives_the_registered_schedule_of_the_run() -> None:
+    layout = layout_of(short("batch.microbatches=5"), 2)
+    assert layout.schedule == build("gpipe", devices=2, microbatches=5)
+    assert layout.lengths == ((1024,),) * 5
+
+
+def test_slices_have_equal_flops_and_their_share_of_the_work() -> None:
+    layout = sliced()
+    model = layout.model
+    lengths = equal_flops_of_model(model, 64, 4)
+    linear, attention = model.flops_per_token, model.flops_per_pair
+    assert layout.lengths == (lengths,) * 4
+    shares = flops_shares(lengths, linear=linear, attention=attention)
+    assert layout.schedule.shape.slice_share == (shares,) * 4
+
+
+def test_slices_can_be_even_or_given() -> None:
+    assert sliced("pipeline.cut=even").lengths[0] == (16, 16, 16, 16)
+    given = sliced("pipeline.cut=[10, 20, 4, 30]")
+    assert given.lengths[0] == (10, 20, 4, 30)
+    assert sum(given.schedule.shape.slice_share[0]) == Fraction(1)
+
+
+def test_layers_are_split_evenly_or_as_given() -> None:
+    assert sliced(processes=4).layers == (1, 1, 1, 1)
+    assert sliced("pipeline.layers=[3, 1]").layers == (3, 1)
+    assert "do not hold 4 layers in 2 stages" in refusal("pipeline.layers=[2, 1, 1]")
+
+
+def test_recompute_takes_all_forwards_all_but_some_slices_or_some_stages() -> None:
+    def light(*overrides: str) -> set[str]:
+        lanes = (sliced(*overrides).schedule.lane(device) for device in range(2))
+        return {f"{op.stage}.{op.slice}" for lane in lanes for op in lane if op.kind == "N"}
+
+    assert light() == set()
+    assert len(light("pipeline.recompute=all")) == 8
+    assert light("pipeline.recompute=[1]") == {"1.0", "1.1", "1.2", "1.3"}
+    kept = light("pipeline.recompute=all", "pipeline.keep_slices=3")
+    assert kept == {"0.0", "1.0"}
+
+
+def test_options_reach_the_schedule() -> None:
+    text = '[pipeline]\nschedule = "kfkb"\n'
+    lanes = [layout_of(loads(text, [f"pipeline.options.group={k}"]), 2) for k in (1, 4)]
+    assert lanes[0].schedule != lanes[1].schedule
+    assert "has no option 'groop'" in refusal("pipeline.options.groop=1")
+
+
+def test_a_schedule_that_has_no_slices_refuses_them() -> None:
+    with pytest.raises(PenstockError, match="does not cut sequences into slices"):
+        layout_of(short("pipeline.slices=2"), 2)
+
+
+FILE = """\
+name: mine
+devices: 2
+stages: 2
+slices: 1 x 2
+0 compute: 0F0 0F1 0B0 0B1
+1 compute: 1F0 1B0 1F1 1B1
+"""
+
+
+def test_a_file_gives_its_own_schedule(tmp_path: Path) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_text(FILE)
+    settings = loads(f'[pipeline]\nschedule = "{path}"\n[batch]\nmicrobatches = 2\n')
+    assert layout_of(settings, 2).schedule.name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["pipeline.devices=4", "batch.microbatches=2"], "has 2 devices, but the run has 4"),
+        (["batch.microbatches=3"], "has 2 microbatches, but the run has 3"),
+        (["batch.microbatches=2", "pipeline.slices=2"], "has 1 slices, but the run has 2"),
+        (["batch.microbatches=2", "pipeline.chunks=2"], "has 2 stages, but the run has 4"),
+        (["batch.microbatches=2", "pipeline.options.a=1"], "pipeline.options are given"),
+    ],
+)
+def test_a_file_of_another_size_is_refused_with_both_sizes(
+    tmp_path: Path, overrides: list[str], message: str
+) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_text(FILE)
+    settings = loads(f'[pipeline]\nschedule = "{path}"\n', overrides)
+    with pytest.raises(PenstockError, match=message):
+        layout_of(settings, settings.pipeline.devices or 2)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [("gpip", "no schedule is called 'gpip'"), ("./gone.txt", "cannot read 'gone.txt'")],
+)
+def test_a_schedule_that_is_not_there_is_refused(schedule: str, message: str) -> None:
+    assert message in refusal(f"pipeline.schedule={schedule}", "pipeline.slices=1")
+
+
+def test_a_damaged_file_is_refused_with_its_name_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_text("devices: 2\nnothing\n")
+    assert refusal(f"pipeline.schedule={path}").startswith(f"{path}, line 2, column 1:")
+
+
+def test_activations_are_in_the_dtype_of_the_run() -> None:
+    for dtype, size in (("float64", 8), ("float32", 4), ("bfloat16", 2)):
+        assert architecture(short(f"run.dtype={dtype}")).element_bytes == size
+
+
+def test_a_hugging_face_folder_has_the_numbers(tmp_path: Path) -> None:
+    stated = {
+        "model_type": "llama",
+        "num_hidden_layers": 3,
+        "hidden_size": 64,
+        "intermediate_size": 192,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": 256,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(stated))
+    config = architecture(short(f"model.huggingface={tmp_path}"))
+    assert (config.layers, config.heads, config.kv_heads, config.head_size) == (3, 4, 2, 16)
+
+
+@pytest.mark.parametrize("content", [None, "[]", "{", '{"model_type": "gpt9"}'])
+def test_a_folder_without_a_model_is_refused(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(PenstockError):
+        architecture(short(f"model.huggingface={tmp_path}"))
+
+
+def test_a_sequence_that_the_model_does_not_reach_is_refused() -> None:
+    assert "exceeds the sliding window of 32" in refusal("model.preset=tiny", "model.window=32")
+
+
+def test_the_example_is_cut_by_work_over_four_devices() -> None:
+    layout = layout_of(load(EXAMPLE), 4)
+    assert layout.layers == (1, 1, 1, 1)
+    assert layout.lengths[0][0] > layout.lengths[0][-1]
+    assert layout.model.head_size * layout.model.heads == layout.model.hidden
+    assert layout.model.vocabulary == MODELS["tiny"].vocabulary == 256
+
+
+def test_what_the_report_compares_is_settled_before_the_run() -> None:
+    settings = loads(SLICED, ['log.compare=["1f1b", "gpipe"]'])
+    names = [schedule.name for schedule in compared_schedules(settings, 2)]
+    assert names == ["1f1b", "gpipe"]
+    assert "no schedule is called 'f1b'" in refusal("log.compare=['f1b']")
+    assert "m >= 2p" in refusal("log.compare=['dualpipev']", "batch.microbatches=3")

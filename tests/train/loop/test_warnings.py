@@ -1,0 +1,61 @@
+"""Warnings to begin with: stages without layers, and less held-out data than asked for."""
+
+import numpy as np
+import pytest
+
+from data.corpora import corpus_of, numbered
+from penstock.data.samples import Once
+from penstock.schedules import build
+from penstock.train.loop.warnings import cautions, evaluation_batches, plainer
+from train.samples import short
+
+pytestmark = pytest.mark.torch
+
+BATCH = ("batch.microbatches=2", "pipeline.replicas=2")
+"""Global batches of 2 x 2 samples."""
+HELD_OUT = "data.held_out=0.1"
+EVALUATED = short(*BATCH, HELD_OUT, "evaluation.every=1", "evaluation.batches=3")
+
+
+def _held_out(samples: int) -> Once:
+    return Once(corpus_of(numbered([4 * samples])), np.arange(1), 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("layers", "said"),
+    [
+        ((2, 2, 2), ""),
+        ((1, 1, 1, 1, 0, 0), "stages 4, 5 of 6 have no layers: the model has 4"),
+        ((1, 1, 0), "stage 2 of 3 has no layers: the model has 2"),
+    ],
+)
+def test_stages_without_layers_are_named(layers: tuple[int, ...], said: str) -> None:
+    found = cautions(short(), layers, None)
+    assert [said in line and line.startswith("warning: ") for line in found] == [True] * bool(said)
+
+
+def test_pairs_that_run_one_after_the_other_are_said() -> None:
+    assert plainer(build("dualpipev", devices=2, microbatches=4)) == [
+        "warning: dualpipev: 6 pairs run one op after the other"
+    ]
+    assert plainer(build("1f1b", devices=2, microbatches=4)) == []
+
+
+def test_who_has_given_a_stage_no_layers_is_not_told() -> None:
+    assert cautions(short("pipeline.layers=[0, 4]"), (0, 4), None) == []
+
+
+@pytest.mark.parametrize(
+    ("samples", "batches"), [(1, 1), (4, 1), (5, 2), (11, 3), (12, 3), (99, 3)]
+)
+def test_an_evaluation_has_the_batches_in_which_something_is_held_out(
+    samples: int, batches: int
+) -> None:
+    assert evaluation_batches(EVALUATED, _held_out(samples)) == batches
+
+
+def test_an_evaluation_of_fewer_samples_than_asked_for_is_told_with_both_numbers() -> None:
+    (said,) = cautions(EVALUATED, (2, 2), _held_out(11))
+    assert "evaluation.batches is 3, which are 12 samples, but only 11 are held out" in said
+    assert cautions(EVALUATED, (2, 2), _held_out(12)) == []
+    assert cautions(short(*BATCH, HELD_OUT), (2, 2), _held_out(1)) == []

@@ -1,0 +1,119 @@
+"""Mistakes for the verifier to notice: each is a job that runs a trial with one thing wrong."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+
+from penstock.data.batch import Microbatch
+from penstock.model.attention.memory import Relay
+from penstock.model.layers.linear import Queue
+from penstock.model.stages import decoder
+from penstock.model.stages.piece import Piece
+from penstock.run.comm.transport import Gloo
+from penstock.run.launch.rendezvous import Connection
+from penstock.run.program.compiled import Post
+from penstock.run.step import engine
+from penstock.run.step.engine import Engine
+from penstock.verify.trial import Part, run_trial
+from penstock.verify.variants import Trial
+
+_feed = engine.feed
+_leave = Relay.leave
+_send = Gloo.send
+_work_off = decoder.work_off
+
+
+def relay_of_zeros(connection: Connection, trial: Trial) -> Part:
+    """Earlier slices get no key/value gradients of later ones."""
+
+    def leave(relay: Relay, keys: range, dk: Tensor, dv: Tensor) -> None:
+        _leave(relay, keys, torch.zeros_like(dk), torch.zeros_like(dv))
+
+    with mock.patch.object(Relay, "leave", leave):
+        return run_trial(connection, trial)
+
+
+def empty_transfer(connection: Connection, trial: Trial) -> Part:
+    """One gradient arrives as zeros."""
+
+    def lossy(transport: Gloo, post: Post, tensor: Tensor) -> None:
+        empty = post.buf.name == "g" and post.unit == 1
+        _send(transport, post, torch.zeros_like(tensor) if empty else tensor)
+
+    with mock.patch.object(Gloo, "send", lossy):
+        return run_trial(connection, trial)
+
+
+def lost_transfer(connection: Connection, trial: Trial) -> Part:
+    """One gradient is never sent."""
+
+    def lossy(transport: Gloo, post: Post, tensor: Tensor) -> None:
+        if not (post.buf.name == "g" and post.unit == 1):
+            _send(transport, post, tensor)
+
+    with mock.patch.object(Gloo, "send", lossy):
+        return run_trial(connection, trial)
+
+
+def _fed(
+    connection: Connection, trial: Trial, change: Callable[[list[Piece]], list[Piece]]
+) -> Part:
+    def changed(*args: Any, **kwargs: Any) -> list[Piece]:
+        return change(_feed(*args, **kwargs))
+
+    with mock.patch.object(engine, "feed", changed):
+        return run_trial(connection, trial)
+
+
+def exchanged_slices(connection: Connection, trial: Trial) -> Part:
+    """Two slices of a microbatch carry each other's tokens and labels."""
+
+    def exchange(pieces: list[Piece]) -> list[Piece]:
+        first, second, *others = pieces
+        return [
+            first._replace(tokens=second.tokens, labels=second.labels),
+            second._replace(tokens=first.tokens, labels=first.labels),
+            *others,
+        ]
+
+    return _fed(connection, trial, exchange)
+
+
+def one_long_document(connection: Connection, trial: Trial) -> Part:
+    """Documents of a packed sequence see each other."""
+
+    def unpacked(pieces: list[Piece]) -> list[Piece]:
+        return [piece._replace(documents=((0,),) * piece.rows) for piece in pieces]
+
+    return _fed(connection, trial, unpacked)
+
+
+def own_labels_only(connection: Connection, trial: Trial) -> Part:
+    """The loss is divided by the labels of one replica instead of all."""
+
+    def count(_: Engine, batch: Sequence[Microbatch]) -> int:
+        return sum(microbatch.valid for microbatch in batch)
+
+    with mock.patch.object(Engine, "_count", count):
+        return run_trial(connection, trial)
+
+
+def weights_twice(connection: Connection, trial: Trial) -> Part:
+    """The weight gradients of one process are added twice."""
+
+    def twice(queue: Queue) -> None:
+        if connection.rank:
+            _work_off(list(queue))
+        _work_off(queue)
+
+    with mock.patch.object(decoder, "work_off", twice):
+        return run_trial(connection, trial)
+
+
+def untied(connection: Connection, trial: Trial) -> Part:
+    """Embedding and head keep their gradients to themselves."""
+    with mock.patch.object(engine, "tie", return_value=None):
+        return run_trial(connection, trial)

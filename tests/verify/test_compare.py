@@ -1,0 +1,101 @@
+"""An error is measured for each parameter, and nothing that is wrong measures as small."""
+
+from math import inf, nan
+
+import pytest
+import torch
+
+from penstock.verify.compare import difference, unequal_bits
+from penstock.verify.oracle import Answer
+
+pytestmark = pytest.mark.torch
+
+RIGHT = Answer(
+    2.0,
+    {
+        "large": torch.full((10, 10), 100.0, dtype=torch.float64),
+        "small": torch.tensor([3.0, 4.0], dtype=torch.float64),
+        "zero": torch.zeros(2, dtype=torch.float64),
+    },
+)
+"""Norms 1000, 5 and 0; the floor is a millionth of the first."""
+
+
+def _with(**changed: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
+    return list({**RIGHT.gradients, **changed}.items())
+
+
+def test_the_same_numbers_have_no_error() -> None:
+    found = difference(2.0, _with(), RIGHT)
+    assert (found.loss, found.gradient) == (0.0, 0.0)
+    assert found.within(0.0)
+
+
+def test_a_small_parameter_is_not_hidden_by_a_large_one() -> None:
+    found = difference(2.0, _with(small=torch.tensor([3.0, 4.5], dtype=torch.float64)), RIGHT)
+    assert (found.gradient, found.parameter) == (pytest.approx(0.1), "small")
+    assert "5.4083" in found.reason
+    assert "not 5" in found.reason
+
+
+def test_what_should_be_zero_is_measured_against_the_whole_gradient() -> None:
+    off = torch.tensor([1e-12, 0.0], dtype=torch.float64)
+    found = difference(2.0, _with(zero=off), RIGHT)
+    assert found.gradient == pytest.approx(1e-12 / (1e-6 * 1000), rel=1e-4)
+    assert found.parameter == "zero"
+
+
+def test_a_wrong_loss_is_an_error_of_its_own() -> None:
+    found = difference(2.002, _with(), RIGHT)
+    assert (found.loss, found.gradient) == (pytest.approx(1e-3), 0.0)
+    assert not found.within(1e-5)
+
+
+@pytest.mark.parametrize("loss", [nan, inf])
+def test_a_loss_that_is_no_number_is_infinitely_wrong(loss: float) -> None:
+    assert difference(loss, _with(), RIGHT).loss == inf
+
+
+def test_a_gradient_that_is_no_number_is_infinitely_wrong() -> None:
+    found = difference(2.0, _with(small=torch.tensor([3.0, nan])), RIGHT)
+    assert (found.gradient, found.parameter) == (inf, "small")
+    assert "1 of 2 elements are no numbers" in found.reason
+
+
+def test_a_parameter_that_nobody_holds_is_named() -> None:
+    without = [(name, value) for name, value in _with() if name != "zero"]
+    found = difference(2.0, without, RIGHT)
+    assert (found.gradient, found.parameter) == (inf, "zero")
+    assert found.reason == "no process holds its gradient"
+
+
+def test_a_parameter_that_does_not_exist_is_named() -> None:
+    found = difference(2.0, [*_with(), ("foreign", torch.zeros(1))], RIGHT)
+    assert (found.gradient, found.parameter) == (inf, "foreign")
+
+
+def test_a_gradient_of_another_size_is_named() -> None:
+    found = difference(2.0, _with(small=torch.zeros(3)), RIGHT)
+    assert (found.gradient, found.reason) == (inf, "its size is (3,), not (2,)")
+
+
+def test_every_process_that_holds_a_parameter_has_to_be_right() -> None:
+    found = difference(2.0, [*_with(), ("small", torch.zeros(2))], RIGHT)
+    assert (found.gradient, found.parameter) == (1.0, "small")
+
+
+def test_one_bit_is_a_difference() -> None:
+    one = torch.tensor([1.0, 2.0])
+    next_to_it = torch.nextafter(one, torch.tensor(3.0))
+    assert unequal_bits([("a", one.clone())], {"a": one}) == []
+    assert unequal_bits([("a", next_to_it)], {"a": one}) == ["a"]
+
+
+def test_zero_has_another_bit_than_minus_zero() -> None:
+    assert unequal_bits([("a", torch.tensor([0.0]))], {"a": torch.tensor([-0.0])}) == ["a"]
+
+
+def test_bits_of_a_parameter_that_one_side_lacks_are_unequal() -> None:
+    a = torch.ones(1)
+    assert unequal_bits([("a", a), ("b", a)], {"a": a}) == ["b"]
+    assert unequal_bits([("a", a)], {"a": a, "b": a}) == ["b"]
