@@ -18,8 +18,9 @@ def lane(text: str) -> list[Op]:
     return [parse_op(word) for word in text.split()]
 
 
-def starts(schedule: Schedule) -> dict[str, Fraction]:
-    return {str(span.op): span.start for span in simulate(schedule, UnitCost(times=TIMES)).spans()}
+def starts(schedule: Schedule, **times: Fraction) -> dict[str, Fraction]:
+    cost = UnitCost(times={**TIMES, **times})
+    return {str(span.op): span.start for span in simulate(schedule, cost).spans()}
 
 
 def sharded(*after: After) -> Schedule:
@@ -63,15 +64,32 @@ def test_an_update_in_front_of_its_last_gradient_is_refused() -> None:
     assert findings[0].ops == (parse_op("0U0"), parse_op("0B1"))
 
 
-def test_validation_travels_from_the_last_stage_to_the_first() -> None:
+def ended(ties: tuple[tuple[int, int], ...] = ()) -> Schedule:
+    """Two devices that end their step with reductions, norms and updates."""
+    shape = Shape(2, 2, (1,), ties=ties)
     lanes = [
-        (0, "compute", lane("0F0 0V0 0B0")),
-        (1, "compute", lane("1V0 1F0 1B0")),
+        (device, stream, lane(text.replace("s", str(device))))
+        for device in (0, 1)
+        for stream, text in (("compute", "sF0 sB0 sV0 sU0"), ("collective", "sZ0"))
     ]
-    schedule = Schedule.from_lanes("validated", Shape.even(2, 1), lanes)
-    cost = UnitCost(times={"V": Fraction(1), "F": Fraction(1, 4)}, hop=Fraction(5))
-    spans = {str(span.op): span for span in simulate(schedule, cost).spans()}
-    assert spans["0V0"].start == spans["1V0"].end + 5
+    return Schedule.from_lanes("ended", shape, lanes)
+
+
+def test_an_update_waits_for_the_norms_of_all_stages() -> None:
+    start = starts(ended(), V=Fraction(1), Z=Fraction(0))
+    assert start["1V0"] == 1 + 1 + 2  # both forwards, the backward of stage 1
+    assert start["0V0"] == start["1V0"] + 2
+    assert start["1U0"] == start["0U0"] == start["0V0"] + 1
+
+
+def test_the_norm_of_a_tied_stage_waits_for_the_gradients_of_both() -> None:
+    start = starts(ended(ties=((0, 1),)), Z=Fraction(3))
+    assert start["0Z0"] == 6
+    assert start["1V0"] == start["0V0"] == start["0Z0"] + 3
+
+
+def test_what_is_added_up_is_not_sent_as_messages() -> None:
+    assert set(simulate(ended(ties=((0, 1),))).transfers.payload) == {"x", "g"}
 
 
 def test_homes_follow_from_lanes() -> None:

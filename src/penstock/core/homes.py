@@ -7,10 +7,11 @@ device that runs an op which reads or writes them.
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.meaning import BUFFERS, MEANING, Ref
+from penstock.core.meaning import BUFFERS, MEANING, SUM, Ref, rules
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
 from penstock.core.rules import NUMBER_OF
 from penstock.core.schedule import Schedule
+from penstock.core.shape import Shape
 from penstock.core.table import CODE, Ints, Table
 
 _WEIGHT = ("weight", "dw")
@@ -72,6 +73,10 @@ def _turns(schedule: Schedule, name: str) -> list[tuple[int, int]]:
             if name not in (ref.buffer, BUFFERS[ref.buffer].newer if _newest(ref) else ""):
                 continue
             for home, readers in _rows_by_home(table, [kind]).items():
+                if BUFFERS[name].crosses == SUM:
+                    parts = parts_of(schedule, name, home[0])
+                    edges += [(int(readers[first]), writer) for writer in parts]
+                    continue
                 writers = _writers(table, name, home, ref)
                 replaced = name == ref.buffer and _newest(ref) and BUFFERS[name].newer
                 if replaced and _writers(table, BUFFERS[name].newer, home, ref).size:
@@ -79,6 +84,30 @@ def _turns(schedule: Schedule, name: str) -> list[tuple[int, int]]:
                 if writers.size:
                     edges.append((int(readers[first]), int(writers[first])))
     return edges
+
+
+def parts_of(schedule: Schedule, name: str, stage: int) -> list[int]:
+    """Rows that write the parts of a sum as a stage reads it: the last one of each stage."""
+    table, shape = schedule.table, schedule.shape
+    wanted = set(sums_of(shape, name, stage))
+    kinds = [k for k, entry in MEANING.items() if any(r.buffer == name for r in entry.writes)]
+    return [
+        int(rows[-1])
+        for home, rows in _rows_by_home(table, kinds).items()
+        if wanted.intersection(sums_of(shape, name, home[0]))
+    ]
+
+
+def sums_of(shape: Shape, name: str, stage: int) -> list[int]:
+    """Numbers of the sums of a name that a stage takes part in."""
+    writers = (rules(shape)[kind][1] for kind in sorted(STAGE_KINDS))
+    found = [
+        rule.fixed
+        for of_kind in writers
+        for rule in of_kind
+        if rule.buffer == name and rule.first <= stage < rule.end
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _newest(ref: Ref) -> bool:

@@ -37,11 +37,15 @@ class Buffer:
     """The buffer that replaces this one once it is written: its next generation."""
     crosses: str = ""
     """The boundary whose bytes a transfer of it has: the one in front of its reader's or of its
-    writer's stage, the first, the last, or none that counts. Without one it never travels: it is
-    read on the device that wrote it."""
+    writer's stage, the first, the last, or none that counts. SUM: every writer has a part of it,
+    and a reader gets the sum of all parts, by one collective instead of messages. Without one it
+    never travels: it is read on the device that wrote it."""
     rule: str = "read-before-write"
     """The rule that a reader in front of its writer breaks."""
 
+
+SUM = "sum"
+"""Crosses every boundary at once: parts of it are added up over the devices that have one."""
 
 BUFFERS: dict[str, Buffer] = {
     "x": Buffer("the input", crosses="reader"),
@@ -66,7 +70,8 @@ BUFFERS: dict[str, Buffer] = {
     "weight": Buffer("the gathered weight", per="home", turn="first"),
     "dw": Buffer("the weight gradient", per="home", turn="last", newer="dshard"),
     "dshard": Buffer("the reduced gradient", per="home", turn="last"),
-    "verdict": Buffer("the global norm", per="home", turn="last"),
+    "tied": Buffer("the gradient of a shared weight", per="home", turn="last", crosses=SUM),
+    "norm": Buffer("the norm of the whole gradient", per="home", turn="last", crosses=SUM),
 }
 
 
@@ -81,7 +86,7 @@ class Ref:
     """How many slices further along the sequence; outside the sequence there is no buffer."""
     where: str = "any"
     """Stages that have this reference: any, first, last, inner (not first), outer (not last),
-    source or target of a skip edge."""
+    source or target of a skip edge, end of a tie."""
     given: str = ""
     """Letters of `Shape.embed` or `Shape.loss` under which it exists, as `embed=E`."""
     shards: str = "own"
@@ -134,7 +139,7 @@ MEANING: dict[str, Meaning] = {
     "N": Meaning(_FORWARD_READS, (*_FORWARD_WRITES, Ref("ckpt"), Ref("work"))),
     "R": Meaning((Ref("ckpt"), Ref("kv"), Ref("weight")), (Ref("act"), Ref("keep"))),
     "B": Meaning((*_GRADIENT_READS, Ref("keep")), (*_GRADIENT_WRITES, Ref("dw"))),
-    "I": Meaning(_GRADIENT_READS, (*_GRADIENT_WRITES, Ref("stash"))),
+    "I": Meaning(_GRADIENT_READS, (*_GRADIENT_WRITES, Ref("stash"), Ref("dw"))),
     "W": Meaning((Ref("stash"), Ref("keep")), (Ref("dw"),)),
     "E": Meaning((), (Ref("partial"),)),
     "D": Meaning((Ref("gin"),), ()),
@@ -143,20 +148,20 @@ MEANING: dict[str, Meaning] = {
     "O": Meaning((Ref("act", generation="first"), Ref("keep", generation="first")), (Ref("host"),)),
     "L": Meaning((Ref("host"),), (Ref("back"),)),
     "G": Meaning((), (Ref("weight"),)),
-    "Z": Meaning((Ref("dw", generation="first"),), (Ref("dshard"),)),
-    "U": Meaning((Ref("dw"),), ()),
-    "V": Meaning((Ref("verdict", stage=+1, where="outer"),), (Ref("verdict"),)),
+    "Z": Meaning((Ref("dw", generation="first"),), (Ref("dshard"), Ref("tied", where="end"))),
+    "U": Meaning((Ref("dw"), Ref("norm")), ()),
+    "V": Meaning((Ref("dw"), Ref("tied", where="end")), (Ref("norm"),)),
 }
 
 SHARDED = frozenset({"partial", "stat", "logits", "gpart"})
 """Buffers numbered by vocabulary shard."""
 
-WHOLE_MODEL = frozenset({"out", "gin"})
-"""Buffers that exist once along the model: at its end and at its beginning."""
+WHOLE_MODEL = frozenset({"out", "gin", "norm"})
+"""Buffers that exist once along the model: at its end, at its beginning, of all of it."""
 
 
 class Buf(NamedTuple):
-    """One buffer instance. `number` is its stage, shard or skip edge."""
+    """One buffer instance. `number` is its stage, shard, skip edge or tie."""
 
     name: str
     number: int
@@ -174,7 +179,9 @@ def _numbered(buf: Buf) -> str:
         return "the model"
     if buf.name in SHARDED:
         return f"shard {buf.number}"
-    return f"skip edge {buf.number}" if buf.name in ("skip", "dskip") else f"stage {buf.number}"
+    if buf.name in ("skip", "dskip"):
+        return f"skip edge {buf.number}"
+    return f"tie {buf.number}" if buf.name == "tied" else f"stage {buf.number}"
 
 
 class Rule(NamedTuple):
@@ -217,15 +224,22 @@ def _holds(shape: Shape, ref: Ref) -> bool:
 def _expand(shape: Shape, kind: str, ref: Ref) -> list[Rule]:
     newer = BUFFERS[ref.buffer].newer if ref.generation == "newest" else ""
     tail = (ref.slice, ref.shards, newer)
-    if ref.where in ("source", "target"):
-        side = ("source", "target").index(ref.where)
+    if ref.where in ("source", "target", "end"):
         return [
-            Rule(ref.buffer, edge[side], edge[side] + 1, 0, number, *tail)
-            for number, edge in enumerate(shape.skips)
+            Rule(ref.buffer, stage, stage + 1, 0, number, *tail)
+            for number, stage in _ends(shape, ref.where)
         ]
     first, end = _range(shape, ref.where) if kind not in SHARD_KINDS else (0, shape.devices)
     fixed = 0 if ref.buffer in WHOLE_MODEL else -1
     return [Rule(ref.buffer, first, end, ref.stage, fixed, *tail)]
+
+
+def _ends(shape: Shape, where: str) -> list[tuple[int, int]]:
+    """Number and stage of every end of a skip edge, or of a tie."""
+    if where == "end":
+        return [(number, stage) for number, tie in enumerate(shape.ties) for stage in tie]
+    side = ("source", "target").index(where)
+    return [(number, edge[side]) for number, edge in enumerate(shape.skips)]
 
 
 def _range(shape: Shape, where: str) -> tuple[int, int]:

@@ -26,7 +26,7 @@ KINDS: dict[str, str] = {
     "G": "gather of a stage's weights",
     "Z": "reduction of a stage's gradients",
     "U": "optimizer update of a stage",
-    "V": "validation of an update",
+    "V": "norm of a stage's gradients",
 }
 
 SHARD_KINDS = frozenset("EDST")

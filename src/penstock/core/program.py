@@ -4,13 +4,18 @@ The program keeps the schedule's rows and attaches to each what follows it, as c
 instructions that a device executes is a view of them.
 """
 
+from bisect import bisect_right
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
-from penstock.core.meaning import Buf, writes
+import numpy as np
+
+from penstock.core.meaning import Buf, Rule, rules
 from penstock.core.ops import Op
+from penstock.core.rules import NAMES
 from penstock.core.schedule import Schedule
-from penstock.core.table import Ints
+from penstock.core.table import LETTERS, Ints
 from penstock.core.transfers import Moves
 
 
@@ -50,7 +55,14 @@ class Attached(NamedTuple):
     items: Ints
 
     def after(self, row: int) -> list[int]:
-        return [int(item) for item in self.items[self.start[row] : self.start[row + 1]]]
+        found: list[int] = self.items[self.start[row] : self.start[row + 1]].tolist()
+        return found
+
+
+def _numbers(of_kind: tuple[Rule, ...], name: str, stage: int) -> list[int]:
+    """Numbers of the instances of a buffer that a kind of op names on a stage."""
+    here = (rule for rule in of_kind if rule.buffer == name and rule.first <= stage < rule.end)
+    return [stage + rule.offset if rule.fixed < 0 else rule.fixed for rule in here]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,15 +94,36 @@ class Program:
         for name, (base, room) in self.bufs.items():
             if base <= index < base + room:
                 number, unit = divmod(index - base, shape.units)
-                mb = max(m for m in range(shape.microbatches) if shape.first_unit[m] <= unit)
+                mb = bisect_right(shape.first_unit, unit) - 1
                 return Buf(name, number, mb, unit - shape.first_unit[mb])
         raise IndexError(index)
 
     def moved(self, move: int) -> Buf:
-        """The buffer instance that a transfer carries, named as its reader names it."""
-        name = self.moves.payload(move)
-        op = self.schedule.table.op(int(self.moves.writer[move]))
-        return next(buf for buf in writes(op, self.schedule.shape) if buf.name == name)
+        """The buffer instance that a transfer carries."""
+        return self.buf(self.carried[move])
+
+    @cached_property
+    def carried(self) -> list[int]:
+        """Dense number of what each transfer carries: written at one end, read at the other."""
+        table, moves = self.schedule.table, self.moves
+        ends = [(table.kind[rows], table.stage[rows]) for rows in (moves.writer, moves.reader)]
+        cases = np.stack([moves.buffer, *ends[0], *ends[1]], axis=1).astype(np.int64)
+        different, case_of = np.unique(cases, axis=0, return_inverse=True)
+        first = [self._first_carried(*case) for case in different.tolist()]
+        offsets = np.array(first, np.int64).reshape(-1)[case_of.reshape(-1)]
+        numbers: list[int] = (offsets + self.schedule.unit[moves.writer]).tolist()
+        return numbers
+
+    def _first_carried(self, buffer: int, writer: int, source: int, reader: int, to: int) -> int:
+        """Dense number for the first unit of what one stage's op of a kind writes for another's.
+
+        A stage may write several of one name, as for two skip edges.
+        """
+        name, table = NAMES[buffer], rules(self.schedule.shape)
+        written = _numbers(table[LETTERS[writer]][1], name, source)
+        wanted = _numbers(table[LETTERS[reader]][0], name, to)
+        number = next((n for n in written if n in wanted), written[0])
+        return self.bufs[name][0] + number * self.schedule.shape.units
 
     def instructions(self, device: int) -> list[Instr]:
         """The steps of one device: receives that need no wait, then each op with what follows."""

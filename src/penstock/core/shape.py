@@ -45,6 +45,9 @@ class Shape:
     """Bytes of a whole microbatch's activation between stage i and i + 1; default 0."""
     skips: tuple[tuple[int, int], ...] = ()
     """Skip edges (from stage, to stage): an output that jumps over the stages between."""
+    ties: tuple[tuple[int, int], ...] = ()
+    """Stages that share a weight, as the embedding and the output layer of many models do: each
+    has a copy, and both are updated by the sum of their gradients."""
     weightless: frozenset[int] = field(default_factory=frozenset)
     """Stages without parameters: no W, and any device may run them."""
     copies: int = 1
@@ -121,6 +124,12 @@ class Shape:
                 raise ShapeError(
                     f"skip edge {source}-{target} does not lead forward in {self.stages} stages",
                     hint="a skip edge leads from a stage to a later one",
+                )
+        for first, second in self.ties:
+            if not 0 <= first <= second < self.stages:
+                raise ShapeError(
+                    f"tie {first}-{second} does not join two of the {self.stages} stages",
+                    hint="a tie joins a stage and a later one, or itself",
                 )
 
     @classmethod

@@ -129,10 +129,14 @@ class Table:
 
     def ops(self, start: int = 0, end: int | None = None) -> list[Op]:
         """The ops of a range of rows."""
-        rows = slice(start, len(self) if end is None else end)
-        letters = [LETTERS[code] for code in self.kind[rows].tolist()]
-        columns = (letters, self.stage[rows].tolist(), self.mb[rows].tolist())
-        return list(map(Op, *columns, self.slice[rows].tolist()))
+        return self.ops_at(range(start, len(self) if end is None else end))
+
+    def ops_at(self, rows: Sequence[int]) -> list[Op]:
+        """The ops of some rows."""
+        at = np.asarray(rows, np.int64)
+        letters = [LETTERS[code] for code in self.kind[at].tolist()]
+        columns = (letters, self.stage[at].tolist(), self.mb[at].tolist())
+        return list(map(Op, *columns, self.slice[at].tolist()))
 
     def lanes(self) -> Iterator[tuple[int, str, list[Op]]]:
         """Device, stream and ops of each lane."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from penstock.core.graph import AFTER, graph_of
 from penstock.core.kernel import kernel
+from penstock.core.meaning import BUFFERS, SUM
 from penstock.core.rules import NAMES
 from penstock.core.schedule import Schedule
 from penstock.core.table import Ints
@@ -37,6 +38,12 @@ class Moves:
         return NAMES[int(self.buffer[move])]
 
 
+_UNSENT = np.zeros(max(AFTER, len(NAMES)) + 1, np.bool_)
+_UNSENT[AFTER] = True
+_UNSENT[[number for number, name in enumerate(NAMES) if BUFFERS[name].crosses == SUM]] = True
+"""Whether an edge for a buffer is order alone: nothing is sent, or a collective brings it."""
+
+
 def moves_of(schedule: Schedule) -> Moves:
     """The transfers of a schedule, derived once and kept with it."""
     return schedule.derive("moves", _build)
@@ -49,7 +56,7 @@ def _build(schedule: Schedule) -> Moves:
     start = np.zeros(size + 1, np.int32)
     of_edge = np.full(edges, -1, np.int32)
     count = _gather(
-        size, graph.reader, graph.writer, graph.buffer, table.device, table.stage, AFTER,
+        size, graph.reader, graph.writer, graph.buffer, table.device, table.stage, _UNSENT,
         start, of_edge, columns,
     )  # fmt: skip
     writer, reader, last_reader, buffer = columns[:, :count]
@@ -58,7 +65,7 @@ def _build(schedule: Schedule) -> Moves:
 
 @kernel
 def _gather(
-    reader: Any, writer: Any, buffer: Any, device: Any, stage: Any, after: Any,
+    reader: Any, writer: Any, buffer: Any, device: Any, stage: Any, unsent: Any,
     start: Any, of_edge: Any, columns: Any,
 ) -> int:  # fmt: skip
     """Sort the edges between devices by writer (counting sort) and fold equal ones together."""
@@ -66,7 +73,7 @@ def _gather(
     crossing = np.empty(len(reader), np.bool_)
     for edge in range(len(reader)):
         remote = device[max(writer[edge], 0)] != device[reader[edge]]
-        crossing[edge] = remote and writer[edge] >= 0 and buffer[edge] != after
+        crossing[edge] = remote and writer[edge] >= 0 and not unsent[buffer[edge]]
         if crossing[edge]:
             start[writer[edge] + 1] += 1
     for row in range(size):

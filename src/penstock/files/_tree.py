@@ -51,6 +51,7 @@ SHAPE_FIELDS: dict[str, Callable[[Node], Any]] = {
     "slice_share": _many(_many(Node.fraction)),
     "boundary_bytes": _many(lambda node: node.whole(below=BYTES_BELOW)),
     "skips": _many(_record(lambda *edge: edge, Node.whole, Node.whole)),
+    "ties": _many(_record(lambda *tie: tie, Node.whole, Node.whole)),
     "weightless": lambda node: frozenset(_many(Node.whole)(node)),
     "copies": lambda node: node.whole(1),
     "embed": Node.word,

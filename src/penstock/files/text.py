@@ -13,6 +13,7 @@ one. Keys with a default may be left out:
     name: my order              stage_share: 1/2 3/2        slice_share: 1/4 3/4; 1/2 1/2
     boundary_bytes: 4096 4096   skips: 0-3 1-2              slice_share: 1/4 3/4
     weightless: 1 4             copies: 2                   embed: E         loss: S
+    ties: 0-3
     kind_share: W 1/2 1; act 1/2 0
 
 (slice shares given once are those of every microbatch)
@@ -58,7 +59,7 @@ def dumps(schedule: Schedule) -> str:
 
 
 def _spell(key: str, value: Any) -> str:
-    if key == "skips":
+    if key in ("skips", "ties"):
         return " ".join(f"{source}-{target}" for source, target in value)
     if key == "slice_share":
         return "; ".join(map(_joined, value))
@@ -203,6 +204,11 @@ def _record(key: str, value: str) -> Any:
     return value.strip() if key == "gang" else words
 
 
+def _stage_pairs(value: str) -> list[list[Any]]:
+    """Pairs of stages, such as `0-3 1-2`."""
+    return [list(map(_number, pair.split("-"))) for pair in value.split()]
+
+
 _VALUES: dict[str, Callable[[str], Any]] = {
     "name": str.strip,
     "devices": lambda value: _number(value.strip()),
@@ -210,7 +216,8 @@ _VALUES: dict[str, Callable[[str], Any]] = {
     "stage_share": str.split,
     "kind_share": lambda value: list(map(_named_shares, value.split(";"))),
     "slice_share": lambda value: [group.split() for group in value.split(";")],
-    "skips": lambda value: [list(map(_number, edge.split("-"))) for edge in value.split()],
+    "skips": _stage_pairs,
+    "ties": _stage_pairs,
     "copies": lambda value: _number(value.strip()),
     "embed": str.strip,
     "loss": str.strip,

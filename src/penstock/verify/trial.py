@@ -6,10 +6,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from penstock.run.comm.grid import Grid
 from penstock.run.comm.mesh import Mesh, make_mesh
-from penstock.run.comm.transport import Alone, Gloo, Transport
 from penstock.run.launch.rendezvous import Connection
-from penstock.run.program.plan import RunPlan
+from penstock.run.program.layout import Layout
+from penstock.run.program.step_plan import StepPlan
+from penstock.run.step.build import transport_for
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import entries, publish
@@ -27,55 +29,48 @@ class Part(NamedTuple):
 
 def run_trial(connection: Connection, trial: Trial) -> Part:
     """One step of this process's share."""
-    plan = plan_of(trial)
-    ends = plan.homes[0], plan.homes[trial.schedule.shape.stages - 1]
-    mesh = _mesh(trial.replicas, trial.schedule.shape.devices, ends)
-    if mesh.pipeline is None:
-        return step(trial, plan, mesh, Alone())
-    transport = Gloo(mesh.pipeline)
-    try:
-        return step(trial, plan, mesh, transport)
-    finally:
-        transport.close()
+    return step(trial, _mesh(trial.replicas, trial.schedule.shape.devices))
 
 
 def run_alone(connection: Connection, trial: Trial) -> Part:
     """A trial of one device, on the first process; the others have nothing to do."""
     if connection.rank:
         return Part(0.0, [])
-    return step(trial, plan_of(trial), Mesh(1, 1, 0), Alone())
+    return step(trial, Mesh(Grid()))
 
 
 @cache
-def _mesh(replicas: int, devices: int, ends: tuple[int, int]) -> Mesh:
+def _mesh(replicas: int, devices: int) -> Mesh:
     """Groups cost sockets and are never given back, so trials of one shape share theirs."""
-    return make_mesh(replicas, devices, ends=ends)
+    return make_mesh(replicas, devices)
 
 
-def plan_of(trial: Trial) -> RunPlan:
-    return RunPlan(
-        trial.work.model,
-        trial.schedule,
-        trial.lengths,
-        trial.layers,
-        getattr(torch, trial.dtype),
-        trial.work.batch.rows,
+def plan_of(trial: Trial) -> StepPlan:
+    longest = max(map(sum, trial.lengths))
+    dtype = getattr(torch, trial.dtype)
+    layout = Layout.of(
+        trial.work.model, trial.schedule, longest, layers=trial.layers, dtype=dtype
     )
+    return StepPlan(layout, trial.schedule, trial.lengths, trial.work.batch.rows)
 
 
-def step(trial: Trial, plan: RunPlan, mesh: Mesh, transport: Transport) -> Part:
+def step(trial: Trial, mesh: Mesh) -> Part:
     """Loss and gradients of the batch, of which this replica takes its share."""
-    engine = Engine(plan, mesh, transport, adam=AdamW(), device=torch.device("cpu"))
-    _load(engine)
-    batch = microbatches_of(trial.work.batch, plan.model.vocabulary)
-    share = trial.schedule.shape.microbatches
-    outcome = engine.gradients(batch[mesh.replica * share : (mesh.replica + 1) * share])
-    return Part(outcome.loss, [(entry.name, entry.grad) for entry in entries(engine)])
+    plan, device = plan_of(trial), torch.device("cpu")
+    engine = Engine(plan, mesh, transport_for(mesh, device), adam=AdamW(), device=device)
+    try:
+        _load(engine)
+        batch = microbatches_of(trial.work.batch, plan.layout.model.vocabulary)
+        share = trial.schedule.shape.microbatches
+        outcome = engine.gradients(batch[mesh.replica * share : (mesh.replica + 1) * share])
+        return Part(outcome.loss, [(entry.name, entry.grad) for entry in entries(engine)])
+    finally:
+        engine.close()
 
 
 def _load(engine: Engine) -> None:
     """Give every stage the weights that the oracle has too."""
-    values = parameters_of(engine.plan.model, engine.plan.main)
+    values = parameters_of(engine.layout.model, engine.layout.main)
     for entry in entries(engine):
         entry.main.copy_(values[entry.name])
     publish(engine)

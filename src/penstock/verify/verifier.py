@@ -13,7 +13,7 @@ import torch
 from penstock.lower import lower
 from penstock.run.launch.rendezvous import Connection
 from penstock.run.launch.worker_pool import Crew
-from penstock.run.program.unsupported import refuse_foreign
+from penstock.run.program.unsupported import refuse_unsupported
 from penstock.verify.cases import one_process
 from penstock.verify.compare import TOLERANCE, Difference, difference, unequal_bits
 from penstock.verify.material import microbatches_of, parameters_of
@@ -28,7 +28,7 @@ Job = Callable[[Connection, Trial], Part]
 def refuse_unrunnable(trials: Iterable[Trial]) -> None:
     """Refuse schedules that are refuted, or that the executor has no work for, before any run."""
     for schedule in dict.fromkeys(trial.schedule for trial in trials):
-        refuse_foreign(lower(schedule))
+        refuse_unsupported(lower(schedule))
 
 
 @dataclass(frozen=True)

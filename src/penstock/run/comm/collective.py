@@ -3,18 +3,15 @@
 Ranks that share a GPU talk through gloo, which takes host tensors only.
 """
 
-from collections.abc import Callable
 from datetime import timedelta
 
 import torch
 from torch import Tensor, distributed
 from torch.distributed import ProcessGroup
 
-Finish = Callable[[], None]
-
 PATIENCE = timedelta(days=1)
 """How long torch waits for another rank before it gives up. What is slow is not to be ended by a
-timeout; what hangs is ended by the watch, which knows whom to blame."""
+timeout; what hangs is ended by the watchdog, which knows whom to blame."""
 
 
 def make_group(ranks: list[int] | None = None, backend: str | None = None) -> ProcessGroup:
@@ -30,31 +27,30 @@ def meet(group: ProcessGroup | None) -> None:
 
 
 def add_up(tensor: Tensor, group: ProcessGroup | None) -> None:
-    """The sum over the group, in place; without a group there is nothing to add."""
-    start_adding(tensor, group)()
+    """The sum over the group, in place; without a group there is nothing to add.
 
-
-def start_adding(tensor: Tensor, group: ProcessGroup | None) -> Finish:
-    """Begin a sum over the group and return what waits for it."""
+    On a GPU the members meet first: a collective that waits for a member spins on the device, and
+    whatever synchronises the device meanwhile would wait with it.
+    """
     if group is None or group.size() == 1:
-        return lambda: None
-    there = tensor if _takes(group, tensor.device) else tensor.cpu()
-    work = distributed.all_reduce(there, group=group, async_op=True)
+        return
+    if tensor.device.type == "cpu":
+        distributed.all_reduce(tensor, group=group)
+    elif _takes(group, tensor.device):
+        torch.cuda.current_stream(tensor.device).synchronize()
+        meet(group)
+        distributed.all_reduce(tensor, group=group)
+    else:
+        there = tensor.cpu()
+        distributed.all_reduce(there, group=group)
+        tensor.copy_(there)
 
-    def finish() -> None:
-        work.wait()
-        if there is not tensor:
-            tensor.copy_(there)
 
-    return finish
-
-
-def gathered(tensor: Tensor, group: ProcessGroup) -> list[Tensor]:
-    """The tensor of every member, in their order."""
-    there = tensor if _takes(group, tensor.device) else tensor.cpu()
-    found = [torch.empty_like(there) for _ in range(group.size())]
-    distributed.all_gather(found, there.contiguous(), group=group)
-    return [part.to(tensor.device) for part in found]
+def connect(group: ProcessGroup | None, device: torch.device) -> None:
+    """Make the communicator of a group ready, which blocks until every member does so."""
+    if group is not None and device.type == "cuda":
+        add_up(torch.zeros(1, device=device), group)
+        torch.cuda.synchronize(device)
 
 
 def _takes(group: ProcessGroup, device: torch.device) -> bool:

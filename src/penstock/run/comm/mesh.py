@@ -1,74 +1,86 @@
-"""Who is where: copies of a pipeline side by side, each spread over its devices.
+"""One rank's place on the grid, and the groups it belongs to.
 
-Rank r is device r % devices of replica r // devices, so that the ranks of one machine belong to as
-few pipelines as possible: neighbours in a pipeline talk most.
+Every rank has to take part in the making of every group, in the same order: groups that only their
+members make have been seen to hang. So groups come from one pool, and whoever needs one asks on all
+ranks.
 """
-
-from dataclasses import dataclass, replace
 
 from torch import distributed
 from torch.distributed import ProcessGroup
 
 from penstock.errors import RunError
 from penstock.run.comm.collective import make_group
+from penstock.run.comm.grid import Grid
 
 
-@dataclass(frozen=True)
 class Mesh:
-    """The place of one rank among replicas x devices, and the groups it belongs to."""
+    """A rank among replicas of a pipeline, each spread over its devices."""
 
-    replicas: int
-    devices: int
-    rank: int
-    pipeline: ProcessGroup | None = None
-    """The devices of this replica; a member's number there is its device."""
-    copies: ProcessGroup | None = None
-    """The ranks that hold the same stages in all replicas."""
-    ends: ProcessGroup | None = None
-    """The two devices of this replica that hold the embedding and the head; None elsewhere."""
-    world: ProcessGroup | None = None
+    def __init__(self, grid: Grid, rank: int = 0) -> None:
+        self.grid, self.rank = grid, rank
+        here = grid.coordinates(rank)
+        self.replicas, self.devices = grid.replica, grid.device
+        self.replica, self.device = here["replica"], here["device"]
+        self._groups: dict[object, ProcessGroup | None] = {}
 
     @property
-    def device(self) -> int:
-        return self.rank % self.devices
+    def pipeline(self) -> ProcessGroup | None:
+        """The devices of this replica; a member's number there is its device."""
+        return self.along("device")
 
     @property
-    def replica(self) -> int:
-        return self.rank // self.devices
+    def copies(self) -> ProcessGroup | None:
+        """The ranks that hold the same weights in all replicas."""
+        return self.along("replica")
+
+    @property
+    def world(self) -> ProcessGroup | None:
+        return distributed.group.WORLD if self.grid.ranks > 1 else None
+
+    def along(self, *axes: str) -> ProcessGroup | None:
+        """The ranks that differ from this one on these axes alone; None where it is alone."""
+        return self._one_of(axes, self.grid.groups(*axes))
+
+    def among(self, devices: tuple[int, ...]) -> ProcessGroup | None:
+        """Some devices of this replica; asked for by all ranks, whether they belong to it or not."""
+        chosen = [[ranks[d] for d in devices] for ranks in self.grid.groups("device")]
+        return self._one_of(("device", devices), chosen)
+
+    def channel(self, name: object, ends: tuple[int, int]) -> ProcessGroup | None:
+        """A group of two devices for one use, so that nothing else is in its order."""
+        pairs = [[ranks[d] for d in ends] for ranks in self.grid.groups("device")]
+        return self._one_of(name, pairs)
 
     def ranks_of(self, replica: int) -> list[int]:
         """The ranks of one replica's pipeline, in the order of their devices."""
-        return list(range(replica * self.devices, (replica + 1) * self.devices))
+        here = self.grid.coordinates(self.rank)
+        places = (here | {"replica": replica, "device": d} for d in range(self.devices))
+        return [self.grid.rank(place) for place in places]
+
+    def _one_of(self, key: object, groups: list[list[int]]) -> ProcessGroup | None:
+        """The group of this rank, made on all ranks when it is first asked for."""
+        if key not in self._groups:
+            made = [make_group(sorted(ranks)) for ranks in groups if len(ranks) > 1]
+            several = [ranks for ranks in groups if len(ranks) > 1]
+            mine = (group for ranks, group in zip(several, made) if self.rank in ranks)
+            self._groups[key] = next(mine, None)
+        return self._groups[key]
 
 
-def make_mesh(replicas: int, devices: int, *, ends: tuple[int, int] = (0, 0)) -> Mesh:
-    """The mesh over all ranks; every rank makes every group, in the same order.
-
-    `ends` are the devices of the first and the last stage.
-    """
-    world = distributed.get_world_size() if distributed.is_initialized() else 1
-    rank = distributed.get_rank() if distributed.is_initialized() else 0
-    if replicas * devices != world:
-        raise RunError(
-            f"{replicas} replica(s) x {devices} device(s) need {replicas * devices} ranks, but "
-            f"{world} were started",
-            hint=f"start {replicas * devices} ranks, or set devices and replicas to match",
-        )
-    mesh = Mesh(replicas, devices, rank)
-    if world == 1:
-        return mesh
-    pipelines = [make_group(mesh.ranks_of(replica)) for replica in range(replicas)]
-    copies = [make_group(list(range(device, world, devices))) for device in range(devices)]
-    pairs = [make_group(_both(mesh.ranks_of(replica), ends)) for replica in range(replicas)]
-    return replace(
-        mesh,
-        pipeline=pipelines[mesh.replica],
-        copies=copies[mesh.device],
-        world=distributed.group.WORLD,
-        ends=pairs[mesh.replica] if mesh.device in ends and ends[0] != ends[1] else None,
+def make_mesh(replicas: int, devices: int) -> Mesh:
+    """The mesh over all ranks that were started."""
+    started = distributed.is_initialized()
+    world, rank = (
+        (distributed.get_world_size(), distributed.get_rank()) if started else (1, 0)
     )
-
-
-def _both(ranks: list[int], ends: tuple[int, int]) -> list[int]:
-    """The ranks of both ends, which may be one."""
-    return sorted({ranks[end] for end in ends})
+    grid = Grid(replica=replicas, device=devices)
+    if grid.ranks != world:
+        raise RunError(
+            f"{replicas} replica(s) x {devices} device(s) need {grid.ranks} ranks, but "
+            f"{world} were started",
+            hint=f"start {grid.ranks} ranks, or set devices and replicas to match",
+        )
+    mesh = Mesh(grid, rank)
+    for axis in ("device", "replica"):
+        mesh.along(axis)
+    return mesh

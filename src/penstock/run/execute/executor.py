@@ -1,222 +1,150 @@
-"""The one loop that runs a program on a device.
+"""Runs a program on a device, batch after batch.
 
-It knows no schedule: it takes the steps of its lane one after the other, waits for what has to
-arrive, lets the stage work, sends, frees, and posts the receives whose slot has become free. All
-order comes from the program, which was proven before it came here.
+It knows no schedule: a lane is compiled once into calls with their handlers, and every batch is one
+pass over them (run/execute/lane_run.py). All order comes from the program, which was proven before
+it came here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from time import perf_counter_ns
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
-from penstock.core.meaning import Buf
+from penstock.core.ops import Op
 from penstock.core.program import Program
 from penstock.model.stages.piece import Piece
-from penstock.run.comm.transport import Arrival, Transport
+from penstock.run.comm.transport import Transport
+from penstock.run.execute.boundary import Boundary, Landings
+from penstock.run.execute.handlers import HANDLERS, Handler
+from penstock.run.execute.handlers.forward_light import forward_light
+from penstock.run.execute.lane_run import LaneRun, Summing, Surroundings, Turn
 from penstock.run.execute.matmul_kernels import settle_products
+from penstock.run.execute.observer import Observer, Quiet
 from penstock.run.execute.spans import Clock, Spans
-from penstock.run.execute.stage import Stage
-from penstock.run.program.compiled import (
-    NOTHING,
-    Lane,
-    Places,
-    Post,
-    Step,
-    compile_lane,
-    forward_lane,
-)
+from penstock.run.comm.side_stream import SideStream
+from penstock.run.program.calls import Call, Join, Lane, Post, forward_lane
+from penstock.run.program.compile import compile_lane
+from penstock.run.program.values import Values
 
-Values = list[Any]
-Work = Callable[[Stage, Piece, Values, Places], None]
+Subjects = Callable[[Op], Any]
+"""What the handler of an op works with: a stage, or what the device keeps of it."""
+
+Homes = Mapping[tuple[str, int], Any]
+"""What belongs to stages and outlives steps: ("weight", 2) and ("dw", 2) of stage 2."""
 
 
-class Boundary(NamedTuple):
-    """What moves between two stages: [rows, tokens, width] of one type, on one device."""
+class Pass(NamedTuple):
+    """What is gone through with a batch: the whole lane, or a part of it."""
 
-    widths: tuple[int, ...]
-    """Features over the boundary behind each stage but the last."""
-    dtype: torch.dtype
-    device: torch.device
-
-    def width(self, buf: Buf) -> int:
-        """Of a stage's input, or of the gradient of its output."""
-        return self.widths[buf.number - (buf.name == "x")]
-
-    def pattern(self, piece: Piece, width: int) -> Tensor:
-        """One element that looks like the whole, for others to be made like it: that takes half
-        the time of making one from its sizes."""
-        size = (piece.rows, piece.end - piece.start, width)
-        return torch.empty((), dtype=self.dtype, device=self.device).expand(size)
+    calls: Sequence[Call]
+    turns: Sequence[Turn]
+    first: Sequence[Post]
 
 
-def _forward(stage: Stage, piece: Piece, values: Values, at: Places) -> None:
-    values[at.out], values[at.act], values[at.kv] = stage.forward(
-        piece, values[at.x], values[at.kv]
-    )
-
-
-def _forward_light(stage: Stage, piece: Piece, values: Values, at: Places) -> None:
-    values[at.out], values[at.ckpt], values[at.kv] = stage.forward_light(
-        piece, values[at.x], values[at.kv]
-    )
-
-
-def _recompute(stage: Stage, piece: Piece, values: Values, at: Places) -> None:
-    values[at.act] = stage.recompute(piece, values[at.ckpt], values[at.kv])
-
-
-def _input_gradient(stage: Stage, piece: Piece, values: Values, at: Places) -> None:
-    values[at.out], values[at.dkv], values[at.stash] = stage.input_gradient(
-        piece, values[at.act], values[at.g], values[at.kv], values[at.dkv]
-    )
-
-
-def _weight_gradient(stage: Stage, piece: Piece, values: Values, at: Places) -> None:
-    stage.weight_gradient(piece, values[at.stash])
-
-
-def _backward(stage: Stage, piece: Piece, values: Values, at: Places) -> None:
-    values[at.out], values[at.dkv], _ = stage.backward(
-        piece, values[at.act], values[at.g], values[at.kv], values[at.dkv]
-    )
-
-
-WORK: dict[str, Work] = {
-    "F": _forward,
-    "N": _forward_light,
-    "R": _recompute,
-    "B": _backward,
-    "I": _input_gradient,
-    "W": _weight_gradient,
-}
-"""What each kind of op does with its stage."""
-
-
-class Observer(Protocol):
-    """Whoever wants to know where the lane is: a watch, a recorder. Called around every op."""
-
-    def waits(self, step: Step, post: Post) -> None: ...
-
-    def runs(self, step: Step) -> None: ...
-
-    def ran(self, step: Step) -> None: ...
-
-
-class Quiet:
-    """The observer that looks away."""
-
-    def waits(self, step: Step, post: Post) -> None:
-        return None
-
-    def runs(self, step: Step) -> None:
-        return None
-
-    def ran(self, step: Step) -> None:
-        return None
-
-
-class Turn(NamedTuple):
-    """A step with the work it does and the stage it does it with."""
-
-    step: Step
-    work: Work
-    stage: Stage
-    ends: bool
-    """Whether its output is a loss."""
+def no_sums(join: Join, parts: list[Tensor]) -> Tensor:
+    """For programs without collectives."""
+    raise AssertionError(f"nobody adds up {join.buf}")
 
 
 class Executor:
-    """Runs one device's lane of a program, batch after batch."""
+    """One device's lane of a program, ready to be run."""
 
     def __init__(
         self,
         program: Program,
         device: int,
-        stages: Mapping[int, Stage],
+        subjects: Subjects,
         *,
         transport: Transport,
         boundary: Boundary,
+        homes: Homes | None = None,
+        sums: Summing = no_sums,
         clock: Clock = perf_counter_ns,
     ) -> None:
-        self.program, self.stages = program, stages
-        self.transport, self.boundary, self.clock = transport, boundary, clock
+        self.program, self.boundary, self.clock = program, boundary, clock
+        self.transport = transport
         self.lane: Lane = compile_lane(program, device)
         self.observer: Observer = Quiet()
-        self.spans = Spans.begin(clock)
-        self.after: dict[int, Callable[[], None]] = {}
-        """What to do once the op of a row has run, as starting the reduction of its stage."""
-        self._patterns: dict[int, Tensor] = {}
-        """What each receive looks like; a plan's units keep their size from step to step."""
-        self._training = self._turns(self.lane, WORK)
-        self._evaluation: list[Turn] = []
+        self.spans = Spans.begin(clock, ())
+        self.losses: Sequence[Tensor] = ()
+        """Losses of the last pass, in lane order; while one is under way, those met so far."""
+        self.totals: Mapping[str, Tensor] = {}
+        """What the sums of the last pass came to, by the name of their buffer."""
+        self._subjects = subjects
+        self._resident: Values = [(homes or {}).get(key) for key in _homes_by_place(self.lane)]
+        self._streams: dict[str, SideStream] = {}
+        self._around = Surroundings(
+            boundary.device, transport, Landings(boundary), sums, self._stream
+        )
 
     def step(self, pieces: Sequence[Piece]) -> list[Tensor]:
-        """Run the lane once over the units of a batch; returns the losses met, in lane order."""
-        return self._run(self._training, self.lane.first, pieces, self.after)
+        """Run the whole lane over the units of a batch; returns the losses met, in lane order."""
+        return self._run(self._whole, pieces)
+
+    def gradients(self, pieces: Sequence[Piece]) -> list[Tensor]:
+        """Run the lane without its updates."""
+        return self._run(self._without_updates, pieces)
 
     def evaluate(self, pieces: Sequence[Piece]) -> list[Tensor]:
         """Run the forwards of the lane alone, keeping nothing for a backward."""
-        lane = forward_lane(self.lane)
-        self._evaluation = self._evaluation or self._turns(
-            lane, dict.fromkeys("FN", _forward_light)
-        )
-        return self._run(self._evaluation, lane.first, pieces, {})
+        return self._run(self._forwards, pieces)
 
-    def _turns(self, lane: Lane, works: Mapping[str, Work]) -> list[Turn]:
-        last = self.program.schedule.shape.stages - 1
-        return [
-            Turn(step, works[op.kind], stage, op.stage == last and op.kind in "FN")
-            for step in lane.steps
-            for op, stage in ((step.op, self.stages[step.op.stage]),)
-        ]
+    @cached_property
+    def _whole(self) -> Pass:
+        return self._pass(self.lane, HANDLERS)
 
-    def _run(
-        self,
-        turns: Sequence[Turn],
-        first: Sequence[Post],
-        pieces: Sequence[Piece],
-        after: Mapping[int, Callable[[], None]],
-    ) -> list[Tensor]:
+    @cached_property
+    def _without_updates(self) -> Pass:
+        return self._pass(self.lane.without("U"), HANDLERS)
+
+    @cached_property
+    def _forwards(self) -> Pass:
+        return self._pass(forward_lane(self.lane), dict.fromkeys("FN", forward_light))
+
+    def close(self) -> None:
+        """End the threads of the side streams."""
+        for stream in self._streams.values():
+            stream.close()
+        self._streams = {}
+
+    def _run(self, over: Pass, pieces: Sequence[Piece]) -> list[Tensor]:
         settle_products(self.boundary.dtype)
-        values: Values = [None] * self.lane.places
-        arrivals: dict[int, Arrival] = {}
-        losses: list[Tensor] = []
-        observer, clock, transport = self.observer, self.clock, self.transport
-        self.spans = spans = Spans.begin(clock)
-        for post in first:
-            self._receive(post, pieces, values, arrivals)
-        for step, work, stage, ends in turns:
-            for post in step.waits:
-                observer.waits(step, post)
-                arrivals.pop(post.tag).wait()
-            observer.runs(step)
-            spans.start.append(clock())
-            work(stage, pieces[step.unit], values, step.places)
-            spans.end.append(clock())
-            observer.ran(step)
-            values[NOTHING] = None  # an op without keys and values has put its None there
-            if ends:
-                losses.append(values[step.places.out])
-            for post in step.sends:
-                transport.send(post, values[post.place])
-            for place in step.frees:
-                values[place] = None
-            for post in step.posts:
-                self._receive(post, pieces, values, arrivals)
-            if step.row in after:
-                after[step.row]()
-        transport.drain()
-        return losses
+        self.spans = Spans.begin(self.clock, over.calls)
+        run = LaneRun(self._around, self.observer, self._resident.copy(), pieces, self.spans)
+        self.losses = run.losses
+        run.go(over.turns, over.first)
+        self.transport.drain()
+        self.totals = run.totals
+        return run.losses
 
-    def _receive(
-        self, post: Post, pieces: Sequence[Piece], values: Values, arrivals: dict[int, Arrival]
-    ) -> None:
-        """Post a receive into memory of its own: what is received may outlive its slot."""
-        if post.tag not in self._patterns:
-            width = self.boundary.width(post.buf)
-            self._patterns[post.tag] = self.boundary.pattern(pieces[post.unit], width)
-        values[post.place] = tensor = torch.empty_like(self._patterns[post.tag])
-        arrivals[post.tag] = self.transport.receive(post, tensor)
+    def _pass(self, lane: Lane, handlers: Mapping[str, Handler]) -> Pass:
+        single = {
+            call.number: self._turn(at, call, handlers) for at, call in enumerate(lane.calls)
+        }
+        inner = {number for strands in lane.braids.values() for number in strands[1:]}
+        for number, strands in lane.braids.items():
+            braided = tuple(single[strand] for strand in strands)
+            single[number] = single[number]._replace(strands=braided, plain=False)
+        turns = [turn for number, turn in single.items() if number not in inner]
+        return Pass(lane.calls, turns, lane.first)
+
+    def _turn(self, at: int, call: Call, handlers: Mapping[str, Handler]) -> Turn:
+        op, last = call.op, self.program.schedule.shape.stages - 1
+        ends = op.stage == last and op.kind in "FN"
+        beside = call.awaits or call.awaited or call.joins or call.stream != "compute"
+        return Turn(at, call, handlers[op.kind], self._subjects(op), ends, plain=not beside)
+
+    def _stream(self, name: str) -> SideStream:
+        """The side stream of that name, started when it is first used."""
+        if name not in self._streams:
+            self._streams[name] = SideStream(name, self.boundary.device)
+        return self._streams[name]
+
+
+def _homes_by_place(lane: Lane) -> list[tuple[str, int] | None]:
+    keys: list[tuple[str, int] | None] = [None] * lane.places
+    for key, place in lane.homes.items():
+        keys[place] = key
+    return keys

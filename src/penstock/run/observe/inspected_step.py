@@ -11,11 +11,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from penstock.core.ops import Op
 from penstock.data.batch import Microbatch
-from penstock.run.execute.executor import Observer
+from penstock.run.execute.observer import Both, Quiet
 from penstock.run.observe.measured_timeline import Part, gather, part_of, timeline_of
 from penstock.run.observe.memory_meter import metered
-from penstock.run.program.compiled import Post, Step
+from penstock.run.program.calls import Call
 from penstock.run.step.engine import Engine
 from penstock.sim.timeline import Timeline
 
@@ -30,40 +31,18 @@ class Look(NamedTuple):
     did; else from its start to its end."""
 
 
-class Both:
-    """Two observers as one."""
-
-    def __init__(self, first: Observer, second: Observer) -> None:
-        self._observers = (first, second)
-
-    def waits(self, step: Step, post: Post) -> None:
-        for observer in self._observers:
-            observer.waits(step, post)
-
-    def runs(self, step: Step) -> None:
-        for observer in self._observers:
-            observer.runs(step)
-
-    def ran(self, step: Step) -> None:
-        for observer in reversed(self._observers):
-            observer.ran(step)
-
-
-class CpuTime:
+class CpuTime(Quiet):
     """CPU time of the main thread in each op."""
 
     def __init__(self) -> None:
-        self.nanoseconds: dict[int, int] = {}
+        self.nanoseconds: dict[Op, int] = {}
         self._began = 0
 
-    def waits(self, step: Step, post: Post) -> None:
-        return None
-
-    def runs(self, step: Step) -> None:
+    def runs(self, call: Call) -> None:
         self._began = thread_time_ns()
 
-    def ran(self, step: Step) -> None:
-        self.nanoseconds[step.row] = thread_time_ns() - self._began
+    def ran(self, call: Call) -> None:
+        self.nanoseconds[call.op] = thread_time_ns() - self._began
 
 
 def look(engine: Engine, batch: Sequence[Microbatch]) -> Look | None:
@@ -73,26 +52,27 @@ def look(engine: Engine, batch: Sequence[Microbatch]) -> Look | None:
     try:
         executor.observer = Both(observer, clock)
         engine.gradients(batch)
-        part = part_of(executor)
+        part = part_of(executor, engine.plan.schedule)
         with metered(*_there_already(engine)) as recorder:
             executor.observer = Both(observer, recorder)
             engine.gradients(batch)
     finally:
         executor.observer = observer
-    cpu = [clock.nanoseconds[row] for row in part.rows]
+    table = engine.plan.schedule.table
+    cpu = [clock.nanoseconds[op] for op in table.ops_at(part.rows)]
     if engine.device.type != "cpu" or torch.get_num_threads() > 1:
         cpu = [end - start for start, end in zip(part.start, part.end)]
-    return _joined(engine, part._replace(cpu=cpu, memory=recorder.samples))
+    memory = {row: recorder.samples[table.op(row)] for row in part.rows}
+    return _joined(engine, part._replace(cpu=cpu, memory=memory))
 
 
 def _there_already(engine: Engine) -> list[Tensor]:
     """Tensors that outlive steps, and so are no part of what a step holds."""
     found: list[Tensor] = []
-    for stage in engine.stages.values():
-        weights = stage.weights
+    for weights in engine.weights.values():
         found += [weights.main, weights.value, weights.grad]
-    for attending in engine.executor.stages.values():
-        context = getattr(attending, "context", None)
+    for stage in engine.working.values():
+        context = getattr(stage, "context", None)
         found += [context.cos, context.sin] if context else []
     return found
 

@@ -70,11 +70,13 @@ class Measured(NamedTuple):
         return tuple(found)
 
 
-def part_of(executor: Executor) -> Part:
-    """The last step of this device, without CPU times and memory."""
+def part_of(executor: Executor, schedule: Schedule) -> Part:
+    """The last step of this device over a schedule, without CPU times and memory."""
     start, end = executor.spans.nanoseconds()
-    rows = [step.row for step in executor.lane.steps]
-    return Part(rows, start, end, [], {}, _boot())
+    rows_of, calls = schedule.table.rows_by_op, executor.spans.calls
+    on_batch = [at for at, call in enumerate(calls) if call.op in rows_of]
+    rows = [rows_of[calls[at].op][0] for at in on_batch]
+    return Part(rows, [start[at] for at in on_batch], [end[at] for at in on_batch], [], {}, _boot())
 
 
 def gather(part: Part, group: ProcessGroup | None) -> list[Part]:

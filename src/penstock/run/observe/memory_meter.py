@@ -16,7 +16,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from penstock.run.program.compiled import Post, Step
+from penstock.core.ops import Op
+from penstock.run.execute.observer import Quiet
+from penstock.run.program.calls import Call
 
 
 class Sample(NamedTuple):
@@ -112,24 +114,20 @@ class CudaBytes:
         torch.cuda.reset_peak_memory_stats()
 
 
-class MemoryRecorder:
+class MemoryRecorder(Quiet):
     """An observer that reads a meter around every op."""
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
-        self.samples: dict[int, Sample] = {}
-        """By row of the schedule's table."""
+        self.samples: dict[Op, Sample] = {}
         self._before = 0
 
-    def waits(self, step: Step, post: Post) -> None:
-        return None
-
-    def runs(self, step: Step) -> None:
+    def runs(self, call: Call) -> None:
         self.meter.reset()
         self._before = self.meter.level
 
-    def ran(self, step: Step) -> None:
-        self.samples[step.row] = Sample(self._before, self.meter.peak, self.meter.level)
+    def ran(self, call: Call) -> None:
+        self.samples[call.op] = Sample(self._before, self.meter.peak, self.meter.level)
 
 
 @contextmanager

@@ -1,8 +1,7 @@
 """What the executor cannot do with a schedule, and what it does in another way.
 
 A schedule may say more than the runtime has work for. Then it is refused by name before anything
-starts. What can be left aside without another result, such as two ops braided into one, is run in
-the plain way, and said.
+starts. What can be left aside without another result is done in the plain way, and said.
 """
 
 from penstock.core.program import Program
@@ -10,34 +9,33 @@ from penstock.core.schedule import Schedule
 from penstock.errors import RunError
 from penstock.lower import lower
 
-RUNNABLE = frozenset("FNRBIW")
+RUNNABLE = frozenset("FNRBIWZVU")
 """Kinds of ops that the executor has work for."""
 
 
-def refuse_foreign(program: Program) -> None:
+def refuse_unsupported(program: Program) -> None:
     """Refuse, by name, what the executor has no work for."""
     schedule = program.schedule
     shape = schedule.shape
-    foreign = {
+    unsupported = {
         "ops of kind": sorted(schedule.table.kinds - RUNNABLE),
-        "streams beside compute:": sorted(set(schedule.table.lane_stream) - {"compute"}),
         "gangs:": [str(op) for op in schedule.gangs[:3]],
         "`after` orders:": [str(after.op) for after in schedule.after[:3]],
         "skip edges:": [f"{source}-{target}" for source, target in shape.skips],
     }
-    for what, found in foreign.items():
+    for what, found in unsupported.items():
         if found:
             raise RunError(
                 f"{schedule.name} has {what} {', '.join(found)}, which cannot be run",
-                hint="it can be checked, simulated and drawn; the runtime runs compute lanes of "
-                "F, N, R, B, I and W",
+                hint="it can be checked, simulated and drawn; the runtime runs F, N, R, B, I and W "
+                "in lanes, and ends a step with Z, V and U",
             )
 
 
 def why_not(schedule: Schedule) -> str:
     """What the executor has no work for; empty where it can run the schedule."""
     try:
-        refuse_foreign(lower(schedule))
+        refuse_unsupported(lower(schedule))
     except RunError as refusal:
         return refusal.message
     return ""
@@ -45,8 +43,5 @@ def why_not(schedule: Schedule) -> str:
 
 def set_aside(schedule: Schedule) -> str:
     """What the executor does in a plainer way than the schedule says; empty where nothing is."""
-    aside = {
-        "pairs run one op after the other": schedule.pairs,
-        "loans of attention work stay with their owners": schedule.loans,
-    }
-    return " and ".join(f"{len(found)} {what}" for what, found in aside.items() if found)
+    loans = len(schedule.loans)
+    return f"{loans} loans of attention work stay with their owners" if loans else ""

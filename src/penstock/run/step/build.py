@@ -4,11 +4,13 @@ import torch
 from torch import distributed
 
 from penstock.errors import RunError
+from penstock.run.comm.collective import connect
+from penstock.run.comm.gloo import Gloo, Staged
 from penstock.run.comm.mesh import Mesh, make_mesh
-from penstock.run.comm.transport import Alone, Gloo, Transport
-from penstock.run.comm.transport_cuda import PerChannel, Staged, channel_groups
+from penstock.run.comm.nccl import Nccl
+from penstock.run.comm.transport import Alone, Transport
 from penstock.run.launch.environment import Place
-from penstock.run.program.plan import RunPlan
+from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
 
@@ -25,25 +27,22 @@ def torch_device(wanted: str, place: Place) -> torch.device:
     return torch.device("cuda", place.local_rank % torch.cuda.device_count())
 
 
-def build_engine(
-    plan: RunPlan, replicas: int, adam: AdamW, device: torch.device
-) -> tuple[Engine, Transport]:
+def build_engine(plan: StepPlan, replicas: int, adam: AdamW, device: torch.device) -> Engine:
     """The engine of this rank, with a transport that suits where its tensors are."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    ends = plan.homes[0], plan.homes[plan.schedule.shape.stages - 1]
-    mesh = make_mesh(replicas, plan.schedule.shape.devices, ends=ends)
-    transport = _transport(plan, mesh, device)
-    return Engine(plan, mesh, transport, adam=adam, device=device), transport
+    mesh = make_mesh(replicas, plan.layout.devices)
+    if mesh.world is not None and "nccl" in str(distributed.get_backend_config(mesh.world)):
+        connect(mesh.copies, device)
+    return Engine(plan, mesh, transport_for(mesh, device), adam=adam, device=device)
 
 
-def _transport(plan: RunPlan, mesh: Mesh, device: torch.device) -> Transport:
-    if mesh.pipeline is None or mesh.devices == 1:
+def transport_for(mesh: Mesh, device: torch.device) -> Transport:
+    """Gloo for host tensors; NCCL for GPUs, or the way over the host where ranks share one."""
+    if mesh.pipeline is None:
         return Alone()
     if device.type == "cpu":
         return Gloo(mesh.pipeline)
     if "nccl" not in str(distributed.get_backend_config(mesh.pipeline)):
         return Staged(mesh.pipeline)
-    pipelines = [mesh.ranks_of(replica) for replica in range(mesh.replicas)]
-    groups = channel_groups(pipelines, plan.program.channels, mesh.device, mesh.rank)
-    return PerChannel(groups, mesh.device)
+    return Nccl(mesh, device)

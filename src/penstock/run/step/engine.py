@@ -1,35 +1,37 @@
-"""A training step, whole: forward and backward by the program, gradients reduced over replicas,
-tied weights, the norm, clipping, and the update.
+"""One rank's part of a run: its stages, their weights and optimizers, and a step over a batch.
 
 The loss is the mean over all labels that count in the global batch, whatever the schedule, the
 slices, the packing or the number of replicas: the count is agreed before the first forward, and
 every gradient is that of loss sum / count.
+
+The layout is fixed; the step plan may be another one in every step.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import partial
-from math import isfinite, sqrt
 from resource import RUSAGE_SELF, getrusage
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from penstock.arch.parameters import HEAD
+from penstock.core.ops import STAGE_KINDS, Op
 from penstock.data.batch import Microbatch
 from penstock.errors import RunError
 from penstock.model.stages.piece import Piece
-from penstock.model.stages.weights import Weights
-from penstock.run.comm.collective import add_up
+from penstock.run.comm.collective import add_up, connect
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Transport
-from penstock.run.execute.executor import Boundary, Executor
+from penstock.run.execute.boundary import Boundary
+from penstock.run.execute.executor import Executor
+from penstock.run.execute.observer import Observer, Quiet
 from penstock.run.execute.spans import clock_of
-from penstock.run.program.feed import feed
-from penstock.run.program.plan import RunPlan
-from penstock.run.step.optimizer import AdamW, clip_factor, make_optimizer, squares
-from penstock.run.step.reduction import Reduction, last_gradient_rows, tie
-from penstock.run.step.stages import stage_of, weightless_stages
+from penstock.run.program.calls import Join
+from penstock.run.program.pieces import cut_batch
+from penstock.run.program.step_plan import StepPlan
+from penstock.run.step.agreement import agree_on_plan
+from penstock.run.step.optimizer import AdamW, make_optimizer
+from penstock.run.step.stage_end import Rate, StageEnd, Totals
+from penstock.run.step.stages import empty_weights, stage_of, weightless_stages
 from penstock.run.watchdog.position import Tracker
 
 
@@ -44,77 +46,66 @@ class Outcome(NamedTuple):
 
 
 class Engine:
-    """One rank's part of a run: its stages, its executor and its optimizer."""
+    """Trains one rank's stages, step by step."""
 
     def __init__(
-        self, plan: RunPlan, mesh: Mesh, transport: Transport, *, adam: AdamW, device: torch.device
+        self, plan: StepPlan, mesh: Mesh, transport: Transport, *, adam: AdamW, device: torch.device
     ) -> None:
-        self.plan, self.mesh, self.adam, self.device = plan, mesh, adam, device
-        mine = [stage for stage, home in sorted(plan.homes.items()) if home == mesh.device]
-        self.stages = {stage: stage_of(plan, stage, device) for stage in mine}
-        self.executor = Executor(
-            plan.program,
-            mesh.device,
-            {**weightless_stages(plan, device), **self.stages},
-            transport=transport,
-            boundary=Boundary(plan.widths, plan.dtype, device),
-            clock=clock_of(device),
-        )
-        self.optimizer = make_optimizer(adam, self.weights.values())
-        self._reduction = Reduction(mesh, self.weights)
-        rows = last_gradient_rows(plan.schedule, self.weights)
-        if mesh.replicas > 1:
-            starts = {row: partial(self._reduction.start, stage) for row, stage in rows.items()}
-            self.executor.after |= starts
+        self.layout, self.mesh, self.transport = plan.layout, mesh, transport
+        self.adam, self.device = adam, device
+        mine = self.layout.stages_of(mesh.device)
+        self.stages = {stage: stage_of(self.layout, stage, device) for stage in mine}
+        self.weights = {stage: empty_weights(self.layout, stage, device) for stage in mine}
+        self.optimizers = {s: make_optimizer(adam, self.weights[s]) for s in mine}
         self.tracker = Tracker()
         """Told where this rank is beside its lane; nobody asks this one."""
+        self._rate = Rate()
+        self.working: dict[int, Any] = {**weightless_stages(self.layout, device), **self.stages}
+        """Stages that ops of this device work with, by number."""
+        self._ends = {stage: self._stage_end(stage) for stage in mine}
+        self._homes = self._views()
+        self._observer: Observer = Quiet()
+        self._executors: dict[str, Executor] = {}
+        self.use(plan)
 
-    @property
-    def weights(self) -> dict[int, Weights]:
-        return {number: stage.weights for number, stage in self.stages.items()}
+    def use(self, plan: StepPlan) -> None:
+        """Take this plan from here on; all ranks do so before the same step."""
+        if plan.layout != self.layout:
+            raise RunError(
+                "a step plan of another layout than the run's",
+                hint="make plans with the layout that the run was started with",
+            )
+        if plan.signature not in self._executors:
+            self._executors[plan.signature] = self._prepare(plan)
+        self.plan, self.executor = plan, self._executors[plan.signature]
+        self.executor.observer = self._observer
+        self._follow()
 
     def tell(self, tracker: Tracker) -> None:
         """Keep a tracker up to date from here on."""
-        tracker.follow(self.executor.lane, self.mesh.ranks_of(self.mesh.replica).__getitem__)
-        self.executor.observer = self.tracker = tracker
+        self.executor.observer = self._observer = self.tracker = tracker
+        self._follow()
 
     def step(self, batch: Sequence[Microbatch], rate: float) -> Outcome:
         """Train on one global batch, of which `batch` is this replica's part."""
-        outcome = self.gradients(batch)
-        self._refuse_broken(outcome)
-        self.tracker.at = "updates its weights"
-        factor = clip_factor(outcome.norm, self.adam.clip)
-        for weights in self.weights.values():
-            if factor < 1:
-                weights.grad.mul_(factor)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.step()
-        for weights in self.weights.values():
-            weights.publish()
-        return outcome
+        self._rate.learning_rate = rate
+        labels = self._count(batch)
+        _refuse_unlabelled("the global batch", labels)
+        self.executor.step(self._begin(batch, labels))
+        return self._outcome(labels)
 
     def gradients(self, batch: Sequence[Microbatch]) -> Outcome:
         """The gradients of one global batch, complete on every rank, without the update."""
-        for weights in self.weights.values():
-            weights.grad.zero_()
         labels = self._count(batch)
-        losses = self.executor.step(self._feed(batch, labels))
-        self.tracker.at = "ends its step"
-        with self.tracker.gathers("add up their gradients"):
-            self._reduction.finish()
-            if self.plan.model.tied:
-                tie(self.mesh, self.weights)
-            self._wait_for_device()
-        total, norm = self._agree(losses)
-        return Outcome(total / max(labels, 1), norm, labels)
+        self.executor.gradients(self._begin(batch, labels))
+        return self._outcome(labels)
 
     def evaluate(self, batches: Iterable[Sequence[Microbatch]]) -> float:
         """The mean loss over some batches, forward only."""
         total, labels = 0.0, 0
         for batch in batches:
             labels += self._count(batch)
-            losses = self.executor.evaluate(self._feed(batch, 1))
+            losses = self.executor.evaluate(self._pieces(batch, 1))
             self.tracker.at = "evaluates"
             with self.tracker.gathers("evaluate"):
                 total += self._sum_over_all(_summed(losses))
@@ -135,9 +126,82 @@ class Engine:
             return torch.cuda.max_memory_allocated(self.device)
         return getrusage(RUSAGE_SELF).ru_maxrss * 1024
 
-    def _feed(self, batch: Sequence[Microbatch], labels: int) -> list[Piece]:
+    def close(self) -> None:
+        """End what works at the side."""
+        for executor in self._executors.values():
+            executor.close()
+        self.transport.close()
+
+    def _prepare(self, plan: StepPlan) -> Executor:
+        """Compile a plan that all ranks agree on, with the channels and groups that it needs."""
+        with self.tracker.gathers("agree on the plan of the step"):
+            agree_on_plan(plan, self.mesh)
+        program = plan.program(self.mesh.replicas)
+        self.transport.open(program.channels)
+        for tie in self.layout.ties:
+            connect(self.mesh.among(self._devices_of(tie)), self.device)
+        return Executor(
+            program,
+            self.mesh.device,
+            self._subject,
+            transport=self.transport,
+            boundary=Boundary(self.layout.widths, self.layout.dtype, self.device),
+            homes=self._homes,
+            sums=self._add_up,
+            clock=clock_of(self.device),
+        )
+
+    def _subject(self, op: Op) -> Any:
+        return self._ends[op.stage] if op.kind in STAGE_KINDS else self.working[op.stage]
+
+    def _views(self) -> dict[tuple[str, int], Any]:
+        """Weights and gradients of the stages, as their layers take them."""
+        found: dict[tuple[str, int], Any] = {}
+        for number, stage in self.stages.items():
+            weights = self.weights[number]
+            found["weight", number] = stage.views(weights.value)
+            found["dw", number] = stage.views(weights.grad)
+        return found
+
+    def _stage_end(self, stage: int) -> StageEnd:
+        last = stage == self.layout.stages - 1
+        return StageEnd(
+            self.weights[stage],
+            self.mesh,
+            self.layout.names,
+            self.layout.model.tied,
+            self.optimizers[stage],
+            self._rate,
+            self.adam.clip,
+            (lambda: self.executor.losses) if last else (lambda: ()),
+        )
+
+    def _devices_of(self, stages: Iterable[int]) -> tuple[int, ...]:
+        homes = (self.layout.homes[stage] for stage in stages)
+        return tuple(sorted({home for home in homes if home is not None}))
+
+    def _add_up(self, join: Join, parts: list[Tensor]) -> Tensor:
+        """A sum over devices; loss and norm are the same for all replicas."""
+        total, *others = parts
+        for other in others:
+            total.add_(other)
+        whole = join.buf.name == "norm"
+        add_up(total, self.mesh.world if whole else self.mesh.among(join.members))
+        return total
+
+    def _follow(self) -> None:
+        ranks = self.mesh.ranks_of(self.mesh.replica)
+        self.tracker.follow(self.executor.lane, ranks.__getitem__)
+
+    def _begin(self, batch: Sequence[Microbatch], labels: int) -> list[Piece]:
+        for weights in self.weights.values():
+            weights.grad.zero_()
+        self._rate.scale = 1 / max(labels, 1)
+        return self._pieces(batch, labels)
+
+    def _pieces(self, batch: Sequence[Microbatch], labels: int) -> list[Piece]:
         scale = 1 / max(labels, 1)
-        return feed(self.plan, batch, scale=scale, device=self.device)
+        return cut_batch(self.plan, batch, scale=scale, device=self.device)
 
     def _count(self, batch: Sequence[Microbatch]) -> int:
         """Labels that count in the global batch."""
@@ -146,35 +210,14 @@ class Engine:
             add_up(count, self.mesh.copies)
         return int(count)
 
-    def _agree(self, losses: Sequence[Tensor]) -> tuple[float, float]:
-        """The sum of all losses and the norm of the whole gradient, the same on every rank."""
-        copies = {HEAD} if self.plan.model.tied else set()
-        found = squares(self.plan.names, self.weights.values(), copies)
-        if self.mesh.replica > 0:
-            found.zero_()  # every replica holds the same sums: they count once
-        vector = torch.cat((_summed(losses).reshape(1), found))
-        with self.tracker.gathers("add up the loss and the norm"):
-            add_up(vector, self.mesh.world)
-        total, *parts = vector.tolist()
-        return total, sqrt(sum(parts))
+    def _outcome(self, labels: int) -> Outcome:
+        self.tracker.at = "ends its step"
+        totals = Totals.of(self.executor.totals["norm"])
+        return Outcome(totals.loss / max(labels, 1), totals.norm, labels)
 
     def _sum_over_all(self, value: Tensor) -> float:
         add_up(value, self.mesh.world)
         return float(value)
-
-    def _wait_for_device(self) -> None:
-        """Let a GPU catch up: it may wait for other ranks long after the host has gone on."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-
-    def _refuse_broken(self, outcome: Outcome) -> None:
-        _refuse_unlabelled("the global batch", outcome.labels)
-        if not (isfinite(outcome.loss) and isfinite(outcome.norm)):
-            raise RunError(
-                f"the loss is {outcome.loss} and the norm of the gradient {outcome.norm}",
-                hint="lower the learning rate or clip the gradient; the weights are those before "
-                "this step",
-            )
 
 
 def _refuse_unlabelled(what: str, labels: int) -> None:

@@ -1,26 +1,35 @@
-"""The stages of a plan as modules: layers, or what lies between two attentions, or attention."""
+"""The stages of a layout: layers, or what lies between two attentions, or attention."""
 
 import torch
 
 from penstock.model.stages.attention_stage import AttentionStage
+from penstock.model.stages.between_attentions import BetweenAttentionsStage
 from penstock.model.stages.decoder import DecoderStage
-from penstock.model.stages.segment import SegmentStage
 from penstock.model.stages.weights import Weights
-from penstock.run.program.plan import RunPlan
+from penstock.run.program.layout import Layout
 
 
-def stage_of(plan: RunPlan, stage: int, device: torch.device) -> DecoderStage | SegmentStage:
-    """A stage that has weights, whose values are still to come."""
-    weights = Weights.empty(plan.sizes(stage), dtype=plan.dtype, main=plan.main, device=device)
-    if plan.cut_at_attention:
-        return SegmentStage(plan.model, weights, stage // 2)
-    return DecoderStage(plan.model, plan.split[stage], weights, plan.longest)
+def empty_weights(layout: Layout, stage: int, device: torch.device) -> Weights:
+    """The buffers of a stage, whose values are still to come."""
+    parameters = layout.parameters(stage)
+    return Weights.empty(parameters, dtype=layout.dtype, main=layout.main, device=device)
 
 
-def weightless_stages(plan: RunPlan, device: torch.device) -> dict[int, AttentionStage]:
+def stage_of(
+    layout: Layout, stage: int, device: torch.device
+) -> DecoderStage | BetweenAttentionsStage:
+    """A stage that has weights."""
+    model, parameters = layout.model, layout.parameters(stage)
+    if layout.cut_at_attention:
+        return BetweenAttentionsStage(model, stage // 2, parameters)
+    like = torch.empty((), dtype=layout.dtype, device=device)
+    return DecoderStage(model, layout.split[stage], parameters, length=layout.longest, like=like)
+
+
+def weightless_stages(layout: Layout, device: torch.device) -> dict[int, AttentionStage]:
     """Attention where it is a stage: without weights, one serves all layers on all devices."""
-    if not plan.cut_at_attention:
+    if not layout.cut_at_attention:
         return {}
-    like = torch.empty((), dtype=plan.dtype, device=device)
-    attention = AttentionStage(plan.model, plan.longest, like)
-    return dict.fromkeys(plan.schedule.shape.weightless, attention)
+    like = torch.empty((), dtype=layout.dtype, device=device)
+    attention = AttentionStage(layout.model, layout.longest, like)
+    return {stage: attention for stage, home in enumerate(layout.homes) if home is None}

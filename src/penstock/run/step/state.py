@@ -7,7 +7,6 @@ from torch import Tensor
 
 from penstock.arch.parameters import EMBEDDING, HEAD
 from penstock.model.io.initial_weights import initialise
-from penstock.model.stages.weights import Weights
 from penstock.run.step.engine import Engine
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -31,34 +30,34 @@ class Entry(NamedTuple):
 
 
 def entries(engine: Engine) -> list[Entry]:
-    """Every parameter of this rank; the optimizer knows them by the tensors it was given."""
-    given = iter(_given(engine))
+    """Every parameter of this rank."""
     return [
-        _entry(engine, name, weights, next(given))
-        for weights in engine.weights.values()
-        for name in weights.sizes
+        _entry(engine, stage, name, main)
+        for stage, weights in engine.weights.items()
+        for name, main in zip(weights.sizes, _given(engine, stage))
     ]
 
 
-def _given(engine: Engine) -> Iterator[Tensor]:
-    """The main weights that the optimizer holds, in the order of the stages."""
-    held = {t.data_ptr(): t for group in engine.optimizer.param_groups for t in group["params"]}
-    for weights in engine.weights.values():
-        for main in weights.named(weights.main).values():
-            yield held[main.data_ptr()]
+def _given(engine: Engine, stage: int) -> Iterator[Tensor]:
+    """The main weights of a stage as its optimizer knows them: by the tensors it was given."""
+    groups = engine.optimizers[stage].param_groups
+    held = {tensor.data_ptr(): tensor for group in groups for tensor in group["params"]}
+    weights = engine.weights[stage]
+    for main in weights.named(weights.main).values():
+        yield held[main.data_ptr()]
 
 
-def _entry(engine: Engine, name: str, weights: Weights, main: Tensor) -> Entry:
-    tied = name == HEAD and engine.plan.model.tied
+def _entry(engine: Engine, stage: int, name: str, main: Tensor) -> Entry:
+    weights, tied = engine.weights[stage], name == HEAD and engine.layout.model.tied
     stored = EMBEDDING if tied else name
     grad = weights.named(weights.grad)[name]
-    return Entry(stored, main, grad, engine.optimizer.state[main], tied)
+    return Entry(stored, main, grad, engine.optimizers[stage].state[main], tied)
 
 
 def begin(engine: Engine, seed: int) -> None:
     """Fill all weights of this rank with their initial numbers."""
     for entry in entries(engine):
-        initialise(engine.plan.model, entry.name, entry.main, seed)
+        initialise(engine.layout.model, entry.name, entry.main, seed)
     publish(engine)
 
 
@@ -70,8 +69,9 @@ def publish(engine: Engine) -> None:
 
 def set_step(engine: Engine, step: int) -> None:
     """Tell the optimizer how many steps its moments have seen."""
-    for state in engine.optimizer.state.values():
-        state["step"].fill_(float(step))
+    for optimizer in engine.optimizers.values():
+        for state in optimizer.state.values():
+            state["step"].fill_(float(step))
 
 
 def to_save(engine: Engine) -> dict[str, Tensor]:

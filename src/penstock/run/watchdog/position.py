@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from penstock.check.explain import piece
-from penstock.run.program.compiled import Lane, Post, Step, forward_lane
+from penstock.run.program.calls import Call, Lane, Post, forward_lane
 
 NOBODY = -1
 EVERYBODY = -2
 """Whom a rank waits for that takes part in something all ranks do together."""
 BEFORE = "before the first step"
+COLLECTIVES = {"V": "add up their gradients", "U": "add up the loss and the norm"}
+"""What all ranks do together while a call of a kind waits for it."""
 
 
 class Position(NamedTuple):
@@ -55,8 +57,8 @@ class Tracker:
     def __init__(self) -> None:
         self.step = 0
         """Training step, set by whoever counts them; 0 before the first."""
-        self.at: tuple[Step, Post | None] | Phase | str = "starts"
-        """The step of the lane and what it waits for; or, outside of the lane, what is done."""
+        self.at: tuple[Call, Post | None] | Phase | str = "starts"
+        """The call of the lane and what it waits for; or, outside of the lane, what is done."""
         self._lane: Lane | None = None
         self._ends: frozenset[int] = frozenset()
         """Rows after which nothing is left but what was sent and has not arrived."""
@@ -65,19 +67,22 @@ class Tracker:
     def follow(self, lane: Lane, rank_of: Callable[[int], int]) -> None:
         """Say where in this lane the rank is; `rank_of` is the rank of a device."""
         self._lane, self._rank_of = lane, rank_of
-        self._ends = frozenset(each.steps[-1].row for each in (lane, forward_lane(lane)))
+        self._ends = frozenset(each.calls[-1].row for each in (lane, forward_lane(lane)))
 
-    def waits(self, step: Step, post: Post) -> None:
-        self.at = (step, post)
+    def waits(self, call: Call, post: Post) -> None:
+        self.at = (call, post)
 
-    def runs(self, step: Step) -> None:
-        self.at = (step, None)
+    def joins(self, call: Call) -> None:
+        self.at = _for_all(COLLECTIVES[call.op.kind])
 
-    def ran(self, step: Step) -> None:
-        if step.row in self._ends:
+    def runs(self, call: Call) -> None:
+        self.at = (call, None)
+
+    def ran(self, call: Call) -> None:
+        if call.row in self._ends:
             self.at = _for_all("take what it has sent")
         else:
-            self.at = (step, None)  # a new object: the count of ops moves
+            self.at = (call, None)  # a new object: the count of ops moves
 
     def handles_files(self, text: str) -> None:
         """From here on files are read or written: that is never too slow."""
@@ -110,24 +115,23 @@ class Tracker:
         if isinstance(here, Phase):
             when = f"step {self.step}" if self.step else BEFORE
             return Position(here.text, f"{when}: {here.text}", *here[1:])
-        step, post = here
-        where = f"{step.op}{self._place(step)}"
+        call, post = here
+        where = f"{call.op}{self._place(call)}"
         if post is None:
-            return Position(f"runs {step.op}", where)
+            return Position(f"runs {call.op}", where)
         rank = self._rank_of(post.peer)
         return Position(f"waits for {post.buf} from rank {rank}", where, str(post.buf), rank)
 
-    def _place(self, step: Step) -> str:
+    def _place(self, call: Call) -> str:
         if self._lane is None:
             return f" (step {self.step})"
-        steps = self._lane.steps
-        return f" (op {step.row - steps[0].row + 1} of {len(steps)} of step {self.step})"
+        return f" (op {call.number + 1} of {len(self._lane.calls)} of step {self.step})"
 
     def picture(self) -> str:
         """The lane around the op with an arrow at it; nothing outside of a lane."""
         if isinstance(self.at, str | Phase) or self._lane is None:
             return ""
-        ops = [step.op for step in self._lane.steps]
+        ops = [call.op for call in self._lane.calls]
         op = self.at[0].op
         return piece(f"device {self._lane.device}:", ops, [ops.index(op)], op)
 
@@ -136,7 +140,7 @@ def _for_all(what: str) -> Phase:
     return Phase(f"waits for all ranks to {what}", what, EVERYBODY)
 
 
-def _anew(at: tuple[Step, Post | None] | Phase | str) -> tuple[Step, Post | None] | Phase:
+def _anew(at: tuple[Call, Post | None] | Phase | str) -> tuple[Call, Post | None] | Phase:
     """The same place as another object: it was come to again, and its seconds count from there."""
     if isinstance(at, str):
         return Phase(at)

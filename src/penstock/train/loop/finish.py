@@ -30,10 +30,10 @@ def leave(trainer: Trainer) -> None:
 def export(trainer: Trainer, folder: Path) -> None:
     """Write the weights as safetensors: each device of the first replica a file of its own."""
     trainer.tracker.handles_files("exports the weights")
-    mesh, plan = trainer.engine.mesh, trainer.engine.plan
+    mesh, layout = trainer.engine.mesh, trainer.engine.layout
     if mesh.replica == 0:
-        write_shard(folder, mesh.device + 1, mesh.devices, held(trainer.engine), plan.main)
+        write_shard(folder, mesh.device + 1, mesh.devices, held(trainer.engine), layout.main)
     with trainer.tracker.gathers("export the weights"):
         meet(mesh.world)
     if mesh.rank == 0:
-        write_index(folder, plan.model, mesh.devices, plan.main)
+        write_index(folder, layout.model, mesh.devices, layout.main)

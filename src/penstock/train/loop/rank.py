@@ -11,7 +11,8 @@ from penstock.run.comm.collective import meet
 from penstock.run.comm.handshake import agree
 from penstock.run.launch.exit_codes import GOOD, SAVED
 from penstock.run.launch.rendezvous import Connection, connected
-from penstock.run.program.plan import RunPlan
+from penstock.run.program.layout import Layout
+from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine, torch_device
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
@@ -65,20 +66,20 @@ def _closed(trainer: Trainer) -> Iterator[None]:
         with suppress(Exception):
             trainer.voice.close()
         raise
-    trainer.engine.executor.transport.close()
+    trainer.engine.close()
 
 
-def plan_of(settings: Settings, processes: int) -> RunPlan:
+def plan_of(settings: Settings, processes: int) -> StepPlan:
     """What the settings mean for so many processes."""
-    layout = layout_of(settings, processes)
-    return RunPlan(
-        layout.model,
-        layout.schedule,
-        layout.lengths,
-        layout.layers,
-        getattr(torch, settings.run.dtype),
-        settings.batch.rows,
+    asked = layout_of(settings, processes)
+    layout = Layout.of(
+        asked.model,
+        asked.schedule,
+        settings.batch.length,
+        layers=asked.layers,
+        dtype=getattr(torch, settings.run.dtype),
     )
+    return StepPlan(layout, asked.schedule, asked.lengths, settings.batch.rows)
 
 
 def _trainer(
@@ -91,7 +92,7 @@ def _trainer(
         agree(connection, facts)
     tracker.at = "builds its stages"
     device = torch_device(settings.run.device, connection.place)
-    engine, _ = build_engine(plan, settings.pipeline.replicas, _adam(settings), device)
+    engine = build_engine(plan, settings.pipeline.replicas, _adam(settings), device)
     engine.tell(tracker)
     data = _open_data(settings, connection, engine)
     with tracker.gathers("state their data"):
@@ -113,14 +114,14 @@ def _trainer(
     return trainer
 
 
-def _facts(settings: Settings, plan: RunPlan) -> dict[str, str]:
+def _facts(settings: Settings, plan: StepPlan) -> dict[str, str]:
     """What must be the same on every rank, or they would send what others do not expect."""
     return {
         "config": agreed(settings),
         "program": plan.schedule.digest,
         "slices": str(plan.lengths),
-        "layers": str(plan.layers),
-        "boundary": f"{plan.rows} x tokens x {plan.model.hidden} of {plan.dtype}",
+        "layers": str(plan.layout.layers),
+        "boundary": f"{plan.rows} x tokens x {plan.layout.model.hidden} of {plan.layout.dtype}",
         "torch": torch.__version__,
     }
 
@@ -140,7 +141,7 @@ def _open_data(settings: Settings, connection: Connection, engine: Engine) -> Da
     """The data; the first rank of a machine reads text before the others find it tokenised."""
     tracker, first = engine.tracker, connection.place.local_rank == 0
     cache = Path(settings.run.directory) / "data"
-    sizes = (settings.batch.length, engine.plan.model.vocabulary, settings.run.seed)
+    sizes = (settings.batch.length, engine.layout.model.vocabulary, settings.run.seed)
 
     def progress(done: int, size: int) -> None:
         tracker.handles_files(f"tokenises the text, {done:,} of {size:,} bytes")

@@ -33,7 +33,7 @@ def start(trainer: Trainer) -> list[str]:
         begin(trainer.engine, settings.run.seed)
     origin = _origin(found, settings.model.huggingface)
     plan = trainer.engine.plan
-    layers = [len(stage) for stage in plan.split]
+    layers = [len(stage) for stage in plan.layout.split]
     warned = [*plainer(plan.schedule), *cautions(settings, layers, trainer.held_out)]
     return [_introduction(trainer), *origin, *warned]
 
@@ -68,8 +68,8 @@ def _introduction(trainer: Trainer) -> str:
     slices = f", slices of {_sum(lengths)} tokens" if len(lengths) > 1 else ""
     return (
         f"{plan.schedule.name}: {copies}{plan.schedule.shape.devices} device(s), "
-        f"{_sum([len(layers) for layers in plan.split])} layers{slices}, "
-        f"{plan.model.parameters:,} parameters"
+        f"{_sum([len(layers) for layers in plan.layout.split])} layers{slices}, "
+        f"{plan.layout.model.parameters:,} parameters"
     )
 
 

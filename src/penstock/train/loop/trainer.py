@@ -159,7 +159,7 @@ class Trainer:
         if peak is None:
             return None
         lengths = [self.settings.batch.length] * self.batch_samples
-        flops = model_flops(self.engine.plan.model, lengths)
+        flops = model_flops(self.engine.layout.model, lengths)
         return flops / (seconds * peak * gpu_count())
 
     def save(self) -> None:

@@ -20,7 +20,8 @@ from penstock.files import save
 from penstock.plan.memory import step_peaks
 from penstock.run.launch.environment import place
 from penstock.run.observe.inspected_step import Look, look
-from penstock.run.program.plan import RunPlan
+from penstock.run.program.layout import Layout
+from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin
@@ -42,11 +43,11 @@ def report(trainer: Trainer) -> None:
     looks = [(engine.plan, look(engine, batch))]
     for schedule in compared_schedules(settings, engine.mesh.devices):
         plan = _unsliced(engine.plan, schedule)
-        other, transport = build_engine(plan, engine.mesh.replicas, AdamW(), engine.device)
+        other = build_engine(plan, engine.mesh.replicas, AdamW(), engine.device)
         other.tell(trainer.tracker)
         begin(other, settings.run.seed)
         looks.append((plan, look(other, batch)))
-        transport.close()
+        other.close()
     if engine.mesh.rank == 0:
         ran = ran_by(trainer)
         cores = ran.cores if engine.device.type == "cpu" else ran.processes
@@ -56,15 +57,16 @@ def report(trainer: Trainer) -> None:
         _write(ran, found)
 
 
-def _unsliced(plan: RunPlan, schedule: Schedule) -> RunPlan:
+def _unsliced(plan: StepPlan, schedule: Schedule) -> StepPlan:
     """The same model and batch under another schedule, whole sequences."""
     lengths = tuple((sum(ns),) for ns in plan.lengths)
-    return RunPlan(plan.model, schedule, lengths, (), plan.dtype, plan.rows)
+    layout = Layout.of(plan.layout.model, schedule, plan.longest, dtype=plan.layout.dtype)
+    return StepPlan(layout, schedule, lengths, plan.rows)
 
 
-def compared(plan: RunPlan, seen: Look, cores: int) -> Compared:
+def compared(plan: StepPlan, seen: Look, cores: int) -> Compared:
     """Predictions for a schedule from what a look at it has shown."""
-    workload = Workload(plan.model, plan.lengths, tuple(map(len, plan.split)))
+    workload = Workload(plan.layout.model, plan.lengths, tuple(map(len, plan.layout.split)))
     sizes = TransformerCost(workload, next(iter(HARDWARE.values())))
     profile = Profile.of(plan.schedule, seen.seconds, sizes)
     scarce = cores < plan.schedule.shape.devices

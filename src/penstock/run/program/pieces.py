@@ -1,4 +1,4 @@
-"""A batch cut into the units of a plan, refused where the plan cannot take it."""
+"""A batch cut into the units of a step plan, refused where the plan cannot take it."""
 
 from collections.abc import Sequence
 
@@ -7,11 +7,11 @@ import torch
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.errors import RunError
 from penstock.model.stages.piece import Piece, pieces_of
-from penstock.run.program.plan import RunPlan
+from penstock.run.program.step_plan import StepPlan
 
 
-def feed(
-    plan: RunPlan, batch: Sequence[Microbatch], *, scale: float, device: torch.device
+def cut_batch(
+    plan: StepPlan, batch: Sequence[Microbatch], *, scale: float, device: torch.device
 ) -> list[Piece]:
     """The pieces of a batch, numbered as the schedule numbers its units."""
     if len(batch) != len(plan.lengths):
@@ -29,7 +29,7 @@ def feed(
     return pieces
 
 
-def _refuse(plan: RunPlan, mb: int, microbatch: Microbatch, length: int) -> None:
+def _refuse(plan: StepPlan, mb: int, microbatch: Microbatch, length: int) -> None:
     if (microbatch.rows, microbatch.length) != (plan.rows, length):
         raise RunError(
             f"microbatch {mb} has {microbatch.rows} row(s) of {microbatch.length} tokens, but the "
@@ -37,13 +37,13 @@ def _refuse(plan: RunPlan, mb: int, microbatch: Microbatch, length: int) -> None
             hint="cut the data to the length that the plan was made for",
         )
     for what, words in (("token", microbatch.tokens), ("label", microbatch.labels)):
-        wrong = (words >= plan.model.vocabulary) | (words < 0)
+        wrong = (words >= plan.layout.model.vocabulary) | (words < 0)
         if what == "label":
             wrong &= words != IGNORE
         if wrong.any():
             row, position = torch.nonzero(wrong)[0].tolist()
             raise RunError(
                 f"{what} {int(words[row, position])} of microbatch {mb}, row {row}, position "
-                f"{position} is outside the vocabulary of {plan.model.vocabulary}",
+                f"{position} is outside the vocabulary of {plan.layout.model.vocabulary}",
                 hint="take the tokenizer that belongs to the model, or a larger vocabulary",
             )

@@ -1,0 +1,80 @@
+"""Who is where: ranks on a grid with named axes.
+
+    replica    copies of the whole pipeline, which share the batch
+    device     positions of the pipeline
+    sequence   ranks of a device that share the tokens of a slice
+    tensor     ranks of a device that share its matrices
+
+A device of a schedule is a cell of `sequence x tensor` ranks. The last axis of the order changes
+fastest from rank to rank: ranks of one machine should be those that talk most.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from penstock.errors import RunError
+
+AXES = ("replica", "device", "sequence", "tensor")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The size of every axis, and their order over ranks, the outermost first."""
+
+    replica: int = 1
+    device: int = 1
+    sequence: int = 1
+    tensor: int = 1
+    order: tuple[str, ...] = AXES
+
+    def __post_init__(self) -> None:
+        if sorted(self.order) != sorted(AXES):
+            raise RunError(
+                f"the order of a mesh is {', '.join(self.order)}",
+                hint=f"name each of {', '.join(AXES)} once",
+            )
+
+    def size(self, axis: str) -> int:
+        found: int = getattr(self, axis)
+        return found
+
+    @property
+    def ranks(self) -> int:
+        return prod(self.size(axis) for axis in AXES)
+
+    def coordinates(self, rank: int) -> dict[str, int]:
+        """Where a rank is on each axis.
+
+        >>> Grid(replica=2, device=4).coordinates(6)
+        {'replica': 1, 'device': 2, 'sequence': 0, 'tensor': 0}
+        """
+        found: dict[str, int] = {}
+        for axis in reversed(self.order):
+            rank, found[axis] = divmod(rank, self.size(axis))
+        return {axis: found[axis] for axis in AXES}
+
+    def rank(self, coordinates: Mapping[str, int]) -> int:
+        """The rank at some coordinates."""
+        number = 0
+        for axis in self.order:
+            number = number * self.size(axis) + coordinates[axis]
+        return number
+
+    def groups(self, *axes: str) -> list[list[int]]:
+        """Ranks that differ on these axes alone, group by group.
+
+        >>> Grid(replica=2, device=3).groups("replica")
+        [[0, 3], [1, 4], [2, 5]]
+        """
+        others = [axis for axis in self.order if axis not in axes]
+        inside = [axis for axis in self.order if axis in axes]
+        return [
+            [self.rank({**outer, **inner}) for inner in self._points(inside)]
+            for outer in self._points(others)
+        ]
+
+    def _points(self, axes: list[str]) -> list[dict[str, int]]:
+        sizes = (range(self.size(axis)) for axis in axes)
+        return [dict(zip(axes, point)) for point in product(*sizes)]

@@ -1,0 +1,47 @@
+"""Work that waits for other ranks, alone or braided with other work.
+
+Where an op has to add up or exchange something with other ranks while it works, its handler is a
+generator: it starts the communication, yields the pending handle, and goes on when it is resumed.
+Alone, the driver waits for the handle at once. In a braided pair it goes on with the other strand
+and waits when it comes back. The arithmetic of an op is the same either way.
+"""
+
+from collections import deque
+from collections.abc import Generator, Iterable
+from types import GeneratorType
+from typing import Any, Protocol
+
+
+class Pending(Protocol):
+    """Something under way; `wait` returns when its result can be used."""
+
+    def wait(self) -> Any: ...
+
+
+Work = Generator[Pending, None, Any]
+
+
+def finish(work: Any) -> None:
+    """Let a handler's work come to its end; most handlers have none left when they return."""
+    if type(work) is GeneratorType:
+        for pending in work:
+            pending.wait()
+
+
+def braid(strands: Iterable[Any]) -> None:
+    """Let several works come to their end; while one waits, the next one goes on."""
+    under_way: deque[tuple[Work, Pending]] = deque()
+    for work in strands:
+        if type(work) is GeneratorType:
+            _go_on(work, under_way)
+    while under_way:
+        work, pending = under_way.popleft()
+        pending.wait()
+        _go_on(work, under_way)
+
+
+def _go_on(work: Work, under_way: deque[tuple[Work, Pending]]) -> None:
+    """Resume a work until it waits again; nothing is left of one that has ended."""
+    pending = next(work, None)
+    if pending is not None:
+        under_way.append((work, pending))

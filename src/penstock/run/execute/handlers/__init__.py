@@ -1,0 +1,35 @@
+"""What each kind of op does: one small file per kind, and the table that names them.
+
+A handler gets its subject (the stage it works with, or what a device keeps of a stage), the slice
+of a batch it works on, the list of values, and the places of its reads and writes in the order of
+the meaning table. Where an op has to wait for other ranks while it works, its handler is a
+generator (run/execute/driver.py).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.run.execute.handlers.backward import backward
+from penstock.run.execute.handlers.forward import forward
+from penstock.run.execute.handlers.forward_light import forward_light
+from penstock.run.execute.handlers.input_gradient import input_gradient
+from penstock.run.execute.handlers.recompute import recompute
+from penstock.run.execute.handlers.reduce_gradient import reduce_gradient
+from penstock.run.execute.handlers.take_norm import take_norm
+from penstock.run.execute.handlers.update import update
+from penstock.run.execute.handlers.weight_gradient import weight_gradient
+
+Handler = Callable[..., Any]
+
+HANDLERS: Mapping[str, Handler] = {
+    "F": forward,
+    "N": forward_light,
+    "R": recompute,
+    "B": backward,
+    "I": input_gradient,
+    "W": weight_gradient,
+    "Z": reduce_gradient,
+    "V": take_norm,
+    "U": update,
+}
+"""The handler of each kind of op."""

@@ -1,0 +1,14 @@
+"""B: both gradients of a stage in one go."""
+
+from penstock.model.stages.piece import Piece
+from penstock.model.stages.stage import Stage
+from penstock.run.program.values import Places, Values
+
+
+def backward(stage: Stage, piece: Piece, values: Values, reads: Places, writes: Places) -> None:
+    """The gradient of the input, and those of the weights added up."""
+    act, g, _, dkv, kv, _, weight, _ = reads
+    to_previous, _, to_dkv, _, dw = writes
+    values[to_previous], values[to_dkv], _ = stage.backward(
+        values[weight], values[dw], piece, values[act], values[g], values[kv], values[dkv]
+    )

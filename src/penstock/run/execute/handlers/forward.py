@@ -1,0 +1,15 @@
+"""F: compute a stage's output, and keep what its backward needs."""
+
+from penstock.model.stages.piece import Piece
+from penstock.model.stages.stage import Stage
+from penstock.run.program.values import Places, Values
+
+
+def forward(stage: Stage, piece: Piece, values: Values, reads: Places, writes: Places) -> None:
+    """The output is the next stage's input, or the summed loss of the last stage, from which its
+    backward starts."""
+    x, _, kv, _, weight = reads
+    to_next, out, loss, to_kv, _, act, _ = writes
+    found = stage.forward(values[weight], piece, values[x], values[kv])
+    values[to_next] = values[out] = values[loss] = found[0]
+    values[act], values[to_kv] = found[1], found[2]

@@ -1,0 +1,12 @@
+"""R: compute again what a forward that kept its input alone would have kept."""
+
+from penstock.model.stages.piece import Piece
+from penstock.model.stages.stage import Stage
+from penstock.run.program.values import Places, Values
+
+
+def recompute(stage: Stage, piece: Piece, values: Values, reads: Places, writes: Places) -> None:
+    """The output is not needed a second time."""
+    ckpt, kv, weight = reads
+    act, _ = writes
+    values[act] = stage.recompute(values[weight], piece, values[ckpt], values[kv])

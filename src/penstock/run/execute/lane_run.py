@@ -1,0 +1,182 @@
+"""One pass over a lane: what is held, what is under way, and one call after the other."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from penstock.model.stages.piece import Piece
+from penstock.run.comm.transport import Arrival, Transport
+from penstock.run.execute.boundary import Landings
+from penstock.run.execute.driver import braid, finish
+from penstock.run.execute.observer import Observer
+from penstock.run.execute.spans import Spans
+from penstock.run.comm.side_stream import SideStream, Ticket, mark_of
+from penstock.run.program.calls import DROPPED, NOTHING, Call, Join, Post
+from penstock.run.program.values import Values
+
+LOSS = 2
+"""Where a forward of the last stage writes its loss: the third of its writes in the table."""
+
+Summing = Callable[[Join, list[Tensor]], Tensor]
+"""Adds up this device's parts of a sum and those of the other members."""
+
+
+class Turn(NamedTuple):
+    """A call with its handler and what that works with; or the strands of a braided pair."""
+
+    at: int
+    """Its place among the calls of the pass."""
+    call: Call
+    handler: Callable[..., Any]
+    subject: Any
+    ends: bool
+    """Whether its output is a loss."""
+    strands: "tuple[Turn, ...]" = ()
+
+    plain: bool = False
+    """Whether the call has to do with nothing but transfers and the compute lane."""
+
+
+class Surroundings(NamedTuple):
+    """What a pass works with, the same from batch to batch."""
+
+    device: torch.device
+    transport: Transport
+    landings: Landings
+    sums: Summing
+    stream: Callable[[str], SideStream]
+
+
+class LaneRun:
+    """A pass over a lane with one batch."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        observer: Observer,
+        values: Values,
+        pieces: Sequence[Piece],
+        spans: Spans,
+    ) -> None:
+        self.around, self.observer, self.spans = around, observer, spans
+        self.values, self.pieces = values, pieces
+        self.losses: list[Tensor] = []
+        self.totals: dict[str, Tensor] = {}
+        self._transport, self._clock = around.transport, spans.clock
+        self._arrivals: dict[int, Arrival] = {}
+        self._tickets: dict[int, Ticket] = {}
+
+    def go(self, turns: Sequence[Turn], first: Sequence[Post]) -> None:
+        """Post what can be received before anything runs, then take every turn."""
+        for post in first:
+            self._receive(post)
+        for turn in turns:
+            if turn.plain:
+                self._compute(turn)
+            elif turn.strands:
+                self._braid(turn.strands)
+            elif turn.call.stream == "compute":
+                self._compute_beside(turn)
+            else:
+                self._submit(turn)
+        for ticket in self._tickets.values():
+            ticket.wait()
+
+    def _compute(self, turn: Turn) -> None:
+        """A call of the compute lane."""
+        call, observer, spans = turn.call, self.observer, self.spans
+        self._wait_for_transfers(call)
+        observer.runs(call)
+        spans.start[turn.at] = self._clock()
+        work = self._handle(turn)
+        if work is not None:
+            finish(work)
+        spans.end[turn.at] = self._clock()
+        observer.ran(call)
+        self._after(turn)
+
+    def _compute_beside(self, turn: Turn) -> None:
+        """A call of the compute lane that other streams wait for, or that waits for them."""
+        call = turn.call
+        for awaited in call.awaits:
+            self.observer.joins(call)
+            self._tickets[awaited].wait()
+        self._compute(turn)
+        if call.awaited:
+            self._tickets[call.number] = Ticket().done(mark=mark_of(self.around.device))
+        self._join(call, Ticket().done(mark=mark_of(self.around.device)))
+
+    def _submit(self, turn: Turn) -> None:
+        """A call of a side stream; what was received for it is waited for there."""
+        call = turn.call
+        after = [self._tickets[awaited] for awaited in call.awaits]
+        ticket = self.around.stream(call.stream).submit(partial(self._beside, turn), after)
+        self._tickets[call.number] = ticket
+        for post in call.posts:
+            self._receive(post)
+        self._join(call, ticket)
+
+    def _beside(self, turn: Turn) -> None:
+        for post in turn.call.waits:
+            self._arrivals.pop(post.tag).wait()
+        self.spans.start[turn.at] = self._clock()
+        finish(self._handle(turn))
+        self.spans.end[turn.at] = self._clock()
+        self._let_go(turn.call)
+
+    def _braid(self, strands: Sequence[Turn]) -> None:
+        """Calls that start when all of them can, and take turns whenever one has to wait."""
+        for strand in strands:
+            self._wait_for_transfers(strand.call)
+        self.observer.runs(strands[0].call)
+        start = self._clock()
+        braid(self._handle(strand) for strand in strands)
+        end = self._clock()
+        for strand in strands:
+            self.spans.start[strand.at], self.spans.end[strand.at] = start, end
+            self.observer.ran(strand.call)
+            self._after(strand)
+
+    def _handle(self, turn: Turn) -> Any:
+        call = turn.call
+        piece = self.pieces[call.unit] if call.unit >= 0 else None
+        return turn.handler(turn.subject, piece, self.values, call.reads, call.writes)
+
+    def _wait_for_transfers(self, call: Call) -> None:
+        for post in call.waits:
+            self.observer.waits(call, post)
+            self._arrivals.pop(post.tag).wait()
+
+    def _after(self, turn: Turn) -> None:
+        """Take the loss, send, free, and post what can be received now."""
+        call, values = turn.call, self.values
+        values[NOTHING] = values[DROPPED] = None  # where there is none, an op has put its own
+        if turn.ends:
+            self.losses.append(values[call.writes[LOSS]])
+        self._let_go(call)
+        for post in call.posts:
+            self._receive(post)
+
+    def _let_go(self, call: Call) -> None:
+        values, transport = self.values, self._transport
+        for post in call.sends:
+            transport.send(post, values[post.place])
+        for place in call.frees:
+            values[place] = None
+
+    def _receive(self, post: Post) -> None:
+        self.values[post.place] = tensor = self.around.landings.empty(post, self.pieces)
+        self._arrivals[post.tag] = self._transport.receive(post, tensor)
+
+    def _join(self, call: Call, done: Ticket) -> None:
+        """Add up over devices what this call was the last to have a part of."""
+        for join in call.joins:
+            collective = self.around.stream("collective")
+            self._tickets[join.ticket] = collective.submit(partial(self._add_up, join), [done])
+
+    def _add_up(self, join: Join) -> None:
+        total = self.around.sums(join, [self.values[place] for place in join.parts])
+        self.values[join.total] = self.totals[join.buf.name] = total

@@ -1,0 +1,116 @@
+"""What one device does in one step: calls, one after the other, with every name resolved.
+
+The executor's loop should do as little as possible between two ops. So each buffer that the device
+ever holds has a place in a list, and each op is a call that knows where its reads and writes are,
+what has to be there before it runs, and what follows it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.core.meaning import Buf
+from penstock.core.ops import Op
+
+NOTHING = 0
+"""The place that is always empty: what an op does not have, it reads from here."""
+
+DROPPED = 1
+"""The place that nobody reads: what nobody wants is written here."""
+
+FORWARDS = frozenset("FN")
+
+
+class Post(NamedTuple):
+    """One transfer as its ends see it: the other device, a number, and what is moved."""
+
+    peer: int
+    tag: int
+    place: int
+    unit: int
+    buf: Buf
+
+
+class Join(NamedTuple):
+    """This device's share of a sum over devices: its parts, and where the total goes."""
+
+    buf: Buf
+    members: tuple[int, ...]
+    """Devices that have parts of the sum."""
+    parts: tuple[int, ...]
+    total: int
+
+    @property
+    def ticket(self) -> int:
+        """What those who read the total wait for; calls have the numbers from 0 up."""
+        return -self.total
+
+
+class Call(NamedTuple):
+    """One op and everything around it."""
+
+    number: int
+    """Its turn in the host order of the device."""
+    row: int
+    op: Op
+    unit: int
+    """Slice of a microbatch, numbered through; -1 for ops of a whole stage."""
+    stream: str
+    reads: tuple[int, ...]
+    """Places of the buffers that the op's kind reads, in the order of the meaning table."""
+    writes: tuple[int, ...]
+    waits: tuple[Post, ...]
+    """Transfers that must have arrived before the op can run."""
+    awaits: tuple[int, ...]
+    """Calls of the device's other streams, and sums, that must have ended before."""
+    awaited: bool
+    """Whether a call of another stream waits for this one."""
+    sends: tuple[Post, ...]
+    frees: tuple[int, ...]
+    posts: tuple[Post, ...]
+    """Receives that can be posted once the op has run."""
+    joins: tuple[Join, ...]
+    """Sums whose last part on this device the op has written."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The calls of one device, in host order."""
+
+    device: int
+    calls: tuple[Call, ...]
+    first: tuple[Post, ...]
+    """Receives that are posted before anything runs."""
+    places: int
+    """Length of the list of values."""
+    homes: Mapping[tuple[str, int], int]
+    """Places of what belongs to a stage and outlives the step: its weight and its gradient."""
+    braids: Mapping[int, tuple[int, ...]]
+    """Numbers of the calls that run braided, by the first of them."""
+
+    def without(self, kinds: str) -> "Lane":
+        """The lane without the ops of some kinds, whose results nobody else reads."""
+        kept = tuple(call for call in self.calls if call.op.kind not in kinds)
+        return Lane(self.device, kept, self.first, self.places, self.homes, self.braids)
+
+
+def forward_lane(lane: Lane) -> Lane:
+    """The lane with its forwards alone, for evaluation; keys and values go with the last slice, and
+    what a backward would need is dropped at once.
+
+    A part of an order that nothing blocks is blocked by nothing, and a receive is posted when an
+    earlier forward has freed its slot, so what is left is as safe as the whole.
+    """
+    forwards = [call for call in lane.calls if call.op.kind in FORWARDS]
+    last = {(call.op.stage, call.op.mb): call.number for call in forwards}
+    calls = tuple(_light(call, last[call.op.stage, call.op.mb]) for call in forwards)
+    first = tuple(post for post in lane.first if post.buf.name == "x")
+    return Lane(lane.device, calls, first, lane.places, lane.homes, {})
+
+
+def _light(call: Call, last: int) -> Call:
+    """A forward that keeps nothing; its last two writes are what a backward would need."""
+    *outputs, keys_and_values, skip, _, _ = call.writes
+    frees = (*call.frees, keys_and_values) if call.number == last else call.frees
+    writes = (*outputs, keys_and_values, skip, DROPPED, DROPPED)
+    return call._replace(writes=writes, frees=frees, awaits=(), awaited=False)

@@ -1,0 +1,124 @@
+"""What stays the same for a whole run: the model, its cut into stages, and where they live."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from penstock.arch.config import ModelConfig
+from penstock.arch.layer_split import split_layers
+from penstock.arch.parameter_layout import ParameterLayout, lay_out
+from penstock.arch.parameters import between_parameters, expected_shapes, stage_parameters
+from penstock.core.homes import weight_homes
+from penstock.core.schedule import Schedule
+from penstock.errors import ShapeError
+from penstock.model.layers.qkv_projection import qkv_width
+from penstock.model.stages.between_attentions import attention_width
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A model over the devices of a pipeline; every step plan of a run keeps to it."""
+
+    model: ModelConfig
+    devices: int
+    homes: tuple[int | None, ...]
+    """The device of each stage's weights; None for stages without weights."""
+    longest: int
+    """Most tokens that a sequence may have."""
+    layers: tuple[int, ...] = ()
+    """Layers of each stage; as even as can be where nothing is said."""
+    dtype: torch.dtype = torch.float32
+    """What is computed in. Weights and gradients are kept in 32 bits at least."""
+
+    def __post_init__(self) -> None:
+        if self.cut_at_attention:
+            self._refuse_other_cuts()
+
+    @classmethod
+    def of(
+        cls,
+        model: ModelConfig,
+        schedule: Schedule,
+        longest: int,
+        *,
+        layers: Sequence[int] = (),
+        dtype: torch.dtype = torch.float32,
+    ) -> "Layout":
+        """The layout that a schedule has."""
+        homes = homes_of(schedule)
+        return cls(model, schedule.shape.devices, homes, longest, tuple(layers), dtype)
+
+    def _refuse_other_cuts(self) -> None:
+        """Every second stage is the attention of one layer, and nothing else is without weights."""
+        layers = self.model.layers
+        weightless = {stage for stage, home in enumerate(self.homes) if home is None}
+        if self.stages != 2 * layers + 1 or weightless != set(range(1, 2 * layers, 2)):
+            raise ShapeError(
+                f"the schedule has {self.stages} stages, {len(weightless)} of them without "
+                f"weights, but the model has {layers} layers",
+                hint="a model cut at its attention has a stage for each attention, and one before, "
+                "between and behind them",
+            )
+
+    @property
+    def stages(self) -> int:
+        return len(self.homes)
+
+    @property
+    def cut_at_attention(self) -> bool:
+        """Whether attention is a stage of its own, which any device may run."""
+        return None in self.homes
+
+    @property
+    def ties(self) -> tuple[tuple[int, int], ...]:
+        """Stages that share a weight: the first and the last one of a tied model."""
+        return ((0, self.stages - 1),) if self.model.tied else ()
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """Features that move over each boundary between two stages."""
+        model = self.model
+        if not self.cut_at_attention:
+            return (model.hidden,) * (self.stages - 1)
+        return (qkv_width(model) + model.hidden, attention_width(model) + model.hidden) * (
+            model.layers
+        )
+
+    @property
+    def main(self) -> torch.dtype:
+        """What weights and gradients are kept in."""
+        return torch.promote_types(self.dtype, torch.float32)
+
+    @cached_property
+    def split(self) -> tuple[range, ...]:
+        return split_layers(self.model.layers, self.stages, self.layers)
+
+    @cached_property
+    def names(self) -> dict[str, int]:
+        """The place of every parameter along the model; a tied head is the embedding."""
+        return {name: place for place, name in enumerate(expected_shapes(self.model))}
+
+    def stages_of(self, device: int) -> list[int]:
+        """Stages whose weights a device holds."""
+        return [stage for stage, home in enumerate(self.homes) if home == device]
+
+    def parameters(self, stage: int) -> ParameterLayout:
+        """Where the parameters of a stage lie; the last one has a head of its own, tied or not."""
+        if self.cut_at_attention:
+            return lay_out(between_parameters(self.model, stage // 2))
+        return lay_out(stage_parameters(self.model, self.split[stage], stage, self.stages))
+
+
+def homes_of(schedule: Schedule) -> tuple[int | None, ...]:
+    """The device of each stage's weights, which must be one."""
+    found = weight_homes(schedule)
+    for stage, devices in found.items():
+        if len(devices) > 1:
+            raise ShapeError(
+                f"stage {stage} of {schedule.name} lives on devices "
+                f"{', '.join(map(str, devices))}, but the runtime keeps one copy of a stage",
+                hint="take a schedule in which every stage has one device",
+            )
+    return tuple(found[s][0] if s in found else None for s in range(schedule.shape.stages))

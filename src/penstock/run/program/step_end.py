@@ -1,0 +1,61 @@
+"""The end of a training step as ops: gradients reduced, the norm taken, weights updated.
+
+A schedule says how a batch goes forward and back. What follows is the same for all of them, and
+runs by the same rules: a stage's gradients are added up over replicas (Z) on the collective lane as
+soon as the last of them is there, its norm is taken (V) and its weights are updated (U) at the end
+of the compute lane. An update waits for the norms of all stages, because clipping needs the whole.
+
+    1f1b, p = 2, m = 2, two replicas
+    device 1 compute     F0 B0 F1 B1    V U
+    device 1 collective              Z
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from penstock.core.homes import weight_homes
+from penstock.core.meaning import MEANING
+from penstock.core.ops import Op
+from penstock.core.schedule import Schedule
+from penstock.core.table import Table
+
+_ADDING = frozenset(
+    k for k, entry in MEANING.items() if any(r.buffer == "dw" for r in entry.writes)
+)
+"""Kinds that add to the weight gradient of their stage."""
+
+
+def end_step(
+    schedule: Schedule, *, reduced: bool, ties: Sequence[tuple[int, int]] = ()
+) -> Schedule:
+    """The schedule with the end of a step; `ties` are pairs of stages that share a weight.
+
+    Without replicas to reduce over, only stages that share a weight have a Z.
+    """
+    homes = weight_homes(schedule)
+    tied = {stage for tie in ties for stage in tie}
+    lanes = {(device, stream): ops for device, stream, ops in schedule.table.lanes()}
+    for stage in sorted(homes, key=lambda stage: _last_gradient(schedule, stage)):
+        for device in homes[stage]:
+            if reduced or stage in tied:
+                _append(lanes, (device, "collective"), Op("Z", stage, 0))
+    for kind in "VU":
+        for stage, devices in homes.items():
+            for device in devices:
+                _append(lanes, (device, "compute"), Op(kind, stage, 0))
+    rows = [(device, stream, ops) for (device, stream), ops in lanes.items()]
+    shape = replace(schedule.shape, ties=tuple(ties))
+    return replace(schedule, shape=shape, table=Table.of(rows), derived={})
+
+
+def _append(lanes: dict[tuple[int, str], list[Op]], lane: tuple[int, str], op: Op) -> None:
+    lanes[lane] = [*lanes.get(lane, []), op]
+
+
+def _last_gradient(schedule: Schedule, stage: int) -> int:
+    """The position at which a stage's gradient is complete."""
+    table = schedule.table
+    rows = np.flatnonzero(table.of_kinds(_ADDING) & (table.stage == stage))
+    return table.position(int(rows[-1]))

@@ -1,0 +1,74 @@
+"""What may change from step to step: the order of the work, and how sequences are cut.
+
+A layout is agreed once. A step plan is chosen for a batch, so a run can group its microbatches
+anew, or take the lengths that its data has. Plans of equal signature are compiled once.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+
+from penstock.core.program import Program
+from penstock.core.schedule import Schedule
+from penstock.errors import ShapeError
+from penstock.lower import lower_for_running
+from penstock.run.program.layout import Layout, homes_of
+from penstock.run.program.step_end import end_step
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """A schedule over a layout, with the tokens of every slice."""
+
+    layout: Layout
+    schedule: Schedule
+    lengths: tuple[tuple[int, ...], ...]
+    """Tokens of each slice of each microbatch."""
+    rows: int = 1
+    """Sequences side by side in a microbatch, which others call the micro-batch size."""
+
+    def __post_init__(self) -> None:
+        slices = tuple(len(lengths) for lengths in self.lengths)
+        if slices != self.schedule.shape.slices:
+            raise ShapeError(
+                f"the sequences are cut into {slices} slices, but {self.schedule.name} has "
+                f"{self.schedule.shape.slices}",
+                hint="give every slice of every microbatch a length",
+            )
+        if self.longest > self.layout.longest:
+            raise ShapeError(
+                f"a sequence has {self.longest} tokens, but the run was laid out for "
+                f"{self.layout.longest}",
+                hint=f"start the run with sequences of up to {self.longest} tokens",
+            )
+        self._refuse_other_homes()
+
+    def _refuse_other_homes(self) -> None:
+        homes = homes_of(self.schedule)
+        if (self.schedule.shape.devices, homes) == (self.layout.devices, self.layout.homes):
+            return
+        raise ShapeError(
+            f"{self.schedule.name} has its stages on devices {_listed(homes)}, but the weights of "
+            f"this run are on {_listed(self.layout.homes)}",
+            hint="take a schedule with the placement that the run was started with",
+        )
+
+    @cached_property
+    def longest(self) -> int:
+        """Tokens of the longest sequence."""
+        return max(sum(lengths) for lengths in self.lengths)
+
+    def program(self, replicas: int) -> Program:
+        """The whole step: the schedule, and how it ends on so many replicas."""
+        ended = end_step(self.schedule, reduced=replicas > 1, ties=self.layout.ties)
+        return lower_for_running(ended)
+
+    @cached_property
+    def signature(self) -> str:
+        """Equal for plans that are run the same way."""
+        content = repr((self.schedule.digest, self.lengths, self.rows))
+        return sha256(content.encode()).hexdigest()
+
+
+def _listed(homes: tuple[int | None, ...]) -> str:
+    return ", ".join("any" if home is None else str(home) for home in homes)

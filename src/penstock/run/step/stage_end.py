@@ -1,0 +1,126 @@
+"""How a step ends for one stage: its gradient reduced, its norm taken, its weights updated.
+
+The norm is a sum over the parameters of all devices. Each device writes the squares of its own into
+a list that has a place for every parameter of the model, and the lists are added up over devices:
+all other entries are zero, so the sum is exact, and adding it up in the order of the model gives
+the same norm however the model is spread.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, sqrt
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from penstock.arch.parameters import EMBEDDING, HEAD
+from penstock.errors import RunError
+from penstock.model.stages.weights import Weights
+from penstock.run.comm.collective import add_up
+from penstock.run.comm.mesh import Mesh
+from penstock.run.step.optimizer import clip_factor
+
+
+class Totals(NamedTuple):
+    """What the whole batch came to, on all devices of all replicas."""
+
+    loss: float
+    """Sum over the labels that count."""
+    norm: float
+    """Of the whole model's gradient, before clipping."""
+
+    @classmethod
+    def of(cls, vector: Tensor) -> "Totals":
+        loss, *squares = vector.tolist()
+        return cls(loss, sqrt(sum(squares)))
+
+
+@dataclass
+class Rate:
+    """What the optimizer is told anew in every step."""
+
+    learning_rate: float = 0.0
+    scale: float = 1.0
+    """Weight of one label in the loss."""
+
+
+@dataclass(frozen=True, eq=False)
+class StageEnd:
+    """What a device keeps of a stage whose weights it holds."""
+
+    weights: Weights
+    mesh: Mesh
+    names: Mapping[str, int]
+    """The place of every parameter along the model."""
+    tied: bool
+    """Whether the embedding and the head of the model are one weight."""
+    optimizer: torch.optim.Optimizer
+    rate: Rate
+    clip: float
+    losses: Callable[[], Sequence[Tensor]]
+    """Losses that this stage has met in the step; none but the last stage has some."""
+
+    def reduce(self) -> None:
+        """Add up the gradient over the replicas of the pipeline."""
+        add_up(self.weights.grad, self.mesh.copies)
+
+    def shared_gradient(self) -> Tensor | None:
+        """The gradient of the weight that embedding and head share.
+
+        The two have separate gradients everywhere, so that their sum is the same however the model
+        is spread; a stage that has both adds them up here.
+        """
+        first, *others = self._shared() or [None]
+        for other in others:
+            if first is not None:
+                first.add_(other)
+        return first
+
+    def share(self, total: Tensor) -> None:
+        """Take over the sum of both gradients."""
+        for gradient in self._shared():
+            if gradient.data_ptr() != total.data_ptr():
+                gradient.copy_(total)
+
+    def _shared(self) -> list[Tensor]:
+        if not self.tied:
+            return []
+        gradients = self.weights.named(self.weights.grad)
+        return [gradients[name] for name in (EMBEDDING, HEAD) if name in gradients]
+
+    def squares(self) -> Tensor:
+        """The loss of the step so far, and the square of each parameter's gradient norm at its
+        place in the model, in 64 bits. Copies of a weight that lives elsewhere do not count."""
+        found = torch.zeros(1 + len(self.names), dtype=torch.float64)
+        for loss in self.losses():
+            found[0] += loss.cpu()
+        if self.mesh.replica > 0:
+            return found  # every replica holds the same gradients: they count once
+        for name, grad in self.weights.named(self.weights.grad).items():
+            if not (self.tied and name == HEAD):
+                norm = torch.linalg.vector_norm(grad, dtype=torch.float64)
+                found[1 + self.names[name]] = norm.square()
+        return found
+
+    def update(self, vector: Tensor) -> None:
+        """Clip by the norm of the whole model, and let the optimizer update the weights."""
+        totals = Totals.of(vector)
+        refuse_broken(totals.loss * self.rate.scale, totals.norm)
+        factor = clip_factor(totals.norm, self.clip)
+        if factor < 1:
+            self.weights.grad.mul_(factor)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate.learning_rate
+        self.optimizer.step()
+        self.weights.publish()
+
+
+def refuse_broken(loss: float, norm: float) -> None:
+    """Refuse to update by what is no number."""
+    if not (isfinite(loss) and isfinite(norm)):
+        raise RunError(
+            f"the loss is {loss} and the norm of the gradient {norm}",
+            hint="lower the learning rate or clip the gradient; the weights are those before "
+            "this step",
+        )
