@@ -10,8 +10,8 @@ from penstock.arch.parameters import EMBEDDING, HEAD
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.model.stages.decoder import DecoderStage
 from penstock.model.stages.piece import Piece, pieces_of
+from penstock.model.stages.stage import Backward
 from penstock.model.stages.weights import Sizes, Weights
-from penstock.run.execute.stage import Backward
 from penstock.run.program.plan import RunPlan
 from penstock.schedules import build
 from penstock.verify.material import parameters_of

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from penstock.core.program import Channel
 from penstock.data.batch import Microbatch
 from penstock.model.stages.piece import Piece
+from penstock.model.stages.stage import Stage
 from penstock.run.execute.executor import WORK, Executor, Values
-from penstock.run.execute.stage import Stage
 from penstock.run.observe.memory_meter import LiveBytes
 from penstock.run.program.compiled import NOTHING, Places, Post, Step
 from penstock.run.program.plan import RunPlan

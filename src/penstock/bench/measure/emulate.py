@@ -26,9 +26,9 @@ from penstock.cost.model import UnitCost
 from penstock.data.batch import Microbatch
 from penstock.lower import lower_for_running
 from penstock.model.stages.piece import Piece, pieces_of
+from penstock.model.stages.stage import Backward, Forward
 from penstock.run.comm.transport import Gloo
 from penstock.run.execute.executor import Boundary, Executor
-from penstock.run.execute.stage import Backward, Forward
 from penstock.run.launch.rendezvous import Connection
 from penstock.run.launch.worker_pool import Crew
 from penstock.sim import simulate

@@ -14,7 +14,7 @@ from penstock.model.stages.context import Context
 from penstock.model.stages.decoder import stacked
 from penstock.model.stages.piece import Piece
 from penstock.model.stages.segment import attended_width
-from penstock.run.execute.stage import Backward, Forward
+from penstock.model.stages.stage import Backward, Forward
 
 
 class AttentionStage:

@@ -22,8 +22,8 @@ from penstock.model.layers.final import Ended, Ending
 from penstock.model.layers.linear import Queue, work_off
 from penstock.model.stages.context import Context
 from penstock.model.stages.piece import Piece
+from penstock.model.stages.stage import Backward, Forward
 from penstock.model.stages.weights import Vector, Weights
-from penstock.run.execute.stage import Backward, Forward
 
 
 class Act(NamedTuple):

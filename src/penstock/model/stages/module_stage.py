@@ -16,7 +16,7 @@ from torch.nn import Module
 from penstock.errors import RunError
 from penstock.model.stages.piece import Piece
 from penstock.model.stages.split_autograd import backward_to_input, backward_to_weights
-from penstock.run.execute.stage import Backward, Forward
+from penstock.model.stages.stage import Backward, Forward
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """The summed loss of a module's output and the labels [rows, tokens]."""

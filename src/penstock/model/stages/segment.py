@@ -23,8 +23,8 @@ from penstock.model.layers.post_attention import Follow, Followed
 from penstock.model.layers.qkv_projection import Normed, Projection
 from penstock.model.stages.decoder import add_rows, stacked
 from penstock.model.stages.piece import Piece
+from penstock.model.stages.stage import Backward, Forward
 from penstock.model.stages.weights import Weights
-from penstock.run.execute.stage import Backward, Forward
 
 
 def attended_width(config: ModelConfig) -> int:

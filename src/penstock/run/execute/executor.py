@@ -15,10 +15,10 @@ from torch import Tensor
 from penstock.core.meaning import Buf
 from penstock.core.program import Program
 from penstock.model.stages.piece import Piece
+from penstock.model.stages.stage import Stage
 from penstock.run.comm.transport import Arrival, Transport
 from penstock.run.execute.matmul_kernels import settle_products
 from penstock.run.execute.spans import Clock, Spans
-from penstock.run.execute.stage import Stage
 from penstock.run.program.compiled import (
     NOTHING,
     Lane,
