@@ -1,7 +1,7 @@
-"""What the executor asks of a stage: the work of F, N, R, I and W, without when and where.
+"""What the runtime asks of a stage: the work of F, N, R, I, W and B, without when and where.
 
-A stage holds weights and their gradients; everything that belongs to one slice goes in and comes
-out, so that the program alone decides how long it lives.
+A stage owns no tensors. Weights, gradients and everything that belongs to one slice go in and come
+out, so that the program alone decides which buffer an op reads and how long a value lives.
 """
 
 from typing import Any, Protocol
@@ -28,31 +28,55 @@ Backward = tuple[Tensor | None, Any, Any]
 
 
 class Stage(Protocol):
-    """One stage's work on one piece."""
+    """One stage's work on one piece.
 
-    def forward(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+    `weights` and `gradients` are what `views` made of a buffer of values and of one of gradients.
+    """
+
+    def views(self, flat: Tensor) -> Any:
+        """A flat buffer of this stage's parameters as its layers take it. Called once per buffer,
+        never per op: a view costs as much as a small kernel."""
+        ...
+
+    def forward(self, weights: Any, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         """Compute the output and keep what the backward needs."""
         ...
 
-    def forward_light(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+    def forward_light(self, weights: Any, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         """Compute the output and keep only the input, to compute again from it."""
         ...
 
-    def recompute(self, piece: Piece, ckpt: Any, kv: Any) -> Any:
+    def recompute(self, weights: Any, piece: Piece, ckpt: Any, kv: Any) -> Any:
         """What `forward` would have kept, from what `forward_light` kept."""
         ...
 
     def input_gradient(
-        self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any
+        self,
+        weights: Any,
+        gradients: Any,
+        piece: Piece,
+        act: Any,
+        g: Tensor | None,
+        kv: Any,
+        dkv: Any,
     ) -> Backward:
         """The gradient of the input; the last stage starts from its own loss and takes no `g`."""
         ...
 
-    def backward(self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any) -> Backward:
+    def backward(
+        self,
+        weights: Any,
+        gradients: Any,
+        piece: Piece,
+        act: Any,
+        g: Tensor | None,
+        kv: Any,
+        dkv: Any,
+    ) -> Backward:
         """Both gradients, and no stash. What it adds to a weight must be what `input_gradient` and
         `weight_gradient` add, in the same order, bit for bit."""
         ...
 
-    def weight_gradient(self, piece: Piece, stash: Any) -> None:
-        """Add the gradients of the weights that `input_gradient` left over."""
+    def weight_gradient(self, gradients: Any, piece: Piece, stash: Any) -> None:
+        """Add to `gradients` what `input_gradient` left over."""
         ...

@@ -7,6 +7,7 @@ order comes from the program, which was proven before it came here.
 
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter_ns
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -16,6 +17,7 @@ from penstock.core.meaning import Buf
 from penstock.core.program import Program
 from penstock.model.stages.piece import Piece
 from penstock.model.stages.stage import Stage
+from penstock.model.stages.weights import Weights
 from penstock.run.comm.transport import Arrival, Transport
 from penstock.run.execute.matmul_kernels import settle_products
 from penstock.run.execute.spans import Clock, Spans
@@ -30,7 +32,11 @@ from penstock.run.program.compiled import (
 )
 
 Values = list[Any]
-Work = Callable[[Stage, Piece, Values, Places], None]
+Views = tuple[Any, Any]
+"""What a stage computes with and what it adds up: the views of its weights and gradients."""
+NO_VIEWS: Views = (None, None)
+"""Of a stage without weights, or one that has them by itself."""
+Work = Callable[[Stage, Views, Piece, Values, Places], None]
 
 
 class Boundary(NamedTuple):
@@ -52,35 +58,35 @@ class Boundary(NamedTuple):
         return torch.empty((), dtype=self.dtype, device=self.device).expand(size)
 
 
-def _forward(stage: Stage, piece: Piece, values: Values, at: Places) -> None:
+def _forward(stage: Stage, views: Views, piece: Piece, values: Values, at: Places) -> None:
     values[at.out], values[at.act], values[at.kv] = stage.forward(
-        piece, values[at.x], values[at.kv]
+        views[0], piece, values[at.x], values[at.kv]
     )
 
 
-def _forward_light(stage: Stage, piece: Piece, values: Values, at: Places) -> None:
+def _forward_light(stage: Stage, views: Views, piece: Piece, values: Values, at: Places) -> None:
     values[at.out], values[at.ckpt], values[at.kv] = stage.forward_light(
-        piece, values[at.x], values[at.kv]
+        views[0], piece, values[at.x], values[at.kv]
     )
 
 
-def _recompute(stage: Stage, piece: Piece, values: Values, at: Places) -> None:
-    values[at.act] = stage.recompute(piece, values[at.ckpt], values[at.kv])
+def _recompute(stage: Stage, views: Views, piece: Piece, values: Values, at: Places) -> None:
+    values[at.act] = stage.recompute(views[0], piece, values[at.ckpt], values[at.kv])
 
 
-def _input_gradient(stage: Stage, piece: Piece, values: Values, at: Places) -> None:
+def _input_gradient(stage: Stage, views: Views, piece: Piece, values: Values, at: Places) -> None:
     values[at.out], values[at.dkv], values[at.stash] = stage.input_gradient(
-        piece, values[at.act], values[at.g], values[at.kv], values[at.dkv]
+        *views, piece, values[at.act], values[at.g], values[at.kv], values[at.dkv]
     )
 
 
-def _weight_gradient(stage: Stage, piece: Piece, values: Values, at: Places) -> None:
-    stage.weight_gradient(piece, values[at.stash])
+def _weight_gradient(stage: Stage, views: Views, piece: Piece, values: Values, at: Places) -> None:
+    stage.weight_gradient(views[1], piece, values[at.stash])
 
 
-def _backward(stage: Stage, piece: Piece, values: Values, at: Places) -> None:
+def _backward(stage: Stage, views: Views, piece: Piece, values: Values, at: Places) -> None:
     values[at.out], values[at.dkv], _ = stage.backward(
-        piece, values[at.act], values[at.g], values[at.kv], values[at.dkv]
+        *views, piece, values[at.act], values[at.g], values[at.kv], values[at.dkv]
     )
 
 
@@ -124,6 +130,7 @@ class Turn(NamedTuple):
     step: Step
     work: Work
     stage: Stage
+    views: Views
     ends: bool
     """Whether its output is a loss."""
 
@@ -136,12 +143,13 @@ class Executor:
         program: Program,
         device: int,
         stages: Mapping[int, Stage],
+        weights: Mapping[int, Weights] = MappingProxyType({}),
         *,
         transport: Transport,
         boundary: Boundary,
         clock: Clock = perf_counter_ns,
     ) -> None:
-        self.program, self.stages = program, stages
+        self.program, self.stages, self.weights = program, stages, weights
         self.transport, self.boundary, self.clock = transport, boundary, clock
         self.lane: Lane = compile_lane(program, device)
         self.observer: Observer = Quiet()
@@ -150,6 +158,10 @@ class Executor:
         """What to do once the op of a row has run, as starting the reduction of its stage."""
         self._patterns: dict[int, Tensor] = {}
         """What each receive looks like; a plan's units keep their size from step to step."""
+        self._views = {
+            stage: (stages[stage].views(own.value), stages[stage].views(own.grad))
+            for stage, own in weights.items()
+        }
         self._training = self._turns(self.lane, WORK)
         self._evaluation: list[Turn] = []
 
@@ -168,7 +180,13 @@ class Executor:
     def _turns(self, lane: Lane, works: Mapping[str, Work]) -> list[Turn]:
         last = self.program.schedule.shape.stages - 1
         return [
-            Turn(step, works[op.kind], stage, op.stage == last and op.kind in "FN")
+            Turn(
+                step,
+                works[op.kind],
+                stage,
+                self._views.get(op.stage, NO_VIEWS),
+                op.stage == last and op.kind in "FN",
+            )
             for step in lane.steps
             for op, stage in ((step.op, self.stages[step.op.stage]),)
         ]
@@ -188,13 +206,13 @@ class Executor:
         self.spans = spans = Spans.begin(clock)
         for post in first:
             self._receive(post, pieces, values, arrivals)
-        for step, work, stage, ends in turns:
+        for step, work, stage, views, ends in turns:
             for post in step.waits:
                 observer.waits(step, post)
                 arrivals.pop(post.tag).wait()
             observer.runs(step)
             spans.start.append(clock())
-            work(stage, pieces[step.unit], values, step.places)
+            work(stage, views, pieces[step.unit], values, step.places)
             spans.end.append(clock())
             observer.ran(step)
             values[NOTHING] = None  # an op without keys and values has put its None there

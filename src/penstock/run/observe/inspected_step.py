@@ -88,8 +88,7 @@ def look(engine: Engine, batch: Sequence[Microbatch]) -> Look | None:
 def _there_already(engine: Engine) -> list[Tensor]:
     """Tensors that outlive steps, and so are no part of what a step holds."""
     found: list[Tensor] = []
-    for stage in engine.stages.values():
-        weights = stage.weights
+    for weights in engine.weights.values():
         found += [weights.main, weights.value, weights.grad]
     for attending in engine.executor.stages.values():
         context = getattr(attending, "context", None)

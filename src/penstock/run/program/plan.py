@@ -7,22 +7,15 @@ import torch
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
-from penstock.arch.parameters import (
-    EMBEDDING,
-    HEAD,
-    LAST_NORM,
-    Shapes,
-    between_shapes,
-    expected_shapes,
-    layer_shapes,
-)
+from penstock.arch.parameter_layout import ParameterLayout, lay_out
+from penstock.arch.parameters import between_parameters, expected_shapes, stage_parameters
 from penstock.core.homes import weight_homes
 from penstock.core.program import Program
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.lower import lower_for_running
-from penstock.model.layers.qkv_projection import projected_width
-from penstock.model.stages.segment import attended_width
+from penstock.model.layers.qkv_projection import qkv_width
+from penstock.model.stages.between_attentions import attention_width
 
 
 @dataclass(frozen=True)
@@ -73,7 +66,7 @@ class RunPlan:
         model = self.model
         if not self.cut_at_attention:
             return (model.hidden,) * (self.schedule.shape.stages - 1)
-        return (projected_width(model) + model.hidden, attended_width(model) + model.hidden) * (
+        return (qkv_width(model) + model.hidden, attention_width(model) + model.hidden) * (
             model.layers
         )
 
@@ -113,15 +106,9 @@ class RunPlan:
         """The place of every parameter along the model; a tied head is the embedding."""
         return {name: place for place, name in enumerate(expected_shapes(self.model))}
 
-    def sizes(self, stage: int) -> Shapes:
-        """The parameters of a stage; the last one has a head of its own, tied or not."""
-        model, vocabulary = self.model, (self.model.vocabulary, self.model.hidden)
-        sizes: Shapes = {EMBEDDING: vocabulary} if stage == 0 else {}
+    def layout(self, stage: int) -> ParameterLayout:
+        """Where the parameters of a stage lie; the last one has a head of its own, tied or not."""
         if self.cut_at_attention:
-            sizes |= between_shapes(model, stage // 2)
-        else:
-            for layer in self.split[stage]:
-                sizes |= layer_shapes(model, layer)
-        if stage == self.schedule.shape.stages - 1:
-            sizes |= {LAST_NORM: (model.hidden,), HEAD: vocabulary}
-        return sizes
+            return lay_out(between_parameters(self.model, stage // 2))
+        stages = self.schedule.shape.stages
+        return lay_out(stage_parameters(self.model, self.split[stage], stage, stages))

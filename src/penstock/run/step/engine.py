@@ -19,7 +19,6 @@ from penstock.arch.parameters import HEAD
 from penstock.data.batch import Microbatch
 from penstock.errors import RunError
 from penstock.model.stages.piece import Piece
-from penstock.model.stages.weights import Weights
 from penstock.run.comm.collective import add_up
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Transport
@@ -29,7 +28,7 @@ from penstock.run.program.feed import feed
 from penstock.run.program.plan import RunPlan
 from penstock.run.step.optimizer import AdamW, clip_factor, make_optimizer, squares
 from penstock.run.step.reduction import Reduction, last_gradient_rows, tie
-from penstock.run.step.stages import stage_of, weightless_stages
+from penstock.run.step.stages import empty_weights, stage_of, weightless_stages
 from penstock.run.watchdog.position import Tracker
 
 
@@ -52,10 +51,12 @@ class Engine:
         self.plan, self.mesh, self.adam, self.device = plan, mesh, adam, device
         mine = [stage for stage, home in sorted(plan.homes.items()) if home == mesh.device]
         self.stages = {stage: stage_of(plan, stage, device) for stage in mine}
+        self.weights = {stage: empty_weights(plan, stage, device) for stage in mine}
         self.executor = Executor(
             plan.program,
             mesh.device,
             {**weightless_stages(plan, device), **self.stages},
+            self.weights,
             transport=transport,
             boundary=Boundary(plan.widths, plan.dtype, device),
             clock=clock_of(device),
@@ -68,10 +69,6 @@ class Engine:
             self.executor.after |= starts
         self.tracker = Tracker()
         """Told where this rank is beside its lane; nobody asks this one."""
-
-    @property
-    def weights(self) -> dict[int, Weights]:
-        return {number: stage.weights for number, stage in self.stages.items()}
 
     def tell(self, tracker: Tracker) -> None:
         """Keep a tracker up to date from here on."""

@@ -64,6 +64,6 @@ def tie(mesh: Mesh, stages: Mapping[int, Weights]) -> None:
 
 def _gradient(stages: Mapping[int, Weights], name: str) -> Tensor | None:
     for weights in stages.values():
-        if name in weights.sizes:
+        if name in weights.layout.parts:
             return weights.named(weights.grad)[name]
     return None

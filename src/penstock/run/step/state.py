@@ -36,7 +36,7 @@ def entries(engine: Engine) -> list[Entry]:
     return [
         _entry(engine, name, weights, next(given))
         for weights in engine.weights.values()
-        for name in weights.sizes
+        for name in weights.layout.parts
     ]
 
 
