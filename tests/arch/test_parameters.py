@@ -3,7 +3,14 @@ from dataclasses import replace
 import pytest
 
 from penstock.arch.config import MODELS, ModelConfig, model
-from penstock.arch.parameters import HEAD, elements, expected_shapes, layer_prefix, layer_shapes
+from penstock.arch.parameters import (
+    HEAD,
+    elements,
+    expected_shapes,
+    layer_parameters,
+    layer_prefix,
+    shapes_of,
+)
 from penstock.errors import ShapeError
 
 
@@ -18,14 +25,14 @@ def test_every_layer_is_listed_once_in_order() -> None:
     layers = [name.split(".")[2] for name in names if name.startswith("model.layers.")]
     assert list(dict.fromkeys(layers)) == [str(layer) for layer in range(config.layers)]
     assert layers == sorted(layers, key=int)
-    assert set(layer_shapes(config, 3)) == {n for n in names if n.startswith(layer_prefix(3))}
+    assert set(layer_parameters(config, 3)) == {n for n in names if n.startswith(layer_prefix(3))}
 
 
 def test_grouped_heads_biases_and_norms_have_their_sizes() -> None:
     config = ModelConfig(1, 24, 40, 4, 2, 10, 7, qkv_bias=True, qk_norm=True)
     attention = {
         name.removeprefix("model.layers.0.self_attn."): shape
-        for name, shape in layer_shapes(config, 0).items()
+        for name, shape in shapes_of(layer_parameters(config, 0)).items()
         if "self_attn" in name
     }
     assert attention == {

@@ -144,7 +144,7 @@ def test_misuse_is_refused_before_anything_starts(
 def test_without_torch_the_extra_to_install_is_named(
     penstock: Penstock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "penstock.run.execute.stage", raising=False)
+    monkeypatch.delitem(sys.modules, "penstock.model.stages.stage", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
     answer = penstock("verify gpipe -p 2 -m 2")
     assert (answer.code, answer.out) == (2, "")

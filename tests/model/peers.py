@@ -6,8 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from model.samples import Held
 from penstock.arch.config import ModelConfig
-from penstock.arch.parameters import EMBEDDING, HEAD, expected_shapes
+from penstock.arch.parameter_layout import lay_out
+from penstock.arch.parameters import EMBEDDING, HEAD, stage_parameters
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.model.stages.decoder import DecoderStage
 from penstock.model.stages.weights import Weights
@@ -98,15 +100,17 @@ def named(model: Any) -> dict[str, Tensor]:
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-def whole_stage(config: ModelConfig, tensors: dict[str, Tensor], length: int) -> DecoderStage:
+def whole_stage(config: ModelConfig, tensors: dict[str, Tensor], length: int) -> Held:
     """All layers as one stage with these parameters; a tied head is a copy of its own."""
-    sizes = {**expected_shapes(config), HEAD: (config.vocabulary, config.hidden)}
+    layers = range(config.layers)
+    layout = lay_out(stage_parameters(config, layers, 0, 1))
     cpu = torch.device("cpu")
-    weights = Weights.empty(sizes, dtype=torch.float32, main=torch.float32, device=cpu)
+    weights = Weights.empty(layout, dtype=torch.float32, main=torch.float32, device=cpu)
     for name, view in weights.named(weights.main).items():
         view.copy_(tensors[EMBEDDING if config.tied and name == HEAD else name])
     weights.publish()
-    return DecoderStage(config, range(config.layers), weights, length)
+    stage = DecoderStage(config, layers, layout, length=length, like=weights.value)
+    return Held.of(stage, weights)
 
 
 def sentences(rows: int, length: int, vocabulary: int) -> Microbatch:

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from model.peers import VARIANTS, named, peer, sentences, stated, whole_stage
+from model.samples import Held
 from penstock.arch.config import MODELS, ModelConfig, model
 from penstock.arch.families import FAMILIES, from_huggingface, to_huggingface
 from penstock.arch.parameters import EMBEDDING, HEAD, expected_shapes
 from penstock.data.batch import IGNORE
-from penstock.model.layers.rope import tables
+from penstock.model.layers.rope import rope_tables
 from penstock.model.stages.decoder import DecoderStage
 from penstock.model.stages.piece import pieces_of
 
@@ -22,12 +23,13 @@ LENGTH = 48
 BATCH = sentences(2, LENGTH, 50)
 
 
-def logits_of(stage: DecoderStage, lengths: tuple[int, ...]) -> Tensor:
+def logits_of(held: Held, lengths: tuple[int, ...]) -> Tensor:
     """The logits of the batch, cut into slices of these lengths."""
-    kv, parts = None, []
+    kv, parts, stage = None, [], held.stage
+    assert isinstance(stage, DecoderStage)
     for piece in pieces_of(0, BATCH, lengths, 1.0):
-        parts.append(stage.logits(piece, None, kv))
-        kv = stage.forward(piece, None, kv)[2]
+        parts.append(stage.logits(held.value, piece, None, kv))
+        kv = held.forward(piece, None, kv)[2]
     return torch.cat(parts, dim=1)
 
 
@@ -52,7 +54,7 @@ def test_rotary_tables_equal_those_of_transformers_bit_for_bit_at_long_positions
     end = config.longest or 100_000
     positions = range(end - 200, end)
     expected = rotary(torch.zeros(1), torch.tensor([positions]))
-    ours = tables(config, positions, torch.float32, "cpu")
+    ours = rope_tables(config, positions, torch.float32, "cpu")
     assert all(torch.equal(a, b[0]) for a, b in zip(ours, expected))
 
 

@@ -21,13 +21,12 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from penstock.core.program import Channel
 from penstock.data.batch import Microbatch
-from penstock.model.stages.decoder import DecoderStage
-from penstock.model.stages.segment import SegmentStage
+from penstock.model.stages.weights import Weights
 from penstock.run.execute.executor import Boundary, Executor
 from penstock.run.program.compiled import Post
 from penstock.run.program.feed import feed
 from penstock.run.program.plan import RunPlan
-from penstock.run.step.stages import stage_of, weightless_stages
+from penstock.run.step.stages import empty_weights, stage_of, weightless_stages
 from penstock.verify.material import parameters_of
 
 CPU = torch.device("cpu")
@@ -164,15 +163,20 @@ class Rig:
     def __init__(self, plan: RunPlan) -> None:
         self.plan = plan
         values = parameters_of(plan.model, plan.main)
-        self.stages = {stage: _stage(plan, stage, values) for stage in plan.homes}
+        self.stages = {stage: stage_of(plan, stage, CPU) for stage in plan.homes}
+        self.weights = {stage: _weights(plan, stage, values) for stage in plan.homes}
         self.executors = [self._executor(device) for device in range(plan.schedule.shape.devices)]
 
     def _executor(self, device: int) -> Executor:
-        mine = {n: stage for n, stage in self.stages.items() if self.plan.homes[n] == device}
-        mine |= weightless_stages(self.plan, CPU)
+        homes = self.plan.homes
+        mine = {n: stage for n, stage in self.stages.items() if homes[n] == device}
+        weights = {n: own for n, own in self.weights.items() if homes[n] == device}
+        stages = {**weightless_stages(self.plan, CPU), **mine}
         boundary = Boundary(self.plan.widths, self.plan.dtype, CPU)
         transport = Mail(in_order(), device)
-        return Executor(self.plan.program, device, mine, transport=transport, boundary=boundary)
+        return Executor(
+            self.plan.program, device, stages, weights, transport=transport, boundary=boundary
+        )
 
     def step(self, batch: Sequence[Microbatch], office: Office) -> float:
         """The mean loss of a batch; stages have added its gradients."""
@@ -199,21 +203,21 @@ class Rig:
             return sum(threads.map(work, range(len(self.executors)))) / labels
 
     def zero(self) -> None:
-        for stage in self.stages.values():
-            stage.weights.grad.zero_()
+        for weights in self.weights.values():
+            weights.grad.zero_()
 
     def gradients(self) -> dict[tuple[int, str], Tensor]:
         """By stage and name, as they are now."""
         return {
             (number, name): grad.clone()
-            for number, stage in self.stages.items()
-            for name, grad in stage.weights.named(stage.weights.grad).items()
+            for number, weights in self.weights.items()
+            for name, grad in weights.named(weights.grad).items()
         }
 
 
-def _stage(plan: RunPlan, number: int, values: dict[str, Tensor]) -> DecoderStage | SegmentStage:
-    stage = stage_of(plan, number, CPU)
-    for name, main in stage.weights.named(stage.weights.main).items():
+def _weights(plan: RunPlan, number: int, values: dict[str, Tensor]) -> Weights:
+    weights = empty_weights(plan, number, CPU)
+    for name, main in weights.named(weights.main).items():
         main.copy_(values[name])
-    stage.weights.publish()
-    return stage
+    weights.publish()
+    return weights

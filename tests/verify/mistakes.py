@@ -23,7 +23,7 @@ from penstock.verify.variants import Trial
 _feed = engine.feed
 _leave = Relay.leave
 _send = Gloo.send
-_work_off = decoder.work_off
+_add_products = decoder.add_products
 
 
 def relay_of_zeros(connection: Connection, trial: Trial) -> Part:
@@ -104,12 +104,12 @@ def own_labels_only(connection: Connection, trial: Trial) -> Part:
 def weights_twice(connection: Connection, trial: Trial) -> Part:
     """The weight gradients of one process are added twice."""
 
-    def twice(queue: Queue) -> None:
+    def twice(gradients: Sequence[Tensor], queue: Queue) -> None:
         if connection.rank:
-            _work_off(list(queue))
-        _work_off(queue)
+            _add_products(gradients, list(queue))
+        _add_products(gradients, queue)
 
-    with mock.patch.object(decoder, "work_off", twice):
+    with mock.patch.object(decoder, "add_products", twice):
         return run_trial(connection, trial)
 
 

@@ -74,7 +74,7 @@ def test_every_trial_is_proven_and_covers_every_layer_and_every_token(
             shape = trial.schedule.shape
             assert check(trial.schedule).proven
             plan = plan_of(trial)
-            held = [name for stage in plan.homes for name in plan.sizes(stage)]
+            held = [name for stage in plan.homes for name in plan.layout(stage).parts]
             assert sorted({*held} - {HEAD}) == sorted({*plan.names} - {HEAD})
             assert len(held) == len({*held})
             assert tuple(map(len, trial.lengths)) == shape.slices

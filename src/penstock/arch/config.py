@@ -1,22 +1,24 @@
-"""How large a model is: what one token and one query-key pair cost in one layer.
+"""How large a model is, and which layers it is made of: one object describes it to everybody.
 
-Everything a cost model needs of a Llama-style transformer follows from nine numbers: FLOPs (2 per
-multiply-add), bytes that a forward saves, bytes that wait for the weight gradient. The formulas are
-stated once here, per token and per layer; cost/transformer.py applies them to ops. What running a
-model needs beyond that (rotary positions, norms, biases) is stated here too, so that one object
-describes a model to everybody.
+What a layer costs, keeps and is called is said by the record of its kind (arch/layers); here are
+the numbers that give the records their sizes, the records of a layer in their order, and the sums
+over them, per token and per layer. Whoever needs more than a sum walks `layer_records`.
 
-    h hidden, f ffn, a heads, g kv_heads, d head_size, V vocabulary, x = 3 gated MLP, 2 plain
+    h hidden, f ffn, a heads, g kv_heads, d head_size, V vocabulary
 """
 
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
+from penstock.arch.layers.attention import Attention
+from penstock.arch.layers.embedding import Embedding
+from penstock.arch.layers.gated_mlp import GatedMlp, PlainMlp
+from penstock.arch.layers.lm_head import LmHead
+from penstock.arch.layers.norm import Norm
+from penstock.arch.layers.record import LayerRecord
 from penstock.arch.rope_scaling import RopeScaling, refuse_number
 from penstock.errors import ShapeError, nearest
-
-LSE_BYTES = 4
-"""The log-sum-exp of a softmax is kept in 32 bits, whatever the activations are in."""
 
 
 @dataclass(frozen=True)
@@ -93,44 +95,72 @@ class ModelConfig:
             hint=f"train on at most {self.longest} tokens, where it makes no difference",
         )
 
-    @property
-    def mlp_matrices(self) -> int:
-        return 3 if self.gated else 2
+    @cached_property
+    def layer_records(self) -> tuple[LayerRecord, ...]:
+        """The records of one layer, in the order in which a forward meets them."""
+        hidden, size = self.hidden, self.element_bytes
+        heads = (self.heads, self.kv_heads, self.head_size)
+        mlp = GatedMlp if self.gated else PlainMlp
+        return (
+            Norm("input_layernorm", hidden, size),
+            Attention(hidden, *heads, self.qkv_bias, self.qk_norm, size),
+            Norm("post_attention_layernorm", hidden, size),
+            mlp(hidden, self.ffn, size),
+        )
+
+    @cached_property
+    def embedding(self) -> Embedding:
+        return Embedding(self.vocabulary, self.hidden, self.element_bytes)
+
+    @cached_property
+    def last_norm(self) -> Norm:
+        return Norm("model.norm", self.hidden, self.element_bytes)
+
+    @cached_property
+    def head(self) -> LmHead:
+        return LmHead(self.vocabulary, self.hidden, self.element_bytes)
 
     @property
+    def output_records(self) -> tuple[LayerRecord, ...]:
+        """What follows the last layer."""
+        return (self.last_norm, self.head)
+
+    @cached_property
     def layer_weights(self) -> int:
-        """Elements of one layer's matrices: 2 h a d (Q and output) + 2 h g d (K, V) + x h f."""
-        attention = 2 * self.hidden * self.head_size * (self.heads + self.kv_heads)
-        return attention + self.mlp_matrices * self.hidden * self.ffn
+        """Elements of one layer's matrices."""
+        return sum(record.weights for record in self.layer_records)
 
-    @property
+    @cached_property
     def layer_vectors(self) -> int:
-        """Elements of one layer's vectors: two norms, 2 d of qk-norm, (a + 2 g) d of biases."""
-        qk_norms = 2 * self.head_size if self.qk_norm else 0
-        biases = (self.heads + 2 * self.kv_heads) * self.head_size if self.qkv_bias else 0
-        return 2 * self.hidden + qk_norms + biases
+        """Elements of one layer's norms and biases."""
+        return sum(record.vectors for record in self.layer_records)
 
     @property
     def parameters(self) -> int:
         """Elements of the whole model: layers with their vectors, a last norm, embeddings."""
         embeddings = 1 if self.tied else 2
         layers = self.layers * (self.layer_weights + self.layer_vectors)
-        return layers + self.hidden + embeddings * self.head_weights
+        return layers + self.last_norm.vectors + embeddings * self.head_weights
 
-    @property
+    @cached_property
     def head_weights(self) -> int:
         """Elements of the output layer, h V."""
-        return self.hidden * self.vocabulary
+        return self.head.weights
+
+    @cached_property
+    def layer_flops(self) -> int:
+        """Forward FLOPs of one token in the weights of one layer."""
+        return sum(record.flops_per_token for record in self.layer_records)
 
     @property
     def flops_per_token(self) -> int:
-        """Forward FLOPs of one token in all weights: 2 per weight, head included."""
-        return 2 * (self.layers * self.layer_weights + self.head_weights)
+        """Forward FLOPs of one token in all weights, head included."""
+        return self.layers * self.layer_flops + self.head.flops_per_token
 
-    @property
+    @cached_property
     def pair_flops(self) -> int:
-        """Forward FLOPs of one query-key pair in one layer: scores 2 a d, weighted sum 2 a d."""
-        return 4 * self.heads * self.head_size
+        """Forward FLOPs of one query-key pair in one layer."""
+        return sum(record.flops_per_pair for record in self.layer_records)
 
     @property
     def flops_per_pair(self) -> int:
@@ -142,34 +172,25 @@ class ModelConfig:
         """Bytes of one token between two stages: h elements."""
         return self.hidden * self.element_bytes
 
-    @property
+    @cached_property
     def kv_bytes(self) -> int:
-        """Bytes of one token's keys and values in one layer: 2 g d elements."""
-        return 2 * self.kv_heads * self.head_size * self.element_bytes
+        """Bytes of one token's keys and values in one layer."""
+        return sum(record.kv_bytes for record in self.layer_records)
 
-    @property
+    @cached_property
     def saved_bytes(self) -> int:
-        """Bytes that one token's forward saves in one layer, keys and values apart.
+        """Bytes that one token's forward saves in one layer, keys and values apart."""
+        return sum(record.saved_bytes for record in self.layer_records)
 
-        4 h (inputs and outputs of both norms) + 2 a d (queries, attention output) + x f (outputs of
-        the first MLP matrices, input of the last) elements, and one log-sum-exp per head. With
-        qk-norm (a + g) d more: queries and keys before it; cost/workload.py adds what slices keep.
-        """
-        heads = 2 * self.heads * self.head_size
-        before_norms = (self.heads + self.kv_heads) * self.head_size if self.qk_norm else 0
-        elements = 4 * self.hidden + heads + before_norms + self.mlp_matrices * self.ffn
-        return elements * self.element_bytes + LSE_BYTES * self.heads
+    @cached_property
+    def sliced_bytes(self) -> int:
+        """Bytes that it saves beyond that where the sequence is cut into slices."""
+        return sum(record.sliced_bytes for record in self.layer_records)
 
-    @property
+    @cached_property
     def stash_bytes(self) -> int:
-        """Bytes that one token's weight gradient waits for in one layer.
-
-        Inputs of the matrices: 2 h + a d + f elements. Gradients of their outputs: (a + 2 g) d for
-        Q, K, V, h for the attention output, (x - 1) f and h in the MLP.
-        """
-        heads = (2 * self.heads + 2 * self.kv_heads) * self.head_size
-        elements = 4 * self.hidden + heads + self.mlp_matrices * self.ffn
-        return elements * self.element_bytes
+        """Bytes that one token's weight gradient waits for in one layer."""
+        return sum(record.stash_bytes for record in self.layer_records)
 
 
 def _refuse_field(name: str, value: Any) -> None:

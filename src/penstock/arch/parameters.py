@@ -1,20 +1,25 @@
-"""Every parameter of a model: its name and its shape, said once.
+"""Every parameter of a model by its full name: the records' parameters, layer by layer.
 
 Stages allocate by this list, checkpoints and exported files are checked against it. The names are
 those of Hugging Face checkpoints, so that nothing has to be translated on the way in or out.
 """
 
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import dropwhile, takewhile
 from math import prod
+from types import MappingProxyType
 
 from penstock.arch.config import ModelConfig
-from penstock.errors import ShapeError
+from penstock.arch.layers import embedding, lm_head
+from penstock.arch.layers.parameter import Parameter, Shape
+from penstock.arch.layers.record import LayerRecord
 
-Shape = tuple[int, ...]
 Shapes = dict[str, Shape]
+Parameters = dict[str, Parameter]
 
-EMBEDDING = "model.embed_tokens.weight"
+EMBEDDING, HEAD = embedding.NAME, lm_head.NAME
 LAST_NORM = "model.norm.weight"
-HEAD = "lm_head.weight"
 
 
 def layer_prefix(layer: int) -> str:
@@ -26,64 +31,52 @@ def layer_prefix(layer: int) -> str:
     return f"model.layers.{layer}."
 
 
+@lru_cache(maxsize=16)
+def model_parameters(config: ModelConfig) -> Mapping[str, Parameter]:
+    """The parameters of the whole model along its depth; a tied head is the embedding."""
+    found = stage_parameters(config, range(config.layers), 0, 1)
+    if config.tied:
+        del found[HEAD]
+    return MappingProxyType(found)
+
+
 def expected_shapes(config: ModelConfig) -> Shapes:
-    """The parameters of the whole model along its depth; a tied head is the embedding.
+    """The shapes of the whole model along its depth; a tied head is the embedding.
 
     >>> len(expected_shapes(ModelConfig(2, 8, 24, 2, 1, 4, 10)))
     21
     """
-    shapes: Shapes = {EMBEDDING: (config.vocabulary, config.hidden)}
-    for layer in range(config.layers):
-        shapes |= layer_shapes(config, layer)
-    shapes[LAST_NORM] = (config.hidden,)
-    if not config.tied:
-        shapes[HEAD] = (config.vocabulary, config.hidden)
-    return shapes
+    return shapes_of(model_parameters(config))
 
 
-def layer_shapes(config: ModelConfig, layer: int) -> Shapes:
+def stage_parameters(config: ModelConfig, layers: range, stage: int, stages: int) -> Parameters:
+    """The parameters of a stage of these layers; the last one has a head of its own, tied or
+    not."""
+    found = _named("", (config.embedding,)) if stage == 0 else {}
+    for layer in layers:
+        found |= layer_parameters(config, layer)
+    return found | (_named("", config.output_records) if stage == stages - 1 else {})
+
+
+def layer_parameters(config: ModelConfig, layer: int) -> Parameters:
     """The parameters of one layer, in the order in which a forward meets them."""
-    return lead_shapes(config, layer) | follow_shapes(config, layer)
+    return _named(layer_prefix(layer), config.layer_records)
 
 
-def lead_shapes(config: ModelConfig, layer: int) -> Shapes:
-    """The parameters in front of a layer's attention."""
-    rows = {
-        "q": config.heads * config.head_size,
-        "k": config.kv_heads * config.head_size,
-        "v": config.kv_heads * config.head_size,
-    }
-    shapes: Shapes = {"input_layernorm.weight": (config.hidden,)}
-    shapes |= {f"self_attn.{x}_proj.weight": (rows[x], config.hidden) for x in rows}
-    if config.qkv_bias:
-        shapes |= {f"self_attn.{x}_proj.bias": (rows[x],) for x in rows}
-    if config.qk_norm:
-        shapes |= {f"self_attn.{x}_norm.weight": (config.head_size,) for x in "qk"}
-    return _of_layer(layer, shapes)
+def between_parameters(config: ModelConfig, number: int) -> Parameters:
+    """The parameters between two attentions: behind that of layer `number` - 1, and in front of
+    that of layer `number`; the embedding before the first, the output layer behind the last."""
+    found = _named("", (config.embedding,)) if number == 0 else {}
+    if number > 0:
+        layer = layer_parameters(config, number - 1).items()
+        found |= dict(dropwhile(_in_front, layer))
+    if number < config.layers:
+        return found | dict(takewhile(_in_front, layer_parameters(config, number).items()))
+    return found | _named("", config.output_records)
 
 
-def follow_shapes(config: ModelConfig, layer: int) -> Shapes:
-    """The parameters behind a layer's attention."""
-    _refuse_plain_mlp(config)
-    shapes: Shapes = {
-        "self_attn.o_proj.weight": (config.hidden, config.heads * config.head_size),
-        "post_attention_layernorm.weight": (config.hidden,),
-        "mlp.gate_proj.weight": (config.ffn, config.hidden),
-        "mlp.up_proj.weight": (config.ffn, config.hidden),
-        "mlp.down_proj.weight": (config.hidden, config.ffn),
-    }
-    return _of_layer(layer, shapes)
-
-
-def between_shapes(config: ModelConfig, number: int) -> Shapes:
-    """The parameters between two attentions: behind one, and in front of the next."""
-    shapes = follow_shapes(config, number - 1) if number else {}
-    return shapes | (lead_shapes(config, number) if number < config.layers else {})
-
-
-def _of_layer(layer: int, shapes: Shapes) -> Shapes:
-    prefix = layer_prefix(layer)
-    return {prefix + name: shape for name, shape in shapes.items()}
+def shapes_of(parameters: Mapping[str, Parameter]) -> Shapes:
+    return {name: parameter.shape for name, parameter in parameters.items()}
 
 
 def elements(shapes: Shapes) -> int:
@@ -91,9 +84,12 @@ def elements(shapes: Shapes) -> int:
     return sum(prod(shape) for shape in shapes.values())
 
 
-def _refuse_plain_mlp(config: ModelConfig) -> None:
-    if not config.gated:
-        raise ShapeError(
-            "a model with a plain MLP (gated is False) can be priced, but not run",
-            hint="layers that run have a gated MLP (SwiGLU): leave gated at True",
-        )
+def _named(prefix: str, records: Sequence[LayerRecord]) -> Parameters:
+    """The parameters of some layers that run."""
+    for record in records:
+        record.refuse_running()
+    return {prefix + each.name: each for record in records for each in record.parameters}
+
+
+def _in_front(item: tuple[str, Parameter]) -> bool:
+    return not item[1].behind_attention

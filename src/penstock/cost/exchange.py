@@ -7,7 +7,8 @@ there early, so they can travel before the layer starts; the rest is on the way 
 Source: arXiv:2504.14519, released code.
 """
 
-from penstock.arch.config import LSE_BYTES, ModelConfig
+from penstock.arch.config import ModelConfig
+from penstock.arch.layers.record import LSE_BYTES
 from penstock.core.schedule import Loan, Schedule
 
 FORWARDS = "FNR"

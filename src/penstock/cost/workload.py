@@ -1,13 +1,14 @@
 """FLOPs and bytes of every op of a transformer, slice by slice.
 
 A slice of n tokens that ends at position e has n e - n^2 / 2 query-key pairs, so the same op costs
-more further along the sequence. Per op, with L layers on its stage, P weights per layer, h hidden,
-V vocabulary and q FLOPs per pair (arch/config.py), in FLOPs:
+more further along the sequence. Per op, with L layers on its stage, p FLOPs per token in the
+weights of a layer, q FLOPs per pair (sums over the records of a layer, arch/layers), h hidden and V
+vocabulary, in FLOPs:
 
-    F N   2 n P L + q pairs L                the head adds 2 n h V on the last stage
-    R     2 n P L + q pairs L                the head is not run again
-    I     2 n P L + 2 q pairs L              the head adds 6 n h V: see below
-    W     2 n P L
+    F N   n p L + q pairs L                  the head adds 2 n h V on the last stage
+    R     n p L + q pairs L                  the head is not run again
+    I     n p L + 2 q pairs L                the head adds 6 n h V: see below
+    W     n p L
     B     I + W
     S T   2 n h V / devices once or twice: S 1, T 2 where T starts the backward, else S 2, T 1
 
@@ -28,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.arch.config import LSE_BYTES, ModelConfig
+from penstock.arch.config import ModelConfig
 from penstock.core.lifetimes import TEMPORARY
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -95,7 +96,8 @@ class Workload:
         if min((min(lengths, default=0) for lengths in self.lengths), default=0) < 1:
             raise ShapeError("a slice has no tokens", hint="give each slice 1 token or more")
         tokens, most = max(map(sum, self.lengths)), max(self.layers)
-        weights = 4 * tokens * (most * self.model.layer_weights + 2 * self.model.head_weights)
+        head = 2 * self.model.head.flops_per_token
+        weights = 2 * tokens * (most * self.model.layer_flops + head)
         if weights + most * self.model.pair_flops * tokens**2 > MOST_FLOPS:
             raise ShapeError(
                 f"an op over {tokens:,} tokens would have more than {MOST_FLOPS:,} FLOPs",
@@ -141,12 +143,12 @@ class Workload:
         head = np.outer(_HEAD, self._at_last) * (shape.loss == "F") * model.vocabulary
         shard = _SHARD[shape.loss][:, None] * -(-model.vocabulary // shape.devices)
         first = (np.arange(len(layers)) == 0) & (shape.embed == "F")
-        row = model.boundary_bytes
+        row = model.embedding.row_bytes
         on_shard = _LOOKUP_ALL * row + _LOOKUP_OWN * -(-row // shape.devices)
         half_pair = layers * model.pair_flops // 2
         return Work(
-            linear=2 * np.outer(_LINEAR, layers * model.layer_weights)
-            + 2 * (head + shard) * model.hidden,
+            linear=np.outer(_LINEAR, layers * model.layer_flops)
+            + (head + shard) * model.head.flops_per_logit,
             attention=np.outer(_ATTENTION, half_pair),
             attention_backward=np.outer(_ATTENTION_BACKWARD, half_pair),
             lookup=np.outer(_LOOKUP, first) * row + on_shard[:, None],
@@ -167,17 +169,13 @@ class Workload:
         held = per_token[schedule.table.stage] * tokens[schedule.unit]
         if size in _WITH_KEYS and "R" in schedule.table.kinds:
             held += _WITH_KEYS[size] * self._made_again(schedule)
-        if size == "act" and self.model.qk_norm:
-            held += self._kept_twice(schedule)
+        if size == "act" and self.model.sliced_bytes:
+            held += self._kept_of_slices(schedule)
         return np.asarray(held, np.int64)
 
-    def _kept_twice(self, schedule: Schedule) -> Counts:
-        """Bytes of a slice's values that stay with queries and keys before their norms.
-
-        They are parts of one projection, which is kept whole. Values of a whole sequence are only
-        there; those of slices also lie with the other slices', where they are counted as `kv`.
-        """
-        per_token = np.array(self.layers, np.int64) * (self.model.kv_bytes // 2)
+    def _kept_of_slices(self, schedule: Schedule) -> Counts:
+        """Bytes that slices keep beyond what whole sequences keep."""
+        per_token = np.array(self.layers, np.int64) * self.model.sliced_bytes
         return np.asarray(
             per_token[schedule.table.stage] * (self.tokens * self._cut)[schedule.unit]
         )
@@ -217,7 +215,7 @@ class Workload:
             started = (np.arange(len(layers)) > 0) | (shape.embed == "E")
             return np.asarray(started * model.boundary_bytes, np.int64)
         if size == "act":  # and the last norm's input and output, and the loss's log-sum-exp
-            end = 2 * model.boundary_bytes + LSE_BYTES * (shape.loss == "F")
+            end = model.last_norm.saved_bytes + model.head.saved_bytes * (shape.loss == "F")
             return layers * model.saved_bytes + end * self._at_last
         return layers * (model.stash_bytes if size == "stash" else model.kv_bytes)
 

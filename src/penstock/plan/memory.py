@@ -62,7 +62,7 @@ def stage_elements(workload: Workload, stage: int) -> int:
     model, last = workload.model, len(workload.layers) - 1
     count = workload.layers[stage] * (model.layer_weights + model.layer_vectors)
     count += model.head_weights * ((stage == 0) + (stage == last))
-    return count + model.hidden * (stage == last)
+    return count + model.last_norm.vectors * (stage == last)
 
 
 def step_peaks(schedule: Schedule, workload: Workload, rows: int = 1) -> list[int]:

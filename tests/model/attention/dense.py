@@ -8,11 +8,16 @@ import torch
 from torch import Tensor
 
 from penstock.data.batch import Microbatch
-from penstock.model.attention import KeyValues, attend
+from penstock.model.attention.back_end import AttentionSaved
+from penstock.model.attention.memory import KeyValues
+from penstock.model.attention.slice_attention import (
+    SliceOfLayer,
+    attention_backward,
+    attention_forward,
+)
 from penstock.model.stages.piece import Piece, pieces_of
 
 Gradients = tuple[Tensor, Tensor, Tensor]
-Call = Callable[[Tensor, Tensor, Tensor, KeyValues | None, int, Piece], Tensor]
 
 
 @dataclass(frozen=True)
@@ -83,47 +88,51 @@ def dense(case: Case) -> tuple[Tensor, Gradients]:
 class Sliced:
     """The forward and the backward of a case, slice by slice."""
 
-    def __init__(self, case: Case, call: Call = attend) -> None:
+    def __init__(self, case: Case) -> None:
         self.case, self.pieces = case, case.pieces()
         self.memory = None if len(case.lengths) == 1 else case.memory()
         *tensors, self.g = case.inputs()
         self.inputs = [[_cut(tensor, piece) for tensor in tensors] for piece in self.pieces]
-        self.call = call
-        self.outs = self.forwards()
+        self.saved = [self.forward(piece) for piece in self.pieces]
 
-    def forwards(self) -> list[Tensor]:
-        return [
-            self.call(q, k, v, self.memory, 0, piece)
-            for (q, k, v), piece in zip(self.inputs, self.pieces)
-        ]
+    def forward(self, piece: Piece) -> AttentionSaved:
+        """Write the slice's keys and values to the memory and attend to all up to it."""
+        q, k, v = self.inputs[piece.slice]
+        if self.memory is not None:
+            self.memory.write(0, piece, k, v)
+        return self.again(piece, q, k, v)
+
+    def again(self, piece: Piece, q: Tensor, k: Tensor, v: Tensor) -> AttentionSaved:
+        """Attend with the keys and values that the memory already has."""
+        return AttentionSaved(q, k, v, *attention_forward(q, k, v, self._at(piece)))
+
+    def backward(self, piece: Piece, g: Tensor) -> Gradients:
+        """Gradients of one slice's queries, keys and values."""
+        return attention_backward(g, self.saved[piece.slice], self._at(piece))
+
+    def _at(self, piece: Piece) -> SliceOfLayer:
+        return SliceOfLayer(piece, self.memory, 0)
 
     @property
     def out(self) -> Tensor:
-        return torch.cat(self.outs, 2).detach()
+        return torch.cat([saved.out for saved in self.saved], 2)
 
     def gradients(self, between: Callable[[KeyValues], object] = lambda memory: None) -> Gradients:
-        """Of queries, keys and values of the whole sequence."""
-        dq, dk, dv = (torch.cat(each, 2) for each in zip(*self.backwards(between)))
-        return dq, dk, dv
-
-    def backwards(
-        self, between: Callable[[KeyValues], object] = lambda memory: None
-    ) -> list[Sequence[Tensor]]:
-        """Gradients of each slice's inputs, from the last to the first; `between` is called after
-        each."""
+        """Of queries, keys and values of the whole sequence, from the last slice to the first;
+        `between` is called after each."""
         if self.memory is not None:
             self.memory.open_gradients()
-        found: list[Sequence[Tensor]] = []
-        for piece, inputs, out in reversed(list(zip(self.pieces, self.inputs, self.outs))):
-            g = self.g[:, :, piece.start : piece.end]
-            found.append(torch.autograd.grad(out, inputs, g))
+        found: list[Gradients] = []
+        for piece in reversed(self.pieces):
+            found.append(self.backward(piece, _cut(self.g, piece)))
             if self.memory is not None:
                 between(self.memory)
-        return found[::-1]
+        dq, dk, dv = (torch.cat(each, 2) for each in zip(*found[::-1]))
+        return dq, dk, dv
 
 
 def _cut(tensor: Tensor, piece: Piece) -> Tensor:
-    return tensor[:, :, piece.start : piece.end].detach().requires_grad_()
+    return tensor[:, :, piece.start : piece.end]
 
 
 def error(case: Case) -> float:

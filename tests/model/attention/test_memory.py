@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from model.attention.dense import Case, Sliced
-from penstock.model.attention import attend
+from penstock.model.attention.slice_attention import SliceOfLayer, attention_forward
 from penstock.run.observe.memory_meter import LiveBytes
 
 pytestmark = pytest.mark.torch
@@ -30,7 +30,7 @@ def test_gradients_reach_as_far_as_the_past_of_the_last_slice() -> None:
     assert sliced.memory is not None
     gradients = sliced.memory.open_gradients()
     assert gradients.nbytes == 0
-    torch.autograd.grad(sliced.outs[2], sliced.inputs[2], sliced.outs[2].detach())
+    sliced.backward(sliced.pieces[2], sliced.saved[2].out)
     assert gradients.nbytes == 2 * 2 * KEY
     sliced.memory.close_gradients()
     assert sliced.memory.gradients is None
@@ -55,11 +55,13 @@ def test_a_forward_takes_its_output_and_one_more() -> None:
     memory = CASE.memory()
     for piece in CASE.pieces():
         here = slice(piece.start, piece.end)
-        with torch.no_grad(), LiveBytes() as meter:
+        memory.write(0, piece, k[:, :, here], v[:, :, here])
+        with LiveBytes() as meter:
             meter.ignore(q, k, v, memory.keys[0], memory.values[0])
-            out = attend(q[:, :, here], k[:, :, here], v[:, :, here], memory, 0, piece)
-            assert meter.level == QUERY
-            assert out.nbytes == QUERY
+            own = (tensor[:, :, here] for tensor in (q, k, v))
+            out, lse = attention_forward(*own, SliceOfLayer(piece, memory, 0))
+            assert meter.level == QUERY + LSE
+            assert (out.nbytes, lse.nbytes) == (QUERY, LSE)
         assert meter.peak <= 2 * (QUERY + LSE) + LSE
 
 
@@ -74,12 +76,12 @@ def test_a_backward_takes_its_gradients_and_a_block_more() -> None:
     sliced.memory.open_gradients()
     known = (sliced.g, sliced.memory.keys[0], sliced.memory.values[0])
     for piece in reversed(sliced.pieces):
-        inputs, out = sliced.inputs[piece.slice], sliced.outs[piece.slice]
+        saved = sliced.saved[piece.slice]
         left = sliced.memory.gradients.nbytes if sliced.memory.gradients else 0
         with LiveBytes() as meter:
-            meter.ignore(*known, *inputs, out)
+            meter.ignore(*known, *saved)
             g = sliced.g[:, :, piece.start : piece.end]
-            found = torch.autograd.grad(out, inputs, g)
+            found = sliced.backward(piece, g)
             own = sum(gradient.nbytes for gradient in found)
             assert own == QUERY + 2 * KEY
         assert sliced.memory.gradients is not None

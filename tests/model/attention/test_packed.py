@@ -7,7 +7,7 @@ from torch import Tensor
 from model.attention.dense import Case, Sliced, relative
 from penstock.model.attention import plain
 from penstock.model.attention.aten import Gradients, Output
-from penstock.model.attention.back_end import Seen
+from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.packed import Packed
 from penstock.model.attention.reach import Reach
 from penstock.model.attention.tiled import Tiled
@@ -35,7 +35,7 @@ def back(g: Tensor, q: Tensor, k: Tensor, v: Tensor, done: Output, reach: Reach)
         past[0, :, :, keys.start : keys.stop] += dk
         past[1, :, :, keys.start : keys.stop] += dv
 
-    seen = Seen(_row(q), _row(k), _row(v), _row(done[0]), done[1][None])
+    seen = AttentionSaved(_row(q), _row(k), _row(v), _row(done[0]), done[1][None])
     dq, dk, dv = PLAIN.backward(_row(g), seen, reach, leave)
     found = (dq, torch.cat((past[0], dk), 2), torch.cat((past[1], dv), 2))
     one, two, three = (gradient[0].transpose(0, 1) for gradient in found)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from model.attention.dense import Case, dense, relative
 from penstock.model.attention import aten, folded, plain
-from penstock.model.attention.back_end import Seen
+from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.reach import Reach
 from penstock.model.attention.tiled import Gathered, Tiled
 
@@ -42,7 +42,7 @@ def test_squares_and_blocks_do_not_change_the_result(
     back_end = replace(kernel, square=square, block=block)
     mine, late = q[:, :, 19:], g[:, :, 19:]
     out, lse = back_end.forward(mine, k, v, reach)
-    dq, dk, dv = back_end.backward(late, Seen(mine, k, v, out, lse), reach, leave)
+    dq, dk, dv = back_end.backward(late, AttentionSaved(mine, k, v, out, lse), reach, leave)
     early = g.clone()
     early[:, :, 19:] = 0  # what the other queries give to the keys
     expected, gradients = dense(case)
@@ -58,7 +58,7 @@ def _without(case: Case, g: Tensor) -> tuple[Tensor, Tensor]:
     """Gradients of keys and values from other gradients of the output."""
     q, k, v, _ = case.inputs()
     out, lse = PLAIN.forward(q, k, v, Reach(0, (23, 7)))
-    _, dk, dv = PLAIN.backward(g, Seen(q, k, v, out, lse), Reach(0, (23, 7)), _refuse)
+    _, dk, dv = PLAIN.backward(g, AttentionSaved(q, k, v, out, lse), Reach(0, (23, 7)), _refuse)
     return dk, dv
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from model.peers import VARIANTS, named, peer, stated
 from penstock.arch.config import ModelConfig
 from penstock.arch.families import from_huggingface
-from penstock.arch.parameters import EMBEDDING, HEAD, expected_shapes, layer_shapes
+from penstock.arch.parameters import EMBEDDING, HEAD, expected_shapes, layer_parameters
 from penstock.errors import FormatError, RunError, ShapeError
 from penstock.model.io import safetensors_files
 from penstock.model.io.huggingface import (
@@ -131,7 +131,7 @@ def test_tensors_may_come_one_by_one_in_any_order(tmp_path: Path) -> None:
 
 def test_only_the_files_of_the_wanted_names_are_opened(sharded: Path) -> None:
     files = json.loads((sharded / "model.safetensors.index.json").read_text())["weight_map"]
-    wanted = list(layer_shapes(TINY, 1))
+    wanted = list(layer_parameters(TINY, 1))
     for path in sharded.glob("*.safetensors"):
         if path.name not in {files[name] for name in wanted}:
             path.unlink()

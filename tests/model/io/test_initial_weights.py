@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
+from penstock.errors import ShapeError
 from penstock.model.io.initial_weights import SPREAD, initialise
 
 pytestmark = pytest.mark.torch
@@ -53,9 +54,22 @@ def test_matrices_are_normal_with_the_spread_of_their_kind() -> None:
 
 
 def test_norms_begin_at_one_and_biases_at_zero() -> None:
+    model = replace(MODEL, qkv_bias=True, qk_norm=True)
     for name in ("model.norm.weight", "model.layers.2.self_attn.q_norm.weight"):
-        assert set(_filled(name).flatten().tolist()) == {1.0}
-    assert set(_filled("model.layers.2.self_attn.q_proj.bias").flatten().tolist()) == {0.0}
+        assert set(_filled(name, model=model).flatten().tolist()) == {1.0}
+    bias = "model.layers.2.self_attn.q_proj.bias"
+    assert set(_filled(bias, model=model).flatten().tolist()) == {0.0}
+
+
+def test_a_tied_head_that_is_held_apart_is_filled() -> None:
+    tied = _filled("lm_head.weight", model=replace(MODEL, tied=True))
+    assert torch.equal(tied, _filled("lm_head.weight"))
+
+
+def test_a_parameter_that_the_model_does_not_have_is_refused() -> None:
+    with pytest.raises(ShapeError, match=r"the model has no model\.layers\.0\.mlp\.up\.") as error:
+        _filled("model.layers.0.mlp.up.weight")
+    assert "up_proj" in error.value.hint
 
 
 def test_wider_types_hold_the_same_numbers() -> None:

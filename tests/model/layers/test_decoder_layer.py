@@ -6,12 +6,13 @@ from torch import Tensor
 
 from model.samples import EXACT, cut, microbatch_of, random_weights, relative, tiny
 from penstock.arch.config import ModelConfig
-from penstock.arch.parameters import layer_shapes
-from penstock.model.attention.explicit import Place
-from penstock.model.layers.decoder_layer import Block
-from penstock.model.layers.linear import Queue, work_off
-from penstock.model.layers.rope import tables
-from penstock.model.layers.self_attention import Setting
+from penstock.arch.parameters import layer_parameters, shapes_of
+from penstock.model.attention.slice_attention import SliceOfLayer
+from penstock.model.layers.decoder_layer import DecoderLayer
+from penstock.model.layers.linear import Queue, add_products
+from penstock.model.layers.rope import rope_tables
+from penstock.model.layers.self_attention import SliceContext
+from penstock.model.layers.views import Views
 from penstock.model.stages.weights import Weights
 from penstock.verify import oracle
 
@@ -25,18 +26,21 @@ LENGTH = 7
 VARIANTS = {"plain": tiny(1), "biased and normed": tiny(1, qkv_bias=True, qk_norm=True)}
 
 
-def _setting(model: ModelConfig, dtype: torch.dtype) -> Setting:
-    cos, sin = tables(model, range(LENGTH), dtype, torch.device("cpu"))
+def _context(model: ModelConfig, dtype: torch.dtype) -> SliceContext:
+    cos, sin = rope_tables(model, range(LENGTH), dtype, torch.device("cpu"))
     (piece,) = cut(microbatch_of([[0]], LENGTH), (LENGTH,))
-    return Setting(Place(piece, None, 0), cos.unsqueeze(1), sin.unsqueeze(1), remembered=False)
+    at = SliceOfLayer(piece, None, 0)
+    return SliceContext(at, cos.unsqueeze(1), sin.unsqueeze(1), written=False)
 
 
 def _ours(weights: Weights, model: ModelConfig, x: Tensor, dz: Tensor) -> tuple[Tensor, Tensor]:
-    block, setting = Block(model, weights, 0), _setting(model, x.dtype)
-    z, kept = block.forward(x, setting)
+    layer, context = DecoderLayer(model, 0), _context(model, x.dtype)
+    values, gradients = (Views(weights.layout, flat) for flat in (weights.value, weights.grad))
+    own, d_own = layer.views(values), layer.views(gradients)
+    z, saved = layer.forward(own, x, context)
     queue: Queue = []
-    dx = block.backward(kept, dz, setting, queue)
-    work_off(queue)
+    dx = layer.backward(own, d_own, saved, dz, context, queue)
+    add_products(gradients.matrices, queue)
     return z, dx
 
 
@@ -64,7 +68,7 @@ def test_output_and_every_gradient_are_those_of_autograd(
     model: ModelConfig, dtype: torch.dtype, bound: float
 ) -> None:
     torch.manual_seed(2)
-    weights = random_weights(layer_shapes(model, 0), dtype)
+    weights = random_weights(shapes_of(layer_parameters(model, 0)), dtype)
     weights.main.mul_(0.5)
     weights.publish()
     x, dz = torch.randn(2, LENGTH, model.hidden, dtype=dtype)
@@ -81,12 +85,15 @@ def test_output_and_every_gradient_are_those_of_autograd(
 def test_what_is_kept_is_not_written_to_by_the_backward() -> None:
     """The weight gradient reads it later."""
     model = tiny(1)
-    weights = random_weights(layer_shapes(model, 0))
-    block, setting = Block(model, weights, 0), _setting(model, torch.float64)
+    weights = random_weights(shapes_of(layer_parameters(model, 0)))
+    layer, context = DecoderLayer(model, 0), _context(model, torch.float64)
+    own, d_own = (
+        layer.views(Views(weights.layout, flat)) for flat in (weights.value, weights.grad)
+    )
     x, dz = torch.randn(2, LENGTH, model.hidden, dtype=torch.float64)
-    _, kept = block.forward(x, setting)
-    inputs = (kept.a, kept.followed.b, kept.followed.gated, kept.attended.out, dz)
+    _, saved = layer.forward(own, x, context)
+    inputs = (saved.a, saved.post.b, saved.post.gated, saved.attention.out, dz)
     copies = [tensor.clone() for tensor in inputs]
-    block.backward(kept, dz, setting, [])
+    layer.backward(own, d_own, saved, dz, context, [])
     for before, after in zip(copies, inputs):
         assert torch.equal(before, after)

@@ -10,12 +10,13 @@ from model.samples import EXACT, random_weights, relative
 from penstock.model.layers.linear import (
     Queue,
     add_product,
+    add_products,
     linear,
+    linear_add,
     linear_backward,
-    linear_onto,
-    work_off,
 )
-from penstock.model.stages.weights import Matrix, Weights
+from penstock.model.layers.views import Matrix, Views
+from penstock.model.stages.weights import Weights
 
 pytestmark = [
     pytest.mark.torch,
@@ -27,14 +28,18 @@ PLAIN = {"m.weight": (5, 3)}
 BIASED = {"m.weight": (5, 3), "m.bias": (5,)}
 
 
-def _weights(sizes: dict[str, tuple[int, ...]], dtype: torch.dtype) -> tuple[Weights, Matrix]:
-    weights = random_weights(sizes, dtype)
-    return weights, weights.matrix("m")
+def _weights(
+    shapes: dict[str, tuple[int, ...]], dtype: torch.dtype
+) -> tuple[Weights, Matrix, Matrix]:
+    """A matrix, and its gradient."""
+    weights = random_weights(shapes, dtype)
+    value, grad = (Views(weights.layout, flat) for flat in (weights.value, weights.grad))
+    return weights, value.matrix("m"), grad.matrix("m")
 
 
 @pytest.mark.parametrize("sizes", [PLAIN, BIASED], ids=["plain", "biased"])
 def test_both_gradients_are_those_of_autograd(sizes: dict[str, tuple[int, ...]]) -> None:
-    weights, matrix = _weights(sizes, torch.float64)
+    weights, matrix, gradient = _weights(sizes, torch.float64)
     leaves = {n: t.clone().requires_grad_() for n, t in weights.named(weights.main).items()}
     x, dy = torch.randn(7, 3, dtype=torch.float64), torch.randn(7, 5, dtype=torch.float64)
     x_leaf = x.clone().requires_grad_()
@@ -42,26 +47,26 @@ def test_both_gradients_are_those_of_autograd(sizes: dict[str, tuple[int, ...]])
     y.backward(dy)  # type: ignore[no-untyped-call]
     assert relative(linear(matrix, x), y.detach()) <= EXACT
     queue: Queue = []
-    dx = linear_backward(matrix, x, dy, queue)
-    work_off(queue)
+    dx = linear_backward(matrix, gradient, x, dy, queue)
+    add_products([gradient.weight], queue)
     assert x_leaf.grad is not None
     assert relative(dx, x_leaf.grad) <= EXACT
-    for name, gradient in weights.named(weights.grad).items():
+    for name, found in weights.named(weights.grad).items():
         expected = leaves[name].grad
         assert expected is not None
-        assert relative(gradient, expected) <= EXACT
+        assert relative(found, expected) <= EXACT
 
 
 def test_a_product_onto_a_residual_is_their_sum() -> None:
-    _, matrix = _weights(PLAIN, torch.float64)
+    _, matrix, _ = _weights(PLAIN, torch.float64)
     x, residual = torch.randn(7, 3, dtype=torch.float64), torch.randn(7, 5, dtype=torch.float64)
-    assert relative(linear_onto(matrix, x, residual), linear(matrix, x) + residual) <= EXACT
+    assert relative(linear_add(matrix, x, residual), linear(matrix, x) + residual) <= EXACT
 
 
 def test_the_matrix_gets_no_gradient_before_the_queue_is_worked_off() -> None:
-    weights, matrix = _weights(BIASED, torch.float64)
+    weights, matrix, gradient = _weights(BIASED, torch.float64)
     queue: Queue = []
-    linear_backward(matrix, torch.ones(2, 3).double(), torch.ones(2, 5).double(), queue)
+    linear_backward(matrix, gradient, torch.ones(2, 3).double(), torch.ones(2, 5).double(), queue)
     found = weights.named(weights.grad)
     assert found["m.weight"].abs().max() == 0
     assert found["m.bias"].tolist() == [2.0] * 5
@@ -69,13 +74,13 @@ def test_the_matrix_gets_no_gradient_before_the_queue_is_worked_off() -> None:
 
 def test_what_is_due_is_added_first_in_first_out() -> None:
     """Adding a large number and its opposite around small ones tells one order from another."""
-    weights, matrix = _weights(PLAIN, torch.float32)
+    weights, matrix, gradient = _weights(PLAIN, torch.float32)
     one = torch.ones(1, 3)
     dues = [torch.full((1, 5), value) for value in (1e8, 1.0, -1e8, 1.0)]
     queue: Queue = []
     for dy in dues:
-        linear_backward(matrix, one, dy, queue)
-    work_off(queue)
+        linear_backward(matrix, gradient, one, dy, queue)
+    add_products([gradient.weight], queue)
     assert weights.grad.tolist() == [1.0] * 15
     assert queue == []
 
@@ -83,29 +88,29 @@ def test_what_is_due_is_added_first_in_first_out() -> None:
 def test_each_due_lets_go_of_its_tensors_before_the_next_is_worked_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    _, matrix = _weights(PLAIN, torch.float32)
+    _, matrix, gradient = _weights(PLAIN, torch.float32)
     queue: Queue = []
     kept = []
     for _ in range(3):
         x = torch.randn(2, 3)
         kept.append(weakref.ref(x))
-        linear_backward(matrix, x, torch.randn(2, 5), queue)
+        linear_backward(matrix, gradient, x, torch.randn(2, 5), queue)
         del x
     alive: list[int] = []
 
-    def spy(matrix: Matrix, x: torch.Tensor, dy: torch.Tensor) -> None:
+    def spy(gradient: torch.Tensor, x: torch.Tensor, dy: torch.Tensor) -> None:
         alive.append(sum(ref() is not None for ref in kept))
 
     monkeypatch.setattr("penstock.model.layers.linear.add_product", spy)
-    work_off(queue)
+    add_products([gradient.weight], queue)
     assert alive == [3, 2, 1]
 
 
 def test_gradients_of_narrow_products_are_added_up_in_32_bits() -> None:
     """512 + 1 is 512 in bfloat16."""
-    weights, matrix = _weights(PLAIN, torch.bfloat16)
+    weights, _, gradient = _weights(PLAIN, torch.bfloat16)
     for value in (512.0, 1.0):
         dy = torch.full((1, 5), value, dtype=torch.bfloat16)
-        add_product(matrix, torch.ones(1, 3, dtype=torch.bfloat16), dy)
+        add_product(gradient.weight, torch.ones(1, 3, dtype=torch.bfloat16), dy)
     assert weights.grad.dtype == torch.float32
     assert weights.grad.tolist() == [513.0] * 15

@@ -1,5 +1,7 @@
 """The loss in pieces of the vocabulary is the loss, and so are its gradients."""
 
+from typing import NamedTuple
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,8 +12,8 @@ from torch.nn import functional
 from model.samples import EXACT, random_weights, relative
 from penstock.data.batch import IGNORE
 from penstock.model.layers import lm_head as head_module
-from penstock.model.layers.lm_head import Scores, loss_backward, loss_of
-from penstock.model.stages.weights import Matrix, Weights
+from penstock.model.layers.lm_head import HeadLoss, head_loss, head_loss_backward
+from penstock.model.stages.weights import Weights
 
 pytestmark = [
     pytest.mark.torch,
@@ -29,21 +31,29 @@ def _labels(ignored: int = 2) -> Tensor:
     return labels
 
 
-def _head(dtype: torch.dtype = torch.float64) -> tuple[Weights, Matrix]:
+class Head(NamedTuple):
+    """The head's weights and their gradient."""
+
+    weight: Tensor
+    gradient: Tensor
+
+
+def _head(dtype: torch.dtype = torch.float64) -> tuple[Weights, Head]:
     weights = random_weights({"lm_head.weight": (WORDS, HIDDEN)}, dtype)
-    return weights, weights.matrix("lm_head")
+    flat = weights.value, weights.grad
+    return weights, Head(*(buffer.view(WORDS, HIDDEN) for buffer in flat))
 
 
-def _ours(head: Matrix, x: Tensor, labels: Tensor, at_a_time: int) -> tuple[Scores, Tensor]:
+def _ours(head: Head, x: Tensor, labels: Tensor, at_a_time: int) -> tuple[HeadLoss, Tensor]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(head_module, "LOGITS_AT_A_TIME", at_a_time)
-        scores = loss_of(head, x, labels)
-        return scores, loss_backward(head, x, labels, scores.lse, SCALE)
+        scores = head_loss(head.weight, x, labels)
+        return scores, head_loss_backward(*head, x, labels, scores.lse, SCALE)
 
 
-def _plain(head: Matrix, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _plain(head: Head, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Loss, and the gradients of input and head."""
-    x, weight = x.double().clone().requires_grad_(), head.value.double().clone().requires_grad_()
+    x, weight = x.double().clone().requires_grad_(), head.weight.double().clone().requires_grad_()
     loss = functional.cross_entropy(x @ weight.t(), labels, ignore_index=IGNORE, reduction="sum")
     dx, dw = torch.autograd.grad(loss * SCALE, (x, weight))
     return loss.detach(), dx, dw

@@ -6,7 +6,6 @@ from torch import Tensor
 
 from model.samples import EXACT, random_weights, relative
 from penstock.model.layers.norm import norm, norm_backward
-from penstock.model.stages.weights import Vector
 
 pytestmark = [
     pytest.mark.torch,
@@ -25,8 +24,10 @@ def _plain(x: Tensor, weight: Tensor, dy: Tensor) -> tuple[Tensor, Tensor, Tenso
     return y.detach(), dx, dw
 
 
-def _weight(dtype: torch.dtype) -> Vector:
-    return random_weights({"w": (8,)}, dtype).vector("w")
+def _weight(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """A norm's weight and its gradient."""
+    weights = random_weights({"w": (8,)}, dtype)
+    return weights.value, weights.grad
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -37,38 +38,38 @@ def test_output_and_gradients_are_those_of_autograd(
     shape: tuple[int, ...], dtype: torch.dtype, bound: float
 ) -> None:
     torch.manual_seed(1)
-    weight = _weight(dtype)
+    weight, gradient = _weight(dtype)
     x, dy = torch.randn(shape, dtype=dtype), torch.randn(shape, dtype=dtype)
     y, r = norm(weight, x, 1e-5)
-    dx = norm_backward(weight, x, r, dy)
-    expected = _plain(x, weight.value.clone(), dy)
+    dx = norm_backward(weight, gradient, x, r, dy)
+    expected = _plain(x, weight, dy)
     assert y.dtype == dx.dtype == dtype
-    for found, right in zip((y, dx, weight.grad), expected, strict=True):
+    for found, right in zip((y, dx, gradient), expected, strict=True):
         assert relative(found, right) <= bound
 
 
 def test_the_weight_adds_up_over_calls() -> None:
-    weight = _weight(torch.float64)
+    weight, gradient = _weight(torch.float64)
     x, dy = torch.randn(2, 3, 8, dtype=torch.float64)
     r = norm(weight, x, 1e-5)[1]
-    norm_backward(weight, x, r, dy)
-    once = weight.grad.clone()
-    norm_backward(weight, x, r, dy)
-    assert torch.equal(weight.grad, 2 * once)
+    norm_backward(weight, gradient, x, r, dy)
+    once = gradient.clone()
+    norm_backward(weight, gradient, x, r, dy)
+    assert torch.equal(gradient, 2 * once)
 
 
 def test_neither_the_input_nor_the_gradient_is_written_to() -> None:
     """Both are needed again: by the residual, and by the weight gradient that waits."""
-    weight = _weight(torch.float64)
+    weight, gradient = _weight(torch.float64)
     x, dy = torch.randn(2, 3, 8, dtype=torch.float64)
     before = x.clone(), dy.clone()
-    norm_backward(weight, x, norm(weight, x, 1e-5)[1], dy)
+    norm_backward(weight, gradient, x, norm(weight, x, 1e-5)[1], dy)
     assert torch.equal(x, before[0])
     assert torch.equal(dy, before[1])
 
 
 def test_statistics_of_narrow_inputs_are_wide() -> None:
-    weight = _weight(torch.bfloat16)
+    weight, _ = _weight(torch.bfloat16)
     y, r = norm(weight, torch.full((1, 8), 300.0, dtype=torch.bfloat16), 1e-5)
     assert r.dtype == torch.float32
     assert float(r) == pytest.approx(1 / 300, rel=1e-6)

@@ -6,14 +6,15 @@ from torch import Tensor
 
 from model.samples import EXACT, cut, microbatch_of, random_weights, relative, tiny
 from penstock.arch.config import ModelConfig
-from penstock.arch.parameters import layer_shapes
-from penstock.model.attention.explicit import Place
+from penstock.arch.parameters import layer_parameters, shapes_of
 from penstock.model.attention.memory import KeyValues
+from penstock.model.attention.slice_attention import SliceOfLayer
 from penstock.model.layers import self_attention
-from penstock.model.layers.linear import Queue, work_off
-from penstock.model.layers.qkv_projection import projected_width
-from penstock.model.layers.rope import tables
-from penstock.model.layers.self_attention import SelfAttention, Setting
+from penstock.model.layers.linear import Queue, add_products
+from penstock.model.layers.qkv_projection import QkvWeights, qkv_width
+from penstock.model.layers.rope import rope_tables
+from penstock.model.layers.self_attention import SelfAttention, SliceContext
+from penstock.model.layers.views import Views
 from penstock.model.stages.piece import Piece
 from penstock.model.stages.weights import Weights
 from penstock.run.observe.memory_meter import LiveBytes
@@ -33,37 +34,42 @@ CUTS = {"whole": (9,), "two": (4, 5), "ragged": (1, 6, 2)}
 
 
 def _weights(model: ModelConfig) -> Weights:
-    return random_weights(layer_shapes(model, 0))
+    return random_weights(shapes_of(layer_parameters(model, 0)))
 
 
-def _setting(model: ModelConfig, piece: Piece, memory: KeyValues | None) -> Setting:
-    cos, sin = tables(model, range(piece.start, piece.end), torch.float64, torch.device("cpu"))
-    place = Place(piece, memory, 0)
-    return Setting(place, cos.unsqueeze(1), sin.unsqueeze(1), remembered=False)
+def _views(attention: SelfAttention, weights: Weights, flat: Tensor) -> QkvWeights:
+    return attention.projection.views(Views(weights.layout, flat), f"{PREFIX}self_attn.")
+
+
+def _context(model: ModelConfig, piece: Piece, memory: KeyValues | None) -> SliceContext:
+    cos, sin = rope_tables(model, range(piece.start, piece.end), torch.float64, torch.device("cpu"))
+    at = SliceOfLayer(piece, memory, 0)
+    return SliceContext(at, cos.unsqueeze(1), sin.unsqueeze(1), written=False)
 
 
 def _ours(
     model: ModelConfig, weights: Weights, x: Tensor, d: Tensor, lengths: tuple[int, ...]
 ) -> tuple[Tensor, Tensor]:
     """Output and input gradient of both rows, slice by slice."""
-    attention = SelfAttention(model, weights, f"{PREFIX}self_attn.")
+    attention = SelfAttention(model)
+    own, d_own = (_views(attention, weights, flat) for flat in (weights.value, weights.grad))
     pieces = cut(microbatch_of([[0], [0]], LENGTH), lengths)
     memory = None
     if len(pieces) > 1:
         memory = KeyValues(1, 2, model.kv_heads, LENGTH, model.head_size, dtype=torch.float64)
-    settings = [_setting(model, piece, memory) for piece in pieces]
+    contexts = [_context(model, piece, memory) for piece in pieces]
     inputs = [x[:, piece.start : piece.end].reshape(-1, model.hidden) for piece in pieces]
-    done = [attention.forward(a, setting) for a, setting in zip(inputs, settings)]
+    done = [attention.forward(own, a, context) for a, context in zip(inputs, contexts)]
     if memory is not None:
         memory.open_gradients()
     dx = torch.empty_like(x)
     for piece in reversed(pieces):
         queue: Queue = []
-        kept, setting = done[piece.slice], settings[piece.slice]
-        g = d[:, piece.start : piece.end].reshape(kept.out.shape)
-        found = attention.backward(inputs[piece.slice], kept, g, setting, queue)
+        saved, context = done[piece.slice], contexts[piece.slice]
+        g = d[:, piece.start : piece.end].reshape(saved.out.shape)
+        found = attention.backward(own, d_own, inputs[piece.slice], saved, g, context, queue)
         dx[:, piece.start : piece.end] = found.view(2, -1, model.hidden)
-        work_off(queue)
+        add_products([d_own.qkv.weight], queue)
     return torch.cat([each.out.view(2, -1, d.shape[-1]) for each in done], 1), dx
 
 
@@ -104,22 +110,24 @@ def test_output_and_gradients_are_those_of_autograd(
 
 def test_keys_and_values_of_a_slice_are_kept_in_the_memory_alone() -> None:
     model = tiny(1)
-    attention = SelfAttention(model, _weights(model), f"{PREFIX}self_attn.")
+    attention, weights = SelfAttention(model), _weights(model)
+    own = _views(attention, weights, weights.value)
     piece = cut(microbatch_of([[0]], LENGTH), (4, 5))[0]
     memory = KeyValues(1, 1, model.kv_heads, LENGTH, model.head_size, dtype=torch.float64)
     a = torch.randn(4, model.hidden, dtype=torch.float64)
-    seen = attention.forward(a, _setting(model, piece, memory)).seen
+    saved = attention.forward(own, a, _context(model, piece, memory)).attention
     storages = {t.untyped_storage().data_ptr() for t in (*memory.keys, *memory.values)}
-    assert {t.untyped_storage().data_ptr() for t in (seen.k, seen.v)} <= storages
+    assert {t.untyped_storage().data_ptr() for t in (saved.k, saved.v)} <= storages
 
 
 def test_a_whole_sequence_keeps_no_view_of_the_projection() -> None:
     """Values that were a view would keep the queries' and keys' memory alive too."""
     model = tiny(1)
-    attention = SelfAttention(model, _weights(model), f"{PREFIX}self_attn.")
+    attention, weights = SelfAttention(model), _weights(model)
+    own = _views(attention, weights, weights.value)
     (piece,) = cut(microbatch_of([[0]], LENGTH), (LENGTH,))
     a = torch.randn(LENGTH, model.hidden, dtype=torch.float64)
-    v = attention.forward(a, _setting(model, piece, None)).seen.v
+    v = attention.forward(own, a, _context(model, piece, None)).attention.v
     assert v.untyped_storage().nbytes() == v.nbytes
 
 
@@ -129,9 +137,10 @@ def test_while_attention_works_nothing_is_alive_that_it_does_not_need(
     """The product that heads are cut from ends before, the one for their gradients begins after."""
     model, rows = tiny(1), 2
     weights = _weights(model)
-    attention = SelfAttention(model, weights, f"{PREFIX}self_attn.")
+    attention = SelfAttention(model)
+    own, d_own = (_views(attention, weights, flat) for flat in (weights.value, weights.grad))
     (piece,) = cut(microbatch_of([[0]] * rows, LENGTH), (LENGTH,))
-    setting = _setting(model, piece, None)
+    context = _context(model, piece, None)
     a = torch.randn(rows * LENGTH, model.hidden, dtype=torch.float64)
     d = torch.randn(rows * LENGTH, model.heads * model.head_size, dtype=torch.float64)
     alive = []
@@ -143,10 +152,10 @@ def test_while_attention_works_nothing_is_alive_that_it_does_not_need(
 
         monkeypatch.setattr(self_attention, name, noting)
     with LiveBytes() as meter:
-        meter.ignore(a, weights.value, setting.cos, setting.sin)
-        attended = attention.forward(a, setting)
-    heads = a.element_size() * len(a) * projected_width(model)
+        meter.ignore(a, weights.value, context.cos, context.sin)
+        saved = attention.forward(own, a, context)
+    heads = a.element_size() * len(a) * qkv_width(model)
     with LiveBytes() as meter:
         meter.ignore(d)
-        attention.backward(a, attended, d, setting, [])
+        attention.backward(own, d_own, a, saved, d, context, [])
     assert alive == [heads, 0]

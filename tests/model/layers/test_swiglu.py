@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from model.samples import EXACT, relative
-from penstock.model.layers.swiglu import gate, gate_backward
+from penstock.model.layers.swiglu import swiglu, swiglu_backward
 
 pytestmark = pytest.mark.torch
 
@@ -19,14 +19,14 @@ def test_output_and_gradient_are_those_of_autograd(dtype: torch.dtype, bound: fl
     leaf = both.double().clone().requires_grad_()
     expected = functional.silu(leaf[:, :7]) * leaf[:, 7:]
     (gradient,) = torch.autograd.grad(expected, leaf, d.double())
-    assert relative(gate(both), expected.detach()) <= bound
-    assert relative(gate_backward(both, d), gradient) <= bound
+    assert relative(swiglu(both), expected.detach()) <= bound
+    assert relative(swiglu_backward(both, d), gradient) <= bound
 
 
 def test_neither_the_input_nor_the_gradient_is_written_to() -> None:
     both, d = torch.randn(5, 14), torch.randn(5, 7)
     before = both.clone(), d.clone()
-    gate(both)
-    gate_backward(both, d)
+    swiglu(both)
+    swiglu_backward(both, d)
     assert torch.equal(both, before[0])
     assert torch.equal(d, before[1])

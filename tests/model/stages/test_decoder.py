@@ -26,6 +26,7 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.parameters import EMBEDDING, HEAD
 from penstock.data.batch import Microbatch
 from penstock.errors import RunError
+from penstock.model.stages.decoder import DecoderStage
 from penstock.verify.compare import difference
 from penstock.verify.material import parameters_of
 from penstock.verify.oracle import _logits as plain_logits
@@ -63,7 +64,7 @@ def _error(
     right = answer(model, parameters_of(model, torch.float64), [batch])
     stages = stages_of(model, layers, batch.length, dtype)
     loss = train(stages, cut(batch, lengths), backward) / batch.valid
-    found = difference(loss, list(gradients(stages).items()), right)
+    found = difference(loss, list(gradients(stages, model.tied).items()), right)
     return max(found.loss, found.gradient)
 
 
@@ -115,7 +116,7 @@ def test_a_backward_in_two_parts_or_after_a_second_forward_has_the_same_bits(
     found = []
     for way in (whole_backward, backward):
         stages = stages_of(model, (1, 1), LENGTH, dtype)
-        found.append((train(stages, cut(batch, lengths), way), gradients(stages)))
+        found.append((train(stages, cut(batch, lengths), way), gradients(stages, model.tied)))
     (loss, right), (other_loss, other) = found
     assert loss == other_loss
     for name, gradient in right.items():
@@ -155,15 +156,17 @@ def test_only_a_sequence_that_is_cut_has_a_memory_and_only_where_there_are_layer
 
 def test_logits_are_those_of_the_judge_whole_and_slice_by_slice() -> None:
     model, batch = tiny(), _batch(((0,),))
-    (stage,) = stages_of(model, (2,), LENGTH)
+    (held,) = stages_of(model, (2,), LENGTH)
+    stage = held.stage
+    assert isinstance(stage, DecoderStage)
     right = plain_logits(model, parameters_of(model, torch.float64), batch.tokens[0])
     (whole,) = cut(batch, (LENGTH,))
-    assert relative(stage.logits(whole, None)[0], right) <= EXACT
+    assert relative(stage.logits(held.value, whole, None)[0], right) <= EXACT
     parts: list[Tensor] = []
     memory = None
     for piece in cut(batch, (4, 7)):
         memory = stage.context.memory(piece, memory)
-        parts.append(stage.logits(piece, None, memory)[0])
+        parts.append(stage.logits(held.value, piece, None, memory)[0])
     assert relative(torch.cat(parts), right) <= EXACT
 
 
@@ -171,7 +174,7 @@ def test_a_stage_without_the_head_has_no_logits() -> None:
     first, _ = stages_of(tiny(), (1, 1), LENGTH)
     (piece,) = cut(_batch(), (LENGTH,))
     with pytest.raises(RunError, match="without the head"):
-        first.logits(piece, None)
+        first.stage.logits(first.value, piece, None)  # type: ignore[attr-defined]
 
 
 def test_embedding_and_head_add_up_apart_even_where_they_are_tied() -> None:
@@ -189,4 +192,4 @@ def test_nothing_is_recorded_by_autograd() -> None:
     stage.weights.value.requires_grad_()
     out, act, _ = stage.forward(piece, None, None)
     assert not out.requires_grad
-    assert not act.layers[0].followed.both.requires_grad
+    assert not act.layers[0].post.gate_up.requires_grad

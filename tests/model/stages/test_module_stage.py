@@ -78,9 +78,9 @@ def test_random_numbers_are_the_same_when_a_forward_is_run_again() -> None:
     module.dropout.p = 0.5
     stage, piece = ModuleStage(module), pieces(1)[0]
     x = torch.randn(2, 5, 6, dtype=torch.float64)
-    out, light, _ = stage.forward_light(piece, x, None)
+    out, light, _ = stage.forward_light(None, piece, x, None)
     before = torch.get_rng_state()
-    _, again = stage.recompute(piece, light, None)
+    _, again = stage.recompute(None, piece, light, None)
     assert torch.equal(again, out)
     assert torch.equal(torch.get_rng_state(), before)
 
@@ -96,8 +96,8 @@ def test_an_output_that_ignores_the_input_gives_a_gradient_of_zero() -> None:
 
     stage, piece, x = ModuleStage(Constant()), pieces(1)[0], torch.ones(2, 5, 6)
     for backward in (stage.backward, stage.input_gradient):
-        _, act, _ = stage.forward(piece, x, None)
-        g, _, _ = backward(piece, act, torch.ones(2, 5, 6), None, None)
+        _, act, _ = stage.forward(None, piece, x, None)
+        g, _, _ = backward(None, None, piece, act, torch.ones(2, 5, 6), None, None)
         assert g is not None
         assert not g.any()
     assert stage.module.value.grad is not None
@@ -107,8 +107,8 @@ def test_an_output_that_ignores_the_input_gives_a_gradient_of_zero() -> None:
 @pytest.mark.parametrize("split", [False, True])
 def test_a_loss_stays_without_the_graph_behind_it(split: bool) -> None:
     stage, piece = ModuleStage(model(2)[1], summed_loss), pieces(1)[0]
-    loss, act, _ = stage.forward(piece, torch.randn(2, 5, 6, dtype=torch.float64), None)
-    (stage.input_gradient if split else stage.backward)(piece, act, None, None, None)
+    loss, act, _ = stage.forward(None, piece, torch.randn(2, 5, 6, dtype=torch.float64), None)
+    (stage.input_gradient if split else stage.backward)(None, None, piece, act, None, None, None)
     assert loss.grad_fn is None
 
 
@@ -120,8 +120,8 @@ def test_a_loss_may_be_a_view() -> None:
     for loss in (summed_loss, seen):
         stage, piece = ModuleStage(model(2)[1], loss), pieces(1)[0]
         x = torch.ones(2, 5, 6, dtype=torch.float64)
-        _, act, _ = stage.forward(piece, x, None)
-        gradients.append(stage.backward(piece, act, None, None, None)[0])
+        _, act, _ = stage.forward(None, piece, x, None)
+        gradients.append(stage.backward(None, None, piece, act, None, None, None)[0])
     assert gradients[0] is not None
     assert gradients[1] is not None
     assert torch.equal(gradients[0], gradients[1])
@@ -131,5 +131,5 @@ def test_a_slice_is_refused_by_name() -> None:
     words = torch.zeros(1, 6, dtype=torch.int64)
     piece = pieces_of(3, Microbatch(words, words, ((0,),)), (4, 2), 1.0)[0]
     with pytest.raises(RunError, match="microbatch 3 comes in 2 slices") as refused:
-        ModuleStage(Middle(), summed_loss).forward(piece, None, None)
+        ModuleStage(Middle(), summed_loss).forward(None, piece, None, None)
     assert "schedule without slices" in refused.value.hint

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -13,9 +13,8 @@ from penstock.core.program import Channel
 from penstock.data.batch import Microbatch
 from penstock.model.stages.piece import Piece
 from penstock.run.execute.executor import WORK, Executor, Values
-from penstock.run.execute.stage import Stage
 from penstock.run.observe.memory_meter import LiveBytes
-from penstock.run.program.compiled import NOTHING, Places, Post, Step
+from penstock.run.program.compiled import NOTHING, Post, Step
 from penstock.run.program.plan import RunPlan
 from penstock.run.program.unsupported import why_not
 from penstock.schedules import registry
@@ -141,11 +140,11 @@ def test_no_channel_has_more_receives_than_planned_slots_and_every_message_is_ta
     assert not office.waiting
 
 
-def _kept(stage: Stage) -> list[torch.Tensor]:
-    """What a stage has between steps: weights, and how positions turn, where it has any."""
-    weights, context = getattr(stage, "weights", None), getattr(stage, "context", None)
-    found = [weights.main, weights.grad] if weights else []
-    return [*found, context.cos, context.sin] if context else found
+def _kept(executor: Executor) -> list[torch.Tensor]:
+    """What a device has between steps: weights, and how positions turn, where it has any."""
+    found = [flat for own in executor.weights.values() for flat in (own.main, own.grad)]
+    contexts = (getattr(stage, "context", None) for stage in executor.stages.values())
+    return found + [table for c in contexts if c for table in (c.cos, c.sin)]
 
 
 class _Metered:
@@ -157,8 +156,7 @@ class _Metered:
     def step(self, executor: Executor, pieces: Sequence[Piece]) -> list[torch.Tensor]:
         """The losses as plain numbers, so that they are no bytes."""
         with LiveBytes() as meter:
-            for stage in executor.stages.values():
-                meter.ignore(*_kept(stage))
+            meter.ignore(*_kept(executor))
             for piece in pieces:
                 meter.ignore(piece.tokens, piece.labels)
             losses = [float(loss) for loss in executor.step(pieces)]
@@ -181,12 +179,11 @@ def test_values_are_freed_by_the_end_of_every_step_and_the_empty_place_stays_emp
     lists: dict[int, Values] = {}
     for kind, work in list(WORK.items()):
 
-        def noting(
-            stage: Stage, piece: Piece, values: Values, at: Places, work: object = work
-        ) -> None:
+        def noting(*given: Any, work: Callable[..., None] = work) -> None:
+            values = given[3]
             assert values[NOTHING] is None
             lists[id(values)] = values
-            work(stage, piece, values, at)  # type: ignore[operator]
+            work(*given)
 
         monkeypatch.setitem(WORK, kind, noting)
     rig = Rig(_plan(name, "recompute"))

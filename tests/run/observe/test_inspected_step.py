@@ -85,9 +85,8 @@ def test_a_look_changes_no_weight_and_gives_the_observer_back() -> None:
 def test_the_observer_comes_back_even_where_a_step_fails() -> None:
     engine = _alone()
     observer = engine.executor.observer
-    engine.executor.stages[0].blocks.clear()  # type: ignore[attr-defined]
-    engine.executor.stages[0].embedding = None  # type: ignore[attr-defined]
-    with pytest.raises(AssertionError):
+    engine.executor.stages[0].layers = None  # type: ignore[attr-defined]
+    with pytest.raises(TypeError):
         look(engine, batch_of(engine.plan))
     assert engine.executor.observer is observer
 

@@ -32,17 +32,17 @@ def test_every_parameter_is_on_one_stage_and_every_stage_on_one_device(name: str
     layers = len(weightless) or schedule.shape.stages + 1
     plan = _plan(schedule, replace(MODEL, layers=layers))
     stages = [stage for stage in range(schedule.shape.stages) if stage not in weightless]
-    found = [item for stage in stages for item in plan.sizes(stage).items()]
+    found = [item for stage in stages for item in plan.layout(stage).parts.items()]
     assert len(found) == len(dict(found))
-    assert dict(found) == expected_shapes(plan.model)
+    assert {name: part.shape for name, part in found} == expected_shapes(plan.model)
     assert sorted(plan.homes) == stages
     assert set(plan.homes.values()) == set(range(schedule.shape.devices))
 
 
 def test_the_last_stage_has_a_head_of_its_own_even_where_it_is_tied() -> None:
     plan = _plan(build("1f1b", devices=4, microbatches=4), replace(MODEL, tied=True))
-    assert EMBEDDING in plan.sizes(0)
-    assert {HEAD, LAST_NORM} <= plan.sizes(3).keys()
+    assert EMBEDDING in plan.layout(0).parts
+    assert {HEAD, LAST_NORM} <= plan.layout(3).parts.keys()
     assert HEAD not in plan.names
     assert list(plan.names.values()) == list(range(len(plan.names)))
 
@@ -50,7 +50,7 @@ def test_the_last_stage_has_a_head_of_its_own_even_where_it_is_tied() -> None:
 def test_layers_are_spread_as_they_are_given() -> None:
     plan = _plan(build("1f1b", devices=3, microbatches=3), layers=(5, 0, 3))
     assert plan.split == (range(5), range(5, 5), range(5, 8))
-    assert plan.sizes(1) == {}
+    assert plan.layout(1).parts == {}
 
 
 def test_weights_are_kept_in_32_bits_at_least() -> None:

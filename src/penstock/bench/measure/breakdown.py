@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from penstock.bench.measure.real import HOST, Work, stage_of
+from penstock.bench.measure.real import HOST, Work, initial_weights
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.run.comm.transport import Alone
@@ -19,6 +19,7 @@ from penstock.run.execute.executor import Boundary, Executor
 from penstock.run.launch.rendezvous import Connection
 from penstock.run.program.feed import feed
 from penstock.run.program.plan import RunPlan
+from penstock.run.step.stages import stage_of
 
 
 class Breakdown(NamedTuple):
@@ -43,7 +44,8 @@ def breakdown(
     executor = Executor(
         plan.program,
         0,
-        {0: stage_of(plan, 0, work.length)},
+        {0: stage_of(plan, 0, HOST)},
+        {0: initial_weights(plan, 0)},
         transport=Alone(),
         boundary=Boundary(plan.widths, plan.dtype, HOST),
         clock=process_time_ns,

@@ -26,9 +26,9 @@ from penstock.cost.model import UnitCost
 from penstock.data.batch import Microbatch
 from penstock.lower import lower_for_running
 from penstock.model.stages.piece import Piece, pieces_of
+from penstock.model.stages.stage import Backward, Forward
 from penstock.run.comm.transport import Gloo
 from penstock.run.execute.executor import Boundary, Executor
-from penstock.run.execute.stage import Backward, Forward
 from penstock.run.launch.rendezvous import Connection
 from penstock.run.launch.worker_pool import Crew
 from penstock.sim import simulate
@@ -56,28 +56,47 @@ class EmulatedStage:
     def __init__(self, stage: int, waits: Waits, spin: float) -> None:
         self.stage, self.waits, self.spin = stage, waits, spin
 
-    def forward(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+    def views(self, flat: Tensor) -> None:
+        """There are no weights to see."""
+
+    def forward(self, weights: None, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         self._wait("F", piece)
         return _number(piece), None, None
 
-    def forward_light(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+    def forward_light(self, weights: None, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         self._wait("N", piece)
         return _number(piece), None, None
 
-    def recompute(self, piece: Piece, ckpt: Any, kv: Any) -> None:
+    def recompute(self, weights: None, piece: Piece, ckpt: Any, kv: Any) -> None:
         self._wait("R", piece)
 
-    def backward(self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any) -> Backward:
+    def backward(
+        self,
+        weights: None,
+        gradients: None,
+        piece: Piece,
+        act: Any,
+        g: Tensor | None,
+        kv: Any,
+        dkv: Any,
+    ) -> Backward:
         self._wait("B", piece)
         return _number(piece), None, None
 
     def input_gradient(
-        self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any
+        self,
+        weights: None,
+        gradients: None,
+        piece: Piece,
+        act: Any,
+        g: Tensor | None,
+        kv: Any,
+        dkv: Any,
     ) -> Backward:
         self._wait("I", piece)
         return _number(piece), None, None
 
-    def weight_gradient(self, piece: Piece, stash: Any) -> None:
+    def weight_gradient(self, gradients: None, piece: Piece, stash: Any) -> None:
         self._wait("W", piece)
 
     def _wait(self, kind: str, piece: Piece) -> None:

@@ -8,9 +8,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from penstock.data.batch import Microbatch
-from penstock.model.attention.back_end import Seen
-from penstock.model.attention.explicit import Place, attention_backward, attention_forward
+from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.memory import KeyValues
+from penstock.model.attention.slice_attention import (
+    SliceOfLayer,
+    attention_backward,
+    attention_forward,
+)
 from penstock.model.stages.piece import Piece, pieces_of
 
 REPEATS = 5
@@ -78,12 +82,12 @@ def _ours(q: Tensor, k: Tensor, v: Tensor, g: Tensor, lengths: Sequence[int]) ->
         own = q[:, :, here], k[:, :, here], v[:, :, here]
         if memory is not None:
             memory.write(0, piece, own[1], own[2])
-        out, lse = attention_forward(*own, Place(piece, memory, 0))
-        seen.append((piece, Seen(*own, out, lse)))
+        out, lse = attention_forward(*own, SliceOfLayer(piece, memory, 0))
+        seen.append((piece, AttentionSaved(*own, out, lse)))
     if memory is not None:
         memory.open_gradients()
     for piece, kept in reversed(seen):
-        attention_backward(g[:, :, piece.start : piece.end], kept, Place(piece, memory, 0))
+        attention_backward(g[:, :, piece.start : piece.end], kept, SliceOfLayer(piece, memory, 0))
 
 
 def _pieces(lengths: Sequence[int]) -> tuple[Piece, ...]:

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from penstock.arch.config import ModelConfig
 from penstock.model.io.initial_weights import initialise
-from penstock.model.layers.rope import tables
+from penstock.model.layers.rope import rope_tables
 
 
 class PlainLayer(nn.Module):
@@ -72,7 +72,7 @@ class PlainStage(nn.Module):
         self.norm = nn.RMSNorm(config.hidden, config.norm_epsilon) if last else None
         head = nn.Linear(config.hidden, config.vocabulary, bias=False) if last else None
         self.lm_head = head
-        cos, sin = tables(config, range(length), torch.float32, "cpu")
+        cos, sin = rope_tables(config, range(length), torch.float32, "cpu")
         self.register_buffer("cos", cos)
         self.register_buffer("sin", sin)
         with torch.no_grad():

@@ -27,13 +27,13 @@ from penstock.cost.model import UnitCost
 from penstock.cost.profile import Profile
 from penstock.data.batch import Microbatch
 from penstock.model.io.initial_weights import initialise
-from penstock.model.stages.decoder import DecoderStage
 from penstock.model.stages.weights import Weights
 from penstock.run.comm.transport import Gloo
 from penstock.run.execute.executor import Boundary, Executor
 from penstock.run.launch.rendezvous import Connection
 from penstock.run.program.feed import feed
 from penstock.run.program.plan import RunPlan
+from penstock.run.step.stages import empty_weights, stage_of
 from penstock.sim import simulate
 
 HOST = torch.device("cpu")
@@ -90,7 +90,8 @@ def run_ours(
     executor = Executor(
         plan.program,
         connection.rank,
-        {stage: stage_of(plan, stage, work.length) for stage in mine},
+        {stage: stage_of(plan, stage, HOST) for stage in mine},
+        {stage: initial_weights(plan, stage) for stage in mine},
         transport=transport,
         boundary=Boundary(plan.widths, plan.dtype, HOST),
     )
@@ -136,13 +137,13 @@ def together(schedule: Schedule | None, parts: Sequence[Timed]) -> Measured:
     return Measured(seconds, loss, makespan, float(predicted))
 
 
-def stage_of(plan: RunPlan, stage: int, length: int) -> DecoderStage:
-    """A stage with its initial weights."""
-    weights = Weights.empty(plan.sizes(stage), dtype=plan.dtype, main=plan.main, device=HOST)
+def initial_weights(plan: RunPlan, stage: int) -> Weights:
+    """The weights of a stage before training."""
+    weights = empty_weights(plan, stage, HOST)
     for name, value in weights.named(weights.main).items():
         initialise(plan.model, name, value, seed=0)
     weights.publish()
-    return DecoderStage(plan.model, plan.split[stage], weights, length)
+    return weights
 
 
 def _steps(step: Callable[[], list[Tensor]], steps: int) -> tuple[list[float], list[Tensor]]:

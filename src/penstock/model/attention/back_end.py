@@ -10,7 +10,7 @@ from penstock.model.attention.reach import Reach
 from penstock.model.stages.piece import Piece
 
 
-class Seen(NamedTuple):
+class AttentionSaved(NamedTuple):
     """What the backward of a slice sees of its forward; keys and values are all in reach."""
 
     q: Tensor
@@ -38,6 +38,6 @@ class BackEnd(Protocol):
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, reach: Reach) -> Output: ...
 
-    def backward(self, g: Tensor, seen: Seen, reach: Reach, leave: Leave) -> Gradients:
+    def backward(self, g: Tensor, saved: AttentionSaved, reach: Reach, leave: Leave) -> Gradients:
         """Gradients of the slice's own queries, keys and values; those of the past are left."""
         ...

@@ -38,7 +38,7 @@ def groups_of(piece: Piece) -> list[Group]:
     ]
 
 
-def stacked(rows: Sequence[Tensor]) -> Tensor:
+def join_rows(rows: Sequence[Tensor]) -> Tensor:
     """Rows joined again, token by token in memory; those that were not parted stay as they are."""
     if len(rows) == 1:
         return rows[0]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from penstock.model.attention.aten import Gradients, Output
-from penstock.model.attention.back_end import Fits, Leave, Seen
+from penstock.model.attention.back_end import AttentionSaved, Fits, Leave
 from penstock.model.attention.reach import Reach
 
 
@@ -32,18 +32,18 @@ class Packed:
         outs, lses = zip(*each)
         return torch.stack(outs).transpose(1, 2), torch.stack(lses)
 
-    def backward(self, g: Tensor, seen: Seen, reach: Reach, leave: Leave) -> Gradients:
-        each = [self._back(g, seen, reach, row) for row in range(g.shape[0])]
+    def backward(self, g: Tensor, saved: AttentionSaved, reach: Reach, leave: Leave) -> Gradients:
+        each = [self._back(g, saved, reach, row) for row in range(g.shape[0])]
         dq, dk, dv = (torch.stack(new).transpose(1, 2) for new in zip(*each))
         past = range(reach.past)
         if past:
             leave(past, dk[:, :, : reach.past], dv[:, :, : reach.past])
         return dq, dk[:, :, reach.past :], dv[:, :, reach.past :]
 
-    def _back(self, g: Tensor, seen: Seen, reach: Reach, row: int) -> Gradients:
-        k, v = _by_token(seen.k[row]), _by_token(seen.v[row])
-        done = _by_token(seen.out[row]), seen.lse[row]
-        return self.back(_by_token(g[row]), _by_token(seen.q[row]), k, v, done, reach)
+    def _back(self, g: Tensor, saved: AttentionSaved, reach: Reach, row: int) -> Gradients:
+        k, v = _by_token(saved.k[row]), _by_token(saved.v[row])
+        done = _by_token(saved.out[row]), saved.lse[row]
+        return self.back(_by_token(g[row]), _by_token(saved.q[row]), k, v, done, reach)
 
 
 def _by_token(tensor: Tensor) -> Tensor:

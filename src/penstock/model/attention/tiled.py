@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from penstock.model.attention.aten import Gradients, Output
-from penstock.model.attention.back_end import Fits, Leave, Seen
+from penstock.model.attention.back_end import AttentionSaved, Fits, Leave
 from penstock.model.attention.merge import merge
 from penstock.model.attention.reach import Part, Reach, parts
 
@@ -44,10 +44,10 @@ class Tiled:
                 merge(out.tensor[:, :, here], lse.tensor[:, :, here], new, new_lse)
         return out.tensor, lse.tensor
 
-    def backward(self, g: Tensor, seen: Seen, reach: Reach, leave: Leave) -> Gradients:
-        dq, dk, dv = (Gathered(seen.q.shape[2]) for _ in range(3))
+    def backward(self, g: Tensor, saved: AttentionSaved, reach: Reach, leave: Leave) -> Gradients:
+        dq, dk, dv = (Gathered(saved.q.shape[2]) for _ in range(3))
         for part in self._blocks(parts(reach, self.square)):
-            new_q, new_k, new_v = self._back(g, seen, part)
+            new_q, new_k, new_v = self._back(g, saved, part)
             dq.store(part.queries, new_q) if part.fresh else dq.add(part.queries, new_q)
             if part.keys.start < reach.past:
                 leave(part.keys, new_k, new_v)
@@ -58,11 +58,11 @@ class Tiled:
                     total.store(own, new) if part.causal else total.add(own, new)
         return dq.tensor, dk.tensor, dv.tensor
 
-    def _back(self, g: Tensor, seen: Seen, part: Part) -> Gradients:
+    def _back(self, g: Tensor, saved: AttentionSaved, part: Part) -> Gradients:
         here, keys = _cuts(part)
-        merged = seen.out[:, :, here], seen.lse[:, :, here]
-        k, v = seen.k[:, :, keys], seen.v[:, :, keys]
-        return self.back(g[:, :, here], seen.q[:, :, here], k, v, merged, part.causal)
+        merged = saved.out[:, :, here], saved.lse[:, :, here]
+        k, v = saved.k[:, :, keys], saved.v[:, :, keys]
+        return self.back(g[:, :, here], saved.q[:, :, here], k, v, merged, part.causal)
 
     def _blocks(self, whole: Iterable[Part]) -> Iterator[Part]:
         """The parts, with rectangles cut into blocks of keys."""

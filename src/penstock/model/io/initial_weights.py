@@ -10,26 +10,39 @@ import torch
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.layers.parameter import Parameter, Start
+from penstock.arch.parameters import EMBEDDING, HEAD, model_parameters
+from penstock.errors import ShapeError, nearest
 
 SPREAD = 0.02
 """Standard deviation of matrices, as in the models that these layers follow."""
 
 
 def initialise(config: ModelConfig, name: str, out: Tensor, seed: int) -> None:
-    """Fill a parameter: norms with one, biases with zero, matrices with normal numbers.
+    """Fill a parameter as the record of its layer says.
 
     Matrices that lead back to the residual are smaller, since each layer adds two of them.
     """
-    if name.endswith("norm.weight"):
+    start = _parameter(config, name).start
+    if start is Start.ONES:
         out.fill_(1.0)
-    elif name.endswith("bias"):
+    elif start is Start.ZEROS:
         out.zero_()
     else:
-        back = name.endswith(("o_proj.weight", "down_proj.weight"))
+        back = start is Start.NORMAL_TO_RESIDUAL
         spread = SPREAD / sqrt(2 * config.layers) if back else SPREAD
         stream = torch.Generator().manual_seed(_seed(seed, name))
         numbers = torch.empty(out.shape, dtype=torch.float32).normal_(0, spread, generator=stream)
         out.copy_(numbers)
+
+
+def _parameter(config: ModelConfig, name: str) -> Parameter:
+    """The parameter of that name; a tied head that is held apart starts as the embedding."""
+    parameters = model_parameters(config)
+    known = EMBEDDING if name == HEAD and config.tied else name
+    if known not in parameters:
+        raise ShapeError(f"the model has no {name}", hint=nearest(name, list(parameters)))
+    return parameters[known]
 
 
 def _seed(seed: int, name: str) -> int:

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
-from penstock.arch.parameters import EMBEDDING, HEAD, Shape, Shapes, expected_shapes
+from penstock.arch.layers.parameter import Shape
+from penstock.arch.parameters import EMBEDDING, HEAD, Shapes, expected_shapes
 from penstock.errors import ShapeError, nearest
 
 SHOWN = 3

@@ -10,43 +10,70 @@ from typing import NamedTuple
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
-from penstock.arch.parameters import layer_prefix
 from penstock.model.layers.linear import Queue
 from penstock.model.layers.norm import norm, norm_backward
-from penstock.model.layers.post_attention import Follow, Followed
-from penstock.model.layers.self_attention import Attended, SelfAttention, Setting
-from penstock.model.stages.weights import Weights
+from penstock.model.layers.post_attention import (
+    PostAttention,
+    PostAttentionSaved,
+    PostAttentionWeights,
+)
+from penstock.model.layers.pre_attention import PreAttention, PreAttentionWeights
+from penstock.model.layers.self_attention import SelfAttention, SelfAttentionSaved, SliceContext
+from penstock.model.layers.views import Views
 
 
-class Kept(NamedTuple):
+class LayerWeights(NamedTuple):
+    """Weights of a layer, or their gradients."""
+
+    pre: PreAttentionWeights
+    post: PostAttentionWeights
+
+
+class LayerSaved(NamedTuple):
     """What the backward of a layer needs."""
 
     x: Tensor
     r: Tensor
     a: Tensor
     """The normed input of attention."""
-    attended: Attended
-    followed: Followed
+    attention: SelfAttentionSaved
+    post: PostAttentionSaved
 
 
-class Block:
-    """A layer over a stage's weights."""
+class DecoderLayer:
+    """The arithmetic of a layer; it owns no tensor."""
 
-    def __init__(self, config: ModelConfig, weights: Weights, layer: int) -> None:
-        name = layer_prefix(layer)
-        self.epsilon = config.norm_epsilon
-        self.norm = weights.vector(f"{name}input_layernorm.weight")
-        self.attention = SelfAttention(config, weights, f"{name}self_attn.")
-        self.follow = Follow(config, weights, layer)
+    def __init__(self, config: ModelConfig, number: int) -> None:
+        self.number, self.epsilon = number, config.norm_epsilon
+        self.pre, self.post = PreAttention(config), PostAttention(config)
+        self.attention = SelfAttention(config)
 
-    def forward(self, x: Tensor, setting: Setting) -> tuple[Tensor, Kept]:
-        a, r = norm(self.norm, x, self.epsilon)
-        attended = self.attention.forward(a, setting)
-        z, followed = self.follow.forward(attended.out, x)
-        return z, Kept(x, r, a, attended, followed)
+    def views(self, views: Views) -> LayerWeights:
+        return LayerWeights(self.pre.views(views, self.number), self.post.views(views, self.number))
 
-    def backward(self, kept: Kept, dz: Tensor, setting: Setting, queue: Queue) -> Tensor:
-        d_out, dx = self.follow.backward(kept.attended.out, kept.followed, dz, queue)
-        da = self.attention.backward(kept.a, kept.attended, d_out, setting, queue)
+    def forward(
+        self, weights: LayerWeights, x: Tensor, context: SliceContext
+    ) -> tuple[Tensor, LayerSaved]:
+        a, r = norm(weights.pre.norm, x, self.epsilon)
+        attention = self.attention.forward(weights.pre.projection, a, context)
+        z, post = self.post.forward(weights.post, attention.out, x)
+        return z, LayerSaved(x, r, a, attention, post)
+
+    def backward(
+        self,
+        weights: LayerWeights,
+        gradients: LayerWeights,
+        saved: LayerSaved,
+        dz: Tensor,
+        context: SliceContext,
+        queue: Queue,
+    ) -> Tensor:
+        pre, d_pre = weights.pre, gradients.pre
+        d_out, dx = self.post.backward(
+            weights.post, gradients.post, saved.attention.out, saved.post, dz, queue
+        )
+        da = self.attention.backward(
+            pre.projection, d_pre.projection, saved.a, saved.attention, d_out, context, queue
+        )
         del d_out
-        return norm_backward(self.norm, kept.x, kept.r, da).add_(dx)
+        return norm_backward(pre.norm, d_pre.norm, saved.x, saved.r, da).add_(dx)

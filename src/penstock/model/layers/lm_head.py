@@ -12,16 +12,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from penstock.cost.temporary import LOGITS_AT_A_TIME
+from penstock.arch.layers.lm_head import LOGITS_AT_A_TIME
 from penstock.data.batch import IGNORE
 from penstock.model.layers.linear import add_product
-from penstock.model.stages.weights import Matrix
 
 ALIGNED = 128
 """Words of a chunk are a multiple of it: products of odd widths take kernels of half the speed."""
 
 
-class Scores(NamedTuple):
+class HeadLoss(NamedTuple):
     """What the forward of the head keeps, beside its input."""
 
     loss: Tensor
@@ -30,28 +29,31 @@ class Scores(NamedTuple):
     """Log-sum-exp of each token's logits."""
 
 
-def loss_of(head: Matrix, x: Tensor, labels: Tensor) -> Scores:
-    """x [tokens, hidden], labels [tokens]"""
+def head_loss(head: Tensor, x: Tensor, labels: Tensor) -> HeadLoss:
+    """head [vocabulary, hidden], x [tokens, hidden], labels [tokens]"""
     lse = torch.full(labels.shape, -torch.inf, dtype=_wide(x), device=x.device)
     picked = torch.zeros_like(lse)
     for chunk, place, inside in _chunks(head, labels):
-        logits = _logits(x, chunk.value)
+        logits = _logits(x, head[chunk])
         torch.logaddexp(lse, logits.logsumexp(-1), out=lse)
         picked += logits.gather(-1, place).squeeze(-1) * inside
     losses = torch.where(labels == IGNORE, 0.0, lse - picked)
-    return Scores(losses.sum(dtype=torch.float64), lse)
+    return HeadLoss(losses.sum(dtype=torch.float64), lse)
 
 
-def loss_backward(head: Matrix, x: Tensor, labels: Tensor, lse: Tensor, scale: float) -> Tensor:
-    """The gradient of scale x loss with respect to x; that of the head is added."""
+def head_loss_backward(
+    head: Tensor, gradient: Tensor, x: Tensor, labels: Tensor, lse: Tensor, scale: float
+) -> Tensor:
+    """The gradient of scale x loss with respect to x; that of the head is added to `gradient`."""
     dx = torch.zeros(x.shape, dtype=_wide(x), device=x.device)
     weight = (labels != IGNORE).to(dx.dtype).mul_(scale).unsqueeze(-1)
     for chunk, place, inside in _chunks(head, labels):
-        p = _logits(x, chunk.value).sub_(lse.unsqueeze(-1)).exp_()
+        rows = head[chunk]
+        p = _logits(x, rows).sub_(lse.unsqueeze(-1)).exp_()
         p.scatter_add_(-1, place, -inside.to(p.dtype).unsqueeze(-1))
         d = p.mul_(weight).to(x.dtype)
-        dx += d @ chunk.value
-        add_product(chunk, x, d)
+        dx += d @ rows
+        add_product(gradient[chunk], x, d)
     return dx.to(x.dtype)
 
 
@@ -64,14 +66,14 @@ def _logits(x: Tensor, weight: Tensor) -> Tensor:
     return (x @ weight.t()).to(_wide(x))
 
 
-def _chunks(head: Matrix, labels: Tensor) -> Iterator[tuple[Matrix, Tensor, Tensor]]:
+def _chunks(head: Tensor, labels: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Pieces of the vocabulary whose logits fit; for each, where a token's label would be in it,
     and whether it is. (A search for the labels inside would make the host wait for the GPU.)"""
     size = max(1, LOGITS_AT_A_TIME // len(labels))
     if size > ALIGNED:
         size -= size % ALIGNED
-    for start in range(0, len(head.value), size):
-        chunk = Matrix(head.value[start : start + size], head.grad[start : start + size])
+    for start in range(0, len(head), size):
+        words = min(size, len(head) - start)
         place = labels - start
-        inside = (place >= 0) & (place < len(chunk.value))
-        yield chunk, place.clamp_(0, len(chunk.value) - 1).unsqueeze(-1), inside
+        inside = (place >= 0) & (place < words)
+        yield slice(start, start + words), place.clamp_(0, words - 1).unsqueeze(-1), inside

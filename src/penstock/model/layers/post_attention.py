@@ -6,53 +6,83 @@ from torch import Tensor
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameters import layer_prefix
-from penstock.model.layers.linear import Queue, linear, linear_backward, linear_onto
+from penstock.model.layers.linear import Queue, linear, linear_add, linear_backward
 from penstock.model.layers.norm import norm, norm_backward
-from penstock.model.layers.swiglu import gate, gate_backward
-from penstock.model.stages.weights import Weights
+from penstock.model.layers.swiglu import swiglu, swiglu_backward
+from penstock.model.layers.views import Matrix, Views
 
 
-class Followed(NamedTuple):
+class PostAttentionWeights(NamedTuple):
+    """Weights behind attention, or their gradients."""
+
+    out: Matrix
+    norm: Tensor
+    gate_up: Matrix
+    down: Matrix
+
+
+class PostAttentionSaved(NamedTuple):
     """What its backward needs, beside the output of attention."""
 
     y: Tensor
     """The input of the MLP's norm."""
     r: Tensor
     b: Tensor
-    both: Tensor
-    """Gate and up."""
+    """The input of the MLP."""
+    gate_up: Tensor
+    """Gate and up, side by side."""
     gated: Tensor
 
 
-class Follow:
-    """The second half of a layer over a stage's weights."""
+class PostAttention:
+    """The second part of a layer."""
 
-    def __init__(self, config: ModelConfig, weights: Weights, layer: int) -> None:
-        name = layer_prefix(layer)
+    def __init__(self, config: ModelConfig) -> None:
         self.epsilon = config.norm_epsilon
-        self.out = weights.matrix(f"{name}self_attn.o_proj")
-        self.norm = weights.vector(f"{name}post_attention_layernorm.weight")
-        self.gate_up = weights.matrix(f"{name}mlp.gate_proj", f"{name}mlp.up_proj")
-        self.down = weights.matrix(f"{name}mlp.down_proj")
 
-    def forward(self, attended: Tensor, x: Tensor) -> tuple[Tensor, Followed]:
+    def views(self, views: Views, layer: int) -> PostAttentionWeights:
+        prefix = layer_prefix(layer)
+        return PostAttentionWeights(
+            views.matrix(f"{prefix}self_attn.o_proj"),
+            views.vector(f"{prefix}post_attention_layernorm.weight"),
+            views.matrix(f"{prefix}mlp.gate_proj", f"{prefix}mlp.up_proj"),
+            views.matrix(f"{prefix}mlp.down_proj"),
+        )
+
+    def forward(
+        self, weights: PostAttentionWeights, attended: Tensor, x: Tensor
+    ) -> tuple[Tensor, PostAttentionSaved]:
         """The layer's output, of that of attention and the layer's input."""
-        y = linear_onto(self.out, attended, x)
-        b, r = norm(self.norm, y, self.epsilon)
-        both = linear(self.gate_up, b)
-        gated = gate(both)
-        return linear_onto(self.down, gated, y), Followed(y, r, b, both, gated)
+        y = linear_add(weights.out, attended, x)
+        b, r = norm(weights.norm, y, self.epsilon)
+        gate_up = linear(weights.gate_up, b)
+        gated = swiglu(gate_up)
+        z = linear_add(weights.down, gated, y)
+        return z, PostAttentionSaved(y, r, b, gate_up, gated)
 
     def backward(
-        self, attended: Tensor, kept: Followed, dz: Tensor, queue: Queue
+        self,
+        weights: PostAttentionWeights,
+        gradients: PostAttentionWeights,
+        attended: Tensor,
+        saved: PostAttentionSaved,
+        dz: Tensor,
+        queue: Queue,
     ) -> tuple[Tensor, Tensor]:
         """The gradients of the output of attention and, past it, of the layer's input."""
-        dy = self._through_mlp(kept, dz, queue)
-        return linear_backward(self.out, attended, dy, queue), dy
+        dy = self._mlp_backward(weights, gradients, saved, dz, queue)
+        return linear_backward(weights.out, gradients.out, attended, dy, queue), dy
 
-    def _through_mlp(self, kept: Followed, dz: Tensor, queue: Queue) -> Tensor:
+    def _mlp_backward(
+        self,
+        weights: PostAttentionWeights,
+        gradients: PostAttentionWeights,
+        saved: PostAttentionSaved,
+        dz: Tensor,
+        queue: Queue,
+    ) -> Tensor:
         """The gradient in front of the MLP and its norm; its large tensors end here."""
-        d_gated = linear_backward(self.down, kept.gated, dz, queue)
-        d_both = gate_backward(kept.both, d_gated)
-        db = linear_backward(self.gate_up, kept.b, d_both, queue)
-        return norm_backward(self.norm, kept.y, kept.r, db).add_(dz)
+        d_gated = linear_backward(weights.down, gradients.down, saved.gated, dz, queue)
+        d_gate_up = swiglu_backward(saved.gate_up, d_gated)
+        db = linear_backward(weights.gate_up, gradients.gate_up, saved.b, d_gate_up, queue)
+        return norm_backward(weights.norm, gradients.norm, saved.y, saved.r, db).add_(dz)

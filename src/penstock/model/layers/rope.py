@@ -19,7 +19,7 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.rope_scaling import RopeScaling
 
 
-def tables(
+def rope_tables(
     config: ModelConfig, positions: range, dtype: torch.dtype, device: torch.device | str
 ) -> tuple[Tensor, Tensor]:
     """Cosines and sines of these positions, each [positions, head_size]; both halves are equal."""

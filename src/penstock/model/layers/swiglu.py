@@ -7,13 +7,13 @@ from torch.nn import functional
 _aten = torch.ops.aten
 
 
-def gate(both: Tensor) -> Tensor:
+def swiglu(both: Tensor) -> Tensor:
     """[tokens, 2 f] -> [tokens, f]"""
     first, second = both.chunk(2, dim=-1)
     return functional.silu(first).mul_(second)
 
 
-def gate_backward(both: Tensor, d: Tensor) -> Tensor:
+def swiglu_backward(both: Tensor, d: Tensor) -> Tensor:
     """The gradient of both halves, side by side as the weight gradient wants it.
 
     Everything is computed where it stays: these are the largest tensors of a layer.

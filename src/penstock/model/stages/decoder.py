@@ -7,143 +7,230 @@ order is plain to see.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.parameter_layout import ParameterLayout
 from penstock.arch.parameters import EMBEDDING, HEAD
 from penstock.errors import RunError
-from penstock.model.attention.explicit import Place
 from penstock.model.attention.memory import KeyValues
-from penstock.model.layers.decoder_layer import Block, Kept
-from penstock.model.layers.final import Ended, Ending
-from penstock.model.layers.linear import Queue, work_off
-from penstock.model.stages.context import Context
+from penstock.model.attention.slice_attention import SliceOfLayer
+from penstock.model.layers.decoder_layer import DecoderLayer, LayerSaved, LayerWeights
+from penstock.model.layers.embedding import embed, embed_backward
+from penstock.model.layers.linear import Queue, add_products
+from penstock.model.layers.output_layer import OutputLayer, OutputSaved, OutputWeights
+from penstock.model.layers.views import Views
+from penstock.model.stages.context import SequenceContext
 from penstock.model.stages.piece import Piece
-from penstock.model.stages.weights import Vector, Weights
-from penstock.run.execute.stage import Backward, Forward
+from penstock.model.stages.stage import Backward, Forward
 
 
-class Act(NamedTuple):
+class StageWeights(NamedTuple):
+    """Weights of a stage, or their gradients."""
+
+    embedding: Tensor | None
+    layers: list[LayerWeights]
+    output: OutputWeights | None
+    matrices: list[Tensor]
+    """By the number that a queue knows them by."""
+
+
+class StageSaved(NamedTuple):
     """What a stage keeps of one slice."""
 
-    layers: list[Kept]
-    ended: Ended | None
+    layers: list[LayerSaved]
+    output: OutputSaved | None
 
 
 class DecoderStage:
     """Layers `layers` of a model; the first stage embeds, the last one computes the loss."""
 
-    def __init__(self, config: ModelConfig, layers: range, weights: Weights, length: int) -> None:
-        """`length` is the longest sequence it will see."""
-        self.config, self.weights = config, weights
-        self.blocks = [Block(config, weights, layer) for layer in layers]
-        self.embedding = weights.vector(EMBEDDING) if EMBEDDING in weights.sizes else None
-        self.ending = Ending(config, weights) if HEAD in weights.sizes else None
-        self.context = Context(config, len(self.blocks), length, weights.value)
+    def __init__(
+        self,
+        config: ModelConfig,
+        layers: range,
+        layout: ParameterLayout,
+        *,
+        length: int,
+        like: Tensor,
+    ) -> None:
+        """`length` is the longest sequence it will see, `like` has the type and the device of what
+        is computed."""
+        self.config, self.layout = config, layout
+        self.layers = [DecoderLayer(config, layer) for layer in layers]
+        self.output = OutputLayer(config) if HEAD in layout.parts else None
+        self.context = SequenceContext(config, len(self.layers), length, like)
+
+    def views(self, flat: Tensor) -> StageWeights:
+        views = Views(self.layout, flat)
+        embedding = views.vector(EMBEDDING) if EMBEDDING in views else None
+        layers = [layer.views(views) for layer in self.layers]
+        output = self.output.views(views) if self.output else None
+        return StageWeights(embedding, layers, output, views.matrices)
 
     @torch.no_grad()
-    def forward(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+    def forward(self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         memory = self.context.memory(piece, kv)
-        act, out = self._through(piece, self._entered(piece, x), memory, remembered=False)
-        return out, act, memory
+        x = _first_input(weights, piece, x)
+        saved, out = self._run_layers(weights, piece, x, memory, written=False)
+        return out, saved, memory
 
     @torch.no_grad()
-    def forward_light(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+    def forward_light(
+        self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any
+    ) -> Forward:
         memory = self.context.memory(piece, kv)
-        y = self._forgetting(piece, self._entered(piece, x), memory)
-        return self._out(y, piece)[0], x, memory
+        y = self._run_without_saving(weights, piece, _first_input(weights, piece, x), memory)
+        return self._finish(weights, y, piece)[0], x, memory
 
     @torch.no_grad()
-    def recompute(self, piece: Piece, ckpt: Any, kv: Any) -> Act:
-        return self._through(piece, self._entered(piece, ckpt), kv, remembered=True)[0]
+    def recompute(self, weights: StageWeights, piece: Piece, ckpt: Any, kv: Any) -> StageSaved:
+        x = _first_input(weights, piece, ckpt)
+        return self._run_layers(weights, piece, x, kv, written=True)[0]
 
     @torch.no_grad()
     def input_gradient(
-        self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any
-    ) -> Backward:
-        return self._back(piece, act, g, kv, dkv, lambda queue: None)
-
-    @torch.no_grad()
-    def backward(self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any) -> Backward:
-        """Weight gradients follow layer by layer, so that little waits for them."""
-        return self._back(piece, act, g, kv, dkv, work_off)
-
-    @torch.no_grad()
-    def weight_gradient(self, piece: Piece, stash: Any) -> None:
-        work_off(stash)
-
-    @torch.no_grad()
-    def logits(self, piece: Piece, x: Tensor | None, kv: Any = None) -> Tensor:
-        """Scores of every word [rows, tokens, vocabulary]; of a stage that has the head."""
-        if self.ending is None:
-            raise RunError("a stage without the head has no logits", hint="ask the last stage")
-        y = self._forgetting(piece, self._entered(piece, x), self.context.memory(piece, kv))
-        return self.ending.logits(y).view(piece.rows, piece.end - piece.start, -1)
-
-    def _back(
         self,
+        weights: StageWeights,
+        gradients: StageWeights,
         piece: Piece,
-        act: Act,
+        act: StageSaved,
         g: Tensor | None,
-        kv: KeyValues | None,
+        kv: Any,
         dkv: Any,
-        after_layer: Callable[[Queue], None],
     ) -> Backward:
-        queue: Queue = []
         if kv is not None and dkv is None:
             dkv = kv.open_gradients()
-        dx = self.ending.backward(act.ended, piece) if act.ended and self.ending else stacked(g)
-        for number in reversed(range(len(self.blocks))):
-            setting = self.context.setting(Place(piece, kv, number), remembered=True)
-            dx = self.blocks[number].backward(act.layers.pop(), dx, setting, queue)
+        out = self._output_gradient
+        dx, queue = self._run_back(
+            weights, gradients, piece, act, out(weights, gradients, piece, act, g), kv, _put_off
+        )
+        return _input_gradient(gradients, piece, dx), dkv, queue
+
+    @torch.no_grad()
+    def backward(
+        self,
+        weights: StageWeights,
+        gradients: StageWeights,
+        piece: Piece,
+        act: StageSaved,
+        g: Tensor | None,
+        kv: Any,
+        dkv: Any,
+    ) -> Backward:
+        """Weight gradients follow layer by layer, so that little waits for them."""
+        if kv is not None and dkv is None:
+            dkv = kv.open_gradients()
+        out, add = self._output_gradient, partial(add_products, gradients.matrices)
+        dx, queue = self._run_back(
+            weights, gradients, piece, act, out(weights, gradients, piece, act, g), kv, add
+        )
+        return _input_gradient(gradients, piece, dx), dkv, queue
+
+    @torch.no_grad()
+    def weight_gradient(self, gradients: StageWeights, piece: Piece, stash: Queue) -> None:
+        add_products(gradients.matrices, stash)
+
+    @torch.no_grad()
+    def logits(
+        self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any = None
+    ) -> Tensor:
+        """Scores of every word [rows, tokens, vocabulary]; of a stage that has the head."""
+        if self.output is None or weights.output is None:
+            raise RunError("a stage without the head has no logits", hint="ask the last stage")
+        memory = self.context.memory(piece, kv)
+        y = self._run_without_saving(weights, piece, _first_input(weights, piece, x), memory)
+        return self.output.logits(weights.output, y).view(piece.rows, piece.end - piece.start, -1)
+
+    def _run_layers(
+        self, weights: StageWeights, piece: Piece, x: Tensor, kv: KeyValues | None, written: bool
+    ) -> tuple[StageSaved, Tensor]:
+        """What is kept, and the output: the next stage's input or the loss."""
+        kept: list[LayerSaved] = []
+        for number, layer in enumerate(self.layers):
+            context = self.context.of_slice(SliceOfLayer(piece, kv, number), written)
+            x, saved = layer.forward(weights.layers[number], x, context)
+            kept.append(saved)
+        out, output = self._finish(weights, x, piece)
+        return StageSaved(kept, output), out
+
+    def _run_without_saving(
+        self, weights: StageWeights, piece: Piece, x: Tensor, kv: KeyValues | None
+    ) -> Tensor:
+        """The output of the layers, each of which lets go of what it keeps."""
+        for number, layer in enumerate(self.layers):
+            context = self.context.of_slice(SliceOfLayer(piece, kv, number), written=False)
+            x = layer.forward(weights.layers[number], x, context)[0]
+        return x
+
+    def _finish(
+        self, weights: StageWeights, x: Tensor, piece: Piece
+    ) -> tuple[Tensor, OutputSaved | None]:
+        if self.output is not None and weights.output is not None:
+            return self.output.forward(weights.output, x, piece)
+        return x.view(piece.rows, -1, x.shape[-1]), None
+
+    def _output_gradient(
+        self,
+        weights: StageWeights,
+        gradients: StageWeights,
+        piece: Piece,
+        act: StageSaved,
+        g: Tensor | None,
+    ) -> Tensor:
+        """The gradient of what the layers give: from the loss, or from the next stage."""
+        if self.output is None or act.output is None:
+            return flatten_rows(g)
+        assert weights.output is not None
+        assert gradients.output is not None
+        return self.output.backward(weights.output, gradients.output, act.output, piece)
+
+    def _run_back(
+        self,
+        weights: StageWeights,
+        gradients: StageWeights,
+        piece: Piece,
+        act: StageSaved,
+        dx: Tensor,
+        kv: KeyValues | None,
+        after_layer: Callable[[Queue], None],
+    ) -> tuple[Tensor, Queue]:
+        """The gradient of what the layers got, and the products that are still to be added."""
+        queue: Queue = []
+        for number in reversed(range(len(self.layers))):
+            context = self.context.of_slice(SliceOfLayer(piece, kv, number), written=True)
+            own, d_own = weights.layers[number], gradients.layers[number]
+            dx = self.layers[number].backward(own, d_own, act.layers.pop(), dx, context, queue)
             after_layer(queue)
         if kv is not None and piece.slice == 0:
             kv.close_gradients()
-        if self.embedding is None:
-            return dx.view(piece.rows, -1, dx.shape[-1]), dkv, queue
-        add_rows(self.embedding, piece.tokens, dx)
-        return None, dkv, queue
-
-    def _entered(self, piece: Piece, x: Tensor | None) -> Tensor:
-        """The stage's input, rows one behind the other."""
-        if self.embedding is None:
-            return stacked(x)
-        return self.embedding.value[piece.tokens.flatten()]
-
-    def _through(
-        self, piece: Piece, x: Tensor, memory: KeyValues | None, remembered: bool
-    ) -> tuple[Act, Tensor]:
-        """What is kept, and the output: the next stage's input or the loss."""
-        kept: list[Kept] = []
-        for number, block in enumerate(self.blocks):
-            setting = self.context.setting(Place(piece, memory, number), remembered)
-            x, saved = block.forward(x, setting)
-            kept.append(saved)
-        out, ended = self._out(x, piece)
-        return Act(kept, ended), out
-
-    def _out(self, x: Tensor, piece: Piece) -> tuple[Tensor, Ended | None]:
-        if self.ending is not None:
-            return self.ending.forward(x, piece)
-        return x.view(piece.rows, -1, x.shape[-1]), None
-
-    def _forgetting(self, piece: Piece, x: Tensor, memory: KeyValues | None) -> Tensor:
-        """The output of the layers, each of which lets go of what it keeps."""
-        for number, block in enumerate(self.blocks):
-            setting = self.context.setting(Place(piece, memory, number), remembered=False)
-            x = block.forward(x, setting)[0]
-        return x
+        return dx, queue
 
 
-def stacked(x: Tensor | None) -> Tensor:
+def _put_off(queue: Queue) -> None:
+    """Leave the products of a layer to the weight gradient."""
+
+
+def _first_input(weights: StageWeights, piece: Piece, x: Tensor | None) -> Tensor:
+    """What the first layer gets, rows one behind the other."""
+    if weights.embedding is None:
+        return flatten_rows(x)
+    return embed(weights.embedding, piece.tokens)
+
+
+def _input_gradient(gradients: StageWeights, piece: Piece, dx: Tensor) -> Tensor | None:
+    """The gradient of the stage's input; it ends in the embedding where the stage has one."""
+    if gradients.embedding is None:
+        return dx.view(piece.rows, -1, dx.shape[-1])
+    embed_backward(gradients.embedding, piece.tokens, dx)
+    return None
+
+
+def flatten_rows(x: Tensor | None) -> Tensor:
     """[rows, tokens, hidden] -> [rows x tokens, hidden]"""
     assert x is not None  # only the first stage has no input, only the last one no gradient
     return x.view(-1, x.shape[-1])
-
-
-def add_rows(embedding: Vector, tokens: Tensor, dx: Tensor) -> None:
-    """Add the gradient of each token's vector to its row."""
-    embedding.grad.index_add_(0, tokens.flatten(), dx.to(embedding.grad.dtype))

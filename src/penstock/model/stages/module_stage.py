@@ -16,7 +16,7 @@ from torch.nn import Module
 from penstock.errors import RunError
 from penstock.model.stages.piece import Piece
 from penstock.model.stages.split_autograd import backward_to_input, backward_to_weights
-from penstock.run.execute.stage import Backward, Forward
+from penstock.model.stages.stage import Backward, Forward
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """The summed loss of a module's output and the labels [rows, tokens]."""
@@ -26,7 +26,7 @@ Graph = tuple[Tensor, Tensor]
 """The ends of what autograd has recorded: the input, and the output or the summed loss."""
 
 
-class Light(NamedTuple):
+class LightSaved(NamedTuple):
     """What a forward keeps that is to be run again."""
 
     x: Tensor | None
@@ -35,7 +35,7 @@ class Light(NamedTuple):
     device_random: Tensor | None
 
 
-class Whole(NamedTuple):
+class WholeBackward(NamedTuple):
     """A backward that was put off as a whole: the first stage has no input to take out of it."""
 
     out: Tensor
@@ -52,7 +52,10 @@ class ModuleStage:
         self.module, self.loss = module, loss
         self._scale, self._seed = 0.0, torch.zeros(())
 
-    def forward(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+    def views(self, flat: Tensor) -> None:
+        """The module owns its parameters: no buffer is looked at."""
+
+    def forward(self, weights: None, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         if piece.slices != 1:
             raise _refusal(piece)
         entry = piece.tokens if x is None else _leaf(x)
@@ -61,24 +64,33 @@ class ModuleStage:
             out = self.loss(out, piece.labels)
         return out, (entry, out), None
 
-    def forward_light(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+    def forward_light(self, weights: None, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         on_device = x is not None and x.is_cuda
         state = torch.cuda.get_rng_state(x.device) if x is not None and on_device else None
-        light = Light(x, torch.get_rng_state(), state)
+        light = LightSaved(x, torch.get_rng_state(), state)
         with torch.no_grad():
-            return self.forward(piece, x, kv)[0], light, None
+            return self.forward(weights, piece, x, kv)[0], light, None
 
-    def recompute(self, piece: Piece, ckpt: Any, kv: Any) -> Graph:
+    def recompute(self, weights: None, piece: Piece, ckpt: Any, kv: Any) -> Graph:
         x, random, device_random = ckpt
         devices = [x.device] if device_random is not None else []
         with torch.random.fork_rng(devices):
             torch.set_rng_state(random)
             for device in devices:
                 torch.cuda.set_rng_state(device_random, device)
-            graph: Graph = self.forward(piece, x, kv)[1]
+            graph: Graph = self.forward(weights, piece, x, kv)[1]
         return graph
 
-    def backward(self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any) -> Backward:
+    def backward(
+        self,
+        weights: None,
+        gradients: None,
+        piece: Piece,
+        act: Any,
+        g: Tensor | None,
+        kv: Any,
+        dkv: Any,
+    ) -> Backward:
         """Both gradients in one pass."""
         x, out = act
         torch.autograd.backward(out, self._start(piece, out, g))
@@ -86,18 +98,25 @@ class ModuleStage:
         return _or_zero(x.grad, x), None, None
 
     def input_gradient(
-        self, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any
+        self,
+        weights: None,
+        gradients: None,
+        piece: Piece,
+        act: Any,
+        g: Tensor | None,
+        kv: Any,
+        dkv: Any,
     ) -> Backward:
         x, out = act
         start = self._start(piece, out, g)
         if not x.requires_grad:
-            return None, None, Whole(out, start)
+            return None, None, WholeBackward(out, start)
         dx, forks = backward_to_input(out, start, x, self.module.parameters())
         self._let_go(out)
         return _or_zero(dx, x), None, forks
 
-    def weight_gradient(self, piece: Piece, stash: Any) -> None:
-        if isinstance(stash, Whole):
+    def weight_gradient(self, gradients: None, piece: Piece, stash: Any) -> None:
+        if isinstance(stash, WholeBackward):
             torch.autograd.backward(stash.out, stash.g)
             self._let_go(stash.out)
         else:

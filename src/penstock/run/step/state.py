@@ -34,7 +34,7 @@ def entries(engine: Engine) -> list[Entry]:
     return [
         _entry(engine, stage, name, main)
         for stage, weights in engine.weights.items()
-        for name, main in zip(weights.sizes, _given(engine, stage))
+        for name, main in zip(weights.layout.parts, _given(engine, stage))
     ]
 
 

@@ -7,7 +7,8 @@ from torch.nn import functional
 from model.samples import EXACT, VOCABULARY, cut, microbatch_of, random_weights, relative, tiny
 from penstock.arch.parameters import HEAD, LAST_NORM
 from penstock.data.batch import IGNORE
-from penstock.model.layers.final import Ending
+from penstock.model.layers.output_layer import OutputLayer
+from penstock.model.layers.views import Views
 from penstock.verify.oracle import _norm
 
 pytestmark = pytest.mark.torch
@@ -19,11 +20,14 @@ SIZES = {LAST_NORM: (MODEL.hidden,), HEAD: (VOCABULARY, MODEL.hidden)}
 def test_loss_and_gradients_are_those_of_autograd() -> None:
     torch.manual_seed(6)
     weights = random_weights(SIZES)
-    ending = Ending(MODEL, weights)
+    layer = OutputLayer(MODEL)
+    own, d_own = (
+        layer.views(Views(weights.layout, flat)) for flat in (weights.value, weights.grad)
+    )
     piece = cut(microbatch_of([[0], [0, 4]], 9), (4, 5))[1]
     x = torch.randn(2 * 5, MODEL.hidden, dtype=torch.float64)
-    loss, kept = ending.forward(x, piece)
-    dx = ending.backward(kept, piece)
+    loss, kept = layer.forward(own, x, piece)
+    dx = layer.backward(own, d_own, kept, piece)
 
     leaves = {n: t.clone().requires_grad_() for n, t in weights.named(weights.main).items()}
     leaf = x.clone().requires_grad_()
@@ -31,7 +35,7 @@ def test_loss_and_gradients_are_those_of_autograd() -> None:
     labels = piece.labels.flatten()
     right = functional.cross_entropy(logits, labels, ignore_index=IGNORE, reduction="sum")
     expected = torch.autograd.grad(right * piece.scale, (leaf, *leaves.values()))
-    assert relative(ending.logits(x), logits.detach()) <= EXACT
+    assert relative(layer.logits(own, x), logits.detach()) <= EXACT
     assert relative(loss, right.detach()) <= EXACT
     found = (dx, *weights.named(weights.grad).values())
     for ours, plain in zip(found, expected, strict=True):

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from model.attention.dense import Case, Sliced, cuts, dense, error, relative, starts
 from penstock.errors import RunError
-from penstock.model.attention import KeyValues, attend, replay
-from penstock.model.attention.memory import KeyValueGradients
+from penstock.model.attention.memory import KeyValueGradients, KeyValues
+from penstock.model.attention.slice_attention import SliceOfLayer, attention_forward
 
 pytestmark = pytest.mark.torch
 
@@ -119,79 +119,66 @@ def test_a_second_run_is_equal_bit_for_bit(name: str) -> None:
         assert torch.equal(one, other)
 
 
-def test_a_replay_uses_the_memory_and_is_equal_bit_for_bit() -> None:
-    """Gradients too; the keys given to the replay are other ones, which must not matter."""
-    case = CASES["ragged slices"]
-    first = Sliced(case)
-    again = Sliced(case)
-    again.outs = [
-        replay(q, torch.zeros_like(k, requires_grad=True), v, again.memory, 0, piece)
+def test_attending_again_uses_the_memory_and_is_equal_bit_for_bit() -> None:
+    """Gradients too; the keys that it is given then are other ones, which must not matter."""
+    first, again = Sliced(CASES["ragged slices"]), Sliced(CASES["ragged slices"])
+    again.saved = [
+        again.again(piece, q, torch.zeros_like(k), v)
         for (q, k, v), piece in zip(again.inputs, again.pieces)
     ]
     assert torch.equal(first.out, again.out)
-    again.inputs = [[q, v] for q, _, v in again.inputs]
-    dq, dv = (torch.cat(each, 2) for each in zip(*again.backwards()))
-    expected = first.gradients()
-    assert torch.equal(dq, expected[0])
-    assert torch.equal(dv, expected[2])
+    for one, other in zip(first.gradients(), again.gradients()):
+        assert torch.equal(one, other)
 
 
-def test_without_gradients_the_memory_is_written_and_nothing_is_kept() -> None:
+def test_the_memory_has_the_keys_and_values_of_all_slices() -> None:
     case = CASES["even slices"]
-    recorded = Sliced(case)
-    with torch.no_grad():
-        light = Sliced(case)
-    assert all(out.grad_fn is None for out in light.outs)
-    assert torch.equal(light.out, recorded.out)
-    assert light.memory is not None
-    assert recorded.memory is not None
-    assert torch.equal(light.memory.keys[0], case.inputs()[1])
-    assert torch.equal(light.memory.values[0], recorded.memory.values[0])
+    memory = Sliced(case).memory
+    assert memory is not None
+    assert torch.equal(memory.keys[0], case.inputs()[1])
+    assert torch.equal(memory.values[0], case.inputs()[2])
 
 
 def test_output_and_gradients_lie_token_by_token() -> None:
     """So that the projection that follows reads them without a copy."""
     for name in ("the whole sequence", "even slices", "rows with different documents"):
         sliced = Sliced(CASES[name])
-        for out, inputs in zip(sliced.outs, sliced.inputs):
-            assert out.transpose(1, 2).is_contiguous(), name
-            assert [tensor.shape for tensor in inputs] == [out.shape, *[inputs[1].shape] * 2]
+        for saved in sliced.saved:
+            assert saved.out.transpose(1, 2).is_contiguous(), name
+            assert saved.out.shape == saved.q.shape
         if sliced.memory is not None:
             sliced.memory.open_gradients()
-        found = torch.autograd.grad(sliced.outs[-1], sliced.inputs[-1], sliced.outs[-1].detach())
+        found = sliced.backward(sliced.pieces[-1], sliced.saved[-1].out)
         assert all(each.transpose(1, 2).is_contiguous() for each in found), name
 
 
 def test_a_gradient_without_memory_of_its_own_is_taken() -> None:
     """A sum's gradient is one number seen everywhere."""
-    case = Case((12,))
-    q, k, v, _ = case.inputs()
-    q.requires_grad_()
-    out = attend(q, k, v, None, 0, case.pieces()[0])
-    plain = attend(q, k, v, None, 0, case.pieces()[0])
-    (one,) = torch.autograd.grad(out.sum(), q)
-    (other,) = torch.autograd.grad(plain, q, torch.ones_like(plain))
-    assert torch.equal(one, other)
+    sliced = Sliced(Case((12,)))
+    like = sliced.saved[0].out
+    one = sliced.backward(sliced.pieces[0], torch.ones((), dtype=like.dtype).expand(like.shape))
+    other = sliced.backward(sliced.pieces[0], torch.ones_like(like))
+    assert all(map(torch.equal, one, other))
 
 
 def test_a_slice_without_a_memory_is_refused() -> None:
     case = Case((4, 4))
     q, k, v, _ = (tensor[:, :, :4] for tensor in case.inputs())
     with pytest.raises(RunError, match="slice 1 of microbatch 0 has no memory"):
-        attend(q, k, v, None, 0, case.pieces()[1])
+        attention_forward(q, k, v, SliceOfLayer(case.pieces()[1], None, 0))
 
 
 def test_a_backward_that_was_not_opened_is_refused() -> None:
     sliced = Sliced(Case((4, 4)))
     with pytest.raises(RunError, match="slice 1 of microbatch 0 has nowhere to leave"):
-        sliced.outs[1].sum().backward()
+        sliced.backward(sliced.pieces[1], sliced.saved[1].out)
 
 
 def test_whole_numbers_are_refused() -> None:
     case = Case((4,), dtype=torch.int64)
     q, k, v, _ = case.inputs()
     with pytest.raises(RunError, match=r"no attention is known for torch\.int64 on cpu"):
-        attend(q, k, v, None, 0, case.pieces()[0])
+        attention_forward(q, k, v, SliceOfLayer(case.pieces()[0], None, 0))
 
 
 def test_starts_of_the_cases_lie_in_their_sequences() -> None:

@@ -1,0 +1,125 @@
+"""Grouped-query attention with its projections.
+
+    h hidden, a heads, g kv_heads, d head_size
+
+Tensor-parallel ranks share its heads: whole groups of query heads with their key/value head.
+"""
+
+from dataclasses import dataclass
+
+from penstock.arch.layers.parameter import INPUTS, OUTPUTS, Parameter, Start
+from penstock.arch.layers.record import LSE_BYTES, LayerRecord, wide_bytes
+
+
+@dataclass(frozen=True)
+class Attention(LayerRecord):
+    """Projections to queries, keys and values, attention, and the projection back."""
+
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    qkv_bias: bool
+    qk_norm: bool
+    element_bytes: int
+
+    @property
+    def query_width(self) -> int:
+        """a d"""
+        return self.heads * self.head_size
+
+    @property
+    def key_width(self) -> int:
+        """g d"""
+        return self.kv_heads * self.head_size
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        back = Parameter(
+            "self_attn.o_proj.weight",
+            (self.hidden, self.query_width),
+            Start.NORMAL_TO_RESIDUAL,
+            axis=INPUTS,
+            unit=self._units["q"],
+            behind_attention=True,
+        )
+        return (*self._projections(), *self._biases(), *self._norms(), back)
+
+    @property
+    def _widths(self) -> dict[str, int]:
+        return {"q": self.query_width, "k": self.key_width, "v": self.key_width}
+
+    @property
+    def _units(self) -> dict[str, int]:
+        """A group of query heads goes with its key/value head."""
+        return {x: width // self.kv_heads for x, width in self._widths.items()}
+
+    def _projections(self) -> list[Parameter]:
+        return [
+            Parameter(
+                f"self_attn.{x}_proj.weight",
+                (width, self.hidden),
+                axis=OUTPUTS,
+                unit=self._units[x],
+            )
+            for x, width in self._widths.items()
+        ]
+
+    def _biases(self) -> list[Parameter]:
+        widths = self._widths if self.qkv_bias else {}
+        return [
+            Parameter(
+                f"self_attn.{x}_proj.bias",
+                (width,),
+                Start.ZEROS,
+                axis=OUTPUTS,
+                unit=self._units[x],
+            )
+            for x, width in widths.items()
+        ]
+
+    def _norms(self) -> list[Parameter]:
+        names = "qk" if self.qk_norm else ""
+        return [
+            Parameter(f"self_attn.{x}_norm.weight", (self.head_size,), Start.ONES) for x in names
+        ]
+
+    @property
+    def flops_per_pair(self) -> int:
+        """Scores 2 a d, weighted sum 2 a d."""
+        return 4 * self.query_width
+
+    @property
+    def kv_bytes(self) -> int:
+        """2 g d elements."""
+        return 2 * self.key_width * self.element_bytes
+
+    @property
+    def saved_bytes(self) -> int:
+        """2 a d elements (queries, output), and one log-sum-exp per head. With qk-norm (a + g) d
+        more: queries and keys before it."""
+        before_norms = self.query_width + self.key_width if self.qk_norm else 0
+        return (2 * self.query_width + before_norms) * self.element_bytes + LSE_BYTES * self.heads
+
+    @property
+    def sliced_bytes(self) -> int:
+        """With qk-norm g d elements: values stay with queries and keys before their norms.
+
+        They are parts of one projection, which is kept whole. Values of a whole sequence are only
+        there; those of slices also lie with the other slices', where they count as `kv`.
+        """
+        return self.key_width * self.element_bytes if self.qk_norm else 0
+
+    @property
+    def stash_bytes(self) -> int:
+        """Inputs of the matrices, h + a d; gradients of their outputs, (a + 2 g) d + h."""
+        elements = 2 * self.hidden + 2 * self.query_width + 2 * self.key_width
+        return elements * self.element_bytes
+
+    @property
+    def backward_bytes(self) -> int:
+        """2 h + 3 a d + 4 g d elements: gradients of the output, of Q K V, of their projection;
+        with qk-norm 3 a d wide ones, the products of the queries' norm."""
+        elements = 2 * self.hidden + 3 * self.query_width + 4 * self.key_width
+        products = 3 * self.query_width * wide_bytes(self.element_bytes) if self.qk_norm else 0
+        return elements * self.element_bytes + products

@@ -1,0 +1,29 @@
+"""RMSNorm: it keeps its input and its output, and sums up in 32 bits at least."""
+
+from dataclasses import dataclass
+
+from penstock.arch.layers.parameter import Parameter, Start
+from penstock.arch.layers.record import LayerRecord, wide_bytes
+
+
+@dataclass(frozen=True)
+class Norm(LayerRecord):
+    """A norm of `hidden` elements, called `name`."""
+
+    name: str
+    hidden: int
+    element_bytes: int
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        return (Parameter(f"{self.name}.weight", (self.hidden,), Start.ONES),)
+
+    @property
+    def saved_bytes(self) -> int:
+        """Its input and its output, 2 h elements."""
+        return 2 * self.hidden * self.element_bytes
+
+    @property
+    def backward_bytes(self) -> int:
+        """Its three products, 3 h wide elements."""
+        return 3 * self.hidden * wide_bytes(self.element_bytes)

@@ -1,0 +1,99 @@
+"""Which part of each parameter a rank holds, and where it lies in a flat buffer.
+
+Whoever handles parameters needs the same answers: how large a buffer is, where a parameter lies in
+it, which slice of the whole tensor that is. A layout gives them without torch, to stages, to
+checkpoints, to the norm and to exported files alike.
+
+    whole      [outputs, inputs]              one rank holds everything
+    parts      rank 0 | rank 1 | rank 2       along one axis, in units that stay together
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from penstock.arch.layers.parameter import Parameter, Shape
+from penstock.errors import ShapeError
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a rank holds of one parameter: the range [start, end) of an axis, all of the others."""
+
+    shape: Shape
+    """Of the whole parameter."""
+    axis: int
+    start: int
+    end: int
+    offset: int
+    """First element in the flat buffer."""
+
+    @property
+    def local_shape(self) -> Shape:
+        """The shape of the part."""
+        return (*self.shape[: self.axis], self.end - self.start, *self.shape[self.axis + 1 :])
+
+    @property
+    def elements(self) -> int:
+        return prod(self.local_shape)
+
+    @property
+    def stop(self) -> int:
+        """One behind its last element in the flat buffer."""
+        return self.offset + self.elements
+
+    @property
+    def index(self) -> tuple[slice, ...]:
+        """Which slice of the whole tensor it is: `whole[part.index]`."""
+        return tuple(
+            slice(self.start, self.end) if axis == self.axis else slice(0, size)
+            for axis, size in enumerate(self.shape)
+        )
+
+    @property
+    def is_whole(self) -> bool:
+        return self.local_shape == self.shape
+
+
+@dataclass(frozen=True)
+class ParameterLayout:
+    """The parameters of a stage on one rank, one behind the other in a flat buffer."""
+
+    parts: Mapping[str, Part]
+    """By name, in the order of the buffer."""
+
+    @property
+    def elements(self) -> int:
+        """Elements of the flat buffer."""
+        return sum(part.elements for part in self.parts.values())
+
+
+def lay_out(parameters: Mapping[str, Parameter], rank: int = 0, ranks: int = 1) -> ParameterLayout:
+    """The layout of these parameters on one of the ranks that share them, in this order."""
+    if not 0 <= rank < ranks:
+        raise ShapeError(
+            f"rank {rank} is none of the {ranks} that share the parameters",
+            hint="ranks of the tensor axis count from 0",
+        )
+    parts: dict[str, Part] = {}
+    offset = 0
+    for name, parameter in parameters.items():
+        parts[name] = _part(name, parameter, offset, rank, ranks)
+        offset = parts[name].stop
+    return ParameterLayout(parts)
+
+
+def _part(name: str, parameter: Parameter, offset: int, rank: int, ranks: int) -> Part:
+    """Units are dealt out as evenly as can be, so that matrices with equally many go together."""
+    shape, axis = parameter.shape, parameter.axis
+    if axis is None:
+        return Part(shape, 0, 0, shape[0], offset)
+    if shape[axis] % parameter.unit:
+        raise ShapeError(
+            f"{name} has {shape[axis]} elements along axis {axis}, which are no multiple of its "
+            f"unit of {parameter.unit}",
+            hint="a unit must divide the axis that is shared",
+        )
+    units = shape[axis] // parameter.unit
+    start, end = (units * at // ranks * parameter.unit for at in (rank, rank + 1))
+    return Part(shape, axis, start, end, offset)

@@ -1,0 +1,82 @@
+"""What the runtime asks of a stage: the work of F, N, R, I, W and B, without when and where.
+
+A stage owns no tensors. Weights, gradients and everything that belongs to one slice go in and come
+out, so that the program alone decides which buffer an op reads and how long a value lives.
+"""
+
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from penstock.model.stages.piece import Piece
+
+Forward = tuple[Tensor, Any, Any]
+"""What a forward leaves behind, a plain tuple because two are made for every op:
+
+- the next stage's input [rows, tokens, hidden], or the summed loss of the last stage;
+- what the backward needs;
+- keys and values of the microbatch so far; None where a stage has none.
+"""
+
+Backward = tuple[Tensor | None, Any, Any]
+"""What an input gradient leaves behind:
+
+- the gradient of the stage's input; None for the first stage, which has none;
+- gradients of keys and values that earlier slices have still to take;
+- what the weight gradient needs.
+"""
+
+
+class Stage(Protocol):
+    """One stage's work on one piece.
+
+    `weights` and `gradients` are what `views` made of a buffer of values and of one of gradients.
+    """
+
+    def views(self, flat: Tensor) -> Any:
+        """A flat buffer of this stage's parameters as its layers take it. Called once per buffer,
+        never per op: a view costs as much as a small kernel."""
+        ...
+
+    def forward(self, weights: Any, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+        """Compute the output and keep what the backward needs."""
+        ...
+
+    def forward_light(self, weights: Any, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+        """Compute the output and keep only the input, to compute again from it."""
+        ...
+
+    def recompute(self, weights: Any, piece: Piece, ckpt: Any, kv: Any) -> Any:
+        """What `forward` would have kept, from what `forward_light` kept."""
+        ...
+
+    def input_gradient(
+        self,
+        weights: Any,
+        gradients: Any,
+        piece: Piece,
+        act: Any,
+        g: Tensor | None,
+        kv: Any,
+        dkv: Any,
+    ) -> Backward:
+        """The gradient of the input; the last stage starts from its own loss and takes no `g`."""
+        ...
+
+    def backward(
+        self,
+        weights: Any,
+        gradients: Any,
+        piece: Piece,
+        act: Any,
+        g: Tensor | None,
+        kv: Any,
+        dkv: Any,
+    ) -> Backward:
+        """Both gradients, and no stash. What it adds to a weight must be what `input_gradient` and
+        `weight_gradient` add, in the same order, bit for bit."""
+        ...
+
+    def weight_gradient(self, gradients: Any, piece: Piece, stash: Any) -> None:
+        """Add to `gradients` what `input_gradient` left over."""
+        ...
