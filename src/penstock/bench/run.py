@@ -64,7 +64,7 @@ def measure_emulated(settings: Settings, say: Say) -> Result:
     from penstock.errors import RunError
     from penstock.lower import lower
     from penstock.run.launch.worker_pool import Crew
-    from penstock.run.program.unsupported import refuse_foreign
+    from penstock.run.program.unsupported import refuse_unsupported
 
     rows = []
     with Crew(settings["ranks"]) as crew:
@@ -73,7 +73,7 @@ def measure_emulated(settings: Settings, say: Say) -> Result:
             schedule = spec.build(case)
             row: Result = {"schedule": spec.name, "size": str(case), "reason": None}
             try:
-                refuse_foreign(lower(schedule))
+                refuse_unsupported(lower(schedule))
                 row |= _emulated(crew, schedule, settings)
             except RunError as error:
                 row["reason"] = error.message

@@ -48,9 +48,7 @@ def _mesh(replicas: int, devices: int) -> Mesh:
 def plan_of(trial: Trial) -> StepPlan:
     longest = max(map(sum, trial.lengths))
     dtype = getattr(torch, trial.dtype)
-    layout = Layout.of(
-        trial.work.model, trial.schedule, longest, layers=trial.layers, dtype=dtype
-    )
+    layout = Layout.of(trial.work.model, trial.schedule, longest, layers=trial.layers, dtype=dtype)
     return StepPlan(layout, trial.schedule, trial.lengths, trial.work.batch.rows)
 
 

@@ -14,12 +14,15 @@ import torch
 from penstock.bench.measure.real import HOST, Work, initial_weights
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
+from penstock.lower import lower_for_running
 from penstock.run.comm.transport import Alone
-from penstock.run.execute.executor import Boundary, Executor
+from penstock.run.execute.boundary import Boundary
+from penstock.run.execute.executor import Executor, by_stage
 from penstock.run.launch.rendezvous import Connection
-from penstock.run.program.feed import feed
-from penstock.run.program.plan import RunPlan
-from penstock.run.step.stages import stage_of
+from penstock.run.program.layout import Layout
+from penstock.run.program.pieces import cut_batch
+from penstock.run.program.step_plan import StepPlan
+from penstock.run.step.stages import home_views, stage_of
 
 
 class Breakdown(NamedTuple):
@@ -40,17 +43,20 @@ def breakdown(
 ) -> Breakdown:
     """All layers of a model as one stage, on a rank alone: a crew of one gives it the settings of
     memory that ranks have."""
-    plan = RunPlan(work.model, one_stage(work.microbatches, len(lengths)), (lengths,))
+    schedule = one_stage(work.microbatches, len(lengths))
+    layout = Layout.of(work.model, schedule, work.length)
+    plan = StepPlan(layout, schedule, (lengths,))
+    stages = {0: stage_of(layout, 0, HOST)}
     executor = Executor(
-        plan.program,
+        lower_for_running(schedule),
         0,
-        {0: stage_of(plan, 0, HOST)},
-        {0: initial_weights(plan, 0)},
+        by_stage(stages),
         transport=Alone(),
-        boundary=Boundary(plan.widths, plan.dtype, HOST),
+        boundary=Boundary(layout.widths, layout.dtype, HOST),
+        homes=home_views(stages, {0: initial_weights(layout, 0)}),
         clock=process_time_ns,
     )
-    pieces = feed(plan, work.batch(), scale=work.scale, device=HOST)
+    pieces = cut_batch(plan, work.batch(), scale=work.scale, device=HOST)
     executor.step(pieces)
     runs = []
     for _ in range(repeats):
@@ -88,6 +94,6 @@ def page_faults() -> int:
 def _kinds(executor: Executor) -> dict[str, float]:
     found: dict[str, float] = defaultdict(float)
     spans = executor.spans
-    for step, start, end in zip(executor.lane.steps, spans.start, spans.end):
-        found[step.op.kind] += (end - start) / 1e9
+    for call, start, end in zip(spans.calls, spans.start, spans.end):
+        found[call.op.kind] += (end - start) / 1e9
     return dict(found)

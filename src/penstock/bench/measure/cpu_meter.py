@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from penstock.run.comm.transport import Arrival, Transport
-from penstock.run.program.compiled import Post
+from penstock.run.program.calls import Post
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -80,6 +80,7 @@ class MeteredTransport:
     """A transport whose posting and waiting are counted."""
 
     def __init__(self, transport: Transport, meter: Meter) -> None:
+        self.open = transport.open
         self.send = meter.wrap(transport.send)
         self.drain = meter.wrap(transport.drain)
         self.close = transport.close

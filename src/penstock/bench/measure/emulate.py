@@ -27,8 +27,9 @@ from penstock.data.batch import Microbatch
 from penstock.lower import lower_for_running
 from penstock.model.stages.piece import Piece, pieces_of
 from penstock.model.stages.stage import Backward, Forward
-from penstock.run.comm.transport import Gloo
-from penstock.run.execute.executor import Boundary, Executor
+from penstock.run.comm.gloo import Gloo
+from penstock.run.execute.boundary import Boundary
+from penstock.run.execute.executor import Executor, by_stage
 from penstock.run.launch.rendezvous import Connection
 from penstock.run.launch.worker_pool import Crew
 from penstock.sim import simulate
@@ -113,8 +114,8 @@ def wait(seconds: float, spin: float) -> None:
 
 
 def as_executed(schedule: Schedule) -> Schedule:
-    """The schedule without what the executor does not do: braiding and lending."""
-    return replace(schedule, pairs=(), loans=(), derived={})
+    """The schedule without what the executor does not do: lending attention work."""
+    return replace(schedule, loans=(), derived={})
 
 
 def emulate(crew: Crew, schedule: Schedule, *, shortest: float, spin: float) -> Emulated:
@@ -144,7 +145,7 @@ def emulated_step(
     executor = Executor(
         lower_for_running(schedule),
         rank,
-        {stage: EmulatedStage(stage, waits, spin) for stage in mine},
+        by_stage({stage: EmulatedStage(stage, waits, spin) for stage in mine}),
         transport=transport,
         boundary=Boundary((1,) * (schedule.shape.stages - 1), torch.float32, torch.device("cpu")),
     )

@@ -23,7 +23,8 @@ from penstock.plan.slices import aligned, equal_flops_of_model
 from penstock.run.launch.environment import Place
 from penstock.run.launch.rendezvous import Connection
 from penstock.run.launch.worker_pool import Crew
-from penstock.run.program.plan import RunPlan
+from penstock.run.program.layout import Layout
+from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine, torch_device
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
@@ -58,12 +59,14 @@ class Case(NamedTuple):
             slices=self.slices if self.slices > 1 else None,
         )
 
-    def plan(self) -> RunPlan:
+    def plan(self) -> StepPlan:
         cut: tuple[int, ...] = (self.tokens,)
         if self.slices > 1:
             cut = aligned(equal_flops_of_model(self.config(), self.tokens, self.slices))
         lengths = (cut,) * self.microbatches
-        return RunPlan(self.config(), self.built(), lengths, dtype=getattr(torch, self.dtype))
+        schedule, dtype = self.built(), getattr(torch, self.dtype)
+        layout = Layout.of(self.config(), schedule, self.tokens, dtype=dtype)
+        return StepPlan(layout, schedule, lengths)
 
 
 class Result(NamedTuple):
@@ -86,16 +89,16 @@ def measured(case: Case, device: torch.device, steps: int) -> Result:
     """The steps of one rank; the first one, which finds kernels and memory, is left out."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    engine, transport = build_engine(case.plan(), 1, AdamW(), device)
+    engine = build_engine(case.plan(), 1, AdamW(), device)
     begin(engine, 0)
     batch = random_batch(case)
     seconds = [_timed(engine, batch) for _ in range(steps + 1)]
-    transport.close()
+    engine.close()
     result = Result(
         seconds[1:], torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
     )
     # Ranks that share the GPU come next, and this process would keep what it no longer needs.
-    del engine, transport
+    del engine
     collect()
     torch.cuda.empty_cache()
     return result
@@ -146,7 +149,7 @@ def together(case: Case, steps: int) -> dict[str, Any]:
 def memory(case: Case, results: Sequence[Result]) -> dict[str, Any]:
     """Predicted and measured bytes of each device."""
     plan = case.plan()
-    workload = Workload(plan.model, plan.lengths, tuple(map(len, plan.split)))
+    workload = Workload(plan.layout.model, plan.lengths, tuple(map(len, plan.layout.split)))
     predicted = [each.total for each in footprints(plan.schedule, workload)]
     found = [result.allocated for result in results]
     return {

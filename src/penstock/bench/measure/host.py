@@ -27,8 +27,9 @@ from penstock.data.batch import Microbatch
 from penstock.lower import lower_for_running
 from penstock.model.stages.module_stage import ModuleStage
 from penstock.model.stages.piece import Piece, pieces_of
-from penstock.run.comm.transport import Gloo
-from penstock.run.execute.executor import Boundary, Executor
+from penstock.run.comm.gloo import Gloo
+from penstock.run.execute.boundary import Boundary
+from penstock.run.execute.executor import Executor, by_stage
 from penstock.run.launch.rendezvous import Connection
 
 WIDTH, TOKENS = 8, 4
@@ -79,7 +80,7 @@ def ours(connection: Connection, schedule: Schedule, steps: int) -> HostTime:
     executor = Executor(
         lower_for_running(schedule),
         rank,
-        {rank: stage},
+        by_stage({rank: stage}),
         transport=MeteredTransport(transport, meter),
         boundary=Boundary((WIDTH,) * (connection.world - 1), torch.float32, torch.device("cpu")),
     )

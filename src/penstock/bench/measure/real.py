@@ -26,14 +26,17 @@ from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.cost.profile import Profile
 from penstock.data.batch import Microbatch
+from penstock.lower import lower_for_running
 from penstock.model.io.initial_weights import initialise
 from penstock.model.stages.weights import Weights
-from penstock.run.comm.transport import Gloo
-from penstock.run.execute.executor import Boundary, Executor
+from penstock.run.comm.gloo import Gloo
+from penstock.run.execute.boundary import Boundary
+from penstock.run.execute.executor import Executor, by_stage
 from penstock.run.launch.rendezvous import Connection
-from penstock.run.program.feed import feed
-from penstock.run.program.plan import RunPlan
-from penstock.run.step.stages import empty_weights, stage_of
+from penstock.run.program.layout import Layout
+from penstock.run.program.pieces import cut_batch
+from penstock.run.program.step_plan import StepPlan
+from penstock.run.step.stages import empty_weights, home_views, stage_of
 from penstock.sim import simulate
 
 HOST = torch.device("cpu")
@@ -83,22 +86,24 @@ def run_ours(
     connection: Connection, work: Work, schedule: Schedule, lengths: tuple[int, ...], steps: int
 ) -> Timed:
     """Steps of one of our schedules; every microbatch is cut to the same lengths."""
-    plan = RunPlan(work.model, schedule, (lengths,) * work.microbatches)
+    layout = Layout.of(work.model, schedule, work.length)
+    plan = StepPlan(layout, schedule, (lengths,) * work.microbatches)
     assert group.WORLD is not None
     transport = Gloo(group.WORLD)
-    mine = [stage for stage, home in plan.homes.items() if home == connection.rank]
+    mine = layout.stages_of(connection.rank)
+    stages = {stage: stage_of(layout, stage, HOST) for stage in mine}
     executor = Executor(
-        plan.program,
+        lower_for_running(schedule),
         connection.rank,
-        {stage: stage_of(plan, stage, HOST) for stage in mine},
-        {stage: initial_weights(plan, stage) for stage in mine},
+        by_stage(stages),
         transport=transport,
-        boundary=Boundary(plan.widths, plan.dtype, HOST),
+        boundary=Boundary(layout.widths, layout.dtype, HOST),
+        homes=home_views(stages, {stage: initial_weights(layout, stage) for stage in mine}),
     )
-    pieces = feed(plan, work.batch(), scale=work.scale, device=HOST)
+    pieces = cut_batch(plan, work.batch(), scale=work.scale, device=HOST)
     seconds, losses = _steps(lambda: executor.step(pieces), steps)
     transport.close()
-    ops = [step.op for step in executor.lane.steps]
+    ops = [call.op for call in executor.spans.calls]
     spans = list(zip(ops, executor.spans.start, executor.spans.end))
     return Timed(seconds, work.scale * sum(loss.item() for loss in losses), spans)
 
@@ -137,11 +142,11 @@ def together(schedule: Schedule | None, parts: Sequence[Timed]) -> Measured:
     return Measured(seconds, loss, makespan, float(predicted))
 
 
-def initial_weights(plan: RunPlan, stage: int) -> Weights:
+def initial_weights(layout: Layout, stage: int) -> Weights:
     """The weights of a stage before training."""
-    weights = empty_weights(plan, stage, HOST)
+    weights = empty_weights(layout, stage, HOST)
     for name, value in weights.named(weights.main).items():
-        initialise(plan.model, name, value, seed=0)
+        initialise(layout.model, name, value, seed=0)
     weights.publish()
     return weights
 

@@ -42,7 +42,7 @@ class Mesh:
         return self._one_of(axes, self.grid.groups(*axes))
 
     def among(self, devices: tuple[int, ...]) -> ProcessGroup | None:
-        """Some devices of this replica; asked for by all ranks, whether they belong to it or not."""
+        """Some devices of this replica; asked for by all ranks, also those outside of it."""
         chosen = [[ranks[d] for d in devices] for ranks in self.grid.groups("device")]
         return self._one_of(("device", devices), chosen)
 
@@ -70,9 +70,7 @@ class Mesh:
 def make_mesh(replicas: int, devices: int) -> Mesh:
     """The mesh over all ranks that were started."""
     started = distributed.is_initialized()
-    world, rank = (
-        (distributed.get_world_size(), distributed.get_rank()) if started else (1, 0)
-    )
+    world, rank = (distributed.get_world_size(), distributed.get_rank()) if started else (1, 0)
     grid = Grid(replica=replicas, device=devices)
     if grid.ranks != world:
         raise RunError(

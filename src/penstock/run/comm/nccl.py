@@ -40,12 +40,12 @@ class End:
 
     def __init__(self, group: ProcessGroup, source: bool, device: torch.device) -> None:
         self._peer = 1 - group.rank()
-        self._host: Any = group._get_backend(HOST)
-        self._wire: Any = group._get_backend(device)
+        host: Any = group._get_backend(HOST)
+        wire: Any = group._get_backend(device)
         self._device = device
         self._stream = SideStream("sends" if source else "receives", device)
-        self._move: Callable[..., Any] = self._wire.send if source else self._wire.recv
-        self._speak: Callable[..., Any] = self._host.send if source else self._host.recv
+        self._move: Callable[..., Any] = wire.send if source else wire.recv
+        self._speak: Callable[..., Any] = host.send if source else host.recv
 
     def connect(self) -> None:
         """The first transfer of a communicator blocks until the other end makes it too."""

@@ -43,7 +43,7 @@ def mark_of(device: torch.device) -> Any:
     """A mark in the current stream of a GPU; None where work is done when it returns."""
     if device.type != "cuda":
         return None
-    event = torch.cuda.Event()
+    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
     event.record()
     return event
 
@@ -92,4 +92,5 @@ class SideStream:
         if self._device.type != "cuda":
             return nullcontext()
         torch.cuda.set_device(self._device)
-        return torch.cuda.stream(torch.cuda.Stream(self._device))
+        stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        return torch.cuda.stream(stream)

@@ -15,6 +15,7 @@ from torch import Tensor
 from penstock.core.ops import Op
 from penstock.core.program import Program
 from penstock.model.stages.piece import Piece
+from penstock.run.comm.side_stream import SideStream
 from penstock.run.comm.transport import Transport
 from penstock.run.execute.boundary import Boundary, Landings
 from penstock.run.execute.handlers import HANDLERS, Handler
@@ -23,7 +24,6 @@ from penstock.run.execute.lane_run import LaneRun, Summing, Surroundings, Turn
 from penstock.run.execute.matmul_kernels import settle_products
 from penstock.run.execute.observer import Observer, Quiet
 from penstock.run.execute.spans import Clock, Spans
-from penstock.run.comm.side_stream import SideStream
 from penstock.run.program.calls import Call, Join, Lane, Post, forward_lane
 from penstock.run.program.compile import compile_lane
 from penstock.run.program.values import Values
@@ -41,6 +41,11 @@ class Pass(NamedTuple):
     calls: Sequence[Call]
     turns: Sequence[Turn]
     first: Sequence[Post]
+
+
+def by_stage(stages: Mapping[int, Any]) -> Subjects:
+    """Ops of a stage work with what stands under its number."""
+    return lambda op: stages[op.stage]
 
 
 def no_sums(join: Join, parts: list[Tensor]) -> Tensor:
@@ -73,7 +78,7 @@ class Executor:
         self.totals: Mapping[str, Tensor] = {}
         """What the sums of the last pass came to, by the name of their buffer."""
         self._subjects = subjects
-        self._resident: Values = [(homes or {}).get(key) for key in _homes_by_place(self.lane)]
+        self._resident = _resident(self.lane, homes or {})
         self._streams: dict[str, SideStream] = {}
         self._around = Surroundings(
             boundary.device, transport, Landings(boundary), sums, self._stream
@@ -120,9 +125,7 @@ class Executor:
         return run.losses
 
     def _pass(self, lane: Lane, handlers: Mapping[str, Handler]) -> Pass:
-        single = {
-            call.number: self._turn(at, call, handlers) for at, call in enumerate(lane.calls)
-        }
+        single = {call.number: self._turn(at, call, handlers) for at, call in enumerate(lane.calls)}
         inner = {number for strands in lane.braids.values() for number in strands[1:]}
         for number, strands in lane.braids.items():
             braided = tuple(single[strand] for strand in strands)
@@ -143,8 +146,9 @@ class Executor:
         return self._streams[name]
 
 
-def _homes_by_place(lane: Lane) -> list[tuple[str, int] | None]:
-    keys: list[tuple[str, int] | None] = [None] * lane.places
+def _resident(lane: Lane, homes: Homes) -> Values:
+    """What the list of values holds before anything runs."""
+    values: Values = [None] * lane.places
     for key, place in lane.homes.items():
-        keys[place] = key
-    return keys
+        values[place] = homes.get(key)
+    return values

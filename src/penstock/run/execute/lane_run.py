@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from penstock.model.stages.piece import Piece
+from penstock.run.comm.side_stream import SideStream, Ticket, mark_of
 from penstock.run.comm.transport import Arrival, Transport
 from penstock.run.execute.boundary import Landings
 from penstock.run.execute.driver import braid, finish
 from penstock.run.execute.observer import Observer
 from penstock.run.execute.spans import Spans
-from penstock.run.comm.side_stream import SideStream, Ticket, mark_of
 from penstock.run.program.calls import DROPPED, NOTHING, Call, Join, Post
 from penstock.run.program.values import Values
 

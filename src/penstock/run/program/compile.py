@@ -19,7 +19,7 @@ from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.program import Program
 from penstock.core.scoreboard import run
 from penstock.run.program.calls import NOTHING, Call, Join, Lane, Post
-from penstock.run.program.places import Places, names_of
+from penstock.run.program.places import READ, WRITE, Places, names_of
 from penstock.run.program.unsupported import refuse_unsupported
 
 
@@ -96,7 +96,7 @@ class _Compiler:
         rows_of: dict[Buf, list[int]] = defaultdict(list)
         ending = [(row, op) for row, op in self.ops.items() if op.kind in STAGE_KINDS]
         for row, op in ending:
-            for name in names_of(op.kind, 1):
+            for name in names_of(op.kind, WRITE):
                 if BUFFERS[name].crosses == SUM:
                     for number in sums_of(self.shape, name, op.stage):
                         rows_of[Buf(name, number, op.mb, 0)].append(row)
@@ -149,7 +149,7 @@ def _totals(op: Op, reads: tuple[int, ...]) -> list[int]:
     """Tickets of the sums that an op reads."""
     if op.kind not in STAGE_KINDS:
         return []
-    named = zip(names_of(op.kind, 0), reads)
+    named = zip(names_of(op.kind, READ), reads)
     return [-place for name, place in named if BUFFERS[name].crosses == SUM and place != NOTHING]
 
 

@@ -35,10 +35,14 @@ _Ways = tuple[tuple[_Way, ...], ...]
 """For each buffer of a kind, in the order of the table, how an op finds it."""
 
 
-def names_of(kind: str, side: int) -> tuple[str, ...]:
-    """Buffers that a kind reads (side 0) or writes (side 1), each once, as the table orders them.
+READ, WRITE = 0, 1
+"""Sides of the meaning table."""
 
-    >>> names_of("W", 0), names_of("W", 1)
+
+def names_of(kind: str, side: int) -> tuple[str, ...]:
+    """Buffers that a kind reads or writes, each once, as the table orders them.
+
+    >>> names_of("W", READ), names_of("W", WRITE)
     (('stash', 'keep'), ('dw',))
     """
     return tuple(dict.fromkeys(ref.buffer for ref in MEANING[kind][side]))
@@ -68,10 +72,10 @@ class Places:
         return self._next - 1
 
     def reads(self, op: Op, unit: int) -> tuple[int, ...]:
-        return self._all(op, unit, 0, NOTHING)
+        return self._all(op, unit, READ, NOTHING)
 
     def writes(self, op: Op, unit: int) -> tuple[int, ...]:
-        return self._all(op, unit, 1, DROPPED)
+        return self._all(op, unit, WRITE, DROPPED)
 
     def of_unit(self, index: int) -> int:
         """The place of a buffer instance by its dense number."""
@@ -124,14 +128,16 @@ class Places:
 
     def _way(self, rule: Rule, stage: int, side: int) -> _Way:
         number = stage + rule.offset if rule.fixed < 0 else rule.fixed
-        if BUFFERS[rule.buffer].crosses == SUM and side:
+        if BUFFERS[rule.buffer].crosses == SUM and side == WRITE:
             return _Home(_part(rule.buffer), stage)  # a part of its own in each stage
         if BUFFERS[rule.buffer].per == "home":
-            newest = (rule.newer, stage) in self._written_homes
+            newest = side == READ and (rule.newer, stage) in self._written_homes
             return _Home(rule.newer if newest else rule.buffer, number)
         shared = BUFFERS[rule.buffer].per == "microbatch"
-        base, newer = self._first(rule.buffer, number), self._first(rule.newer, number)
-        return _Unit(base, newer, rule.slice, shared)
+        newer = rule.newer if side == READ else ""
+        return _Unit(
+            self._first(rule.buffer, number), self._first(newer, number), rule.slice, shared
+        )
 
     def _first(self, name: str, number: int) -> int:
         """The dense number of a buffer's first unit; -1 where no op writes the buffer."""

@@ -31,7 +31,7 @@ from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.agreement import agree_on_plan
 from penstock.run.step.optimizer import AdamW, make_optimizer
 from penstock.run.step.stage_end import Rate, StageEnd, Totals
-from penstock.run.step.stages import empty_weights, stage_of, weightless_stages
+from penstock.run.step.stages import empty_weights, home_views, stage_of, weightless_stages
 from penstock.run.watchdog.position import Tracker
 
 
@@ -63,7 +63,7 @@ class Engine:
         self.working: dict[int, Any] = {**weightless_stages(self.layout, device), **self.stages}
         """Stages that ops of this device work with, by number."""
         self._ends = {stage: self._stage_end(stage) for stage in mine}
-        self._homes = self._views()
+        self._homes = home_views(self.stages, self.weights)
         self._observer: Observer = Quiet()
         self._executors: dict[str, Executor] = {}
         self.use(plan)
@@ -153,15 +153,6 @@ class Engine:
 
     def _subject(self, op: Op) -> Any:
         return self._ends[op.stage] if op.kind in STAGE_KINDS else self.working[op.stage]
-
-    def _views(self) -> dict[tuple[str, int], Any]:
-        """Weights and gradients of the stages, as their layers take them."""
-        found: dict[tuple[str, int], Any] = {}
-        for number, stage in self.stages.items():
-            weights = self.weights[number]
-            found["weight", number] = stage.views(weights.value)
-            found["dw", number] = stage.views(weights.grad)
-        return found
 
     def _stage_end(self, stage: int) -> StageEnd:
         last = stage == self.layout.stages - 1

@@ -71,11 +71,12 @@ class StageEnd:
         The two have separate gradients everywhere, so that their sum is the same however the model
         is spread; a stage that has both adds them up here.
         """
-        first, *others = self._shared() or [None]
-        for other in others:
-            if first is not None:
-                first.add_(other)
-        return first
+        shared = self._shared()
+        if not shared:
+            return None
+        for other in shared[1:]:
+            shared[0].add_(other)
+        return shared[0]
 
     def share(self, total: Tensor) -> None:
         """Take over the sum of both gradients."""

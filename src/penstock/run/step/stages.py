@@ -1,10 +1,14 @@
 """The stages of a layout: layers, or what lies between two attentions, or attention."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 
 from penstock.model.stages.attention_stage import AttentionStage
 from penstock.model.stages.between_attentions import BetweenAttentionsStage
 from penstock.model.stages.decoder import DecoderStage
+from penstock.model.stages.stage import Stage
 from penstock.model.stages.weights import Weights
 from penstock.run.program.layout import Layout
 
@@ -24,6 +28,17 @@ def stage_of(
         return BetweenAttentionsStage(model, stage // 2, parameters)
     like = torch.empty((), dtype=layout.dtype, device=device)
     return DecoderStage(model, layout.split[stage], parameters, length=layout.longest, like=like)
+
+
+def home_views(
+    stages: Mapping[int, Stage], weights: Mapping[int, Weights]
+) -> dict[tuple[str, int], Any]:
+    """Weights and gradients of some stages as their layers take them, by buffer and stage."""
+    found: dict[tuple[str, int], Any] = {}
+    for number, stage in stages.items():
+        found["weight", number] = stage.views(weights[number].value)
+        found["dw", number] = stage.views(weights[number].grad)
+    return found
 
 
 def weightless_stages(layout: Layout, device: torch.device) -> dict[int, AttentionStage]:
