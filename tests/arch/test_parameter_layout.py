@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.arch.config import ModelConfig, model
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS, Parameter
-from penstock.arch.parameter_layout import Part, lay_out
+from penstock.arch.parameter_layout import ParameterPart, lay_out
 from penstock.arch.parameters import model_parameters, shapes_of, stage_parameters
 from penstock.errors import ShapeError
 
@@ -68,7 +68,7 @@ def test_one_rank_holds_everything() -> None:
 
 
 def test_a_part_knows_which_slice_of_the_whole_tensor_it_is() -> None:
-    part = Part((6, 10), INPUTS, 4, 8, offset=7)
+    part = ParameterPart((6, 10), INPUTS, 4, 8, offset=7)
     assert part.index == (slice(0, 6), slice(4, 8))
     assert (part.local_shape, part.elements, part.stop) == ((6, 4), 24, 31)
     assert not part.is_whole

@@ -17,7 +17,7 @@ from penstock.errors import ShapeError
 
 
 @dataclass(frozen=True)
-class Part:
+class ParameterPart:
     """What a rank holds of one parameter: the range [start, end) of an axis, all of the others."""
 
     shape: Shape
@@ -59,7 +59,7 @@ class Part:
 class ParameterLayout:
     """The parameters of a stage on one rank, one behind the other in a flat buffer."""
 
-    parts: Mapping[str, Part]
+    parts: Mapping[str, ParameterPart]
     """By name, in the order of the buffer."""
 
     @property
@@ -75,7 +75,7 @@ def lay_out(parameters: Mapping[str, Parameter], rank: int = 0, ranks: int = 1) 
             f"rank {rank} is none of the {ranks} that share the parameters",
             hint="ranks of the tensor axis count from 0",
         )
-    parts: dict[str, Part] = {}
+    parts: dict[str, ParameterPart] = {}
     offset = 0
     for name, parameter in parameters.items():
         parts[name] = _part(name, parameter, offset, rank, ranks)
@@ -83,11 +83,11 @@ def lay_out(parameters: Mapping[str, Parameter], rank: int = 0, ranks: int = 1) 
     return ParameterLayout(parts)
 
 
-def _part(name: str, parameter: Parameter, offset: int, rank: int, ranks: int) -> Part:
+def _part(name: str, parameter: Parameter, offset: int, rank: int, ranks: int) -> ParameterPart:
     """Units are dealt out as evenly as can be, so that matrices with equally many go together."""
     shape, axis = parameter.shape, parameter.axis
     if axis is None:
-        return Part(shape, 0, 0, shape[0], offset)
+        return ParameterPart(shape, 0, 0, shape[0], offset)
     if shape[axis] % parameter.unit:
         raise ShapeError(
             f"{name} has {shape[axis]} elements along axis {axis}, which are no multiple of its "
@@ -96,4 +96,4 @@ def _part(name: str, parameter: Parameter, offset: int, rank: int, ranks: int) -
         )
     units = shape[axis] // parameter.unit
     start, end = (units * at // ranks * parameter.unit for at in (rank, rank + 1))
-    return Part(shape, axis, start, end, offset)
+    return ParameterPart(shape, axis, start, end, offset)

@@ -32,11 +32,11 @@ from penstock.run.program.compiled import (
 )
 
 Values = list[Any]
-Views = tuple[Any, Any]
+ViewPair = tuple[Any, Any]
 """What a stage computes with and what it adds up: the views of its weights and gradients."""
-NO_VIEWS: Views = (None, None)
+NO_VIEWS: ViewPair = (None, None)
 """Of a stage without weights, or one that has them by itself."""
-Work = Callable[[Stage, Views, Piece, Values, Places], None]
+Work = Callable[[Stage, ViewPair, Piece, Values, Places], None]
 
 
 class Boundary(NamedTuple):
@@ -58,33 +58,37 @@ class Boundary(NamedTuple):
         return torch.empty((), dtype=self.dtype, device=self.device).expand(size)
 
 
-def _forward(stage: Stage, views: Views, piece: Piece, values: Values, at: Places) -> None:
+def _forward(stage: Stage, views: ViewPair, piece: Piece, values: Values, at: Places) -> None:
     values[at.out], values[at.act], values[at.kv] = stage.forward(
         views[0], piece, values[at.x], values[at.kv]
     )
 
 
-def _forward_light(stage: Stage, views: Views, piece: Piece, values: Values, at: Places) -> None:
+def _forward_light(stage: Stage, views: ViewPair, piece: Piece, values: Values, at: Places) -> None:
     values[at.out], values[at.ckpt], values[at.kv] = stage.forward_light(
         views[0], piece, values[at.x], values[at.kv]
     )
 
 
-def _recompute(stage: Stage, views: Views, piece: Piece, values: Values, at: Places) -> None:
+def _recompute(stage: Stage, views: ViewPair, piece: Piece, values: Values, at: Places) -> None:
     values[at.act] = stage.recompute(views[0], piece, values[at.ckpt], values[at.kv])
 
 
-def _input_gradient(stage: Stage, views: Views, piece: Piece, values: Values, at: Places) -> None:
+def _input_gradient(
+    stage: Stage, views: ViewPair, piece: Piece, values: Values, at: Places
+) -> None:
     values[at.out], values[at.dkv], values[at.stash] = stage.input_gradient(
         *views, piece, values[at.act], values[at.g], values[at.kv], values[at.dkv]
     )
 
 
-def _weight_gradient(stage: Stage, views: Views, piece: Piece, values: Values, at: Places) -> None:
+def _weight_gradient(
+    stage: Stage, views: ViewPair, piece: Piece, values: Values, at: Places
+) -> None:
     stage.weight_gradient(views[1], piece, values[at.stash])
 
 
-def _backward(stage: Stage, views: Views, piece: Piece, values: Values, at: Places) -> None:
+def _backward(stage: Stage, views: ViewPair, piece: Piece, values: Values, at: Places) -> None:
     values[at.out], values[at.dkv], _ = stage.backward(
         *views, piece, values[at.act], values[at.g], values[at.kv], values[at.dkv]
     )
@@ -130,7 +134,7 @@ class Turn(NamedTuple):
     step: Step
     work: Work
     stage: Stage
-    views: Views
+    views: ViewPair
     ends: bool
     """Whether its output is a loss."""
 
