@@ -4,7 +4,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.arch.config import ModelConfig, model
@@ -31,6 +31,7 @@ def parameters(draw: st.DrawFn) -> dict[str, Parameter]:
     return found
 
 
+@settings(deadline=None)
 @given(parameters(), st.integers(1, 5))
 def test_the_parts_of_all_ranks_tile_each_parameter_exactly(
     given_parameters: dict[str, Parameter], ranks: int
@@ -43,6 +44,7 @@ def test_the_parts_of_all_ranks_tile_each_parameter_exactly(
         assert (held == (1 if parameter.axis is not None else ranks)).all()
 
 
+@settings(deadline=None)
 @given(parameters(), st.integers(1, 5))
 def test_the_parts_of_a_rank_fill_its_buffer_one_behind_the_other(
     given_parameters: dict[str, Parameter], ranks: int
