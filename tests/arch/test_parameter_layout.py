@@ -115,4 +115,4 @@ def test_a_unit_that_does_not_divide_its_axis_is_refused() -> None:
 
 def test_a_rank_outside_the_group_is_refused() -> None:
     with pytest.raises(ShapeError, match="rank 2 is none of the 2"):
-        lay_out({}, rank=2, ranks=2)
+        lay_out({}, index=2, of=2)
