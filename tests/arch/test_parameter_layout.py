@@ -4,12 +4,12 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.arch.config import ModelConfig, model
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS, Parameter
-from penstock.arch.parameter_layout import Part, lay_out
+from penstock.arch.parameter_layout import ParameterPart, lay_out
 from penstock.arch.parameters import model_parameters, shapes_of, stage_parameters
 from penstock.errors import ShapeError
 
@@ -31,6 +31,7 @@ def parameters(draw: st.DrawFn) -> dict[str, Parameter]:
     return found
 
 
+@settings(deadline=None)
 @given(parameters(), st.integers(1, 5))
 def test_the_parts_of_all_ranks_tile_each_parameter_exactly(
     given_parameters: dict[str, Parameter], ranks: int
@@ -43,6 +44,7 @@ def test_the_parts_of_all_ranks_tile_each_parameter_exactly(
         assert (held == (1 if parameter.axis is not None else ranks)).all()
 
 
+@settings(deadline=None)
 @given(parameters(), st.integers(1, 5))
 def test_the_parts_of_a_rank_fill_its_buffer_one_behind_the_other(
     given_parameters: dict[str, Parameter], ranks: int
@@ -68,7 +70,7 @@ def test_one_rank_holds_everything() -> None:
 
 
 def test_a_part_knows_which_slice_of_the_whole_tensor_it_is() -> None:
-    part = Part((6, 10), INPUTS, 4, 8, offset=7)
+    part = ParameterPart((6, 10), INPUTS, 4, 8, offset=7)
     assert part.index == (slice(0, 6), slice(4, 8))
     assert (part.local_shape, part.elements, part.stop) == ((6, 4), 24, 31)
     assert not part.is_whole
@@ -113,4 +115,4 @@ def test_a_unit_that_does_not_divide_its_axis_is_refused() -> None:
 
 def test_a_rank_outside_the_group_is_refused() -> None:
     with pytest.raises(ShapeError, match="rank 2 is none of the 2"):
-        lay_out({}, rank=2, ranks=2)
+        lay_out({}, index=2, of=2)

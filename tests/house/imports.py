@@ -27,6 +27,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "plan": _BELOW_PLAN,
     "draw": ("core", "sim.timeline"),
     **dict.fromkeys(TORCH_LAYERS[:-1], (*_BELOW_RUN, *TORCH_LAYERS)),
+    "model": ("arch", "data"),
     "cli": _ALL,
     "bench": _ALL,
     "bench.measure": (*_BELOW_RUN, *TORCH_LAYERS),

@@ -17,7 +17,7 @@ from penstock.errors import ShapeError
 
 
 @dataclass(frozen=True)
-class Part:
+class ParameterPart:
     """What a rank holds of one parameter: the range [start, end) of an axis, all of the others."""
 
     shape: Shape
@@ -59,7 +59,7 @@ class Part:
 class ParameterLayout:
     """The parameters of a stage on one rank, one behind the other in a flat buffer."""
 
-    parts: Mapping[str, Part]
+    parts: Mapping[str, ParameterPart]
     """By name, in the order of the buffer."""
 
     @property
@@ -68,26 +68,26 @@ class ParameterLayout:
         return sum(part.elements for part in self.parts.values())
 
 
-def lay_out(parameters: Mapping[str, Parameter], rank: int = 0, ranks: int = 1) -> ParameterLayout:
-    """The layout of these parameters on one of the ranks that share them, in this order."""
-    if not 0 <= rank < ranks:
+def lay_out(parameters: Mapping[str, Parameter], index: int = 0, of: int = 1) -> ParameterLayout:
+    """The layout of these parameters, in this order, on rank `index` of `of` that share them."""
+    if not 0 <= index < of:
         raise ShapeError(
-            f"rank {rank} is none of the {ranks} that share the parameters",
+            f"rank {index} is none of the {of} that share the parameters",
             hint="ranks of the tensor axis count from 0",
         )
-    parts: dict[str, Part] = {}
+    parts: dict[str, ParameterPart] = {}
     offset = 0
     for name, parameter in parameters.items():
-        parts[name] = _part(name, parameter, offset, rank, ranks)
+        parts[name] = _part(name, parameter, offset, index, of)
         offset = parts[name].stop
     return ParameterLayout(parts)
 
 
-def _part(name: str, parameter: Parameter, offset: int, rank: int, ranks: int) -> Part:
+def _part(name: str, parameter: Parameter, offset: int, index: int, of: int) -> ParameterPart:
     """Units are dealt out as evenly as can be, so that matrices with equally many go together."""
     shape, axis = parameter.shape, parameter.axis
     if axis is None:
-        return Part(shape, 0, 0, shape[0], offset)
+        return ParameterPart(shape, 0, 0, shape[0], offset)
     if shape[axis] % parameter.unit:
         raise ShapeError(
             f"{name} has {shape[axis]} elements along axis {axis}, which are no multiple of its "
@@ -95,5 +95,5 @@ def _part(name: str, parameter: Parameter, offset: int, rank: int, ranks: int) -
             hint="a unit must divide the axis that is shared",
         )
     units = shape[axis] // parameter.unit
-    start, end = (units * at // ranks * parameter.unit for at in (rank, rank + 1))
-    return Part(shape, axis, start, end, offset)
+    start, end = (units * at // of * parameter.unit for at in (index, index + 1))
+    return ParameterPart(shape, axis, start, end, offset)

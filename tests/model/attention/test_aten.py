@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from penstock.model.attention import aten
-from penstock.model.attention.aten import cumulative
+from penstock.model.attention.aten import cumulative_lengths
 from penstock.model.attention.reach import Reach
 
 pytestmark = pytest.mark.torch
@@ -64,7 +64,7 @@ def _further(schema: str, arguments: str) -> list[str]:
 
 
 def test_documents_are_counted_among_queries_and_keys() -> None:
-    queries, keys = cumulative(Reach(5, (3, 2, 4)), torch.device("cpu"))
+    queries, keys = cumulative_lengths(Reach(5, (3, 2, 4)), torch.device("cpu"))
     assert queries.tolist() == [0, 3, 5, 9]
     assert keys.tolist() == [0, 8, 10, 14]
     assert queries.dtype is torch.int32

@@ -10,7 +10,7 @@ from model.attention.dense import Case, dense, relative
 from penstock.model.attention import aten, folded, plain
 from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.reach import Reach
-from penstock.model.attention.tiled import Gathered, Tiled
+from penstock.model.attention.tiled import TensorInPieces, Tiled
 
 pytestmark = pytest.mark.torch
 
@@ -68,13 +68,13 @@ def _refuse(keys: range, dk: Tensor, dv: Tensor) -> None:
 
 def test_a_piece_that_is_the_whole_is_not_copied() -> None:
     whole = torch.ones(1, 2, 3, 4)
-    gathered = Gathered(3)
+    gathered = TensorInPieces(3)
     gathered.store(range(3), whole)
     assert gathered.tensor is whole
 
 
 def test_pieces_are_stored_and_added_where_they_belong() -> None:
-    gathered = Gathered(3)
+    gathered = TensorInPieces(3)
     gathered.store(range(1), torch.full((1, 2, 1), 1.0))
     gathered.store(range(1, 3), torch.full((1, 2, 2), 2.0))
     gathered.add(range(2), torch.full((1, 2, 2), 10.0))

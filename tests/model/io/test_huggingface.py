@@ -18,7 +18,7 @@ from penstock.model.io import safetensors_files
 from penstock.model.io.huggingface import (
     read_config,
     read_weights,
-    staging,
+    staging_folder,
     write,
     write_index,
     write_shard,
@@ -183,7 +183,7 @@ def test_a_model_is_replaced_whole_or_stays(folder: Path) -> None:
 
     with pytest.raises(ShapeError, match="lacks"):
         write(folder, TINY, cut_off(), torch.float32)
-    assert not staging(folder).exists()
+    assert not staging_folder(folder).exists()
     assert equal(read_all(folder), tensors_of(TINY))
     write(folder, TINY, tensors_of(TINY, seed=1), torch.float32)
     assert equal(read_all(folder), tensors_of(TINY, seed=1))
@@ -306,8 +306,8 @@ def test_without_the_library_the_extra_is_named(
 
 
 def test_a_leftover_of_an_earlier_attempt_is_no_obstacle(folder: Path) -> None:
-    shutil.copytree(folder, staging(folder))
-    (staging(folder) / "junk").write_text("")
+    shutil.copytree(folder, staging_folder(folder))
+    (staging_folder(folder) / "junk").write_text("")
     write(folder, TINY, tensors_of(TINY, seed=2), torch.float32)
     assert equal(read_all(folder), tensors_of(TINY, seed=2))
-    assert not staging(folder).exists()
+    assert not staging_folder(folder).exists()

@@ -63,7 +63,7 @@ def test_parts_of_matrices_are_neighbours_too() -> None:
     """Two ranks share the outputs of q and k, and the inputs of what leads back."""
     axes = {"q.weight": OUTPUTS, "k.weight": OUTPUTS, "out.weight": INPUTS}
     parameters = {name: Parameter(name, SHAPES[name], axis=axis) for name, axis in axes.items()}
-    layout = lay_out(parameters, rank=1, ranks=2)
+    layout = lay_out(parameters, index=1, of=2)
     views = Views(layout, torch.arange(layout.elements))
     assert views.matrix("q", "k").weight.shape == (3 + 1, 4)
     assert views.matrix("out").weight.shape == (4, 3)

@@ -193,3 +193,22 @@ def test_nothing_is_recorded_by_autograd() -> None:
     out, act, _ = stage.forward(piece, None, None)
     assert not out.requires_grad
     assert not act.layers[0].post.gate_up.requires_grad
+
+
+def test_every_op_reads_and_writes_the_buffers_it_is_given() -> None:
+    """Two steps in one stage: with other values, and with W in another buffer than I."""
+    model, (piece,) = tiny(qkv_bias=True, qk_norm=True), cut(_batch(), (LENGTH,))
+    (held,) = stages_of(model, (2,), LENGTH)
+    train([held], [piece], split_backward)
+    stage, weights = held.stage, held.weights
+    other = stage.views(weights.value.clone())
+    weights.value.fill_(torch.nan)
+    at_once, put_off = torch.zeros_like(weights.grad), torch.zeros_like(weights.grad)
+    _, act, kv = stage.forward(other, piece, None, None)
+    first = stage.views(at_once)
+    _, _, stash = stage.input_gradient(other, first, piece, act, None, kv, None)
+    stage.weight_gradient(stage.views(put_off), piece, stash)
+    assert torch.equal(at_once + put_off, weights.grad)
+    products = {name for name, grad in weights.named(put_off).items() if grad.any()}
+    assert products == {name for name in weights.layout.parts if name.endswith("proj.weight")}
+    assert not any(weights.named(at_once)[name].any() for name in products)

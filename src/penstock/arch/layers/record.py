@@ -9,8 +9,6 @@ is priced from the forward: an input gradient and a weight gradient each cost on
 products with weights, and an input gradient costs two in query-key pairs.
 """
 
-from abc import ABC, abstractmethod
-
 from penstock.arch.layers.parameter import Parameter
 
 LSE_BYTES = 4
@@ -22,17 +20,18 @@ def wide_bytes(element_bytes: int) -> int:
     return max(4, element_bytes)
 
 
-class LayerRecord(ABC):
+class LayerRecord:
     """A kind of layer with its sizes. What is not overridden follows from the parameters, or is
     nothing."""
 
     @property
-    @abstractmethod
     def parameters(self) -> tuple[Parameter, ...]:
         """In the order in which a forward meets them."""
+        return ()
 
-    def refuse_running(self) -> None:  # noqa: B027 - most kinds have nothing against it
+    def refuse_running(self) -> None:
         """Refuse where `model/layers` has no arithmetic for it, so that it can only be priced."""
+        return
 
     @property
     def weights(self) -> int:

@@ -59,6 +59,7 @@ class EmulatedStage:
 
     def views(self, flat: Tensor) -> None:
         """There are no weights to see."""
+        return
 
     def forward(self, weights: None, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         self._wait("F", piece)

@@ -60,7 +60,7 @@ def cudnn_backward(
 
 def flash_forward(q: Tensor, k: Tensor, v: Tensor, reach: Reach) -> Output:
     """16-bit only; one row, [tokens, heads, head_size], its documents one after the other."""
-    queries, keys = cumulative(reach, q.device)
+    queries, keys = cumulative_lengths(reach, q.device)
     longest = _longest(reach)
     out, lse, *_ = _aten._flash_attention_forward.default(
         q, k, v, queries, keys, *longest, 0.0, True, False
@@ -72,7 +72,7 @@ def flash_backward(
     g: Tensor, q: Tensor, k: Tensor, v: Tensor, seen: Output, reach: Reach
 ) -> Gradients:
     out, lse = seen[0], seen[1].contiguous()  # the kernel takes it as if it lay so, unasked
-    queries, keys = cumulative(reach, q.device)
+    queries, keys = cumulative_lengths(reach, q.device)
     seed = torch.zeros(2, dtype=torch.uint64, device=q.device)
     unused = torch.empty(0, device=q.device)
     dq, dk, dv = _aten._flash_attention_backward.default(
@@ -82,7 +82,7 @@ def flash_backward(
 
 
 @lru_cache(maxsize=256)
-def cumulative(reach: Reach, device: torch.device) -> tuple[Tensor, Tensor]:
+def cumulative_lengths(reach: Reach, device: torch.device) -> tuple[Tensor, Tensor]:
     """Where the documents of a slice begin among its queries and among the keys in reach."""
     queries = [sum(reach.lengths[:count]) for count in range(len(reach.lengths) + 1)]
     keys = [0, *(reach.past + end for end in queries[1:])]

@@ -39,11 +39,11 @@ def plain_backward(
     group = q.shape[1] // k.shape[1]
     for block in _blocks(q, k):
         weights = torch.exp(_scores(q, k, block, causal) - lse[:, :, block, None]).to(q.dtype)
-        dv += _summed(weights.mT @ g[:, :, block], group)
+        dv += _sum_groups(weights.mT @ g[:, :, block], group)
         mean = (g[:, :, block] * out[:, :, block]).sum(-1, keepdim=True)
         ds = weights * (_times(g[:, :, block], v.mT) - mean) / math.sqrt(q.shape[-1])
         dq[:, :, block] = _times(ds, k)
-        dk += _summed(ds.mT @ q[:, :, block], group)
+        dk += _sum_groups(ds.mT @ q[:, :, block], group)
     return dq, dk, dv
 
 
@@ -75,7 +75,7 @@ def _times(left: Tensor, right: Tensor) -> Tensor:
     return folded.view(rows, heads, length, right.shape[-1])
 
 
-def _summed(each: Tensor, group: int) -> Tensor:
+def _sum_groups(each: Tensor, group: int) -> Tensor:
     """The sum over the heads of each group."""
     rows, heads, *rest = each.shape
     return each.view(rows, heads // group, group, *rest).sum(2) if group > 1 else each

@@ -26,7 +26,7 @@ class Reach(NamedTuple):
     """Tokens of each document inside the slice."""
 
 
-class Part(NamedTuple):
+class AttentionPart(NamedTuple):
     """Some queries of a slice against some keys; keys count from the first one in reach."""
 
     queries: range
@@ -52,7 +52,7 @@ def reach_of(start: int, end: int, documents: Sequence[int]) -> Reach:
 
 
 @lru_cache(maxsize=4096)
-def parts(reach: Reach, square: int) -> tuple[Part, ...]:
+def parts(reach: Reach, square: int) -> tuple[AttentionPart, ...]:
     """The shapes to compute, in an order in which every query is fresh once.
 
     A triangle of more than `square` queries is cut into two and the rectangle between them, because
@@ -64,29 +64,29 @@ def parts(reach: Reach, square: int) -> tuple[Part, ...]:
     range(1, 2) range(4, 5) True False
     range(1, 2) range(3, 4) False False
     """
-    found: list[Part] = []
+    found: list[AttentionPart] = []
     start = 0
     for length in reach.lengths:
         past = reach.past if start == 0 else 0
         if past:
-            found.append(Part(range(length), range(past), causal=False, fresh=True))
+            found.append(AttentionPart(range(length), range(past), causal=False, fresh=True))
         fresh = past == 0
         found += _triangle(range(start, start + length), reach.past, square, fresh)
         start += length
     return tuple(found)
 
 
-def _triangle(queries: range, offset: int, square: int, fresh: bool) -> Iterator[Part]:
+def _triangle(queries: range, offset: int, square: int, fresh: bool) -> Iterator[AttentionPart]:
     """The parts under the diagonal; the key of a query lies `offset` after it."""
     if len(queries) <= square:
-        yield Part(queries, _moved(queries, offset), causal=True, fresh=fresh)
+        yield AttentionPart(queries, _shift(queries, offset), causal=True, fresh=fresh)
         return
     middle = square << (((len(queries) - 1) // square).bit_length() - 1)
     upper, lower = queries[:middle], queries[middle:]
     yield from _triangle(upper, offset, square, fresh)
     yield from _triangle(lower, offset, square, fresh)
-    yield Part(lower, _moved(upper, offset), causal=False, fresh=False)
+    yield AttentionPart(lower, _shift(upper, offset), causal=False, fresh=False)
 
 
-def _moved(span: range, offset: int) -> range:
+def _shift(span: range, offset: int) -> range:
     return range(span.start + offset, span.stop + offset)

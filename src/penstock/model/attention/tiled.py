@@ -13,7 +13,7 @@ from torch import Tensor
 from penstock.model.attention.aten import Gradients, Output
 from penstock.model.attention.back_end import AttentionSaved, Fits, Leave
 from penstock.model.attention.merge import merge
-from penstock.model.attention.reach import Part, Reach, parts
+from penstock.model.attention.reach import AttentionPart, Reach, parts
 
 UNCUT = 1 << 62
 """A size that no part exceeds."""
@@ -33,7 +33,7 @@ class Tiled:
     """Most keys of a rectangle in the backward: bounds the memory that its gradients take."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, reach: Reach) -> Output:
-        out, lse = Gathered(q.shape[2]), Gathered(q.shape[2])
+        out, lse = TensorInPieces(q.shape[2]), TensorInPieces(q.shape[2])
         for part in parts(reach, self.square):
             here, keys = _cuts(part)
             new, new_lse = self.ahead(q[:, :, here], k[:, :, keys], v[:, :, keys], part.causal)
@@ -45,7 +45,7 @@ class Tiled:
         return out.tensor, lse.tensor
 
     def backward(self, g: Tensor, saved: AttentionSaved, reach: Reach, leave: Leave) -> Gradients:
-        dq, dk, dv = (Gathered(saved.q.shape[2]) for _ in range(3))
+        dq, dk, dv = (TensorInPieces(saved.q.shape[2]) for _ in range(3))
         for part in self._blocks(parts(reach, self.square)):
             new_q, new_k, new_v = self._back(g, saved, part)
             dq.store(part.queries, new_q) if part.fresh else dq.add(part.queries, new_q)
@@ -58,13 +58,13 @@ class Tiled:
                     total.store(own, new) if part.causal else total.add(own, new)
         return dq.tensor, dk.tensor, dv.tensor
 
-    def _back(self, g: Tensor, saved: AttentionSaved, part: Part) -> Gradients:
+    def _back(self, g: Tensor, saved: AttentionSaved, part: AttentionPart) -> Gradients:
         here, keys = _cuts(part)
         merged = saved.out[:, :, here], saved.lse[:, :, here]
         k, v = saved.k[:, :, keys], saved.v[:, :, keys]
         return self.back(g[:, :, here], saved.q[:, :, here], k, v, merged, part.causal)
 
-    def _blocks(self, whole: Iterable[Part]) -> Iterator[Part]:
+    def _blocks(self, whole: Iterable[AttentionPart]) -> Iterator[AttentionPart]:
         """The parts, with rectangles cut into blocks of keys."""
         for part in whole:
             step = len(part.keys) if part.causal else self.block
@@ -73,7 +73,7 @@ class Tiled:
                 yield part._replace(keys=keys, fresh=part.fresh and start == 0)
 
 
-class Gathered:
+class TensorInPieces:
     """A tensor [rows, heads, length, ...] that comes in pieces along its length.
 
     A piece that is the whole is taken as it is; otherwise they are copied into one that lies token
@@ -104,6 +104,6 @@ class Gathered:
         self.tensor[:, :, span.start : span.stop].add_(new)
 
 
-def _cuts(part: Part) -> tuple[slice, slice]:
+def _cuts(part: AttentionPart) -> tuple[slice, slice]:
     """Where the part lies among the queries and among the keys."""
     return slice(part.queries.start, part.queries.stop), slice(part.keys.start, part.keys.stop)

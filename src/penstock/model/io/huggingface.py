@@ -25,6 +25,7 @@ from penstock.errors import ShapeError
 from penstock.model.io.inventory import refuse_names, refuse_other_head, refuse_shape, refuse_wanted
 from penstock.model.io.safetensors_files import (
     INDEX,
+    explain_write_errors,
     file_name,
     locate,
     read_json,
@@ -32,7 +33,6 @@ from penstock.model.io.safetensors_files import (
     shapes_in,
     tensors_in,
     write_json,
-    writing,
 )
 
 CONFIG = "config.json"
@@ -83,13 +83,13 @@ def write(
     """Write a whole model, in files of about `shard_bytes`; the tensors may come one by one."""
     refuse_foreign(folder)
     _refuse_dtype(dtype)
-    shutil.rmtree(staging(folder), ignore_errors=True)
+    shutil.rmtree(staging_folder(folder), ignore_errors=True)
     pairs = tensors.items() if isinstance(tensors, Mapping) else tensors
     try:
-        of = _write_parts(_begun(folder), _shards(pairs, dtype, shard_bytes), dtype)
+        of = _write_parts(_make_staging_folder(folder), _shards(pairs, dtype, shard_bytes), dtype)
         write_index(folder, config, of, dtype)
     except BaseException:
-        shutil.rmtree(staging(folder), ignore_errors=True)
+        shutil.rmtree(staging_folder(folder), ignore_errors=True)
         raise
 
 
@@ -126,14 +126,14 @@ def write_shard(
     """Write one file of a model that several ranks write together; files count from 1."""
     refuse_foreign(folder)
     _refuse_dtype(dtype)
-    save(_begun(folder) / file_name(number, of), tensors, dtype)
+    save(_make_staging_folder(folder) / file_name(number, of), tensors, dtype)
 
 
 def write_index(folder: Path, config: ModelConfig, of: int, dtype: torch.dtype) -> None:
     """Complete a model whose files are all written, and put it in its place."""
-    stage = _begun(folder)
+    stage = _make_staging_folder(folder)
     names = [file_name(number, of) for number in range(1, of + 1)]
-    files = _collected(stage, config, names)
+    files = _files_by_tensor(stage, config, names)
     for path in stage.iterdir():
         if path.name not in names:
             path.unlink()  # of an attempt that did not come to its end
@@ -145,7 +145,7 @@ def write_index(folder: Path, config: ModelConfig, of: int, dtype: torch.dtype) 
     _publish(stage, folder)
 
 
-def _collected(stage: Path, config: ModelConfig, names: Iterable[str]) -> dict[str, str]:
+def _files_by_tensor(stage: Path, config: ModelConfig, names: Iterable[str]) -> dict[str, str]:
     """The file of every tensor, when the files together are the model and nothing else."""
     shapes = expected_shapes(config)
     files: dict[str, str] = {}
@@ -167,14 +167,14 @@ def _collected(stage: Path, config: ModelConfig, names: Iterable[str]) -> dict[s
     return files
 
 
-def staging(folder: Path) -> Path:
+def staging_folder(folder: Path) -> Path:
     """Where a folder grows until it is complete."""
     return folder.with_name(f"{folder.name}.partial")
 
 
 def refuse_foreign(folder: Path) -> None:
     """Refuse to replace a folder that holds anything but a model."""
-    with writing(folder):
+    with explain_write_errors(folder):
         inside = sorted(folder.iterdir()) if folder.is_dir() else []
     strange = [path.name for path in inside if not any(fnmatch(path.name, own) for own in OURS)]
     if strange or (folder.exists() and not folder.is_dir()):
@@ -184,9 +184,9 @@ def refuse_foreign(folder: Path) -> None:
         )
 
 
-def _begun(folder: Path) -> Path:
-    stage = staging(folder)
-    with writing(stage):
+def _make_staging_folder(folder: Path) -> Path:
+    stage = staging_folder(folder)
+    with explain_write_errors(stage):
         stage.mkdir(parents=True, exist_ok=True)
     return stage
 
@@ -206,7 +206,7 @@ def _publish(stage: Path, folder: Path) -> None:
     """Put the new folder in the place of the old one; at every moment one of them is whole."""
     refuse_foreign(folder)
     old = folder.with_name(f"{folder.name}.old")
-    with writing(folder):
+    with explain_write_errors(folder):
         if folder.exists():
             shutil.rmtree(old, ignore_errors=True)
             folder.rename(old)

@@ -51,7 +51,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write an object and see it on the disk."""
-    with writing(path), path.open("w", encoding="utf-8") as file:
+    with explain_write_errors(path), path.open("w", encoding="utf-8") as file:
         file.write(json.dumps(content, indent=2) + "\n")
         file.flush()
         os.fsync(file.fileno())
@@ -81,14 +81,14 @@ def _plain(name: object) -> bool:
 
 def shapes_in(path: Path) -> Shapes:
     """Name and shape of every tensor in a file, without reading one."""
-    with opened(path) as file:
+    with open_safetensors(path) as file:
         names = file.keys()
         return {name: tuple(file.get_slice(name).get_shape()) for name in names}
 
 
 def tensors_in(path: Path, names: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
     """The tensors of these names in a file, one after the other."""
-    with opened(path) as file:
+    with open_safetensors(path) as file:
         held = set(file.keys())
         for name in names:
             if name not in held:
@@ -100,7 +100,7 @@ def tensors_in(path: Path, names: Sequence[str]) -> Iterator[tuple[str, Tensor]]
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Any]:
+def open_safetensors(path: Path) -> Iterator[Any]:
     """A file for reading; it is mapped into memory and read where it is touched."""
     library = _library()
     try:
@@ -120,7 +120,7 @@ def save(path: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype) -> None:
         name: tensor.detach().to(device="cpu", dtype=dtype, copy=True).contiguous()
         for name, tensor in tensors.items()
     }
-    with writing(path):
+    with explain_write_errors(path):
         from safetensors.torch import save_file
 
         save_file(own, str(path), metadata={"format": "pt"})
@@ -129,7 +129,7 @@ def save(path: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def explain_write_errors(path: Path) -> Iterator[None]:
     """Turn what goes wrong while a file is written into an error that names it."""
     library = _library()
     try:

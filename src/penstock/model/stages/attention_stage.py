@@ -32,6 +32,7 @@ class AttentionStage:
 
     def views(self, flat: Tensor) -> None:
         """There are no weights to see."""
+        return
 
     @torch.no_grad()
     def forward(self, weights: None, piece: Piece, x: Tensor | None, kv: Any) -> Forward:

@@ -213,6 +213,7 @@ class DecoderStage:
 
 def _put_off(queue: Queue) -> None:
     """Leave the products of a layer to the weight gradient."""
+    return
 
 
 def _first_input(weights: StageWeights, piece: Piece, x: Tensor | None) -> Tensor:
