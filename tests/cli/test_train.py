@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Penstock
-from penstock.train.config.config import load, loads
+from penstock.train.config.load import load, loads
 
 pytestmark = pytest.mark.torch
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import FormatError
-from penstock.train.config.toml import Path, parse, place, value_text, written
+from penstock.train.config.toml_places import Path, line_of, parse, places
+from penstock.train.config.toml_text import value_text, written
 from train.samples import texts, usual
 
 TRICKY = '''\
@@ -40,11 +41,10 @@ other.key = 4
         (("b", "key"), (13, 3)),
         (("b", "inner"), (14, 4)),
         (("b", "inner", "quoted key"), (15, 2)),
-        (("a", "gone"), (1, 1)),
     ],
 )
 def test_a_key_is_found_among_texts_that_look_like_it(path: Path, where: tuple[int, int]) -> None:
-    assert place(TRICKY, path) == where
+    assert line_of(TRICKY, places(TRICKY)[path]) == where
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from penstock.arch.config import MODELS
 from penstock.errors import PenstockError
 from penstock.plan.slices import equal_flops_of_model, flops_shares
 from penstock.schedules import build
-from penstock.train.config.config import load, loads
+from penstock.train.config.load import load, loads
 from penstock.train.loop.setup import Layout, architecture, compared_schedules, layout_of
 from train.samples import short
 

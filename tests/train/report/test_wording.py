@@ -12,7 +12,7 @@ from penstock.cost.workload import Workload
 from penstock.draw.svg.picture import render
 from penstock.schedules import build
 from penstock.sim import simulate
-from penstock.train.config.config import load
+from penstock.train.config.load import load
 from penstock.train.loop.setup import layout_of
 from penstock.train.report.wording import (
     Compared,
