@@ -3,6 +3,7 @@
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -261,3 +262,70 @@ def test_no_damage_to_a_file_crashes_the_reader(data: st.DataObject) -> None:
 
 def test_deep_nesting_is_refused() -> None:
     assert "nested too deeply" in refusal(f"{SHORT}cut = {'[' * 20_000}\n")
+
+
+def test_several_mistakes_are_told_together_in_the_order_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f"[run]\nstepz = 3\n{SHORT}cut = 3\n[optimizer]\nbetas = [0.9]\n[bach]\n")
+    with pytest.raises(ShapeError) as caught:
+        load(path, ["run.seed=-1"])
+    assert str(caught.value).splitlines() == [
+        f"{path} has 5 mistakes",
+        "  --set 'run.seed=-1': run.seed is -1; give a whole number of 0 or more",
+        "  line 2, column 1: [run] has no key 'stepz'; did you mean 'steps'?",
+        "  line 5, column 1: pipeline.cut is 3; "
+        'give "even" or "equal-flops" or a list, each item a whole number of 1 or more',
+        "  line 7, column 1: optimizer.betas is [0.9]; "
+        "give a list of 2, each item a number of 0 or more and below 1",
+        "  line 8, column 2: there is no section [bach]; did you mean 'batch'?",
+    ]
+
+
+def test_of_very_many_mistakes_the_first_are_told() -> None:
+    said = refusal(SHORT + "[run]\n" + "".join(f"key{n} = 1\n" for n in range(99))).splitlines()
+    assert said[0] == "the configuration has 99 mistakes"
+    assert said[10].startswith("  line 13, column 1: [run] has no key 'key9'")
+    assert said[11:] == ["  and 89 more"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("optimizer.rate", "learning_rate"),
+        ("optimizer.warmup", "warmup_steps"),
+        ("optimizer.decay", "decay_steps"),
+        ("optimizer.minimum", "minimum_factor"),
+        ("watch.beat", "heartbeat"),
+    ],
+)
+def test_a_key_by_its_former_name_is_refused_with_its_name(old: str, new: str) -> None:
+    assert refusal(SHORT, f"{old}=1").endswith(f"\nhint: did you mean {new!r}?")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("rope_scaling = {kind = 'yarn', factr = 2}", "column 32: [model.rope_scaling] has no key"),
+        ("rope_scaling = {kind = 'yarn', factor = '2'}", "column 32: model.rope_scaling.factor is"),
+        ("rope_scaling = {kind = 'yarn'}", "column 1: [model.rope_scaling] has no factor"),
+        ("rope_scaling.kind = 'odd'\nrope_scaling.factor = 2", "column 1: model.rope_scaling: no"),
+        ("rope_scaling = 3", "column 1: model.rope_scaling is 3"),
+    ],
+)
+def test_a_mistake_in_a_nested_table_has_the_place_of_its_key(text: str, message: str) -> None:
+    assert refusal(f"{SHORT}[model]\npreset = 'tiny'\n{text}\n").startswith(f"line 5, {message}")
+
+
+def test_a_word_that_is_no_choice_is_refused_with_the_nearest() -> None:
+    assert refusal(SHORT, "data.source=txt").endswith(
+        'hint: give "text", "jsonl", "tokens" or "stdlib"; did you mean \'text\'?'
+    )
+
+
+def test_a_wrong_value_far_down_a_large_file_is_found_at_once() -> None:
+    options = "".join(f"option_{n} = '{'x' * 60}' # {n}\n" for n in range(8_500))
+    text = f"{SHORT}[pipeline.options]\n{options}last = true\n"
+    assert len(text) > 700_000
+    start = process_time()
+    assert refusal(text).startswith("line 8504, column 1: pipeline.options.last is True")
+    assert process_time() - start < 1

@@ -61,9 +61,9 @@ def settle(
     tables: Tables, overrides: Sequence[Override], wrong: Callable[[Tables], Collection[Path]]
 ) -> Tables:
     """The tables with the changes made: as TOML, or as letters where only these are not wrong."""
-    refused = wrong(apply(tables, overrides))
+    refused = wrong(apply(tables, overrides)) if overrides else ()
     spelled = [each.spelled() if each.touches(refused) else each for each in overrides]
-    still = wrong(apply(tables, spelled))
+    still = wrong(apply(tables, spelled)) if refused else ()
     chosen = (toml if text.touches(still) else text for toml, text in zip(overrides, spelled))
     return apply(tables, chosen)
 

@@ -15,13 +15,14 @@ Path = tuple[str, ...]
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _TOKEN = re.compile(
-    r'''(?P<blank>[ \t\r]+|\#[^\n]*)
-    |(?P<text>"""(?:[^"\\]+|\\.|"{1,2}(?!"))*"{3,5}|\'\'\'(?:[^']+|'{1,2}(?!'))*'{3,5}
-      |"(?:[^"\\\n]+|\\.)*"|'[^'\n]*')
-    |(?P<mark>[\[\]{}=,.\n])
-    |(?P<word>[^\s"'\[\]{}=,.\#]+)''',
+    r'''\#[^\n]*
+    |"""(?:[^"\\]+|\\.|"{1,2}(?!"))*"{3,5}|\'\'\'(?:[^']+|'{1,2}(?!'))*'{3,5}
+    |"(?:[^"\\\n]+|\\.)*"|'[^'\n]*'
+    |[\[\]{}=,.\n]
+    |[^\s"'\[\]{}=,.\#]+''',
     re.VERBOSE | re.DOTALL,
 )
+"""A comment, a text, a mark or a bare word; blanks are passed over."""
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def places(text: str) -> dict[Path, int]:
     """Every key and table of a TOML text, and the offset of the first letter of its name."""
     reader = _Reader()
     for token in _TOKEN.finditer(text):
-        if token.lastgroup != "blank":
+        if not token[0].startswith("#"):
             reader.read(token[0], token.start())
     return reader.found
 
