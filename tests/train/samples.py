@@ -46,7 +46,7 @@ rows = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 @st.composite
 def models(draw: st.DrawFn) -> ModelSettings:
     if draw(st.booleans()):
-        return ModelSettings(draw(names), None)
+        return ModelSettings(huggingface=draw(names))
     base = draw(st.sampled_from([model for model in MODELS.values() if model.element_bytes == 2]))
     scaling = RopeScaling("llama3", draw(st.floats(1, 64)), original_positions=8192)
     changes: dict[str, Any] = {
@@ -55,7 +55,8 @@ def models(draw: st.DrawFn) -> ModelSettings:
         "rope_scaling": draw(st.sampled_from([None, scaling])),
         "rope_theta": draw(positive),
     }
-    return ModelSettings(config=type(base)(**{**vars(base), **changes}))
+    numbers = {key: value for key, value in vars(base).items() if key != "element_bytes"}
+    return ModelSettings(**{**numbers, **changes})
 
 
 @st.composite

@@ -329,3 +329,10 @@ def test_a_wrong_value_far_down_a_large_file_is_found_at_once() -> None:
     start = process_time()
     assert refusal(text).startswith("line 8504, column 1: pipeline.options.last is True")
     assert process_time() - start < 1
+
+
+def test_a_message_that_quotes_a_section_which_is_no_table_is_no_crash() -> None:
+    tokens = "[data]\nsource = 'tokens'\npaths = ['a']\nend_token = 'log.x'\n"
+    said = refusal(f"log = 3\n{SHORT}{tokens}").splitlines()
+    assert said[1] == "  line 1, column 1: log is no table; write [log] above its keys"
+    assert said[2].startswith("  line 7, column 1: data.end_token is 'log.x', but data.source is")

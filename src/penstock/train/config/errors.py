@@ -5,74 +5,21 @@ of the file, or a `--set`), what was given, what is wanted, and which key was me
 one. Several mistakes are told at once, in the order of the file.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from re import findall
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from penstock.errors import ShapeError, nearest
-from penstock.train.config.overrides import Override, Tables
+from penstock.train.config.document import Document
 from penstock.train.config.schema import Schema, schema, words
-from penstock.train.config.toml_places import Path, line_of, places
+from penstock.train.config.toml_places import Path
 
 LONGEST_SHOWN = 80
 """Characters of a value that an error repeats."""
 LONGEST_NAME = 40
 MOST_TOLD = 10
 """Mistakes that are told at once; a file with more of them is of another kind."""
-
-
-@dataclass(frozen=True)
-class Document:
-    """A configuration as it was written: a file, and the changes made to it."""
-
-    text: str
-    tables: Tables
-    """What the file says, with the changes made."""
-    overrides: Sequence[Override] = ()
-    file: str = ""
-
-    @cached_property
-    def offsets(self) -> dict[Path, int]:
-        return places(self.text)
-
-    def origin(self, path: Path) -> Override | int:
-        """Where a key came from: the last change of it, or else an offset in the text."""
-        for override in reversed(self.overrides):
-            shared = min(len(path), len(override.path))
-            if path and override.path[:shared] == path[:shared]:
-                return override
-        return self.offsets.get(path, 0)
-
-    def order(self, path: Path) -> int:
-        """Mistakes are told in this order: those of the command line, then down the file."""
-        origin = self.origin(path)
-        return origin if isinstance(origin, int) else -1
-
-    def place(self, path: Path) -> str:
-        origin = self.origin(path)
-        if not isinstance(origin, int):
-            return f"--set {origin.written!r}"
-        line, column = line_of(self.text, origin)
-        return f"line {line}, column {column}"
-
-    def named(self, message: str, section: str = "") -> Path:
-        """Path of the given key that stands first in a message; the section where none does."""
-        for word in findall(r"[\w.]+", message):
-            name, _, key = word.rpartition(".")
-            if key in self.tables.get(name or section, ()):
-                return name or section, key
-        return (section,) if section else ()
-
-    def value(self, path: Path) -> Any:
-        found: Any = self.tables
-        for name in path:
-            found = found[name]
-        return found
 
 
 class Mistake(NamedTuple):
@@ -83,6 +30,10 @@ class Mistake(NamedTuple):
     takes: Schema
     """What the key takes; where it is unknown, the table around it."""
     misfit: ShapeError | None
+
+    @property
+    def name(self) -> str:
+        return self.path[-1]
 
     @property
     def unknown(self) -> bool:
@@ -148,25 +99,33 @@ def _blamed(mistake: Mistake, document: Document) -> Path:
 
 def _worded(mistake: Mistake, document: Document) -> tuple[str, str]:
     """What is wrong, and what to do about it."""
-    *above, name = mistake.path or ("",)
-    key, table = ".".join(mistake.path), f"[{'.'.join(above)}]"
+    key = ".".join(mistake.path)
     if mistake.misfit:
         return _misfit(mistake.misfit.message, mistake.path), mistake.misfit.hint
     if mistake.missing:
         text = mistake.takes["description"]
-        return f"{table} has no {name}", f"{key} is needed: {text[:1].lower()}{text[1:]}"
-    if mistake.unknown:
-        known = nearest(name[:LONGEST_NAME], [*mistake.takes["properties"]])
-        what = (
-            f"{table} has no key {shown(name)}"
-            if above
-            else f"there is no section [{name[:LONGEST_NAME]}]"
+        return (
+            f"{_table(mistake)} has no {mistake.name}",
+            f"{key} is needed: {text[0].lower()}{text[1:]}",
         )
-        return what, known
-    if not above:
-        return f"{name} is no table", f"write [{name}] above its keys"
+    if mistake.unknown:
+        return _unknown(mistake), nearest(
+            mistake.name[:LONGEST_NAME], [*mistake.takes["properties"]]
+        )
+    if len(mistake.path) == 1:
+        return f"{key} is no table", f"write [{key}] above its keys"
     value = document.value(mistake.path)
     return f"{key} is {shown(value)}", f"give {words(mistake.takes)}{_meant(value, mistake.takes)}"
+
+
+def _table(mistake: Mistake) -> str:
+    return f"[{'.'.join(mistake.path[:-1])}]"
+
+
+def _unknown(mistake: Mistake) -> str:
+    if len(mistake.path) == 1:
+        return f"there is no section [{mistake.name[:LONGEST_NAME]}]"
+    return f"{_table(mistake)} has no key {shown(mistake.name)}"
 
 
 def _meant(value: Any, takes: Schema) -> str:

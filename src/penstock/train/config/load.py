@@ -12,7 +12,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from penstock.errors import FormatError, ShapeError
-from penstock.train.config.errors import Document, complaint, mistakes
+from penstock.train.config.document import Document
+from penstock.train.config.errors import complaint, mistakes
 from penstock.train.config.overrides import Tables, parse_overrides, settle
 from penstock.train.config.settings import Settings
 from penstock.train.config.toml_places import Path, parse, too_deep

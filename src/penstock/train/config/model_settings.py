@@ -1,15 +1,14 @@
 """Which model is trained: a published size by name, sizes of one's own, or a Hugging Face folder.
 
 The keys of the section are `preset`, `huggingface` and every number of the model itself. With a
-preset, the numbers given replace its own.
+preset, the numbers given replace its own; once they are known, the preset is gone.
 """
 
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from types import UnionType
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, Self, get_args, get_type_hints
 
-from pydantic import Field, GetCoreSchemaHandler, TypeAdapter, create_model
-from pydantic_core import CoreSchema, core_schema
+from pydantic import Field, ModelWrapValidatorHandler, TypeAdapter, create_model, model_validator
 
 from penstock.arch.config import MODELS, ModelConfig, model
 from penstock.errors import ShapeError
@@ -23,8 +22,6 @@ NUMBERS = tuple(field for field in fields(ModelConfig) if field.name not in DERI
 
 
 class _Source(Section):
-    """The model: a preset, sizes of your own, or a Hugging Face folder with initial weights."""
-
     preset: Literal[tuple(MODELS)] | None = None  # type: ignore[valid-type]
     """A model by name; numbers given beside it replace its own. A section without keys is
     `tiny`."""
@@ -55,79 +52,44 @@ def _key_type(hint: Any) -> Any:
     return {int: Count, float: Positive}.get(hint, hint)
 
 
-ModelKeys = create_model("ModelKeys", __base__=_Source, __doc__=_Source.__doc__, **_number_keys())
-"""The keys as they stand in a file."""
+class ModelSettings(create_model("_Keys", __base__=_Source, **_number_keys())):  # type: ignore[misc]
+    """The model: a preset, sizes of your own, or a Hugging Face folder with initial weights."""
 
-
-@dataclass(frozen=True)
-class ModelSettings:
-    """The model that these keys say: its numbers, or the folder that has them."""
-
-    huggingface: str = ""
-    config: ModelConfig | None = MODELS[DEFAULT_PRESET]
-    """The model's numbers; None where the folder has them."""
-
-    def __post_init__(self) -> None:
-        if bool(self.huggingface) == (self.config is not None):
-            raise ShapeError(
-                f"huggingface is {self.huggingface!r} and config is {self.config}",
-                hint="give either a folder, which has the model's numbers, or the numbers",
-            )
-
+    @model_validator(mode="wrap")
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Read from the keys, written as the keys that make the same settings."""
+    def _resolve(cls, given: Any, make: ModelWrapValidatorHandler[Self]) -> Self:
+        """Replace a preset by its numbers, so that the saved run does not depend on it."""
+        return make(fitting(make(given), _resolved))
 
-        def read(value: Any, keys: core_schema.ValidatorFunctionWrapHandler) -> Any:
-            if isinstance(value, cls):
-                return value
-            return fitting(keys(value), _resolved)
-
-        return core_schema.no_info_wrap_validator_function(
-            read,
-            handler.generate_schema(ModelKeys),
-            serialization=core_schema.plain_serializer_function_ser_schema(_keys),
-        )
+    @property
+    def config(self) -> ModelConfig | None:
+        """The model's numbers; None where the folder has them."""
+        return None if self.huggingface else ModelConfig(**_given(self))
 
 
-def _resolved(keys: _Source) -> ModelSettings:
-    """The settings that the keys of a file say."""
-    given = {key.name: getattr(keys, key.name) for key in NUMBERS}
-    numbers = {name: value for name, value in given.items() if value is not None}
-    if keys.huggingface and (keys.preset or numbers):
-        others = ["preset"] * bool(keys.preset) + [*numbers]
+def _given(keys: Any) -> dict[str, Any]:
+    """The numbers that are not left out."""
+    values = {number.name: getattr(keys, number.name) for number in NUMBERS}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _resolved(keys: Any) -> dict[str, Any]:
+    """Keys that say the same without a preset: the folder, or every number."""
+    given = _given(keys)
+    if keys.huggingface and (keys.preset or given):
+        others = ["preset"] * bool(keys.preset) + [*given]
         raise ShapeError(
             f"huggingface is given, and so is {', '.join(others)}",
             hint="leave the others out: the folder's config.json has every number",
         )
     if keys.huggingface:
-        return ModelSettings(keys.huggingface, None)
-    if keys.preset or not numbers:
-        return ModelSettings(config=replace(model(keys.preset or DEFAULT_PRESET), **numbers))
-    return ModelSettings(config=_own(numbers))
-
-
-def _own(numbers: dict[str, Any]) -> ModelConfig:
+        return {"huggingface": keys.huggingface}
+    if keys.preset or not given:
+        return _given(replace(model(keys.preset or DEFAULT_PRESET), **given))
     needed = [number.name for number in NUMBERS if number.default is MISSING]
-    if missing := [name for name in needed if name not in numbers]:
+    if missing := [name for name in needed if name not in given]:
         raise ShapeError(
             f"the model has no {', '.join(missing)}",
             hint=f"give every number of it, or a preset that has them, such as {DEFAULT_PRESET!r}",
         )
-    return ModelConfig(**numbers)
-
-
-def _keys(settings: ModelSettings) -> dict[str, Any]:
-    """Keys that make these settings: the folder or every number, whichever preset it was."""
-    if settings.config is None:
-        return {"huggingface": settings.huggingface}
-    return _without_none({n: v for n, v in asdict(settings.config).items() if n not in DERIVED})
-
-
-def _without_none(table: dict[str, Any]) -> dict[str, Any]:
-    """A table as TOML can hold it."""
-    return {
-        name: _without_none(value) if isinstance(value, dict) else value
-        for name, value in table.items()
-        if value is not None
-    }
+    return _given(ModelConfig(**given))

@@ -27,6 +27,10 @@ class Override(NamedTuple):
         """The same change by its letters; a table in braces is meant as one."""
         return self if isinstance(self.value, dict) else self._replace(value=self.letters)
 
+    def meets(self, path: Path) -> bool:
+        """Whether one of the two stands in the other."""
+        return all(mine == other for mine, other in zip(self.path, path))
+
     def touches(self, paths: Iterable[Path]) -> bool:
         """Whether one of these stands in what was set here."""
         return any(path[: len(self.path)] == self.path for path in paths)
