@@ -67,7 +67,8 @@ class RunError(PenstockError):
 def nearest(word: str, known: Sequence[str]) -> str:
     """A hint for a misspelt word: the nearest known one, or the whole list when it is short."""
     begun = [name for name in known if len(word) > 1 and name.startswith(word)]
-    close = begun or get_close_matches(word, known, n=1, cutoff=0.5)
+    ended = [name for name in known if len(word) > 1 and name.endswith(f"_{word}")]
+    close = begun or ended or get_close_matches(word, known, n=1, cutoff=0.5)
     if close:
         return f"did you mean {close[0]!r}?"
     return f"one of: {', '.join(known)}" if known else "none are known here"

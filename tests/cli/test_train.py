@@ -1,11 +1,13 @@
 """`train`: what it shows, and what it refuses before it starts a process."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from cli.conftest import Penstock
-from penstock.train.config.config import load, loads
+from penstock.train.config.load import load, loads
 
 pytestmark = pytest.mark.torch
 
@@ -114,3 +116,41 @@ def test_a_folder_that_cannot_be_made_is_refused(penstock: Penstock, config: Pat
     assert answer.code == 2
     assert "cannot make" in answer.err
     assert "hint: set run.directory" in answer.err
+
+
+def test_several_mistakes_are_told_at_once(penstock: Penstock, config: Path) -> None:
+    answer = penstock(f"train {config} --set run.stesp=7 --set batch.rows=0")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.splitlines() == [
+        f"error: {config} has 2 mistakes",
+        "  --set 'run.stesp=7': [run] has no key 'stesp'; did you mean 'steps'?",
+        "  --set 'batch.rows=0': batch.rows is 0; give a whole number of 1 or more",
+    ]
+
+
+@pytest.mark.parametrize("words", ["x.toml", "--schema"])
+def test_without_pydantic_the_extra_to_install_is_named(words: str) -> None:
+    code = (
+        "import sys; sys.modules['pydantic'] = None\n"
+        "from penstock.cli.main import main\n"
+        f"sys.exit(main(['train', {words!r}]))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.splitlines() == [
+        "error: reading a configuration needs pydantic, which is not installed",
+        "hint: pip install 'penstock[run]'",
+    ]
+
+
+def test_without_pydantic_the_verbs_that_do_not_train_work() -> None:
+    code = (
+        "import sys; sys.modules['pydantic'] = None\n"
+        "from penstock.cli.main import main\n"
+        "for line in ('list', 'show gpipe -p 2 -m 2', 'check gpipe -p 2 -m 2',\n"
+        "             'simulate gpipe -p 2 -m 2', 'compare gpipe 1f1b -p 2 -m 2',\n"
+        "             'best -p 2 -m 2'):\n"
+        "    assert main(line.split()) == 0, line\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (run.returncode, run.stderr.count("Error")) == (0, 0), run.stderr

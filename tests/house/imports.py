@@ -41,6 +41,8 @@ FOREIGN: dict[str, tuple[str, ...]] = {
     "numpy": tuple(ALLOWED),
     "numba": ("core", "bench"),
     "ortools": ("search",),
+    "pydantic": ("train.config",),
+    "pydantic_core": ("train.config",),
     "rich": ("draw", "cli", "bench", "train"),
     "typer": ("cli",),
     "safetensors": ("model",),

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from house.conftest import Plant
 from house.source import TORCH_LAYERS
 
@@ -11,21 +13,25 @@ LOAD_ALL = """
 import pkgutil, sys
 from importlib import import_module
 
-sys.modules["torch"] = None  # any import of it fails
+sys.modules.update(dict.fromkeys({without!r}))  # any import of these fails
 import penstock
 
 for found in pkgutil.walk_packages(penstock.__path__, "penstock."):
-    if not found.name.startswith({torch_layers!r}):
+    if not found.name.startswith({spared!r}):
         import_module(found.name)
 print(*(name for name in ("numba", "llvmlite", "playwright") if name in sys.modules))
 """
 
 
-def loaded_at_import(source: Path) -> subprocess.CompletedProcess[str]:
-    """Load every module below the torch layers without torch; print the heavy ones that came."""
-    layers = tuple(f"penstock.{layer}" for layer in TORCH_LAYERS)
+def loaded_at_import(
+    source: Path,
+    without: tuple[str, ...] = ("torch", "pydantic"),
+    spared: tuple[str, ...] = TORCH_LAYERS,
+) -> subprocess.CompletedProcess[str]:
+    """Load every module but those of some layers without some packages; print the heavy ones."""
+    layers = tuple(f"penstock.{layer}" for layer in spared)
     return subprocess.run(
-        [sys.executable, "-c", LOAD_ALL.format(torch_layers=layers)],
+        [sys.executable, "-c", LOAD_ALL.format(without=without, spared=layers)],
         env={"PYTHONPATH": str(source)},
         capture_output=True,
         text=True,
@@ -36,6 +42,17 @@ def loaded_at_import(source: Path) -> subprocess.CompletedProcess[str]:
 def test_every_module_loads_without_torch_and_without_the_compiler(house: Path) -> None:
     run = loaded_at_import(house / "src")
     assert (run.returncode, run.stdout.strip(), run.stderr) == (0, "", "")
+
+
+@pytest.mark.torch
+def test_only_training_needs_pydantic(house: Path) -> None:
+    run = loaded_at_import(house / "src", ("pydantic",), ("train.",))
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_a_module_that_loads_pydantic_fails(plant: Plant) -> None:
+    root = plant({"penstock/__init__.py": "", "penstock/core.py": "import pydantic\n"})
+    assert "ModuleNotFoundError" in loaded_at_import(root).stderr
 
 
 def test_a_module_that_loads_torch_fails(plant: Plant) -> None:

@@ -7,10 +7,8 @@ import json
 import re
 from pathlib import Path
 
-from penstock.train.config.config import Section, sections
-from penstock.train.config.keys import Key, Record, keys_of
-from penstock.train.config.schema import schema
-from penstock.train.config.toml import value_text
+from penstock.train.config.schema import Schema, schema, words
+from penstock.train.config.toml_text import value_text
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reference/config.md"
@@ -21,37 +19,34 @@ _KEYS = re.compile(r"(?<=<!-- keys -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 def rewritten(page: str) -> str:
     """The page with the keys as they are now."""
-    return _KEYS.sub(lambda _: "\n".join(map(_section, sections())), page)
+    sections = schema()["properties"].items()
+    return _KEYS.sub(lambda _: "\n".join(_section(*section) for section in sections), page)
 
 
 def schema_text() -> str:
     return json.dumps(schema(), indent=2) + "\n"
 
 
-def _section(section: Section) -> str:
-    about = " ".join((section.settings.__doc__ or "").split())
-    text = f"### [{section.name}]\n\n{about}\n\n{_table(section.keys)}"
-    for key in section.keys:
-        if isinstance(key.kind, Record):
-            text += f"\n`{section.name}.{key.name}`:\n\n{_table(keys_of(key.kind.make))}"
+def _section(name: str, section: Schema) -> str:
+    text = f"### [{name}]\n\n{section['description']}\n\n{_table(section)}"
+    for key, takes in section["properties"].items():
+        if "properties" in takes:
+            text += f"\n`{name}.{key}`:\n\n{_table(takes)}"
     return text
 
 
-def _table(keys: tuple[Key, ...]) -> str:
+def _table(table: Schema) -> str:
     head = ["| key | takes | default | meaning |", "| --- | --- | --- | --- |"]
-    return "\n".join([*head, *map(_row, keys)]) + "\n"
+    needed = table.get("required", [])
+    rows = [_row(key, takes, key in needed) for key, takes in table["properties"].items()]
+    return "\n".join([*head, *rows]) + "\n"
 
 
-def _row(key: Key) -> str:
-    takes = "a table, see below" if isinstance(key.kind, Record) else key.kind.words
-    cells = (f"`{key.name}`", takes.replace("|", "\\|"), _default(key), key.text)
+def _row(key: str, takes: Schema, needed: bool) -> str:
+    wanted = "a table, see below" if "properties" in takes else words(takes).replace("|", "\\|")
+    default = f"`{value_text(takes['default'])}`" if "default" in takes else ""
+    cells = (f"`{key}`", wanted, "must be given" if needed else default, takes["description"])
     return f"| {' | '.join(cells)} |"
-
-
-def _default(key: Key) -> str:
-    if key.needed:
-        return "must be given"
-    return "" if key.default is None else f"`{value_text(key.default)}`"
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from penstock.run.observe.inspected_step import look
 from penstock.run.step.build import build_engine
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin
-from penstock.train.config.config import load
+from penstock.train.config.load import load
 from penstock.train.loop.rank import plan_of
 from penstock.train.report.report import compared
 from penstock.train.report.wording import Compared, drawn

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from penstock.arch.config import MODELS
 from penstock.arch.rope_scaling import RopeScaling
 from penstock.data.settings import DataSettings
-from penstock.train.config.config import loads
+from penstock.train.config.load import loads
 from penstock.train.config.model_settings import ModelSettings
-from penstock.train.config.settings import (
+from penstock.train.config.sections import (
     BatchSettings,
     CheckpointSettings,
     EvaluationSettings,
@@ -18,9 +18,9 @@ from penstock.train.config.settings import (
     OptimizerSettings,
     PipelineSettings,
     RunSettings,
-    Settings,
     WatchSettings,
 )
+from penstock.train.config.settings import Settings
 
 SHORT = '[pipeline]\nschedule = "gpipe"\n'
 """The shortest configuration: the one key without a default."""
@@ -46,7 +46,7 @@ rows = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 @st.composite
 def models(draw: st.DrawFn) -> ModelSettings:
     if draw(st.booleans()):
-        return ModelSettings(draw(names), None)
+        return ModelSettings(huggingface=draw(names))
     base = draw(st.sampled_from([model for model in MODELS.values() if model.element_bytes == 2]))
     scaling = RopeScaling("llama3", draw(st.floats(1, 64)), original_positions=8192)
     changes: dict[str, Any] = {
@@ -55,7 +55,8 @@ def models(draw: st.DrawFn) -> ModelSettings:
         "rope_scaling": draw(st.sampled_from([None, scaling])),
         "rope_theta": draw(positive),
     }
-    return ModelSettings(config=type(base)(**{**vars(base), **changes}))
+    numbers = {key: value for key, value in vars(base).items() if key != "element_bytes"}
+    return ModelSettings(**{**numbers, **changes})
 
 
 @st.composite
@@ -79,20 +80,26 @@ def optimizers(draw: st.DrawFn, steps: int) -> OptimizerSettings:
     schedule = draw(st.sampled_from(["constant", "cosine", "wsd"] if steps else ["constant"]))
     decay = draw(st.integers(1, steps)) if schedule == "wsd" else 0
     return OptimizerSettings(
-        rate=draw(positive),
+        learning_rate=draw(positive),
         betas=(draw(shares), draw(shares)),
         epsilon=draw(positive),
         schedule=schedule,
-        warmup=draw(st.integers(0, steps - decay)),
-        decay=decay,
-        minimum=draw(shares),
+        warmup_steps=draw(st.integers(0, steps - decay)),
+        decay_steps=decay,
+        minimum_factor=draw(shares),
     )
 
 
 @st.composite
 def logs(draw: st.DrawFn) -> LogSettings:
     compare = tuple(draw(st.lists(names, max_size=2)))
-    return LogSettings(draw(counts), draw(st.booleans()), draw(texts), draw(st.booleans()), compare)
+    return LogSettings(
+        every=draw(counts),
+        tensorboard=draw(st.booleans()),
+        wandb=draw(texts),
+        report=draw(st.booleans()),
+        compare=compare,
+    )
 
 
 @st.composite
@@ -100,15 +107,18 @@ def all_settings(draw: st.DrawFn) -> Settings:
     """Settings with every key drawn, such that they fit together."""
     steps, cut, beat = draw(counts), draw(rows), draw(st.floats(1e-3, 1e3))
     directory = draw(names.filter(lambda name: "\0" not in name))
+    watch = WatchSettings(patience=beat * draw(st.floats(2, 9)), heartbeat=beat)
     return Settings(
-        run=RunSettings(directory, draw(naturals), steps, draw(st.sampled_from(["float64"]))),
+        run=RunSettings(directory=directory, seed=draw(naturals), steps=steps, dtype="float64"),
         model=draw(models()),
         data=DataSettings("text", tuple(draw(st.lists(names, min_size=1))), held_out=draw(shares)),
-        batch=BatchSettings(sum(cut), draw(counts), draw(counts)),
+        batch=BatchSettings(length=sum(cut), rows=draw(counts), microbatches=draw(counts)),
         pipeline=draw(pipelines(cut)),
         optimizer=draw(optimizers(steps)),
-        evaluation=EvaluationSettings(0, draw(counts)),
-        checkpoint=CheckpointSettings(draw(naturals), draw(counts), draw(texts), draw(names)),
+        evaluation=EvaluationSettings(batches=draw(counts)),
+        checkpoint=CheckpointSettings(
+            every=draw(naturals), keep=draw(counts), export=draw(texts), resume=draw(names)
+        ),
         log=draw(logs()),
-        watch=WatchSettings(beat * draw(st.floats(2, 9)), beat),
+        watch=watch,
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.train.config.config import loads
+from penstock.train.config.load import loads
 from penstock.train.config.settings import Settings
 from penstock.train.loop.setup import layout_of
 

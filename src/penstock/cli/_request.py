@@ -55,7 +55,8 @@ class Request:
     devices: Devices = None
     microbatches: Microbatches = None
     chunks: Annotated[
-        int | None, typer.Option("-v", "--chunks", metavar="V", help="Stages per device.")
+        int | None,
+        typer.Option("-v", "--chunks", metavar="V", help="Stages per device (virtual stages)."),
     ] = None
     slices: Annotated[
         int | None, typer.Option("-k", "--slices", metavar="K", help="Slices per microbatch.")

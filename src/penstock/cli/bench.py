@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from penstock.bench.core import read_settings, run
+from penstock.cli._needs import need_torch
 from penstock.cli._output import emit_json, emit_table, note
 from penstock.cli._request import AsJson
-from penstock.cli._torch import need_torch
 
 Host = Annotated[bool, typer.Option("--host", help="CPU beside the work, against PyTorch.")]
 Emulate = Annotated[

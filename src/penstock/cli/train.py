@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli._needs import need_pydantic, need_torch
 from penstock.cli._output import emit, emit_json, note
-from penstock.cli._torch import need_torch
 from penstock.errors import PenstockError
 
 LAUNCHED = "RANK"
@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
 
 def _print_schema(wanted: bool) -> None:
     if wanted:
+        need_pydantic()
         from penstock.train.config.schema import schema
 
         emit_json(schema())
@@ -61,7 +62,9 @@ def train(
 
     Without -n, the configuration says how many: pipeline.devices x pipeline.replicas.
     """
-    from penstock.train.config.config import dump, load
+    need_pydantic()
+    from penstock.train.config.load import load
+    from penstock.train.config.save import dump
 
     try:
         settings = load(config, changes or [])

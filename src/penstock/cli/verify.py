@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli._flat import flat
+from penstock.cli._needs import need_torch
 from penstock.cli._numbers import assignments
 from penstock.cli._output import emit_json, note
 from penstock.cli._request import AsJson, Request, resolve
-from penstock.cli._torch import need_torch
 from penstock.cli._verdicts import print_verdicts, together, verdict
 from penstock.draw.words import counted
 from penstock.errors import RunError, ShapeError

@@ -4,19 +4,22 @@ Torch is not needed to read this: a launcher checks the settings before any proc
 """
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from penstock.errors import ShapeError, nearest
 
-SOURCES = ("text", "jsonl", "tokens", "stdlib")
-DTYPES = ("uint8", "uint16", "uint32", "int32", "int64")
+SourceName = Literal["text", "jsonl", "tokens", "stdlib"]
+StoredDtype = Literal["uint8", "uint16", "uint32", "int32", "int64"]
 """What the tokens of a raw file may be stored in, little-endian."""
+SOURCES: tuple[str, ...] = get_args(SourceName)
+DTYPES: tuple[str, ...] = get_args(StoredDtype)
 
 
 @dataclass(frozen=True)
 class DataSettings:
     """Where the documents come from, how they become tokens, and which are held out."""
 
-    source: str = "stdlib"
+    source: SourceName = "stdlib"
     """text (a file is a document), jsonl (a line is one), tokens (arrays), or stdlib (the sources
     of Python's standard library, which every machine has)."""
     paths: tuple[str, ...] = ()
@@ -27,7 +30,7 @@ class DataSettings:
     """byte, or the path of a Hugging Face `tokenizer.json` or of the folder that holds it."""
     end_token: str = ""
     """Token put after every document, as the tokenizer spells it; empty for none."""
-    dtype: str = "uint16"
+    dtype: StoredDtype = "uint16"
     """What the tokens of a `.bin` file are stored in; a `.npy` file says it itself."""
     held_out: float = 0.0
     """Share of the documents kept for evaluation, 0 to below 1."""

@@ -157,4 +157,4 @@ def test_a_disagreement_is_refused_with_both_sides_named(toy: Toy) -> None:
     outcome = toy(3, "differ", 1)
     assert outcome.code == 1
     assert len(outcome.causes) == 1, outcome.err
-    assert "optimizer.rate: rank 0 has 0.01, rank 1 has 0.001" in outcome.causes[0]
+    assert "optimizer.learning_rate: rank 0 has 0.01, rank 1 has 0.001" in outcome.causes[0]

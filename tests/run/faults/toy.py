@@ -142,7 +142,7 @@ def run(connection: Connection, tracker: Tracker, steps: int, fault: Fault) -> N
     lane = compile_lane(program, connection.rank)
     tracker.follow(lane, int)
     odd = fault.what == "differ" and fault.rank == connection.rank
-    agree(connection, {"optimizer.rate": "0.001" if odd else "0.01"})
+    agree(connection, {"optimizer.learning_rate": "0.001" if odd else "0.01"})
     pipeline = Pipeline(lane, tracker, fault if connection.place.attempt == 0 else Fault())
     state = State(connection.rank)
     begin = state.newest()

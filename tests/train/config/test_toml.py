@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import FormatError
-from penstock.train.config.toml import Path, parse, place, value_text, written
+from penstock.train.config.toml_places import Path, line_of, parse, places
+from penstock.train.config.toml_text import value_text, written
 from train.samples import texts, usual
 
 TRICKY = '''\
@@ -40,11 +41,10 @@ other.key = 4
         (("b", "key"), (13, 3)),
         (("b", "inner"), (14, 4)),
         (("b", "inner", "quoted key"), (15, 2)),
-        (("a", "gone"), (1, 1)),
     ],
 )
 def test_a_key_is_found_among_texts_that_look_like_it(path: Path, where: tuple[int, int]) -> None:
-    assert place(TRICKY, path) == where
+    assert line_of(TRICKY, places(TRICKY)[path]) == where
 
 
 @pytest.mark.parametrize(
@@ -82,3 +82,34 @@ def test_a_value_reads_back_as_it_was_written(value: object) -> None:
 
 def test_a_table_inside_a_table_stands_behind_its_keys() -> None:
     assert written({"a": {"inner": {"x": 1}, "y": 2}}) == "[a]\ny = 2\n\n[a.inner]\nx = 1\n"
+
+
+def paths_of(tables: dict[str, object], above: Path = ()) -> set[Path]:
+    inner = [(above + (name,), value) for name, value in tables.items()]
+    below = [paths_of(value, path) for path, value in inner if isinstance(value, dict)]
+    return {path for path, _ in inner}.union(*below)
+
+
+@usual
+@given(
+    st.dictionaries(texts, st.dictionaries(texts, values, max_size=3), max_size=3), st.booleans()
+)
+def test_every_key_has_its_place(tables: dict[str, dict[str, object]], inline: bool) -> None:
+    lines = (f"{value_text(name)} = {value_text(value)}" for name, value in tables.items())
+    text = "\n".join(lines) if inline else written(tables)
+    found = places(text)
+    assert paths_of(tables) <= found.keys()
+    assert all(text[at:].startswith(value_text(path[-1])[1:-1]) for path, at in found.items())
+
+
+def test_what_looks_like_a_key_inside_a_value_is_none() -> None:
+    text = "a = [\n  {x = 1, y = [{z = 2}]}, # b = 3\n  {x = '''c = 4\n'''}]\n[[d]]\ne.f = {}\n"
+    assert places(text) == {
+        ("a",): 0,
+        ("a", "x"): 9,
+        ("a", "y"): 16,
+        ("a", "y", "z"): 22,
+        ("d",): text.index("d]]"),
+        ("d", "e"): text.index("e.f"),
+        ("d", "e", "f"): text.index("f = {}"),
+    }

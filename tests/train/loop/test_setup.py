@@ -10,12 +10,12 @@ from penstock.arch.config import MODELS
 from penstock.errors import PenstockError
 from penstock.plan.slices import equal_flops_of_model, flops_shares
 from penstock.schedules import build
-from penstock.train.config.config import load, loads
+from penstock.train.config.load import load, loads
 from penstock.train.loop.setup import Layout, architecture, compared_schedules, layout_of
 from train.samples import short
 
 SLICED = '[pipeline]\nschedule = "seq1f1b"\nslices = 4\n[batch]\nlength = 64\n'
-EXAMPLE = Path(__file__).parents[2] / "examples/quickstart.toml"
+EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.toml"
 
 
 def sliced(*overrides: str, processes: int = 2) -> Layout:

@@ -12,7 +12,7 @@ from penstock.cost.workload import Workload
 from penstock.draw.svg.picture import render
 from penstock.schedules import build
 from penstock.sim import simulate
-from penstock.train.config.config import load
+from penstock.train.config.load import load
 from penstock.train.loop.setup import layout_of
 from penstock.train.report.wording import (
     Compared,
@@ -24,7 +24,7 @@ from penstock.train.report.wording import (
     words,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RAN = Ran(
     Path("runs/quickstart"),
     losses=[5.0 - step / 40 for step in range(120)],

@@ -54,8 +54,8 @@ devices = 2
 slices = 2
 
 [optimizer]
-rate = 1e-2
-warmup = 2
+learning_rate = 1e-2
+warmup_steps = 2
 
 [checkpoint]
 every = 4
@@ -65,7 +65,7 @@ every = 1
 report = false
 
 [watch]
-beat = 0.25
+heartbeat = 0.25
 patience = 30.0
 """
 

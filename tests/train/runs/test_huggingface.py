@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from penstock.data import IGNORE, Microbatch, open_data
-from penstock.train.config.config import load
+from penstock.train.config.load import load
 from train.runs.kills import weights
 from train.runs.ranks import Ran, Setting
 
@@ -66,7 +66,12 @@ def test_a_run_begins_with_the_weights_of_a_folder_under_any_layout(
     """With a rate of next to nothing it evaluates what it was given, and exports it again."""
     setting = Setting(tmp_path, f'huggingface = "{export}"')
     again = tmp_path / "again"
-    tiny = ("optimizer.rate=1e-30", "run.steps=1", "optimizer.warmup=0", *HELD_OUT[:2])
+    tiny = (
+        "optimizer.learning_rate=1e-30",
+        "run.steps=1",
+        "optimizer.warmup_steps=0",
+        *HELD_OUT[:2],
+    )
     here = ("evaluation.every=1", HELD_OUT[2], f"checkpoint.export={again}")
     ran = setting.run(*tiny, *here, "pipeline.devices=4", name="given", ranks=4)
     assert set(ran.codes) == {0}, ran.said

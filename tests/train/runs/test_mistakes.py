@@ -77,7 +77,7 @@ def test_a_step_that_is_no_number_ends_the_run_before_it_reaches_the_weights(
     setting: Setting, undisturbed: Ran, half: Callable[[str], str]
 ) -> None:
     name = half("no-number")
-    huge = ("optimizer.rate=1e300", "checkpoint.every=100")
+    huge = ("optimizer.learning_rate=1e300", "checkpoint.every=100")
     ran = setting.run(*huge, name=name)
     assert ran.codes == (1, 1)
     assert len(ran.causes) == 1, ran.said
@@ -106,7 +106,7 @@ def test_a_step_without_a_label_ends_the_run_before_it_reaches_the_weights(
 
 
 def test_what_is_being_saved_when_a_step_is_no_number_is_safe(setting: Setting) -> None:
-    huge = ("optimizer.rate=1e300", "optimizer.warmup=0", "checkpoint.every=1")
+    huge = ("optimizer.learning_rate=1e300", "optimizer.warmup_steps=0", "checkpoint.every=1")
     ran = setting.run(*huge, name="in-flight", prepare=partial(slow_disk, 0.3))
     assert ran.codes == (1, 1)
     assert ", at step 2: ends its step: the loss is " in ran.causes[0]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.train.config.config import load
+from penstock.train.config.load import load
 from train.runs.mistakes import slow_data
 from train.runs.ranks import Ran, Setting
 

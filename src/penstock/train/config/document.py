@@ -1,75 +1,61 @@
-"""A configuration as it was written: a file, changed on the command line, and where each key is.
+"""A configuration as it was written, and where each of its keys came from.
 
-Whoever refuses a value knows its section and key, not where it came from. The document does, and
-words the complaint: with line and column for a key of the file, with its `--set` for a change.
+Whoever refuses a value knows its path, not its origin. The document does: the line and column of a
+key of the file, and for a change the `--set` that made it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from re import search
+from functools import cached_property
+from re import findall
 from typing import Any
 
-from penstock.errors import FormatError, ShapeError
-from penstock.train.config.compounds import Either, Named
-from penstock.train.config.keys import Record, keys_of
-from penstock.train.config.kinds import Kind
-from penstock.train.config.overrides import Bare, Override, apply
-from penstock.train.config.toml import Path, parse, place
+from penstock.train.config.overrides import Override, Tables
+from penstock.train.config.toml_places import Path, line_of, places
 
 
 @dataclass(frozen=True)
 class Document:
-    """Tables of a file with the changes made in them."""
+    """A configuration as it was written: a file, and the changes made to it."""
 
     text: str
-    tree: dict[str, Any]
-    overrides: tuple[Override, ...]
+    tables: Tables
+    """What the file says, with the changes made."""
+    overrides: Sequence[Override] = ()
+    file: str = ""
 
-    @classmethod
-    def of(cls, text: str, overrides: Sequence[Override]) -> "Document":
-        return cls(text, apply(parse(text), overrides), tuple(overrides))
+    @cached_property
+    def offsets(self) -> dict[Path, int]:
+        return places(self.text)
 
-    def fail(self, path: Path, message: str, hint: str) -> ShapeError | FormatError:
-        """A complaint about what stands at a path, with its place."""
-        for override in reversed(self.overrides):
-            if override.path[: len(path)] == path:
-                return ShapeError(f"--set {override.written!r}: {message}", hint=hint)
-        line, column = place(self.text, path) if path else (1, 1)
-        return FormatError(message, line=line, column=column, hint=hint)
+    def origin(self, path: Path) -> Override | int:
+        """Where a key came from: the last change of it, or else an offset in the text."""
+        changes = [each for each in self.overrides if path and each.meets(path)]
+        return changes[-1] if changes else self.offsets.get(path, 0)
 
-    def blame(self, error: ShapeError, section: str = "") -> ShapeError | FormatError:
-        """The refusal of values that do not fit together, placed at the first one that it names."""
-        table = f"[{section}] " if section and f"{section}." not in error.message else ""
-        return self.fail(self._named(error.message, section), table + error.message, error.hint)
+    def order(self, path: Path) -> int:
+        """Mistakes are told in this order: those of the command line, then down the file."""
+        origin = self.origin(path)
+        return origin if isinstance(origin, int) else -1
 
-    def _named(self, message: str, section: str) -> Path:
+    def place(self, path: Path) -> str:
+        origin = self.origin(path)
+        if not isinstance(origin, int):
+            return f"--set {origin.written!r}"
+        line, column = line_of(self.text, origin)
+        return f"line {line}, column {column}"
+
+    def named(self, message: str, section: str = "") -> Path:
         """Path of the given key that stands first in a message; the section where none does."""
-        found = [
-            (match.start(), (name, key))
-            for name, keys in self.tree.items()
-            if isinstance(keys, dict) and section in ("", name)
-            for key in keys
-            if (match := search(rf"(?<![\w.]){_words(name, key, section)}\b", message))
-        ]
-        return min(found)[1] if found else (section,) if section in self.tree else ()
+        for word in findall(r"[\w.]+", message):
+            name, _, key = word.rpartition(".")
+            keys = self.tables.get(name or section)
+            if isinstance(keys, dict) and key in keys:
+                return name or section, key
+        return (section,) if section else ()
 
-    def settled(self, value: Any, kind: Kind) -> Any:
-        """A value with what came from the command line read as what its key takes."""
-        if isinstance(value, Bare):
-            return value.as_kind(kind)
-        if not isinstance(value, Mapping):
-            return value
-        return {name: self.settled(inner, _inside(kind, name)) for name, inner in value.items()}
-
-
-def _words(section: str, key: str, of: str) -> str:
-    """A key as a message names it: alone where its section is known, with it otherwise."""
-    return rf"(?:{section}\.)?{key}" if of else rf"{section}\.{key}"
-
-
-def _inside(kind: Kind, name: str) -> Kind:
-    """The kind of what stands in a table under a name; of an unknown name, whatever is given."""
-    if isinstance(kind, Named):
-        return kind.item
-    known = keys_of(kind.make) if isinstance(kind, Record) else ()
-    return next((key.kind for key in known if key.name == name), Either(()))
+    def value(self, path: Path) -> Any:
+        found: Any = self.tables
+        for name in path:
+            found = found[name]
+        return found

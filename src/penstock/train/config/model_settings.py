@@ -1,87 +1,95 @@
 """Which model is trained: a published size by name, sizes of one's own, or a Hugging Face folder.
 
 The keys of the section are `preset`, `huggingface` and every number of the model itself. With a
-preset, the numbers given replace its own.
+preset, the numbers given replace its own; once they are known, the preset is gone.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import MISSING, fields, is_dataclass, replace
+from types import UnionType
+from typing import Annotated, Any, Literal, Self, get_args, get_type_hints
+
+from pydantic import Field, ModelWrapValidatorHandler, TypeAdapter, create_model, model_validator
 
 from penstock.arch.config import MODELS, ModelConfig, model
 from penstock.errors import ShapeError
-from penstock.train.config.keys import Key, keys_of
-from penstock.train.config.kinds import Choice
+from penstock.train.config.fields import Count, FromTable, Positive, Section, fitting
 
 DERIVED = ("element_bytes",)
 """Fields of a model that are no keys: bytes of an activation follow from the run's dtype."""
-FOLDER = "huggingface"
 DEFAULT_PRESET = "tiny"
-PRESET = Key(
-    "preset",
-    Choice(tuple(MODELS)),
-    None,
-    "A model by name; numbers given beside it replace its own. A section without keys is `tiny`.",
-)
-"""The key that stands for numbers, and is gone once they are known."""
+
+NUMBERS = tuple(field for field in fields(ModelConfig) if field.name not in DERIVED)
 
 
-@dataclass(frozen=True)
-class ModelSettings:
-    """The model: a preset, sizes of your own, or a Hugging Face folder with initial weights."""
-
+class _Source(Section):
+    preset: Literal[tuple(MODELS)] | None = None  # type: ignore[valid-type]
+    """A model by name; numbers given beside it replace its own. A section without keys is
+    `tiny`."""
     huggingface: str = ""
     """Folder with `config.json` and safetensors to start from; it has all the numbers."""
-    config: ModelConfig | None = MODELS[DEFAULT_PRESET]
-    """The model's numbers; None where the folder has them."""
 
-    def __post_init__(self) -> None:
-        if bool(self.huggingface) == (self.config is not None):
-            raise ShapeError(
-                f"huggingface is {self.huggingface!r} and config is {self.config}",
-                hint="give either a folder, which has the model's numbers, or the numbers",
-            )
 
+def _number_keys() -> dict[str, Any]:
+    """Keys of the numbers themselves, none of them needed."""
+    hints = get_type_hints(ModelConfig)
+    described = TypeAdapter(list[ModelConfig], config=Section.model_config).json_schema()
+    texts = described["$defs"][ModelConfig.__name__]["properties"]
+    return {
+        number.name: (
+            _key_type(hints[number.name]) | None,
+            Field(None, description=texts[number.name]["description"]),
+        )
+        for number in NUMBERS
+    }
+
+
+def _key_type(hint: Any) -> Any:
+    """The type of a key: numbers of a model are above 0, a record is a table."""
+    if isinstance(hint, UnionType):
+        hint = next(inner for inner in get_args(hint) if inner is not type(None))
+    if is_dataclass(hint):
+        return Annotated[hint, FromTable()]
+    return {int: Count, float: Positive}.get(hint, hint)
+
+
+class ModelSettings(create_model("_Keys", __base__=_Source, **_number_keys())):  # type: ignore[misc]
+    """The model: a preset, sizes of your own, or a Hugging Face folder with initial weights."""
+
+    @model_validator(mode="wrap")
     @classmethod
-    def keys(cls) -> tuple[Key, ...]:
-        """Keys of the section: where the model comes from, and its numbers, none of them needed."""
-        (folder,) = (key for key in keys_of(cls) if key.name == FOLDER)
-        return (PRESET, folder, *(key._replace(default=None) for key in number_keys()))
+    def _resolve(cls, given: Any, make: ModelWrapValidatorHandler[Self]) -> Self:
+        """Replace a preset by its numbers, so that the saved run does not depend on it."""
+        return make(fitting(make(given), _resolved))
 
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> "ModelSettings":
-        """The settings that these keys say."""
-        preset, folder = values.get(PRESET.name, ""), values.get(FOLDER, "")
-        numbers = {key.name: values[key.name] for key in number_keys() if key.name in values}
-        if folder and (preset or numbers):
-            others = [PRESET.name] * bool(preset) + [*numbers]
-            raise ShapeError(
-                f"{FOLDER} is given, and so is {', '.join(others)}",
-                hint="leave the others out: the folder's config.json has every number",
-            )
-        if folder:
-            return cls(folder, None)
-        if preset or not numbers:
-            return cls(config=replace(model(preset or DEFAULT_PRESET), **numbers))
-        return cls(config=_own(numbers))
-
-    def values(self) -> dict[str, Any]:
-        """Keys that make these settings: the folder or every number, whichever preset it was."""
-        if self.config is None:
-            return {FOLDER: self.huggingface}
-        return {key.name: getattr(self.config, key.name) for key in number_keys()}
+    @property
+    def config(self) -> ModelConfig | None:
+        """The model's numbers; None where the folder has them."""
+        return None if self.huggingface else ModelConfig(**_given(self))
 
 
-def number_keys() -> tuple[Key, ...]:
-    """Keys of the numbers themselves."""
-    return tuple(key for key in keys_of(ModelConfig) if key.name not in DERIVED)
+def _given(keys: Any) -> dict[str, Any]:
+    """The numbers that are not left out."""
+    values = {number.name: getattr(keys, number.name) for number in NUMBERS}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _own(numbers: Mapping[str, Any]) -> ModelConfig:
-    missing = [key.name for key in number_keys() if key.needed and key.name not in numbers]
-    if missing:
+def _resolved(keys: Any) -> dict[str, Any]:
+    """Keys that say the same without a preset: the folder, or every number."""
+    given = _given(keys)
+    if keys.huggingface and (keys.preset or given):
+        others = ["preset"] * bool(keys.preset) + [*given]
+        raise ShapeError(
+            f"huggingface is given, and so is {', '.join(others)}",
+            hint="leave the others out: the folder's config.json has every number",
+        )
+    if keys.huggingface:
+        return {"huggingface": keys.huggingface}
+    if keys.preset or not given:
+        return _given(replace(model(keys.preset or DEFAULT_PRESET), **given))
+    needed = [number.name for number in NUMBERS if number.default is MISSING]
+    if missing := [name for name in needed if name not in given]:
         raise ShapeError(
             f"the model has no {', '.join(missing)}",
             hint=f"give every number of it, or a preset that has them, such as {DEFAULT_PRESET!r}",
         )
-    return ModelConfig(**numbers)
+    return _given(ModelConfig(**given))

@@ -6,32 +6,34 @@ key takes, stands for its own letters.
 """
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from penstock.errors import ShapeError
-from penstock.train.config.kinds import Kind
-from penstock.train.config.toml import Path
+from penstock.train.config.toml_places import Path
 
-
-class Bare(NamedTuple):
-    """A value from the command line: its letters, and what they say as TOML."""
-
-    letters: str
-    parsed: Any
-
-    def as_kind(self, kind: Kind) -> Any:
-        """What a key of this kind gets; what does not fit is left for the key to refuse."""
-        letters_fit = not kind.accepts(self.parsed) and kind.accepts(self.letters)
-        return self.letters if letters_fit else self.parsed
+Tables = dict[str, Any]
 
 
 class Override(NamedTuple):
-    """One change, and how it was written."""
+    """One change: what it says as TOML, its letters, and how it was written."""
 
     path: Path
-    value: Bare
+    value: Any
+    letters: str
     written: str
+
+    def spelled(self) -> "Override":
+        """The same change by its letters; a table in braces is meant as one."""
+        return self if isinstance(self.value, dict) else self._replace(value=self.letters)
+
+    def meets(self, path: Path) -> bool:
+        """Whether one of the two stands in the other."""
+        return all(mine == other for mine, other in zip(self.path, path))
+
+    def touches(self, paths: Iterable[Path]) -> bool:
+        """Whether one of these stands in what was set here."""
+        return any(path[: len(self.path)] == self.path for path in paths)
 
 
 def parse_overrides(texts: Sequence[str]) -> tuple[Override, ...]:
@@ -47,7 +49,7 @@ def _parse(text: str) -> Override:
             f"--set {text!r} names no value of a section",
             hint="write section.key=value, for example run.steps=200",
         )
-    return Override(path, Bare(letters, _toml(letters)), text)
+    return Override(path, _toml(letters), letters, text)
 
 
 def _toml(letters: str) -> Any:
@@ -59,22 +61,32 @@ def _toml(letters: str) -> Any:
     return tree["value"] if tree.keys() == {"value"} else letters
 
 
-def apply(tree: dict[str, Any], overrides: Sequence[Override]) -> dict[str, Any]:
+def settle(
+    tables: Tables, overrides: Sequence[Override], wrong: Callable[[Tables], Collection[Path]]
+) -> Tables:
+    """The tables with the changes made: as TOML, or as letters where only these are not wrong."""
+    refused = wrong(apply(tables, overrides)) if overrides else ()
+    spelled = [each.spelled() if each.touches(refused) else each for each in overrides]
+    still = wrong(apply(tables, spelled)) if refused else ()
+    chosen = (toml if text.touches(still) else text for toml, text in zip(overrides, spelled))
+    return apply(tables, chosen)
+
+
+def apply(tables: Tables, overrides: Iterable[Override]) -> Tables:
     """The tables with the changes made; tables on the way are created, and the last change wins."""
     for override in overrides:
-        tree = _with(tree, override.path, override)
-    return tree
+        tables = _with(tables, override.path, override)
+    return tables
 
 
-def _with(tree: dict[str, Any], path: Path, override: Override) -> dict[str, Any]:
+def _with(tables: Tables, path: Path, override: Override) -> Tables:
     name, *rest = path
     if not rest:
-        return {**tree, name: override.value}
-    inner = tree.get(name, {})
-    inner = inner.parsed if isinstance(inner, Bare) else inner
+        return {**tables, name: override.value}
+    inner = tables.get(name, {})
     if not isinstance(inner, dict):
         raise ShapeError(
             f"--set {override.written!r}: {name!r} is no table, so it has no key {rest[0]!r}",
             hint="name a section and a key of it",
         )
-    return {**tree, name: _with(inner, tuple(rest), override)}
+    return {**tables, name: _with(inner, tuple(rest), override)}

@@ -1,35 +1,109 @@
-"""The configuration as a JSON schema, for editors that complete and check TOML as it is typed."""
+"""The configuration as a JSON schema, and what a key takes in words.
 
+Editors that complete and check TOML as it is typed read the schema; the reference page and the
+hint beside a wrong value are worded from it.
+"""
+
+from functools import cache
 from typing import Any
 
-from penstock.schedules import registry
-from penstock.train.config.config import Section, sections
-from penstock.train.config.keys import table_schema
+from pydantic.json_schema import GenerateJsonSchema
+
+from penstock.train.config.fields import Section
+from penstock.train.config.settings import Settings
+
+Schema = dict[str, Any]
+
+_WORDS = {"string": "a text", "boolean": "true or false"}
+_NUMBERS = {"integer": "a whole number", "number": "a number"}
+_BOUNDS = {
+    "minimum": "of {:g} or more",
+    "exclusiveMinimum": "above {:g}",
+    "maximum": "at most {:g}",
+    "exclusiveMaximum": "below {:g}",
+}
 
 
-def schema() -> dict[str, Any]:
+class _Generator(GenerateJsonSchema):
+    """TOML has no null: a key that may be None is left out. Titles would repeat the names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def nullable_schema(self, schema: Any) -> Schema:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: Any) -> Schema:
+        found = super().default_schema(schema)
+        return {name: value for name, value in found.items() if (name, value) != ("default", None)}
+
+    def sort(self, value: Any, parent_key: str | None = None) -> Any:
+        return value
+
+
+@cache
+def schema() -> Schema:
     """JSON schema (draft 2020-12) of a configuration file."""
-    found = sections()
-    needed = [section.name for section in found if any(key.needed for key in section.keys)]
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
+    head = {
+        "$schema": GenerateJsonSchema.schema_dialect,
         "title": "Penstock training configuration",
-        "type": "object",
-        "properties": {section.name: _table(section) for section in found},
-        "required": needed,
-        "additionalProperties": False,
+    }
+    return head | schema_of(Settings)
+
+
+def schema_of(section: type[Section]) -> Schema:
+    """JSON schema of a table with the keys of this section and no others."""
+    found = section.model_json_schema(schema_generator=_Generator)
+    whole: Schema = _inlined(found, found.pop("$defs", {}))
+    return whole
+
+
+def _inlined(node: Any, named: Schema) -> Any:
+    """A part of the schema with what it refers to in its place, texts on one line, no titles."""
+    if isinstance(node, list):
+        return [_inlined(inner, named) for inner in node]
+    if not isinstance(node, dict):
+        return " ".join(node.split()) if isinstance(node, str) else node
+    if "$ref" in node:
+        node = named[node["$ref"].rpartition("/")[2]] | node
+    return {
+        name: _inlined(inner, named)
+        for name, inner in node.items()
+        if name != "$ref" and not (name == "title" and isinstance(inner, str))
     }
 
 
-def _table(section: Section) -> dict[str, Any]:
-    text = " ".join((section.settings.__doc__ or "").split())
-    table = {"description": text, **table_schema(section.keys)}
-    if section.name == "pipeline":
-        _name_schedules(table["properties"])
-    return table
+def words(takes: Schema) -> str:
+    """What a key takes, as in `a whole number of 1 or more`.
+
+    >>> words({"anyOf": [{"type": "integer", "minimum": 1}, {"enum": ["all"]}]})
+    'a whole number of 1 or more or "all"'
+    """
+    if "enum" in takes or "const" in takes:
+        return _choice(takes.get("enum") or [takes["const"]])
+    kind = takes.get("type", "")
+    if kind in _NUMBERS:
+        bounds = [text.format(takes[name]) for name, text in _BOUNDS.items() if name in takes]
+        return " ".join((_NUMBERS[kind], " and ".join(bounds))).rstrip()
+    if kind == "array":
+        return _list(takes)
+    if kind == "object":
+        return _table(takes)
+    return _WORDS.get(kind) or " or ".join(map(words, takes["anyOf"]))
 
 
-def _name_schedules(properties: dict[str, Any]) -> None:
-    """A schedule is a registered name or a file: editors offer the names and take both."""
-    names = {"enum": list(registry())}
-    properties["schedule"] |= {"anyOf": [names, {"type": "string"}]}
+def _choice(names: list[str]) -> str:
+    *first, last = (f'"{name}"' for name in names)
+    return " or ".join(filter(None, (", ".join(first), last)))
+
+
+def _list(takes: Schema) -> str:
+    size = f" of {takes['maxItems']}" if "maxItems" in takes else ""
+    item = takes["prefixItems"][0] if "prefixItems" in takes else takes["items"]
+    return f"a list{size}, each item {words(item)}"
+
+
+def _table(takes: Schema) -> str:
+    if "properties" not in takes:
+        return f"a table, each value {words(takes['additionalProperties'])}"
+    return f"a table with {', '.join(takes['properties'])}"

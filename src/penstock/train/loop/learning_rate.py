@@ -13,7 +13,8 @@ from collections.abc import Callable
 from math import cos, pi
 
 from penstock.errors import ShapeError
-from penstock.train.config.settings import OptimizerSettings, Settings
+from penstock.train.config.sections import OptimizerSettings
+from penstock.train.config.settings import Settings
 
 Share = Callable[[OptimizerSettings, int, int], float]
 """Part of the way from the full rate (0) to the minimum (1): settings, step, steps of the run."""
@@ -27,10 +28,10 @@ def rate_at(settings: Settings, step: int) -> float:
             f"step {step} has no learning rate: the run has steps 0 to {steps - 1}",
             hint="raise run.steps",
         )
-    if step < optimizer.warmup:
-        return optimizer.rate * ((step + 1) / optimizer.warmup)
+    if step < optimizer.warmup_steps:
+        return optimizer.learning_rate * ((step + 1) / optimizer.warmup_steps)
     fallen = CURVES[optimizer.schedule](optimizer, step, steps)
-    return optimizer.rate * (1 - fallen + fallen * optimizer.minimum)
+    return optimizer.learning_rate * (1 - fallen + fallen * optimizer.minimum_factor)
 
 
 def constant(settings: OptimizerSettings, step: int, steps: int) -> float:
@@ -40,13 +41,13 @@ def constant(settings: OptimizerSettings, step: int, steps: int) -> float:
 
 def cosine(settings: OptimizerSettings, step: int, steps: int) -> float:
     """Half a cosine from the first step after the warm-up to the last."""
-    length = steps - 1 - settings.warmup
-    return (1 - cos(pi * (step - settings.warmup) / length)) / 2 if length else 0.0
+    length = steps - 1 - settings.warmup_steps
+    return (1 - cos(pi * (step - settings.warmup_steps) / length)) / 2 if length else 0.0
 
 
 def wsd(settings: OptimizerSettings, step: int, steps: int) -> float:
-    """Equal parts of the way in each of the last `decay` steps."""
-    return max(0, step + 1 - (steps - settings.decay)) / settings.decay
+    """Equal parts of the way in each of the last `decay_steps` steps."""
+    return max(0, step + 1 - (steps - settings.decay_steps)) / settings.decay_steps
 
 
 CURVES: dict[str, Share] = {"constant": constant, "cosine": cosine, "wsd": wsd}

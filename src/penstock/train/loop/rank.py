@@ -21,7 +21,7 @@ from penstock.run.watchdog.error_report import reported
 from penstock.run.watchdog.position import Tracker
 from penstock.run.watchdog.watchdog import Watch
 from penstock.train.checkpoint import Checkpoints
-from penstock.train.config.config import agreed
+from penstock.train.config.save import agreed
 from penstock.train.config.settings import Settings
 from penstock.train.loop.finish import finish, leave
 from penstock.train.loop.resume import start
@@ -43,7 +43,7 @@ def run_rank(settings: Settings) -> int:
         connection = stack.enter_context(connected(BACK_END[settings.run.device]))
         tracker = Tracker()
         patience = Patience(settings.watch.patience, settings.watch.stuck)
-        watch = Watch(connection, tracker, patience, beat=settings.watch.beat)
+        watch = Watch(connection, tracker, patience, beat=settings.watch.heartbeat)
         stack.enter_context(watch)
         stack.enter_context(reported(watch))
         if connection.rank == 0:

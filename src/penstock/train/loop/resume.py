@@ -11,7 +11,7 @@ from penstock.model.io.huggingface import read_weights
 from penstock.run.step.engine import Engine
 from penstock.run.step.state import begin, entries, publish
 from penstock.train.checkpoint import Found, newest_in
-from penstock.train.config.config import save
+from penstock.train.config.save import save
 from penstock.train.loop.trainer import Trainer
 from penstock.train.loop.warnings import cautions, plainer
 

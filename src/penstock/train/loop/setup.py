@@ -24,7 +24,8 @@ from penstock.plan.slices import (
     flops_shares,
 )
 from penstock.schedules import build, find, registry
-from penstock.train.config.settings import PipelineSettings, Settings
+from penstock.train.config.sections import PipelineSettings
+from penstock.train.config.settings import Settings
 from penstock.transform import (
     recompute_all,
     recompute_all_but_last_slices,

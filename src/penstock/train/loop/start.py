@@ -5,7 +5,7 @@ from pathlib import Path
 
 from penstock.errors import ShapeError
 from penstock.run.launch.launcher import launch
-from penstock.train.config.config import SAVED
+from penstock.train.config.save import SAVED
 from penstock.train.config.settings import Settings
 from penstock.train.loop.run_lock import claimed
 from penstock.train.loop.setup import layout_of

@@ -13,7 +13,7 @@ from secrets import token_hex
 from typing import Protocol
 
 from penstock.errors import RunError
-from penstock.train.config.config import tables
+from penstock.train.config.save import tables
 from penstock.train.config.settings import Settings
 from penstock.train.records.metrics import METRICS, TIMING, Lines, Metrics, Timing
 

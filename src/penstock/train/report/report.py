@@ -28,7 +28,7 @@ from penstock.run.step.state import begin
 from penstock.schedules import registry
 from penstock.sim import simulate
 from penstock.sim.cores import makespan_on
-from penstock.train.config.settings import PipelineSettings
+from penstock.train.config.sections import PipelineSettings
 from penstock.train.loop.setup import compared_schedules
 from penstock.train.loop.trainer import Trainer
 from penstock.train.records.metrics import METRICS, TIMING, read_metrics

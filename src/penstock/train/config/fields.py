@@ -1,0 +1,58 @@
+"""What sections of the configuration are made of: strict types, ranges, and tables of lower layers.
+
+A section is a pydantic model. It takes a value as it is or not at all: "7" is no number, 2.0 is no
+count, an unknown key is refused. The text below a field is its meaning on the reference page.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from penstock.errors import ShapeError
+
+Count = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Factor = Annotated[float, Field(ge=0, le=1)]
+
+
+class Section(BaseModel):
+    """A table of the file; each field is a key."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+
+class MisfitError(ShapeError, ValueError):
+    """Values that do not fit together; as a ValueError, it is placed by pydantic."""
+
+
+class FromTable:
+    """Beside a dataclass of a lower layer, which knows nothing of pydantic: it is read from a table
+    of the file, its fields are the keys, and what it refuses is a misfit."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        schema = handler(source)
+        # The table itself is no instance of the dataclass; its values stay as strict as elsewhere.
+        table: Any = handler.resolve_ref_schema(schema)
+        table["strict"] = False
+        return core_schema.no_info_wrap_validator_function(fitting, schema)
+
+
+def fitting(value: Any, make: Callable[[Any], Any]) -> Any:
+    """What is made of a value, with a refusal as a misfit."""
+    try:
+        return make(value)
+    except ShapeError as error:
+        raise MisfitError(error.message, hint=error.hint) from None

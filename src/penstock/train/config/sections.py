@@ -1,0 +1,202 @@
+"""Everything a training run is told, section by section.
+
+Each class is a section of the configuration file and each field a key of it, with its type, range
+and default and, below it, its meaning; the reference page and the schema for editors are made from
+these. What cannot be right is refused when the settings are made, before a process starts.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from penstock.schedules import registry
+from penstock.train.config.fields import (
+    Count,
+    Factor,
+    MisfitError,
+    Natural,
+    NotNegative,
+    Positive,
+    Section,
+    Share,
+)
+
+
+class RunSettings(Section):
+    """How long, with which numbers, and where the run is kept."""
+
+    directory: str = "runs/unnamed"
+    """Folder for checkpoints, metrics and reports; `runs/NAME` for a file `NAME.toml`."""
+    seed: Natural = 0
+    """Start of every random number: initial weights, order of the data."""
+    steps: Count = 1000
+    """Optimizer steps of the whole run, those before a restart included."""
+    dtype: Literal["float32", "float64", "bfloat16"] = "float32"
+    """What is computed in; weights and gradients are kept in 32 bits or more."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where it is computed; `auto` takes GPUs where there are any."""
+    threads: Count = 1
+    """CPU threads of each process."""
+
+    @model_validator(mode="after")
+    def _refuse_directory(self) -> Self:
+        if not self.directory or "\0" in self.directory:
+            raise MisfitError(f"directory is {self.directory!r}", hint="name a folder")
+        return self
+
+
+class BatchSettings(Section):
+    """What one optimizer step sees."""
+
+    length: Count = 1024
+    """Tokens of a sequence."""
+    rows: Count = 1
+    """Sequences side by side in a microbatch: the micro-batch size."""
+    microbatches: Count = 4
+    """Microbatches of one replica in one step; their gradients are added up."""
+
+
+def _offer_schedules(schema: dict[str, Any]) -> None:
+    """A schedule is a registered name or a file: editors offer the names and take both."""
+    schema["anyOf"] = [{"enum": list(registry())}, {"type": "string"}]
+
+
+class PipelineSettings(Section):
+    """How the model is laid over the processes, and in which order they work."""
+
+    schedule: str = Field(json_schema_extra=_offer_schedules)
+    """A name from `penstock list`, or the path of a schedule file."""
+    devices: Natural = 0
+    """Pipeline devices; 0 takes all processes, divided by the replicas."""
+    chunks: Natural = 0
+    """Stages of each device (virtual stages); 0 takes what the schedule has by default."""
+    slices: Count = 1
+    """Slices of each sequence."""
+    cut: Literal["even", "equal-flops"] | tuple[Count, ...] = "equal-flops"
+    """Slices of equal length, of equal work, or of these lengths in tokens."""
+    layers: tuple[Natural, ...] = ()
+    """Layers of each stage; empty divides them as evenly as can be."""
+    recompute: Literal["none", "all"] | tuple[Natural, ...] = "none"
+    """Forwards that keep only their input and run again: none, all, or those of these stages."""
+    keep_slices: Natural = 0
+    """With `recompute = "all"`: so many last slices of each sequence keep their activations."""
+    replicas: Count = 1
+    """Copies of the whole pipeline, each with its own share of the data."""
+    options: Mapping[str, int | float | str] = {}
+    """Options of the schedule, as `-o` of `penstock show` gives them."""
+
+    @model_validator(mode="after")
+    def _refuse_misfits(self) -> Self:
+        if not self.schedule:
+            raise MisfitError("schedule is empty", hint="see `penstock list`")
+        if not isinstance(self.cut, str) and len(self.cut) != self.slices:
+            raise MisfitError(
+                f"cut gives {len(self.cut)} lengths for {self.slices} slices",
+                hint=f"set slices to {len(self.cut)}, or give {self.slices} lengths",
+            )
+        if self.keep_slices and self.recompute != "all":
+            raise MisfitError(
+                f"keep_slices is {self.keep_slices}, but recompute is not 'all'",
+                hint="leave keep_slices out, or recompute all",
+            )
+        return self
+
+
+class OptimizerSettings(Section):
+    """AdamW and its learning rate."""
+
+    learning_rate: Positive = 3e-4
+    """Highest learning rate."""
+    betas: tuple[Share, Share] = (0.9, 0.95)
+    """How slowly the means of gradients and of their squares change."""
+    epsilon: Positive = 1e-8
+    """Added to the root of the squares, so that it never divides by zero."""
+    weight_decay: NotNegative = 0.1
+    """Share of a weight, times the learning rate, that each step takes away; not from norms and
+    biases."""
+    clip: NotNegative = 1.0
+    """Largest global norm of the gradients; 0 never clips."""
+    schedule: Literal["constant", "cosine", "wsd"] = "cosine"
+    """After the warm-up: the same learning rate, a half cosine, or a stable phase and a linear
+    decay."""
+    warmup_steps: Natural = 0
+    """Steps over which the learning rate rises to its highest."""
+    decay_steps: Natural = 0
+    """With `wsd`: steps over which the learning rate falls at the end."""
+    minimum_factor: Factor = 0.1
+    """Learning rate of the last step of `cosine` and `wsd`, as a share of the highest."""
+
+    @model_validator(mode="after")
+    def _refuse_decay(self) -> Self:
+        if (self.schedule == "wsd") != (self.decay_steps > 0):
+            raise MisfitError(
+                f"decay_steps is {self.decay_steps} and schedule is {self.schedule!r}",
+                hint='give decay_steps 1 or more with schedule = "wsd", and none otherwise',
+            )
+        return self
+
+
+class EvaluationSettings(Section):
+    """How often the loss on held-out data is measured."""
+
+    every: Natural = 0
+    """Steps between evaluations; 0 never evaluates."""
+    batches: Count = 8
+    """Global batches of held-out data in each; fewer where there are not so many."""
+
+
+class CheckpointSettings(Section):
+    """What is kept to go on from, and to use elsewhere."""
+
+    every: Natural = 100
+    """Steps between checkpoints; 0 writes one at the end only."""
+    keep: Count = 2
+    """Newest checkpoints that are kept."""
+    export: str = ""
+    """Folder for the final weights as safetensors with their `config.json`; empty exports none."""
+    resume: str = "auto"
+    """`auto` goes on from the run's newest whole checkpoint, `never` starts anew; the path of a
+    folder of checkpoints is where a run begins that has none of its own."""
+
+    @model_validator(mode="after")
+    def _refuse_resume(self) -> Self:
+        if not self.resume:
+            raise MisfitError("resume is empty", hint='give "auto", "never" or the path of one')
+        return self
+
+
+class LogSettings(Section):
+    """What is shown and recorded besides `metrics.jsonl` and `timing.jsonl`."""
+
+    every: Count = 10
+    """Steps between lines on a console that is no terminal."""
+    tensorboard: bool = False
+    """Whether TensorBoard files are written too, into `tensorboard` of the run's folder."""
+    wandb: str = ""
+    """Weights & Biases project to report to; empty reports to none."""
+    report: bool = True
+    """Whether the run ends with two more steps that are looked at, and a report."""
+    compare: tuple[str, ...] = ()
+    """Schedules without slices whose time and memory the report shows beside the run's."""
+
+
+class WatchSettings(Section):
+    """When a process counts as lost."""
+
+    patience: Positive = 60.0
+    """Seconds without a heartbeat after which a process is named and the run ends."""
+    heartbeat: Positive = 1.0
+    """Seconds between the heartbeats of each process."""
+    stuck: Positive = 600.0
+    """Seconds at one place, while others wait for it, after which a process is named as stuck."""
+
+    @model_validator(mode="after")
+    def _refuse_patience(self) -> Self:
+        if 2 * self.heartbeat > self.patience:
+            raise MisfitError(
+                f"heartbeat is {self.heartbeat} s and patience {self.patience} s: one that is late "
+                "would end the run",
+                hint="give patience at least twice the heartbeat",
+            )
+        return self
