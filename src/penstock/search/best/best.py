@@ -24,7 +24,7 @@ from penstock.search.best.registered import Rival, known_of, placement_of, recom
 from penstock.search.best.request import Wanted
 from penstock.search.joint.joint import Candidate, Effort, Known, Problem, cuts, search
 from penstock.search.joint.moves import Layout
-from penstock.search.joint.polish import peaks, replay
+from penstock.search.joint.polish import replay
 from penstock.sim import simulate
 
 SEARCHED = "searched"
