@@ -183,8 +183,9 @@ class Order(NamedTuple):
 
     def units(self, slices: int) -> Whole:
         """Number of the slice in the order of the sequence: turns turned round, and back again."""
-        mb, within = np.divmod(self.turn, slices)
-        return turns(self.kind, mb, within, slices)
+        if slices == 1:
+            return self.turn
+        return turns(self.kind, *np.divmod(self.turn, slices), slices)
 
     def lanes(self, pipeline: Pipeline) -> Lanes:
         """The lanes as a generator returns them."""

@@ -55,12 +55,12 @@ def fits(pipeline: Pipeline, replayed: Replay) -> bool:
 
 def polish(pipeline: Pipeline, listed: Listed, rounds: int, seed: int) -> Listed:
     """The best order met in `rounds` exchanges, which is never worse than the given one."""
-    p, order = pipeline, Order(*(column.copy() for column in listed.order))
-    columns = _columns(p, order)
-    makespan = _polish.compiled(*columns, p.cap, rounds, seed)
-    turn = order._replace(turn=columns[4]).units(p.slices)
+    order = Order(*(column.copy() for column in listed.order))
+    columns = _columns(pipeline, order)
+    makespan = int(_polish.compiled(*columns, pipeline.cap, rounds, seed))
+    turn = order._replace(turn=columns[4]).units(pipeline.slices)
     better = 0 <= makespan < listed.makespan
-    return Listed(order._replace(turn=turn), int(makespan)) if better else listed
+    return Listed(order._replace(turn=turn), makespan) if better else listed
 
 
 @kernel
@@ -72,12 +72,12 @@ def _polish(
     np.random.seed(seed)
     rows, (kinds, stages, _) = len(kind), cells.shape
     end, peak, at = np.empty(rows, np.int64), np.empty(len(cap), np.int64), np.empty_like(ready)
-    chain, barred = np.empty(rows, np.int64), np.zeros((kinds, stages, len(ready)), np.int64)
-    best = -1
+    chain, units = np.empty(rows, np.int64), len(ready) // (kinds * stages)
+    barred = np.zeros((kinds, stages, units), np.int64)
+    best = _score(start, lane_stage, kind, stage, unit, cells, share, ready, end, peak)
     kept_kind, kept_stage, kept_unit = kind.copy(), stage.copy(), unit.copy()
     for moment in range(rounds):
-        score = _score(start, lane_stage, kind, stage, unit, cells, share, ready, end, peak)
-        best = score if moment == 0 else best
+        _score(start, lane_stage, kind, stage, unit, cells, share, ready, end, peak)
         found = _exchanges(start, kind, stage, unit, cells, end, at, chain)
         pick, least = -1, NEVER
         for number in range(min(found, TRIED)):
