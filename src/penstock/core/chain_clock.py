@@ -8,7 +8,7 @@ times and peaks. The simulator uses it for schedules that are proven, and search
 of which they try thousands; what waits for what comes from the meaning table for both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from penstock.core.graph import reads_of
 from penstock.core.kernel import kernel, part
+from penstock.core.lifetimes import size_factors
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
+from penstock.core.table import CODE
 
 Cells = NDArray[np.int64]
 """By kind and stage, what holds for all ops of that kind on that stage, in six columns:"""
@@ -27,21 +29,30 @@ READS, WRITES, LATE, TIME, PLUS, MINUS = range(6)
 the first to the start of the second; its own ticks; what it takes at its start and at its end."""
 
 
-def chain_cells(letters: str, device: Sequence[int], units: int, hop: int) -> Cells:
-    """Cells of ops whose stages live on these devices: waits and latencies, without times.
+def chain_cells(
+    letters: str, device: Sequence[int], units: int, hop: int, times: Any, sizes: Mapping[str, Any]
+) -> Cells:
+    """Cells of ops whose stages live on these devices, with waits from the meaning table.
 
-    Units of one kind and stage must stand in each lane in an order that passes keys and values on:
-    that wait is left to the lane.
+    `times` are by kind and stage, `sizes` of each name by stage; one for all will do. Units of one
+    kind and stage must stand in each lane in an order that passes keys and values on: that wait is
+    left to the lane.
     """
-    stages = len(device)
-    waits = _waits(letters, stages)
+    stages, kinds = len(device), len(letters)
+    waits, home = _waits(letters, stages), np.tile(np.asarray(device), kinds)
     own = np.arange(len(waits))
-    home = np.tile(np.asarray(device), len(letters))
-    cells = np.zeros((len(waits), 6), np.int64)
-    cells[:, READS] = np.where(waits >= 0, waits * units, -1)
-    cells[:, WRITES] = np.where(np.isin(own, waits), own * units, -1)
-    cells[:, LATE] = hop * ((waits >= 0) & (home[waits] != home))
-    return cells.reshape(len(letters), stages, 6)
+    columns = np.zeros((kinds * stages, 6), np.int64)
+    columns[:, READS] = np.where(waits >= 0, waits * units, -1)
+    columns[:, WRITES] = np.where(np.isin(own, waits), own * units, -1)
+    columns[:, LATE] = hop * ((waits >= 0) & (home[waits] != home))
+    cells = columns.reshape(kinds, stages, 6)
+    cells[:, :, TIME] = times
+    codes = [CODE[letter] for letter in letters]
+    for size, amount in sizes.items():
+        factors = size_factors(size)
+        cells[:, :, PLUS] += factors.start[codes, None] * amount
+        cells[:, :, MINUS] += factors.end[codes, None] * amount
+    return cells
 
 
 @lru_cache(maxsize=256)

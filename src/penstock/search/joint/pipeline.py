@@ -16,10 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.chain_clock import MINUS, PLUS, TIME, Cells, chain_cells
-from penstock.core.lifetimes import size_factors
+from penstock.core.chain_clock import Cells, chain_cells
 from penstock.core.schedule import Lanes
-from penstock.core.table import CODE
 from penstock.cost.layers import Layer, Layers
 from penstock.cost.shares import refuse_overflow
 from penstock.schedules import Case
@@ -152,14 +150,9 @@ class Pipeline:
     @cached_property
     def cells(self) -> Cells:
         """What holds for every op of a kind on a stage, as the fast clock reads it."""
-        cells = chain_cells(self.letters, tuple(self.device.tolist()), self.units, self.hop)
-        cells[:, :, TIME] = self.time
-        codes = [CODE[letter] for letter in self.letters]
-        for size, amount in (("act", self.act), ("stash", self.stash)):
-            factors = size_factors(size)
-            cells[:, :, PLUS] += np.outer(factors.start[codes], amount)
-            cells[:, :, MINUS] += np.outer(factors.end[codes], amount)
-        return cells
+        sizes = {"act": self.act, "stash": self.stash}
+        device = tuple(self.device.tolist())
+        return chain_cells(self.letters, device, self.units, self.hop, self.time, sizes)
 
     @cached_property
     def lane_stage(self) -> Whole:
