@@ -1,7 +1,7 @@
 """The fast clock, for lanes whose ops wait for at most one op elsewhere.
 
-The clock of the graph (core/clock.py) looks at every edge of every op. In most pipelines one look
-is enough: what an op reads of its own stage stands before it in its lane, and the input or the
+The clock of the graph (core/scoreboard.py) looks at every edge of every op. In most pipelines one
+look is enough: what an op reads of its own stage stands before it in its lane, and the input or the
 gradient that is left comes from one op of a neighbouring stage. Then what an op waits for, how long
 it takes and what it holds is known from its kind and its stage, and a loop over three columns finds
 times and peaks. The simulator uses it for schedules that are proven, and searches use it for orders
