@@ -37,3 +37,12 @@ def test_without_a_compiler_loops_run_as_they_are(monkeypatch: pytest.MonkeyPatc
     again = kernel(summed.plain)
     assert again.compiled is summed.plain
     assert again(COMPILE_ABOVE + 1, np.arange(5)) == 25
+
+
+def test_another_part_makes_another_kernel_for_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache asks for a kernel by its name; it does not look into the files of its parts."""
+    before = kernel(summed.plain).compiled
+    monkeypatch.setitem(raised.plain.__globals__, "doubled", part(lambda value: value * 3))
+    after = kernel(summed.plain).compiled
+    assert before.py_func.__qualname__ != after.py_func.__qualname__
+    assert (before(np.arange(5)), summed.compiled(np.arange(5))) == (25, 25)

@@ -4,11 +4,12 @@ A loop over a million ops must be compiled, but a command that looks at forty mu
 compiler to load. So each hot loop is one function over numpy arrays, marked `@kernel`; it runs as
 it is on small inputs and through numba on large ones. Both run the same lines. A loop too long for
 one function is written in pieces, marked `@part`, which are compiled with the kernel that calls
-them.
+them. A part may serve kernels of several files.
 """
 
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
+from hashlib import sha256
 from types import FunctionType
 from typing import Any
 
@@ -17,7 +18,7 @@ COMPILE_ABOVE = 20_000
 
 
 class Part:
-    """A piece of a kernel: a function that kernels and other parts of its file call.
+    """A piece of a kernel: a function that kernels and other parts call.
 
     A call counts references of every array it passes on, so a part should loop over many items.
     """
@@ -64,8 +65,23 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
         whole = FunctionType(function.__code__, {**known, **parts}, function.__name__)
         function = update_wrapper(whole, function)
         del function.__wrapped__
+        # The compiler's cache looks at the file of the function alone, and a part may stand in
+        # another one: a name of its own keeps a kernel from being loaded with a part of yesterday.
+        function.__qualname__ += "_" + _digest([known[name].plain for name in called])
     compiled: Callable[..., Any] = njit(cache=True, nogil=True)(function)
     return compiled
+
+
+def _digest(functions: list[Callable[..., Any]]) -> str:
+    """What stands for the code of some functions and of all parts that they call."""
+    digest = sha256()
+    while functions:
+        code, known = functions[0].__code__, functions[0].__globals__
+        found = [known.get(name) for name in code.co_names]
+        numbers = [value for value in found if isinstance(value, int | float)]
+        digest.update(repr((code.co_code, code.co_consts, code.co_names, numbers)).encode())
+        functions = [*functions[1:], *(each.plain for each in found if isinstance(each, Part))]
+    return digest.hexdigest()[:12]
 
 
 def part(function: Callable[..., Any]) -> Part:

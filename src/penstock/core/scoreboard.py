@@ -53,112 +53,75 @@ class Wires(NamedTuple):
 _NONE = np.zeros(0, np.int64)
 
 
-def run(schedule: Schedule, length: Ticks, delay: Ticks = _NONE) -> Run:
-    """Play a schedule: row i takes `length[i]`, and edge j of the graph `delay[j]` if given."""
-    table, graph = schedule.table, graph_of(schedule)
-    if len(groups_of(schedule).rows):
-        return run_wired(schedule, length, delay)
-    end, cursor = np.full(len(table), -1, length.dtype), table.lane_start[:-1].copy()
-    _play(len(table), table.lane_start, graph.start, graph.writer, delay, length, cursor, end)
-    return Run(length, end, cursor, _NONE, _NONE)
+def run(schedule: Schedule, length: Ticks, delay: Ticks = _NONE, wires: Wires | None = None) -> Run:
+    """Play a schedule: row i takes `length[i]`, and edge j of the graph `delay[j]` if given.
 
-
-def run_wired(
-    schedule: Schedule, length: Ticks, delay: Ticks = _NONE, wires: Wires | None = None
-) -> Run:
-    """Play a schedule with ops that run together, and with links that transfers occupy."""
+    Ops that run together do; where `wires` are given, transfers queue for their links.
+    """
     table, graph, groups = schedule.table, graph_of(schedule), groups_of(schedule)
     end, cursor = np.full(len(table), -1, length.dtype), table.lane_start[:-1].copy()
-    moves = moves_of(schedule)
-    links = wires or Wires(_NONE.astype(np.int32), _NONE, _NONE)
-    departure = np.full(len(links.link), -1, np.int64)
-    arrival = departure.copy()
-    free = np.zeros(int(links.link.max(initial=-1)) + 1, np.int64)
-    _play_together(
-        len(table), table.lane_start, table.lane, *groups, graph.start, graph.writer, delay,
-        moves.of_edge, moves.start, *links, free, length, cursor, end, departure, arrival,
+    together = (table.lane, *groups) if len(groups.rows) else None
+    links, (departure, arrival) = None, (_NONE, _NONE)
+    if wires is not None:
+        moves = moves_of(schedule)
+        departure, arrival = np.full((2, len(wires.link)), -1, np.int64)
+        free = np.zeros(int(wires.link.max(initial=-1)) + 1, np.int64)
+        links = (moves.of_edge, moves.start, *wires, free, departure, arrival)
+    _play(
+        len(table), table.lane_start, graph.start, graph.writer, delay if len(delay) else None,
+        together, links, length, cursor, end,
     )  # fmt: skip
     return Run(length, end, cursor, departure, arrival)
 
 
 @kernel
 def _play(
-    lane_start: Any, edge_start: Any, edge_writer: Any, delay: Any,
+    lane_start: Any, edge_start: Any, edge_writer: Any, delay: Any, together: Any, links: Any,
     length: Any, cursor: Any, end: Any,
 ) -> None:  # fmt: skip
-    """Visit the lanes in turn; let each run until its head has to wait; stop when none moved."""
-    lanes, delayed = len(cursor), len(delay) > 0
-    clock = np.zeros(lanes, np.int64)
+    """Visit the lanes in turn; let each run until its head has to wait; stop when none moved.
+
+    Members of a group move as one, and transfers queue for their link. What is None is not
+    compiled: without groups and links the loop is a short one.
+    """
+    clock = np.zeros(len(cursor), np.int64)
     moved = True
     while moved:
         moved = False
-        for lane in range(lanes):
-            head, row, now = cursor[lane], cursor[lane], clock[lane]
-            while row < lane_start[lane + 1]:
-                ready = now
-                for edge in range(edge_start[row], edge_start[row + 1]):
-                    writer = edge_writer[edge]
-                    there = end[writer] if writer >= 0 else -1
-                    if there < 0:
-                        ready = -1
-                        break
-                    if delayed:
-                        there += delay[edge]
-                    ready = max(ready, there)
-                if ready < 0:
-                    break
-                now = ready + length[row]
-                end[row] = now
-                row += 1
-            if row != head:
-                moved = True
-                cursor[lane] = row
-                clock[lane] = now
-
-
-@kernel
-def _play_together(
-    lane_start: Any, lane: Any, group_of: Any, group_start: Any, group_rows: Any, edge_start: Any,
-    edge_writer: Any, delay: Any, of_edge: Any, out: Any, link: Any, busy: Any, latency: Any,
-    free: Any, length: Any, cursor: Any, end: Any, departure: Any, arrival: Any,
-) -> None:  # fmt: skip
-    """The same, where the members of a group move as one and transfers queue for their link."""
-    lanes, delayed, wired = len(cursor), len(delay) > 0, len(link) > 0
-    clock = np.zeros(lanes, np.int64)
-    moved = True
-    while moved:
-        moved = False
-        for at in range(lanes):
+        for at in range(len(cursor)):
             while cursor[at] < lane_start[at + 1]:
                 head = cursor[at]
-                group = group_of[head]
-                first, past = head, head + 1
-                if group >= 0:
-                    first, past = group_start[group], group_start[group + 1]
+                group, first, past = -1, head, head + 1
+                if together is not None:
+                    lane, group_of, group_start, group_rows = together
+                    group = group_of[head]
+                    if group >= 0:
+                        first, past = group_start[group], group_start[group + 1]
                 # Ready when every member heads its lane and has all it reads from outside.
                 ready = clock[at]
                 for member in range(first, past):
-                    row = member if group < 0 else group_rows[member]
-                    if group >= 0:
-                        here = lane[row]
-                        ready = max(ready, clock[here])
+                    row = member
+                    if together is not None and group >= 0:
+                        row = group_rows[member]
+                        ready = max(ready, clock[lane[row]])
                         back = row
-                        while back > cursor[here] and group_of[back - 1] == group:
+                        while back > cursor[lane[row]] and group_of[back - 1] == group:
                             back -= 1
-                        if back != cursor[here]:
+                        if back != cursor[lane[row]]:
                             ready = -1
                             break
                     for edge in range(edge_start[row], edge_start[row + 1]):
                         writer = edge_writer[edge]
-                        if group >= 0 and writer >= 0 and group_of[writer] == group:
+                        inside = group >= 0 and writer >= 0
+                        if together is not None and inside and group_of[writer] == group:
                             continue
                         there = end[writer] if writer >= 0 else -1
                         if there < 0:
                             ready = -1
                             break
-                        if wired and of_edge[edge] >= 0:
-                            there = arrival[of_edge[edge]]
-                        elif delayed:
+                        if links is not None and links[0][edge] >= 0:
+                            there = links[7][links[0][edge]]
+                        elif delay is not None:
                             there += delay[edge]
                         ready = max(ready, there)
                     if ready < 0:
@@ -167,11 +130,15 @@ def _play_together(
                     break
                 moved = True
                 for member in range(first, past):
-                    row = member if group < 0 else group_rows[member]
+                    row, here = member, at
+                    if together is not None and group >= 0:
+                        row = group_rows[member]
+                        here = lane[row]
                     end[row] = ready + length[row]
-                    clock[lane[row]] = max(clock[lane[row]], end[row])
-                    cursor[lane[row]] += 1
-                    if wired:
+                    clock[here] = max(clock[here], end[row])
+                    cursor[here] += 1
+                    if links is not None:
+                        _, out, link, busy, latency, free, departure, arrival = links
                         for move in range(out[row], out[row + 1]):
                             departure[move] = max(end[row], free[link[move]])
                             free[link[move]] = departure[move] + busy[move]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from penstock.check import require
 from penstock.core.groups import groups_of
 from penstock.core.schedule import Schedule
-from penstock.core.scoreboard import Run, run, run_wired
+from penstock.core.scoreboard import Run, run
 from penstock.cost.model import Cost, UnitCost
 from penstock.cost.shares import Scaled, refuse_overflow, share_column, shares_of
 from penstock.errors import ShapeError, nearest
@@ -60,7 +60,7 @@ def play(schedule: Schedule, cost: Cost, strands: str) -> tuple[Run, Fraction]:
     occupied = wires(schedule, links, tick)
     delay = delays(schedule, links, tick)
     if occupied is not None:
-        return run_wired(schedule, length, delay, occupied), tick
+        return run(schedule, length, delay, occupied), tick
     if int(length.sum()) + int(delay.sum()) < 2**31:
         # Half the width is twice the ops in a cache line.
         length, delay = length.astype(np.int32), delay.astype(np.int32, copy=False)

@@ -18,7 +18,7 @@ from penstock.search.joint.list_scheduler import (
 )
 from penstock.search.joint.moves import Layout
 from penstock.search.joint.pipeline import Pipeline
-from penstock.search.joint.polish import peaks, replay
+from penstock.search.joint.polish import fits, replay
 from search.pipelines import HEAVY_HEAD, IN_A_ROW, WAVE, pipeline, replayed
 
 
@@ -74,7 +74,7 @@ def test_section_7_without_split_it_is_1f1b_on_equal_layers(p: int) -> None:
     listed = gradients_first(capped)
     assert listed is not None
     assert listed.makespan == (8 + p - 1) * 3
-    assert peaks(capped, listed.order) == within_1f1b.tolist()
+    assert replay(capped, listed.order).peak.tolist() == within_1f1b.tolist()
 
 
 @st.composite
@@ -104,8 +104,9 @@ def test_memory_for_one_microbatch_is_enough_to_finish_and_never_exceeded(
     for pipe in (stages, stages.fused):
         listed = list_schedule(pipe, urgency(pipe, lead=lead, late=late, patience=patience))
         assert listed is not None, "a deadlock"
-        assert all(most <= cap for most, cap in zip(peaks(pipe, listed.order), pipe.cap))
-        assert 0 <= replay(pipe, listed.order) <= listed.makespan
+        played = replay(pipe, listed.order)
+        assert fits(pipe, played)
+        assert 0 <= played.makespan <= listed.makespan
         shape = Shape(pipe.devices, len(pipe.device), (pipe.slices,) * pipe.microbatches)
         schedule = Schedule.of("listed", shape, listed.order.lanes(pipe))
         assert check(schedule).findings == ()
@@ -122,7 +123,7 @@ def test_without_the_reservation_a_young_microbatch_would_block_an_old_one() -> 
     forwards_first = Policy(np.array([[0.0] * 4, [1e6] * 4, [2e6] * 4]), 1.0)
     listed = list_schedule(stages, forwards_first)
     assert listed is not None
-    assert peaks(stages, listed.order) == [3, 3]
+    assert replay(stages, listed.order).peak.tolist() == [3, 3]
 
 
 def test_plain_and_compiled_list_the_same_order() -> None:

@@ -10,7 +10,8 @@ Source: arXiv:2405.15362, section 3 and appendix A.
 
 from typing import Any
 
-from penstock.core.kernel import kernel
+from penstock.core.chain_clock import TIME, advance
+from penstock.core.kernel import kernel, part
 
 ALL_CODES = 0b111110
 """A bit for each code."""
@@ -18,58 +19,72 @@ ALL_CODES = 0b111110
 
 @kernel
 def play(
-    grid: Any, microbatches: Any, times: Any, plus: Any, minus: Any, hop: Any,
-    end: Any, done: Any, began: Any, head: Any, clock: Any, held: Any,
-    squeezed: Any, span: Any, peak: Any, fails: Any,
+    grid: Any, codes: Any, microbatches: Any, lane_start: Any, lane_stage: Any, kind: Any,
+    stage: Any, unit: Any, cells: Any, share: Any, ready: Any, end: Any, lane_peak: Any,
+    done: Any, squeezed: Any, span: Any, peak: Any, fails: Any,
 ) -> None:  # fmt: skip
     """Run every pass as early as order and dependencies allow; `squeezed` gets it, if given."""
-    blocks, devices, length = grid.shape
-    written, last = squeezed.shape[0] > 0, devices - 1
-    for block in range(blocks):
-        moved = True
-        while moved and not fails[block]:
-            moved = False
-            for device in range(devices):
-                slot, now, level = head[block, device], clock[block, device], held[block, device]
-                while slot < length:
-                    code = grid[block, device, slot]
-                    if code == 0:
-                        slot += 1
-                        continue
-                    mb, there, wait = done[block, device, code], 0, hop
-                    if code == 5:
-                        if mb >= done[block, device, 3] + done[block, device, 4]:
-                            break
-                    elif code > 1 or device > 0:
-                        if code % 2 == 1 and device > 0:
-                            there = end[block, device - 1, code, mb]
-                        elif code % 2 == 0 and device < last:
-                            there = end[block, device + 1, code, mb]
-                        else:  # a turn: the microbatch comes from this device
-                            there, wait = end[block, device, code - 1, mb], 0
-                        if there < 0:
-                            break
-                        now = max(now, there + wait)
-                    if code == 1 and mb == 0:
-                        began[block, device] = now
-                    if written:
-                        if now >= length:
-                            break
-                        squeezed[block, device, now] = code
-                    peak[block] = max(peak[block], level + plus[code])
-                    level += plus[code] + minus[code]
-                    peak[block] = max(peak[block], level)
-                    now += times[code]
-                    if code < 5:
-                        end[block, device, code, mb] = now
-                    done[block, device, code] = mb + 1
-                    slot += 1
-                    moved = True
-                head[block, device], clock[block, device], held[block, device] = slot, now, level
+    devices = grid.shape[1]
+    for block in range(len(grid)):
+        if not _unroll(grid[block], codes, microbatches, lane_start, kind, stage, unit, done):
+            fails[block] = 1
+            continue
+        ran = advance(
+            lane_start, lane_stage, kind, stage, unit, cells, share, ready, end, lane_peak,
+        )  # fmt: skip
+        fails[block] = ran < lane_start[devices]
+        peak[block] = lane_peak.max()
         for device in range(devices):
-            if done[block, device, 5] < 2 * microbatches:
-                fails[block] = 1
-            span[block] = max(span[block], clock[block, device] - began[block, device])
+            first = end[lane_start[device]] - cells[0, device, TIME]
+            span[block] = max(span[block], end[lane_start[device + 1] - 1] - first)
+        if len(squeezed) and not fails[block]:
+            fails[block] = _put(grid[block], codes, lane_start, cells, end, squeezed[block])
+
+
+@part
+def _unroll(
+    rows: Any, codes: Any, microbatches: Any, lane_start: Any, kind: Any, stage: Any, unit: Any,
+    done: Any,
+) -> bool:  # fmt: skip
+    """Write down the passes of a block by kind, stage and microbatch; False if it is impossible.
+
+    `codes` has the kind of a code, and the stage of a code on each device. A weight gradient stands
+    behind its input gradient here: it waits for nothing else, whichever microbatch it is of.
+    """
+    devices, length = rows.shape
+    row = 0
+    for device in range(devices):
+        done[:] = 0
+        for slot in range(length):
+            code = rows[device, slot]
+            if code == 0:
+                continue
+            if row == len(kind) or (code == 5 and done[5] >= done[3] + done[4]):
+                return False
+            kind[row], stage[row], unit[row] = codes[0, code], codes[device + 1, code], done[code]
+            done[code] += 1
+            row += 1
+        lane_start[device + 1] = row
+        if done[5] != 2 * microbatches or (done[1:5] != microbatches).any():
+            return False
+    return True
+
+
+@part
+def _put(rows: Any, codes: Any, lane_start: Any, cells: Any, end: Any, squeezed: Any) -> bool:
+    """Put every pass of a block into the slot in which it starts; True if one is beyond the end."""
+    devices, length = rows.shape
+    for device in range(devices):
+        row = lane_start[device]
+        for slot in range(length):
+            code = rows[device, slot]
+            if code > 0:
+                start = end[row] - cells[codes[0, code], device, TIME]
+                if start >= length:
+                    return True
+                squeezed[device, start] = code
+                row += 1
+    return False
 
 
 @kernel

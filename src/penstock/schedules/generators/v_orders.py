@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.chain_clock import READS, Cells, chain_cells
 from penstock.errors import ShapeError
 from penstock.schedules.generators.lane import Lane
 from penstock.schedules.generators.streams import PlainOp
@@ -26,13 +27,12 @@ MOST_TICKS = 2**38
 
 @dataclass(frozen=True)
 class Prices:
-    """Times and sizes by code, in whole ticks."""
+    """Times and sizes in whole ticks."""
 
-    times: Ints
-    plus: Ints
-    """Memory taken at the start of a pass."""
-    minus: Ints
-    """Memory taken at its end; negative where it is given back."""
+    times: tuple[int, int, int]
+    """Of F, I and W."""
+    sizes: dict[str, int]
+    """Of an activation and a stash."""
     hop: int
     grain: int
     """Ticks of memory that stand for one unit."""
@@ -44,13 +44,17 @@ class Prices:
         """Prices of F, I, W, and of an activation and a stash."""
         (forward, inputs, weight, latency), _ = _whole((*times, hop))
         (act, stash), grain = _whole(sizes)
-        return cls(
-            times=np.array([0, forward, forward, inputs, inputs, weight]),
-            plus=np.array([0, act, act, 0, 0, 0]),
-            minus=np.array([0, 0, 0, stash - act, stash - act, -stash]),
-            hop=latency,
-            grain=grain,
-        )
+        return cls((forward, inputs, weight), {"act": act, "stash": stash}, latency, grain)
+
+    def cells(self, devices: int, microbatches: int) -> Cells:
+        """What the clock reads of a V over so many devices.
+
+        It reads no wait of a weight gradient: that it stands behind its input gradient is counted.
+        """
+        home, times = [*range(devices), *reversed(range(devices))], np.array(self.times)
+        cells = chain_cells("FIW", home, microbatches, self.hop, times[:, None], self.sizes)
+        cells[2, :, READS] = -1
+        return cells
 
 
 def _whole(values: tuple[Fraction, ...]) -> tuple[list[int], int]:
@@ -68,6 +72,8 @@ def _whole(values: tuple[Fraction, ...]) -> tuple[list[int], int]:
 
 UNIT = Prices.of((Fraction(1),) * 3, (Fraction(1),) * 2, Fraction(0))
 _NO_GRID = np.zeros((0, 0, 0), np.uint8)
+_EQUAL = np.zeros(0, np.int64)
+"""No shares: microbatches of a search are equal."""
 
 
 class Played(NamedTuple):
@@ -93,16 +99,25 @@ class Orders(NamedTuple):
 def run(grid: Grid, microbatches: int, prices: Prices, squeezed: Grid = _NO_GRID) -> Played:
     """Play all schedules of a grid; `squeezed` gets them as early as they can run."""
     blocks, devices, _ = grid.shape
-    span, peak = np.zeros((2, blocks), np.int64)
-    fails = np.zeros(blocks, np.uint8)
-    done = np.zeros((blocks, devices, WEIGHT + 1), np.int64)
-    end = np.full((blocks, devices, WEIGHT, microbatches), -1)
-    lanes = np.zeros((4, blocks, devices), np.int64)
+    passes = INTERVAL * microbatches * devices
+    lane_start, lane_stage = np.zeros(devices + 1, np.int32), np.full(devices, -1, np.int32)
+    kind, (stage, unit) = np.empty(passes, np.uint8), np.empty((2, passes), np.int32)
+    cells = prices.cells(devices, microbatches)
+    ready, end = np.empty((2, passes), np.int64)
+    lane_peak, done = np.empty(devices, np.int64), np.zeros(WEIGHT + 1, np.int64)
+    (span, peak), fails = np.zeros((2, blocks), np.int64), np.zeros(blocks, np.uint8)
     play(
-        grid.size, grid, microbatches, prices.times, prices.plus, prices.minus, prices.hop,
-        end, done, *lanes, squeezed, span, peak, fails,
+        grid.size, grid, _codes(devices), microbatches, lane_start, lane_stage, kind, stage, unit,
+        cells, _EQUAL, ready, end, lane_peak, done, squeezed, span, peak, fails,
     )  # fmt: skip
     return Played(span, peak, fails == 0)
+
+
+def _codes(devices: int) -> Ints:
+    """By code, its kind (F, I, W) and then its stage on each device."""
+    down = np.arange(devices)
+    up = 2 * devices - 1 - down
+    return np.vstack([[0, 0, 0, 1, 1, 2], np.stack([down, down, up, up, down, down], axis=1)])
 
 
 def orders(starts: Ints, first: int, microbatches: int) -> Iterator[Orders]:

@@ -24,7 +24,7 @@ from penstock.search.best.registered import Rival, known_of, placement_of, recom
 from penstock.search.best.request import Wanted
 from penstock.search.joint.joint import Candidate, Effort, Known, Problem, cuts, search
 from penstock.search.joint.moves import Layout
-from penstock.search.joint.polish import peaks, replay
+from penstock.search.joint.polish import replay
 from penstock.sim import simulate
 
 SEARCHED = "searched"
@@ -173,5 +173,6 @@ def _replayed(problem: Problem, label: str, layout: Layout, schedule: Schedule) 
     """The same as simulated, in a fraction of the time."""
     known, scale = known_of(schedule), problem.scale
     pipeline = problem.pipeline(layout, known.letters)
-    time, peak = replay(pipeline, known.order), max(peaks(pipeline, known.order))
-    return Entry(label, layout, schedule, time * scale.tick, peak * scale.grain)
+    played = replay(pipeline, known.order)
+    time, peak = played.makespan * scale.tick, int(played.peak.max()) * scale.grain
+    return Entry(label, layout, schedule, time, peak)

@@ -211,8 +211,9 @@ def inherit(
     """The layout with a given order, if the memory holds it."""
     pipeline = problem.pipeline(layout, letters)
     effort.pay(pipeline.ops)
-    if fits(pipeline, order):
-        yield Candidate(layout, pipeline, Listed(order, replay(pipeline, order)))
+    played = replay(pipeline, order)
+    if fits(pipeline, played):
+        yield Candidate(layout, pipeline, Listed(order, played.makespan))
 
 
 def around(

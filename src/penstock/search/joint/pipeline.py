@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.chain_clock import Cells, chain_cells
 from penstock.core.schedule import Lanes
 from penstock.cost.layers import Layer, Layers
 from penstock.cost.shares import refuse_overflow
@@ -146,6 +147,19 @@ class Pipeline:
         stages = np.argsort(self.device, kind="stable")
         return stages, np.searchsorted(self.device[stages], np.arange(self.devices + 1))
 
+    @cached_property
+    def cells(self) -> Cells:
+        """What holds for every op of a kind on a stage, as the fast clock reads it."""
+        sizes = {"act": self.act, "stash": self.stash}
+        device = tuple(self.device.tolist())
+        return chain_cells(self.letters, device, self.units, self.hop, self.time, sizes)
+
+    @cached_property
+    def lane_stage(self) -> Whole:
+        """The stage of each device that has only one, -1 for the others."""
+        stages, first = self.homes
+        return np.where(np.diff(first) == 1, stages[np.minimum(first[:-1], len(stages) - 1)], -1)
+
     @property
     def letters(self) -> str:
         return LETTERS if len(self.time) == 3 else FUSED_LETTERS
@@ -160,12 +174,17 @@ class Order(NamedTuple):
     """Number of the slice in the order in which ops of its kind take them; see `turns`."""
     start: Whole
 
+    def units(self, slices: int) -> Whole:
+        """Number of the slice in the order of the sequence: turns turned round, and back again."""
+        if slices == 1:
+            return self.turn
+        return turns(self.kind, *np.divmod(self.turn, slices), slices)
+
     def lanes(self, pipeline: Pipeline) -> Lanes:
         """The lanes as a generator returns them."""
         letters, slices = pipeline.letters, pipeline.slices
         kinds = [letters[kind] for kind in self.kind.tolist()]
-        mb, within = np.divmod(self.turn, slices)
-        slice = np.where(self.kind == 0, within, slices - 1 - within)
+        mb, slice = np.divmod(self.units(slices), slices)
         ops: list[Any] = list(zip(kinds, self.stage.tolist(), mb.tolist(), slice.tolist()))
         bounds = self.start.tolist()
         return [ops[begin:end] for begin, end in pairwise(bounds)]

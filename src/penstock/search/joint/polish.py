@@ -6,10 +6,11 @@ take the best although it may be worse, forbid for a while to take it back (tabu
 remember the best order that was met.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from penstock.core.chain_clock import LATE, READS, WRITES, Cells, advance, play
 from penstock.core.kernel import kernel, part
 from penstock.search.joint.list_scheduler import NEVER, Listed
 from penstock.search.joint.pipeline import Order, Pipeline, Whole
@@ -20,97 +21,120 @@ TENURE = 20
 """Rounds in which an op that was put back is not brought forward again."""
 
 
-def replay(pipeline: Pipeline, order: Order) -> int:
-    """Tick at which the last op of an order ends; -1 where it comes to a stop."""
-    p, rows = pipeline, len(order.kind)
-    ended, cause = np.empty((2, rows), np.int64)
-    return int(
-        _replay.compiled(
-            order.start, order.kind, order.stage, order.turn, p.device, p.time, p.hop, p.slices,
-            _places(p, order), ended, cause,
-        )
-    )  # fmt: skip
+class Replay(NamedTuple):
+    """What an order takes: the end of each row, and the most that each device holds."""
+
+    end: Whole
+    peak: Whole
+    makespan: int
+    """Tick at which the last op ends; -1 where the order comes to a stop."""
 
 
-def peaks(pipeline: Pipeline, order: Order) -> list[int]:
-    """Most memory that an order takes on each device."""
-    columns = (order.start, order.kind, order.stage, pipeline.act, pipeline.stash)
-    return [int(_highest.compiled(device, *columns)) for device in range(pipeline.devices)]
+def replay(pipeline: Pipeline, order: Order) -> Replay:
+    """Play an order on the fast clock."""
+    end, peak = np.empty(len(order.kind), np.int64), np.empty(pipeline.devices, np.int64)
+    done = play.compiled(*_columns(pipeline, order), end, peak)
+    return Replay(end, peak, int(end.max()) if done == len(end) else -1)
 
 
-def fits(pipeline: Pipeline, order: Order) -> bool:
+def _columns(pipeline: Pipeline, order: Order) -> tuple[Whole | Cells, ...]:
+    """What the clock reads of an order, and room for what it notes."""
+    p, unit = pipeline, order.units(pipeline.slices)
+    ready = np.empty(p.ops, np.int64)
+    return order.start, p.lane_stage, order.kind, order.stage, unit, p.cells, _EQUAL, ready
+
+
+_EQUAL = np.zeros(0, np.int64)
+"""No shares: slices of a search are equal."""
+
+
+def fits(pipeline: Pipeline, replayed: Replay) -> bool:
     """Whether an order stays within the memory of every device."""
-    return all(most <= cap for most, cap in zip(peaks(pipeline, order), pipeline.cap))
+    return bool((replayed.peak <= pipeline.cap).all())
 
 
 def polish(pipeline: Pipeline, listed: Listed, rounds: int, seed: int) -> Listed:
     """The best order met in `rounds` exchanges, which is never worse than the given one."""
-    p, order = pipeline, Order(*(column.copy() for column in listed.order))
-    makespan = _polish.compiled(
-        order.start, order.kind, order.stage, order.turn, p.device, p.time, p.hop, p.slices,
-        _places(p, order), p.act, p.stash, p.cap, rounds, seed,
-    )  # fmt: skip
-    return Listed(order, int(makespan)) if 0 <= makespan < listed.makespan else listed
-
-
-def _places(pipeline: Pipeline, order: Order) -> Whole:
-    """Row of each op, by kind, stage and turn."""
-    places = np.empty((*pipeline.time.shape, pipeline.units), np.int64)
-    places[order.kind, order.stage, order.turn] = np.arange(len(order.kind))
-    return places
+    order = Order(*(column.copy() for column in listed.order))
+    columns = _columns(pipeline, order)
+    makespan = int(_polish.compiled(*columns, pipeline.cap, rounds, seed))
+    turn = order._replace(turn=columns[4]).units(pipeline.slices)
+    better = 0 <= makespan < listed.makespan
+    return Listed(order._replace(turn=turn), makespan) if better else listed
 
 
 @kernel
 def _polish(
-    start: Any, kind: Any, stage: Any, turn: Any, device: Any, time: Any, hop: Any, slices: Any,
-    places: Any, act: Any, stash: Any, cap: Any, rounds: Any, seed: Any,
+    start: Any, lane_stage: Any, kind: Any, stage: Any, unit: Any, cells: Any, share: Any,
+    ready: Any, cap: Any, rounds: Any, seed: Any,
 ) -> int:  # fmt: skip
-    """Tabu search; leaves the best order in `kind`, `stage` and `turn` and returns its makespan."""
+    """Tabu search; leaves the best order in `kind`, `stage` and `unit` and returns its makespan."""
     np.random.seed(seed)
-    rows = len(kind)
-    ended, cause = np.empty(rows, np.int64), np.empty(rows, np.int64)
-    chain, barred = np.empty(rows, np.int64), np.zeros((*time.shape, places.shape[2]), np.int64)
-    best = _replay(
-        start, kind, stage, turn, device, time, hop, slices, places, ended, cause,
-    )  # fmt: skip
-    kept_kind, kept_stage, kept_turn = kind.copy(), stage.copy(), turn.copy()
+    rows, (kinds, stages, _) = len(kind), cells.shape
+    end, peak, at = np.empty(rows, np.int64), np.empty(len(cap), np.int64), np.empty_like(ready)
+    chain, units = np.empty(rows, np.int64), len(ready) // (kinds * stages)
+    barred = np.zeros((kinds, stages, units), np.int64)
+    best = _score(start, lane_stage, kind, stage, unit, cells, share, ready, end, peak)
+    kept_kind, kept_stage, kept_unit = kind.copy(), stage.copy(), unit.copy()
     for moment in range(rounds):
-        _replay(
-            start, kind, stage, turn, device, time, hop, slices, places, ended, cause,
-        )  # fmt: skip
-        found = _exchanges(kind, stage, ended, cause, chain)
+        _score(start, lane_stage, kind, stage, unit, cells, share, ready, end, peak)
+        found = _exchanges(start, kind, stage, unit, cells, end, at, chain)
         pick, least = -1, NEVER
         for number in range(min(found, TRIED)):
             other = np.random.randint(number, found)
             chain[number], chain[other] = chain[other], chain[number]
             row = chain[number]
             lane = np.searchsorted(start, row, "right") - 1
-            _swap(row, kind, stage, turn, places)
-            if _highest(lane, start, kind, stage, act, stash) <= cap[lane]:
-                score = _replay(
-                    start, kind, stage, turn, device, time, hop, slices, places, ended, cause,
-                )  # fmt: skip
-                late = barred[kind[row - 1], stage[row - 1], turn[row - 1]] > moment
-                if 0 <= score < least and (score < best or not late):
-                    pick, least = row, score
-            _swap(row, kind, stage, turn, places)
+            _swap(row, kind, stage, unit)
+            score = _score(start, lane_stage, kind, stage, unit, cells, share, ready, end, peak)
+            late = barred[kind[row - 1], stage[row - 1], unit[row - 1]] > moment
+            fit = peak[lane] <= cap[lane]
+            if fit and 0 <= score < least and (score < best or not late):
+                pick, least = row, score
+            _swap(row, kind, stage, unit)
         if pick < 0:
             continue
-        barred[kind[pick - 1], stage[pick - 1], turn[pick - 1]] = moment + TENURE
-        _swap(pick, kind, stage, turn, places)
+        barred[kind[pick - 1], stage[pick - 1], unit[pick - 1]] = moment + TENURE
+        _swap(pick, kind, stage, unit)
         if least < best:
             best = least
-            kept_kind[:], kept_stage[:], kept_turn[:] = kind, stage, turn
-    kind[:], stage[:], turn[:] = kept_kind, kept_stage, kept_turn
+            kept_kind[:], kept_stage[:], kept_unit[:] = kind, stage, unit
+    kind[:], stage[:], unit[:] = kept_kind, kept_stage, kept_unit
     return int(best)
 
 
 @part
-def _exchanges(kind: Any, stage: Any, ended: Any, cause: Any, chain: Any) -> Any:
-    """Rows of the longest chain that follow their neighbour in the lane for no other reason."""
-    found, row = 0, int(ended.argmax())
+def _score(
+    start: Any, lane_stage: Any, kind: Any, stage: Any, unit: Any, cells: Any, share: Any,
+    ready: Any, end: Any, peak: Any,
+) -> Any:  # fmt: skip
+    """The makespan of an order, -1 where it comes to a stop."""
+    done = advance(start, lane_stage, kind, stage, unit, cells, share, ready, end, peak)
+    return end.max() if done == len(kind) else -1
+
+
+@part
+def _exchanges(
+    start: Any, kind: Any, stage: Any, unit: Any, cells: Any, end: Any, at: Any, chain: Any
+) -> Any:
+    """Rows of the longest chain that follow their neighbour in the lane for no other reason.
+
+    `at` gets the row of every op that another one waits for.
+    """
+    for row in range(len(kind)):
+        place = cells[kind[row], stage[row], WRITES]
+        if place >= 0:
+            at[place + unit[row]] = row
+    found, row = 0, int(end.argmax())
     while row >= 0:
-        before = cause[row]
+        cell = cells[kind[row], stage[row]]
+        lane = np.searchsorted(start, row, "right") - 1
+        before = row - 1 if row > start[lane] else -1
+        free = end[before] if before >= 0 else 0
+        if cell[READS] >= 0:
+            source = at[cell[READS] + unit[row]]
+            if end[source] + cell[LATE] > free:
+                before = source
         same = kind[row] == kind[before] and stage[row] == stage[before]
         if before == row - 1 and before >= 0 and not same:
             chain[found] = row
@@ -120,65 +144,8 @@ def _exchanges(kind: Any, stage: Any, ended: Any, cause: Any, chain: Any) -> Any
 
 
 @part
-def _swap(row: Any, kind: Any, stage: Any, turn: Any, places: Any) -> None:
+def _swap(row: Any, kind: Any, stage: Any, unit: Any) -> None:
     """Exchange a row with the one before it."""
     kind[row], kind[row - 1] = kind[row - 1], kind[row]
     stage[row], stage[row - 1] = stage[row - 1], stage[row]
-    turn[row], turn[row - 1] = turn[row - 1], turn[row]
-    places[kind[row], stage[row], turn[row]] = row
-    places[kind[row - 1], stage[row - 1], turn[row - 1]] = row - 1
-
-
-@part
-def _highest(lane: Any, start: Any, kind: Any, stage: Any, act: Any, stash: Any) -> Any:
-    """The most that a lane holds at any time."""
-    level, highest = 0, 0
-    for row in range(start[lane], start[lane + 1]):
-        code, own = kind[row], stage[row]
-        if code == 0:
-            level += act[own]
-        elif code == 1:
-            level += stash[own] - act[own]
-        else:
-            level -= stash[own]
-        highest = max(highest, level)
-    return highest
-
-
-@part
-def _replay(
-    start: Any, kind: Any, stage: Any, turn: Any, device: Any, time: Any, hop: Any, slices: Any,
-    places: Any, ended: Any, cause: Any,
-) -> Any:  # fmt: skip
-    """End of each row and the row that it waited for; lanes run in turn until they wait."""
-    last = time.shape[1] - 1
-    cursor, ended[:] = start[:-1].copy(), -1
-    count, seen, makespan = 0, -1, 0
-    while count != seen:
-        seen = count
-        for lane in range(len(cursor)):
-            row = cursor[lane]
-            while row < start[lane + 1]:
-                code, own, unit = kind[row], stage[row], turn[row]
-                source = -1
-                if code == 0 and own > 0:
-                    source = places[0, own - 1, unit]
-                elif code == 1:
-                    behind = unit // slices * slices + slices - 1  # the last slice's forward
-                    source = places[1, own + 1, unit] if own < last else places[0, own, behind]
-                elif code == 2:
-                    source = places[1, own, unit]
-                first = row == start[lane]
-                began, cause[row] = 0 if first else ended[row - 1], -1 if first else row - 1
-                if source >= 0:
-                    if ended[source] < 0:
-                        break
-                    arrived = ended[source] + hop * (device[stage[source]] != lane)
-                    if arrived > began:
-                        began, cause[row] = arrived, source
-                ended[row] = began + time[code, own]
-                makespan = max(makespan, ended[row])
-                row += 1
-                count += 1
-            cursor[lane] = row
-    return makespan if count == len(kind) else -1
+    unit[row], unit[row - 1] = unit[row - 1], unit[row]
