@@ -25,27 +25,28 @@ from penstock.schedules._claims import live_peak
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
 from penstock.schedules.generators.streams import Virtual, looped_ops, virtual_table
 
+ROUNDS = Option(
+    "rounds",
+    int,
+    default=lambda c: 1,
+    text="complete forward and backward passes that the batch is divided into",
+)
+
 
 @schedule(
     name="breadth-first",
     title="every stage runs the whole batch at once",
     paper="arXiv:2211.05953",
     chunks=None,
-    options=(
-        Option(
-            "rounds",
-            default=lambda c: 1,
-            text="complete forward and backward passes that the batch is divided into",
-        ),
-    ),
+    options=(ROUNDS,),
     needs=(
         Need(
-            lambda c: c.m % c["rounds"] == 0,
+            lambda c: c.m % c[ROUNDS] == 0,
             "rounds divides m",
             "make -m a multiple of {rounds}, or change -o rounds",
         ),
         Need(
-            lambda c: c.v == 1 or c.m >= c.p * c["rounds"],
+            lambda c: c.v == 1 or c.m >= c.p * c[ROUNDS],
             "a round has at least p microbatches",
             "raise -m to at least {p} per round, or lower -o rounds",
         ),
@@ -54,13 +55,13 @@ from penstock.schedules.generators.streams import Virtual, looped_ops, virtual_t
         Claim(
             "makespan",
             "(m + rounds (p - 1)/v)(F + B)",
-            lambda c: (c.m + Fraction(c["rounds"] * (c.p - 1), c.v)) * c.step,
+            lambda c: (c.m + Fraction(c[ROUNDS] * (c.p - 1), c.v)) * c.step,
             "arXiv:2211.05953; derived for several rounds",
         ),
         Claim(
             "peak",
             "m/rounds",
-            lambda c: live_peak(c, live=lambda r: c.v * c.m // c["rounds"]),
+            lambda c: live_peak(c, live=lambda r: c.v * c.m // c[ROUNDS]),
             "arXiv:2211.05953; derived for several rounds",
         ),
     ),

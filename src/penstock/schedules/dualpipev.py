@@ -52,7 +52,7 @@ from penstock.schedules.generators.lane import Lane
             condition="act >= stash",
         ),
     ),
-    cases=(Case(2, 4, v=2), Case(4, 8, v=2), Case(4, 11, v=2), Case(1, 3, v=2), Case(3, 7, v=2)),
+    cases=(Case(2, 4), Case(4, 8), Case(4, 11), Case(1, 3), Case(3, 7)),
 )
 def dualpipev(shape: Shape) -> Lanes:
     """Eight steps per device, as DeepSeek numbers them."""

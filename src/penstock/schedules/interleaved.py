@@ -30,28 +30,30 @@ def _smallest_group(c: Case) -> int:
     return next((g for g in range(c.p, c.m + 1) if _last_group_fits(c, g)), c.p)
 
 
+GROUP = Option(
+    "group",
+    int,
+    default=_smallest_group,
+    text="how many microbatches a stage runs before the device turns to its next stage; "
+    "p where p divides m, else the smallest that fits",
+)
+
+
 @schedule(
     name="interleaved",
     title="1F1B with several stages per device",
     paper="arXiv:2104.04473",
     chunks=None,
-    options=(
-        Option(
-            "group",
-            default=_smallest_group,
-            text="how many microbatches a stage runs before the device turns to its next stage; "
-            "p where p divides m, else the smallest that fits",
-        ),
-    ),
+    options=(GROUP,),
     needs=(
         SEVERAL_STAGES,
         Need(
-            lambda c: c.p <= c["group"] <= c.m,
+            lambda c: c.p <= c[GROUP] <= c.m,
             "p <= group <= m",
             "give at least {p} microbatches, and -o group between {p} and their number",
         ),
         Need(
-            lambda c: _last_group_fits(c, c["group"]),
+            lambda c: _last_group_fits(c, c[GROUP]),
             "the last group, if it is short, still holds p microbatches",
             "leave -o group out, or make -m a multiple of {group}",
         ),
@@ -61,7 +63,7 @@ def _smallest_group(c: Case) -> int:
         Claim(
             "peak",
             "min(2(p - 1 - r) + (v - 1) group + 1, vm)/v",
-            lambda c: live_peak(c, lambda r: 2 * (c.p - 1 - r) + (c.v - 1) * c["group"] + 1),
+            lambda c: live_peak(c, lambda r: 2 * (c.p - 1 - r) + (c.v - 1) * c[GROUP] + 1),
             "derived from the warm-up of Megatron-LM",
         ),
     ),

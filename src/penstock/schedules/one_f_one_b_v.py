@@ -55,7 +55,7 @@ PAUSE = 3
             condition="m >= 2p",
         ),
     ),
-    cases=(Case(4, 8, v=2), Case(5, 10, v=2), Case(6, 12, v=2), Case(4, 3, v=2), Case(1, 2, v=2)),
+    cases=(Case(4, 8), Case(5, 10), Case(6, 12), Case(4, 3), Case(1, 2)),
 )
 def one_f_one_b_v(shape: Shape) -> Lanes:
     """The block repeated, with every op as early as the peak allows."""

@@ -28,34 +28,36 @@ def _smallest_group(c: Case) -> int:
     return c.k * next((n for n in range(fewest, c.m + 1) if c.m % n == 0), fewest)
 
 
+GROUP = Option(
+    "group",
+    int,
+    default=_smallest_group,
+    text="how many slices a stage runs before the device turns to its next stage; "
+    "the smallest that fits",
+)
+
+
 @schedule(
     name="seq1f1b-i",
     title="1F1B over slices, with several stages per device",
     paper="arXiv:2406.03488",
     chunks=None,
     sliced=True,
-    options=(
-        Option(
-            "group",
-            default=_smallest_group,
-            text="how many slices a stage runs before the device turns to its next stage; "
-            "the smallest that fits",
-        ),
-    ),
+    options=(GROUP,),
     needs=(
         SEVERAL_STAGES,
         Need(
-            lambda c: c["group"] % c.k == 0,
+            lambda c: c[GROUP] % c.k == 0,
             "group is a multiple of k, so that no microbatch is torn apart",
             "leave -o group out, or give a multiple of {k}",
         ),
         Need(
-            lambda c: c["group"] >= c.p,
+            lambda c: c[GROUP] >= c.p,
             "group >= p",
             "leave -o group out, or give at least {p}",
         ),
         Need(
-            lambda c: c.m * c.k % c["group"] == 0,
+            lambda c: c.m * c.k % c[GROUP] == 0,
             "group divides the mk slices of the batch",
             "change -m so that its {k} slices each fill groups of {group}, or change -o group",
         ),
@@ -65,7 +67,7 @@ def _smallest_group(c: Case) -> int:
         Claim(
             "peak",
             "min((v - 1) group + 2(p - 1 - r) + k, mkv)/(kv)",
-            lambda c: live_peak(c, lambda r: (c.v - 1) * c["group"] + 2 * (c.p - 1 - r) + c.k),
+            lambda c: live_peak(c, lambda r: (c.v - 1) * c[GROUP] + 2 * (c.p - 1 - r) + c.k),
             "derived from arXiv:2406.03488",
         ),
     ),

@@ -59,6 +59,14 @@ CASES = (
 )
 
 
+MOST = Option(
+    "most",
+    int,
+    default=lambda c: c.k,
+    text="the most key/value slices that one op lends; all that evens out its pair if left out",
+)
+
+
 @schedule(
     name="slimpipe-exchange",
     title="slices in lock-step, attention work exchanged in pairs",
@@ -66,17 +74,10 @@ CASES = (
     chunks=None,
     default_chunks=1,
     sliced=True,
-    options=(
-        Option(
-            "most",
-            default=lambda c: c.k,
-            text="the most key/value slices that one op lends; all that evens out its pair if "
-            "left out",
-        ),
-    ),
+    options=(MOST,),
     needs=(
         FILLED,
-        Need(lambda c: c["most"] <= c.k, "most <= k", "lower -o most to {k} or less"),
+        Need(lambda c: c[MOST] <= c.k, "most <= k", "lower -o most to {k} or less"),
     ),
     claims=CLAIMS,
     cases=(*CASES, Case(4, 2, k=8, options={"most": 1})),

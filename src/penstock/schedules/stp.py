@@ -78,11 +78,20 @@ def _offloaded(c: Case, r: int) -> Fraction:
             condition="act >= stash",
         ),
     ),
-    cases=(Case(4, 12, v=2), Case(2, 6, v=2), Case(1, 2, v=2), Case(3, 8, v=2), Case(4, 16, v=2)),
+    cases=(Case(4, 12), Case(2, 6), Case(1, 2), Case(3, 8), Case(4, 16)),
 )
 def stp(shape: Shape) -> Lanes:
     """Nine steps per device, as the released scheduler has them."""
     return [_lane(shape.devices, shape.microbatches, r) for r in range(shape.devices)]
+
+
+SHARE = Option(
+    "share",
+    Fraction,
+    default=lambda c: Fraction(1),
+    text="the part, above 0 and at most 1, of a first-half activation that is offloaded",
+    least=None,
+)
 
 
 @schedule(
@@ -90,18 +99,10 @@ def stp(shape: Shape) -> Lanes:
     title="braided pairs, first halves on the host",
     paper=PAPER,
     chunks=2,
-    options=(
-        Option(
-            "share",
-            default=lambda c: Fraction(1),
-            text="the part, above 0 and at most 1, of a first-half activation that is offloaded",
-            parse=Fraction,
-            least=None,
-        ),
-    ),
+    options=(SHARE,),
     needs=(
         ENOUGH,
-        Need(lambda c: 0 < c["share"] <= 1, "0 < share <= 1", "give -o share=1 or less"),
+        Need(lambda c: 0 < c[SHARE] <= 1, "0 < share <= 1", "give -o share=1 or less"),
     ),
     claims=(
         MAKESPAN,
@@ -110,14 +111,14 @@ def stp(shape: Shape) -> Lanes:
             "((r + 3) act + max(0, 2p - 3) stash)/2",
             lambda c: tuple(_offloaded(c, r) for r in range(c.p)),
             f"derived from {PAPER}",
-            when=lambda c: c.act >= c.stash and c["share"] == 1,
+            when=lambda c: c.act >= c.stash and c[SHARE] == 1,
             condition="act >= stash and share = 1",
         ),
         Claim(
             "peak",
             "share of that, and 1 - share of what is held without offload",
             lambda c: tuple(
-                c["share"] * _offloaded(c, r) + (1 - c["share"]) * _kept(c, r) for r in range(c.p)
+                c[SHARE] * _offloaded(c, r) + (1 - c[SHARE]) * _kept(c, r) for r in range(c.p)
             ),
             f"derived from {PAPER}",
             when=lambda c: c.act >= c.stash,
@@ -126,11 +127,11 @@ def stp(shape: Shape) -> Lanes:
         ),
     ),
     cases=(
-        Case(2, 9, v=2),
-        Case(4, 12, v=2),
-        Case(4, 12, v=2, options={"share": Fraction(1, 2)}),
-        Case(1, 2, v=2),
-        Case(3, 8, v=2),
+        Case(2, 9),
+        Case(4, 12),
+        Case(4, 12, options={"share": Fraction(1, 2)}),
+        Case(1, 2),
+        Case(3, 8),
     ),
 )
 def stp_offload(shape: Shape, share: Fraction) -> Draft:

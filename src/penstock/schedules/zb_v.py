@@ -53,7 +53,7 @@ def _no_longer(c: Case) -> bool:
             condition="m >= 2p - 1 and act >= stash",
         ),
     ),
-    cases=(Case(4, 8, v=2), Case(4, 7, v=2), Case(4, 2, v=2), Case(2, 3, v=2), Case(1, 2, v=2)),
+    cases=(Case(4, 8), Case(4, 7), Case(4, 2), Case(2, 3), Case(1, 2)),
 )
 def zb_v(shape: Shape) -> Lanes:
     """The order for at least 2p - 1 microbatches, without those the batch does not have."""

@@ -21,12 +21,13 @@ PAPER = "arXiv:2503.03182"
 
 SHALLOW = Option(
     "recompute",
+    int,
     default=lambda c: c.v // 2,
     text="how many of a device's stages are recomputed, the first ones; half of them unless told "
     "otherwise",
 )
 SOME_KEPT = Need(
-    lambda c: c["recompute"] < c.v,
+    lambda c: c[SHALLOW] < c.v,
     "recompute < v",
     "keep at least one of the {v} stages of a device: lower -o recompute",
 )

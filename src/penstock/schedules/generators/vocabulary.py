@@ -14,12 +14,13 @@ from penstock.schedules._registry import Case, Need, Option
 
 ALGORITHM = Option(
     "algorithm",
+    int,
     default=lambda c: 2,
     text="1 or 2: the backward waits for the T of all shards, or already for their S, which then "
     "does more of the work",
 )
 KNOWN_ALGORITHM = Need(
-    lambda c: c["algorithm"] <= 2,
+    lambda c: c[ALGORITHM] <= 2,
     "algorithm is 1 or 2",
     "give -o algorithm=1 or -o algorithm=2",
 )
@@ -32,7 +33,7 @@ def barriers(algorithm: int) -> int:
 
 def sharded(case: Case) -> Shape:
     """Equal stages between sharded vocabulary layers."""
-    loss = {1: "T", 2: "S"}[case["algorithm"]]
+    loss = {1: "T", 2: "S"}[case[ALGORITHM]]
     return Shape(case.p, case.p * case.v, (case.k,) * case.m, embed="E", loss=loss)
 
 
@@ -54,5 +55,5 @@ def hidden(case: Case) -> bool:
 
 def turning_peak(case: Case) -> tuple[Fraction, ...]:
     """1F1B holds a unit more for every time its turn waits for all devices."""
-    more = case.k - 1 + barriers(case["algorithm"])
+    more = case.k - 1 + barriers(case[ALGORITHM])
     return live_peak(case, live=lambda r: case.p - r + more)

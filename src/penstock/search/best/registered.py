@@ -88,7 +88,7 @@ def _choices(spec: Spec, case: Case, values: tuple[int, ...]) -> Iterator[Option
             yield from ({**given, option.name: value} for value in values)
 
 
-def _counts(option: Option) -> bool:
+def _counts(option: Option[Any]) -> bool:
     return option.least is not None and option.parse is int and option.name != LIMIT
 
 
