@@ -6,7 +6,7 @@ from pathlib import Path
 
 HOUSE = Path(__file__).resolve().parents[2]
 
-FILE = '''\
+FILE = """\
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules import Case, Claim, Need, Option, schedule
@@ -25,7 +25,7 @@ GROUP = Option("group", int, default=lambda c: c.p, text="a number of microbatch
 )
 def typed(shape: Shape, group: int) -> Lanes:
     return [[("F", r, group, 0)] for r in range(shape.devices)]
-'''
+"""
 
 MISTAKES = {
     'title="a record': 'tittle="a record',
