@@ -23,7 +23,12 @@ from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import live_peak
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
-from penstock.schedules.generators.streams import Virtual, looped_ops, virtual_table
+from penstock.schedules.generators.placements import (
+    looped_placement,
+    stages_of,
+    stages_per_device,
+)
+from penstock.schedules.generators.streams import Virtual, table_ops, virtual_table
 
 ROUNDS = Option(
     "rounds",
@@ -76,17 +81,17 @@ ROUNDS = Option(
 )
 def breadth_first(shape: Shape, rounds: int) -> Lanes:
     """Round by round: the forward table of all stages, then the backward table."""
-    p = shape.devices
     tables = [table for df in range(rounds) for table in _round(shape, df, rounds)]
     return [
-        [op for kind, table in tables for op in looped_ops(kind, table, r, p)] for r in range(p)
+        [op for kind, table in tables for op in table_ops(kind, table, stages)]
+        for stages in stages_of(looped_placement(shape))
     ]
 
 
 def _round(shape: Shape, df: int, rounds: int) -> list[tuple[str, list[Virtual]]]:
     """A round takes every `rounds`-th microbatch: microbatch = bf * rounds + df."""
     units = [(i, 0) for i in range(df, shape.microbatches, rounds)]
-    chunks = range(shape.stages // shape.devices)
+    chunks = range(stages_per_device(shape))
     whole = [len(units)]
     return [
         ("F", virtual_table(units, chunks=chunks, groups=whole)),

@@ -19,7 +19,12 @@ from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import flushed, live_peak
 from penstock.schedules._registry import SEVERAL_STAGES, Case, Claim, Need, Option, schedule
-from penstock.schedules.generators.streams import alternate, looped_ops, looped_tables
+from penstock.schedules.generators.placements import (
+    looped_placement,
+    stages_of,
+    stages_per_device,
+)
+from penstock.schedules.generators.streams import alternate, looped_tables, table_ops
 
 
 def _last_group_fits(c: Case, group: int) -> bool:
@@ -79,14 +84,13 @@ GROUP = Option(
 )
 def interleaved(shape: Shape, group: int) -> Lanes:
     """The groups of microbatches walk through a device's stages; backwards in mirrored order."""
-    p = shape.devices
-    chunks = shape.stages // p
+    p, chunks = shape.devices, stages_per_device(shape)
     forwards, backwards = looped_tables(shape, group)
     return [
         alternate(
-            looped_ops("F", forwards, r, p),
-            looped_ops("B", backwards, r, p),
+            table_ops("F", forwards, stages),
+            table_ops("B", backwards, stages),
             warmup=2 * (p - 1 - r) + (chunks - 1) * group,
         )
-        for r in range(p)
+        for r, stages in enumerate(stages_of(looped_placement(shape)))
     ]

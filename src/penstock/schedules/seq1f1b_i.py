@@ -19,7 +19,12 @@ from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import flushed, live_peak
 from penstock.schedules._registry import SEVERAL_STAGES, Case, Claim, Need, Option, schedule
-from penstock.schedules.generators.streams import alternate, looped_ops, looped_tables
+from penstock.schedules.generators.placements import (
+    looped_placement,
+    stages_of,
+    stages_per_device,
+)
+from penstock.schedules.generators.streams import alternate, looped_tables, table_ops
 
 
 def _smallest_group(c: Case) -> int:
@@ -83,14 +88,13 @@ GROUP = Option(
 )
 def seq1f1b_i(shape: Shape, group: int) -> Lanes:
     """Groups of slices walk through a device's stages; the warm-up completes a sequence."""
-    p = shape.devices
-    chunks = shape.stages // p
+    p, chunks = shape.devices, stages_per_device(shape)
     forwards, backwards = looped_tables(shape, group)
     return [
         alternate(
-            looped_ops("F", forwards, r, p),
-            looped_ops("B", backwards, r, p),
+            table_ops("F", forwards, stages),
+            table_ops("B", backwards, stages),
             warmup=(chunks - 1) * group + 2 * (p - 1 - r) + shape.slices[0] - 1,
         )
-        for r in range(p)
+        for r, stages in enumerate(stages_of(looped_placement(shape)))
     ]

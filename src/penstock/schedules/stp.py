@@ -31,6 +31,7 @@ from penstock.core.schedule import After, Draft, Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
 from penstock.schedules.generators.lane import Lane
+from penstock.schedules.generators.placements import stages_of, v_placement
 
 PAPER = "arXiv:2510.27257"
 
@@ -82,7 +83,7 @@ def _offloaded(c: Case, r: int) -> Fraction:
 )
 def stp(shape: Shape) -> Lanes:
     """Nine steps per device, as the released scheduler has them."""
-    return [_lane(shape.devices, shape.microbatches, r) for r in range(shape.devices)]
+    return _lanes(shape)
 
 
 SHARE = Option(
@@ -136,7 +137,7 @@ SHARE = Option(
 )
 def stp_offload(shape: Shape, share: Fraction) -> Draft:
     """The same lanes, with the activations of the descending stages copied out and in."""
-    compute = [_lane(shape.devices, shape.microbatches, r) for r in range(shape.devices)]
+    compute = _lanes(shape)
     copies = [_copies(lane, stage) for stage, lane in enumerate(compute)]
     partial = share != 1
     return Draft(
@@ -147,16 +148,17 @@ def stp_offload(shape: Shape, share: Fraction) -> Draft:
     )
 
 
-def _lane(p: int, m: int, r: int) -> list[Any]:
-    lane = Lane()
-    _fill(lane, p, r)
-    _braid(lane, p, r, m)
-    _drain(lane, p, r)
-    return lane.items
+def _lanes(shape: Shape) -> list[list[Any]]:
+    p, m = shape.devices, shape.microbatches
+    lanes = [Lane() for _ in range(p)]
+    for r, (lane, (down, up)) in enumerate(zip(lanes, stages_of(v_placement(shape)))):
+        _fill(lane, p, r, down, up)
+        _braid(lane, p, r, m, down, up)
+        _drain(lane, p, r, down, up)
+    return [lane.items for lane in lanes]
 
 
-def _fill(lane: Lane, p: int, r: int) -> None:
-    down, up = r, 2 * p - 1 - r
+def _fill(lane: Lane, p: int, r: int, down: int, up: int) -> None:
     # 1. Down. 2. Down and up. 3. Down once more, in pairs.
     lane.run("F" * (2 * (p - 1 - r)), down)
     for _ in range(r + 1):
@@ -167,8 +169,7 @@ def _fill(lane: Lane, p: int, r: int) -> None:
         lane.pair(("F", down), ("F", down))
 
 
-def _braid(lane: Lane, p: int, r: int, m: int) -> None:
-    down, up = r, 2 * p - 1 - r
+def _braid(lane: Lane, p: int, r: int, m: int, down: int, up: int) -> None:
     # 4. The first backwards; nothing has come back on the way down, so a W takes its place.
     for _ in range(p - 1 - r):
         lane.pair(("F", up), ("I", up))
@@ -184,8 +185,7 @@ def _braid(lane: Lane, p: int, r: int, m: int) -> None:
         lane.pair(("F", up), ("I", up))
 
 
-def _drain(lane: Lane, p: int, r: int) -> None:
-    down, up = r, 2 * p - 1 - r
+def _drain(lane: Lane, p: int, r: int, down: int, up: int) -> None:
     # 7. Backwards both ways. 8. Down, with what is due between. 9. The rest of what is due.
     for _ in range(r + 1):
         lane.run("B", down)

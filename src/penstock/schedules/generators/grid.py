@@ -14,7 +14,9 @@ from fractions import Fraction
 from math import lcm
 from typing import NamedTuple
 
+from penstock.core.shape import Shape
 from penstock.schedules._registry import Case, Claim, Need, Option
+from penstock.schedules.generators.placements import looped_placement, stages_of
 from penstock.schedules.generators.streams import PlainOp
 
 PAPER = "arXiv:2503.03182"
@@ -92,17 +94,18 @@ class Grid(NamedTuple):
 
 def grid_lanes(grid: Grid, microbatches: int) -> list[list[PlainOp]]:
     """The ops of each device in the order in which the grid starts them."""
+    shape = Shape.even(grid.devices, microbatches, grid.chunks)
     return [
         sorted(
             (
-                (kind, place * grid.devices + device, mb, 0)
+                (kind, stage, mb, 0)
                 for kind in "FB"
-                for place in range(grid.chunks)
+                for stage in stages
                 for mb in range(microbatches)
             ),
             key=lambda op: grid.start(*op[:3]),
         )
-        for device in range(grid.devices)
+        for stages in stages_of(looped_placement(shape))
     ]
 
 

@@ -18,8 +18,8 @@ from penstock.core.shape import Shape
 from penstock.core.table import CODE
 from penstock.errors import PenstockError
 from penstock.schedules import Case, Option, Spec, registry
+from penstock.schedules.generators.placements import Placement
 from penstock.search.joint.joint import Known
-from penstock.search.joint.moves import Placement
 from penstock.search.joint.pipeline import FUSED_LETTERS, LETTERS, Order, turns
 
 WORK = frozenset("FBIW")
