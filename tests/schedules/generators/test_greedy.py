@@ -85,8 +85,8 @@ def test_given_times_decide_what_is_ready_first() -> None:
     shape = Shape.even(2, 4)
     slow = greedy_lanes(shape, range(2), backward_first, times={"F": 1, "B": 9})
     fast = greedy_lanes(shape, range(2), backward_first, times={"F": 9, "B": 1})
-    assert [str(op) for op in slow[0]] == "0F0 0F1 0F2 0F3 0B0 0B1 0B2 0B3".split()
-    assert [str(op) for op in fast[0]] == "0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3".split()
+    assert [str(op) for op in slow[0]] == ["0F0", "0F1", "0F2", "0F3", "0B0", "0B1", "0B2", "0B3"]
+    assert [str(op) for op in fast[0]] == ["0F0", "0F1", "0F2", "0B0", "0F3", "0B1", "0B2", "0B3"]
 
 
 def test_an_admission_that_is_too_strict_is_refused_with_the_op_that_waits() -> None:
