@@ -10,18 +10,19 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.schedules import Spec, find
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
-
-import pytest  # noqa: E402 - the paths come first
-from house import sizes, words  # noqa: E402
-
-from penstock.errors import PenstockError  # noqa: E402
-from penstock.schedules import Spec, find  # noqa: E402
+sys.path.append(str(ROOT / "tests"))
+words, sizes = import_module("house.words"), import_module("house.sizes")
 
 RULES = (
     words.not_ascii,
