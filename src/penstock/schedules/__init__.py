@@ -34,6 +34,7 @@ __all__ = [
 READING_ORDER = (
     "gpipe",
     "one_f_one_b",
+    "eager_1f1b",
     "one_f_one_b_head",
     "kfkb",
     "interleaved",
