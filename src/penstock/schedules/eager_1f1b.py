@@ -19,7 +19,7 @@ Where we differ: nowhere in order.
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._claims import flushed, live_peak
+from penstock.schedules._claims import flush_makespan, live_peak
 from penstock.schedules._registry import Case, Claim, schedule
 from penstock.schedules.generators.streams import alternate
 
@@ -34,7 +34,7 @@ PAPER = "arXiv:2211.05322"
         Claim(
             "makespan",
             "(m + p - 1)(F + B)",
-            flushed,
+            flush_makespan,
             f"derived from {PAPER}",
             when=lambda c: c.B >= c.F and c.hop == 0,
             condition="B >= F and no latency",

@@ -22,7 +22,7 @@ from penstock.core.shape import Shape
 from penstock.schedules._claims import live_peak
 from penstock.schedules._registry import Case, Claim, schedule
 from penstock.schedules.generators.streams import PlainOp
-from penstock.schedules.generators.vocabulary import balanced
+from penstock.schedules.generators.vocabulary import balanced_makespan
 
 PAPER = "arXiv:2411.05288"
 
@@ -36,7 +36,7 @@ PAPER = "arXiv:2411.05288"
         Claim(
             "makespan",
             "m(F + B + S + T) + (p - 1)(F + B)",
-            balanced,
+            balanced_makespan,
             f"derived from {PAPER}",
             when=lambda c: c.B >= c.F,
             condition="B >= F",

@@ -17,7 +17,7 @@ all forwards first when m = p; it no longer does, and neither do we.
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._claims import flushed, live_peak
+from penstock.schedules._claims import flush_makespan, live_peak
 from penstock.schedules._registry import SEVERAL_STAGES, Case, Claim, Need, Option, schedule
 from penstock.schedules.generators.placements import (
     looped_placement,
@@ -64,7 +64,9 @@ GROUP = Option(
         ),
     ),
     claims=(
-        Claim("makespan", "(m + (p - 1)/v)(F + B)", flushed, "arXiv:2104.04473, section 2.2.2"),
+        Claim(
+            "makespan", "(m + (p - 1)/v)(F + B)", flush_makespan, "arXiv:2104.04473, section 2.2.2"
+        ),
         Claim(
             "peak",
             "min(2(p - 1 - r) + (v - 1) group + 1, vm)/v",

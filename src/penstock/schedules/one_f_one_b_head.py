@@ -57,12 +57,12 @@ HEAD = Option(
 OPTIONS = (LAYERS, HEAD)
 
 
-def even(c: Case) -> list[int]:
+def even_layers(c: Case) -> list[int]:
     """The same number of layers for every device."""
     return [c[LAYERS]] * c.p
 
 
-def moved(c: Case) -> list[int]:
+def moved_layers(c: Case) -> list[int]:
     """Layers of each device such that the slowest, with the output layer, is as fast as can be."""
     total, others = c[LAYERS] * c.p, c.p - 1
     if not others:
@@ -110,7 +110,7 @@ def _lanes(shape: Shape) -> Lanes:
     name="1f1b-head",
     title="1F1B with the output layer on the last device",
     paper=PAPER,
-    shape=lambda c: _shape(c, even(c)),
+    shape=lambda c: _shape(c, even_layers(c)),
     options=OPTIONS,
     claims=(
         Claim(
@@ -119,7 +119,7 @@ def _lanes(shape: Shape) -> Lanes:
             lambda c: (c.m + c.p - 1 + c.m * c[HEAD] / c[LAYERS]) * c.step,
             PAPER,
         ),
-        Claim("peak", "min(p - r, m)", lambda c: _peak(c, even(c)), PAPER),
+        Claim("peak", "min(p - r, m)", lambda c: _peak(c, even_layers(c)), PAPER),
     ),
     cases=(Case(4, 8), Case(4, 2, options={"layers": 4}), Case(1, 2)),
 )
@@ -132,28 +132,28 @@ def one_f_one_b_head(shape: Shape, layers: int, head: Fraction) -> Lanes:
     name="1f1b-redis",
     title="1F1B with layers moved away from the output layer",
     paper=PAPER,
-    shape=lambda c: _shape(c, moved(c)),
+    shape=lambda c: _shape(c, moved_layers(c)),
     options=OPTIONS,
     claims=(
         Claim(
             "makespan",
             "((m - 1) longest + all)(F + B), the longest stage and the sum of all stages",
-            lambda c: _once_around(c, _shape(c, moved(c))),
+            lambda c: _once_around(c, _shape(c, moved_layers(c))),
             f"derived from {PAPER}",
             bound=True,
         ),
         Claim(
             "makespan",
             "((m - 1) longest + all)(F + B)",
-            lambda c: _once_around(c, _shape(c, moved(c))),
+            lambda c: _once_around(c, _shape(c, moved_layers(c))),
             f"derived from {PAPER}",
-            when=lambda c: _last_is_longest(_shape(c, moved(c))),
+            when=lambda c: _last_is_longest(_shape(c, moved_layers(c))),
             condition="no device is slower than the last",
         ),
         Claim(
             "peak",
             "min(p - r, m) times the layers of the device, over layers",
-            lambda c: _peak(c, moved(c)),
+            lambda c: _peak(c, moved_layers(c)),
             PAPER,
         ),
     ),

@@ -17,7 +17,7 @@ released code runs all forwards first when m = p; we do not.
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._claims import flushed, live_peak
+from penstock.schedules._claims import flush_makespan, live_peak
 from penstock.schedules._registry import SEVERAL_STAGES, Case, Claim, Need, Option, schedule
 from penstock.schedules.generators.placements import (
     looped_placement,
@@ -68,7 +68,7 @@ GROUP = Option(
         ),
     ),
     claims=(
-        Claim("makespan", "(m + (p - 1)/(kv))(F + B)", flushed, "arXiv:2406.03488"),
+        Claim("makespan", "(m + (p - 1)/(kv))(F + B)", flush_makespan, "arXiv:2406.03488"),
         Claim(
             "peak",
             "min((v - 1) group + 2(p - 1 - r) + k, mkv)/(kv)",

@@ -18,7 +18,7 @@ own. The released code wants enough microbatches to fill the target; here it is 
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._claims import flushed, flushed_bubble, live_peak
+from penstock.schedules._claims import flush_bubble, flush_makespan, live_peak
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
 from penstock.schedules.generators.lockstep import lock_step_lanes
 
@@ -52,8 +52,8 @@ SLACK = Option(
         ),
     ),
     claims=(
-        Claim("makespan", "(m + (p - 1)/(kv))(F + B)", flushed, "arXiv:2504.14519"),
-        Claim("bubble_makespan", "(p - 1)/(mkv + p - 1)", flushed_bubble, "arXiv:2504.14519"),
+        Claim("makespan", "(m + (p - 1)/(kv))(F + B)", flush_makespan, "arXiv:2504.14519"),
+        Claim("bubble_makespan", "(p - 1)/(mkv + p - 1)", flush_bubble, "arXiv:2504.14519"),
         Claim(
             "peak",
             "min(kv + slack (p - 1 - r), mkv)/(kv)",

@@ -23,7 +23,7 @@ serves one. Levelling all devices instead of pairs is ours. The bytes of a loan 
 
 from penstock.core.schedule import Draft
 from penstock.core.shape import Shape
-from penstock.schedules._claims import flushed, flushed_bubble, live_peak
+from penstock.schedules._claims import flush_bubble, flush_makespan, live_peak
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
 from penstock.schedules.generators.exchange import level, loans, pair_up
 from penstock.schedules.generators.lockstep import lock_step_lanes
@@ -39,8 +39,10 @@ FILLED = Need(
 )
 
 CLAIMS = (
-    Claim("makespan", "(m + (p - 1)/(kv))(F + B)", flushed, f"{PAPER}, for equal slice times"),
-    Claim("bubble_makespan", "(p - 1)/(mkv + p - 1)", flushed_bubble, PAPER),
+    Claim(
+        "makespan", "(m + (p - 1)/(kv))(F + B)", flush_makespan, f"{PAPER}, for equal slice times"
+    ),
+    Claim("bubble_makespan", "(p - 1)/(mkv + p - 1)", flush_bubble, PAPER),
     Claim(
         "peak",
         "min(kv + 2(p - 1 - r), mkv)/(kv)",

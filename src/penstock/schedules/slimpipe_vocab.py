@@ -21,7 +21,7 @@ from fractions import Fraction
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._claims import flushed, live_peak
+from penstock.schedules._claims import flush_makespan, live_peak
 from penstock.schedules._registry import Case, Claim, Need, schedule
 from penstock.schedules.generators.lockstep import lock_steps, slice_group
 from penstock.schedules.generators.placements import looped_placement, stages_of
@@ -32,7 +32,7 @@ PAPER = "arXiv:2504.14519"
 
 def _span(c: Case, passes: str) -> Fraction:
     """All devices do their shards of a slice at the same step, so these only stretch the steps."""
-    return flushed(c) + c.m * sum((c.price(kind) for kind in passes), Fraction(0))
+    return flush_makespan(c) + c.m * sum((c.price(kind) for kind in passes), Fraction(0))
 
 
 @schedule(

@@ -32,7 +32,7 @@ from functools import lru_cache
 from penstock.core.ops import Op
 from penstock.core.schedule import After, Draft
 from penstock.core.shape import Shape
-from penstock.schedules._claims import flushed, live_peak
+from penstock.schedules._claims import flush_makespan, live_peak
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
 from penstock.schedules.generators.gangs import ganged_lanes, helped_time
 from penstock.schedules.generators.streams import Unit, forward_units
@@ -107,7 +107,7 @@ RATIOS = Option(
         Claim(
             "makespan",
             "(m + (p - 1)/k)(F + B) where copies hide",
-            flushed,
+            flush_makespan,
             f"{PAPER}, section 3",
             when=_hides,
         ),

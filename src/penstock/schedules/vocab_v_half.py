@@ -29,7 +29,7 @@ from penstock.schedules.generators.vocabulary import (
     ALGORITHM,
     KNOWN_ALGORITHM,
     barriers,
-    sharded,
+    sharded_shape,
     vocabulary_work,
 )
 
@@ -51,7 +51,7 @@ def _equal(c: Case) -> bool:
     title="V-Half with the vocabulary spread over all devices",
     paper=PAPER,
     chunks=2,
-    shape=sharded,
+    shape=sharded_shape,
     options=(ALGORITHM,),
     needs=(KNOWN_ALGORITHM,),
     claims=(

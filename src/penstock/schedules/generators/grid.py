@@ -109,10 +109,10 @@ def grid_lanes(grid: Grid, microbatches: int) -> list[list[PlainOp]]:
     ]
 
 
-def recomputed(lane: Iterable[PlainOp], stages: int) -> list[PlainOp]:
+def recompute_first(lane: Iterable[PlainOp], stages: int) -> list[PlainOp]:
     """The lane with the first `stages` of the model recomputed, right before their backwards.
 
-    >>> recomputed([("F", 0, 0, 0), ("F", 1, 0, 0), ("B", 1, 0, 0), ("B", 0, 0, 0)], stages=1)
+    >>> recompute_first([("F", 0, 0, 0), ("F", 1, 0, 0), ("B", 1, 0, 0), ("B", 0, 0, 0)], stages=1)
     [('N', 0, 0, 0), ('F', 1, 0, 0), ('B', 1, 0, 0), ('R', 0, 0, 0), ('B', 0, 0, 0)]
     """
     found: list[PlainOp] = []

@@ -29,7 +29,7 @@ from penstock.schedules.generators.grid import (
     SOME_KEPT,
     Grid,
     grid_lanes,
-    recomputed,
+    recompute_first,
 )
 from penstock.search._prices import cost_of
 from penstock.search.offload.run_ahead import Lookahead
@@ -89,6 +89,6 @@ AHEAD = Option(
 def chronos_ahead(shape: Shape, case: Case, recompute: int, ahead: int) -> Lanes:
     """The fastest within the memory; where several are, the one that holds least."""
     grid, least, m, cost = Grid.of(case), _held(case), shape.microbatches, cost_of(case)
-    orders = [[recomputed(lane, recompute * shape.devices) for lane in grid_lanes(grid, m)]]
+    orders = [[recompute_first(lane, recompute * shape.devices) for lane in grid_lanes(grid, m)]]
     orders += [Lookahead(grid, m, recompute, least + more).run() for more in range(1, ahead + 1)]
     return min(orders, key=lambda lanes: simulate(Schedule.of("", shape, lanes), cost).makespan)
