@@ -13,7 +13,7 @@ timed = @echo "== $(1)"; start=$$(date +%s); status=0; $(2) || status=$$?; \
 	echo "== $(1): $$(($$(date +%s) - start)) s"; exit $$status
 
 .DEFAULT_GOAL := help
-.PHONY: help install train check format-check lint types house test golden format clean
+.PHONY: help install train check format-check lint types house test new-schedule check-schedule golden format clean
 
 help: ## list what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,13 @@ house: $(STAMP) ## the rules of the house alone, with the size of each layer
 
 test: $(STAMP) ## every test; JOBS=2 for two processes, PYTEST_FLAGS='-k name' for some
 	$(call timed,tests,$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_FLAGS))
+
+new-schedule: $(STAMP) ## write file, page and test of a schedule: NAME=my-schedule
+	$(BIN)/python scripts/new_schedule.py $(NAME)
+	$(MAKE) golden
+
+check-schedule: $(STAMP) ## prove one schedule alone, under a minute: NAME=my-schedule
+	$(BIN)/python scripts/check_schedule.py $(NAME)
 
 golden: $(STAMP) ## write golden lanes and what pages show anew; read the difference
 	$(BIN)/python tests/every_schedule/golden.py

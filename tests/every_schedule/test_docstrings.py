@@ -2,11 +2,10 @@
 
 import re
 from importlib import import_module
-from types import ModuleType
 
 import pytest
 
-from penstock.schedules import MODULES, Spec, build
+from penstock.schedules import Spec, build, modules
 from schedules.picture import lane
 
 LETTERS = {"p": "devices", "m": "microbatches", "v": "chunks", "k": "slices"}
@@ -15,21 +14,16 @@ HEADINGS = ("Needs:", "Claims:", "Source:", "Where we differ:")
 _DRAWING = re.compile(r"^    (?:(\S+): )?(p = .*)\n((?:    device \d.*\n)+)", re.MULTILINE)
 
 
-def _loaded(module: str) -> ModuleType:
-    """A file of the list; one of a layer above stands there with its full name."""
-    return import_module(module if "." in module else f"penstock.schedules.{module}")
-
-
 def _specs(module: str) -> list[str]:
-    values = vars(_loaded(module)).values()
+    values = vars(import_module(module)).values()
     return [value.name for value in values if isinstance(value, Spec)]
 
 
 def _docstring(module: str) -> str:
-    return _loaded(module).__doc__ or ""
+    return import_module(module).__doc__ or ""
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", modules())
 def test_the_drawing_is_the_order(module: str) -> None:
     drawings = _DRAWING.findall(_docstring(module))
     names = [name or _specs(module)[0] for name, _, _ in drawings]
@@ -45,7 +39,7 @@ def test_the_drawing_is_the_order(module: str) -> None:
             assert words == (ops[: len(words)] if line.endswith("...") else ops)
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", modules())
 def test_needs_claims_sources_and_differences_are_told_in_this_order(module: str) -> None:
     text = _docstring(module)
     places = [text.find(heading) for heading in HEADINGS]

@@ -1,55 +1,69 @@
-"""The registry list, the folder of schedules, their pages and their golden files agree."""
+"""The files that register schedules, their pages and their golden files agree."""
 
 import ast
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
-from house.source import PACKAGE
-from penstock.schedules import MODULES, Spec
+from house.source import PACKAGE, Source
+from penstock.schedules import Spec, modules
 
 GOLDEN = "tests/golden"
 PAGES = "docs/schedules"
+SCHEDULES = "schedules"
+SEARCH = "search"
 
 
 def owners() -> dict[str, str]:
     """Name of each registered schedule -> the file that defines it."""
     found: dict[str, str] = {}
-    for module in MODULES:
-        name = dotted(module)
-        for value in vars(import_module(name)).values():
+    for module in modules():
+        for value in vars(import_module(module)).values():
             if isinstance(value, Spec):
-                found.setdefault(value.name, name.partition(".")[2].replace(".", "/") + ".py")
+                found.setdefault(value.name, module.partition(".")[2].replace(".", "/") + ".py")
     return found
 
 
-def dotted(module: str) -> str:
-    """The full name of a module of the list; those of the folder are listed without it."""
-    return module if "." in module else f"{PACKAGE}.schedules.{module}"
-
-
-def listed(root: Path) -> list[str]:
-    """The modules in the registry list, read from its text."""
-    text = (root / "src" / PACKAGE / "schedules/__init__.py").read_text()
+def reading_order(root: Path) -> list[str]:
+    """The files named in the order of reading, read from its text."""
+    text = (root / "src" / PACKAGE / SCHEDULES / "__init__.py").read_text()
     for node in ast.parse(text).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "MODULES":
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "READING_ORDER":
             return list(ast.literal_eval(node.value))
     return []
 
 
-def list_and_folder(root: Path) -> list[str]:
-    """Modules of the folder that the list lacks, the other way round, and repetitions."""
-    folder = root / "src" / PACKAGE / "schedules"
-    files = {path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")}
-    names = listed(root)
+def _registers(source: Source) -> bool:
+    """Whether a file decorates a function with `@schedule(...)`."""
+    return any(
+        isinstance(mark, ast.Call) and ast.unparse(mark.func) == "schedule"
+        for function in source.functions()
+        for mark in function.decorator_list
+    )
+
+
+def files_and_order(root: Path) -> list[str]:
+    """Files of the folder without a schedule, and names in the order that are stale or repeated."""
+    package = root / "src" / PACKAGE
+    folder = sorted((package / SCHEDULES).glob("[!_]*.py"))
+    above = sorted((package / SEARCH).rglob("[!_]*.py"))
+    paths = {path: Source(root, path.relative_to(package).as_posix()) for path in folder + above}
+    known = {path.stem for path, source in paths.items() if _registers(source)}
+    names = reading_order(root)
+    order = f"READING_ORDER of src/{PACKAGE}/{SCHEDULES}/__init__.py"
     return [
-        *(f"schedules/{name}.py is not in MODULES" for name in sorted(files - set(names))),
         *(
-            f"MODULES has {name!r}, but there is no such file"
-            for name in names
-            if not (root / "src" / (dotted(name).replace(".", "/") + ".py")).exists()
+            f"src/{PACKAGE}/{SCHEDULES}/{path.name} registers no schedule: decorate its generator "
+            f"with @schedule(...), or move what schedules share to {SCHEDULES}/generators/"
+            for path in folder
+            if path.stem not in known
         ),
-        *(f"MODULES has {name!r} twice" for name in sorted(set(names)) if names.count(name) > 1),
+        *(
+            f"{order} names {name!r}, which registers nothing"
+            for name in names
+            if name not in known
+        ),
+        *(f"{order} names {name!r} twice" for name in sorted(set(names)) if names.count(name) > 1),
     ]
 
 

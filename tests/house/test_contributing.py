@@ -1,6 +1,6 @@
-"""The schedule that CONTRIBUTING.md adds can be added: its three steps work as they are written.
+"""The schedules that CONTRIBUTING.md adds can be added: its steps work as they are written.
 
-They are followed in a copy of the project, and the tests that walk the registry are run there.
+They are followed in a copy of the project, where each example is proven alone as its author would.
 """
 
 import os
@@ -12,31 +12,30 @@ from pathlib import Path
 
 import pytest
 
-from house.registry import list_and_folder, pages_and_golden
+from house.registry import files_and_order, pages_and_golden
 from house.source import none_of
-from house.words import not_ascii, other_words, stray_names, unfinished
+from house.words import stray_names
+from new_schedule import STEPS, block
 
 HOUSE = Path(__file__).resolve().parents[2]
-NAME, MODULE = "one-by-one", "one_by_one"
+FIRST, SECOND = "one-by-one", "wave-1f1b"
+MODULES = {FIRST: "one_by_one", SECOND: "wave_1f1b"}
 COPIED = (
     "src/penstock",
+    "scripts",
     "tests/every_schedule",
     "tests/schedules",
     "tests/golden",
+    "tests/house",
+    "tests/trust",
     "docs/schedules",
 )
+FILES = ("pyproject.toml", "CONTRIBUTING.md", "README.md")
 
 
-def block(page: str, step: str) -> str:
-    """The fenced block that follows a step's bold heading."""
-    found = re.search(rf"\*\*{re.escape(step)}\*\*.*?^(```+)\w+\n(.*?)^\1$", page, re.S | re.M)
-    assert found, f"CONTRIBUTING.md has no block for {step!r}"
-    return found[2]
-
-
-def python(root: Path, *arguments: str) -> str:
-    """What Python prints when it runs in the copy."""
-    run = subprocess.run(
+def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Python in the copy."""
+    return subprocess.run(
         [sys.executable, *arguments],
         env={**os.environ, "PYTHONPATH": str(root / "src")},
         cwd=root,
@@ -44,65 +43,105 @@ def python(root: Path, *arguments: str) -> str:
         text=True,
         timeout=300,
     )
-    assert run.returncode == 0, run.stdout + run.stderr
-    return run.stdout
+
+
+def python(root: Path, *arguments: str) -> str:
+    """What Python prints when it runs in the copy, and is content."""
+    answer = run(root, *arguments)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    return answer.stdout
+
+
+def second_page(first: str) -> str:
+    """The page that the script starts with, changed to what the second example is."""
+    page = first.replace("one microbatch at a time", "the ready backward first, on a wave")
+    page = page.replace("GPipe, arXiv:1811.06965, figure 2b", "Hanayo, arXiv:2308.15762")
+    return page.replace(f"show {SECOND} -p 2", f"show {SECOND} -v 2 -p 2")
 
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project to which the example has been added by the book."""
-    page = (HOUSE / "CONTRIBUTING.md").read_text()
+    """A copy of the project to which the examples have been added by the book."""
     root = tmp_path_factory.mktemp("extended")
     ignore = shutil.ignore_patterns("__pycache__")
     for folder in COPIED:
         shutil.copytree(HOUSE / folder, root / folder, ignore=ignore)
-    shutil.copy(HOUSE / "pyproject.toml", root)
-    schedules = root / "src/penstock/schedules"
-    (schedules / f"{MODULE}.py").write_text(block(page, "1. The file"))
-    head, mark, tail = (schedules / "__init__.py").read_text().partition("MODULES = (\n")
-    (schedules / "__init__.py").write_text(head + mark + block(page, "2. The line") + tail)
-    (root / f"docs/schedules/{NAME}.md").write_text(block(page, "3. The page"))
+    for name in FILES:
+        shutil.copy(HOUSE / name, root)
+    for name in MODULES:
+        python(root, "scripts/new_schedule.py", name)
+    text = block((root / "CONTRIBUTING.md").read_text(), "A file with every part")
+    (root / f"src/penstock/schedules/{MODULES[SECOND]}.py").write_text(text)
+    (root / f"tests/schedules/test_{MODULES[SECOND]}.py").write_text("")
+    page = root / f"docs/schedules/{SECOND}.md"
+    page.write_text(second_page(page.read_text()))
+    with (root / "README.md").open("a") as readme:
+        readme.writelines(f"docs/schedules/{name}.md\n" for name in MODULES)
     python(root, "tests/every_schedule/golden.py")
     python(root, "tests/every_schedule/pages.py")
     return root
 
 
-def test_the_example_passes_the_tests_of_every_schedule(extended: Path) -> None:
-    printed = python(extended, "-m", "pytest", "tests/every_schedule", "-k", f"{NAME} or {MODULE}")
+def test_a_new_schedule_starts_as_the_first_example(extended: Path) -> None:
+    page = (HOUSE / "CONTRIBUTING.md").read_text()
+    for step in ("1. The file", "3. The test"):
+        path = STEPS[step].format(name=FIRST, module=MODULES[FIRST])
+        assert (extended / path).read_text() == block(page, step)
+
+
+@pytest.mark.parametrize("name", ["One", "1f1b-more", "a_b", "", "gpipe", FIRST])
+def test_a_name_that_cannot_be_is_refused(extended: Path, name: str) -> None:
+    answer = run(extended, "scripts/new_schedule.py", name)
+    assert answer.returncode == 1
+    assert re.search(r"is no name: give|exists already: give another name", answer.stderr)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_each_example_is_proven_alone(extended: Path, name: str) -> None:
+    printed = python(extended, "scripts/check_schedule.py", name)
+    steps = ("files", "house rules", "format", "lint", "tests", "types")
+    assert re.findall(r"^== (.*): good$", printed, re.M) == list(steps)
     passed = re.search(r"^(\.+) +\[100%\]", printed, re.M)
     assert passed, printed
-    assert len(passed[1]) >= 10
+    assert len(passed[1]) >= 20
 
 
-def test_a_wrong_claim_in_the_example_would_not_pass(extended: Path, tmp_path: Path) -> None:
+WRONG = {
+    "a claim": ("c.m * c.p * c.step", "c.m * c.p * c.step + 1", "tests: some tests failed"),
+    "the drawing": ("device 0  F0       B0 F1", "device 0  F0       F1 B0", "tests: some tests"),
+    "a field": ('title="one', 'tittle="one', "unexpected keyword argument 'tittle'"),
+    "a letter": ("(c.act,) * c.p", "(c.acts,) * c.p", "types: .*has no attribute"),
+    "a promise": ("Every forward is", "TODO: every forward is", "house rules: .*is a promise"),
+    "the format": ("cases=(Case(4, 8), ", "cases=(Case(4,8), ", "format: Would reformat"),
+    "the order": ('for kind in "FB"', 'for kind in "BF"', "tests: some tests failed"),
+}
+"""What may go wrong, how it is seeded into the first example, and what is said."""
+
+
+@pytest.mark.parametrize("mistake", ["a claim", "a letter"])
+def test_a_mistake_in_the_example_is_found(extended: Path, tmp_path: Path, mistake: str) -> None:
+    right, wrong, said = WRONG[mistake]
     copy = shutil.copytree(extended, tmp_path / "copy")
-    file = copy / f"src/penstock/schedules/{MODULE}.py"
-    file.write_text(file.read_text().replace("c.m * c.p * c.step", "c.m * c.p * c.step + 1"))
-    with pytest.raises(AssertionError, match="test_every_claim_equals_the_simulation"):
-        python(copy, "-m", "pytest", "tests/every_schedule/test_claims.py", "-k", NAME)
+    file = copy / f"src/penstock/schedules/{MODULES[FIRST]}.py"
+    assert right in file.read_text()
+    file.write_text(file.read_text().replace(right, wrong))
+    answer = run(copy, "scripts/check_schedule.py", FIRST)
+    assert answer.returncode == 1
+    assert re.search(said, answer.stdout + answer.stderr), answer.stdout + answer.stderr
 
 
 @pytest.mark.parametrize("verb", ["check", "show", "simulate"])
 def test_the_commands_of_the_example_work(extended: Path, verb: str) -> None:
-    python(extended, "-m", "penstock", verb, NAME, "-p", "4", "-m", "8")
+    python(extended, "-m", "penstock", verb, FIRST, "-p", "4", "-m", "8")
 
 
-def test_the_example_is_listed(extended: Path) -> None:
-    assert NAME in python(extended, "-m", "penstock", "list")
+def test_the_examples_are_listed_behind_the_others(extended: Path) -> None:
+    listed = python(extended, "-m", "penstock", "list")
+    assert listed.index("gpipe") < listed.index(FIRST) < listed.index(SECOND)
 
 
-def test_the_example_keeps_the_rules_of_the_house(extended: Path) -> None:
-    none_of(list_and_folder(extended))
-    none_of(stray_names(extended, {NAME: f"schedules/{MODULE}.py"}))
-    for complaints in (pages_and_golden(extended, [NAME]), *_words(extended)):
-        none_of([complaint for complaint in complaints if NAME in complaint or MODULE in complaint])
-
-
-def _words(root: Path) -> list[list[str]]:
-    return [rule(root) for rule in (not_ascii, other_words, unfinished)]
-
-
-def test_the_example_is_formatted_and_linted(extended: Path) -> None:
-    file = f"src/penstock/schedules/{MODULE}.py"
-    python(extended, "-m", "ruff", "format", "--check", file)
-    python(extended, "-m", "ruff", "check", file)
+def test_the_examples_keep_the_rules_of_the_house(extended: Path) -> None:
+    none_of(files_and_order(extended))
+    none_of(stray_names(extended, {n: f"schedules/{m}.py" for n, m in MODULES.items()}))
+    complaints = pages_and_golden(extended, MODULES)
+    none_of([complaint for complaint in complaints if "is missing" in complaint])

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from penstock.schedules import Case
-from penstock.schedules.one_f_one_b_head import moved
+from penstock.schedules.one_f_one_b_head import moved_layers
 from schedules.picture import built, lanes, priced
 
 
@@ -24,15 +24,15 @@ def test_the_weight_of_the_output_layer_in_layers() -> None:
     """V/(12h + 2s) for a vocabulary of 128K, a width of 4096 and 4096 tokens."""
     head = Fraction(131072, 12 * 4096 + 2 * 4096)
     assert head == Fraction(16, 7)
-    assert moved(Case(4, 8, options={"layers": 8, "head": head})) == [8, 9, 9, 6]
-    assert moved(Case(4, 8, options={"layers": 2, "head": head})) == [2, 3, 3, 0]
+    assert moved_layers(Case(4, 8, options={"layers": 8, "head": head})) == [8, 9, 9, 6]
+    assert moved_layers(Case(4, 8, options={"layers": 2, "head": head})) == [2, 3, 3, 0]
 
 
 @pytest.mark.parametrize("head", ["1/2", "1", "16/7", "4", "9"])
 @pytest.mark.parametrize(("p", "layers"), [(2, 3), (3, 2), (4, 2), (3, 3)])
 def test_no_other_way_to_move_layers_is_faster(p: int, layers: int, head: str) -> None:
     weight, total = Fraction(head), p * layers
-    found = moved(Case(p, 2 * p, options={"layers": layers, "head": weight}))
+    found = moved_layers(Case(p, 2 * p, options={"layers": layers, "head": weight}))
     every = [split for split in product(range(total + 1), repeat=p) if sum(split) == total]
     assert sum(found) == total
     assert slowest(found, weight) == min(slowest(split, weight) for split in every)

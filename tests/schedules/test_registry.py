@@ -9,18 +9,18 @@ from penstock.core.shape import Shape
 from penstock.errors import ShapeError
 from penstock.schedules import Case, Need, Option, Spec, build, find, registry, schedule
 
+GROUP = Option("group", int, default=lambda c: c.p, text="a number of microbatches")
+SHARE = Option("share", Fraction, default=lambda c: Fraction(1, 2), text="a share", least=0)
+
 
 @schedule(
     name="sample",
     title="a sample",
     paper="",
     chunks=None,
-    options=(
-        Option("group", default=lambda c: c.p, text="a number of microbatches"),
-        Option("share", default=lambda c: Fraction(1, 2), text="a share", parse=Fraction, least=0),
-    ),
+    options=(GROUP, SHARE),
     needs=(
-        Need(lambda c: c.m >= c["group"], "m >= group", "raise -m to {group} or more"),
+        Need(lambda c: c.m >= c[GROUP], "m >= group", "raise -m to {group} or more"),
         Need(lambda c: c.v > 1, "v > 1", "raise -v above {v}"),
     ),
     cases=(Case(2, 2, v=2),),
@@ -43,7 +43,7 @@ def test_defaults_fill_a_request() -> None:
 
 def test_options_are_read_from_text_and_from_numbers() -> None:
     case = sample.case(2, 4, options={"group": "3", "share": Fraction(1, 3)})
-    assert (case["group"], case["share"]) == (3, Fraction(1, 3))
+    assert (case[GROUP], case[SHARE]) == (3, Fraction(1, 3))
 
 
 def test_all_broken_needs_are_told_at_once_with_what_to_do() -> None:

@@ -132,7 +132,7 @@ def test_half_keeps_what_was_asked_for() -> None:
     spec = find("slimpipe")
     case = half(spec, spec.case(4, 6, 2, 8, {"slack": 1}), {"slack": "1"})
     assert case is not None
-    assert (case.p, case.m, case.v, case.k, case["slack"]) == (2, 3, 2, 8, 1)
+    assert (case.p, case.m, case.v, case.k, case.options["slack"]) == (2, 3, 2, 8, 1)
 
 
 def test_one_process_does_the_same_slices_in_ascending_order() -> None:

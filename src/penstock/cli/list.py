@@ -50,5 +50,5 @@ def _conditions(spec: Spec) -> list[tuple[str, str, str]]:
     return options + [(spec.name, "needs", need.text) for need in spec.needs]
 
 
-def _flag(option: Option) -> str:
+def _flag(option: Option[Any]) -> str:
     return f"-o {option.name}="

@@ -1,14 +1,16 @@
-"""Every schedule that Penstock knows, and the one list that says so.
+"""Every schedule that Penstock knows.
 
-To add one: a file in this folder, its line in `MODULES`, a page in docs/schedules. Orders that are
-searched for, with a simulation or a solver, have their file in the layer above (penstock.search),
-which this list names but does not import until somebody asks.
+To add one: a file in this folder and a page in docs/schedules; there is no list to keep. What a
+file decorates with `@schedule` is registered. Files that start with an underscore hold no schedule,
+and what generators share is in `generators/`. Orders that are searched for, with a simulation or a
+solver, have their file in the layer above (penstock.search), which is looked through as well.
 """
 
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from penstock.core.schedule import Schedule
@@ -16,7 +18,7 @@ from penstock.errors import ShapeError, nearest
 from penstock.schedules._registry import Case, Claim, Need, Option, Spec, schedule
 
 __all__ = [
-    "MODULES",
+    "READING_ORDER",
     "Case",
     "Claim",
     "Need",
@@ -24,19 +26,21 @@ __all__ = [
     "Spec",
     "build",
     "find",
+    "modules",
     "registry",
     "schedule",
 ]
 
-MODULES = (
+READING_ORDER = (
     "gpipe",
     "one_f_one_b",
+    "eager_1f1b",
     "one_f_one_b_head",
     "kfkb",
     "interleaved",
     "breadth_first",
     "chronos",
-    "penstock.search.offload.chronos_ahead",
+    "chronos_ahead",
     "zero_bubble",
     "zb_auto",
     "zb_v",
@@ -62,19 +66,31 @@ MODULES = (
     "vocab_seq1f1b",
     "vocab_v_half",
     "helixpipe",
-    "penstock.search.joint.adaptis",
-    "penstock.search.offload.pipeoffload",
-    "penstock.search.exact.optpipe",
+    "adaptis",
+    "pipeoffload",
+    "optpipe",
 )
+"""Files in the order in which tables list their schedules, from the simplest to the searched ones.
+A file that is not named here follows, by its name."""
+
+
+@cache
+def modules() -> tuple[str, ...]:
+    """Dotted names of the files that register a schedule, in the order of reading."""
+    package = Path(__file__).parents[1]
+    files = [*package.glob("schedules/[!_]*.py"), *package.glob("search/**/[!_]*.py")]
+    found = [path for path in files if "\n@schedule(" in path.read_text(encoding="utf-8")]
+    place = {name: number for number, name in enumerate(READING_ORDER)}
+    found.sort(key=lambda path: (place.get(path.stem, len(place)), path.stem))
+    parts = (path.relative_to(package.parent).with_suffix("").parts for path in found)
+    return tuple(".".join(names) for names in parts)
 
 
 @cache
 def registry() -> Mapping[str, Spec]:
-    """Name to record, in the order of the list."""
-    modules = (
-        import_module(module if "." in module else f"{__name__}.{module}") for module in MODULES
-    )
-    found = [value for module in modules for value in vars(module).values()]
+    """Name to record, in the order of the files."""
+    loaded = (import_module(module) for module in modules())
+    found = [value for module in loaded for value in vars(module).values()]
     specs = [spec for spec in found if isinstance(spec, Spec)]
     names = [spec.name for spec in specs]
     for name in names:

@@ -12,13 +12,13 @@ PerDevice = Callable[[int], int]
 """A count that depends on the device."""
 
 
-def flushed(case: Case) -> Fraction:
+def flush_makespan(case: Case) -> Fraction:
     """Every device does all its work and idles for p - 1 units: (m + (p - 1)/(vk))(F + B)."""
     return (case.m + Fraction(case.p - 1, case.v * case.k)) * case.step
 
 
-def flushed_bubble(case: Case) -> Fraction:
-    """The idle share of `flushed`."""
+def flush_bubble(case: Case) -> Fraction:
+    """The idle share of `flush_makespan`."""
     return Fraction(case.p - 1, case.m * case.v * case.k + case.p - 1)
 
 

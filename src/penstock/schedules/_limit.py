@@ -6,8 +6,8 @@ from penstock.schedules._registry import Option
 
 LIMIT = Option(
     "limit",
+    Fraction,
     default=lambda c: c.p * c.held,
     text="what a device may hold, in the unit of act and stash; that of p microbatches if left out",
-    parse=Fraction,
     least=0,
 )

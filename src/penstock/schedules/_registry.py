@@ -8,72 +8,36 @@ schedule by name.
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Concatenate, Literal, ParamSpec
 
 from penstock.core.schedule import Draft, Lanes, Schedule
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError, nearest
+from penstock.schedules._case import PRICES, Case, Option
 
+__all__ = [
+    "PRICES",
+    "SEVERAL_STAGES",
+    "Amount",
+    "Case",
+    "Claim",
+    "Generator",
+    "Need",
+    "Option",
+    "Quantity",
+    "Spec",
+    "schedule",
+]
 
-@dataclass(frozen=True)
-class Case:
-    """One request in the letters papers use, with the prices under which its claims are read."""
-
-    p: int
-    m: int
-    v: int = 1
-    k: int = 1
-    options: Mapping[str, Any] = field(default_factory=dict)
-    F: Fraction = Fraction(1)
-    I: Fraction = Fraction(1)  # noqa: E741 - the letter of the op
-    W: Fraction = Fraction(1)
-    act: Fraction = Fraction(1)
-    """Memory from a forward to its input gradient, for one microbatch on one device."""
-    stash: Fraction = Fraction(1)
-    """What of it remains from the input gradient to the weight gradient."""
-    hop: Fraction = Fraction(0)
-    """Latency of a transfer between devices."""
-    others: Mapping[str, Fraction] = field(default_factory=dict)
-    """Times of other kinds, by their letter, and sizes of other buffers, by their name; 0 where
-    nothing is said."""
-
-    @property
-    def B(self) -> Fraction:  # noqa: N802 - the letter of the op
-        """A full backward costs its two halves."""
-        return self.I + self.W
-
-    @property
-    def step(self) -> Fraction:
-        """Everything one device does for one microbatch."""
-        return self.F + self.B
-
-    @property
-    def held(self) -> Fraction:
-        """The most that one microbatch holds on one device."""
-        return max(self.act, self.stash)
-
-    def __getitem__(self, option: str) -> Any:
-        return self.options[option]
-
-    def price(self, name: str) -> Fraction:
-        """Time of a kind or size of a buffer that most schedules do not have."""
-        return self.others.get(name, Fraction(0))
-
-    def at(self, prices: Mapping[str, Fraction]) -> "Case":
-        """The request under other prices: times by letter, sizes by name, and `hop`."""
-        known: dict[str, Any] = {key: price for key, price in prices.items() if key in PRICES}
-        others = {name: price for name, price in prices.items() if name not in PRICES}
-        return replace(self, **known, others={**self.others, **others})
-
-    def __str__(self) -> str:
-        options = "".join(f" -o {key}={value}" for key, value in self.options.items())
-        return f"-p {self.p} -m {self.m} -v {self.v} -k {self.k}{options}"
-
-
-PRICES = ("F", "I", "W", "act", "stash", "hop")
-"""Prices that every case has."""
+Generator = Callable[..., Lanes | Draft]
+"""Takes a shape, the case as well where the record is priced, and a parameter for each option."""
+Quantity = Literal["makespan", "span", "bubble_makespan", "bubble_span", "peak", "work"]
+"""Properties of a timeline that papers have formulas for."""
+Amount = Fraction | int | tuple[Fraction | int, ...]
+"""A time or a share; or a size or a time for each device."""
+_Fields = ParamSpec("_Fields")
 
 
 @dataclass(frozen=True)
@@ -100,42 +64,14 @@ SEVERAL_STAGES = Need(
 
 
 @dataclass(frozen=True)
-class Option:
-    """A number a user may set with `-o name=value`; the default may depend on the case."""
-
-    name: str
-    default: Callable[[Case], Any]
-    text: str
-    parse: Callable[[str], Any] = int
-    least: int | None = 1
-    """The smallest number; None where the value is no number."""
-
-    def read(self, schedule: str, value: Any) -> Any:
-        """The value of a text or number, or an error that says what the option is."""
-        try:
-            number = self.parse(str(value))
-        except (ValueError, ZeroDivisionError):
-            raise ShapeError(
-                f"{schedule}: option {self.name}={value} cannot be read",
-                hint=f"{self.name} is {self.text}",
-            ) from None
-        if self.least is not None and number < self.least:
-            raise ShapeError(
-                f"{schedule}: option {self.name}={value} is below {self.least}",
-                hint=f"{self.name} is {self.text}; give {self.least} or more",
-            )
-        return number
-
-
-@dataclass(frozen=True)
 class Claim:
     """A closed form of a paper, to be compared with the simulation by `==`."""
 
-    quantity: str
-    """The property of a timeline it speaks of: makespan, span, bubble_makespan, peak, ..."""
+    quantity: Quantity
+    """The property of a timeline it speaks of."""
     formula: str
     """The formula as text, for tables and pages; r is the device."""
-    value: Callable[[Case], Any]
+    value: Callable[[Case], Amount]
     source: str
     when: Callable[[Case], bool] = lambda case: True
     condition: str = ""
@@ -156,10 +92,11 @@ class Claim:
 class Spec:
     """A registered schedule."""
 
+    generate: Generator
+    _: KW_ONLY
     name: str
     title: str
     paper: str
-    generate: Callable[..., Lanes | Draft]
     cases: tuple[Case, ...]
     """Requests that the tests prove, price and compare with the claims."""
     chunks: int | None = 1
@@ -177,8 +114,16 @@ class Spec:
     shape: Callable[[Case], Shape] = lambda case: Shape.even(case.p, case.m, case.v, case.k)
     """What a request stands for, where that is not equal stages and equal slices."""
     needs: tuple[Need, ...] = ()
-    options: tuple[Option, ...] = ()
+    options: tuple[Option[Any], ...] = ()
     claims: tuple[Claim, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Give the cases of a record with a fixed number of stages that number."""
+        if self.chunks is not None:
+            for case in self.cases:
+                self._refuse_fixed(None if case.v == 1 else case.v, None)
+            cases = tuple(replace(case, v=self.chunks) for case in self.cases)
+            object.__setattr__(self, "cases", cases)
 
     def case(
         self,
@@ -258,10 +203,19 @@ def _collector_resting() -> Iterator[None]:
             gc.enable()
 
 
-def schedule(**record: Any) -> Callable[[Callable[..., Lanes | Draft]], Spec]:
-    """Decorator that turns a generator into its record."""
+def _decorator(
+    spec: Callable[Concatenate[Generator, _Fields], Spec],
+) -> Callable[_Fields, Callable[[Generator], Spec]]:
+    """The record without its generator, which the decorated function becomes.
 
-    def register(generate: Callable[..., Lanes | Draft]) -> Spec:
-        return Spec(generate=generate, **record)
+    The fields keep their names and types, so that a misspelt one is found by the type checker.
+    """
 
-    return register
+    def record(*fields: _Fields.args, **named: _Fields.kwargs) -> Callable[[Generator], Spec]:
+        return lambda generate: spec(generate, *fields, **named)
+
+    return record
+
+
+schedule = _decorator(Spec)
+"""Decorator that turns a generator into its record; it takes the fields of `Spec`."""

@@ -23,7 +23,19 @@ from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import live_peak
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
-from penstock.schedules.generators.streams import Virtual, looped_ops, virtual_table
+from penstock.schedules.generators.placements import (
+    looped_placement,
+    stages_of,
+    stages_per_device,
+)
+from penstock.schedules.generators.streams import Virtual, table_ops, virtual_table
+
+ROUNDS = Option(
+    "rounds",
+    int,
+    default=lambda c: 1,
+    text="complete forward and backward passes that the batch is divided into",
+)
 
 
 @schedule(
@@ -31,21 +43,15 @@ from penstock.schedules.generators.streams import Virtual, looped_ops, virtual_t
     title="every stage runs the whole batch at once",
     paper="arXiv:2211.05953",
     chunks=None,
-    options=(
-        Option(
-            "rounds",
-            default=lambda c: 1,
-            text="complete forward and backward passes that the batch is divided into",
-        ),
-    ),
+    options=(ROUNDS,),
     needs=(
         Need(
-            lambda c: c.m % c["rounds"] == 0,
+            lambda c: c.m % c[ROUNDS] == 0,
             "rounds divides m",
             "make -m a multiple of {rounds}, or change -o rounds",
         ),
         Need(
-            lambda c: c.v == 1 or c.m >= c.p * c["rounds"],
+            lambda c: c.v == 1 or c.m >= c.p * c[ROUNDS],
             "a round has at least p microbatches",
             "raise -m to at least {p} per round, or lower -o rounds",
         ),
@@ -54,13 +60,13 @@ from penstock.schedules.generators.streams import Virtual, looped_ops, virtual_t
         Claim(
             "makespan",
             "(m + rounds (p - 1)/v)(F + B)",
-            lambda c: (c.m + Fraction(c["rounds"] * (c.p - 1), c.v)) * c.step,
+            lambda c: (c.m + Fraction(c[ROUNDS] * (c.p - 1), c.v)) * c.step,
             "arXiv:2211.05953; derived for several rounds",
         ),
         Claim(
             "peak",
             "m/rounds",
-            lambda c: live_peak(c, live=lambda r: c.v * c.m // c["rounds"]),
+            lambda c: live_peak(c, live=lambda r: c.v * c.m // c[ROUNDS]),
             "arXiv:2211.05953; derived for several rounds",
         ),
     ),
@@ -75,17 +81,17 @@ from penstock.schedules.generators.streams import Virtual, looped_ops, virtual_t
 )
 def breadth_first(shape: Shape, rounds: int) -> Lanes:
     """Round by round: the forward table of all stages, then the backward table."""
-    p = shape.devices
     tables = [table for df in range(rounds) for table in _round(shape, df, rounds)]
     return [
-        [op for kind, table in tables for op in looped_ops(kind, table, r, p)] for r in range(p)
+        [op for kind, table in tables for op in table_ops(kind, table, stages)]
+        for stages in stages_of(looped_placement(shape))
     ]
 
 
 def _round(shape: Shape, df: int, rounds: int) -> list[tuple[str, list[Virtual]]]:
     """A round takes every `rounds`-th microbatch: microbatch = bf * rounds + df."""
     units = [(i, 0) for i in range(df, shape.microbatches, rounds)]
-    chunks = range(shape.stages // shape.devices)
+    chunks = range(stages_per_device(shape))
     whole = [len(units)]
     return [
         ("F", virtual_table(units, chunks=chunks, groups=whole)),

@@ -38,7 +38,7 @@ from penstock.schedules.generators.grid import (
     SOME_KEPT,
     Grid,
     grid_lanes,
-    recomputed,
+    recompute_first,
 )
 
 
@@ -129,4 +129,4 @@ def chronos(shape: Shape, case: Case) -> Lanes:
 def chronos_recompute(shape: Shape, case: Case, recompute: int) -> Lanes:
     """The same grid; the first stages keep only their inputs."""
     lanes = grid_lanes(Grid.of(case), shape.microbatches)
-    return [recomputed(lane, recompute * shape.devices) for lane in lanes]
+    return [recompute_first(lane, recompute * shape.devices) for lane in lanes]

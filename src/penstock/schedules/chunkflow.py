@@ -45,7 +45,7 @@ PAPER = "arXiv:2503.02356"
 
 
 def _lengths(c: Case) -> Lengths:
-    return read_lengths(str(c["groups"]))
+    return read_lengths(c[GROUPS])
 
 
 def _longest(c: Case) -> int:
@@ -62,43 +62,47 @@ def _long_tail(c: Case) -> str:
 
 
 def _makespan(c: Case) -> Fraction:
-    again = sum(max(0, ceil(length) - int(c["retain"])) for length in _lengths(c))
+    again = sum(max(0, ceil(length) - c[RETAIN]) for length in _lengths(c))
     return (_total(c) + c.p - 1) * c.step + again * c.F
 
 
 def _in_step(c: Case) -> bool:
     """No backward waits for the rest of its sequence to go forward, and all slices are equal."""
     whole = all(length.denominator == 1 for length in _lengths(c))
-    return whole and (c.p == 1 or c["warmup"] >= _longest(c))
+    return whole and (c.p == 1 or c[WARMUP] >= _longest(c))
 
 
 def _live(c: Case, at_least: int) -> tuple[Fraction, ...]:
     """What devices have in flight after their warm-up, or what one sequence needs."""
-    live = [max(c.p - 1 - r + c["warmup"], at_least) for r in range(c.p)]
+    live = [max(c.p - 1 - r + c[WARMUP], at_least) for r in range(c.p)]
     return tuple(min(slices, _total(c)) * c.act for slices in live)
 
 
-OPTIONS = (
-    Option(
-        "groups",
-        default=_long_tail,
-        text="the length of each microbatch in slices, as 1,1/2,3, where 1 is one slice filled by "
-        "one or several sequences; if left out, all are 1 but the last, which is m/2, at least 2",
-        parse=lambda text: write_lengths(read_lengths(text)),
-        least=None,
-    ),
-    Option(
-        "retain",
-        default=lambda c: 1,
-        text="slices of a sequence that keep their activations; the others run forward twice",
-    ),
-    Option(
-        "warmup",
-        default=lambda c: 1,
-        text="slices of the sequence that devices warm up for: 1 is the warm-up of 1F1B; with those"
-        " of the longest sequence nobody waits for it to be complete",
-    ),
+GROUPS = Option(
+    "groups",
+    lambda text: write_lengths(read_lengths(text)),
+    default=_long_tail,
+    text="the length of each microbatch in slices, as 1,1/2,3, where 1 is one slice filled by "
+    "one or several sequences; if left out, all are 1 but the last, which is m/2, at least 2",
+    least=None,
 )
+
+RETAIN = Option(
+    "retain",
+    int,
+    default=lambda c: 1,
+    text="slices of a sequence that keep their activations; the others run forward twice",
+)
+
+WARMUP = Option(
+    "warmup",
+    int,
+    default=lambda c: 1,
+    text="slices of the sequence that devices warm up for: 1 is the warm-up of 1F1B; with those"
+    " of the longest sequence nobody waits for it to be complete",
+)
+
+OPTIONS = (GROUPS, RETAIN, WARMUP)
 NEEDS = (
     Need(
         lambda c: len(_lengths(c)) == c.m,
@@ -106,7 +110,7 @@ NEEDS = (
         "give -m the number of groups in -o groups={groups}",
     ),
     Need(
-        lambda c: max(c["retain"], c["warmup"]) <= _longest(c),
+        lambda c: max(c[RETAIN], c[WARMUP]) <= _longest(c),
         "retain and warmup are at most the slices of the longest sequence",
         "lower -o retain={retain} or -o warmup={warmup}",
     ),
@@ -182,7 +186,7 @@ def chunkflow(shape: Shape, groups: str, retain: int, warmup: int) -> Lanes:
         Claim(
             "peak",
             "max(p - 1 - r + warmup, retain)",
-            lambda c: _live(c, min(c["retain"], _longest(c))),
+            lambda c: _live(c, min(c[RETAIN], _longest(c))),
             f"derived from {PAPER}",
             bound=True,
         ),

@@ -50,23 +50,25 @@ def _peak(c: Case, group: int) -> tuple[Fraction, ...]:
     return live_peak(c, live=lambda r: group * (c.v - 1) + c.p - r)
 
 
+GROUP = Option(
+    "group",
+    int,
+    default=lambda c: c.p,
+    text="how many microbatches a stage runs before the device turns to its next stage; p "
+    "if left out, fewer need less memory and wait longer",
+)
+
+
 @schedule(
     name="gis",
     title="several stages by turns, with split backwards and a shorter warm-up",
     paper="arXiv:2503.01328",
     chunks=None,
-    options=(
-        Option(
-            "group",
-            default=lambda c: c.p,
-            text="how many microbatches a stage runs before the device turns to its next stage; p "
-            "if left out, fewer need less memory and wait longer",
-        ),
-    ),
+    options=(GROUP,),
     needs=(
         SEVERAL_STAGES,
         Need(
-            lambda c: least_group(c.p) <= c["group"] <= c.p,
+            lambda c: least_group(c.p) <= c[GROUP] <= c.p,
             "p/2 <= group <= p",
             "give -o group from half of {p} to {p}",
         ),
@@ -75,18 +77,18 @@ def _peak(c: Case, group: int) -> tuple[Fraction, ...]:
         Claim(
             "makespan",
             "m(F + I + W) + ((p - 1)(F + I) + (v - 1)((p - group) F + max(0, pI - group B)))/v",
-            lambda c: _makespan(c, c["group"]),
+            lambda c: _makespan(c, c[GROUP]),
             f"{PAPER}; derived for unequal times",
-            when=lambda c: _recommended(c, c["group"]),
+            when=lambda c: _recommended(c, c[GROUP]),
             condition="m a multiple of group; group = p, or group(F + B) >= p max(F, I) and "
             "F + I >= W",
         ),
         Claim(
             "peak",
             "min(group (v - 1) + p - r, vm)/v",
-            lambda c: _peak(c, c["group"]),
+            lambda c: _peak(c, c[GROUP]),
             PAPER,
-            when=lambda c: c.m % c["group"] == 0 and c.act >= c.stash,
+            when=lambda c: c.m % c[GROUP] == 0 and c.act >= c.stash,
             condition="m a multiple of group and act >= stash",
         ),
     ),

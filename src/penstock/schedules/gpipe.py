@@ -17,7 +17,7 @@ time and memory are the same.
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._claims import flushed, live_peak
+from penstock.schedules._claims import flush_makespan, live_peak
 from penstock.schedules._registry import Case, Claim, schedule
 
 
@@ -26,7 +26,7 @@ from penstock.schedules._registry import Case, Claim, schedule
     title="all forwards, then all backwards",
     paper="arXiv:1811.06965",
     claims=(
-        Claim("makespan", "(m + p - 1)(F + B)", flushed, "arXiv:1811.06965, section 2.3"),
+        Claim("makespan", "(m + p - 1)(F + B)", flush_makespan, "arXiv:1811.06965, section 2.3"),
         Claim(
             "peak",
             "m",

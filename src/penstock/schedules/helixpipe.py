@@ -37,7 +37,7 @@ def _shape(case: Case) -> Shape:
     """Stage 2j is part j, from attention to attention; stage 2l + 1 is the attention of layer l."""
     layers = case.p * case.v
     layer = Fraction(1, case.v)
-    part = layer / (1 + case["attention"])
+    part = layer / (1 + case[ATTENTION])
     inner = (layer - part, part) * layers
     return Shape(
         case.p,
@@ -50,13 +50,31 @@ def _shape(case: Case) -> Shape:
 
 def _idle(case: Case) -> Fraction:
     """Time that a device idles in each direction, in parts with weights."""
-    fold: int = case["fold"]
+    fold = case[FOLD]
     return max(Fraction(fold * (case.p - 3) + 2), Fraction(fold * (case.p - 2), 2) + 1)
 
 
 def _makespan(case: Case) -> Fraction:
-    part: Fraction = 1 / (case.v * (1 + case["attention"]))
+    part = 1 / (case.v * (1 + case[ATTENTION]))
     return (case.m + _idle(case) * part) * case.step
+
+
+FOLD = Option(
+    "fold",
+    int,
+    default=lambda c: 2,
+    text="how many microbatches go together, so that the transfer of one hides behind the "
+    "work of the others; 2 unless told otherwise",
+)
+
+ATTENTION = Option(
+    "attention",
+    Fraction,
+    default=lambda c: Fraction(4),
+    text="how long the attention of a layer takes, against the rest of the layer; a fact "
+    "about the model, 4 unless told otherwise",
+    least=0,
+)
 
 
 @schedule(
@@ -67,26 +85,11 @@ def _makespan(case: Case) -> Fraction:
     default_chunks=1,
     counted="layers",
     shape=_shape,
-    options=(
-        Option(
-            "fold",
-            default=lambda c: 2,
-            text="how many microbatches go together, so that the transfer of one hides behind the "
-            "work of the others; 2 unless told otherwise",
-        ),
-        Option(
-            "attention",
-            default=lambda c: Fraction(4),
-            text="how long the attention of a layer takes, against the rest of the layer; a fact "
-            "about the model, 4 unless told otherwise",
-            parse=Fraction,
-            least=0,
-        ),
-    ),
+    options=(FOLD, ATTENTION),
     needs=(
         Need(lambda c: c.p >= 2, "p >= 2", "give at least 2 devices, or take another schedule"),
         Need(
-            lambda c: c.m % (c.p * c["fold"]) == 0,
+            lambda c: c.m % (c.p * c[FOLD]) == 0,
             "m is a multiple of p fold",
             "make -m a multiple of {p} times {fold}, or give -o fold=1",
         ),
@@ -98,7 +101,7 @@ def _makespan(case: Case) -> Fraction:
             "idle = max(fold (p - 3) + 2, fold (p - 2)/2 + 1)",
             _makespan,
             f"{PAPER}, released code; derived for p < 4",
-            when=lambda c: c["attention"] >= 1,
+            when=lambda c: c[ATTENTION] >= 1,
             condition="attention >= 1",
         ),
         Claim("peak", "m", lambda c: (c.m * c.act,) * c.p, f"{PAPER}, first in, last out"),

@@ -17,9 +17,14 @@ all forwards first when m = p; it no longer does, and neither do we.
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._claims import flushed, live_peak
+from penstock.schedules._claims import flush_makespan, live_peak
 from penstock.schedules._registry import SEVERAL_STAGES, Case, Claim, Need, Option, schedule
-from penstock.schedules.generators.streams import alternate, looped_ops, looped_tables
+from penstock.schedules.generators.placements import (
+    looped_placement,
+    stages_of,
+    stages_per_device,
+)
+from penstock.schedules.generators.streams import alternate, looped_tables, table_ops
 
 
 def _last_group_fits(c: Case, group: int) -> bool:
@@ -30,38 +35,42 @@ def _smallest_group(c: Case) -> int:
     return next((g for g in range(c.p, c.m + 1) if _last_group_fits(c, g)), c.p)
 
 
+GROUP = Option(
+    "group",
+    int,
+    default=_smallest_group,
+    text="how many microbatches a stage runs before the device turns to its next stage; "
+    "p where p divides m, else the smallest that fits",
+)
+
+
 @schedule(
     name="interleaved",
     title="1F1B with several stages per device",
     paper="arXiv:2104.04473",
     chunks=None,
-    options=(
-        Option(
-            "group",
-            default=_smallest_group,
-            text="how many microbatches a stage runs before the device turns to its next stage; "
-            "p where p divides m, else the smallest that fits",
-        ),
-    ),
+    options=(GROUP,),
     needs=(
         SEVERAL_STAGES,
         Need(
-            lambda c: c.p <= c["group"] <= c.m,
+            lambda c: c.p <= c[GROUP] <= c.m,
             "p <= group <= m",
             "give at least {p} microbatches, and -o group between {p} and their number",
         ),
         Need(
-            lambda c: _last_group_fits(c, c["group"]),
+            lambda c: _last_group_fits(c, c[GROUP]),
             "the last group, if it is short, still holds p microbatches",
             "leave -o group out, or make -m a multiple of {group}",
         ),
     ),
     claims=(
-        Claim("makespan", "(m + (p - 1)/v)(F + B)", flushed, "arXiv:2104.04473, section 2.2.2"),
+        Claim(
+            "makespan", "(m + (p - 1)/v)(F + B)", flush_makespan, "arXiv:2104.04473, section 2.2.2"
+        ),
         Claim(
             "peak",
             "min(2(p - 1 - r) + (v - 1) group + 1, vm)/v",
-            lambda c: live_peak(c, lambda r: 2 * (c.p - 1 - r) + (c.v - 1) * c["group"] + 1),
+            lambda c: live_peak(c, lambda r: 2 * (c.p - 1 - r) + (c.v - 1) * c[GROUP] + 1),
             "derived from the warm-up of Megatron-LM",
         ),
     ),
@@ -77,14 +86,13 @@ def _smallest_group(c: Case) -> int:
 )
 def interleaved(shape: Shape, group: int) -> Lanes:
     """The groups of microbatches walk through a device's stages; backwards in mirrored order."""
-    p = shape.devices
-    chunks = shape.stages // p
+    p, chunks = shape.devices, stages_per_device(shape)
     forwards, backwards = looped_tables(shape, group)
     return [
         alternate(
-            looped_ops("F", forwards, r, p),
-            looped_ops("B", backwards, r, p),
+            table_ops("F", forwards, stages),
+            table_ops("B", backwards, stages),
             warmup=2 * (p - 1 - r) + (chunks - 1) * group,
         )
-        for r in range(p)
+        for r, stages in enumerate(stages_of(looped_placement(shape)))
     ]

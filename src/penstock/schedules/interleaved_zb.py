@@ -20,7 +20,12 @@ from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import split_peak, weights_fit
 from penstock.schedules._registry import Case, Claim, Need, schedule
-from penstock.schedules.generators.streams import alternate_split, looped_ops, looped_tables
+from penstock.schedules.generators.placements import (
+    looped_placement,
+    stages_of,
+    stages_per_device,
+)
+from penstock.schedules.generators.streams import alternate_split, looped_tables, table_ops
 
 SOURCE = "derived from PyTorch's ScheduleInterleavedZeroBubble"
 
@@ -79,15 +84,15 @@ def _makespan(c: Case) -> Fraction:
 )
 def interleaved_zb(shape: Shape) -> Lanes:
     """The table of interleaving with a short warm-up; device r keeps r weight gradients back."""
-    p, chunks = shape.devices, shape.stages // shape.devices
+    p, chunks = shape.devices, stages_per_device(shape)
     group = shape.microbatches // _rounds(p, shape.microbatches)
     forwards, backwards = looped_tables(shape, group)
     return [
         alternate_split(
-            looped_ops("F", forwards, r, p),
-            looped_ops("B", backwards, r, p),
+            table_ops("F", forwards, stages),
+            table_ops("B", backwards, stages),
             warmup=(chunks - 1) * group + p - 1 - r,
             delay=r,
         )
-        for r in range(p)
+        for r, stages in enumerate(stages_of(looped_placement(shape)))
     ]

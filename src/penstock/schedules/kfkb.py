@@ -17,35 +17,36 @@ Where we differ: the group is a fixed option; the paper picks it again while tra
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._claims import flushed, live_peak
+from penstock.schedules._claims import flush_makespan, live_peak
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
 from penstock.schedules.generators.streams import alternate
+
+GROUP = Option(
+    "group",
+    int,
+    default=lambda c: min(2, c.m),
+    text="the number k of microbatches that run as one group",
+)
 
 
 @schedule(
     name="kfkb",
     title="k forwards, k backwards in turn",
     paper="arXiv:2303.01675",
-    options=(
-        Option(
-            "group",
-            default=lambda c: min(2, c.m),
-            text="the number k of microbatches that run as one group",
-        ),
-    ),
+    options=(GROUP,),
     needs=(
         Need(
-            lambda c: c["group"] <= c.m,
+            lambda c: c[GROUP] <= c.m,
             "a group holds at most the m microbatches",
             "lower -o group to {m} or less, or raise -m to {group} or more",
         ),
     ),
     claims=(
-        Claim("makespan", "(m + p - 1)(F + B)", flushed, "derived from arXiv:2303.01675"),
+        Claim("makespan", "(m + p - 1)(F + B)", flush_makespan, "derived from arXiv:2303.01675"),
         Claim(
             "peak",
             "min(group (p - r), m)",
-            lambda c: live_peak(c, live=lambda r: c["group"] * (c.p - r)),
+            lambda c: live_peak(c, live=lambda r: c[GROUP] * (c.p - r)),
             "derived from arXiv:2303.01675",
         ),
     ),

@@ -18,7 +18,7 @@ Where we differ: nowhere.
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._claims import flushed, live_peak
+from penstock.schedules._claims import flush_makespan, live_peak
 from penstock.schedules._registry import Case, Claim, schedule
 from penstock.schedules.generators.streams import alternate
 
@@ -28,7 +28,7 @@ from penstock.schedules.generators.streams import alternate
     title="one forward, one backward",
     paper="arXiv:2104.04473",
     claims=(
-        Claim("makespan", "(m + p - 1)(F + B)", flushed, "arXiv:2104.04473, section 2.2.1"),
+        Claim("makespan", "(m + p - 1)(F + B)", flush_makespan, "arXiv:2104.04473, section 2.2.1"),
         Claim(
             "peak",
             "min(p - r, m)",

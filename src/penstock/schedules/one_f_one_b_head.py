@@ -38,37 +38,38 @@ def _count(text: str) -> int:
     return int(text)
 
 
-OPTIONS = (
-    Option(
-        "layers",
-        default=lambda c: 8,
-        text=f"how many transformer layers a device has on average, up to {MOST_LAYERS}",
-        parse=_count,
-    ),
-    Option(
-        "head",
-        default=lambda c: Fraction(2),
-        text="how many transformer layers the output layer weighs: V/(12h + 2s) for a vocabulary "
-        "of V, a width of h and sequences of s tokens",
-        parse=Fraction,
-        least=0,
-    ),
+LAYERS = Option(
+    "layers",
+    _count,
+    default=lambda c: 8,
+    text=f"how many transformer layers a device has on average, up to {MOST_LAYERS}",
 )
 
+HEAD = Option(
+    "head",
+    Fraction,
+    default=lambda c: Fraction(2),
+    text="how many transformer layers the output layer weighs: V/(12h + 2s) for a vocabulary "
+    "of V, a width of h and sequences of s tokens",
+    least=0,
+)
 
-def even(c: Case) -> list[int]:
+OPTIONS = (LAYERS, HEAD)
+
+
+def even_layers(c: Case) -> list[int]:
     """The same number of layers for every device."""
-    return [c["layers"]] * c.p
+    return [c[LAYERS]] * c.p
 
 
-def moved(c: Case) -> list[int]:
+def moved_layers(c: Case) -> list[int]:
     """Layers of each device such that the slowest, with the output layer, is as fast as can be."""
-    total, others = c["layers"] * c.p, c.p - 1
+    total, others = c[LAYERS] * c.p, c.p - 1
     if not others:
         return [total]
     kept = min(
-        range(c["layers"], -1, -1),
-        key=lambda kept: max(kept + c["head"], -(-(total - kept) // others)),
+        range(c[LAYERS], -1, -1),
+        key=lambda kept: max(kept + c[HEAD], -(-(total - kept) // others)),
     )
     least, more = divmod(total - kept, others)
     return [least] * (others - more) + [least + 1] * more + [kept]
@@ -76,8 +77,8 @@ def moved(c: Case) -> list[int]:
 
 def _shape(c: Case, layers: Sequence[int]) -> Shape:
     """Stages that compute their layers and the output layer, and keep what their layers do."""
-    kept = tuple(Fraction(count, c["layers"]) for count in layers)
-    work = (*kept[:-1], kept[-1] + c["head"] / c["layers"])
+    kept = tuple(Fraction(count, c[LAYERS]) for count in layers)
+    work = (*kept[:-1], kept[-1] + c[HEAD] / c[LAYERS])
     return Shape(
         c.p, c.p, (1,) * c.m, stage_share=work, kind_share=(("act", kept), ("stash", kept))
     )
@@ -90,7 +91,7 @@ def _once_around(c: Case, shape: Shape) -> Fraction:
 
 def _peak(c: Case, layers: Sequence[int]) -> tuple[Fraction, ...]:
     held = (min(c.p - r, c.m) * count for r, count in enumerate(layers))
-    return tuple(Fraction(count, c["layers"]) * c.act for count in held)
+    return tuple(Fraction(count, c[LAYERS]) * c.act for count in held)
 
 
 def _lanes(shape: Shape) -> Lanes:
@@ -109,16 +110,16 @@ def _lanes(shape: Shape) -> Lanes:
     name="1f1b-head",
     title="1F1B with the output layer on the last device",
     paper=PAPER,
-    shape=lambda c: _shape(c, even(c)),
+    shape=lambda c: _shape(c, even_layers(c)),
     options=OPTIONS,
     claims=(
         Claim(
             "makespan",
             "(m + p - 1 + m head/layers)(F + B)",
-            lambda c: (c.m + c.p - 1 + c.m * c["head"] / c["layers"]) * c.step,
+            lambda c: (c.m + c.p - 1 + c.m * c[HEAD] / c[LAYERS]) * c.step,
             PAPER,
         ),
-        Claim("peak", "min(p - r, m)", lambda c: _peak(c, even(c)), PAPER),
+        Claim("peak", "min(p - r, m)", lambda c: _peak(c, even_layers(c)), PAPER),
     ),
     cases=(Case(4, 8), Case(4, 2, options={"layers": 4}), Case(1, 2)),
 )
@@ -131,28 +132,28 @@ def one_f_one_b_head(shape: Shape, layers: int, head: Fraction) -> Lanes:
     name="1f1b-redis",
     title="1F1B with layers moved away from the output layer",
     paper=PAPER,
-    shape=lambda c: _shape(c, moved(c)),
+    shape=lambda c: _shape(c, moved_layers(c)),
     options=OPTIONS,
     claims=(
         Claim(
             "makespan",
             "((m - 1) longest + all)(F + B), the longest stage and the sum of all stages",
-            lambda c: _once_around(c, _shape(c, moved(c))),
+            lambda c: _once_around(c, _shape(c, moved_layers(c))),
             f"derived from {PAPER}",
             bound=True,
         ),
         Claim(
             "makespan",
             "((m - 1) longest + all)(F + B)",
-            lambda c: _once_around(c, _shape(c, moved(c))),
+            lambda c: _once_around(c, _shape(c, moved_layers(c))),
             f"derived from {PAPER}",
-            when=lambda c: _last_is_longest(_shape(c, moved(c))),
+            when=lambda c: _last_is_longest(_shape(c, moved_layers(c))),
             condition="no device is slower than the last",
         ),
         Claim(
             "peak",
             "min(p - r, m) times the layers of the device, over layers",
-            lambda c: _peak(c, moved(c)),
+            lambda c: _peak(c, moved_layers(c)),
             PAPER,
         ),
     ),

@@ -23,6 +23,7 @@ from penstock.core.shape import Shape
 from penstock.schedules._claims import live_peak
 from penstock.schedules._registry import Case, Claim, schedule
 from penstock.schedules.generators.building_blocks import LENGTHS, Block, Pass, lanes_of
+from penstock.schedules.generators.placements import v_placement
 from penstock.schedules.generators.reorder import pull
 from penstock.schedules.generators.v_shaped import INTERVAL
 
@@ -55,28 +56,25 @@ PAUSE = 3
             condition="m >= 2p",
         ),
     ),
-    cases=(Case(4, 8, v=2), Case(5, 10, v=2), Case(6, 12, v=2), Case(4, 3, v=2), Case(1, 2, v=2)),
+    cases=(Case(4, 8), Case(5, 10), Case(6, 12), Case(4, 3), Case(1, 2)),
 )
 def one_f_one_b_v(shape: Shape) -> Lanes:
     """The block repeated, with every op as early as the peak allows."""
-    return lanes_of(pull(shape, _block(shape.devices)))
+    return lanes_of(pull(shape, _block(shape)))
 
 
 def _regular(p: int) -> bool:
     return p % 3 != 0 and p != 2
 
 
-def _block(p: int) -> Block:
+def _block(shape: Shape) -> Block:
     """Forwards without a gap, backwards with a pause after every third."""
+    p, home = shape.devices, v_placement(shape)
     starts: list[dict[Pass, int]] = [{} for _ in range(p)]
-    for stage in range(2 * p):
-        starts[_home(stage, p)]["F", stage] = stage
+    for stage, device in enumerate(home):
+        starts[device]["F", stage] = stage
     now = 2 * p + (PAUSE if p % 3 == 0 else 0)
-    for stage, number in zip(reversed(range(2 * p)), count(2 - p)):
-        starts[_home(stage, p)]["B", stage] = now
+    for stage, number in zip(reversed(range(shape.stages)), count(2 - p)):
+        starts[home[stage]]["B", stage] = now
         now += LENGTHS["B"] + (PAUSE if number % IN_A_ROW == 0 else 0)
     return Block(INTERVAL, tuple(starts))
-
-
-def _home(stage: int, p: int) -> int:
-    return min(stage, 2 * p - 1 - stage)

@@ -17,7 +17,7 @@ Where we differ: slices are equal here; unequal ones are a matter of the plan.
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._claims import flushed, flushed_bubble, live_peak
+from penstock.schedules._claims import flush_bubble, flush_makespan, live_peak
 from penstock.schedules._registry import Case, Claim, schedule
 from penstock.schedules.generators.streams import alternate, backward_units, forward_units
 
@@ -28,8 +28,8 @@ from penstock.schedules.generators.streams import alternate, backward_units, for
     paper="arXiv:2406.03488",
     sliced=True,
     claims=(
-        Claim("makespan", "(m + (p - 1)/k)(F + B)", flushed, "arXiv:2406.03488"),
-        Claim("bubble_makespan", "(p - 1)/(mk + p - 1)", flushed_bubble, "arXiv:2406.03488"),
+        Claim("makespan", "(m + (p - 1)/k)(F + B)", flush_makespan, "arXiv:2406.03488"),
+        Claim("bubble_makespan", "(p - 1)/(mk + p - 1)", flush_bubble, "arXiv:2406.03488"),
         Claim(
             "peak",
             "min(p - 1 - r + k, mk)/k",

@@ -17,9 +17,14 @@ released code runs all forwards first when m = p; we do not.
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._claims import flushed, live_peak
+from penstock.schedules._claims import flush_makespan, live_peak
 from penstock.schedules._registry import SEVERAL_STAGES, Case, Claim, Need, Option, schedule
-from penstock.schedules.generators.streams import alternate, looped_ops, looped_tables
+from penstock.schedules.generators.placements import (
+    looped_placement,
+    stages_of,
+    stages_per_device,
+)
+from penstock.schedules.generators.streams import alternate, looped_tables, table_ops
 
 
 def _smallest_group(c: Case) -> int:
@@ -28,44 +33,46 @@ def _smallest_group(c: Case) -> int:
     return c.k * next((n for n in range(fewest, c.m + 1) if c.m % n == 0), fewest)
 
 
+GROUP = Option(
+    "group",
+    int,
+    default=_smallest_group,
+    text="how many slices a stage runs before the device turns to its next stage; "
+    "the smallest that fits",
+)
+
+
 @schedule(
     name="seq1f1b-i",
     title="1F1B over slices, with several stages per device",
     paper="arXiv:2406.03488",
     chunks=None,
     sliced=True,
-    options=(
-        Option(
-            "group",
-            default=_smallest_group,
-            text="how many slices a stage runs before the device turns to its next stage; "
-            "the smallest that fits",
-        ),
-    ),
+    options=(GROUP,),
     needs=(
         SEVERAL_STAGES,
         Need(
-            lambda c: c["group"] % c.k == 0,
+            lambda c: c[GROUP] % c.k == 0,
             "group is a multiple of k, so that no microbatch is torn apart",
             "leave -o group out, or give a multiple of {k}",
         ),
         Need(
-            lambda c: c["group"] >= c.p,
+            lambda c: c[GROUP] >= c.p,
             "group >= p",
             "leave -o group out, or give at least {p}",
         ),
         Need(
-            lambda c: c.m * c.k % c["group"] == 0,
+            lambda c: c.m * c.k % c[GROUP] == 0,
             "group divides the mk slices of the batch",
             "change -m so that its {k} slices each fill groups of {group}, or change -o group",
         ),
     ),
     claims=(
-        Claim("makespan", "(m + (p - 1)/(kv))(F + B)", flushed, "arXiv:2406.03488"),
+        Claim("makespan", "(m + (p - 1)/(kv))(F + B)", flush_makespan, "arXiv:2406.03488"),
         Claim(
             "peak",
             "min((v - 1) group + 2(p - 1 - r) + k, mkv)/(kv)",
-            lambda c: live_peak(c, lambda r: (c.v - 1) * c["group"] + 2 * (c.p - 1 - r) + c.k),
+            lambda c: live_peak(c, lambda r: (c.v - 1) * c[GROUP] + 2 * (c.p - 1 - r) + c.k),
             "derived from arXiv:2406.03488",
         ),
     ),
@@ -81,14 +88,13 @@ def _smallest_group(c: Case) -> int:
 )
 def seq1f1b_i(shape: Shape, group: int) -> Lanes:
     """Groups of slices walk through a device's stages; the warm-up completes a sequence."""
-    p = shape.devices
-    chunks = shape.stages // p
+    p, chunks = shape.devices, stages_per_device(shape)
     forwards, backwards = looped_tables(shape, group)
     return [
         alternate(
-            looped_ops("F", forwards, r, p),
-            looped_ops("B", backwards, r, p),
+            table_ops("F", forwards, stages),
+            table_ops("B", backwards, stages),
             warmup=(chunks - 1) * group + 2 * (p - 1 - r) + shape.slices[0] - 1,
         )
-        for r in range(p)
+        for r, stages in enumerate(stages_of(looped_placement(shape)))
     ]

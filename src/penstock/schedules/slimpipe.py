@@ -18,9 +18,17 @@ own. The released code wants enough microbatches to fill the target; here it is 
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._claims import flushed, flushed_bubble, live_peak
+from penstock.schedules._claims import flush_bubble, flush_makespan, live_peak
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
 from penstock.schedules.generators.lockstep import lock_step_lanes
+
+SLACK = Option(
+    "slack",
+    int,
+    default=lambda c: 2,
+    text="units that a device runs ahead of the next one: 2 keeps the lock-step and a "
+    "step to hide transfers, 1 needs less memory",
+)
 
 
 @schedule(
@@ -30,17 +38,10 @@ from penstock.schedules.generators.lockstep import lock_step_lanes
     chunks=None,
     default_chunks=1,
     sliced=True,
-    options=(
-        Option(
-            "slack",
-            default=lambda c: 2,
-            text="units that a device runs ahead of the next one: 2 keeps the lock-step and a "
-            "step to hide transfers, 1 needs less memory",
-        ),
-    ),
+    options=(SLACK,),
     needs=(
         Need(
-            lambda c: c["slack"] <= 2,
+            lambda c: c[SLACK] <= 2,
             "slack is 1 or 2",
             "give -o slack=1 or -o slack=2",
         ),
@@ -51,12 +52,12 @@ from penstock.schedules.generators.lockstep import lock_step_lanes
         ),
     ),
     claims=(
-        Claim("makespan", "(m + (p - 1)/(kv))(F + B)", flushed, "arXiv:2504.14519"),
-        Claim("bubble_makespan", "(p - 1)/(mkv + p - 1)", flushed_bubble, "arXiv:2504.14519"),
+        Claim("makespan", "(m + (p - 1)/(kv))(F + B)", flush_makespan, "arXiv:2504.14519"),
+        Claim("bubble_makespan", "(p - 1)/(mkv + p - 1)", flush_bubble, "arXiv:2504.14519"),
         Claim(
             "peak",
             "min(kv + slack (p - 1 - r), mkv)/(kv)",
-            lambda c: live_peak(c, live=lambda r: c.k * c.v + c["slack"] * (c.p - 1 - r)),
+            lambda c: live_peak(c, live=lambda r: c.k * c.v + c[SLACK] * (c.p - 1 - r)),
             "arXiv:2504.14519",
         ),
     ),

@@ -23,7 +23,7 @@ serves one. Levelling all devices instead of pairs is ours. The bytes of a loan 
 
 from penstock.core.schedule import Draft
 from penstock.core.shape import Shape
-from penstock.schedules._claims import flushed, flushed_bubble, live_peak
+from penstock.schedules._claims import flush_bubble, flush_makespan, live_peak
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
 from penstock.schedules.generators.exchange import level, loans, pair_up
 from penstock.schedules.generators.lockstep import lock_step_lanes
@@ -39,8 +39,10 @@ FILLED = Need(
 )
 
 CLAIMS = (
-    Claim("makespan", "(m + (p - 1)/(kv))(F + B)", flushed, f"{PAPER}, for equal slice times"),
-    Claim("bubble_makespan", "(p - 1)/(mkv + p - 1)", flushed_bubble, PAPER),
+    Claim(
+        "makespan", "(m + (p - 1)/(kv))(F + B)", flush_makespan, f"{PAPER}, for equal slice times"
+    ),
+    Claim("bubble_makespan", "(p - 1)/(mkv + p - 1)", flush_bubble, PAPER),
     Claim(
         "peak",
         "min(kv + 2(p - 1 - r), mkv)/(kv)",
@@ -59,6 +61,14 @@ CASES = (
 )
 
 
+MOST = Option(
+    "most",
+    int,
+    default=lambda c: c.k,
+    text="the most key/value slices that one op lends; all that evens out its pair if left out",
+)
+
+
 @schedule(
     name="slimpipe-exchange",
     title="slices in lock-step, attention work exchanged in pairs",
@@ -66,17 +76,10 @@ CASES = (
     chunks=None,
     default_chunks=1,
     sliced=True,
-    options=(
-        Option(
-            "most",
-            default=lambda c: c.k,
-            text="the most key/value slices that one op lends; all that evens out its pair if "
-            "left out",
-        ),
-    ),
+    options=(MOST,),
     needs=(
         FILLED,
-        Need(lambda c: c["most"] <= c.k, "most <= k", "lower -o most to {k} or less"),
+        Need(lambda c: c[MOST] <= c.k, "most <= k", "lower -o most to {k} or less"),
     ),
     claims=CLAIMS,
     cases=(*CASES, Case(4, 2, k=8, options={"most": 1})),

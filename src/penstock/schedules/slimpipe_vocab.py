@@ -21,9 +21,10 @@ from fractions import Fraction
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._claims import flushed, live_peak
+from penstock.schedules._claims import flush_makespan, live_peak
 from penstock.schedules._registry import Case, Claim, Need, schedule
 from penstock.schedules.generators.lockstep import lock_steps, slice_group
+from penstock.schedules.generators.placements import looped_placement, stages_of
 from penstock.schedules.generators.streams import PlainOp, Virtual, looped_tables
 
 PAPER = "arXiv:2504.14519"
@@ -31,7 +32,7 @@ PAPER = "arXiv:2504.14519"
 
 def _span(c: Case, passes: str) -> Fraction:
     """All devices do their shards of a slice at the same step, so these only stretch the steps."""
-    return flushed(c) + c.m * sum((c.price(kind) for kind in passes), Fraction(0))
+    return flush_makespan(c) + c.m * sum((c.price(kind) for kind in passes), Fraction(0))
 
 
 @schedule(
@@ -77,16 +78,19 @@ def slimpipe_vocab(shape: Shape) -> Lanes:
     """Every step of the lock-step with what all devices do before and after it."""
     forwards, backwards = looped_tables(shape, slice_group(shape.devices, shape.slices[0]))
     tables = {"F": forwards, "B": backwards}
+    of_device, steps = stages_of(looped_placement(shape)), list(lock_steps(shape))
     return [
-        [op for kind, step in lock_steps(shape) for op in _step(shape, r, kind, tables[kind], step)]
+        [op for kind, step in steps for op in _step(of_device, r, kind, tables[kind], step)]
         for r in range(shape.devices)
     ]
 
 
-def _step(shape: Shape, r: int, kind: str, table: list[Virtual], step: int) -> list[PlainOp]:
+def _step(
+    of_device: list[tuple[int, ...]], r: int, kind: str, table: list[Virtual], step: int
+) -> list[PlainOp]:
     """What a device does at one step: a pass of the slice that enters, its own op, a pass of the
     slice that leaves. Going forward slices enter at stage 0, going back at the last stage."""
-    p, last = shape.devices, shape.stages // shape.devices - 1
+    p, last = len(of_device), len(of_device[r]) - 1
     before, after, entry = ("E", "S", 0) if kind == "F" else ("T", "D", last)
     ahead = r if kind == "F" else p - 1 - r
     ops: list[PlainOp] = []
@@ -94,7 +98,7 @@ def _step(shape: Shape, r: int, kind: str, table: list[Virtual], step: int) -> l
         ops.append((before, r, *table[step][1:]))
     if 0 <= step - ahead < len(table):
         c, mb, s = table[step - ahead]
-        ops.append((kind, c * p + r, mb, s))
+        ops.append((kind, of_device[r][c], mb, s))
     if 0 <= step - (p - 1) < len(table) and table[step - (p - 1)][0] == last - entry:
         ops.append((after, r, *table[step - (p - 1)][1:]))
     return ops

@@ -32,7 +32,7 @@ from functools import lru_cache
 from penstock.core.ops import Op
 from penstock.core.schedule import After, Draft
 from penstock.core.shape import Shape
-from penstock.schedules._claims import flushed, live_peak
+from penstock.schedules._claims import flush_makespan, live_peak
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
 from penstock.schedules.generators.gangs import ganged_lanes, helped_time
 from penstock.schedules.generators.streams import Unit, forward_units
@@ -61,22 +61,33 @@ def _ratio(ratios: tuple[Fraction, ...], unit: Unit) -> Fraction:
 
 
 def _fitting(c: Case) -> bool:
-    ratios = read_ratios(str(c["ratios"]))
+    ratios = read_ratios(c[RATIOS])
     return len(ratios) in (1, c.k) and all(0 <= ratio <= 1 for ratio in ratios)
 
 
 def _hides(c: Case) -> bool:
     """Whether a copy out takes no longer than a forward, and one back no longer than a backward."""
-    most = max(read_ratios(str(c["ratios"])))
+    most = max(read_ratios(c[RATIOS]))
     return most * c.price("O") <= c.F and most * c.price("L") <= c.B
 
 
 def _peak(c: Case) -> tuple[Fraction, ...]:
     """Two slices, and what is left of all slices before these two."""
-    ratios = read_ratios(str(c["ratios"]))
+    ratios = read_ratios(c[RATIOS])
     units = [(mb, s) for mb in range(c.m) for s in range(c.k)]
     left = sum((1 - _ratio(ratios, unit) for unit in units[:-2]), Fraction(min(len(units), 2)))
     return (left * c.act / c.k,) * c.p
+
+
+RATIOS = Option(
+    "ratios",
+    _write,
+    default=_hidden,
+    text="the share of a slice's activation that is offloaded, as 1/2, or one for each "
+    "slice, as 1/2,2/3,1,0; if left out, what is copied in the time of a forward and "
+    "back in that of a backward (`--times O=,L=`)",
+    least=None,
+)
 
 
 @schedule(
@@ -84,17 +95,7 @@ def _peak(c: Case) -> tuple[Fraction, ...]:
     title="slices that are offloaded as far as the copy hides",
     paper=PAPER,
     sliced=True,
-    options=(
-        Option(
-            "ratios",
-            default=_hidden,
-            text="the share of a slice's activation that is offloaded, as 1/2, or one for each "
-            "slice, as 1/2,2/3,1,0; if left out, what is copied in the time of a forward and "
-            "back in that of a backward (`--times O=,L=`)",
-            parse=_write,
-            least=None,
-        ),
-    ),
+    options=(RATIOS,),
     needs=(
         Need(
             _fitting,
@@ -106,7 +107,7 @@ def _peak(c: Case) -> tuple[Fraction, ...]:
         Claim(
             "makespan",
             "(m + (p - 1)/k)(F + B) where copies hide",
-            flushed,
+            flush_makespan,
             f"{PAPER}, section 3",
             when=_hides,
         ),

@@ -31,6 +31,7 @@ from penstock.core.schedule import After, Draft, Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
 from penstock.schedules.generators.lane import Lane
+from penstock.schedules.generators.placements import stages_of, v_placement
 
 PAPER = "arXiv:2510.27257"
 
@@ -78,11 +79,20 @@ def _offloaded(c: Case, r: int) -> Fraction:
             condition="act >= stash",
         ),
     ),
-    cases=(Case(4, 12, v=2), Case(2, 6, v=2), Case(1, 2, v=2), Case(3, 8, v=2), Case(4, 16, v=2)),
+    cases=(Case(4, 12), Case(2, 6), Case(1, 2), Case(3, 8), Case(4, 16)),
 )
 def stp(shape: Shape) -> Lanes:
     """Nine steps per device, as the released scheduler has them."""
-    return [_lane(shape.devices, shape.microbatches, r) for r in range(shape.devices)]
+    return _lanes(shape)
+
+
+SHARE = Option(
+    "share",
+    Fraction,
+    default=lambda c: Fraction(1),
+    text="the part, above 0 and at most 1, of a first-half activation that is offloaded",
+    least=None,
+)
 
 
 @schedule(
@@ -90,18 +100,10 @@ def stp(shape: Shape) -> Lanes:
     title="braided pairs, first halves on the host",
     paper=PAPER,
     chunks=2,
-    options=(
-        Option(
-            "share",
-            default=lambda c: Fraction(1),
-            text="the part, above 0 and at most 1, of a first-half activation that is offloaded",
-            parse=Fraction,
-            least=None,
-        ),
-    ),
+    options=(SHARE,),
     needs=(
         ENOUGH,
-        Need(lambda c: 0 < c["share"] <= 1, "0 < share <= 1", "give -o share=1 or less"),
+        Need(lambda c: 0 < c[SHARE] <= 1, "0 < share <= 1", "give -o share=1 or less"),
     ),
     claims=(
         MAKESPAN,
@@ -110,14 +112,14 @@ def stp(shape: Shape) -> Lanes:
             "((r + 3) act + max(0, 2p - 3) stash)/2",
             lambda c: tuple(_offloaded(c, r) for r in range(c.p)),
             f"derived from {PAPER}",
-            when=lambda c: c.act >= c.stash and c["share"] == 1,
+            when=lambda c: c.act >= c.stash and c[SHARE] == 1,
             condition="act >= stash and share = 1",
         ),
         Claim(
             "peak",
             "share of that, and 1 - share of what is held without offload",
             lambda c: tuple(
-                c["share"] * _offloaded(c, r) + (1 - c["share"]) * _kept(c, r) for r in range(c.p)
+                c[SHARE] * _offloaded(c, r) + (1 - c[SHARE]) * _kept(c, r) for r in range(c.p)
             ),
             f"derived from {PAPER}",
             when=lambda c: c.act >= c.stash,
@@ -126,16 +128,16 @@ def stp(shape: Shape) -> Lanes:
         ),
     ),
     cases=(
-        Case(2, 9, v=2),
-        Case(4, 12, v=2),
-        Case(4, 12, v=2, options={"share": Fraction(1, 2)}),
-        Case(1, 2, v=2),
-        Case(3, 8, v=2),
+        Case(2, 9),
+        Case(4, 12),
+        Case(4, 12, options={"share": Fraction(1, 2)}),
+        Case(1, 2),
+        Case(3, 8),
     ),
 )
 def stp_offload(shape: Shape, share: Fraction) -> Draft:
     """The same lanes, with the activations of the descending stages copied out and in."""
-    compute = [_lane(shape.devices, shape.microbatches, r) for r in range(shape.devices)]
+    compute = _lanes(shape)
     copies = [_copies(lane, stage) for stage, lane in enumerate(compute)]
     partial = share != 1
     return Draft(
@@ -146,16 +148,17 @@ def stp_offload(shape: Shape, share: Fraction) -> Draft:
     )
 
 
-def _lane(p: int, m: int, r: int) -> list[Any]:
-    lane = Lane()
-    _fill(lane, p, r)
-    _braid(lane, p, r, m)
-    _drain(lane, p, r)
-    return lane.items
+def _lanes(shape: Shape) -> list[list[Any]]:
+    p, m = shape.devices, shape.microbatches
+    lanes = [Lane() for _ in range(p)]
+    for r, (lane, (down, up)) in enumerate(zip(lanes, stages_of(v_placement(shape)))):
+        _fill(lane, p, r, down, up)
+        _braid(lane, p, r, m, down, up)
+        _drain(lane, p, r, down, up)
+    return [lane.items for lane in lanes]
 
 
-def _fill(lane: Lane, p: int, r: int) -> None:
-    down, up = r, 2 * p - 1 - r
+def _fill(lane: Lane, p: int, r: int, down: int, up: int) -> None:
     # 1. Down. 2. Down and up. 3. Down once more, in pairs.
     lane.run("F" * (2 * (p - 1 - r)), down)
     for _ in range(r + 1):
@@ -166,8 +169,7 @@ def _fill(lane: Lane, p: int, r: int) -> None:
         lane.pair(("F", down), ("F", down))
 
 
-def _braid(lane: Lane, p: int, r: int, m: int) -> None:
-    down, up = r, 2 * p - 1 - r
+def _braid(lane: Lane, p: int, r: int, m: int, down: int, up: int) -> None:
     # 4. The first backwards; nothing has come back on the way down, so a W takes its place.
     for _ in range(p - 1 - r):
         lane.pair(("F", up), ("I", up))
@@ -183,8 +185,7 @@ def _braid(lane: Lane, p: int, r: int, m: int) -> None:
         lane.pair(("F", up), ("I", up))
 
 
-def _drain(lane: Lane, p: int, r: int) -> None:
-    down, up = r, 2 * p - 1 - r
+def _drain(lane: Lane, p: int, r: int, down: int, up: int) -> None:
     # 7. Backwards both ways. 8. Down, with what is due between. 9. The rest of what is due.
     for _ in range(r + 1):
         lane.run("B", down)

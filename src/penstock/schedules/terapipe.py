@@ -16,7 +16,7 @@ Where we differ: slices are equal here; the paper's choice of lengths is a matte
 
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
-from penstock.schedules._claims import flushed, live_peak
+from penstock.schedules._claims import flush_makespan, live_peak
 from penstock.schedules._registry import Case, Claim, schedule
 from penstock.schedules.generators.streams import forward_units
 
@@ -27,7 +27,7 @@ from penstock.schedules.generators.streams import forward_units
     paper="arXiv:2102.07988",
     sliced=True,
     claims=(
-        Claim("makespan", "(m + (p - 1)/k)(F + B)", flushed, "arXiv:2102.07988"),
+        Claim("makespan", "(m + (p - 1)/k)(F + B)", flush_makespan, "arXiv:2102.07988"),
         Claim("peak", "m", lambda c: live_peak(c, live=lambda r: c.m * c.k), "arXiv:2102.07988"),
     ),
     cases=(Case(4, 2, k=4), Case(4, 1, k=8), Case(4, 4), Case(1, 2, k=2), Case(2, 3, k=3)),

@@ -93,7 +93,7 @@ EQUAL = "F = I = W, act = stash, no latency, and m >= 2p"
             bound=True,
         ),
     ),
-    cases=(Case(4, 8, v=2), Case(4, 11, v=2), Case(4, 3, v=2), Case(2, 4, v=2), Case(1, 2, v=2)),
+    cases=(Case(4, 8), Case(4, 11), Case(4, 3), Case(2, 4), Case(1, 2)),
 )
 def v_zb(shape: Shape, case: Case) -> Lanes:
     """The fastest within the memory of 1F1B."""
@@ -109,7 +109,7 @@ def v_zb(shape: Shape, case: Case) -> Lanes:
     options=(LIMIT,),
     needs=(
         Need(
-            lambda c: c["limit"] >= _least(c),
+            lambda c: c[LIMIT] >= _least(c),
             "limit is at least min(m, (p + 4)//3) max(act, stash)",
             "raise -o limit={limit} to (p + 4)//3 microbatches, or take fewer devices than {p}",
         ),
@@ -119,7 +119,7 @@ def v_zb(shape: Shape, case: Case) -> Lanes:
             "span",
             "(6m + 3p - 1 - 3k + max(3p, p + 1 + 2 ceil(k/2)))(F + I + W)/6, "
             "k = min(2p, floor(2 limit/act))",
-            lambda c: c.m * c.step + _bubble(c, c["limit"]),
+            lambda c: c.m * c.step + _bubble(c, c[LIMIT]),
             f"{PAPER}, public code",
             when=_equal,
             condition=EQUAL,
@@ -127,18 +127,18 @@ def v_zb(shape: Shape, case: Case) -> Lanes:
         Claim(
             "peak",
             "limit",
-            lambda c: (c["limit"],) * c.p,
+            lambda c: (c[LIMIT],) * c.p,
             f"{PAPER}, section 4",
             bound=True,
         ),
     ),
     cases=(
-        Case(4, 8, v=2, options={"limit": 3}),
-        Case(4, 8, v=2, options={"limit": Fraction(7, 2)}),
-        Case(4, 8, v=2),
-        Case(4, 2, v=2, options={"limit": 2}),
-        Case(6, 12, v=2, options={"limit": Fraction(9, 2)}),
-        Case(1, 2, v=2),
+        Case(4, 8, options={"limit": 3}),
+        Case(4, 8, options={"limit": Fraction(7, 2)}),
+        Case(4, 8),
+        Case(4, 2, options={"limit": 2}),
+        Case(6, 12, options={"limit": Fraction(9, 2)}),
+        Case(1, 2),
     ),
 )
 def v_auto(shape: Shape, case: Case, limit: Fraction) -> Lanes:

@@ -34,7 +34,7 @@ from penstock.schedules.generators.reorder import reorder
 from penstock.schedules.generators.v_shaped import INTERVAL, half_block, third_block
 
 PAPER = "arXiv:2405.15362"
-CASES = (Case(4, 8, v=2), Case(3, 7, v=2), Case(5, 10, v=2), Case(4, 3, v=2), Case(1, 2, v=2))
+CASES = (Case(4, 8), Case(3, 7), Case(5, 10), Case(4, 3), Case(1, 2))
 
 
 def _held(c: Case, microbatches: int) -> tuple[Fraction, ...]:

@@ -24,9 +24,9 @@ from penstock.schedules.generators.bundles import Rhythm
 from penstock.schedules.generators.vocabulary import (
     ALGORITHM,
     KNOWN_ALGORITHM,
-    balanced,
-    hidden,
-    sharded,
+    balanced_makespan,
+    passes_hide,
+    sharded_shape,
     turning_peak,
 )
 
@@ -38,16 +38,16 @@ PAPER = "arXiv:2411.05288"
     title="1F1B with the vocabulary spread over all devices",
     paper=PAPER,
     priced=True,
-    shape=sharded,
+    shape=sharded_shape,
     options=(ALGORITHM,),
     needs=(KNOWN_ALGORITHM,),
     claims=(
         Claim(
             "makespan",
             "m(F + B + S + T) + (p - 1)(F + B)",
-            balanced,
+            balanced_makespan,
             PAPER,
-            when=hidden,
+            when=passes_hide,
             condition="m >= p, B >= F, no latency, E = D = 0",
         ),
         Claim(

@@ -23,9 +23,9 @@ from penstock.schedules.generators.bundles import Rhythm
 from penstock.schedules.generators.vocabulary import (
     ALGORITHM,
     KNOWN_ALGORITHM,
-    balanced,
-    hidden,
-    sharded,
+    balanced_makespan,
+    passes_hide,
+    sharded_shape,
     turning_peak,
 )
 
@@ -38,16 +38,16 @@ SOURCE = "arXiv:2411.05288 over the slices of arXiv:2406.03488"
     paper="arXiv:2411.05288",
     sliced=True,
     priced=True,
-    shape=sharded,
+    shape=sharded_shape,
     options=(ALGORITHM,),
     needs=(KNOWN_ALGORITHM,),
     claims=(
         Claim(
             "makespan",
             "m(F + B + S + T) + (p - 1)(F + B)/k",
-            balanced,
+            balanced_makespan,
             SOURCE,
-            when=hidden,
+            when=passes_hide,
             condition="mk >= p, B >= F, no latency, E = D = 0",
         ),
         Claim(

@@ -29,7 +29,7 @@ from penstock.schedules.generators.vocabulary import (
     ALGORITHM,
     KNOWN_ALGORITHM,
     barriers,
-    sharded,
+    sharded_shape,
     vocabulary_work,
 )
 
@@ -38,7 +38,7 @@ PAPER = "arXiv:2411.05288"
 
 def _span(c: Case) -> Fraction:
     """All devices run S and T of a microbatch at the same time: these only stretch the block."""
-    rest = (3 if c.p % 2 == 0 else 0) + INTERVAL * barriers(c["algorithm"])
+    rest = (3 if c.p % 2 == 0 else 0) + INTERVAL * barriers(c[ALGORITHM])
     return c.m * c.step + vocabulary_work(c) + (6 * c.p + rest - 3) * c.step / INTERVAL
 
 
@@ -51,7 +51,7 @@ def _equal(c: Case) -> bool:
     title="V-Half with the vocabulary spread over all devices",
     paper=PAPER,
     chunks=2,
-    shape=sharded,
+    shape=sharded_shape,
     options=(ALGORITHM,),
     needs=(KNOWN_ALGORITHM,),
     claims=(
@@ -68,18 +68,18 @@ def _equal(c: Case) -> bool:
         Claim(
             "peak",
             "(p + 2)//2 + 3 - algorithm",
-            lambda c: (((c.p + 2) // 2 + barriers(c["algorithm"])) * c.act,) * c.p,
+            lambda c: (((c.p + 2) // 2 + barriers(c[ALGORITHM])) * c.act,) * c.p,
             PAPER,
-            when=lambda c: c.m >= c.p + 1 + barriers(c["algorithm"]) and c.act == c.stash,
+            when=lambda c: c.m >= c.p + 1 + barriers(c[ALGORITHM]) and c.act == c.stash,
             condition="m >= p + 4 - algorithm and act = stash",
         ),
     ),
     cases=(
-        Case(4, 8, v=2),
-        Case(4, 8, v=2, options={"algorithm": 1}),
-        Case(5, 10, v=2),
-        Case(3, 2, v=2),
-        Case(1, 3, v=2),
+        Case(4, 8),
+        Case(4, 8, options={"algorithm": 1}),
+        Case(5, 10),
+        Case(3, 2),
+        Case(1, 3),
     ),
 )
 def vocab_v_half(shape: Shape, algorithm: int) -> Lanes:

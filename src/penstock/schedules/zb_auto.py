@@ -118,7 +118,7 @@ def zb_2p(shape: Shape, case: Case) -> Lanes:
     options=(LIMIT,),
     needs=(
         Need(
-            lambda c: c["limit"] >= c.held,
+            lambda c: c[LIMIT] >= c.held,
             "limit is at least act and at least stash",
             "raise -o limit={limit} to what one microbatch holds, or make microbatches smaller",
         ),
@@ -127,15 +127,15 @@ def zb_2p(shape: Shape, case: Case) -> Lanes:
         Claim(
             "span",
             "m(F + I + W) + max(0, 2p - 1 - min(n, m)) F, n = floor(limit / max(act, stash))",
-            lambda c: _span(c, int(c["limit"] // c.held) if c.held else c.m),
+            lambda c: _span(c, int(c[LIMIT] // c.held) if c.held else c.m),
             f"{PAPER}, section 3; derived between p and 2p",
-            when=lambda c: _equal_times(c) and c["limit"] >= c.p * c.held,
+            when=lambda c: _equal_times(c) and c[LIMIT] >= c.p * c.held,
             condition="F = I = W, no latency, and limit >= p max(act, stash)",
         ),
         Claim(
             "peak",
             "limit",
-            lambda c: (c["limit"],) * c.p,
+            lambda c: (c[LIMIT],) * c.p,
             f"{PAPER}, section 3",
             bound=True,
         ),

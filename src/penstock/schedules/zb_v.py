@@ -20,6 +20,7 @@ from penstock.core.shape import Shape
 from penstock.schedules._claims import live_peak
 from penstock.schedules._registry import Case, Claim, schedule
 from penstock.schedules.generators.lane import Lane
+from penstock.schedules.generators.placements import stages_of, v_placement
 from penstock.schedules.generators.streams import PlainOp
 
 PAPER = "arXiv:2401.10241, section 6"
@@ -53,17 +54,17 @@ def _no_longer(c: Case) -> bool:
             condition="m >= 2p - 1 and act >= stash",
         ),
     ),
-    cases=(Case(4, 8, v=2), Case(4, 7, v=2), Case(4, 2, v=2), Case(2, 3, v=2), Case(1, 2, v=2)),
+    cases=(Case(4, 8), Case(4, 7), Case(4, 2), Case(2, 3), Case(1, 2)),
 )
 def zb_v(shape: Shape) -> Lanes:
     """The order for at least 2p - 1 microbatches, without those the batch does not have."""
-    lanes = (_lane(shape, r) for r in range(shape.devices))
+    ways = stages_of(v_placement(shape))
+    lanes = (_lane(shape, r, *of_device) for r, of_device in enumerate(ways))
     return [[op for op in lane if op[2] < shape.microbatches] for lane in lanes]
 
 
-def _lane(shape: Shape, r: int) -> list[PlainOp]:
+def _lane(shape: Shape, r: int, down: int, up: int) -> list[PlainOp]:
     p = shape.devices
-    down, up = r, 2 * p - 1 - r
     batch = max(shape.microbatches, 2 * p - 1)
     lane = Lane()
     # 1. Fill the way down, then both ways, until the first backward comes back.

@@ -48,7 +48,7 @@ PAPER = "arXiv:2401.10241, section 6"
             bound=True,
         ),
     ),
-    cases=(Case(4, 8, v=2), Case(4, 7, v=2), Case(4, 2, v=2), Case(2, 3, v=2), Case(1, 2, v=2)),
+    cases=(Case(4, 8), Case(4, 7), Case(4, 2), Case(2, 3), Case(1, 2)),
 )
 def zb_v_auto(shape: Shape, case: Case) -> Lanes:
     """The memory of p microbatches, which are 2p activations of half a device."""

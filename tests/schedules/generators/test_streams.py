@@ -6,8 +6,8 @@ from penstock.schedules.generators.streams import (
     backward_units,
     forward_units,
     group_sizes,
-    looped_ops,
     looped_tables,
+    table_ops,
     virtual_table,
 )
 
@@ -46,8 +46,8 @@ def test_the_backward_table_visits_stages_and_slices_reversed() -> None:
     assert backwards == [(1, 0, 1), (1, 0, 0), (0, 0, 1), (0, 0, 0)]
 
 
-def test_the_stages_of_a_device_lie_p_apart() -> None:
-    assert looped_ops("F", [(0, 7, 1), (1, 7, 1)], 3, 4) == [("F", 3, 7, 1), ("F", 7, 7, 1)]
+def test_a_table_is_written_with_the_stages_of_a_device() -> None:
+    assert table_ops("F", [(0, 7, 1), (1, 7, 1)], (3, 7)) == [("F", 3, 7, 1), ("F", 7, 7, 1)]
 
 
 def test_forwards_and_backwards_alternate_after_the_warmup() -> None:

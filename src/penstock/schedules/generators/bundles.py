@@ -13,7 +13,7 @@ from fractions import Fraction
 from penstock.core.shape import Shape
 from penstock.schedules._registry import Case
 from penstock.schedules.generators.streams import PlainOp, backward_units, forward_units
-from penstock.schedules.generators.vocabulary import barriers
+from penstock.schedules.generators.vocabulary import ALGORITHM, barriers
 
 
 def orders(devices: int, forward: Fraction, backward: Fraction) -> list[str]:
@@ -55,7 +55,7 @@ class Rhythm:
     def of(cls, shape: Shape, case: Case) -> "Rhythm":
         # The order asks for B >= F; where both take no time, any order will do.
         backward = max(case.B, case.F) or Fraction(1)
-        return cls(shape, case.F, backward, barriers(case["algorithm"]))
+        return cls(shape, case.F, backward, barriers(case[ALGORITHM]))
 
     @property
     def ahead(self) -> int:

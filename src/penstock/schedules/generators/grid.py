@@ -14,19 +14,22 @@ from fractions import Fraction
 from math import lcm
 from typing import NamedTuple
 
+from penstock.core.shape import Shape
 from penstock.schedules._registry import Case, Claim, Need, Option
+from penstock.schedules.generators.placements import looped_placement, stages_of
 from penstock.schedules.generators.streams import PlainOp
 
 PAPER = "arXiv:2503.03182"
 
 SHALLOW = Option(
     "recompute",
+    int,
     default=lambda c: c.v // 2,
     text="how many of a device's stages are recomputed, the first ones; half of them unless told "
     "otherwise",
 )
 SOME_KEPT = Need(
-    lambda c: c["recompute"] < c.v,
+    lambda c: c[SHALLOW] < c.v,
     "recompute < v",
     "keep at least one of the {v} stages of a device: lower -o recompute",
 )
@@ -91,24 +94,25 @@ class Grid(NamedTuple):
 
 def grid_lanes(grid: Grid, microbatches: int) -> list[list[PlainOp]]:
     """The ops of each device in the order in which the grid starts them."""
+    shape = Shape.even(grid.devices, microbatches, grid.chunks)
     return [
         sorted(
             (
-                (kind, place * grid.devices + device, mb, 0)
+                (kind, stage, mb, 0)
                 for kind in "FB"
-                for place in range(grid.chunks)
+                for stage in stages
                 for mb in range(microbatches)
             ),
             key=lambda op: grid.start(*op[:3]),
         )
-        for device in range(grid.devices)
+        for stages in stages_of(looped_placement(shape))
     ]
 
 
-def recomputed(lane: Iterable[PlainOp], stages: int) -> list[PlainOp]:
+def recompute_first(lane: Iterable[PlainOp], stages: int) -> list[PlainOp]:
     """The lane with the first `stages` of the model recomputed, right before their backwards.
 
-    >>> recomputed([("F", 0, 0, 0), ("F", 1, 0, 0), ("B", 1, 0, 0), ("B", 0, 0, 0)], stages=1)
+    >>> recompute_first([("F", 0, 0, 0), ("F", 1, 0, 0), ("B", 1, 0, 0), ("B", 0, 0, 0)], stages=1)
     [('N', 0, 0, 0), ('F', 1, 0, 0), ('B', 1, 0, 0), ('R', 0, 0, 0), ('B', 0, 0, 0)]
     """
     found: list[PlainOp] = []

@@ -10,6 +10,11 @@ section 3, with the offsets of its public code.
 from math import gcd
 
 from penstock.core.shape import Shape
+from penstock.schedules.generators.placements import (
+    looped_placement,
+    stages_of,
+    stages_per_device,
+)
 from penstock.schedules.generators.streams import PlainOp
 
 Slots = list[tuple[int, PlainOp]]
@@ -18,11 +23,12 @@ Slots = list[tuple[int, PlainOp]]
 
 def block_slots(shape: Shape, group: int) -> list[Slots]:
     """The slots of every op, for groups of a size; one list for each device."""
-    return [_device_slots(shape, group, r) for r in range(shape.devices)]
+    of_device = stages_of(looped_placement(shape))
+    return [_device_slots(shape, group, r, stages) for r, stages in enumerate(of_device)]
 
 
-def _device_slots(shape: Shape, group: int, r: int) -> Slots:
-    p, v = shape.devices, shape.stages // shape.devices
+def _device_slots(shape: Shape, group: int, r: int, stages: tuple[int, ...]) -> Slots:
+    p, v = shape.devices, len(stages)
     shift = min(r, _late(shape, group))
     last = _turn(shape, group, v - 1) + r
     slots: Slots = []
@@ -32,8 +38,8 @@ def _device_slots(shape: Shape, group: int, r: int) -> Slots:
         for c in range(v):
             forward = base + _turn(shape, group, c) + r
             backward = base + last + 3 * (p - 1 - r) + 1 + _turn(shape, group, c)
-            slots.append((forward, ("F", c * p + r, mb, 0)))
-            stage = (v - 1 - c) * p + r
+            slots.append((forward, ("F", stages[c], mb, 0)))
+            stage = stages[v - 1 - c]
             slots += [(backward, ("I", stage, mb, 0)), (backward + 1, ("W", stage, mb, 0))]
     return sorted(slots)
 
@@ -43,7 +49,7 @@ def _turn(shape: Shape, group: int, c: int) -> int:
 
     A group smaller than half the devices takes several turns; they must not fall together.
     """
-    v = shape.stages // shape.devices
+    v = stages_per_device(shape)
     turns = -(-least_group(shape.devices) // group)
     return 3 * group * (turns * c + c // (v // gcd(v, turns)))
 
@@ -58,6 +64,6 @@ def _late(shape: Shape, group: int) -> int:
 
     It moves the slack between devices from the gradients to the forwards.
     """
-    v = shape.stages // shape.devices
+    v = stages_per_device(shape)
     turns = [_turn(shape, group, c) - _turn(shape, group, c - 1) for c in range(1, v)]
     return min(turns, default=2 * shape.devices - 1) - shape.devices if shape.devices > 1 else 0

@@ -8,7 +8,12 @@ attention work, hangs on these steps.
 from collections.abc import Iterator
 
 from penstock.core.shape import Shape
-from penstock.schedules.generators.streams import PlainOp, alternate, looped_ops, looped_tables
+from penstock.schedules.generators.placements import (
+    looped_placement,
+    stages_of,
+    stages_per_device,
+)
+from penstock.schedules.generators.streams import PlainOp, alternate, looped_tables, table_ops
 
 Step = list[PlainOp]
 """What the devices run at the same time, one op each."""
@@ -17,15 +22,15 @@ Step = list[PlainOp]
 def lock_step_lanes(shape: Shape, slack: int) -> list[list[PlainOp]]:
     """Run ahead until one microbatch and the slack to the last device are alive; then alternate."""
     p, k = shape.devices, shape.slices[0]
-    units = k * shape.stages // p
+    units = k * stages_per_device(shape)
     forwards, backwards = looped_tables(shape, slice_group(p, k))
     return [
         alternate(
-            looped_ops("F", forwards, r, p),
-            looped_ops("B", backwards, r, p),
+            table_ops("F", forwards, stages),
+            table_ops("B", backwards, stages),
             warmup=units - 1 + slack * (p - 1 - r),
         )
-        for r in range(p)
+        for r, stages in enumerate(stages_of(looped_placement(shape)))
     ]
 
 
@@ -41,7 +46,7 @@ def lock_steps(shape: Shape) -> Iterator[tuple[str, int]]:
     backward step b. The first backward step follows the forward step in which a whole microbatch
     has reached the end.
     """
-    p, units = shape.devices, shape.units * shape.stages // shape.devices
+    p, units = shape.devices, shape.units * stages_per_device(shape)
     ahead = units // shape.microbatches + p - 2
     for step in range(units + p - 1 + ahead):
         if step < units + p - 1:
@@ -54,8 +59,9 @@ def full_steps(shape: Shape) -> Iterator[Step]:
     """Steps at which all devices have work: forwards go down the devices, backwards up."""
     p = shape.devices
     forwards, backwards = looped_tables(shape, slice_group(p, shape.slices[0]))
-    down = [looped_ops("F", forwards, r, p) for r in range(p)]
-    up = [looped_ops("B", backwards, r, p) for r in range(p)]
+    of_device = stages_of(looped_placement(shape))
+    down = [table_ops("F", forwards, stages) for stages in of_device]
+    up = [table_ops("B", backwards, stages) for stages in of_device]
     for step in range(p - 1, len(forwards)):
         yield [down[r][step - r] for r in range(p)]
         yield [up[r][step - (p - 1 - r)] for r in range(p)]

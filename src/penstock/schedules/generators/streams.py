@@ -10,6 +10,7 @@ from itertools import chain, islice
 from typing import TypeVar
 
 from penstock.core.shape import Shape
+from penstock.schedules.generators.placements import stages_per_device
 
 Unit = tuple[int, int]
 """Microbatch and slice."""
@@ -57,7 +58,7 @@ def virtual_table(
 
 def looped_tables(shape: Shape, group: int) -> tuple[list[Virtual], list[Virtual]]:
     """Forward and backward table of the whole batch; the backward visits the chunks reversed."""
-    chunks = range(shape.stages // shape.devices)
+    chunks = range(stages_per_device(shape))
     groups = group_sizes(shape.units, group)
     return (
         virtual_table(forward_units(shape), chunks=chunks, groups=groups),
@@ -65,9 +66,13 @@ def looped_tables(shape: Shape, group: int) -> tuple[list[Virtual], list[Virtual
     )
 
 
-def looped_ops(kind: str, table: Iterable[Virtual], device: int, devices: int) -> list[PlainOp]:
-    """A table as ops of one device, where chunk c of device r is stage c * devices + r."""
-    return [(kind, c * devices + device, mb, s) for c, mb, s in table]
+def table_ops(kind: str, table: Iterable[Virtual], stages: Sequence[int]) -> list[PlainOp]:
+    """A table as ops of one device, whose chunks are these stages.
+
+    >>> table_ops("F", [(0, 7, 1), (1, 7, 1)], stages=(3, 8))
+    [('F', 3, 7, 1), ('F', 8, 7, 1)]
+    """
+    return [(kind, stages[c], mb, s) for c, mb, s in table]
 
 
 def alternate(forwards: Sequence[Item], backwards: Sequence[Item], warmup: int) -> list[Item]:

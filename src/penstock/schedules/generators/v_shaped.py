@@ -1,4 +1,4 @@
-"""V-shaped blocks: device r holds stage r on the way down and stage 2p - 1 - r on the way up.
+"""V-shaped blocks: every device holds a stage on the way down and one on the way up.
 
 The way down is long-lived on the first devices and the way up on the last, so that every device
 needs the same memory. How far the passes of neighbours are apart decides how much: a block whose
@@ -9,7 +9,9 @@ Source: arXiv:2405.15362, section 3, and its public code.
 
 from collections.abc import Callable
 
+from penstock.core.shape import Shape
 from penstock.schedules.generators.building_blocks import Block
+from penstock.schedules.generators.placements import stages_of, v_placement
 
 INTERVAL = 6
 """Work of one microbatch on the two stages of a device: F, I and W of each."""
@@ -20,16 +22,17 @@ Start = Callable[[int], int]
 
 def v_shaped(p: int, down: Start, up: Start, back_up: Start, back_down: Start) -> Block:
     """The block of forwards down and up, and input gradients back up and back down."""
+    ways = stages_of(v_placement(Shape.even(p, 1, chunks=2)))
     return Block(
         INTERVAL,
         tuple(
             {
-                ("F", r): down(r),
-                ("F", 2 * p - 1 - r): up(r),
-                ("I", 2 * p - 1 - r): back_up(r),
-                ("I", r): back_down(r),
+                ("F", first): down(r),
+                ("F", second): up(r),
+                ("I", second): back_up(r),
+                ("I", first): back_down(r),
             }
-            for r in range(p)
+            for r, (first, second) in enumerate(ways)
         ),
     )
 

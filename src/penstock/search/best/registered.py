@@ -18,8 +18,8 @@ from penstock.core.shape import Shape
 from penstock.core.table import CODE
 from penstock.errors import PenstockError
 from penstock.schedules import Case, Option, Spec, registry
+from penstock.schedules.generators.placements import Placement
 from penstock.search.joint.joint import Known
-from penstock.search.joint.moves import Placement
 from penstock.search.joint.pipeline import FUSED_LETTERS, LETTERS, Order, turns
 
 WORK = frozenset("FBIW")
@@ -88,7 +88,7 @@ def _choices(spec: Spec, case: Case, values: tuple[int, ...]) -> Iterator[Option
             yield from ({**given, option.name: value} for value in values)
 
 
-def _counts(option: Option) -> bool:
+def _counts(option: Option[Any]) -> bool:
     return option.least is not None and option.parse is int and option.name != LIMIT
 
 

@@ -41,36 +41,38 @@ def _effort(text: str) -> int:
     return effort
 
 
+EFFORT = Option(
+    "effort",
+    _effort,
+    default=lambda c: 2,
+    text="how long the solver may improve the order, in hundredths of a second of its own "
+    "clock, which counts work and is some 5 times slower than the wall's; 2 if left out, "
+    "at most 1000000",
+    least=None,
+)
+
+SHARING = Option(
+    "sharing",
+    int,
+    default=lambda c: 1,
+    text="how many neighbouring devices share one channel to the host; 1 if left out",
+)
+
+
 @schedule(
     name="optpipe",
     title="order and offloads searched together, in the memory there is",
     paper=PAPER,
     priced=True,
-    options=(
-        LIMIT,
-        Option(
-            "effort",
-            default=lambda c: 2,
-            text="how long the solver may improve the order, in hundredths of a second of its own "
-            "clock, which counts work and is some 5 times slower than the wall's; 2 if left out, "
-            "at most 1000000",
-            parse=_effort,
-            least=None,
-        ),
-        Option(
-            "sharing",
-            default=lambda c: 1,
-            text="how many neighbouring devices share one channel to the host; 1 if left out",
-        ),
-    ),
+    options=(LIMIT, EFFORT, SHARING),
     needs=(
         Need(
-            lambda c: c["limit"] >= c.held,
+            lambda c: c[LIMIT] >= c.held,
             "limit is at least act and at least stash",
             "raise -o limit={limit} to what one microbatch holds, or make microbatches smaller",
         ),
         Need(
-            lambda c: c["sharing"] <= c.p,
+            lambda c: c[SHARING] <= c.p,
             "no more devices share a channel than there are",
             "lower -o sharing={sharing} to {p} or less",
         ),
@@ -81,7 +83,7 @@ def _effort(text: str) -> int:
             "(m + p - 1)(F + I) + max(1, m - p + 1) W",
             lambda c: (c.m + c.p - 1) * (c.F + c.I) + max(1, c.m - c.p + 1) * c.W,
             "derived: it begins with an order no worse than ZB-H1's",
-            when=lambda c: c["limit"] >= c.p * c.held and weights_fit(c) and c.hop == 0,
+            when=lambda c: c[LIMIT] >= c.p * c.held and weights_fit(c) and c.hop == 0,
             condition="limit >= p max(act, stash), F >= W, I >= W and no latency",
             bound=True,
         ),
@@ -92,7 +94,7 @@ def _effort(text: str) -> int:
             "derived: something always runs",
             bound=True,
         ),
-        Claim("peak", "limit", lambda c: (c["limit"],) * c.p, PAPER, bound=True),
+        Claim("peak", "limit", lambda c: (c[LIMIT],) * c.p, PAPER, bound=True),
     ),
     cases=(
         Case(3, 4, options={"limit": 2, "effort": 100}),

@@ -51,7 +51,7 @@ class Request(NamedTuple):
     @classmethod
     def of(cls, case: Case) -> "Request":
         prices = tuple((name, getattr(case, name)) for name in PRICES)
-        return cls(case.p, case.m, case.v, prices, str(case["layers"]), case["limit"])
+        return cls(case.p, case.m, case.v, prices, case[LAYERS], case[LIMIT])
 
     @property
     def scale(self) -> Scale:
@@ -75,7 +75,7 @@ def _read(text: str) -> str:
 
 
 def _has_layers(case: Case) -> bool:
-    return len(read_layers(str(case["layers"]))) >= case.p
+    return len(read_layers(case[LAYERS])) >= case.p
 
 
 def _has_memory(case: Case) -> bool:
@@ -135,6 +135,25 @@ def _shape(case: Case) -> Shape:
     return layered_shape(read_layers(request.layers), _found(request).layout.split, case.p, case.m)
 
 
+LAYERS = Option(
+    "layers",
+    _read,
+    default=lambda c: f"{GRAIN * c.p}*1/{GRAIN}",
+    text="the layers as COUNT*TIME@MEMORY,... in units of the prices, as 16*1,4@0, or a "
+    "file with a line for each kind of layer; equal ones if left out",
+    least=None,
+)
+
+LIMIT = Option(
+    "limit",
+    Fraction,
+    default=lambda c: None,
+    text="what a device may hold, in the unit of act and stash; that of p microbatches on "
+    "an average device if left out",
+    least=0,
+)
+
+
 @schedule(
     name="adaptis",
     title="cut, placement and order searched together for layers that differ",
@@ -142,24 +161,7 @@ def _shape(case: Case) -> Shape:
     chunks=None,
     priced=True,
     shape=_shape,
-    options=(
-        Option(
-            "layers",
-            default=lambda c: f"{GRAIN * c.p}*1/{GRAIN}",
-            text="the layers as COUNT*TIME@MEMORY,... in units of the prices, as 16*1,4@0, or a "
-            "file with a line for each kind of layer; equal ones if left out",
-            parse=_read,
-            least=None,
-        ),
-        Option(
-            "limit",
-            default=lambda c: None,
-            text="what a device may hold, in the unit of act and stash; that of p microbatches on "
-            "an average device if left out",
-            parse=Fraction,
-            least=0,
-        ),
-    ),
+    options=(LAYERS, LIMIT),
     needs=(
         Need(_has_layers, "there are at least p layers", "lower -p {p}, or give more layers"),
         Need(

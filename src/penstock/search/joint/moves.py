@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.core.shape import Shape
+from penstock.schedules.generators.placements import Placement, looped_placement, wave_placement
 from penstock.search.joint.pipeline import Whole
 
 Split = tuple[int, ...]
 """Layers of each stage."""
-Placement = tuple[int, ...]
-"""Device of each stage."""
 
 
 class Layout(NamedTuple):
@@ -27,11 +27,11 @@ def families(devices: int, chunks: int) -> Iterator[Placement]:
     >>> list(families(2, 2))
     [(0, 1), (0, 1, 0, 1), (0, 1, 1, 0)]
     """
-    down, up = tuple(range(devices)), tuple(reversed(range(devices)))
     for rounds in range(1, chunks + 1):
-        yield down * rounds
+        shape = Shape.even(devices, 1, rounds)
+        yield looped_placement(shape)
         if rounds > 1 and devices > 1:
-            yield tuple(device for lap in range(rounds) for device in (up if lap % 2 else down))
+            yield wave_placement(shape)
 
 
 def evenest(weights: Whole, stages: int) -> Split:

@@ -29,7 +29,7 @@ from penstock.schedules.generators.grid import (
     SOME_KEPT,
     Grid,
     grid_lanes,
-    recomputed,
+    recompute_first,
 )
 from penstock.search._prices import cost_of
 from penstock.search.offload.run_ahead import Lookahead
@@ -39,8 +39,17 @@ from penstock.sim import simulate
 def _held(case: Case) -> int:
     """Activations of the kept stages of device 0 on the grid; a microbatch passes with v places."""
     grid = Grid.of(case)
-    kept = range(case["recompute"], case.v)
+    kept = range(case[SHALLOW], case.v)
     return max(case.v - 1, sum(grid.waits(place) // case.v + 1 for place in kept))
+
+
+AHEAD = Option(
+    "ahead",
+    int,
+    default=lambda c: min(2, c.m),
+    text="how many recomputed activations a device may hold before they are needed, beside "
+    "those of the other stages; 2 unless told otherwise",
+)
 
 
 @schedule(
@@ -49,20 +58,12 @@ def _held(case: Case) -> int:
     paper=PAPER,
     chunks=None,
     priced=True,
-    options=(
-        SHALLOW,
-        Option(
-            "ahead",
-            default=lambda c: min(2, c.m),
-            text="how many recomputed activations a device may hold before they are needed, beside "
-            "those of the other stages; 2 unless told otherwise",
-        ),
-    ),
+    options=(SHALLOW, AHEAD),
     needs=(
         SEVERAL_STAGES,
         SOME_KEPT,
         Need(
-            lambda c: c["ahead"] <= c.m,
+            lambda c: c[AHEAD] <= c.m,
             "ahead <= m",
             "give -o ahead of at most {m}: there are no more microbatches to recompute",
         ),
@@ -72,7 +73,7 @@ def _held(case: Case) -> int:
         Claim(
             "peak",
             "(h + ahead)/v, h = what the kept stages of device 0 hold on the grid",
-            lambda c: (Fraction(_held(c) + c["ahead"], c.v) * c.act,) * c.p,
+            lambda c: (Fraction(_held(c) + c[AHEAD], c.v) * c.act,) * c.p,
             "by construction",
             bound=True,
         ),
@@ -88,6 +89,6 @@ def _held(case: Case) -> int:
 def chronos_ahead(shape: Shape, case: Case, recompute: int, ahead: int) -> Lanes:
     """The fastest within the memory; where several are, the one that holds least."""
     grid, least, m, cost = Grid.of(case), _held(case), shape.microbatches, cost_of(case)
-    orders = [[recomputed(lane, recompute * shape.devices) for lane in grid_lanes(grid, m)]]
+    orders = [[recompute_first(lane, recompute * shape.devices) for lane in grid_lanes(grid, m)]]
     orders += [Lookahead(grid, m, recompute, least + more).run() for more in range(1, ahead + 1)]
     return min(orders, key=lambda lanes: simulate(Schedule.of("", shape, lanes), cost).makespan)

@@ -48,10 +48,10 @@ def _ratio(text: str) -> Fraction:
 
 RATIO = Option(
     "ratio",
+    _ratio,
     default=lambda c: Fraction(1),
     text="what the copies of an activation, out and in, take of the time that its ops take; 1 if "
     "left out, more than 0",
-    parse=_ratio,
     least=None,
 )
 
@@ -92,7 +92,7 @@ def _draft(shape: Shape, of_device: int, ratio: Fraction) -> Draft:
 
 def _all_fit(c: Case) -> bool:
     try:
-        uniform_windows(Shape.even(c.p, c.m, c.v), c.v, c["ratio"])
+        uniform_windows(Shape.even(c.p, c.m, c.v), c.v, c[RATIO])
     except Infeasible:
         return False
     return True
