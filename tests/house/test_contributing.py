@@ -20,6 +20,7 @@ HOUSE = Path(__file__).resolve().parents[2]
 NAME, MODULE = "one-by-one", "one_by_one"
 COPIED = (
     "src/penstock",
+    "scripts",
     "tests/every_schedule",
     "tests/schedules",
     "tests/golden",
@@ -62,8 +63,8 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     head, mark, tail = (schedules / "__init__.py").read_text().partition("MODULES = (\n")
     (schedules / "__init__.py").write_text(head + mark + block(page, "2. The line") + tail)
     (root / f"docs/schedules/{NAME}.md").write_text(block(page, "3. The page"))
-    python(root, "tests/every_schedule/golden.py")
-    python(root, "tests/every_schedule/pages.py")
+    python(root, "scripts/write_golden.py")
+    python(root, "scripts/write_schedule_pages.py")
     return root
 
 

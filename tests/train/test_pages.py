@@ -13,10 +13,10 @@ from penstock.schedules import registry
 from penstock.train.config.config import Section, loads, sections, tables
 from penstock.train.config.keys import Key
 from penstock.train.config.schema import schema
-from train.pages import PAGE, SCHEMA, rewritten, schema_text
 from train.samples import short
+from write_config_reference import PAGE, SCHEMA, rewritten, schema_text
 
-ANEW = "python tests/train/pages.py writes it anew"
+ANEW = "python scripts/write_config_reference.py writes it anew"
 
 
 def test_the_page_has_the_keys_as_they_are() -> None:

@@ -1,6 +1,7 @@
 """The reference of the configuration, written from the settings themselves.
 
-`python tests/train/pages.py` writes the tables of docs/reference/config.md and the schema anew.
+`python scripts/write_config_reference.py` writes the tables of docs/reference/config.md and the
+schema anew.
 """
 
 import json
@@ -12,7 +13,7 @@ from penstock.train.config.keys import Key, Record, keys_of
 from penstock.train.config.schema import schema
 from penstock.train.config.toml import value_text
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/reference/config.md"
 SCHEMA = ROOT / "docs/reference/config.schema.json"
 

@@ -1,12 +1,12 @@
 """The predicted and the measured timeline of a quickstart step, as the picture of a page.
 
-`python tests/train/picture.py` measures and draws it anew, in about a minute. It is a measurement
-of the machine it is made on, so nothing compares it with an earlier one. The fastest of some steps
-is drawn: on a machine with fewer cores than processes single steps are held up by each other.
+`python scripts/draw_quickstart.py` measures and draws it anew, in about a minute. It is a
+measurement of the machine it is made on, so nothing compares it with an earlier one. The fastest of
+some steps is drawn: on a machine with fewer cores than processes single steps are held up by each
+other.
 """
 
 import os
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,7 +25,7 @@ from penstock.train.loop.rank import plan_of
 from penstock.train.report.report import compared
 from penstock.train.report.wording import Compared, drawn
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "examples/quickstart.toml"
 PICTURE = ROOT / "docs/pictures/quickstart.svg"
 STEPS = 9
@@ -47,8 +47,7 @@ def fastest(connection: Connection, config: Path) -> Compared | None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT / "tests"))
-    from train.picture import fastest as job  # by a name that the ranks can import too
+    from draw_quickstart import fastest as job  # by a name that the ranks can import too
 
     with Crew(load(CONFIG).pipeline.devices) as crew:
         found = crew.run(job, CONFIG)[0]
