@@ -8,7 +8,6 @@ damaged anywhere fails its digest and counts as absent.
 """
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
@@ -76,8 +75,6 @@ class Writer:
         told = json.dumps(asdict(facts)).encode()
         self._write(told + len(told).to_bytes(LENGTH, "little"))
         self._file.write(self._state.digest() + MARK)
-        self._file.flush()
-        os.fsync(self._file.fileno())
 
     def _write(self, content: bytes) -> None:
         self._file.write(content)

@@ -1,6 +1,5 @@
 """From a source of text to tokens on disk, through the cache."""
 
-import os
 from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from penstock.data.corpus import Array
 from penstock.data.sources import Source, Text
 from penstock.data.tokenizer import Tokenizer
 from penstock.errors import RunError
+from penstock.files.durable import replacement
 
 Progress = Callable[[int, int], None]
 """Told while text is tokenised: bytes done, and bytes in all."""
@@ -47,16 +47,12 @@ def _made(
     with turn(path) as part:
         if found := read(path, key):
             return found
-        try:
-            with part.open("wb") as file:
-                _write(file, source, tokenizer, key, progress)
+        with replacement(path, part) as file:
+            _write(file, source, tokenizer, key, progress)
             if digest("tokenised", source.fingerprint(), tokenizer.fingerprint) != key:
                 raise RunError(
                     "the text has changed while it was tokenised", hint="start again when it rests"
                 )
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
     if made := read(path, key):
         return made
     raise RunError(

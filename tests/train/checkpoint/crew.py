@@ -15,11 +15,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from files.faulty_disk import FaultyDisk, full
 from penstock.errors import PenstockError
+from penstock.files.durable import Disk
 from penstock.train.checkpoint import Checkpoints
 from penstock.train.checkpoint.copies import digest
-from penstock.train.checkpoint.disk import Disk
-from train.checkpoint.faults import FaultyDisk, empty_like, full, tensors
+from train.checkpoint.faults import empty_like, tensors
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["torch", "torch.distributed.checkpoint", "train.checkpoint.crew"])

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from penstock.errors import RunError, ShapeError
+from penstock.files.durable import Disk
 from penstock.train.checkpoint import Checkpoints, Kind, load_part, newest_in, stored
-from penstock.train.checkpoint.disk import Disk
 from penstock.train.checkpoint.folders import place, steps
 from train.checkpoint.faults import empty_like, same, tensors
 

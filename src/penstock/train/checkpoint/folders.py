@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.errors import RunError
+from penstock.files.durable import Disk
 from penstock.train.checkpoint import manifest
-from penstock.train.checkpoint.disk import Disk
 
 PARTIAL = ".partial-"
 ASIDE = ".aside-"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.errors import RunError
-from penstock.train.checkpoint.disk import reason
+from penstock.files.durable import reason
 
 FILE = "manifest.json"
 FORMAT = "penstock checkpoint 1"

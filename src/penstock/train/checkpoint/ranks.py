@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch.distributed as dist
 
 from penstock.errors import PenstockError, RunError
-from penstock.train.checkpoint.disk import reason
+from penstock.files.durable import reason
 
 T = TypeVar("T")
 

@@ -17,10 +17,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from penstock.errors import RunError, ShapeError
+from penstock.files.durable import Disk, reason
 from penstock.run.comm.collective import make_group
 from penstock.train.checkpoint import folders
 from penstock.train.checkpoint.copies import captured, refuse_differences
-from penstock.train.checkpoint.disk import Disk, reason
 from penstock.train.checkpoint.find import Found, newest
 from penstock.train.checkpoint.load import load
 from penstock.train.checkpoint.ranks import Ranks

@@ -21,7 +21,7 @@ from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.checkpoint.storage import WriteResult
 
 from penstock.errors import RunError
-from penstock.train.checkpoint.disk import Disk, reason
+from penstock.files.durable import Disk, reason
 from penstock.train.checkpoint.manifest import Entry
 from penstock.train.checkpoint.ranks import Ranks
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from torch import Tensor
 
 from penstock.errors import RunError
+from penstock.files.durable import Disk
 from penstock.train.checkpoint import folders, manifest, storage
-from penstock.train.checkpoint.disk import Disk
 from penstock.train.checkpoint.find import STATE
 from penstock.train.checkpoint.manifest import Entry
 from penstock.train.checkpoint.ranks import Ranks
