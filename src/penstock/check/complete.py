@@ -110,9 +110,8 @@ def _counts(schedule: Schedule) -> Counts:
     found = np.zeros((len(LETTERS), room), np.int32)
     _count(len(table), table.kind, table.stage, schedule.unit, shape.units, found)
     for op in set(schedule.gangs).intersection(table.ops() if schedule.gangs else ()):
-        first, unit = CODE[op.kind], shape.first_unit[op.mb] + op.slice
-        index = op.stage * shape.units + unit
-        found[first, index] = min(found[first, index], 1)
+        code, index = CODE[op.kind], op.stage * shape.units + shape.unit_of(op.mb, op.slice)
+        found[code, index] = min(found[code, index], 1)
     return {letter: found[code] for letter, code in CODE.items()}
 
 
@@ -152,12 +151,10 @@ def _miscounted(schedule: Schedule, kinds: str, at: tuple[int, int, int], why: s
     """The finding for a unit whose kinds do not occur as often as wanted."""
     number, unit, wanted = at
     shape, table = schedule.shape, schedule.table
-    mb = int(np.searchsorted(shape.first_unit, unit, side="right")) - 1
     here = np.flatnonzero((schedule.unit == unit) & (table.stage == number)).tolist()
     rows = [row for row in here if LETTERS[table.kind[row]] in kinds]
-    slice = unit - shape.first_unit[mb]
     ops = tuple(dict.fromkeys(table.op(row) for row in rows)) or (
-        Op(_missing_kind(kinds, schedule, here), number, mb, slice),
+        Op(_missing_kind(kinds, schedule, here), number, *shape.mb_and_slice(unit)),
     )
     names = " and ".join(str(op) for op in ops)
     if len(rows) > wanted:

@@ -82,8 +82,7 @@ class Program:
         for name, (base, room) in self.bufs.items():
             if base <= index < base + room:
                 number, unit = divmod(index - base, shape.units)
-                mb = max(m for m in range(shape.microbatches) if shape.first_unit[m] <= unit)
-                return Buf(name, number, mb, unit - shape.first_unit[mb])
+                return Buf(name, number, *shape.mb_and_slice(unit))
         raise IndexError(index)
 
     def moved(self, move: int) -> Buf:
