@@ -5,7 +5,7 @@ import torch
 
 from penstock.arch.config import ModelConfig
 from penstock.bench.measure.breakdown import breakdown, one_stage
-from penstock.bench.measure.plain_model import PlainStage, summed_loss
+from penstock.bench.measure.plain_model import plain_stage, summed_loss
 from penstock.bench.measure.real import Timed, Work, run_ours, run_theirs, together
 from penstock.core.ops import Op
 from penstock.plan.slices import equal_flops_of_model
@@ -21,7 +21,7 @@ WORK = Work(MODEL, 24, 4)
 @pytest.fixture(scope="module")
 def loss() -> float:
     """Of the plain model in one piece."""
-    whole = PlainStage(MODEL, range(4), WORK.length)
+    whole = plain_stage(MODEL, range(4), WORK.length)
     with torch.no_grad():
         found = sum(summed_loss(whole(b.tokens), b.labels).item() for b in WORK.batch())
     return found * WORK.scale

@@ -28,8 +28,7 @@ from penstock.data.batch import Microbatch
 from penstock.errors import RunError
 from penstock.verify.compare import difference
 from penstock.verify.material import parameters_of
-from penstock.verify.oracle import _logits as plain_logits
-from penstock.verify.oracle import answer
+from penstock.verify.oracle import answer, document_logits, whole_decoder
 
 pytestmark = [
     pytest.mark.torch,
@@ -156,7 +155,8 @@ def test_only_a_sequence_that_is_cut_has_a_memory_and_only_where_there_are_layer
 def test_logits_are_those_of_the_judge_whole_and_slice_by_slice() -> None:
     model, batch = tiny(), _batch(((0,),))
     (stage,) = stages_of(model, (2,), LENGTH)
-    right = plain_logits(model, parameters_of(model, torch.float64), batch.tokens[0])
+    values = parameters_of(model, torch.float64)
+    right = document_logits(whole_decoder(model, LENGTH), values, batch.tokens[0])
     (whole,) = cut(batch, (LENGTH,))
     assert relative(stage.logits(whole, None)[0], right) <= EXACT
     parts: list[Tensor] = []

@@ -19,7 +19,7 @@ from torch.distributed import barrier, group
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
 from penstock.bench.measure.emulate import as_executed
-from penstock.bench.measure.plain_model import PlainStage, summed_loss
+from penstock.bench.measure.plain_model import plain_stage, summed_loss
 from penstock.bench.measure.torch_pipeline import Rival, stages_of
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
@@ -111,7 +111,7 @@ def run_theirs(connection: Connection, work: Work, name: str, chunks: int, steps
     scale = work.scale
     rival = Rival(
         name,
-        {stage: PlainStage(work.model, split[stage], work.length) for stage in mine},
+        {stage: plain_stage(work.model, split[stage], work.length) for stage in mine},
         ranks * chunks,
         microbatches=work.microbatches,
         loss=lambda logits, labels: summed_loss(logits, labels) * scale,
