@@ -21,7 +21,13 @@ WRITERS = {
     "csv": "penstock.files.torch_csv",
     "json": "penstock.files.json",
 }
-"""Formats of a schedule, without times; every other format is a picture of timelines."""
+"""Formats of a schedule, without times."""
+PICTURES = {
+    "svg": "penstock.draw.svg.picture",
+    "html": "penstock.draw.page.page",
+    "trace": "penstock.draw.trace",
+}
+"""Pictures of timelines."""
 
 Width = Annotated[
     int | None,
@@ -92,5 +98,5 @@ def _render(name: str, timelines: Sequence[Timeline]) -> str:
     if name in WRITERS:
         text: str = import_module(WRITERS[name]).dumps(timelines[0].schedule)
     else:
-        text = import_module(f"penstock.draw.{name}").render(timelines)
+        text = import_module(PICTURES[name]).render(timelines)
     return text

@@ -46,6 +46,10 @@ Devices = Annotated[
 Microbatches = Annotated[
     int | None, typer.Option("-m", "--microbatches", metavar="M", help="Microbatches.")
 ]
+Times = Annotated[
+    str, typer.Option(metavar="F=1,I=1,W=1", help="Time of each kind of op. B costs I + W.")
+]
+Hop = Annotated[str, typer.Option(metavar="TIME", help="Latency of a transfer between devices.")]
 
 
 @dataclass(frozen=True)
@@ -78,13 +82,8 @@ class Request:
 class Prices:
     """What ops, transfers and buffers cost."""
 
-    times: Annotated[
-        str,
-        typer.Option(metavar="F=1,I=1,W=1", help="Time of each kind of op. B costs I + W."),
-    ] = ""
-    hop: Annotated[
-        str, typer.Option(metavar="TIME", help="Latency of a transfer between devices.")
-    ] = "0"
+    times: Times = ""
+    hop: Hop = "0"
     sizes: Annotated[
         str,
         typer.Option(

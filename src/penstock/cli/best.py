@@ -13,7 +13,7 @@ from penstock.cli._flat import flat
 from penstock.cli._numbers import amounts, number
 from penstock.cli._output import emit, emit_json, emit_table, note
 from penstock.cli._record import plain
-from penstock.cli._request import AsJson, Devices, Microbatches
+from penstock.cli._request import AsJson, Devices, Hop, Microbatches, Times
 from penstock.draw import words
 from penstock.draw.words import counted
 from penstock.errors import PlanError, ShapeError
@@ -44,12 +44,8 @@ class Size:
 class Costs:
     """What ops and buffers cost, and what memory there is."""
 
-    times: Annotated[
-        str, typer.Option(metavar="F=1,I=1,W=1", help="Time of each kind of op. B costs I + W.")
-    ] = ""
-    hop: Annotated[
-        str, typer.Option(metavar="TIME", help="Latency of a transfer between devices.")
-    ] = "0"
+    times: Times = ""
+    hop: Hop = "0"
     sizes: Annotated[
         str, typer.Option(metavar="act=1,stash=1", help="Memory of an activation and of a stash.")
     ] = ""

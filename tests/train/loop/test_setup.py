@@ -15,7 +15,7 @@ from penstock.train.loop.setup import Layout, architecture, compared_schedules, 
 from train.samples import short
 
 SLICED = '[pipeline]\nschedule = "seq1f1b"\nslices = 4\n[batch]\nlength = 64\n'
-EXAMPLE = Path(__file__).parents[2] / "examples/quickstart.toml"
+EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.toml"
 
 
 def sliced(*overrides: str, processes: int = 2) -> Layout:

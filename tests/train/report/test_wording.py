@@ -24,7 +24,7 @@ from penstock.train.report.wording import (
     words,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RAN = Ran(
     Path("runs/quickstart"),
     losses=[5.0 - step / 40 for step in range(120)],
