@@ -16,13 +16,13 @@ from penstock.data import open_data
 from penstock.draw.svg.picture import render
 from penstock.run.launch.rendezvous import Connection
 from penstock.run.launch.worker_pool import Crew
-from penstock.run.observe.inspected_step import look
+from penstock.run.observe.inspected_step import look_at_step
 from penstock.run.step.build import build_engine
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin
 from penstock.train.config.config import load
 from penstock.train.loop.rank import plan_of
-from penstock.train.report.report import compared
+from penstock.train.report.report import compare_step
 from penstock.train.report.wording import Compared, drawn
 
 ROOT = Path(__file__).parents[1]
@@ -40,10 +40,10 @@ def fastest(connection: Connection, config: Path) -> Compared | None:
     with TemporaryDirectory() as folder:
         data = open_data(settings.data, batch.length, plan.model.vocabulary, 0, Path(folder))
         microbatches = data.train.batch_at(0, 0, 1, batch.microbatches, batch.rows)
-        looks = [look(engine, microbatches) for _ in range(STEPS)]
+        looks = [look_at_step(engine, microbatches) for _ in range(STEPS)]
     transport.close()
     seen = min(filter(None, looks), key=lambda each: each.timeline.makespan, default=None)
-    return compared(plan, seen, len(os.sched_getaffinity(0))) if seen else None
+    return compare_step(plan, seen, len(os.sched_getaffinity(0))) if seen else None
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from penstock.verify.plain_decoder import (
     rotary_tables,
     square_attention,
     stored_name,
-    turn,
+    turn_by_tables,
 )
 
 pytestmark = pytest.mark.torch
@@ -64,7 +64,7 @@ def test_a_tied_head_cannot_stand_apart_from_its_embedding() -> None:
 def test_the_first_position_is_not_turned_and_the_angle_grows_with_the_position() -> None:
     model = replace(MODEL, head_size=4, rope_theta=100.0)
     ones = torch.ones(1, 3, 4, dtype=torch.float64)
-    turned = turn(ones, *rotary_tables(model, 3))
+    turned = turn_by_tables(ones, *rotary_tables(model, 3))
     angles = torch.tensor([[0.0, 0.0], [1.0, 0.1], [2.0, 0.2]], dtype=torch.float64)
     expected = torch.cat((angles.cos() - angles.sin(), angles.cos() + angles.sin()), -1)
     torch.testing.assert_close(turned[0], expected, rtol=1e-14, atol=1e-14)

@@ -52,7 +52,7 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def colored() -> bool:
+def has_color() -> bool:
     """Whether stdout is a terminal that may be sent colours (https://no-color.org)."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return sys.stdout.isatty() and not plain
@@ -67,4 +67,4 @@ def emit_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print rows of text under a head."""
     # A table that leads into a file or a pipe must not be broken into lines of a screen.
     columns = width() if sys.stdout.isatty() else UNBROKEN
-    emit(render_table(head, list(rows), width=columns, color=colored()))
+    emit(render_table(head, list(rows), width=columns, color=has_color()))

@@ -80,7 +80,7 @@ def destinations(wanted: Pictures, *, as_json: bool) -> dict[str, str]:
     return files
 
 
-def write(files: Mapping[str, str], timelines: Sequence[Timeline]) -> None:
+def write_pictures(files: Mapping[str, str], timelines: Sequence[Timeline]) -> None:
     """Render every format, then write every file."""
     texts = [(path, _render(name, timelines)) for name, path in files.items()]
     for path, text in texts:

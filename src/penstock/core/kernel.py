@@ -16,7 +16,7 @@ COMPILE_ABOVE = 20_000
 """Ops from which compiled code wins over the half second that loading numba takes."""
 
 
-class Part:
+class KernelPart:
     """A piece of a kernel: a function that kernels and other parts of its file call.
 
     A call counts references of every array it passes on, so a part should loop over many items.
@@ -58,7 +58,9 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     except ImportError:
         return function
     known = function.__globals__
-    called = [name for name in function.__code__.co_names if isinstance(known.get(name), Part)]
+    called = [
+        name for name in function.__code__.co_names if isinstance(known.get(name), KernelPart)
+    ]
     if called:
         parts = {name: known[name].compiled for name in called}
         whole = FunctionType(function.__code__, {**known, **parts}, function.__name__)
@@ -68,9 +70,9 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     return compiled
 
 
-def part(function: Callable[..., Any]) -> Part:
+def part(function: Callable[..., Any]) -> KernelPart:
     """Mark a piece of a kernel."""
-    return Part(function)
+    return KernelPart(function)
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:

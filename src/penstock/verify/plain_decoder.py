@@ -55,7 +55,7 @@ class PlainAttention(nn.Module):
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         projected = (self.q_proj(x), self.k_proj(x), self.v_proj(x))
         q, k, v = (y.unflatten(-1, (-1, self.head_size)).transpose(1, 2) for y in projected)
-        q, k = turn(self.q_norm(q), cos, sin), turn(self.k_norm(k), cos, sin)
+        q, k = turn_by_tables(self.q_norm(q), cos, sin), turn_by_tables(self.k_norm(k), cos, sin)
         out: Tensor = self.o_proj(self.attention(q, k, v).transpose(1, 2).flatten(2))
         return out
 
@@ -147,7 +147,7 @@ def rotary_tables(config: ModelConfig, length: int) -> tuple[Tensor, Tensor]:
     return angles.cos().repeat(1, 2), angles.sin().repeat(1, 2)
 
 
-def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def turn_by_tables(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotary positions: the halves of a head are real and imaginary parts, turned by an angle."""
     real, imaginary = x.chunk(2, dim=-1)
     return x * cos + torch.cat((-imaginary, real), dim=-1) * sin

@@ -17,7 +17,7 @@ from penstock.verify.material import microbatches_of, parameters_of
 from penstock.verify.variants import Trial
 
 
-class Part(NamedTuple):
+class TrialPart(NamedTuple):
     """What one process has arrived at."""
 
     loss: float
@@ -25,9 +25,9 @@ class Part(NamedTuple):
     """Gradients by name; a tied weight stands twice where one process holds both its ends."""
 
 
-def run_trial(connection: Connection, trial: Trial) -> Part:
+def run_trial(connection: Connection, trial: Trial) -> TrialPart:
     """One step of this process's share."""
-    plan = plan_of(trial)
+    plan = trial_plan(trial)
     ends = plan.homes[0], plan.homes[trial.schedule.shape.stages - 1]
     mesh = _mesh(trial.replicas, trial.schedule.shape.devices, ends)
     if mesh.pipeline is None:
@@ -39,11 +39,11 @@ def run_trial(connection: Connection, trial: Trial) -> Part:
         transport.close()
 
 
-def run_alone(connection: Connection, trial: Trial) -> Part:
+def run_alone(connection: Connection, trial: Trial) -> TrialPart:
     """A trial of one device, on the first process; the others have nothing to do."""
     if connection.rank:
-        return Part(0.0, [])
-    return step(trial, plan_of(trial), Mesh(1, 1, 0), Alone())
+        return TrialPart(0.0, [])
+    return step(trial, trial_plan(trial), Mesh(1, 1, 0), Alone())
 
 
 @cache
@@ -52,7 +52,7 @@ def _mesh(replicas: int, devices: int, ends: tuple[int, int]) -> Mesh:
     return make_mesh(replicas, devices, ends=ends)
 
 
-def plan_of(trial: Trial) -> RunPlan:
+def trial_plan(trial: Trial) -> RunPlan:
     return RunPlan(
         trial.work.model,
         trial.schedule,
@@ -63,14 +63,14 @@ def plan_of(trial: Trial) -> RunPlan:
     )
 
 
-def step(trial: Trial, plan: RunPlan, mesh: Mesh, transport: Transport) -> Part:
+def step(trial: Trial, plan: RunPlan, mesh: Mesh, transport: Transport) -> TrialPart:
     """Loss and gradients of the batch, of which this replica takes its share."""
     engine = Engine(plan, mesh, transport, adam=AdamW(), device=torch.device("cpu"))
     _load(engine)
     batch = microbatches_of(trial.work.batch, plan.model.vocabulary)
     share = trial.schedule.shape.microbatches
     outcome = engine.gradients(batch[mesh.replica * share : (mesh.replica + 1) * share])
-    return Part(outcome.loss, [(entry.name, entry.grad) for entry in entries(engine)])
+    return TrialPart(outcome.loss, [(entry.name, entry.grad) for entry in entries(engine)])
 
 
 def _load(engine: Engine) -> None:

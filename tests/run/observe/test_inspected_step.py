@@ -9,7 +9,7 @@ from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Alone
 from penstock.run.execute.executor import Quiet
 from penstock.run.launch.worker_pool import Crew
-from penstock.run.observe.inspected_step import Both, CpuTime, look
+from penstock.run.observe.inspected_step import Both, CpuTime, look_at_step
 from penstock.run.program.compiled import Places, Step
 from penstock.run.program.plan import RunPlan
 from penstock.run.step.engine import Engine
@@ -74,7 +74,10 @@ def _alone() -> Engine:
 def test_a_look_changes_no_weight_and_gives_the_observer_back() -> None:
     engine = _alone()
     before, observer = engine.weights[0].main.clone(), engine.executor.observer
-    first, second = look(engine, batch_of(engine.plan)), look(engine, batch_of(engine.plan))
+    first, second = (
+        look_at_step(engine, batch_of(engine.plan)),
+        look_at_step(engine, batch_of(engine.plan)),
+    )
     assert first is not None
     assert second is not None
     assert first.timeline.peak == second.timeline.peak
@@ -88,7 +91,7 @@ def test_the_observer_comes_back_even_where_a_step_fails() -> None:
     engine.executor.stages[0].blocks.clear()  # type: ignore[attr-defined]
     engine.executor.stages[0].embedding = None  # type: ignore[attr-defined]
     with pytest.raises(AssertionError):
-        look(engine, batch_of(engine.plan))
+        look_at_step(engine, batch_of(engine.plan))
     assert engine.executor.observer is observer
 
 

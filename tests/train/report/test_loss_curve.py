@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.train.report.loss_curve import BLOCKS, binned, curve
+from penstock.train.report.loss_curve import BLOCKS, bin_means, curve
 from train.samples import usual
 
 FALLING = """\
@@ -26,7 +26,7 @@ def one_row(losses: list[float], width: int = 60) -> str:
 
 
 def test_many_steps_share_a_column_as_their_mean() -> None:
-    assert binned([4.0, 2.0, 3.0, 1.0, 9.0], 2) == [3.0, (3.0 + 1.0 + 9.0) / 3]
+    assert bin_means([4.0, 2.0, 3.0, 1.0, 9.0], 2) == [3.0, (3.0 + 1.0 + 9.0) / 3]
     assert one_row([4.0, 2.0, 3.0, 1.0], width=2) == one_row([3.0, 2.0])
 
 

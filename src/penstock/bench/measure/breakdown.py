@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from penstock.bench.measure.real import HOST, Work, stage_of
+from penstock.bench.measure.real import HOST, TrainingWork, initial_stage
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.run.comm.transport import Alone
@@ -35,7 +35,7 @@ class Breakdown(NamedTuple):
 
 
 def breakdown(
-    connection: Connection, work: Work, lengths: tuple[int, ...], repeats: int
+    connection: Connection, work: TrainingWork, lengths: tuple[int, ...], repeats: int
 ) -> Breakdown:
     """All layers of a model as one stage, on a rank alone: a crew of one gives it the settings of
     memory that ranks have."""
@@ -43,7 +43,7 @@ def breakdown(
     executor = Executor(
         plan.program,
         0,
-        {0: stage_of(plan, 0, work.length)},
+        {0: initial_stage(plan, 0, work.length)},
         transport=Alone(),
         boundary=Boundary(plan.widths, plan.dtype, HOST),
         clock=process_time_ns,

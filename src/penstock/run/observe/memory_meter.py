@@ -28,7 +28,7 @@ class Sample(NamedTuple):
     after: int
 
 
-class Meter(Protocol):
+class ByteMeter(Protocol):
     """Counts bytes; `peak` is the most since the last `reset`."""
 
     @property
@@ -115,7 +115,7 @@ class CudaBytes:
 class MemoryRecorder:
     """An observer that reads a meter around every op."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: ByteMeter) -> None:
         self.meter = meter
         self.samples: dict[int, Sample] = {}
         """By row of the schedule's table."""
@@ -133,7 +133,7 @@ class MemoryRecorder:
 
 
 @contextmanager
-def metered(*existing: torch.Tensor) -> Iterator[MemoryRecorder]:
+def record_memory(*existing: torch.Tensor) -> Iterator[MemoryRecorder]:
     """A recorder for the device of the tensors that are there already and are not to be counted."""
     if existing and existing[0].is_cuda:
         yield MemoryRecorder(CudaBytes())

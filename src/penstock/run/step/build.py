@@ -7,13 +7,13 @@ from penstock.errors import RunError
 from penstock.run.comm.mesh import Mesh, make_mesh
 from penstock.run.comm.transport import Alone, Gloo, Transport
 from penstock.run.comm.transport_cuda import PerChannel, Staged, channel_groups
-from penstock.run.launch.environment import Place
+from penstock.run.launch.environment import RankPlace
 from penstock.run.program.plan import RunPlan
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
 
 
-def torch_device(wanted: str, place: Place) -> torch.device:
+def torch_device(wanted: str, place: RankPlace) -> torch.device:
     """The device of a rank; ranks of one machine share its GPUs in turn."""
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")

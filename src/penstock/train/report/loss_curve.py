@@ -15,7 +15,7 @@ def curve(losses: Sequence[float], *, width: int = 60, height: int = 6) -> str:
     The lowest loss has an eighth of a row, the highest fills all rows. Losses that are not finite
     leave a gap.
     """
-    means = binned(losses, width)
+    means = bin_means(losses, width)
     finite = [value for value in means if math.isfinite(value)]
     if not finite:
         return "no loss to draw\n"
@@ -30,10 +30,10 @@ def curve(losses: Sequence[float], *, width: int = 60, height: int = 6) -> str:
     return "\n".join([*rows, f"{'':>{margin}} {_axis(len(losses), len(means))}"]) + "\n"
 
 
-def binned(values: Sequence[float], count: int) -> list[float]:
+def bin_means(values: Sequence[float], count: int) -> list[float]:
     """At most `count` means of neighbouring values, each of as many as can be equal.
 
-    >>> binned([4.0, 2.0, 3.0, 1.0], 2)
+    >>> bin_means([4.0, 2.0, 3.0, 1.0], 2)
     [3.0, 2.0]
     """
     count = min(count, len(values))
