@@ -52,12 +52,12 @@ check-schedule: $(STAMP) ## prove one schedule alone, under a minute: NAME=my-sc
 	$(BIN)/python scripts/check_schedule.py $(NAME)
 
 golden: $(STAMP) ## write golden lanes and what pages show anew; read the difference
-	$(BIN)/python tests/every_schedule/golden.py
-	$(BIN)/python tests/every_schedule/pages.py
-	PYTHONPATH=tests $(BIN)/python tests/every_schedule/readme.py
-	PYTHONPATH=tests $(BIN)/python tests/every_schedule/gallery.py
-	$(BIN)/python tests/cli/pages.py
-	$(BIN)/python tests/train/pages.py
+	$(BIN)/python scripts/write_golden.py
+	$(BIN)/python scripts/write_schedule_pages.py
+	$(BIN)/python scripts/write_readme.py
+	$(BIN)/python scripts/write_gallery.py
+	$(BIN)/python scripts/write_shell_sessions.py
+	$(BIN)/python scripts/write_config_reference.py
 
 format: $(STAMP) ## rewrite the code in the house format
 	$(BIN)/ruff format .
@@ -65,4 +65,4 @@ format: $(STAMP) ## rewrite the code in the house format
 
 clean: ## remove .venv and every cache
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
-	find src tests -name __pycache__ -prune -exec rm -rf {} +
+	find src scripts tests -name __pycache__ -prune -exec rm -rf {} +

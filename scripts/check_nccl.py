@@ -9,13 +9,13 @@ newer, with NCCL_MULTI_RANK_GPU_ENABLE=1).
 
 import argparse
 import json
+import multiprocessing
 import socket
 import time
 from dataclasses import replace
 from typing import Any
 
 import torch
-import torch.multiprocessing as processes
 from torch import distributed
 
 from penstock.arch.config import ModelConfig
@@ -34,7 +34,8 @@ from penstock.schedules import build
 
 MODEL = ModelConfig(8, 256, 512, 8, 4, 32, 512)
 MICROBATCHES, LENGTH = 8, 256
-SCHEDULES = {"1f1b": {}, "seq1f1b": {"slices": 4}, "zb-v": {}}
+SLICES = {"1f1b": None, "seq1f1b": 4, "zb-v": None}
+"""Schedules that are trained, and the slices that they cut a sequence into."""
 BACK_END = "cpu:gloo,cuda:nccl"
 
 
@@ -100,7 +101,7 @@ def rank_main(
     )  # fmt: skip
     devices = ranks // arguments.replicas
     share = MICROBATCHES // arguments.replicas
-    schedule = build(name, devices=devices, microbatches=share, **SCHEDULES[name])
+    schedule = build(name, devices=devices, microbatches=share, slices=SLICES[name])
     losses = train(schedule, arguments, brutal)
     if rank == 0:
         found.put(losses)
@@ -112,9 +113,14 @@ def over_nccl(name: str, ranks: int, arguments: Any, brutal: bool) -> list[float
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    found = processes.get_context("spawn").SimpleQueue()
+    found = multiprocessing.get_context("spawn").SimpleQueue()
     job = (ranks, port, name, arguments, brutal, found)
-    processes.spawn(rank_main, job, nprocs=ranks)
+    context = multiprocessing.get_context("spawn")
+    members = [context.Process(target=rank_main, args=(rank, *job)) for rank in range(ranks)]
+    for member in members:
+        member.start()
+    for member in members:
+        member.join()
     losses: list[float] = found.get()
     return losses
 
@@ -127,13 +133,11 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--tied", action="store_true")
-    parser.add_argument("--schedules", nargs="+", default=list(SCHEDULES), choices=list(SCHEDULES))
+    parser.add_argument("--schedules", nargs="+", default=list(SLICES), choices=list(SLICES))
     arguments = parser.parse_args()
     for name in arguments.schedules:
-        options = {k: v for k, v in SCHEDULES[name].items() if k == "slices"}
-        alone = build(
-            "seq1f1b" if options else "1f1b", devices=1, microbatches=MICROBATCHES, **options
-        )
+        sliced = "seq1f1b" if SLICES[name] else "1f1b"
+        alone = build(sliced, devices=1, microbatches=MICROBATCHES, slices=SLICES[name])
         expected = train(alone, arguments, brutal=False)
         for ranks in arguments.ranks:
             for brutal in (False, True):

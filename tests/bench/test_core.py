@@ -6,14 +6,20 @@ from typing import Any
 import pytest
 
 from penstock.bench.clock import best_of, peak_bytes
-from penstock.bench.core import generate, measure_build, measure_memory, read_settings, run
-from penstock.bench.torch_schedules import Rival, find_rival
+from penstock.bench.core import (
+    generate_lanes,
+    measure_build,
+    measure_memory,
+    read_core_settings,
+    run_core,
+)
+from penstock.bench.torch_schedules import TorchSchedule, find_rival
 from penstock.schedules import registry
 
 
 def small() -> dict[str, Any]:
     """The real settings, with fewer devices and microbatches."""
-    settings: dict[str, Any] = {**read_settings(), "repeats": 2}
+    settings: dict[str, Any] = {**read_core_settings(), "repeats": 2}
     settings["large"] = {**settings["large"], "devices": 4, "microbatches": 8}
     settings["build"] = {**settings["build"], "devices": 4, "microbatches": 8}
     settings["memory"] = {**settings["memory"], "devices": 4, "microbatches": [16, 32, 64]}
@@ -25,22 +31,22 @@ def without_torch(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def test_the_stated_size_is_the_promised_one() -> None:
-    large = read_settings()["large"]
+    large = read_core_settings()["large"]
     assert large["schedule"] in registry()
     assert {key: large[key] for key in ("devices", "microbatches", "slices")} == {
         "devices": 64,
         "microbatches": 1024,
         "slices": 8,
     }
-    tiny = generate({**large, "devices": 2, "microbatches": 2})
+    tiny = generate_lanes({**large, "devices": 2, "microbatches": 2})
     assert len(tiny.table) == 3 * 2 * 2 * 8  # F, I and W of every unit: 1.57 M ops at full size
-    assert read_settings()["repeats"] == 5
+    assert read_core_settings()["repeats"] == 5
 
 
 def test_a_run_fills_every_field_and_says_what_it_does() -> None:
     settings, said = small(), list[str]()
     settings["build"] = without_torch(settings["build"])
-    results = run(settings, said.append)
+    results = run_core(settings, said.append)
     for part in ("simulate", "simulate_general", "check"):
         assert results[part]["ops"] == 3 * 4 * 8 * 8
         assert results[part]["ops_per_second"] == results[part]["ops"] / results[part]["seconds"]
@@ -69,9 +75,9 @@ def test_torch_constructs_the_same_order_and_the_ratio_is_of_one_run() -> None:
 def test_another_order_is_noticed() -> None:
     pytest.importorskip("torch")
     settings = small()["build"]
-    rival = find_rival(settings["rival"], generate(settings))
-    assert isinstance(rival, Rival)
-    assert not rival.same_order(generate({**settings, "microbatches": 12}))
+    rival = find_rival(settings["rival"], generate_lanes(settings))
+    assert isinstance(rival, TorchSchedule)
+    assert not rival.same_order(generate_lanes({**settings, "microbatches": 12}))
 
 
 def test_memory_grows_with_the_ops() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from core.worked import offloaded
 from penstock.check import RULES, Finding, check, explain, require
-from penstock.check.memory import memory
+from penstock.check.memory import memory_findings
 from penstock.core.ops import Op, parse_op
 from penstock.core.schedule import After, Loan, Schedule
 from penstock.core.shape import Shape
@@ -140,7 +140,15 @@ def test_an_offload_on_the_copy_lane_of_another_device_is_refused() -> None:
 
 
 def test_every_rule_about_order_has_a_fault_here_or_beside() -> None:
-    elsewhere = {"annotation", "local", "collective-order", "memory", "channel", "slot", "lifetime"}
+    elsewhere = {
+        "annotation",
+        "local",
+        "collective-order",
+        "memory",
+        "channel",
+        "slot",
+        "lifetime",
+    }
     assert {rule for _, _, rule, _ in FAULTS.values()} == set(RULES) - elsewhere
 
 
@@ -271,7 +279,7 @@ def test_a_weight_gradient_that_waits_for_whole_backwards_is_out_of_order_too() 
 def within(schedule: Schedule, limit: int) -> Iterator[Finding]:
     """Findings about a limit when an activation holds 10, counted in steps of 2."""
     amounts = {"act": np.full(len(schedule.table), 5, np.int64)}
-    return memory(schedule, amounts, limit=Fraction(limit), grain=Fraction(2))
+    return memory_findings(schedule, amounts, limit=Fraction(limit), grain=Fraction(2))
 
 
 def test_a_memory_limit_is_proven_by_order_alone() -> None:

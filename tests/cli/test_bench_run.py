@@ -8,8 +8,8 @@ import pytest
 
 from cli.conftest import Penstock
 from penstock.bench import choice
-from penstock.bench.run import accepted, read_settings
-from penstock.bench.steps import verdict
+from penstock.bench.run import accepted_case, read_bench_settings
+from penstock.bench.steps import step_ratios
 from penstock.schedules import registry
 
 pytestmark = pytest.mark.torch
@@ -20,7 +20,7 @@ TINY = {"layers": 4, "hidden": 16, "ffn": 24, "heads": 2, "kv_heads": 2, "head_s
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real settings, with a smaller model and fewer schedules."""
-    settings: dict[str, Any] = {**read_settings()}
+    settings: dict[str, Any] = {**read_bench_settings()}
     model = {**TINY, "vocabulary": 32}
     ours = [{"schedule": "1f1b"}, {"schedule": "seq1f1b", "slices": [2, 999]}]
     rivals = settings["real"]["rivals"][:2]
@@ -31,7 +31,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         "profile": {"model": model, "slices": [1, 2], "repeats": 1},
     }
     changed = {part: {**settings[part], **values} for part, values in changes.items()}
-    monkeypatch.setattr(choice, "read_settings", lambda: changed)
+    monkeypatch.setattr(choice, "read_bench_settings", lambda: changed)
 
 
 @pytest.mark.usefixtures("small")
@@ -69,22 +69,22 @@ def test_the_best_of_each_side_makes_the_ratio() -> None:
         row("torch", "Schedule1F1B", 5.0),
         row("torch", "ScheduleInterleaved1F1B", 3.0),
     ]
-    found = verdict(rows, read_settings()["real"])
+    found = step_ratios(rows, read_bench_settings()["real"])
     assert (found["best"], found["slices"], found["rival"]) == (
         "seq1f1b", 8, "ScheduleInterleaved1F1B",
     )  # fmt: skip
     assert (found["ratio"], found["same_ratio"], found["prediction_error"]) == (1.5, 1.25, 0.04)
-    assert verdict(rows[:2], read_settings()["real"])["ratio"] is None
+    assert step_ratios(rows[:2], read_bench_settings()["real"])["ratio"] is None
 
 
 @pytest.mark.parametrize("name", registry())
 def test_every_schedule_has_a_size_to_be_emulated_at(name: str) -> None:
-    settings = read_settings()["emulate"]
-    assert accepted(registry()[name], settings).p == settings["ranks"] == 8
+    settings = read_bench_settings()["emulate"]
+    assert accepted_case(registry()[name], settings).p == settings["ranks"] == 8
 
 
 def test_the_promises_stand_in_the_settings() -> None:
-    settings = read_settings()
+    settings = read_bench_settings()
     assert [rival["target"] for rival in settings["host"]["rivals"]] == [0.25, 0.5]
     assert settings["emulate"]["target"] == 0.05
     assert settings["emulate"]["shortest"] >= 0.02

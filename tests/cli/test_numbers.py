@@ -2,7 +2,7 @@ from fractions import Fraction
 
 import pytest
 
-from penstock.cli._numbers import amounts, assignments, number
+from penstock.cli._numbers import amounts, assignments, parse_number
 from penstock.errors import ShapeError
 
 
@@ -18,7 +18,7 @@ from penstock.errors import ShapeError
     ],
 )
 def test_decimals_and_fractions_are_read_exactly(text: str, value: Fraction) -> None:
-    assert number("--hop", text) == value
+    assert parse_number("--hop", text) == value
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_decimals_and_fractions_are_read_exactly(text: str, value: Fraction) -> 
 )
 def test_anything_else_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(ShapeError, match="--hop") as caught:
-        number("--hop", text)
+        parse_number("--hop", text)
     assert caught.value.hint == "write it as 2, 0.25 or 1/3, with at most nine digits in a row"
 
 

@@ -2,14 +2,14 @@ from pathlib import Path
 
 import pytest
 
-from cli.pages import PAGES, rewritten
 from penstock.cli.main import VERBS
+from write_shell_sessions import PAGES, rewritten
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_what_a_page_shows_is_what_its_commands_print(page: Path) -> None:
     text = page.read_text()
-    assert text == rewritten(text), "python tests/cli/pages.py writes the answers anew"
+    assert text == rewritten(text), "python scripts/write_shell_sessions.py writes the answers anew"
 
 
 def test_the_reference_has_the_help_of_every_verb() -> None:

@@ -15,7 +15,7 @@ from penstock.schedules import build, registry
 from penstock.verify.cases import smallest, trials_of
 from penstock.verify.compare import Difference
 from penstock.verify.variants import VARIANTS, Trial
-from penstock.verify.verifier import Row
+from penstock.verify.verifier import VerdictRow
 
 pytestmark = pytest.mark.torch
 
@@ -31,8 +31,8 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Let a verifier without processes give every trial the same verdict."""
 
     def judge(difference: Difference, bits: tuple[str, ...] = ()) -> None:
-        def row(_: Any, trial: Trial) -> Row:
-            return Row(trial, difference, bits if trial.bitwise else None, 0.25)
+        def row(_: Any, trial: Trial) -> VerdictRow:
+            return VerdictRow(trial, difference, bits if trial.bitwise else None, 0.25)
 
         monkeypatch.setattr("penstock.verify.verifier.Verifier.row", row)
 
@@ -174,7 +174,7 @@ def test_a_refuted_schedule_is_not_run(penstock: Penstock, tmp_path: Path) -> No
 
 def test_an_explanation_says_everything_that_is_wrong() -> None:
     trials, _ = trials_of(build("gpipe", devices=2, microbatches=2), None)
-    row = Row(trials[0], Difference(0.5, 0.25, PARAMETER, "so it is"), (PARAMETER, "b"), 0.0)
+    row = VerdictRow(trials[0], Difference(0.5, 0.25, PARAMETER, "so it is"), (PARAMETER, "b"), 0.0)
     assert row.explanation == (
         f"{PARAMETER} is off by 0.25: so it is; the loss is off by 0.5; "
         f"{PARAMETER} (and 1 more) has other bits than in one process"

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.corpora import thorough, usual
-from penstock.data.cache import Facts, Writer, read
+from penstock.data.cache import CacheFacts, Writer, read_cache
 from penstock.data.sources import TextFiles
-from penstock.data.tokenise import tokenised
+from penstock.data.tokenise import tokenise_source
 from penstock.data.tokenizer import Bytes, Tokens
 from penstock.errors import RunError
 
@@ -28,7 +28,7 @@ def write(path: Path, documents: list[list[int]], dtype: str = "<u2") -> bytes:
         writer = Writer(file, dtype)
         for document in documents:
             writer.add(np.array(document, dtype=np.int64))
-        facts = Facts(KEY, dtype, writer.tokens, len(documents), 0, 0, 0)
+        facts = CacheFacts(KEY, dtype, writer.tokens, len(documents), 0, 0, 0)
         writer.finish(np.array(offsets, dtype=np.int64), facts)
     return path.read_bytes()
 
@@ -61,7 +61,7 @@ def test_what_was_written_is_read_back(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "back.tokens"
     write(path, documents, dtype)
-    found = read(path, KEY)
+    found = read_cache(path, KEY)
     assert found
     pieces = zip(found.offsets, found.offsets[1:])
     assert [found.tokens[start:end].tolist() for start, end in pieces] == documents
@@ -71,12 +71,12 @@ def test_what_was_written_is_read_back(
 def test_every_changed_byte_and_every_cut_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "x.tokens"
     whole = write(path, [[1, 2, 3], [], [4, 5]])
-    assert read(path, KEY)
+    assert read_cache(path, KEY)
     for at in range(len(whole)):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        assert read(path, KEY) is None, f"byte {at} of {len(whole)}"
+        assert read_cache(path, KEY) is None, f"byte {at} of {len(whole)}"
         path.write_bytes(whole[:at])
-        assert read(path, KEY) is None, f"cut at {at} of {len(whole)}"
+        assert read_cache(path, KEY) is None, f"cut at {at} of {len(whole)}"
 
 
 @thorough
@@ -86,20 +86,20 @@ def test_any_bytes_are_no_cache(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "any.tokens"
     path.write_bytes(content + ending)
-    assert read(path, KEY) is None
+    assert read_cache(path, KEY) is None
 
 
 def test_the_cache_of_other_text_and_a_missing_one_are_none(tmp_path: Path) -> None:
     write(tmp_path / "x.tokens", [[1]])
-    assert read(tmp_path / "x.tokens", "other") is None
-    assert read(tmp_path / "y.tokens", KEY) is None
-    assert read(tmp_path, KEY) is None
+    assert read_cache(tmp_path / "x.tokens", "other") is None
+    assert read_cache(tmp_path / "y.tokens", KEY) is None
+    assert read_cache(tmp_path, KEY) is None
 
 
 def test_text_is_tokenised_once_and_mapped(tmp_path: Path) -> None:
     source, made = text_files(tmp_path, "one", "", "two\u00e9"), Counting()
-    first, notes = tokenised(source, made, tmp_path / "cache", None)
-    again, same_notes = tokenised(source, made, tmp_path / "cache", None)
+    first, notes = tokenise_source(source, made, tmp_path / "cache", None)
+    again, same_notes = tokenise_source(source, made, tmp_path / "cache", None)
     assert made.calls == 3
     assert isinstance(again.tokens, np.memmap)
     assert bytes(again.tokens) == "onetwo\u00e9".encode()
@@ -113,7 +113,7 @@ def test_replaced_characters_are_told_from_the_cache_too(tmp_path: Path) -> None
     source = text_files(tmp_path, "x" * 50, "good")
     source.files[0].write_bytes(b"\xff" + b"x" * 50)
     for _ in range(2):
-        _, notes = tokenised(source, Bytes(), tmp_path / "cache", None)
+        _, notes = tokenise_source(source, Bytes(), tmp_path / "cache", None)
         assert notes == ("1 characters in 1 of 2 documents were not UTF-8 and are replaced",)
 
 
@@ -122,26 +122,26 @@ def test_replaced_characters_are_told_from_the_cache_too(tmp_path: Path) -> None
 )
 def test_a_damaged_cache_is_made_again(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     source, made = text_files(tmp_path, "text"), Counting()
-    tokenised(source, made, tmp_path / "cache", None)
+    tokenise_source(source, made, tmp_path / "cache", None)
     (path,) = (tmp_path / "cache").glob("*.tokens")
     path.write_bytes(damage(path.read_bytes()))
-    found, _ = tokenised(source, made, tmp_path / "cache", None)
+    found, _ = tokenise_source(source, made, tmp_path / "cache", None)
     assert (made.calls, bytes(found.tokens)) == (2, b"text")
 
 
 def test_changed_text_is_tokenised_anew(tmp_path: Path) -> None:
-    first, _ = tokenised(text_files(tmp_path, "text"), Bytes(), tmp_path / "cache", None)
-    second, _ = tokenised(text_files(tmp_path, "tent"), Bytes(), tmp_path / "cache", None)
+    first, _ = tokenise_source(text_files(tmp_path, "text"), Bytes(), tmp_path / "cache", None)
+    second, _ = tokenise_source(text_files(tmp_path, "tent"), Bytes(), tmp_path / "cache", None)
     assert (bytes(first.tokens), bytes(second.tokens)) == (b"text", b"tent")
     assert first.fingerprint != second.fingerprint
 
 
 def test_what_a_killed_process_left_is_written_over(tmp_path: Path) -> None:
     source = text_files(tmp_path, "text")
-    found, _ = tokenised(source, Bytes(), tmp_path / "cache", None)
+    found, _ = tokenise_source(source, Bytes(), tmp_path / "cache", None)
     (path,) = (tmp_path / "cache").glob("*.tokens")
     path.rename(path.with_suffix(".part"))
-    again, _ = tokenised(source, Bytes(), tmp_path / "cache", None)
+    again, _ = tokenise_source(source, Bytes(), tmp_path / "cache", None)
     assert bytes(again.tokens) == bytes(found.tokens) == b"text"
     assert not list((tmp_path / "cache").glob("*.part"))
 
@@ -150,7 +150,9 @@ def test_progress_is_told_up_to_the_end(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("penstock.data.tokenise.BATCH", 4)
     told: list[tuple[int, int]] = []
     source = text_files(tmp_path, "one", "two", "three", "4")
-    tokenised(source, Bytes(), tmp_path / "cache", lambda done, size: told.append((done, size)))
+    tokenise_source(
+        source, Bytes(), tmp_path / "cache", lambda done, size: told.append((done, size))
+    )
     assert told == [(6, 12), (11, 12), (12, 12)]
 
 
@@ -161,7 +163,7 @@ def test_text_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
         source.files[0].write_text("1")
 
     with pytest.raises(RunError, match="the text has changed while it was tokenised"):
-        tokenised(source, Bytes(), tmp_path / "cache", change)
+        tokenise_source(source, Bytes(), tmp_path / "cache", change)
     assert not list((tmp_path / "cache").glob("*.tokens"))
     assert not list((tmp_path / "cache").glob("*.part"))
 
@@ -180,19 +182,19 @@ def test_a_full_disk_is_a_clear_error_and_leaves_nothing(
     source = text_files(tmp_path, "text")
     monkeypatch.setattr(call, failing(errno.ENOSPC))
     with pytest.raises(RunError, match=r"cannot be kept in .*cache': No space left on device"):
-        tokenised(source, Bytes(), tmp_path / "cache", None)
+        tokenise_source(source, Bytes(), tmp_path / "cache", None)
     assert not list((tmp_path / "cache").glob("*.[pt]*"))
 
 
 def test_a_cache_folder_that_is_a_file_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "cache").touch()
     with pytest.raises(RunError, match="cannot be kept in"):
-        tokenised(text_files(tmp_path, "text"), Bytes(), tmp_path / "cache", None)
+        tokenise_source(text_files(tmp_path, "text"), Bytes(), tmp_path / "cache", None)
 
 
 def test_a_disk_that_does_not_keep_what_it_is_given_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.data.tokenise.read", lambda path, key: None)
+    monkeypatch.setattr("penstock.data.tokenise.read_cache", lambda path, key: None)
     with pytest.raises(RunError, match="is not what was written to it a moment ago"):
-        tokenised(text_files(tmp_path, "text"), Bytes(), tmp_path / "cache", None)
+        tokenise_source(text_files(tmp_path, "text"), Bytes(), tmp_path / "cache", None)

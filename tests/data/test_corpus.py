@@ -54,7 +54,7 @@ def test_looking_at_all_finds_what_is_below_0_in_small_signed_numbers() -> None:
 def test_looking_at_all_names_the_same_place(
     monkeypatch: pytest.MonkeyPatch, token: int, place: int
 ) -> None:
-    monkeypatch.setattr(corpus_module, "BLOCK", 3)
+    monkeypatch.setattr(corpus_module, "BLOCK_TOKENS", 3)
     tokens = np.zeros(8, dtype=np.int32)
     tokens[place] = token
     bad = Array("'b.npy'", tokens, np.array([0, 2, 2, 5, 8]), "b")

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from data.corpora import outcome, thorough, usual
 from penstock.data import jsonl
-from penstock.data.jsonl import JsonLines, parse
-from penstock.data.sources import Text
+from penstock.data.jsonl import JsonLines, parse_line
+from penstock.data.sources import SourceText
 from penstock.errors import FormatError, ShapeError
 
 HERE = Path("x.jsonl")
@@ -37,12 +37,12 @@ def test_a_line_is_a_document_and_blank_lines_are_none(tmp_path: Path) -> None:
 @given(text=st.text())
 def test_whatever_a_text_holds_comes_back(text: str) -> None:
     line = json.dumps({"text": text}).encode()
-    assert parse(line, "text", HERE, 1).text == text
-    assert parse(line, "text", HERE, 1).replaced == 0
+    assert parse_line(line, "text", HERE, 1).text == text
+    assert parse_line(line, "text", HERE, 1).replaced == 0
 
 
 def test_half_a_surrogate_pair_is_replaced_and_counted() -> None:
-    found = parse(b'{"text": "a\\ud800b"}', "text", HERE, 1)
+    found = parse_line(b'{"text": "a\\ud800b"}', "text", HERE, 1)
     assert (found.text, found.replaced) == ("a?b", 1)
 
 
@@ -75,8 +75,8 @@ def test_a_bad_line_is_refused_with_its_place(
 @thorough
 @given(content=nonsense)
 def test_any_bytes_are_a_document_or_refused(content: bytes) -> None:
-    found = outcome(lambda: parse(content, "text", HERE, 7))
-    if isinstance(found, Text):
+    found = outcome(lambda: parse_line(content, "text", HERE, 7))
+    if isinstance(found, SourceText):
         assert found.text.encode().decode() == found.text
     else:
         assert isinstance(found, FormatError)
@@ -105,7 +105,7 @@ def test_a_damaged_file_is_read_or_refused(
 def test_a_file_without_line_breaks_is_not_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jsonl, "LONGEST", 20)
+    monkeypatch.setattr(jsonl, "LONGEST_LINE", 20)
     with pytest.raises(FormatError, match=r"line 2, column 1.*more than 20 bytes"):
         list(source(tmp_path, b'{"text": "a"}\n{"text": "' + b"a" * 20 + b'"}').documents())
 

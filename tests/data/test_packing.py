@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from data.corpora import corpus_of, lengths, numbered, usual
 from penstock.data.batch import IGNORE
-from penstock.data.packing import Row, pack, row, shuffled
+from penstock.data.packing import PackedRow, pack_documents, row, shuffle
 
 pytestmark = pytest.mark.torch
 
 
-def rows_of(documents: list[list[int]], order: list[int], length: int) -> list[Row]:
+def rows_of(documents: list[list[int]], order: list[int], length: int) -> list[PackedRow]:
     corpus = corpus_of(documents)
-    packed = pack(corpus, np.array(order), length)
+    packed = pack_documents(corpus, np.array(order), length)
     return [row(corpus, packed, sequence) for sequence in range(packed.count)]
 
 
@@ -75,11 +75,11 @@ def test_boundaries_and_labels_agree_with_the_documents(lengths: list[int], leng
 def test_a_shuffle_is_an_order_of_all_numbers_and_always_the_same(
     count: int, seed: int, epoch: int
 ) -> None:
-    order = shuffled(count, seed, epoch).tolist()
+    order = shuffle(count, seed, epoch).tolist()
     assert sorted(order) == list(range(count))
-    assert order == shuffled(count, seed, epoch).tolist()
+    assert order == shuffle(count, seed, epoch).tolist()
 
 
 def test_a_shuffle_never_changes_from_one_release_to_the_next() -> None:
-    assert shuffled(10, 1, 0).tolist() == [9, 2, 4, 7, 5, 0, 8, 6, 3, 1]
-    assert shuffled(10, 1, 1).tolist() != shuffled(10, 1, 0).tolist()
+    assert shuffle(10, 1, 0).tolist() == [9, 2, 4, 7, 5, 0, 8, 6, 3, 1]
+    assert shuffle(10, 1, 1).tolist() != shuffle(10, 1, 0).tolist()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.corpora import outcome, usual
-from penstock.data.paths import find, refuse_shared
+from penstock.data.paths import find_files, refuse_shared
 from penstock.errors import ShapeError
 
 
@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def names(folder: Path, *paths: str) -> list[str]:
-    found = find([str(folder / path) for path in paths], lambda path: True, "text files")
+    found = find_files([str(folder / path) for path in paths], lambda path: True, "text files")
     return [path.relative_to(folder).as_posix() for path in found]
 
 
@@ -44,7 +44,7 @@ def test_entries_keep_their_order_and_a_file_comes_once(folder: Path) -> None:
 
 
 def test_in_a_folder_only_wanted_files_are_taken(folder: Path) -> None:
-    found = find([str(folder)], lambda path: path.name == "b.txt", "b files")
+    found = find_files([str(folder)], lambda path: path.name == "b.txt", "b files")
     assert found == (folder / "b.txt",)
 
 
@@ -52,7 +52,7 @@ def test_in_a_folder_only_wanted_files_are_taken(folder: Path) -> None:
 def test_a_path_without_a_file_is_refused(folder: Path, path: str) -> None:
     wanted = os.path.join(folder, path) if path else path
     with pytest.raises(ShapeError) as refusal:
-        find([str(folder / "a.txt"), wanted], lambda path: True, "text files")
+        find_files([str(folder / "a.txt"), wanted], lambda path: True, "text files")
     assert refusal.value.message == f"no file matches {wanted!r}"
     assert os.getcwd() in refusal.value.hint
 
@@ -61,13 +61,13 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path):
         with pytest.raises(ShapeError, match="no file matches"):
-            find([str(path)], lambda path: True, "text files")
+            find_files([str(path)], lambda path: True, "text files")
 
 
 @usual
 @given(path=st.text(max_size=20))
 def test_no_path_breaks_anything(path: str) -> None:
-    found = outcome(lambda: find([f"absent-{path}"], lambda path: True, "text files"))
+    found = outcome(lambda: find_files([f"absent-{path}"], lambda path: True, "text files"))
     assert isinstance(found, ShapeError)
     assert found.hint
 

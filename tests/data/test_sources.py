@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.corpora import outcome, usual
-from penstock.data.sources import Text, TextFiles, standard_library, up_to
+from penstock.data.sources import SourceText, TextFiles, standard_library, up_to
 from penstock.errors import ShapeError
 
 
@@ -47,7 +47,7 @@ def test_any_bytes_are_a_document_or_refused(
     path = tmp_path_factory.getbasetemp() / "any.txt"
     path.write_bytes(content)
     found = outcome(lambda: next(TextFiles([path]).documents()))
-    if isinstance(found, Text):
+    if isinstance(found, SourceText):
         assert found.replaced or found.text.encode() == content
     else:
         assert "is not text" in found.message

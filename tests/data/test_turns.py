@@ -10,9 +10,9 @@ from signal import SIGKILL
 import pytest
 
 from penstock.data import _turns
-from penstock.data._turns import turn
+from penstock.data._turns import wait_for_turn
 from penstock.data.sources import TextFiles
-from penstock.data.tokenise import tokenised
+from penstock.data.tokenise import tokenise_source
 from penstock.data.tokenizer import Bytes
 
 SCRIPT = """
@@ -87,7 +87,7 @@ def test_a_killed_process_gives_up_its_turn_and_leaves_no_tokens(tmp_path: Path)
     assert done.returncode == -SIGKILL
     assert len(list(cache.glob("*.part"))) == 1
     assert not list(cache.glob("*.tokens"))
-    found, _ = tokenised(TextFiles([text]), Bytes(), cache, None)
+    found, _ = tokenise_source(TextFiles([text]), Bytes(), cache, None)
     assert bytes(found.tokens) == text.read_bytes()
     assert not list(cache.glob("*.part"))
 
@@ -98,12 +98,12 @@ def test_a_turn_is_waited_for(tmp_path: Path) -> None:
 
     def second() -> None:
         entered.wait(10)
-        with turn(tmp_path / "x.tokens"):
+        with wait_for_turn(tmp_path / "x.tokens"):
             order.append("second")
 
     thread = threading.Thread(target=second)
     thread.start()
-    with turn(tmp_path / "x.tokens") as part:
+    with wait_for_turn(tmp_path / "x.tokens") as part:
         entered.set()
         thread.join(0.3)
         order.append("first")
@@ -115,10 +115,10 @@ def test_a_turn_is_waited_for(tmp_path: Path) -> None:
 def test_who_gets_no_turn_in_time_works_under_a_name_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_turns, "PATIENCE", 0.1)
+    monkeypatch.setattr(_turns, "LOCK_PATIENCE", 0.1)
     with (tmp_path / "x.lock").open("w") as holder:
         flock(holder, LOCK_EX)
-        with turn(tmp_path / "x.tokens") as part:
+        with wait_for_turn(tmp_path / "x.tokens") as part:
             assert part.name not in ("x.part", "x.tokens")
             assert part.suffix == ".part"
 
@@ -130,5 +130,5 @@ def test_without_locks_everyone_has_a_name_of_its_own(
         raise OSError(95, "Operation not supported")
 
     monkeypatch.setattr(_turns, "flock", unsupported)
-    with turn(tmp_path / "x.tokens") as one, turn(tmp_path / "x.tokens") as other:
+    with wait_for_turn(tmp_path / "x.tokens") as one, wait_for_turn(tmp_path / "x.tokens") as other:
         assert one != other

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draw.samples import braided, plain
-from penstock.draw.tracks import alone, strands, tracks
+from penstock.draw.tracks import stands_alone, strands, tracks
 
 SPANS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), min_size=1, max_size=12)
 
@@ -30,7 +30,7 @@ def test_nothing_overlaps_on_one_strand(spans: list[tuple[int, int]]) -> None:
 @given(SPANS)
 def test_an_op_without_company_is_alone(spans: list[tuple[int, int]]) -> None:
     start, end = columns(spans)
-    free = alone(start, end)
+    free = stands_alone(start, end)
     for i in range(len(spans)):
         company = any(overlap(start, end, i, j) for j in range(len(spans)) if j != i)
         assert not (free[i] and company)

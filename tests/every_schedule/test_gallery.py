@@ -1,7 +1,7 @@
-from every_schedule.gallery import PAGE, PICTURES, page, picture
 from penstock.schedules import registry
+from write_gallery import PAGE, PICTURES, page, picture
 
-ANEW = "python tests/every_schedule/gallery.py writes it anew"
+ANEW = "python scripts/write_gallery.py writes it anew"
 
 
 def test_the_page_shows_every_schedule() -> None:

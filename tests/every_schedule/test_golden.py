@@ -1,15 +1,15 @@
 import pytest
 
 from every_schedule.cases import completed, name_of, specs
-from every_schedule.golden import FOLDER, golden
 from penstock.files.text import loads
 from penstock.schedules import Spec
+from write_golden import FOLDER, golden
 
 
 @pytest.mark.parametrize("spec", specs(), ids=name_of)
 def test_the_lanes_are_those_on_record(spec: Spec) -> None:
     assert golden(spec) == (FOLDER / f"{spec.name}.txt").read_text(), (
-        "python tests/every_schedule/golden.py writes them anew"
+        "python scripts/write_golden.py writes them anew"
     )
 
 

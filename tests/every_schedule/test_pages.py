@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from every_schedule.cases import name_of, specs
-from every_schedule.pages import FOLDER, rewritten
 from penstock.schedules import Spec
+from write_schedule_pages import FOLDER, rewritten
 
 SECTIONS = ["When to use it", "The small case", "Needs", "Options", "Claims", "Where we differ"]
 
@@ -17,7 +17,7 @@ def page_of(spec: Spec) -> str:
 @pytest.mark.parametrize("spec", specs(), ids=name_of)
 def test_what_a_page_shows_is_what_its_command_prints_and_its_record_says(spec: Spec) -> None:
     page = page_of(spec)
-    assert page == rewritten(page, spec), "python tests/every_schedule/pages.py writes it anew"
+    assert page == rewritten(page, spec), "python scripts/write_schedule_pages.py writes it anew"
 
 
 @pytest.mark.parametrize("spec", specs(), ids=name_of)

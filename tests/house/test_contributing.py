@@ -77,8 +77,8 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     page.write_text(second_page(page.read_text()))
     with (root / "README.md").open("a") as readme:
         readme.writelines(f"docs/schedules/{name}.md\n" for name in MODULES)
-    python(root, "tests/every_schedule/golden.py")
-    python(root, "tests/every_schedule/pages.py")
+    python(root, "scripts/write_golden.py")
+    python(root, "scripts/write_schedule_pages.py")
     return root
 
 

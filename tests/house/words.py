@@ -125,7 +125,8 @@ def _snake(name: str) -> str:
 
 def texts(root: Path) -> Iterator[tuple[str, str]]:
     """Path and content of every text of the project that people write."""
-    written = [path for folder in ("src", "tests", ".ci") for path in (root / folder).rglob("*")]
+    folders = ("src", "scripts", "tests", ".ci")
+    written = [path for folder in folders for path in (root / folder).rglob("*")]
     written += [*pages(root), *root.glob("*.toml"), *root.glob("Makefile"), *root.glob("*.txt")]
     for path in sorted(written):
         parts = path.relative_to(root).parts

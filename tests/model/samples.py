@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from penstock.run.program.plan import RunPlan
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
@@ -14,7 +15,6 @@ from penstock.data.batch import IGNORE, Microbatch
 from penstock.model.stages.piece import Piece, pieces_of
 from penstock.model.stages.stage import Backward, Forward, Stage
 from penstock.model.stages.weights import Weights
-from penstock.run.program.plan import RunPlan
 from penstock.run.step.stages import empty_weights, stage_of
 from penstock.schedules import build
 from penstock.verify.material import parameters_of

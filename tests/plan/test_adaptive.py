@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ShapeError
-from penstock.plan.adaptive import Job, best_way, finish, reconsidered, run_adaptively
-from penstock.plan.grouping import Candidate, Room, candidates
+from penstock.plan.adaptive import AdaptiveJob, best_way, finish_time, reconsider, run_adaptively
+from penstock.plan.grouping import Grouping, Room, candidates
 from penstock.schedules import build
 
 PAGE = Path(__file__).parents[2] / "docs/concepts/adaptive-groups.md"
@@ -25,10 +25,10 @@ def proportional(size: int) -> Mapping[str, Fraction]:
 
 
 WAYS = candidates(32, [Room(16, 1)] * 4)
-JOB = Job(lambda m: build("1f1b", devices=4, microbatches=m), overhead, WAYS)
+JOB = AdaptiveJob(lambda m: build("1f1b", devices=4, microbatches=m), overhead, WAYS)
 
 
-def steady(transfer: int) -> Candidate:
+def steady(transfer: int) -> Grouping:
     """What is chosen while transfers take that long."""
     return best_way(JOB.predicted(lambda at, size: Fraction(transfer), Fraction(0)))
 
@@ -47,21 +47,22 @@ def test_a_candidate_is_the_grouped_schedule() -> None:
 
 def test_section_7_slow_networks_get_larger_groups_within_the_memory_limit() -> None:
     chosen = [steady(transfer) for transfer in (0, 1, 2, 4, 6, 8, 12, 16, 24, 32)]
-    assert chosen[0] == Candidate(group=1, size=4, microbatches=8)
+    assert chosen[0] == Grouping(group=1, size=4, microbatches=8)
     assert [way.group for way in chosen] == [1, 2, 2, 2, 2, 2, 4, 4, 4, 4]
     assert all(earlier.group <= later.group for earlier, later in pairwise(chosen))
 
 
 def test_equal_candidates_are_settled_for_the_smallest_group() -> None:
-    same = tuple(Candidate(group, 1, 16) for group in (4, 2, 1))
-    job = Job(JOB.base, proportional, same)
+    same = tuple(Grouping(group, 1, 16) for group in (4, 2, 1))
+    job = AdaptiveJob(JOB.base, proportional, same)
     assert best_way(job.predicted(lambda at, size: Fraction(0), Fraction(0))).group == 1
 
 
 def test_section_7_adapting_beats_every_fixed_group_and_nearly_knowing_the_network() -> None:
-    adaptive = finish(run_adaptively(JOB, square, steps=100))
+    adaptive = finish_time(run_adaptively(JOB, square, steps=100))
     fixed = [
-        finish(run_adaptively(replace(JOB, candidates=(way,)), square, steps=100)) for way in WAYS
+        finish_time(run_adaptively(replace(JOB, candidates=(way,)), square, steps=100))
+        for way in WAYS
     ]
     assert adaptive == 19839
     assert fixed == [20596, 20088, 24040, 22968]
@@ -85,16 +86,16 @@ def test_it_changes_one_step_after_the_network_did() -> None:
 
 
 def test_a_long_interval_lags_behind() -> None:
-    often = finish(run_adaptively(JOB, square, steps=100))
-    seldom = finish(run_adaptively(JOB, square, steps=100, interval=10))
+    often = finish_time(run_adaptively(JOB, square, steps=100))
+    seldom = finish_time(run_adaptively(JOB, square, steps=100, interval=10))
     assert often < seldom
 
 
 def test_a_small_gain_is_not_worth_a_change() -> None:
     one, two = WAYS[:2]
     predicted = {one: Fraction(100), two: Fraction(99)}
-    assert reconsidered(predicted, one, threshold=Fraction(1, 50)) == one
-    assert reconsidered(predicted, one, threshold=Fraction(1, 200)) == two
+    assert reconsider(predicted, one, threshold=Fraction(1, 50)) == one
+    assert reconsider(predicted, one, threshold=Fraction(1, 200)) == two
 
 
 def test_any_schedule_can_be_grouped() -> None:

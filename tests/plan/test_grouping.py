@@ -1,7 +1,7 @@
 import pytest
 
 from penstock.errors import PlanError, ShapeError
-from penstock.plan.grouping import Candidate, Room, candidates
+from penstock.plan.grouping import Grouping, Room, candidates
 from penstock.schedules import build
 from penstock.sim import simulate
 
@@ -11,10 +11,10 @@ FOUR = [Room(16, 1)] * 4
 def test_section_4_each_group_takes_the_largest_microbatches_that_fit() -> None:
     """Activations dominate, so group x size stays what stage 0 has room for, over p."""
     assert candidates(32, FOUR, most=4) == (
-        Candidate(group=1, size=4, microbatches=8),
-        Candidate(group=2, size=2, microbatches=16),
-        Candidate(group=3, size=1, microbatches=32),
-        Candidate(group=4, size=1, microbatches=32),
+        Grouping(group=1, size=4, microbatches=8),
+        Grouping(group=2, size=2, microbatches=16),
+        Grouping(group=3, size=1, microbatches=32),
+        Grouping(group=4, size=1, microbatches=32),
     )
     assert [way.group for way in candidates(32, FOUR)] == [1, 2, 3, 4]
 
@@ -22,12 +22,12 @@ def test_section_4_each_group_takes_the_largest_microbatches_that_fit() -> None:
 def test_section_4_no_candidate_exceeds_the_limit_and_a_larger_microbatch_would() -> None:
     rooms, batch = [Room(free, 3) for free in (100, 90, 60, 25)], 24
 
-    def peaks(way: Candidate) -> list[int]:
+    def peaks(way: Grouping) -> list[int]:
         options = {"group": way.group}
         schedule = build("kfkb", devices=4, microbatches=way.microbatches, options=options)
         return [int(peak) * way.size * 3 for peak in simulate(schedule).peak]
 
-    def fits(way: Candidate) -> bool:
+    def fits(way: Grouping) -> bool:
         return all(peak <= room.free for peak, room in zip(peaks(way), rooms))
 
     found = candidates(batch, rooms)
@@ -35,14 +35,14 @@ def test_section_4_no_candidate_exceeds_the_limit_and_a_larger_microbatch_would(
     for way in found:
         assert fits(way)
         larger = [size for size in range(way.size + 1, batch + 1) if batch % size == 0]
-        others = (Candidate(way.group, size, batch // size) for size in larger)
+        others = (Grouping(way.group, size, batch // size) for size in larger)
         assert not any(fits(other) for other in others if other.group <= other.microbatches)
 
 
 def test_section_4_receive_buffers_grow_with_the_group() -> None:
     assert candidates(32, [Room(16, 1, receive=4)] * 4) == (
-        Candidate(1, 2, 16),
-        Candidate(2, 1, 32),
+        Grouping(1, 2, 16),
+        Grouping(2, 1, 32),
     )
 
 
@@ -54,10 +54,10 @@ def test_section_8_the_last_stage_has_logits_and_may_be_the_one_that_is_full() -
 def test_a_group_is_never_larger_than_the_batch_has_microbatches() -> None:
     roomy = [Room(10**9, 1)] * 4
     assert candidates(4, roomy) == (
-        Candidate(1, 4, 1),
-        Candidate(2, 2, 2),
-        Candidate(3, 1, 4),
-        Candidate(4, 1, 4),
+        Grouping(1, 4, 1),
+        Grouping(2, 2, 2),
+        Grouping(3, 1, 4),
+        Grouping(4, 1, 4),
     )
 
 

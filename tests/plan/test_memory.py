@@ -38,10 +38,10 @@ def test_what_is_held_all_the_time_is_what_the_engine_allocates(
     schedule: Schedule, model: ModelConfig
 ) -> None:
     import torch
+    from penstock.run.program.plan import RunPlan
 
     from penstock.run.comm.mesh import Mesh
     from penstock.run.comm.transport import Alone
-    from penstock.run.program.plan import RunPlan
     from penstock.run.step.engine import Engine
     from penstock.run.step.optimizer import AdamW
 

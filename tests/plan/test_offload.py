@@ -7,7 +7,7 @@ from penstock.cost.hardware import Hardware
 from penstock.cost.transformer import TransformerCost
 from penstock.errors import PlanError
 from penstock.plan.offload import (
-    Choice,
+    OffloadChoice,
     choices,
     fastest_choice,
     offload_ratios,
@@ -50,7 +50,7 @@ def test_shares_do_not_fall_along_a_sequence_whose_slices_shrink() -> None:
     assert ratios[-1] == 1
 
 
-def found(**ranges: list[int]) -> list[Choice]:
+def found(**ranges: list[int]) -> list[OffloadChoice]:
     every = {"stages": [1, 2, 4], "slices": [4, 8, 16, 32], **ranges}
     return list(choices("sppo", model("llama3-8b"), SLOW_LINK, LENGTH, **every))
 

@@ -3,7 +3,7 @@ from fractions import Fraction
 import pytest
 
 from penstock.cost.model import UnitCost
-from penstock.plan.windows import resting, update_windows
+from penstock.plan.windows import resting_stages, update_windows
 from penstock.schedules import build
 from penstock.sim import simulate
 from penstock.sim.timeline import Timeline
@@ -40,8 +40,8 @@ def test_last_stages_rest_longest(name: str) -> None:
 def test_stages_with_time_for_their_update_are_named_last_first() -> None:
     windows = update_windows(step(4))
     assert windows == dict(enumerate((0, 3, 6, 9, 12, 15, 18, 21)))
-    assert resting(windows, dict.fromkeys(windows, Fraction(12))) == (7, 6, 5, 4)
-    assert resting(windows, dict.fromkeys(windows, Fraction(22))) == ()
+    assert resting_stages(windows, dict.fromkeys(windows, Fraction(12))) == (7, 6, 5, 4)
+    assert resting_stages(windows, dict.fromkeys(windows, Fraction(22))) == ()
 
 
 def test_stages_without_weights_have_nothing_to_update() -> None:

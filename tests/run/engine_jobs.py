@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 import torch
+from penstock.run.program.plan import RunPlan
 
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.errors import RunError
 from penstock.run.launch.rendezvous import Connection
-from penstock.run.program.plan import RunPlan
 from run.jobs import Learnt, batch_of, engine_of, trained
 
 

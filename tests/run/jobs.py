@@ -9,6 +9,9 @@ from typing import NamedTuple
 from unittest import mock
 
 import torch
+from penstock.run.comm.transport_cuda import PerChannel, Staged, channel_groups
+from penstock.run.program.compiled import Post, Step
+from penstock.run.program.plan import RunPlan
 from torch import Tensor, distributed
 from torch.distributed import ProcessGroup
 from torch.utils._python_dispatch import _disable_current_modes
@@ -20,12 +23,9 @@ from penstock.errors import RunError
 from penstock.run.comm.collective import add_up, gathered, start_adding
 from penstock.run.comm.mesh import Mesh, make_mesh
 from penstock.run.comm.transport import Alone, Arrival, Gloo
-from penstock.run.comm.transport_cuda import PerChannel, Staged, channel_groups
 from penstock.run.launch.rendezvous import Connection
 from penstock.run.observe import measured_timeline
-from penstock.run.observe.inspected_step import Look, look
-from penstock.run.program.compiled import Post, Step
-from penstock.run.program.plan import RunPlan
+from penstock.run.observe.inspected_step import StepLook, look_at_step
 from penstock.run.step.build import build_engine
 from penstock.run.step.engine import Engine, Outcome
 from penstock.run.step.optimizer import AdamW
@@ -67,10 +67,10 @@ def engine_of(plan: RunPlan, replicas: int = 1) -> Iterator[Engine]:
         transport.close()
 
 
-def looked(connection: Connection, plan: RunPlan, replicas: int) -> Look | None:
+def looked(connection: Connection, plan: RunPlan, replicas: int) -> StepLook | None:
     """A look at a step; at the first device of each replica."""
     with engine_of(plan, replicas) as engine:
-        return look(engine, batch_of(plan))
+        return look_at_step(engine, batch_of(plan))
 
 
 class Clearing:
@@ -94,11 +94,11 @@ class Clearing:
         self._inner.close()
 
 
-def looked_without_waits(connection: Connection, plan: RunPlan, replicas: int) -> Look | None:
+def looked_without_waits(connection: Connection, plan: RunPlan, replicas: int) -> StepLook | None:
     """A look at a step whose memory does not depend on how late the receivers are."""
     with engine_of(plan, replicas) as engine:
         engine.executor.transport = Clearing(engine.executor.transport)
-        return look(engine, batch_of(plan))
+        return look_at_step(engine, batch_of(plan))
 
 
 class Learnt(NamedTuple):
@@ -219,7 +219,7 @@ def offsets_found(connection: Connection, skews: Sequence[int]) -> list[int]:
 
 def looked_with_wrong_clocks(
     connection: Connection, plan: RunPlan, skews: Sequence[int]
-) -> Look | None:
+) -> StepLook | None:
     """A look by ranks that stand on different machines whose clocks disagree."""
     skew = skews[connection.rank]
 
@@ -232,7 +232,7 @@ def looked_with_wrong_clocks(
         mock.patch.object(measured_timeline, "_boot", return_value=str(connection.rank)),
     ):
         engine.executor.clock = skewed
-        return look(engine, batch_of(plan))
+        return look_at_step(engine, batch_of(plan))
 
 
 def exchanged(connection: Connection, kind: str, messages: int) -> list[list[float]]:

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import torch
+from penstock.run.program.plan import RunPlan
 
 from penstock.arch.config import ModelConfig
 from penstock.core.schedule import Schedule
 from penstock.plan.slices import even
-from penstock.run.program.plan import RunPlan
 from penstock.schedules import build
 from penstock.transform import recompute_all
 

@@ -16,6 +16,9 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
+from penstock.run.program.compiled import Post
+from penstock.run.program.feed import feed
+from penstock.run.program.plan import RunPlan
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -23,9 +26,6 @@ from penstock.core.program import Channel
 from penstock.data.batch import Microbatch
 from penstock.model.stages.weights import Weights
 from penstock.run.execute.executor import Boundary, Executor
-from penstock.run.program.compiled import Post
-from penstock.run.program.feed import feed
-from penstock.run.program.plan import RunPlan
 from penstock.run.step.stages import empty_weights, stage_of, weightless_stages
 from penstock.verify.material import parameters_of
 

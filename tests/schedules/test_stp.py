@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import pytest
 
-from penstock.check import check, memory
+from penstock.check import check, memory_findings
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.core.table import Table
@@ -242,7 +242,7 @@ def test_section_5_memory_is_bounded_whatever_copies_take(copying: int) -> None:
     cost = UnitCost(times={"O": Fraction(copying), "L": Fraction(copying)})
     amounts, grain = amounts_of(schedule, cost)
     limit = Fraction(6)
-    assert list(memory(schedule, amounts, limit=limit, grain=grain)) == []
+    assert list(memory_findings(schedule, amounts, limit=limit, grain=grain)) == []
     assert max(simulate(schedule, cost).peak) <= limit < max(priced(built("stp", 4, 12)).peak)
 
 

@@ -14,10 +14,10 @@ from penstock.train.config.load import loads
 from penstock.train.config.save import tables
 from penstock.train.config.schema import Schema, schema
 from penstock.train.config.toml_text import value_text
-from train.pages import PAGE, SCHEMA, rewritten, schema_text
 from train.samples import short
+from write_config_reference import PAGE, SCHEMA, rewritten, schema_text
 
-ANEW = "python tests/train/pages.py writes it anew"
+ANEW = "python scripts/write_config_reference.py writes it anew"
 
 
 def test_the_page_has_the_keys_as_they_are() -> None:

@@ -11,7 +11,7 @@ from penstock.errors import ShapeError
 from penstock.schedules import build
 from penstock.sim import simulate
 from penstock.transform import shard, split_backward
-from penstock.transform.sharding import Rule, by_number, farthest, least_recent
+from penstock.transform.sharding import BufferRule, by_number, farthest, least_recent
 from transform.pictures import draw, lanes, picture
 from transform.test_every_schedule import built
 
@@ -27,7 +27,7 @@ def counted(schedule: Schedule, kind: str) -> list[int]:
 
 
 def gathers(
-    name: str, size: tuple[int, int, int], buffers: int, rule: Rule = by_number
+    name: str, size: tuple[int, int, int], buffers: int, rule: BufferRule = by_number
 ) -> list[int]:
     return counted(shard(looped(name, *size), weights=buffers, gradients=1, rule=rule), "G")
 
@@ -196,7 +196,7 @@ def of_two_stages(schedule: Schedule) -> bool:
 
 
 @pytest.mark.parametrize("rule", [by_number, least_recent, farthest])
-def test_a_pair_of_two_stages_needs_a_buffer_for_each(rule: Rule) -> None:
+def test_a_pair_of_two_stages_needs_a_buffer_for_each(rule: BufferRule) -> None:
     pairs = build("dualpipev", devices=2, microbatches=6)
     assert of_two_stages(pairs)
     with pytest.raises(ShapeError, match=r"a pair needs stages \d and \d at once"):

@@ -5,6 +5,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from penstock.run.program.compiled import Post
 from torch import Tensor
 
 from penstock.data.batch import Microbatch
@@ -14,10 +15,9 @@ from penstock.model.stages import decoder
 from penstock.model.stages.piece import Piece
 from penstock.run.comm.transport import Gloo
 from penstock.run.launch.rendezvous import Connection
-from penstock.run.program.compiled import Post
 from penstock.run.step import engine
 from penstock.run.step.engine import Engine
-from penstock.verify.trial import Part, run_trial
+from penstock.verify.trial import TrialPart, run_trial
 from penstock.verify.variants import Trial
 
 _feed = engine.feed
@@ -26,7 +26,7 @@ _send = Gloo.send
 _add_products = decoder.add_products
 
 
-def relay_of_zeros(connection: Connection, trial: Trial) -> Part:
+def relay_of_zeros(connection: Connection, trial: Trial) -> TrialPart:
     """Earlier slices get no key/value gradients of later ones."""
 
     def leave(relay: Relay, keys: range, dk: Tensor, dv: Tensor) -> None:
@@ -36,7 +36,7 @@ def relay_of_zeros(connection: Connection, trial: Trial) -> Part:
         return run_trial(connection, trial)
 
 
-def empty_transfer(connection: Connection, trial: Trial) -> Part:
+def empty_transfer(connection: Connection, trial: Trial) -> TrialPart:
     """One gradient arrives as zeros."""
 
     def lossy(transport: Gloo, post: Post, tensor: Tensor) -> None:
@@ -47,7 +47,7 @@ def empty_transfer(connection: Connection, trial: Trial) -> Part:
         return run_trial(connection, trial)
 
 
-def lost_transfer(connection: Connection, trial: Trial) -> Part:
+def lost_transfer(connection: Connection, trial: Trial) -> TrialPart:
     """One gradient is never sent."""
 
     def lossy(transport: Gloo, post: Post, tensor: Tensor) -> None:
@@ -60,7 +60,7 @@ def lost_transfer(connection: Connection, trial: Trial) -> Part:
 
 def _fed(
     connection: Connection, trial: Trial, change: Callable[[list[Piece]], list[Piece]]
-) -> Part:
+) -> TrialPart:
     def changed(*args: Any, **kwargs: Any) -> list[Piece]:
         return change(_feed(*args, **kwargs))
 
@@ -68,7 +68,7 @@ def _fed(
         return run_trial(connection, trial)
 
 
-def exchanged_slices(connection: Connection, trial: Trial) -> Part:
+def exchanged_slices(connection: Connection, trial: Trial) -> TrialPart:
     """Two slices of a microbatch carry each other's tokens and labels."""
 
     def exchange(pieces: list[Piece]) -> list[Piece]:
@@ -82,7 +82,7 @@ def exchanged_slices(connection: Connection, trial: Trial) -> Part:
     return _fed(connection, trial, exchange)
 
 
-def one_long_document(connection: Connection, trial: Trial) -> Part:
+def one_long_document(connection: Connection, trial: Trial) -> TrialPart:
     """Documents of a packed sequence see each other."""
 
     def unpacked(pieces: list[Piece]) -> list[Piece]:
@@ -91,7 +91,7 @@ def one_long_document(connection: Connection, trial: Trial) -> Part:
     return _fed(connection, trial, unpacked)
 
 
-def own_labels_only(connection: Connection, trial: Trial) -> Part:
+def own_labels_only(connection: Connection, trial: Trial) -> TrialPart:
     """The loss is divided by the labels of one replica instead of all."""
 
     def count(_: Engine, batch: Sequence[Microbatch]) -> int:
@@ -101,7 +101,7 @@ def own_labels_only(connection: Connection, trial: Trial) -> Part:
         return run_trial(connection, trial)
 
 
-def weights_twice(connection: Connection, trial: Trial) -> Part:
+def weights_twice(connection: Connection, trial: Trial) -> TrialPart:
     """The weight gradients of one process are added twice."""
 
     def twice(gradients: Sequence[Tensor], queue: Queue) -> None:
@@ -113,7 +113,7 @@ def weights_twice(connection: Connection, trial: Trial) -> Part:
         return run_trial(connection, trial)
 
 
-def untied(connection: Connection, trial: Trial) -> Part:
+def untied(connection: Connection, trial: Trial) -> TrialPart:
     """Embedding and head keep their gradients to themselves."""
     with mock.patch.object(engine, "tie", return_value=None):
         return run_trial(connection, trial)

@@ -11,7 +11,7 @@ from penstock.core.shape import Shape
 from penstock.errors import ShapeError
 from penstock.schedules import Case, Need, Spec, find, registry
 from penstock.verify.cases import half, one_process, smallest, trials_by_name, trials_of
-from penstock.verify.trial import plan_of
+from penstock.verify.trial import trial_plan
 from penstock.verify.variants import VARIANTS, Trial
 
 pytestmark = pytest.mark.torch
@@ -73,7 +73,7 @@ def test_every_trial_is_proven_and_covers_every_layer_and_every_token(
         for trial in trials.values():
             shape = trial.schedule.shape
             assert check(trial.schedule).proven
-            plan = plan_of(trial)
+            plan = trial_plan(trial)
             held = [name for stage in plan.homes for name in plan.layout(stage).parts]
             assert sorted({*held} - {HEAD}) == sorted({*plan.names} - {HEAD})
             assert len(held) == len({*held})

@@ -8,7 +8,7 @@ from penstock.schedules import find
 from penstock.verify.cases import half, trials_of
 from penstock.verify.trial import run_trial
 from penstock.verify.variants import Trial
-from penstock.verify.verifier import Job, Verifier
+from penstock.verify.verifier import TrialJob, Verifier
 from verify import mistakes
 
 pytestmark = pytest.mark.torch
@@ -39,7 +39,7 @@ def _trial(variant: str) -> Trial:
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_a_mistake_is_found_and_the_parameter_that_suffers_most_is_named(
-    verifier: Verifier, mistake: Job, variant: str, blamed: str
+    verifier: Verifier, mistake: TrialJob, variant: str, blamed: str
 ) -> None:
     trial = _trial(variant)
     assert verifier.row(trial).equal

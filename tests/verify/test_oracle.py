@@ -4,6 +4,7 @@ import ast
 from dataclasses import replace
 from math import log
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ import torch
 from penstock.arch.config import ModelConfig
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.errors import ShapeError
-from penstock.verify import oracle
+from penstock.verify import oracle, plain_decoder
 from penstock.verify.material import microbatches_of, parameters_of
 from penstock.verify.oracle import Answer, Named, answer
 from penstock.verify.variants import Batch
@@ -90,15 +91,6 @@ def test_the_loss_is_a_mean_over_labels_and_not_over_microbatches() -> None:
     assert answer(MODEL, values, _microbatches()).loss == pytest.approx(weighted, rel=1e-14)
 
 
-def test_the_first_position_is_not_turned_and_the_angle_grows_with_the_position() -> None:
-    model = replace(MODEL, head_size=4, rope_theta=100.0)
-    ones = torch.ones(1, 3, 4, dtype=torch.float64)
-    turned = oracle._turned(model, ones)
-    angles = torch.tensor([[0.0, 0.0], [1.0, 0.1], [2.0, 0.2]], dtype=torch.float64)
-    expected = torch.cat((angles.cos() - angles.sin(), angles.cos() + angles.sin()), -1)
-    torch.testing.assert_close(turned[0], expected, rtol=1e-14, atol=1e-14)
-
-
 def test_a_batch_without_labels_is_refused() -> None:
     with pytest.raises(ShapeError, match="no label"):
         answer(MODEL, parameters_of(MODEL, torch.float64), _microbatches(Batch(1, ignored=(24,))))
@@ -110,7 +102,17 @@ def test_a_model_that_it_does_not_know_is_refused() -> None:
 
 
 def test_it_borrows_nothing_from_what_it_judges() -> None:
-    tree = ast.parse(Path(oracle.__file__).read_text())
-    found = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    ours = {name for name in found if name and name.startswith("penstock")}
-    assert ours == {"penstock.arch.config", "penstock.data.batch", "penstock.errors"}
+    assert _ours(oracle) == {
+        "penstock.arch.config",
+        "penstock.data.batch",
+        "penstock.errors",
+        "penstock.verify.plain_decoder",
+    }
+    assert _ours(plain_decoder) == {"penstock.arch.config", "penstock.errors"}
+
+
+def _ours(module: ModuleType) -> set[str]:
+    """The modules of this project that a module imports."""
+    nodes = ast.walk(ast.parse(Path(str(module.__file__)).read_text()))
+    found = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name for name in found if name.startswith("penstock")}

@@ -5,18 +5,18 @@ from typing import Any
 
 from penstock.bench.profile import measure_profile
 from penstock.bench.run import (
+    BenchSettings,
     Result,
     Say,
-    Settings,
     cores,
     machine,
     measure_emulated,
     measure_host,
-    read_settings,
+    read_bench_settings,
 )
 from penstock.bench.steps import measure_real
 
-PARTS: dict[str, Callable[[Settings, Say], Result]] = {
+PARTS: dict[str, Callable[[BenchSettings, Say], Result]] = {
     "host": measure_host,
     "emulate": measure_emulated,
     "real": measure_real,
@@ -24,9 +24,11 @@ PARTS: dict[str, Callable[[Settings, Say], Result]] = {
 }
 
 
-def adjusted(processes: int | None, tokens: Sequence[int] | None, steps: int | None) -> Settings:
+def adjust_settings(
+    processes: int | None, tokens: Sequence[int] | None, steps: int | None
+) -> BenchSettings:
     """The settings with what the user gave in their place."""
-    settings: dict[str, Any] = {**read_settings()}
+    settings: dict[str, Any] = {**read_bench_settings()}
     given = {"ranks": processes, "tokens": list(tokens) if tokens else None, "steps": steps}
     takes = {
         "host": ("steps",),
@@ -40,7 +42,7 @@ def adjusted(processes: int | None, tokens: Sequence[int] | None, steps: int | N
     return settings
 
 
-def measure(settings: Settings, chosen: Sequence[str], say: Say) -> Result:
+def measure(settings: BenchSettings, chosen: Sequence[str], say: Say) -> Result:
     """The chosen parts, or those that this machine can measure."""
     results: Result = {"machine": machine()}
     for part in chosen or suitable(settings, say):
@@ -49,7 +51,7 @@ def measure(settings: Settings, chosen: Sequence[str], say: Say) -> Result:
     return results
 
 
-def suitable(settings: Settings, say: Say) -> list[str]:
+def suitable(settings: BenchSettings, say: Say) -> list[str]:
     """Ranks that compute side by side need a core each; waiting ones do not."""
     processes = settings["real"]["ranks"]
     if cores() >= processes:

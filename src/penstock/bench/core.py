@@ -23,35 +23,35 @@ from penstock.lower import lower
 from penstock.schedules import build
 from penstock.sim import simulate
 
-Settings = Mapping[str, Any]
-Result = dict[str, Any]
+CoreSettings = Mapping[str, Any]
+CoreResult = dict[str, Any]
 
 
-def run(settings: Settings, say: Callable[[str], None]) -> Result:
+def run_core(settings: CoreSettings, say: Callable[[str], None]) -> CoreResult:
     """Measure everything; `say` is told what is going on."""
     repeats = settings["repeats"]
     say(f"bench: generating {settings['large']['schedule']} ...")
-    large = generate(settings["large"])
-    parts: dict[str, Callable[[Settings, int], Result]] = {
+    large = generate_lanes(settings["large"])
+    parts: dict[str, Callable[[CoreSettings, int], CoreResult]] = {
         "simulate": partial(measure_simulate, large),
         "simulate_general": partial(measure_simulate, large),
         "check": partial(measure_check, large),
         "build": measure_build,
         "memory": measure_memory,
     }
-    results: Result = {"machine": _machine(), "repeats": repeats}
+    results: CoreResult = {"machine": _machine(), "repeats": repeats}
     for name, measure in parts.items():
         say(f"bench: {name} ...")
         results[name] = measure(settings[name], repeats)
     return results
 
 
-def read_settings() -> Settings:
+def read_core_settings() -> CoreSettings:
     """The sizes and schedules that are measured (core.toml)."""
     return tomllib.loads(resources.files(__package__).joinpath("core.toml").read_text("utf-8"))
 
 
-def generate(settings: Settings) -> Schedule:
+def generate_lanes(settings: CoreSettings) -> Schedule:
     """The schedule of one section of the settings."""
     return build(
         settings["schedule"],
@@ -62,7 +62,7 @@ def generate(settings: Settings) -> Schedule:
     )
 
 
-def measure_simulate(schedule: Schedule, settings: Settings, repeats: int) -> Result:
+def measure_simulate(schedule: Schedule, settings: CoreSettings, repeats: int) -> CoreResult:
     """Ops per second of a simulation with memory: a proven schedule, nothing else derived."""
     proof = require(schedule)
     links: dict[tuple[int, int], Link] = {}
@@ -78,16 +78,16 @@ def measure_simulate(schedule: Schedule, settings: Settings, repeats: int) -> Re
     return _rate(schedule, settings, seconds)
 
 
-def measure_check(schedule: Schedule, settings: Settings, repeats: int) -> Result:
+def measure_check(schedule: Schedule, settings: CoreSettings, repeats: int) -> CoreResult:
     """Ops per second of a proof, derived anew each time."""
     seconds = best_of(repeats, lambda: require(schedule), prepare=schedule.derived.clear)
     return _rate(schedule, settings, seconds)
 
 
-def measure_build(settings: Settings, repeats: int) -> Result:
+def measure_build(settings: CoreSettings, repeats: int) -> CoreResult:
     """Seconds to generate, prove and lower a schedule, and PyTorch's to construct it."""
-    schedule = generate(settings)
-    seconds = best_of(repeats, lambda: lower(generate(settings)))
+    schedule = generate_lanes(settings)
+    seconds = best_of(repeats, lambda: lower(generate_lanes(settings)))
     result = {**_size(schedule), "seconds": seconds, "target": settings["target"]}
     rival = find_rival(settings["rival"], schedule)
     if isinstance(rival, str):
@@ -98,7 +98,7 @@ def measure_build(settings: Settings, repeats: int) -> Result:
     return {**result, "torch": torch, "reason": None, "ratio": theirs / seconds}
 
 
-def measure_memory(settings: Settings, repeats: int) -> Result:
+def measure_memory(settings: CoreSettings, repeats: int) -> CoreResult:
     """Peak memory of the whole way at several sizes; `growth` compares the bytes per op."""
     rows = []
     for microbatches in settings["microbatches"]:
@@ -114,14 +114,14 @@ def measure_memory(settings: Settings, repeats: int) -> Result:
     }
 
 
-def _whole_way(settings: Settings) -> Schedule:
-    schedule = generate(settings)
+def _whole_way(settings: CoreSettings) -> Schedule:
+    schedule = generate_lanes(settings)
     lower(schedule)
     simulate(schedule)
     return schedule
 
 
-def _size(schedule: Schedule) -> Result:
+def _size(schedule: Schedule) -> CoreResult:
     shape = schedule.shape
     return {
         "schedule": schedule.name,
@@ -133,12 +133,12 @@ def _size(schedule: Schedule) -> Result:
     }
 
 
-def _rate(schedule: Schedule, settings: Settings, seconds: float) -> Result:
+def _rate(schedule: Schedule, settings: CoreSettings, seconds: float) -> CoreResult:
     rate = len(schedule.table) / seconds
     timing = {"seconds": seconds, "ops_per_second": rate, "target": settings["target"]}
     return {**_size(schedule), **timing}
 
 
-def _machine() -> Result:
+def _machine() -> CoreResult:
     versions = {package: metadata.version(package) for package in ("numpy", "numba")}
     return {"cpus": cpu_count(), "python": python_version(), **versions}

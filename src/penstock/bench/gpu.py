@@ -5,13 +5,13 @@ from json import dumps
 from typing import Any
 
 from penstock.arch.config import model
-from penstock.bench.run import Result, Say, Settings, read_settings
+from penstock.bench.run import BenchSettings, Result, Say, read_bench_settings
 from penstock.errors import ShapeError
 
 
 def measure_gpu(say: Say) -> Result:
     """Attention, steps of one rank, and ranks that share the GPU; told row by row."""
-    settings = read_settings()["gpu"]
+    settings = read_bench_settings()["gpu"]
     _need_gpu()
     attention = [_told(say, row) for row in _attention(settings)]
     steps = [_told(say, row) for row in _steps(settings)]
@@ -42,7 +42,7 @@ def _told(say: Say, row: Result) -> Result:
     return row
 
 
-def _attention(settings: Settings) -> Iterator[Result]:
+def _attention(settings: BenchSettings) -> Iterator[Result]:
     from penstock.bench.measure.gpu_attention import attention_times
 
     config, count = model(settings["model"]), settings["slices"]
@@ -51,25 +51,25 @@ def _attention(settings: Settings) -> Iterator[Result]:
         yield attention_times(config.heads, config.kv_heads, config.head_size, lengths)
 
 
-def _steps(settings: Settings) -> Iterator[Result]:
-    from penstock.bench.measure.gpu import Case, alone
+def _steps(settings: BenchSettings) -> Iterator[Result]:
+    from penstock.bench.measure.gpu import GpuCase, measure_alone
 
     for tokens in settings["tokens"]:
         for schedule, slices in _both(settings):
-            case = Case(settings["model"], tokens, schedule, slices=slices)
-            yield alone(case, settings["steps"])
+            case = GpuCase(settings["model"], tokens, schedule, slices=slices)
+            yield measure_alone(case, settings["steps"])
 
 
-def _shared(settings: Settings) -> Iterator[Result]:
-    from penstock.bench.measure.gpu import Case, together
+def _shared(settings: BenchSettings) -> Iterator[Result]:
+    from penstock.bench.measure.gpu import GpuCase, measure_together
 
     shared: dict[str, Any] = settings["shared"]
     for schedule, slices in _both(settings):
         sizes = (shared["ranks"], shared["microbatches"], slices)
-        yield together(Case(settings["model"], shared["tokens"], schedule, *sizes), 1)
+        yield measure_together(GpuCase(settings["model"], shared["tokens"], schedule, *sizes), 1)
 
 
-def _both(settings: Settings) -> tuple[tuple[str, int], tuple[str, int]]:
+def _both(settings: BenchSettings) -> tuple[tuple[str, int], tuple[str, int]]:
     return (settings["whole"], 1), (settings["sliced"], settings["slices"])
 
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from penstock.bench.measure.host import HostTime
     from penstock.run.launch.worker_pool import Crew
 
-Settings = Mapping[str, Any]
+BenchSettings = Mapping[str, Any]
 Result = dict[str, Any]
 Say = Callable[[str], None]
 
 
-def read_settings() -> Settings:
+def read_bench_settings() -> BenchSettings:
     """The sizes and schedules that are measured (run.toml)."""
     return tomllib.loads(resources.files(__package__).joinpath("run.toml").read_text("utf-8"))
 
@@ -33,7 +33,7 @@ def machine() -> Result:
     return {"cpus": cores(), "python": python_version(), "torch": metadata.version("torch")}
 
 
-def measure_host(settings: Settings, say: Say) -> Result:
+def measure_host(settings: BenchSettings, say: Say) -> Result:
     """CPU beside the work, the slowest rank of each side."""
     from penstock.bench.measure import host
     from penstock.run.launch.worker_pool import Crew
@@ -41,7 +41,7 @@ def measure_host(settings: Settings, say: Say) -> Result:
     ranks, microbatches, steps = (settings[key] for key in ("ranks", "microbatches", "steps"))
     schedule = build(settings["schedule"], devices=ranks, microbatches=microbatches)
     with Crew(ranks) as crew:
-        ours = _slowest(crew.run(host.ours, schedule, steps))
+        ours = _slowest(crew.run(host.host_time_of_ours, schedule, steps))
         rows = []
         for rival in settings["rivals"]:
             theirs = _slowest(crew.run(host.theirs, rival["name"], microbatches, steps))
@@ -59,7 +59,7 @@ def _slowest(parts: "Sequence[HostTime]") -> float:
     return max(part.microseconds for part in parts)
 
 
-def measure_emulated(settings: Settings, say: Say) -> Result:
+def measure_emulated(settings: BenchSettings, say: Say) -> Result:
     """Makespans of waiting ops for every schedule that the executor can run."""
     from penstock.errors import RunError
     from penstock.lower import lower
@@ -69,7 +69,7 @@ def measure_emulated(settings: Settings, say: Say) -> Result:
     rows = []
     with Crew(settings["ranks"]) as crew:
         for spec in registry().values():
-            case = accepted(spec, settings)
+            case = accepted_case(spec, settings)
             schedule = spec.build(case)
             row: Result = {"schedule": spec.name, "size": str(case), "reason": None}
             try:
@@ -85,7 +85,7 @@ def measure_emulated(settings: Settings, say: Say) -> Result:
     return {"target": settings["target"], "worst": worst, "schedules": rows, "rival": rival}
 
 
-def accepted(spec: Spec, settings: Settings) -> Case:
+def accepted_case(spec: Spec, settings: BenchSettings) -> Case:
     """The first size of the settings that a schedule accepts."""
     slices = settings["slices"] if spec.sliced else [None]
     for m in settings["microbatches"]:
@@ -101,7 +101,7 @@ def accepted(spec: Spec, settings: Settings) -> Case:
     )
 
 
-def _emulated(crew: "Crew", schedule: Any, settings: Settings) -> Result:
+def _emulated(crew: "Crew", schedule: Any, settings: BenchSettings) -> Result:
     """The best of some runs: what the runtime needs when nothing else disturbs it."""
     from penstock.bench.measure.emulate import emulate
 
@@ -113,9 +113,9 @@ def _emulated(crew: "Crew", schedule: Any, settings: Settings) -> Result:
     return {"simulated": best.simulated, "measured": best.measured, "error": best.error}
 
 
-def _emulated_rival(crew: "Crew", settings: Settings) -> Result:
+def _emulated_rival(crew: "Crew", settings: BenchSettings) -> Result:
     """PyTorch's schedule and ours with the same waits for the same work."""
-    from penstock.bench.measure.emulate import as_executed, emulate, spread
+    from penstock.bench.measure.emulate import as_executed, emulate, seconds_between
     from penstock.bench.measure.waiting_module import waiting_step
     from penstock.sim import simulate
 
@@ -129,7 +129,7 @@ def _emulated_rival(crew: "Crew", settings: Settings) -> Result:
         key=lambda run: run.measured,
     )
     job = (rival["name"], rival["microbatches"], ours.unit, pause)
-    theirs = min(spread(crew.run(waiting_step, *job)) for _ in range(2))
+    theirs = min(seconds_between(crew.run(waiting_step, *job)) for _ in range(2))
     promised = simulate(same).makespan / simulate(as_executed(faster)).makespan
     return {
         "rival": rival["name"],

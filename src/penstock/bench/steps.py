@@ -5,36 +5,36 @@ from json import dumps
 from typing import TYPE_CHECKING, Any
 
 from penstock.arch.config import ModelConfig
-from penstock.bench.run import Result, Say, Settings
+from penstock.bench.run import BenchSettings, Result, Say
 from penstock.errors import PenstockError
-from penstock.plan.slices import aligned, equal_flops_of_model
+from penstock.plan.slices import align, equal_flops_of_model
 from penstock.schedules import build
 
 if TYPE_CHECKING:
-    from penstock.bench.measure.real import Measured, Work
+    from penstock.bench.measure.real import MeasuredRun, TrainingWork
     from penstock.run.launch.worker_pool import Crew
 
 
-def measure_real(settings: Settings, say: Say) -> Result:
+def measure_real(settings: BenchSettings, say: Say) -> Result:
     """Every schedule at every length; told row by row, since the whole takes minutes."""
-    from penstock.bench.measure.real import Work
+    from penstock.bench.measure.real import TrainingWork
     from penstock.run.launch.worker_pool import Crew
 
     model = ModelConfig(**settings["model"], element_bytes=4)
     found: list[Result] = []
     with Crew(settings["ranks"]) as crew:
         for tokens in settings["tokens"]:
-            work = Work(model, tokens, settings["microbatches"])
+            work = TrainingWork(model, tokens, settings["microbatches"])
             rows: list[Result] = []
             for row in (*_ours(crew, work, settings), *_theirs(crew, work, settings)):
                 rows.append(row)
                 say(dumps({"tokens": tokens, **row}))
-            found.append({"tokens": tokens, **verdict(rows, settings), "rows": rows})
+            found.append({"tokens": tokens, **step_ratios(rows, settings), "rows": rows})
     sizes = {key: settings[key] for key in ("ranks", "microbatches", "steps", "model")}
     return {**sizes, "target": settings["target"], "lengths": found}
 
 
-def verdict(rows: list[Result], settings: Settings) -> Result:
+def step_ratios(rows: list[Result], settings: BenchSettings) -> Result:
     """The ratios that matter, of runs that came to an end."""
     done = [row for row in rows if row["reason"] is None]
     theirs = [row for row in done if row["side"] == "torch"]
@@ -59,8 +59,8 @@ def _seconds(rows: list[Result], schedule: str) -> float:
     return float(found[0]) if found else float("nan")
 
 
-def _ours(crew: "Crew", work: "Work", settings: Settings) -> Iterator[Result]:
-    from penstock.bench.measure.real import run_ours, together
+def _ours(crew: "Crew", work: "TrainingWork", settings: BenchSettings) -> Iterator[Result]:
+    from penstock.bench.measure.real import join_ranks, run_ours
 
     for entry in settings["ours"]:
         for slices in entry.get("slices", [1]):
@@ -69,16 +69,16 @@ def _ours(crew: "Crew", work: "Work", settings: Settings) -> Iterator[Result]:
             row = {"side": "penstock", "schedule": entry["schedule"], "slices": slices}
             try:
                 schedule = build(entry["schedule"], **sizes, slices=wanted)
-                lengths = aligned(equal_flops_of_model(work.model, work.length, slices))
+                lengths = align(equal_flops_of_model(work.model, work.length, slices))
                 parts = crew.run(run_ours, work, schedule, lengths, settings["steps"])
             except PenstockError as error:
                 yield {**row, "reason": error.message}
                 continue
-            yield {**row, "reason": None, **_figures(together(schedule, parts))}
+            yield {**row, "reason": None, **_figures(join_ranks(schedule, parts))}
 
 
-def _theirs(crew: "Crew", work: "Work", settings: Settings) -> Iterator[Result]:
-    from penstock.bench.measure.real import run_theirs, together
+def _theirs(crew: "Crew", work: "TrainingWork", settings: BenchSettings) -> Iterator[Result]:
+    from penstock.bench.measure.real import join_ranks, run_theirs
 
     for entry in settings["rivals"]:
         chunks = entry.get("chunks", 1)
@@ -88,10 +88,10 @@ def _theirs(crew: "Crew", work: "Work", settings: Settings) -> Iterator[Result]:
         except PenstockError as error:
             yield {**row, "reason": error.message}
             continue
-        measured = together(None, parts)
+        measured = join_ranks(None, parts)
         yield {**row, "reason": None, "seconds": measured.seconds, "loss": measured.loss}
 
 
-def _figures(measured: "Measured") -> Mapping[str, Any]:
+def _figures(measured: "MeasuredRun") -> Mapping[str, Any]:
     error = measured.predicted / measured.makespan - 1
     return {**measured._asdict(), "prediction_error": error}

@@ -5,10 +5,10 @@ from typing import Any
 
 from penstock.bench.run import Result
 
-Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
+TextTable = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 
-def tables(results: Result) -> Iterator[Table]:
+def run_tables(results: Result) -> Iterator[TextTable]:
     """One table for each part that was measured."""
     parts = {"host": _host, "emulate": _emulate, "real": _real, "profile": _profile}
     for name, table in parts.items():
@@ -16,7 +16,7 @@ def tables(results: Result) -> Iterator[Table]:
             yield table(results[name])
 
 
-def _host(result: Result) -> Table:
+def _host(result: Result) -> TextTable:
     head = ("host time", "us per microbatch and stage", "ours / theirs", "wanted")
     rows: list[tuple[str, ...]] = [(result["schedule"], f"{result['microseconds']:.0f}", "", "")]
     rows += [
@@ -31,7 +31,7 @@ def _host(result: Result) -> Table:
     return head, rows
 
 
-def _emulate(result: Result) -> Table:
+def _emulate(result: Result) -> TextTable:
     head = ("emulated", "size", "simulated s", "measured s", "difference", "wanted")
     wanted = f"within {result['target']:.0%}"
     rows: list[tuple[str, ...]] = [
@@ -54,7 +54,7 @@ def _emulate(result: Result) -> Table:
     return head, rows
 
 
-def _real(result: Result) -> Table:
+def _real(result: Result) -> TextTable:
     head = ("schedule", "tokens", "slices", "seconds", "predicted", "loss")
     rows: list[tuple[str, ...]] = []
     for length in result["lengths"]:
@@ -75,7 +75,7 @@ def _step(row: Result) -> tuple[str, ...]:
     return f"{row['slices']}", f"{row['seconds']:.3f}", predicted, f"{row['loss']:.6f}"
 
 
-def _profile(result: Result) -> Table:
+def _profile(result: Result) -> TextTable:
     head = ("operation", *(f"{row['tokens']} -k {row['slices']}" for row in result["rows"]))
     names = dict.fromkeys(name for row in result["rows"] for name in row["operations"])
     rows: list[tuple[str, ...]] = [
@@ -96,7 +96,7 @@ def _pair(row: Result, first: str, second: str) -> tuple[str, str, str]:
     return f"{row[first]:.2f}", f"{row[second]:.2f}", f"{row['error']:+.1%}"
 
 
-def gpu_tables(result: Result) -> Iterator[Table]:
+def gpu_tables(result: Result) -> Iterator[TextTable]:
     """The results of `penstock bench gpu`."""
     rows: list[tuple[str, ...]] = [
         (

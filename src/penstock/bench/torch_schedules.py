@@ -14,7 +14,7 @@ from penstock.core.schedule import Schedule
 
 
 @dataclass(frozen=True)
-class Rival:
+class TorchSchedule:
     """A constructor that is ready to be timed."""
 
     version: str
@@ -30,7 +30,7 @@ class Rival:
         )
 
 
-def find_rival(names: Mapping[str, str], ours: Schedule) -> Rival | str:
+def find_rival(names: Mapping[str, str], ours: Schedule) -> TorchSchedule | str:
     """The rival of one of our schedules, or why there is none here."""
     package = names["module"].partition(".")[0]
     try:
@@ -43,4 +43,4 @@ def find_rival(names: Mapping[str, str], ours: Schedule) -> Rival | str:
     stage.group_rank, stage.group_size = 0, shape.devices
     stage.num_stages, stage.submod = shape.stages, None
     stages = [stage] * int(shape.chunks)
-    return Rival(metadata.version(package), lambda: build(stages, shape.microbatches))
+    return TorchSchedule(metadata.version(package), lambda: build(stages, shape.microbatches))

@@ -8,13 +8,22 @@ from penstock.check.annotations import annotations
 from penstock.check.complete import complete, known, stream
 from penstock.check.explain import explain
 from penstock.check.finding import RULES, Finding, Report
-from penstock.check.memory import memory
+from penstock.check.memory import memory_findings
 from penstock.check.order import order
 from penstock.check.placement import collective_order, local, one_home, unordered_stages
 from penstock.check.program import check_program
 from penstock.core.schedule import Schedule
 
-__all__ = ["RULES", "Finding", "Report", "check", "check_program", "explain", "memory", "require"]
+__all__ = [
+    "RULES",
+    "Finding",
+    "Report",
+    "check",
+    "check_program",
+    "explain",
+    "memory_findings",
+    "require",
+]
 
 _STEPS = (
     (known,),

@@ -19,7 +19,7 @@ TRIED_UP_TO = 5_000
 """Ops up to which moves are tried; beyond, the answer would take longer than it is worth."""
 
 
-class Move(NamedTuple):
+class Misplacement(NamedTuple):
     """`op` stands at row `source` and should stand next to the op at row `target`, same lane."""
 
     source: int
@@ -30,19 +30,19 @@ class Move(NamedTuple):
         return f"move {op} {'behind' if self.source < self.target else 'in front of'} {other}"
 
 
-def culprit(schedule: Schedule, inverted: Sequence[tuple[int, int]]) -> Move | None:
+def culprit(schedule: Schedule, inverted: Sequence[tuple[int, int]]) -> Misplacement | None:
     """The first single move that makes a stuck schedule run, if there is one.
 
     `inverted` are pairs of rows of one lane, of which the first may have to follow the second.
     """
     if len(schedule.table) > TRIED_UP_TO:
         return None
-    candidates = [Move(early, late) for early, late in inverted]
-    candidates += [Move(late, early) for early, late in inverted]
+    candidates = [Misplacement(early, late) for early, late in inverted]
+    candidates += [Misplacement(late, early) for early, late in inverted]
     return next((move for move in candidates if _runs(_moved(schedule, move))), None)
 
 
-def _moved(schedule: Schedule, move: Move) -> Schedule:
+def _moved(schedule: Schedule, move: Misplacement) -> Schedule:
     """The schedule with one op next to another: behind it if it stood before, else before it."""
     table = schedule.table
     lane = int(table.lane[move.source])

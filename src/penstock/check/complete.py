@@ -16,7 +16,7 @@ from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, Op
 from penstock.core.schedule import Schedule
 from penstock.core.table import CODE, LETTERS
 
-SHOWN = 8
+SPELLED_OUT = 8
 """Findings of one rule that are spelled out; more of the same help nobody."""
 
 _STREAM_OF: dict[str, tuple[str, ...]] = {
@@ -35,7 +35,7 @@ def known(schedule: Schedule) -> Iterator[Finding]:
     whole = table.of_kinds(STAGE_KINDS)
     limit = np.where(shard, shape.devices, shape.stages)
     strange = (table.stage >= limit) | (schedule.unit < 0) & ~whole
-    for row in np.flatnonzero(strange)[:SHOWN]:
+    for row in np.flatnonzero(strange)[:SPELLED_OUT]:
         op = table.op(row)
         yield Finding(
             "known",
@@ -67,7 +67,7 @@ def stream(schedule: Schedule) -> Iterator[Finding]:
         rows = slice(int(table.lane_start[lane]), int(table.lane_start[lane + 1]))
         allowed = [CODE[k] for k in LETTERS if name in _STREAM_OF.get(k, ("compute",))]
         wrong[rows] |= ~np.isin(table.kind[rows], allowed)
-    for row in np.flatnonzero(wrong)[:SHOWN]:
+    for row in np.flatnonzero(wrong)[:SPELLED_OUT]:
         op, device = table.op(row), int(table.device[row])
         place = f"{device} {table.lane_stream[table.lane[row]]}"
         streams = " or ".join(_STREAM_OF.get(op.kind, ("compute",)))
@@ -87,12 +87,12 @@ def complete(schedule: Schedule) -> Iterator[Finding]:
     for wanted, kinds, numbers, why in _demands(schedule, counts):
         wrong = np.flatnonzero(sum(counts[kind] for kind in kinds) != wanted)
         wrong = wrong[wrong < numbers * schedule.shape.units]
-        for index in wrong[:SHOWN]:
+        for index in wrong[:SPELLED_OUT]:
             number, unit = divmod(int(index), schedule.shape.units)
             target = int(np.broadcast_to(wanted, counts[kinds[0]].shape)[index])
             yield _miscounted(schedule, kinds, (number, unit, target), why)
-        if len(wrong) > SHOWN:
-            yield _more("complete", len(wrong) - SHOWN, why)
+        if len(wrong) > SPELLED_OUT:
+            yield _more("complete", len(wrong) - SPELLED_OUT, why)
 
 
 def _more(rule: str, count: int, why: str) -> Finding:
@@ -100,19 +100,18 @@ def _more(rule: str, count: int, why: str) -> Finding:
     return Finding(rule, (), 0, f"and {count:,} more of the same: {why}", "correct the first ones")
 
 
-Counts = dict[str, NDArray[np.int64]]
+OpCounts = dict[str, NDArray[np.int64]]
 
 
-def _counts(schedule: Schedule) -> Counts:
+def _counts(schedule: Schedule) -> OpCounts:
     """How often each kind occurs for each (stage or shard, unit); extra gang members count once."""
     table, shape = schedule.table, schedule.shape
     room = max(shape.stages, shape.devices) * shape.units
     found = np.zeros((len(LETTERS), room), np.int32)
     _count(len(table), table.kind, table.stage, schedule.unit, shape.units, found)
     for op in set(schedule.gangs).intersection(table.ops() if schedule.gangs else ()):
-        first, unit = CODE[op.kind], shape.first_unit[op.mb] + op.slice
-        index = op.stage * shape.units + unit
-        found[first, index] = min(found[first, index], 1)
+        code, index = CODE[op.kind], op.stage * shape.units + shape.unit_of(op.mb, op.slice)
+        found[code, index] = min(found[code, index], 1)
     return {letter: found[code] for letter, code in CODE.items()}
 
 
@@ -124,7 +123,7 @@ def _count(kind: Any, stage: Any, unit: Any, units: Any, found: Any) -> None:
             found[kind[row], stage[row] * units + unit[row]] += 1
 
 
-def _demands(schedule: Schedule, counts: Counts) -> Iterator[tuple[Any, str, int, str]]:
+def _demands(schedule: Schedule, counts: OpCounts) -> Iterator[tuple[Any, str, int, str]]:
     """(how many, of which kinds together, for how many stages or shards, why)."""
     shape = schedule.shape
     stages = shape.stages
@@ -152,12 +151,10 @@ def _miscounted(schedule: Schedule, kinds: str, at: tuple[int, int, int], why: s
     """The finding for a unit whose kinds do not occur as often as wanted."""
     number, unit, wanted = at
     shape, table = schedule.shape, schedule.table
-    mb = int(np.searchsorted(shape.first_unit, unit, side="right")) - 1
     here = np.flatnonzero((schedule.unit == unit) & (table.stage == number)).tolist()
     rows = [row for row in here if LETTERS[table.kind[row]] in kinds]
-    slice = unit - shape.first_unit[mb]
     ops = tuple(dict.fromkeys(table.op(row) for row in rows)) or (
-        Op(_missing_kind(kinds, schedule, here), number, mb, slice),
+        Op(_missing_kind(kinds, schedule, here), number, *shape.mb_and_slice(unit)),
     )
     names = " and ".join(str(op) for op in ops)
     if len(rows) > wanted:

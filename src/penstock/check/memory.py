@@ -11,17 +11,15 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.check.finding import Finding
 from penstock.core.graph import graph_of
 from penstock.core.lifetimes import level_changes
 from penstock.core.schedule import Schedule
+from penstock.core.table import Ticks
 
-Ticks = NDArray[np.int64]
 
-
-def memory(
+def memory_findings(
     schedule: Schedule, amounts: Mapping[str, Ticks], *, limit: Fraction, grain: Fraction
 ) -> Iterator[Finding]:
     """Devices whose proven bound is above `limit`; `grain` is what a step of `amounts` is worth."""

@@ -19,10 +19,10 @@ from penstock.core.meaning import BUFFERS
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run, run
 
-SHOWN = 8
+WAITS_SHOWN = 8
 
 
-class Wait(NamedTuple):
+class LaneWait(NamedTuple):
     """`head` is the op a lane cannot pass; `writer` is what it waits for, in another lane.
 
     `reader` is who reads it: the head, or an op that has to run together with the head.
@@ -39,7 +39,7 @@ def order(schedule: Schedule) -> Iterator[Finding]:
     graph = graph_of(schedule)
     unwritten = np.flatnonzero(graph.writer < 0)
     if unwritten.size:
-        yield from (_unwritten(schedule, graph, int(edge)) for edge in unwritten[:SHOWN])
+        yield from (_unwritten(schedule, graph, int(edge)) for edge in unwritten[:WAITS_SHOWN])
         return
     behind = _behind(schedule, graph)
     if behind:
@@ -83,7 +83,7 @@ def _misplaced(schedule: Schedule, graph: Graph, behind: list[int]) -> Iterator[
         if blamed in seen:
             continue
         seen.add(blamed)
-        if len(seen) > SHOWN:
+        if len(seen) > WAITS_SHOWN:
             return
         yield _front_of(schedule, graph, edge, blamed)
 
@@ -146,19 +146,19 @@ def _circle(schedule: Schedule, graph: Graph, played: Run) -> Finding:
     )
 
 
-def _who(schedule: Schedule, wait: Wait) -> str:
+def _who(schedule: Schedule, wait: LaneWait) -> str:
     """The op that waits and its device, and the one in whose way that is."""
     table = schedule.table
     who = f"{table.op(wait.reader)} (device {table.device[wait.reader]})"
     return who if wait.reader == wait.head else f"{who}, with which {table.op(wait.head)} runs,"
 
 
-def circle(schedule: Schedule, graph: Graph, played: Run) -> list[Wait]:
+def circle(schedule: Schedule, graph: Graph, played: Run) -> list[LaneWait]:
     """The circle of waits in which a stuck run ended."""
     table, ends = schedule.table, schedule.table.lane_start[1:]
     lane = int(np.flatnonzero(played.cursor < ends)[0])
     path: list[int] = []
-    waits: dict[int, Wait] = {}
+    waits: dict[int, LaneWait] = {}
     while lane not in waits:
         path.append(lane)
         waits[lane] = _wait(schedule, graph, played, lane)
@@ -166,7 +166,7 @@ def circle(schedule: Schedule, graph: Graph, played: Run) -> list[Wait]:
     return [waits[at] for at in path[path.index(lane) :]]
 
 
-def _wait(schedule: Schedule, graph: Graph, played: Run, lane: int) -> Wait:
+def _wait(schedule: Schedule, graph: Graph, played: Run, lane: int) -> LaneWait:
     """What the head of a lane (or a member of its group) waits for."""
     head = int(played.cursor[lane])
     groups = groups_of(schedule)
@@ -177,10 +177,10 @@ def _wait(schedule: Schedule, graph: Graph, played: Run, lane: int) -> Wait:
             writer = int(graph.writer[edge])
             same = group >= 0 and groups.of_row[writer] == group
             if played.end[writer] < 0 and not same:
-                return Wait(head, int(row), writer, graph.name(edge))
+                return LaneWait(head, int(row), writer, graph.name(edge))
     # No read is open, so a member is not yet at the head of its own lane.
     late = next(int(row) for row in members if _not_at_head(schedule, played, int(row), group))
-    return Wait(head, head, late, "lock-step")
+    return LaneWait(head, head, late, "lock-step")
 
 
 def _not_at_head(schedule: Schedule, played: Run, row: int, group: int) -> bool:

@@ -1,6 +1,5 @@
 """Where weights live, in which order their gradients add up, and how collectives line up."""
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any
 
@@ -120,7 +119,7 @@ def _out_of_order(
     tie = len(orders[rare]) == len(orders[usual])
     devices = [orders[rare][0], *([orders[usual][0]] if tie else [])]
     ops = tuple(
-        Op(kind, device, *_unit(schedule, unit[place]))
+        Op(kind, device, *schedule.shape.mb_and_slice(unit[place]))
         for device in devices
         for unit in (rare, usual)
     )
@@ -132,10 +131,3 @@ def _out_of_order(
         f"there: so it is on device {', '.join(map(str, orders[usual]))}",
         f"run the {kind} passes in the same order on all devices",
     )
-
-
-def _unit(schedule: Schedule, unit: int) -> tuple[int, int]:
-    """Microbatch and slice of a unit."""
-    first = schedule.shape.first_unit
-    mb = bisect_right(first, unit) - 1
-    return mb, unit - first[mb]

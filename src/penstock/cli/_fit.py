@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.cli._numbers import assignments
-from penstock.cli._request import Request, generate, names_a_file, read
+from penstock.cli._request import Request, generate_schedule, names_a_file, read_schedule
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.errors import ShapeError
@@ -25,10 +25,10 @@ def resolve_all(
     notes: list[str] = []
     for target in targets:
         if target not in registry() and names_a_file(target):
-            schedules.append(read(target, Request()))
+            schedules.append(read_schedule(target, Request()))
         else:
             fitting, found = _fit(find(target), request)
-            schedules.append(generate(find(target), fitting, cost))
+            schedules.append(generate_schedule(find(target), fitting, cost))
             notes += found
     return schedules, notes
 

@@ -16,7 +16,7 @@ _EXPONENT = re.compile(r"[\d.][eE][+-]?\d", re.ASCII)
 _LONGEST_VALUE = 60
 
 
-def number(what: str, text: str) -> Fraction:
+def parse_number(what: str, text: str) -> Fraction:
     """A decimal or a fraction, at least 0."""
     try:
         value = Fraction(text) if _NUMBER.fullmatch(text) and text.isascii() else None
@@ -35,7 +35,7 @@ def number(what: str, text: str) -> Fraction:
 def amounts(flag: str, text: str) -> dict[str, Fraction]:
     """The numbers of a list such as `F=1,I=1/2`."""
     items = assignments(flag, text.split(",") if text else [])
-    return {key: number(f"{flag} {key}", value) for key, value in items.items()}
+    return {key: parse_number(f"{flag} {key}", value) for key, value in items.items()}
 
 
 def assignments(flag: str, items: Iterable[str]) -> dict[str, str]:

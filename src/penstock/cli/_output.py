@@ -7,17 +7,14 @@ terminal and never the only carrier of a fact. A reader that goes away (`| head`
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from io import StringIO
 from json import dumps
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+from penstock.draw.table import UNBROKEN, render_table
 from penstock.errors import ShapeError
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 BROKEN_PIPE = 141
 """128 + SIGPIPE, the status a shell gives to a program that the signal ended."""
@@ -55,7 +52,7 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def colored() -> bool:
+def has_color() -> bool:
     """Whether stdout is a terminal that may be sent colours (https://no-color.org)."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return sys.stdout.isatty() and not plain
@@ -67,31 +64,7 @@ def width() -> int:
 
 
 def emit_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows of text under a head; columns whose first cell is a number stand right."""
-    from rich.console import Console  # deferred: `--json` does without it
-
+    """Print rows of text under a head."""
     # A table that leads into a file or a pipe must not be broken into lines of a screen.
-    columns = width() if sys.stdout.isatty() else 10_000
-    page = StringIO()
-    Console(file=page, width=columns, force_terminal=colored(), highlight=False).print(
-        _table(head, list(rows))
-    )
-    emit("\n".join(line.rstrip() for line in page.getvalue().splitlines()).strip("\n"))
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> "Table":
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    for index, title in enumerate(head):
-        numeric = all(_is_number(row[index]) for row in rows)
-        table.add_column(title, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell, style="bold" if cell.endswith("*") else "") for cell in row))
-    return table
-
-
-def _is_number(cell: str) -> bool:
-    return cell[:1].isdigit()
+    columns = width() if sys.stdout.isatty() else UNBROKEN
+    emit(render_table(head, list(rows), width=columns, color=has_color()))

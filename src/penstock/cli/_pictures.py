@@ -21,7 +21,13 @@ WRITERS = {
     "csv": "penstock.files.torch_csv",
     "json": "penstock.files.json",
 }
-"""Formats of a schedule, without times; every other format is a picture of timelines."""
+"""Formats of a schedule, without times."""
+PICTURES = {
+    "svg": "penstock.draw.svg.picture",
+    "html": "penstock.draw.page.page",
+    "trace": "penstock.draw.trace",
+}
+"""Pictures of timelines."""
 
 Width = Annotated[
     int | None,
@@ -74,7 +80,7 @@ def destinations(wanted: Pictures, *, as_json: bool) -> dict[str, str]:
     return files
 
 
-def write(files: Mapping[str, str], timelines: Sequence[Timeline]) -> None:
+def write_pictures(files: Mapping[str, str], timelines: Sequence[Timeline]) -> None:
     """Render every format, then write every file."""
     texts = [(path, _render(name, timelines)) for name, path in files.items()]
     for path, text in texts:
@@ -92,5 +98,5 @@ def _render(name: str, timelines: Sequence[Timeline]) -> str:
     if name in WRITERS:
         text: str = import_module(WRITERS[name]).dumps(timelines[0].schedule)
     else:
-        text = import_module(f"penstock.draw.{name}").render(timelines)
+        text = import_module(PICTURES[name]).render(timelines)
     return text

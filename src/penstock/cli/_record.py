@@ -7,7 +7,7 @@ from penstock.core.shape import Shape
 from penstock.sim.timeline import Timeline
 
 
-def record(timeline: Timeline) -> dict[str, Any]:
+def timeline_record(timeline: Timeline) -> dict[str, Any]:
     """The contract of `simulate --json`."""
     shape = timeline.schedule.shape
     return {

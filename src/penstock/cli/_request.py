@@ -11,7 +11,7 @@ from warnings import catch_warnings, simplefilter
 
 import typer
 
-from penstock.cli._numbers import amounts, assignments, number
+from penstock.cli._numbers import amounts, assignments, parse_number
 from penstock.cli._output import note
 from penstock.core.schedule import Schedule
 from penstock.cost.causal import CausalCost
@@ -46,6 +46,10 @@ Devices = Annotated[
 Microbatches = Annotated[
     int | None, typer.Option("-m", "--microbatches", metavar="M", help="Microbatches.")
 ]
+Times = Annotated[
+    str, typer.Option(metavar="F=1,I=1,W=1", help="Time of each kind of op. B costs I + W.")
+]
+Hop = Annotated[str, typer.Option(metavar="TIME", help="Latency of a transfer between devices.")]
 
 
 @dataclass(frozen=True)
@@ -76,16 +80,11 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Prices:
+class PriceFlags:
     """What ops, transfers and buffers cost."""
 
-    times: Annotated[
-        str,
-        typer.Option(metavar="F=1,I=1,W=1", help="Time of each kind of op. B costs I + W."),
-    ] = ""
-    hop: Annotated[
-        str, typer.Option(metavar="TIME", help="Latency of a transfer between devices.")
-    ] = "0"
+    times: Times = ""
+    hop: Hop = "0"
     sizes: Annotated[
         str,
         typer.Option(
@@ -107,9 +106,9 @@ class Prices:
         return CausalCost(
             times=amounts("--times", self.times),
             sizes=amounts("--sizes", self.sizes),
-            hop=number("--hop", self.hop),
-            attention=number("--attention", self.attention),
-            communication=number("--communication", self.communication),
+            hop=parse_number("--hop", self.hop),
+            attention=parse_number("--attention", self.attention),
+            communication=parse_number("--communication", self.communication),
         )
 
 
@@ -122,11 +121,11 @@ def resolve(target: str, request: Request, cost: UnitCost = UNPRICED) -> Schedul
     The prices matter to a schedule whose order depends on them.
     """
     if target not in registry() and names_a_file(target):
-        return read(target, request)
-    return generate(find(target), request, cost)
+        return read_schedule(target, request)
+    return generate_schedule(find(target), request, cost)
 
 
-def generate(spec: Spec, request: Request, cost: UnitCost = UNPRICED) -> Schedule:
+def generate_schedule(spec: Spec, request: Request, cost: UnitCost = UNPRICED) -> Schedule:
     """A registered schedule of the requested size."""
     if request.devices is None or request.microbatches is None:
         raise ShapeError(
@@ -147,7 +146,7 @@ def names_a_file(target: str) -> bool:
     return target == STDIN or "/" in target or "." in target or Path(target).exists()
 
 
-def read(path: str, request: Request) -> Schedule:
+def read_schedule(path: str, request: Request) -> Schedule:
     if request.given:
         flags = " ".join(f"-{flag}" for flag in request.given)
         raise ShapeError(

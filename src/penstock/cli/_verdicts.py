@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cli._output import emit, emit_table
 from penstock.cli._record import plain, slices
-from penstock.draw.words import counted
+from penstock.draw.words import count_of
 
 if TYPE_CHECKING:
-    from penstock.verify.verifier import Row
+    from penstock.verify.verifier import VerdictRow
 
 
-def verdict(row: "Row") -> dict[str, Any]:
+def verdict_record(row: "VerdictRow") -> dict[str, Any]:
     """The fields that scripts depend on."""
     shape = row.trial.schedule.shape
     return {
@@ -39,7 +39,7 @@ def _or_null(error: float) -> float | None:
     return error if isfinite(error) else None
 
 
-def together(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def worst_of(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One schedule's rows under its largest errors."""
     return {
         "name": records[0]["name"],
@@ -54,7 +54,7 @@ def _largest(records: Sequence[dict[str, Any]], field: str) -> float | None:
     return None if None in errors else max(errors)
 
 
-def print_verdicts(rows: Sequence["Row"]) -> None:
+def print_verdicts(rows: Sequence["VerdictRow"]) -> None:
     head = ("name", "variant", "p", "m", "v", "k", "loss error", "gradient error", "bits", "equal")
     emit_table(head, [_cells(row) for row in rows])
     emit("")
@@ -63,11 +63,11 @@ def print_verdicts(rows: Sequence["Row"]) -> None:
             emit(f"{row.trial.schedule.name} {row.trial.variant}: {row.explanation}")
     unequal = sum(not row.equal for row in rows)
     outcome = f"{unequal} not equal" if unequal else "all equal"
-    emit(f"{counted(len(rows), 'row')}, {outcome}, {_largest_errors(rows)}")
+    emit(f"{count_of(len(rows), 'row')}, {outcome}, {_largest_errors(rows)}")
 
 
-def _cells(row: "Row") -> tuple[str, ...]:
-    record = verdict(row)
+def _cells(row: "VerdictRow") -> tuple[str, ...]:
+    record = verdict_record(row)
     replicas = f" x {row.trial.replicas}" if row.trial.replicas > 1 else ""
     bits = {True: "same", False: "differ", None: "-"}[row.bit_equal]
     return (
@@ -82,7 +82,7 @@ def _cells(row: "Row") -> tuple[str, ...]:
     )
 
 
-def _largest_errors(rows: Sequence["Row"]) -> str:
+def _largest_errors(rows: Sequence["VerdictRow"]) -> str:
     """The largest error of each type that was computed in."""
     errors: dict[str, float] = {}
     for row in rows:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.bench.core import read_settings, run
+from penstock.bench.core import read_core_settings, run_core
 from penstock.cli._needs import need_torch
 from penstock.cli._output import emit_json, emit_table, note
 from penstock.cli._request import AsJson
@@ -15,11 +15,11 @@ Emulate = Annotated[
     bool, typer.Option("--emulate", help="Every schedule with ops that wait, as simulated.")
 ]
 Real = Annotated[bool, typer.Option("--real", help="Steps of a model, against PyTorch.")]
-Profile = Annotated[bool, typer.Option("--profile", help="Where the time of one stage goes.")]
-Ranks = Annotated[
+ProfileFlag = Annotated[bool, typer.Option("--profile", help="Where the time of one stage goes.")]
+RanksFlag = Annotated[
     int | None, typer.Option("--ranks", min=1, max=64, help="Processes of --emulate and --real.")
 ]
-Tokens = Annotated[
+TokensFlag = Annotated[
     list[int] | None, typer.Option("--tokens", min=1, help="Lengths for --real and --profile.")
 ]
 Steps = Annotated[
@@ -45,7 +45,7 @@ def bench() -> None:
 
 def bench_core(as_json: AsJson = False) -> None:
     """Measure simulate, check and lower, and PyTorch on the same schedule. Best of 5 runs."""
-    results = run(read_settings(), note)
+    results = run_core(read_core_settings(), note)
     if as_json:
         emit_json(results)
     else:
@@ -56,9 +56,9 @@ def bench_run(
     host: Host = False,
     emulate: Emulate = False,
     real: Real = False,
-    profile: Profile = False,
-    ranks: Ranks = None,
-    tokens: Tokens = None,
+    profile: ProfileFlag = False,
+    ranks: RanksFlag = None,
+    tokens: TokensFlag = None,
     steps: Steps = None,
     as_json: AsJson = False,
 ) -> None:
@@ -68,9 +68,9 @@ def bench_run(
     on stderr as they come.
     """
     need_torch()
-    from penstock.bench.choice import adjusted, measure
+    from penstock.bench.choice import adjust_settings, measure
 
-    settings = adjusted(ranks, tokens, steps)
+    settings = adjust_settings(ranks, tokens, steps)
     flags = {"host": host, "emulate": emulate, "real": real, "profile": profile}
     results = measure(settings, [part for part, chosen in flags.items() if chosen], note)
     if as_json:
@@ -94,9 +94,9 @@ def bench_gpu(as_json: AsJson = False) -> None:
 
 
 def _print_run(results: dict[str, Any]) -> None:
-    from penstock.bench.tables import tables
+    from penstock.bench.tables import run_tables
 
-    for head, rows in tables(results):
+    for head, rows in run_tables(results):
         emit_table(head, rows)
 
 

@@ -10,18 +10,18 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli._flat import flat
-from penstock.cli._numbers import amounts, number
+from penstock.cli._numbers import amounts, parse_number
 from penstock.cli._output import emit, emit_json, emit_table, note
 from penstock.cli._record import plain
-from penstock.cli._request import AsJson, Devices, Microbatches
+from penstock.cli._request import AsJson, Devices, Hop, Microbatches, Times
 from penstock.draw import words
-from penstock.draw.words import counted
+from penstock.draw.words import count_of
 from penstock.errors import PlanError, ShapeError
 from penstock.schedules import Case
 from penstock.search.best.best import Entry, Ranking, best
 from penstock.search.best.request import Wanted
 
-SHOWN = 12
+ROWS_SHOWN = 12
 """Rows of the table; `--json` has all."""
 COUNTED = ("F", "I", "W", "act", "stash")
 
@@ -44,12 +44,8 @@ class Size:
 class Costs:
     """What ops and buffers cost, and what memory there is."""
 
-    times: Annotated[
-        str, typer.Option(metavar="F=1,I=1,W=1", help="Time of each kind of op. B costs I + W.")
-    ] = ""
-    hop: Annotated[
-        str, typer.Option(metavar="TIME", help="Latency of a transfer between devices.")
-    ] = "0"
+    times: Times = ""
+    hop: Hop = "0"
     sizes: Annotated[
         str, typer.Option(metavar="act=1,stash=1", help="Memory of an activation and of a stash.")
     ] = ""
@@ -92,7 +88,7 @@ def best_of_all(
     """
     if not seconds > 0:  # not a number is not in any range
         raise ShapeError(f"--seconds is {seconds}", hint="give a number of seconds, as 7")
-    boundary = number("--boundary", costs.boundary)
+    boundary = parse_number("--boundary", costs.boundary)
     _refuse_lost(save)
     wanted = replace(_wanted(size, costs), chunks=size.chunks, slices=size.slices, seconds=seconds)
     ranking = best(wanted)
@@ -117,13 +113,13 @@ def _wanted(size: Size, costs: Costs) -> Wanted:
                 f"{name} is not what schedules are ranked by",
                 hint=f"give prices of {', '.join(COUNTED)} only",
             )
-    prices["hop"] = number("--hop", costs.hop)
+    prices["hop"] = parse_number("--hop", costs.hop)
     case = _case(size, prices)
-    limit = number("--limit", costs.limit) if costs.limit else None
+    limit = parse_number("--limit", costs.limit) if costs.limit else None
     wanted = Wanted.of(case, costs.layers, limit)
     if len(wanted.layers) < case.p:
         raise ShapeError(
-            f"{counted(len(wanted.layers), 'layer')} cannot be shared by {case.p} devices",
+            f"{count_of(len(wanted.layers), 'layer')} cannot be shared by {case.p} devices",
             hint="give every device at least one layer",
         )
     return wanted
@@ -211,10 +207,10 @@ def _print(ranking: Ranking, boundary: Fraction) -> None:
             words.number(entry.sent * boundary),
             entry.label,
         )
-        for entry in ranking.entries[:SHOWN]
+        for entry in ranking.entries[:ROWS_SHOWN]
     ]
     emit_table(("makespan", "above bound", "peak", "bytes", "schedule"), rows)
-    winner, more = ranking.entries[0], len(ranking.entries) - SHOWN
+    winner, more = ranking.entries[0], len(ranking.entries) - ROWS_SHOWN
     emit("")
     emit(f"bound {words.number(ranking.bound)} ({ranking.reason}): nothing is faster")
     emit(f"winner: layers {_listed(winner.layout.split)}")

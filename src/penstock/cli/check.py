@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.check import Finding, Report, check, explain, memory
+from penstock.check import Finding, Report, check, explain, memory_findings
 from penstock.cli._flat import flat
-from penstock.cli._numbers import number as number_of
+from penstock.cli._numbers import parse_number as number_of
 from penstock.cli._output import emit, emit_json
 from penstock.cli._record import plain
-from penstock.cli._request import AsJson, Prices, Request, Target, resolve
+from penstock.cli._request import AsJson, PriceFlags, Request, Target, resolve
 from penstock.draw.words import number, size_words
 from penstock.lower import needed_slots
 from penstock.sim import simulate
@@ -24,7 +24,7 @@ Limit = Annotated[
     typer.Option("--limit", metavar="SIZE", help="Memory that no device may exceed, as --sizes."),
 ]
 FINDINGS = 1
-SHOWN = 16
+FINDINGS_SHOWN = 16
 
 
 def register(app: typer.Typer) -> None:
@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 
 def check_one(
-    target: Target, request: Request, prices: Prices, limit: Limit = "", as_json: AsJson = False
+    target: Target, request: Request, prices: PriceFlags, limit: Limit = "", as_json: AsJson = False
 ) -> None:
     """Prove a schedule, or say which op breaks which rule. Exit code 1 is a refuted one.
 
@@ -45,7 +45,7 @@ def check_one(
     report = check(schedule)
     if report.proven and most is not None:
         amounts, grain = amounts_of(schedule, cost)
-        over = tuple(memory(schedule, amounts, limit=most, grain=grain))
+        over = tuple(memory_findings(schedule, amounts, limit=most, grain=grain))
         report = replace(report, findings=over)
     if not report.proven:
         if as_json:
@@ -121,5 +121,5 @@ def _print_proof(timeline: Timeline, report: Report) -> None:
 
 def _listed(items: Sequence[object]) -> str:
     """The first few items."""
-    words = [str(item) for item in items[:SHOWN]]
-    return " ".join(words + ["..."] * (len(items) > SHOWN))
+    words = [str(item) for item in items[:FINDINGS_SHOWN]]
+    return " ".join(words + ["..."] * (len(items) > FINDINGS_SHOWN))

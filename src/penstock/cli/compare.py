@@ -8,10 +8,10 @@ import typer
 
 from penstock.cli._fit import resolve_all
 from penstock.cli._flat import flat
-from penstock.cli._output import colored, emit, emit_json, emit_table, note, width
-from penstock.cli._pictures import Pictures, Width, destinations, write
-from penstock.cli._record import plain, record
-from penstock.cli._request import AsJson, Prices, Request, Targets
+from penstock.cli._output import emit, emit_json, emit_table, has_color, note, width
+from penstock.cli._pictures import Pictures, Width, destinations, write_pictures
+from penstock.cli._record import plain, timeline_record
+from penstock.cli._request import AsJson, PriceFlags, Request, Targets
 from penstock.draw import terminal
 from penstock.draw.words import number, percent
 from penstock.sim import simulate
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 def compare(
     targets: Targets,
     request: Request,
-    prices: Prices,
+    prices: PriceFlags,
     pictures: Pictures,
     columns: Width = None,
     as_json: AsJson = False,
@@ -52,14 +52,14 @@ def compare(
         emit_json(records(timelines))
     elif not files:
         emit_table(("name", "ops", *COLUMNS, "ratio"), _rows(timelines))
-        emit("\n" + terminal.render(timelines, width=columns or width(), color=colored()))
-    write(files, timelines)
+        emit("\n" + terminal.render(timelines, width=columns or width(), color=has_color()))
+    write_pictures(files, timelines)
 
 
 def records(timelines: Sequence[Timeline]) -> list[dict[str, Any]]:
     """The fields of `simulate` for each, with its makespan as a ratio to the first one's."""
     return [
-        {**record(timeline), "ratio": plain(ratio)}
+        {**timeline_record(timeline), "ratio": plain(ratio)}
         for timeline, ratio in zip(timelines, _ratios(timelines))
     ]
 

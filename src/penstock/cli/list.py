@@ -17,7 +17,7 @@ def list_schedules(as_json: AsJson = False) -> None:
     """List every schedule: name, title, paper, needs, options."""
     specs = registry().values()
     if as_json:
-        emit_json([record(spec) for spec in specs])
+        emit_json([schedule_record(spec) for spec in specs])
     else:
         emit_table(("name", "title", "takes", "paper"), [_row(spec) for spec in specs])
         emit("")
@@ -26,7 +26,7 @@ def list_schedules(as_json: AsJson = False) -> None:
         )
 
 
-def record(spec: Spec) -> dict[str, Any]:
+def schedule_record(spec: Spec) -> dict[str, Any]:
     """The fields of one schedule; `chunks` is null where the user chooses with -v."""
     return {
         "name": spec.name,

@@ -20,12 +20,11 @@ import typer
 from penstock import __version__
 from penstock.cli._output import emit, note
 from penstock.errors import PenstockError
+from penstock.run.launch.exit_codes import INTERRUPTED, MISUSE
 
 VERBS = ("list", "show", "check", "simulate", "compare", "best", "verify", "train", "bench")
 
 THREADS = "OPENBLAS_NUM_THREADS"
-MISUSE = 2
-INTERRUPTED = 130
 
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]
 """What typer raises for a wrong command line; its name is not among typer's public ones."""

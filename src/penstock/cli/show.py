@@ -3,9 +3,9 @@
 import typer
 
 from penstock.cli._flat import flat
-from penstock.cli._output import colored, emit, width
-from penstock.cli._pictures import Exports, Width, destinations, write
-from penstock.cli._request import AsJson, Prices, Request, Target, resolve
+from penstock.cli._output import emit, has_color, width
+from penstock.cli._pictures import Exports, Width, destinations, write_pictures
+from penstock.cli._request import AsJson, PriceFlags, Request, Target, resolve
 from penstock.draw import terminal
 from penstock.sim import simulate
 
@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 def show(
     target: Target,
     request: Request,
-    prices: Prices,
+    prices: PriceFlags,
     exports: Exports,
     columns: Width = None,
     as_json: AsJson = False,
@@ -30,6 +30,6 @@ def show(
     cost = prices.cost()
     timelines = [simulate(resolve(target, request, cost), cost)]
     if files:
-        write(files, timelines)
+        write_pictures(files, timelines)
     else:
-        emit(terminal.render(timelines, width=columns or width(), color=colored()))
+        emit(terminal.render(timelines, width=columns or width(), color=has_color()))

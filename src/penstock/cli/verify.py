@@ -11,21 +11,21 @@ from penstock.cli._needs import need_torch
 from penstock.cli._numbers import assignments
 from penstock.cli._output import emit_json, note
 from penstock.cli._request import AsJson, Request, resolve
-from penstock.cli._verdicts import print_verdicts, together, verdict
-from penstock.draw.words import counted
+from penstock.cli._verdicts import print_verdicts, verdict_record, worst_of
+from penstock.draw.words import count_of
 from penstock.errors import RunError, ShapeError
 from penstock.schedules import registry
 
 if TYPE_CHECKING:
     from penstock.core.schedule import Schedule
     from penstock.verify.variants import Trial
-    from penstock.verify.verifier import Row
+    from penstock.verify.verifier import VerdictRow
 
 MOST_PROCESSES = 64
 """Processes that one machine is asked for; each of them takes a few hundred megabytes."""
 UNEQUAL = 1
 
-Target = Annotated[
+VerifyTarget = Annotated[
     str,
     typer.Argument(
         metavar="[NAME|FILE]",
@@ -43,7 +43,10 @@ def register(app: typer.Typer) -> None:
 
 
 def verify(
-    request: Request, target: Target = "", everything: Everything = False, as_json: AsJson = False
+    request: Request,
+    target: VerifyTarget = "",
+    everything: Everything = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run a schedule for real and compare loss and gradients with one process.
 
@@ -59,8 +62,8 @@ def verify(
         note(line)
     rows = sorted(_run(trials), key=lambda row: (row.trial.schedule.name, row.trial.variant))
     if as_json:
-        records = [verdict(row) for row in rows]
-        emit_json(records if everything else together(records))
+        records = [verdict_record(row) for row in rows]
+        emit_json(records if everything else worst_of(records))
     else:
         print_verdicts(rows)
     if not all(row.equal for row in rows):
@@ -131,7 +134,7 @@ def _processes(trials: Sequence["Trial"]) -> int:
     return max(trial.processes for trial in trials)
 
 
-def _run(trials: Sequence["Trial"]) -> list["Row"]:
+def _run(trials: Sequence["Trial"]) -> list["VerdictRow"]:
     """The verdicts, with a bar for the person who waits."""
     from rich.console import Console
     from rich.progress import track
@@ -140,8 +143,8 @@ def _run(trials: Sequence["Trial"]) -> list["Row"]:
 
     watched = sys.stderr.isatty()
     if not watched:
-        processes = counted(_processes(trials), "process")
-        note(f"verifying {counted(len(trials), 'run')} on {processes} ...")
+        processes = count_of(_processes(trials), "process")
+        note(f"verifying {count_of(len(trials), 'run')} on {processes} ...")
     screen = Console(stderr=True)
     with Verifier() as verifier:
         bar = track(trials, "verifying", console=screen, transient=True, disable=not watched)

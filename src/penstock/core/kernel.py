@@ -17,7 +17,7 @@ COMPILE_ABOVE = 20_000
 """Ops from which compiled code wins over the half second that loading numba takes."""
 
 
-class Part:
+class KernelPart:
     """A piece of a kernel: a function that kernels and other parts call.
 
     A call counts references of every array it passes on, so a part should loop over many items.
@@ -59,7 +59,9 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     except ImportError:
         return function
     known = function.__globals__
-    called = [name for name in function.__code__.co_names if isinstance(known.get(name), Part)]
+    called = [
+        name for name in function.__code__.co_names if isinstance(known.get(name), KernelPart)
+    ]
     if called:
         parts = {name: known[name].compiled for name in called}
         whole = FunctionType(function.__code__, {**known, **parts}, function.__name__)
@@ -80,13 +82,14 @@ def _digest(functions: list[Callable[..., Any]]) -> str:
         found = [known.get(name) for name in code.co_names]
         numbers = [value for value in found if isinstance(value, int | float)]
         digest.update(repr((code.co_code, code.co_consts, code.co_names, numbers)).encode())
-        functions = [*functions[1:], *(each.plain for each in found if isinstance(each, Part))]
+        parts = (each.plain for each in found if isinstance(each, KernelPart))
+        functions = [*functions[1:], *parts]
     return digest.hexdigest()[:12]
 
 
-def part(function: Callable[..., Any]) -> Part:
+def part(function: Callable[..., Any]) -> KernelPart:
     """Mark a piece of a kernel."""
-    return Part(function)
+    return KernelPart(function)
 
 
 def kernel(function: Callable[..., Any]) -> Kernel:

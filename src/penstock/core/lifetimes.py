@@ -17,9 +17,7 @@ from penstock.core.kernel import kernel
 from penstock.core.meaning import BUFFERS, MEANING
 from penstock.core.rules import ABSENT, NAMES, compile_rules
 from penstock.core.schedule import Schedule
-from penstock.core.table import CODE, LETTERS, Ints
-
-Ticks = NDArray[np.int64]
+from penstock.core.table import CODE, LETTERS, Ints, Ticks
 
 
 class Uses(NamedTuple):

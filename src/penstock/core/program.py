@@ -4,7 +4,6 @@ The program keeps the schedule's rows and attaches to each what follows it, as c
 instructions that a device executes is a view of them.
 """
 
-from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -94,8 +93,7 @@ class Program:
         for name, (base, room) in self.bufs.items():
             if base <= index < base + room:
                 number, unit = divmod(index - base, shape.units)
-                mb = bisect_right(shape.first_unit, unit) - 1
-                return Buf(name, number, mb, unit - shape.first_unit[mb])
+                return Buf(name, number, *shape.mb_and_slice(unit))
         raise IndexError(index)
 
     def moved(self, move: int) -> Buf:

@@ -5,6 +5,7 @@ microbatch is divided: a stage has `1 / chunks` of it unless told otherwise, a s
 They are fractions, so that a closed form of a paper can be compared with `==`.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -158,6 +159,19 @@ class Shape:
     def first_unit(self) -> tuple[int, ...]:
         """Number of the first unit of each microbatch, and the total at the end."""
         return (0, *accumulate(self.slices))
+
+    def unit_of(self, mb: int, slice: int) -> int:
+        """Number of a unit, counted along the batch."""
+        return self.first_unit[mb] + slice
+
+    def mb_and_slice(self, unit: int) -> tuple[int, int]:
+        """Microbatch and slice of a unit.
+
+        >>> [Shape(1, 1, (1, 2)).mb_and_slice(unit) for unit in range(3)]
+        [(0, 0), (1, 0), (1, 1)]
+        """
+        mb = bisect_right(self.first_unit, unit) - 1
+        return mb, unit - self.first_unit[mb]
 
     @property
     def chunks(self) -> Fraction:

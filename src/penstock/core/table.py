@@ -20,6 +20,8 @@ from penstock.core.shape import Shape
 from penstock.errors import ShapeError
 
 Ints = NDArray[np.int32]
+Ticks = NDArray[np.int64]
+"""Times or amounts, as whole numbers of a common unit."""
 Lane = tuple[int, str, Sequence[tuple[str, int, int, int]]]
 """Device, stream, ops: what a table is built from. An op is any (kind, stage, mb, slice)."""
 

@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 
-PATIENCE = 600.0
+LOCK_PATIENCE = 600.0
 """Seconds after which waiting is given up."""
-PAUSE = 0.05
+LOCK_PAUSE = 0.05
 """Seconds between two looks."""
 
 
 @contextmanager
-def turn(target: Path) -> Iterator[Path]:
+def wait_for_turn(target: Path) -> Iterator[Path]:
     """Wait for the turn to make `target`; the path is where to write until it is renamed.
 
     The holder of the turn has a fixed name, so that what a killed process leaves is written over.
@@ -34,7 +34,7 @@ def turn(target: Path) -> Iterator[Path]:
 
 
 def _taken(lock: int) -> bool:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + LOCK_PATIENCE
     while True:
         try:
             flock(lock, LOCK_EX | LOCK_NB)
@@ -42,6 +42,6 @@ def _taken(lock: int) -> bool:
         except BlockingIOError:
             if time.monotonic() > end:
                 return False
-            time.sleep(PAUSE)
+            time.sleep(LOCK_PAUSE)
         except OSError:
             return False

@@ -10,12 +10,12 @@ import numpy as np
 from penstock.data.arrays import holds_tokens, open_array
 from penstock.data.corpus import Array, Corpus, Longs, corpus
 from penstock.data.jsonl import JsonLines
-from penstock.data.packing import shuffled
-from penstock.data.paths import find, refuse_shared
+from penstock.data.packing import shuffle
+from penstock.data.paths import find_files, refuse_shared
 from penstock.data.samples import Once, Samples
 from penstock.data.settings import DataSettings
 from penstock.data.sources import Source, TextFiles, standard_library, up_to
-from penstock.data.tokenise import Progress, tokenised
+from penstock.data.tokenise import Progress, tokenise_source
 from penstock.data.tokenizer import tokenizer
 from penstock.errors import ShapeError
 
@@ -65,7 +65,7 @@ class _Reader:
         if settings.source == "tokens":
             return [open_array(path, settings.dtype) for path in files], ()
         made = tokenizer(settings.tokenizer, settings.end_token)
-        array, notes = tokenised(self._text(files), made, self.cache, self.progress)
+        array, notes = tokenise_source(self._text(files), made, self.cache, self.progress)
         return [array], notes
 
     def _text(self, files: tuple[Path, ...]) -> Source:
@@ -107,10 +107,10 @@ def _files(settings: DataSettings, paths: tuple[str, ...]) -> tuple[Path, ...]:
     if settings.source == "stdlib":
         return tuple(standard_library())
     if settings.source == "tokens":
-        return find(paths, holds_tokens, ".npy or .bin files")
+        return find_files(paths, holds_tokens, ".npy or .bin files")
     if settings.source == "jsonl":
-        return find(paths, lambda path: path.suffix == ".jsonl", ".jsonl files")
-    return find(paths, lambda path: True, "text files")
+        return find_files(paths, lambda path: path.suffix == ".jsonl", ".jsonl files")
+    return find_files(paths, lambda path: True, "text files")
 
 
 def _split(documents: int, share: float) -> tuple[Longs, Longs]:
@@ -123,7 +123,7 @@ def _split(documents: int, share: float) -> tuple[Longs, Longs]:
             hint="name other documents in data.held_out_paths",
         )
     held = min(max(round(share * documents), 1), documents - 1)
-    order = shuffled(documents, HELD_OUT)
+    order = shuffle(documents, HELD_OUT)
     return np.sort(order[held:]), np.sort(order[:held])
 
 

@@ -8,7 +8,6 @@ damaged anywhere fails its digest and counts as absent.
 """
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
@@ -24,13 +23,13 @@ from penstock.data.tokenizer import Tokens
 MARK = b"penstok1"
 """Eight bytes that end a file of this layout."""
 ALIGN = 8
-LENGTH = 8
+LENGTH_BYTES = 8
 DIGEST = 32
-END = DIGEST + len(MARK)
+TRAILER = DIGEST + len(MARK)
 
 
 @dataclass(frozen=True)
-class Facts:
+class CacheFacts:
     """What a cache says of itself."""
 
     key: str
@@ -50,7 +49,7 @@ class Facts:
 class Cached:
     """A cache that was read back and found whole."""
 
-    facts: Facts
+    facts: CacheFacts
     tokens: Tokens
     offsets: Longs
 
@@ -69,22 +68,20 @@ class Writer:
         self._write(tokens.astype(self._dtype).tobytes())
         self.tokens += len(tokens)
 
-    def finish(self, offsets: Longs, facts: Facts) -> None:
+    def finish(self, offsets: Longs, facts: CacheFacts) -> None:
         """Everything behind the tokens."""
         self._write(bytes(-self.tokens * self._dtype.itemsize % ALIGN))
         self._write(offsets.astype("<i8").tobytes())
         told = json.dumps(asdict(facts)).encode()
-        self._write(told + len(told).to_bytes(LENGTH, "little"))
+        self._write(told + len(told).to_bytes(LENGTH_BYTES, "little"))
         self._file.write(self._state.digest() + MARK)
-        self._file.flush()
-        os.fsync(self._file.fileno())
 
     def _write(self, content: bytes) -> None:
         self._file.write(content)
         self._state.update(content)
 
 
-def read(path: Path, key: str) -> Cached | None:
+def read_cache(path: Path, key: str) -> Cached | None:
     """The cache of that key, or None where there is no whole one."""
     try:
         facts = _facts(path)
@@ -93,21 +90,21 @@ def read(path: Path, key: str) -> Cached | None:
         return None
 
 
-def _facts(path: Path) -> Facts | None:
+def _facts(path: Path) -> CacheFacts | None:
     """What the file says of itself, once its digest has shown that it says it truly."""
-    covered = path.stat().st_size - END
-    if covered < LENGTH:
+    covered = path.stat().st_size - TRAILER
+    if covered < LENGTH_BYTES:
         return None
     with path.open("rb") as file:
         state = blake2b(digest_size=DIGEST)
         for block in _blocks(file, covered):
             state.update(block)
-        if file.read(END) != state.digest() + MARK:
+        if file.read(TRAILER) != state.digest() + MARK:
             return None
-        file.seek(covered - LENGTH)
-        length = int.from_bytes(file.read(LENGTH), "little")
-        file.seek(covered - LENGTH - length)
-        return Facts(**json.loads(file.read(length)))
+        file.seek(covered - LENGTH_BYTES)
+        length = int.from_bytes(file.read(LENGTH_BYTES), "little")
+        file.seek(covered - LENGTH_BYTES - length)
+        return CacheFacts(**json.loads(file.read(length)))
 
 
 def _blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
@@ -116,7 +113,7 @@ def _blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
         yield block
 
 
-def _mapped(path: Path, facts: Facts) -> Cached:
+def _mapped(path: Path, facts: CacheFacts) -> Cached:
     stored = np.dtype(facts.dtype)
     behind = facts.tokens * stored.itemsize
     behind += -behind % ALIGN

@@ -18,7 +18,7 @@ from penstock.errors import ShapeError
 
 Longs = NDArray[np.int64]
 
-BLOCK = 1 << 20
+BLOCK_TOKENS = 1 << 20
 """Tokens looked at together."""
 
 
@@ -86,7 +86,7 @@ class Corpus:
 
 
 def _blocks(tokens: int) -> Iterator[slice]:
-    return (slice(at, min(at + BLOCK, tokens)) for at in range(0, tokens, BLOCK))
+    return (slice(at, min(at + BLOCK_TOKENS, tokens)) for at in range(0, tokens, BLOCK_TOKENS))
 
 
 def corpus(arrays: Sequence[Array], vocabulary: int) -> Corpus:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from penstock.data._digest import digest, digest_file, unreadable
-from penstock.data.sources import Text, size_of
+from penstock.data.sources import SourceText, size_of
 from penstock.errors import FormatError, ShapeError, nearest
 
-LONGEST = 1 << 28
+LONGEST_LINE = 1 << 28
 """Bytes of one line above which the file is taken for something else."""
 
 
@@ -30,14 +30,14 @@ class JsonLines:
     def fingerprint(self) -> str:
         return digest("jsonl", self.field, self.limit, *map(digest_file, self.files))
 
-    def documents(self) -> Iterator[Text]:
+    def documents(self) -> Iterator[SourceText]:
         room = self.limit
         for path, line, content in self._lines():
             room -= len(content)
             if self.limit and room < 0:
                 self._refuse_nothing(path, line, content, room)
                 return
-            yield parse(content, self.field, path, line)
+            yield parse_line(content, self.field, path, line)
 
     def _lines(self) -> Iterator[tuple[Path, int, bytes]]:
         """File, number and content of every line that is not blank."""
@@ -61,10 +61,10 @@ class JsonLines:
 
 def _bounded(file: BinaryIO, path: Path) -> Iterator[bytes]:
     number = 1
-    while content := file.readline(LONGEST + 1):
-        if len(content) > LONGEST:
+    while content := file.readline(LONGEST_LINE + 1):
+        if len(content) > LONGEST_LINE:
             raise FormatError(
-                f"{str(path)!r} has a line of more than {LONGEST:,} bytes",
+                f"{str(path)!r} has a line of more than {LONGEST_LINE:,} bytes",
                 line=number,
                 hint="JSON lines hold one document each, ended by a line break",
             )
@@ -72,7 +72,7 @@ def _bounded(file: BinaryIO, path: Path) -> Iterator[bytes]:
         number += 1
 
 
-def parse(content: bytes, field: str, path: Path, line: int) -> Text:
+def parse_line(content: bytes, field: str, path: Path, line: int) -> SourceText:
     """The document that one line holds."""
     found = _decode(content, path, line)
     if not isinstance(found, dict):
@@ -85,7 +85,7 @@ def parse(content: bytes, field: str, path: Path, line: int) -> Text:
         raise _refusal(path, line, f"has a {kind} in {field!r}", "the field must hold a text")
     whole = text.encode(errors="replace").decode()  # half of a surrogate pair is no character
     replaced = sum(a != b for a, b in zip(text, whole)) if whole != text else 0
-    return Text(whole, len(content), replaced)
+    return SourceText(whole, len(content), replaced)
 
 
 def _decode(content: bytes, path: Path, line: int) -> Any:

@@ -17,7 +17,7 @@ from penstock.data.batch import IGNORE
 from penstock.data.corpus import Corpus, Longs
 
 
-class Span(NamedTuple):
+class TokenSpan(NamedTuple):
     """Some consecutive tokens of one document."""
 
     document: int
@@ -25,7 +25,7 @@ class Span(NamedTuple):
     stop: int
 
 
-class Row(NamedTuple):
+class PackedRow(NamedTuple):
     """One sequence."""
 
     tokens: Longs
@@ -34,7 +34,7 @@ class Row(NamedTuple):
     """Where its documents start; the first one at 0."""
 
 
-def shuffled(count: int, *seeds: int) -> Longs:
+def shuffle(count: int, *seeds: int) -> Longs:
     """The numbers below `count` in an order that depends on the seeds alone.
 
     Numbers are sorted by random keys, because NumPy promises that the raw stream of a generator
@@ -45,7 +45,7 @@ def shuffled(count: int, *seeds: int) -> Longs:
 
 
 @dataclass(frozen=True, eq=False)
-class Packed:
+class PackedDocuments:
     """Documents in an order, and the sequences that they are cut into."""
 
     documents: Longs
@@ -58,7 +58,7 @@ class Packed:
         """Whole sequences."""
         return int(self.ends[-1]) // self.length
 
-    def spans(self, sequence: int) -> Iterator[Span]:
+    def spans(self, sequence: int) -> Iterator[TokenSpan]:
         """What a sequence is made of."""
         at = sequence * self.length
         stop = at + self.length
@@ -66,17 +66,17 @@ class Packed:
         while at < stop:
             begin = int(self.ends[place - 1]) if place else 0
             end = min(int(self.ends[place]), stop)
-            yield Span(int(self.documents[place]), at - begin, end - begin)
+            yield TokenSpan(int(self.documents[place]), at - begin, end - begin)
             at = end
             place += 1
 
 
-def pack(corpus: Corpus, documents: Longs, length: int) -> Packed:
+def pack_documents(corpus: Corpus, documents: Longs, length: int) -> PackedDocuments:
     """These documents, in this order, cut into sequences."""
-    return Packed(documents, np.cumsum(corpus.lengths[documents]), length)
+    return PackedDocuments(documents, np.cumsum(corpus.lengths[documents]), length)
 
 
-def row(corpus: Corpus, packed: Packed, sequence: int) -> Row:
+def row(corpus: Corpus, packed: PackedDocuments, sequence: int) -> PackedRow:
     """The tokens of a sequence and, for each, the token that follows it in its document."""
     tokens = np.empty(packed.length, dtype=np.int64)
     labels = np.full(packed.length, IGNORE, dtype=np.int64)
@@ -89,4 +89,4 @@ def row(corpus: Corpus, packed: Packed, sequence: int) -> Row:
         labels[at : at + len(read) - 1] = read[1:]
         starts.append(at)
         at += stop - start
-    return Row(tokens, labels, tuple(starts))
+    return PackedRow(tokens, labels, tuple(starts))

@@ -12,10 +12,10 @@ from pathlib import Path
 from penstock.data._digest import unreadable
 from penstock.errors import ShapeError
 
-Wanted = Callable[[Path], bool]
+WantedFile = Callable[[Path], bool]
 
 
-def find(paths: Sequence[str], wanted: Wanted, kind: str) -> tuple[Path, ...]:
+def find_files(paths: Sequence[str], wanted: WantedFile, kind: str) -> tuple[Path, ...]:
     """The files that the paths mean, each once; in a folder, those that are `wanted`."""
     found: dict[Path, None] = {}
     for path in paths:
@@ -30,7 +30,7 @@ def find(paths: Sequence[str], wanted: Wanted, kind: str) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def _meant(path: str, wanted: Wanted) -> list[Path]:
+def _meant(path: str, wanted: WantedFile) -> list[Path]:
     """Files of one entry, sorted; a name that exists is itself, even with a `*` in it."""
     full = os.path.expanduser(path)
     if os.path.isdir(full):
@@ -43,7 +43,7 @@ def _meant(path: str, wanted: Wanted) -> list[Path]:
     return sorted(match for match in matches if match.is_file())
 
 
-def _inside(folder: Path, wanted: Wanted) -> list[Path]:
+def _inside(folder: Path, wanted: WantedFile) -> list[Path]:
     """Files under a folder, except hidden ones."""
 
     def refuse(error: OSError) -> None:

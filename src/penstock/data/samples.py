@@ -17,7 +17,7 @@ import torch
 from penstock.data._digest import digest
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.data.corpus import Corpus, Longs
-from penstock.data.packing import Packed, Row, pack, row, shuffled
+from penstock.data.packing import PackedDocuments, PackedRow, pack_documents, row, shuffle
 from penstock.errors import ShapeError
 
 _DOCUMENTS, _SEQUENCES = 0, 1
@@ -27,7 +27,7 @@ _DOCUMENTS, _SEQUENCES = 0, 1
 class Epoch(NamedTuple):
     """One pass over the documents."""
 
-    packed: Packed
+    packed: PackedDocuments
     order: Longs
     """The sequences, in the order in which they are taken."""
 
@@ -91,7 +91,7 @@ class Samples:
             documents=tuple(one.documents for one in found),
         )
 
-    def _row(self, number: int) -> Row:
+    def _row(self, number: int) -> PackedRow:
         if number < 0:
             raise ShapeError(f"there is no sample {number}", hint="samples count from 0")
         epoch, place = divmod(number, self.count)
@@ -104,9 +104,9 @@ class Samples:
         return lru_cache(maxsize=2)(self._made_epoch)
 
     def _made_epoch(self, epoch: int) -> Epoch:
-        place = shuffled(len(self.documents), self.seed, epoch, _DOCUMENTS)
-        packed = pack(self.corpus, self.documents[place], self.length)
-        return Epoch(packed, shuffled(packed.count, self.seed, epoch, _SEQUENCES))
+        place = shuffle(len(self.documents), self.seed, epoch, _DOCUMENTS)
+        packed = pack_documents(self.corpus, self.documents[place], self.length)
+        return Epoch(packed, shuffle(packed.count, self.seed, epoch, _SEQUENCES))
 
     def batch(
         self, step: int, replica: int, replicas: int, microbatches: int, rows: int
@@ -173,7 +173,7 @@ class Once(Samples):
     twice where the last ones are not full.
     """
 
-    def _row(self, number: int) -> Row:
+    def _row(self, number: int) -> PackedRow:
         if number < self.count:
             return super()._row(number)
         last = super()._row(self.count - 1)

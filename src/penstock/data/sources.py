@@ -17,7 +17,7 @@ NOT_LIBRARY = frozenset({"site-packages", "dist-packages", "test", "tests", "__p
 """Folders of the standard library that some machines have and others do not."""
 
 
-class Text(NamedTuple):
+class SourceText(NamedTuple):
     """One document."""
 
     text: str
@@ -39,7 +39,7 @@ class Source(Protocol):
         """Of the contents, wherever the files lie; reads them all."""
         ...
 
-    def documents(self) -> Iterator[Text]:
+    def documents(self) -> Iterator[SourceText]:
         """The documents, one after another."""
         ...
 
@@ -54,12 +54,12 @@ class TextFiles:
     def fingerprint(self) -> str:
         return digest("text", *map(digest_file, self.files))
 
-    def documents(self) -> Iterator[Text]:
+    def documents(self) -> Iterator[SourceText]:
         for path in self.files:
             yield _decoded(path)
 
 
-def _decoded(path: Path) -> Text:
+def _decoded(path: Path) -> SourceText:
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -71,7 +71,7 @@ def _decoded(path: Path) -> Text:
             f"{str(path)!r} is not text: {replaced:,} of {len(text):,} characters are not UTF-8",
             hint="leave it out of the paths, or convert it to UTF-8",
         )
-    return Text(text, len(content), replaced)
+    return SourceText(text, len(content), replaced)
 
 
 def up_to(files: Sequence[Path], limit: int) -> list[Path]:

@@ -1,6 +1,5 @@
 """From a source of text to tokens on disk, through the cache."""
 
-import os
 from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,12 +8,13 @@ from typing import BinaryIO
 import numpy as np
 
 from penstock.data._digest import digest
-from penstock.data._turns import turn
-from penstock.data.cache import Cached, Facts, Writer, read
+from penstock.data._turns import wait_for_turn
+from penstock.data.cache import Cached, CacheFacts, Writer, read_cache
 from penstock.data.corpus import Array
-from penstock.data.sources import Source, Text
+from penstock.data.sources import Source, SourceText
 from penstock.data.tokenizer import Tokenizer
 from penstock.errors import RunError
+from penstock.files.durable import replacement
 
 Progress = Callable[[int, int], None]
 """Told while text is tokenised: bytes done, and bytes in all."""
@@ -23,7 +23,7 @@ BATCH = 1 << 20
 """Bytes of text from which documents are tokenised, together."""
 
 
-def tokenised(
+def tokenise_source(
     source: Source, tokenizer: Tokenizer, folder: Path, progress: Progress | None
 ) -> tuple[Array, tuple[str, ...]]:
     """The tokens of a source, from the cache where it has them, and what is to be said of them."""
@@ -31,7 +31,7 @@ def tokenised(
     key = digest("tokenised", text, tokenizer.fingerprint)
     path = folder / f"{key}.tokens"
     try:
-        found = read(path, key) or _made(source, tokenizer, path, key, progress)
+        found = read_cache(path, key) or _made(source, tokenizer, path, key, progress)
     except OSError as error:
         raise RunError(
             f"the tokens cannot be kept in {str(folder)!r}: {error.strerror or error}",
@@ -44,20 +44,16 @@ def _made(
     source: Source, tokenizer: Tokenizer, path: Path, key: str, progress: Progress | None
 ) -> Cached:
     """A new cache, unless another process has made it while this one waited for its turn."""
-    with turn(path) as part:
-        if found := read(path, key):
+    with wait_for_turn(path) as part:
+        if found := read_cache(path, key):
             return found
-        try:
-            with part.open("wb") as file:
-                _write(file, source, tokenizer, key, progress)
+        with replacement(path, part) as file:
+            _write(file, source, tokenizer, key, progress)
             if digest("tokenised", source.fingerprint(), tokenizer.fingerprint) != key:
                 raise RunError(
                     "the text has changed while it was tokenised", hint="start again when it rests"
                 )
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
-    if made := read(path, key):
+    if made := read_cache(path, key):
         return made
     raise RunError(
         f"{str(path)!r} is not what was written to it a moment ago",
@@ -82,7 +78,7 @@ def _write(
         replaced += sum(document.replaced for document in batch)
         if progress:
             progress(min(done, source.size), source.size)
-    facts = Facts(key, dtype, writer.tokens, len(offsets) - 1, damaged, replaced, empty)
+    facts = CacheFacts(key, dtype, writer.tokens, len(offsets) - 1, damaged, replaced, empty)
     writer.finish(np.array(offsets, dtype=np.int64), facts)
 
 
@@ -95,9 +91,9 @@ def _smallest(vocabulary: int) -> str:
     return "<u1" if vocabulary <= 1 << 8 else "<u2" if vocabulary <= 1 << 16 else "<u4"
 
 
-def _batches(documents: Iterator[Text]) -> Iterator[list[Text]]:
+def _batches(documents: Iterator[SourceText]) -> Iterator[list[SourceText]]:
     """Documents in lists that are worth the tokenizer's threads."""
-    batch: list[Text] = []
+    batch: list[SourceText] = []
     size = 0
     for document in documents:
         batch.append(document)
@@ -109,7 +105,7 @@ def _batches(documents: Iterator[Text]) -> Iterator[list[Text]]:
         yield batch
 
 
-def _notes(facts: Facts) -> tuple[str, ...]:
+def _notes(facts: CacheFacts) -> tuple[str, ...]:
     """What a person wants to know of the text."""
     found = []
     if facts.replaced:

@@ -42,7 +42,7 @@ class Frame(NamedTuple):
     """Columns per quantum."""
 
 
-class Spans(NamedTuple):
+class TrackSpans(NamedTuple):
     """The ops of a track that take time, with their places in columns."""
 
     rows: Ints
@@ -109,7 +109,7 @@ def _line(timeline: Timeline, track: Track, frame: Frame, shade: Ints, paint: Pa
     start = frame.axis.quanta(timeline, timeline.start[track.rows]) * scale
     end = frame.axis.quanta(timeline, timeline.end[track.rows]) * scale
     long = end > start
-    spans = Spans(track.rows[long], start[long], end[long])
+    spans = TrackSpans(track.rows[long], start[long], end[long])
     if not long.any():
         return IDLE * frame.columns
     if (spans.end - spans.start < 1 - 1e-9).any():
@@ -129,7 +129,7 @@ def _pieces(timeline: Timeline, owners: list[int], shade: Ints, paint: Paint) ->
         yield paint(label.ljust(room, LOOKS[op.kind].fill), op.kind, int(shade[row]))
 
 
-def _owners(spans: Spans, columns: int) -> list[int]:
+def _owners(spans: TrackSpans, columns: int) -> list[int]:
     """For every column, the row that runs in its middle, or -1."""
     middle = np.arange(columns) + 0.5
     place = np.searchsorted(spans.start, middle, side="right") - 1
@@ -138,7 +138,7 @@ def _owners(spans: Spans, columns: int) -> list[int]:
     return owners
 
 
-def _blurred(timeline: Timeline, spans: Spans, columns: int, paint: Paint) -> str:
+def _blurred(timeline: Timeline, spans: TrackSpans, columns: int, paint: Paint) -> str:
     """Letters in the proportion of the time each kind takes, where single ops cannot be seen.
 
     Taking the op in the middle of a column would beat against the rhythm of the schedule and show
@@ -156,7 +156,7 @@ def _blurred(timeline: Timeline, spans: Spans, columns: int, paint: Paint) -> st
     return "".join(pieces)
 
 
-def _shares(spans: Spans, kinds: NDArray[np.uint8], columns: int) -> NDArray[np.float64]:
+def _shares(spans: TrackSpans, kinds: NDArray[np.uint8], columns: int) -> NDArray[np.float64]:
     """Share of every column that each kind takes; the last entry is idle time."""
     shares = np.zeros((columns, len(LETTERS) + 1))
     edges = np.arange(columns + 1.0)

@@ -33,7 +33,7 @@ def tracks(timeline: Timeline) -> Iterator[Track]:
     for lane, stream in enumerate(table.lane_stream):
         first, end = int(table.lane_start[lane]), int(table.lane_start[lane + 1])
         strand = strands(timeline.start[first:end], timeline.end[first:end])
-        free = alone(timeline.start[first:end], timeline.end[first:end])
+        free = stands_alone(timeline.start[first:end], timeline.end[first:end])
         count = int(strand.max()) + 1
         for number in range(count):
             here = np.flatnonzero(strand == number).astype(np.int32)
@@ -54,7 +54,7 @@ def strands(start: Ticks, end: Ticks) -> Ints:
     return chosen
 
 
-def alone(start: Ticks, end: Ticks) -> NDArray[np.bool_]:
+def stands_alone(start: Ticks, end: Ticks) -> NDArray[np.bool_]:
     """Whether each span shares its time with no other."""
     order = np.argsort(start, kind="stable")
     before = np.maximum.accumulate(end[order])[:-1]

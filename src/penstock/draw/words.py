@@ -27,10 +27,10 @@ def percent(value: Fraction, places: int = 1) -> str:
     return f"{float(100 * value):.{places}f}%"
 
 
-def counted(count: int, noun: str) -> str:
+def count_of(count: int, noun: str) -> str:
     """A count with its noun.
 
-    >>> counted(1, "device"), counted(4, "device")
+    >>> count_of(1, "device"), counted(4, "device")
     ('1 device', '4 devices')
     """
     ending = "" if count == 1 else "es" if noun.endswith(("h", "s")) else "s"
@@ -39,10 +39,10 @@ def counted(count: int, noun: str) -> str:
 
 def size_words(shape: Shape) -> str:
     """What the shape is: devices, stages where they differ, microbatches, slices where cut."""
-    parts = [counted(shape.devices, "device")]
+    parts = [count_of(shape.devices, "device")]
     if shape.stages != shape.devices:
-        parts.append(counted(shape.stages, "stage"))
-    parts.append(counted(shape.microbatches, "microbatch"))
+        parts.append(count_of(shape.stages, "stage"))
+    parts.append(count_of(shape.microbatches, "microbatch"))
     if max(shape.slices) > 1:
         least, most = min(shape.slices), max(shape.slices)
         parts.append(f"{most} slices each" if least == most else f"{least} to {most} slices")

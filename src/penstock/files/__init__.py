@@ -5,9 +5,7 @@ where the content does not. Everything that is wrong with a file ends in an erro
 column and a hint.
 """
 
-import os
 import re
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +14,7 @@ from penstock.core.schedule import Schedule
 from penstock.core.shape import MAX_OPS
 from penstock.errors import FormatError, ShapeError
 from penstock.files import json, text, torch_csv
+from penstock.files.durable import write_file
 
 __all__ = ["FORMATS", "MAX_BYTES", "Format", "load", "loads", "save"]
 
@@ -64,13 +63,13 @@ def loads(content: str, name: str = "", suffix: str = "") -> Schedule:
 
 
 def save(path: str | Path, content: str) -> None:
-    """Write a text file so that nobody ever sees half of it: beside the target, then renamed."""
+    """Write a text file so that nobody ever sees half of it."""
     try:
         target = Path(path).resolve()
         if target.exists() and not target.is_file():
             target.write_bytes(content.encode())  # a device or a pipe has no name to be renamed to
         else:
-            _replace(target, content.encode())
+            write_file(target, content.encode())
     except (OSError, ValueError, RuntimeError) as error:  # a loop of links is a RuntimeError
         raise ShapeError(
             f"cannot write {str(path)!r}: {_reason(error)}", hint="give a path that can be written"
@@ -80,19 +79,6 @@ def save(path: str | Path, content: str) -> None:
 def _reason(error: Exception) -> str:
     """What the system says, without its numbers and without the path a second time."""
     return getattr(error, "strerror", None) or str(error)
-
-
-def _replace(target: Path, content: bytes) -> None:
-    beside = target.with_name(f".{secrets.token_hex(8)}.part")
-    mode = target.stat().st_mode & 0o777 if target.exists() else None
-    try:
-        with open(beside, "xb") as file:
-            file.write(content)
-        if mode is not None:
-            beside.chmod(mode)
-        os.replace(beside, target)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _decode(content: bytes) -> str:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from penstock.core.ops import Op, parse_op
 from penstock.errors import FormatError, nearest
 
-Path = tuple[str | int, ...]
-Where = Callable[[Path], tuple[int, int]]
+NodePath = tuple[str | int, ...]
+Where = Callable[[NodePath], tuple[int, int]]
 """Line and column, from 1, of what stands at a path of the tree."""
 
 COUNT_BELOW = 10**9
@@ -29,7 +29,7 @@ class Node(NamedTuple):
     """One value of the tree; its methods read it as something, or fail with its place."""
 
     value: Any
-    path: Path
+    path: NodePath
     where: Where
 
     def fail(self, message: str, hint: str) -> FormatError:

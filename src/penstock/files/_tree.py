@@ -64,7 +64,7 @@ ANNOTATIONS: dict[str, Callable[[Node], Any]] = {
     "after": _many(_record(After, Node.op, Node.op)),
     "shares": _many(_record(lambda *share: share, Node.op, Node.fraction)),
 }
-KEYS = ("name", "shape", *ANNOTATIONS, "lanes")
+TREE_KEYS = ("name", "shape", *ANNOTATIONS, "lanes")
 
 
 def to_tree(schedule: Schedule) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def _plain(value: Any) -> Any:
 
 def from_tree(root: Node, name: str) -> Schedule:
     """The schedule that a tree says; `name` is for files that do not name it."""
-    found = root.members(KEYS, needed=("shape", "lanes"))
+    found = root.members(TREE_KEYS, needed=("shape", "lanes"))
     shape = _shape(found["shape"])
     annotations = {key: read(found[key]) for key, read in ANNOTATIONS.items() if key in found}
     lanes = _lanes(found["lanes"], shape)

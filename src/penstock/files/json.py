@@ -21,8 +21,8 @@ from typing import Any
 
 from penstock.core.schedule import Schedule
 from penstock.errors import FormatError
-from penstock.files._node import Node, Path
-from penstock.files._tree import KEYS, from_tree, to_tree
+from penstock.files._node import Node, NodePath
+from penstock.files._tree import TREE_KEYS, from_tree, to_tree
 
 __all__ = ["FORMAT", "VERSION", "dumps", "loads"]
 
@@ -93,17 +93,17 @@ def _object(pairs: list[tuple[str, Any]]) -> _Object:
 
 def _strip_header(root: Node) -> Node:
     """The tree without its format name and version, which must be the ones we know."""
-    found = root.members(("format", "version", *KEYS), needed=("format", "version"))
+    found = root.members(("format", "version", *TREE_KEYS), needed=("format", "version"))
     for key, wanted in (("format", FORMAT), ("version", VERSION)):
         if type(found[key].value) is not type(wanted) or found[key].value != wanted:
             raise found[key].fail(
                 f"the {key} is not {wanted!r}",
                 f"only {FORMAT} files of version {VERSION} can be read",
             )
-    return root._replace(value={key: found[key].value for key in KEYS if key in found})
+    return root._replace(value={key: found[key].value for key in TREE_KEYS if key in found})
 
 
-def _place(text: str, path: Path) -> tuple[int, int]:
+def _place(text: str, path: NodePath) -> tuple[int, int]:
     """Line and column of what stands at a path, or of the nearest thing around it."""
     offset = value = _after_space(text, 0)
     for step in path:

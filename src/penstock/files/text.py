@@ -34,7 +34,7 @@ from typing import Any
 from penstock.core.schedule import Schedule
 from penstock.core.shape import MAX_OPS
 from penstock.errors import FormatError, nearest
-from penstock.files._node import Node, Path
+from penstock.files._node import Node, NodePath
 from penstock.files._tree import SHAPE_FIELDS, from_tree, to_tree
 
 __all__ = ["dumps", "loads"]
@@ -85,7 +85,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.lines = text.split("\n")
-        self.line_of: dict[Path, int] = {}
+        self.line_of: dict[NodePath, int] = {}
 
     def tree(self) -> dict[str, Any]:
         tree: dict[str, Any] = {"shape": {}, "lanes": []}
@@ -149,7 +149,7 @@ class _Reader:
         column = _columns(self.lines[number - 1], r"\S+", 0)[0]
         return FormatError(message, line=number, column=column, hint=hint)
 
-    def where(self, path: Path) -> tuple[int, int]:
+    def where(self, path: NodePath) -> tuple[int, int]:
         """Line and column of a path: of the value at fault, or else of the line's beginning."""
         for length in (2, 1):
             if path[:length] in self.line_of:
@@ -158,7 +158,7 @@ class _Reader:
         return 1, 1
 
 
-def _column(line: str, key: Path, rest: Path) -> int:
+def _column(line: str, key: NodePath, rest: NodePath) -> int:
     """Column of the value that `rest` names among those on the line of `key`."""
     colon = line.index(":") + 1
     if rest == ("stream",):
@@ -166,7 +166,7 @@ def _column(line: str, key: Path, rest: Path) -> int:
     if key[0] == "lanes" and rest[:1] != ("ops",):
         return _columns(line, r"\S+", 0)[0]
     numbers = [step for step in rest if isinstance(step, int)]
-    grouped: dict[Path, int] = {("shape", "slice_share"): 2, ("shape", "kind_share"): 3}
+    grouped: dict[NodePath, int] = {("shape", "slice_share"): 2, ("shape", "kind_share"): 3}
     if len(numbers) == grouped.get(key):
         for _ in range(numbers.pop(0)):
             colon = line.index(";", colon) + 1

@@ -10,21 +10,20 @@ from math import lcm
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.table import Ticks
 from penstock.errors import ShapeError
 
 Latency = Callable[[int, int], Fraction]
 """Time of one stage for a slice of so many tokens that stand behind so many others."""
-Ticks = NDArray[np.int64]
 
-NEVER = 2**61
+FORBIDDEN = 2**61
 """Cost of what is not allowed; two of them still fit a 64-bit number."""
 MAX_POSITIONS = 1024
 """Positions at which a cut may be tried; the table of latencies has half their square."""
 
 
-class Grid(NamedTuple):
+class LengthGrid(NamedTuple):
     """Where cuts are allowed: every `unit` tokens, no slice below `minimum`."""
 
     length: int
@@ -36,7 +35,7 @@ class Grid(NamedTuple):
         return self.length // self.unit
 
 
-def grid_of(length: int, stages: int, unit: int, minimum: int) -> Grid:
+def grid_of(length: int, stages: int, unit: int, minimum: int) -> LengthGrid:
     for name, value in (("length", length), ("stages", stages), ("unit", unit)):
         if value < 1:
             raise ShapeError(f"{name} is {value}, but must be at least 1", hint="give 1 or more")
@@ -46,11 +45,11 @@ def grid_of(length: int, stages: int, unit: int, minimum: int) -> Grid:
             f"of the unit, with at most {MAX_POSITIONS} steps",
             hint="take a unit that divides the length, such as 128",
         )
-    return Grid(length, unit, minimum)
+    return LengthGrid(length, unit, minimum)
 
 
 def span_tables(
-    latencies: Sequence[Latency], grid: Grid, terms: int
+    latencies: Sequence[Latency], grid: LengthGrid, terms: int
 ) -> tuple[list[Ticks], Fraction]:
     """For each latency the cost of every slice, by end and start position, in whole ticks.
 
@@ -65,7 +64,7 @@ def span_tables(
     ]
     scale = lcm(*{time.denominator for column in times for time in column})
     _refuse_times([time for column in times for time in column], scale, terms)
-    tables = [np.full((grid.positions + 1,) * 2, NEVER, np.int64) for _ in latencies]
+    tables = [np.full((grid.positions + 1,) * 2, FORBIDDEN, np.int64) for _ in latencies]
     for table, column in zip(tables, times):
         for place, time in zip(places, column):
             table[place] = int(time * scale)
@@ -75,7 +74,7 @@ def span_tables(
 def _refuse_times(times: list[Fraction], scale: int, terms: int) -> None:
     if min(times, default=0) < 0:
         raise ShapeError("a slice has a negative latency", hint="give times of 0 or more")
-    if max(times, default=0) * scale * terms >= NEVER:
+    if max(times, default=0) * scale * terms >= FORBIDDEN:
         raise ShapeError(
             "the latencies are too finely divided for whole ticks of 64 bits",
             hint="round them to a common tick, such as a nanosecond",

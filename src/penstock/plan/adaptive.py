@@ -16,7 +16,7 @@ from typing import NamedTuple
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.errors import ShapeError
-from penstock.plan.grouping import Candidate
+from penstock.plan.grouping import Grouping
 from penstock.sim import simulate
 from penstock.transform import group
 
@@ -25,17 +25,17 @@ Network = Callable[[Fraction, int], Fraction]
 
 
 @dataclass(frozen=True)
-class Job:
+class AdaptiveJob:
     """What is run: an order for any number of microbatches, their times, and the choice."""
 
     base: Callable[[int], Schedule]
     """The schedule for a number of microbatches; a group takes the place of each."""
     times: Callable[[int], Mapping[str, Fraction]]
     """Times of F, I and W of a microbatch of so many samples."""
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[Grouping, ...]
 
     @cached_property
-    def schedules(self) -> dict[Candidate, Schedule]:
+    def schedules(self) -> dict[Grouping, Schedule]:
         """Every candidate made once, ahead of the run."""
         return {
             way: group(
@@ -47,10 +47,10 @@ class Job:
         }
 
     @cached_property
-    def _known(self) -> dict[tuple[Candidate, Fraction], Fraction]:
+    def _known(self) -> dict[tuple[Grouping, Fraction], Fraction]:
         return {}
 
-    def time(self, way: Candidate, transfer: Fraction) -> Fraction:
+    def time(self, way: Grouping, transfer: Fraction) -> Fraction:
         """A step of a candidate while transfers take that long."""
         key = (way, transfer)
         if key not in self._known:
@@ -58,27 +58,27 @@ class Job:
             self._known[key] = simulate(self.schedules[way], cost).makespan
         return self._known[key]
 
-    def predicted(self, network: Network, at: Fraction) -> dict[Candidate, Fraction]:
+    def predicted(self, network: Network, at: Fraction) -> dict[Grouping, Fraction]:
         """What a step of each candidate takes if the network stays as it is at some time."""
         return {way: self.time(way, network(at, way.size)) for way in self.candidates}
 
 
-class Step(NamedTuple):
+class AdaptiveStep(NamedTuple):
     """One step of a run."""
 
-    way: Candidate
+    way: Grouping
     start: Fraction
     time: Fraction
 
 
 def run_adaptively(
-    job: Job,
+    job: AdaptiveJob,
     network: Network,
     *,
     steps: int,
     interval: int = 1,
     threshold: Fraction = Fraction(1, 50),
-) -> list[Step]:
+) -> list[AdaptiveStep]:
     """Steps of a run that looks at the network every `interval` steps.
 
     It sees what transfers took in the step before, and changes its group if that promises to save
@@ -91,30 +91,30 @@ def run_adaptively(
         )
     seen = start = Fraction(0)
     way = best_way(job.predicted(network, seen))
-    done: list[Step] = []
+    done: list[AdaptiveStep] = []
     for number in range(steps):
         if number % interval == 0:
-            way = reconsidered(job.predicted(network, seen), way, threshold)
-        step = Step(way, start, job.time(way, network(start, way.size)))
+            way = reconsider(job.predicted(network, seen), way, threshold)
+        step = AdaptiveStep(way, start, job.time(way, network(start, way.size)))
         done.append(step)
         seen, start = start, start + step.time
     return done
 
 
-def best_way(predicted: Mapping[Candidate, Fraction]) -> Candidate:
+def best_way(predicted: Mapping[Grouping, Fraction]) -> Grouping:
     """The candidate with the shortest step; of equal ones the smallest group."""
     return min(predicted, key=lambda way: (predicted[way], way.group))
 
 
-def reconsidered(
-    predicted: Mapping[Candidate, Fraction], current: Candidate, threshold: Fraction
-) -> Candidate:
+def reconsider(
+    predicted: Mapping[Grouping, Fraction], current: Grouping, threshold: Fraction
+) -> Grouping:
     """The fastest candidate if it is so much faster that changing to it is worth it."""
     best = best_way(predicted)
     saved = predicted[current] - predicted[best]
     return best if saved > threshold * predicted[current] else current
 
 
-def finish(steps: list[Step]) -> Fraction:
+def finish_time(steps: list[AdaptiveStep]) -> Fraction:
     """When a run has ended."""
     return steps[-1].start + steps[-1].time

@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.core.kernel import kernel
+from penstock.core.table import Ticks
 from penstock.errors import PlanError, ShapeError
-from penstock.plan._spans import NEVER, Grid, Latency, Ticks, grid_of, span_tables
+from penstock.plan._spans import FORBIDDEN, Latency, LengthGrid, grid_of, span_tables
 from penstock.plan.slices import Lengths
 
 BatchLatency = Callable[[int, int, int], Fraction]
@@ -95,7 +96,7 @@ def fastest_batch(
     return FastestBatch(parts, _time(answer, stages) * tick)
 
 
-def _possible(count: int, grid: Grid) -> int:
+def _possible(count: int, grid: LengthGrid) -> int:
     """The count of slices, unless it cannot be reached or would take too long to search."""
     most = min(grid.positions, MAX_STEPS // grid.positions**2)
     if not 1 <= count <= most:
@@ -109,7 +110,7 @@ def _possible(count: int, grid: Grid) -> int:
 def _tighten(solve: Callable[[int], _Answer | None], stages: int) -> _Answer:
     """The best answer over all bounds: each round asks for less than the last largest term."""
     best: _Answer | None = None
-    bound = NEVER - 1
+    bound = FORBIDDEN - 1
     while (answer := solve(bound)) is not None:
         if best is None or _time(answer, stages) < _time(best, stages):
             best = answer
@@ -131,7 +132,7 @@ def _time(answer: _Answer, stages: int) -> int:
 def _any_path(spans: Ticks, bound: int) -> _Answer | None:
     """Cheapest cuts of any number; `spans[end, start]` is the cost of one slice."""
     origin = np.zeros(len(spans), np.int64)
-    if _shortest(spans.size, spans, bound, NEVER, origin) >= NEVER:
+    if _shortest(spans.size, spans, bound, FORBIDDEN, origin) >= FORBIDDEN:
         return None
     cuts = [len(spans) - 1]
     while cuts[-1]:
@@ -158,7 +159,7 @@ def _shortest(spans: Any, bound: Any, never: Any, origin: Any) -> Any:
 def _path_of(count: int, spans: Ticks, bound: int) -> _Answer | None:
     """Cheapest cuts into exactly `count` slices."""
     origin = np.zeros((count, len(spans)), np.int64)
-    if _shortest_of(spans.size * count, spans, bound, NEVER, origin) >= NEVER:
+    if _shortest_of(spans.size * count, spans, bound, FORBIDDEN, origin) >= FORBIDDEN:
         return None
     cuts = [len(spans) - 1]
     for step in range(count - 1, -1, -1):
@@ -205,5 +206,5 @@ def _knapsack(tables: Sequence[Ticks], bound: int) -> _Answer | None:
     return best[-1]
 
 
-def _lengths(cuts: list[int], grid: Grid) -> Lengths:
+def _lengths(cuts: list[int], grid: LengthGrid) -> Lengths:
     return tuple((end - start) * grid.unit for start, end in pairwise(cuts))

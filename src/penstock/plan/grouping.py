@@ -26,7 +26,7 @@ class Room(NamedTuple):
     """What one sample needs only while it is computed, such as logits."""
 
 
-class Candidate(NamedTuple):
+class Grouping(NamedTuple):
     """`microbatches` of `size` samples each, run in groups of `group`."""
 
     group: int
@@ -36,13 +36,13 @@ class Candidate(NamedTuple):
 
 def candidates(
     batch: int, rooms: Sequence[Room], *, most: int | None = None
-) -> tuple[Candidate, ...]:
+) -> tuple[Grouping, ...]:
     """For each size of group up to `most` the largest microbatches that fit on every stage.
 
     The batch is divided into equal microbatches; the last group may be short.
 
     >>> candidates(8, [Room(8, 1), Room(8, 1)], most=2)
-    (Candidate(group=1, size=8, microbatches=1), Candidate(group=2, size=4, microbatches=2))
+    (Grouping(group=1, size=8, microbatches=1), Grouping(group=2, size=4, microbatches=2))
     """
     if batch < 1 or not rooms:
         raise ShapeError(
@@ -51,7 +51,7 @@ def candidates(
         )
     sizes = [size for size in range(batch, 0, -1) if batch % size == 0]
     groups = range(1, min(most or batch, batch) + 1)
-    ways = ([Candidate(group, size, batch // size) for size in sizes] for group in groups)
+    ways = ([Grouping(group, size, batch // size) for size in sizes] for group in groups)
     fitting = ([way for way in group if _fits(way, rooms)] for group in ways)
     found = tuple(group[0] for group in fitting if group)
     if not found:
@@ -62,14 +62,14 @@ def candidates(
     return found
 
 
-def _fits(way: Candidate, rooms: Sequence[Room]) -> bool:
+def _fits(way: Grouping, rooms: Sequence[Room]) -> bool:
     """Whether a group is a group, and the peak of every stage stays within its room."""
     if way.group > way.microbatches:
         return False
     return all(_peak(way, room, len(rooms) - r) <= room.free for r, room in enumerate(rooms))
 
 
-def _peak(way: Candidate, room: Room, behind: int) -> int:
+def _peak(way: Grouping, room: Room, behind: int) -> int:
     """Most bytes on a stage with `behind` stages from it to the end, itself included."""
     alive = min(way.group * behind, way.microbatches)
     return way.size * (alive * room.activation + way.group * room.receive + room.working)

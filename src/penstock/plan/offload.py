@@ -23,7 +23,7 @@ from penstock.plan.slices import Lengths, equal_flops_of_model
 from penstock.schedules import build
 from penstock.sim import simulate
 
-GRAIN = 1024
+RATIO_GRAIN = 1024
 """Ratios are multiples of one part in so many, rounded down."""
 TOKENS = range(2048, 16384 + 1)
 """Tokens of an average slice: below, kernels are slow; above, there are too few to fill stages."""
@@ -56,7 +56,7 @@ def resident(sizes: Sequence[Fraction], ratios: Sequence[Fraction]) -> tuple[Fra
 
 
 @dataclass(frozen=True)
-class Choice:
+class OffloadChoice:
     """One way to cut a sequence and a model, and what came out when it was simulated."""
 
     stages: int
@@ -77,7 +77,7 @@ def choices(
     *,
     stages: Iterable[int],
     slices: Iterable[int],
-) -> Iterator[Choice]:
+) -> Iterator[OffloadChoice]:
     """Every way that the schedule called `name` accepts, with ratios whose copies hide."""
     for depth, count in product(stages, slices):
         if length // count in TOKENS and depth <= model.layers:
@@ -86,7 +86,7 @@ def choices(
                 yield _tried(name, model, hardware, depth, lengths)
 
 
-def fastest_choice(found: Iterable[Choice], limit: int) -> Choice:
+def fastest_choice(found: Iterable[OffloadChoice], limit: int) -> OffloadChoice:
     """The fastest within so many bytes per device; of equal ones that with the smallest peak."""
     every = list(found)
     fitting = [choice for choice in every if choice.peak <= limit]
@@ -103,7 +103,7 @@ def fastest_choice(found: Iterable[Choice], limit: int) -> Choice:
 
 def _tried(
     name: str, model: ModelConfig, hardware: Hardware, stages: int, lengths: Lengths
-) -> Choice:
+) -> OffloadChoice:
     """The choice with the ratios that hide, simulated."""
 
     def built(ratios: Sequence[Fraction]) -> Schedule:
@@ -114,7 +114,7 @@ def _tried(
     cost = TransformerCost.of(plain.shape, model, hardware, lengths)
     ratios = _hidden(plain, cost)
     timeline = simulate(built(ratios), cost)
-    return Choice(stages, lengths, ratios, timeline.makespan, ceil(max(timeline.peak)))
+    return OffloadChoice(stages, lengths, ratios, timeline.makespan, ceil(max(timeline.peak)))
 
 
 def _hidden(schedule: Schedule, cost: TransformerCost) -> tuple[Fraction, ...]:
@@ -130,5 +130,5 @@ def _hidden(schedule: Schedule, cost: TransformerCost) -> tuple[Fraction, ...]:
             / int(held.ticks[row(Op("F", stage, 0, slice))])
             for stage in range(schedule.shape.stages)
         ]
-        ratios.append(Fraction(int(min([*fits, Fraction(1)]) * GRAIN), GRAIN))
+        ratios.append(Fraction(int(min([*fits, Fraction(1)]) * RATIO_GRAIN), RATIO_GRAIN))
     return (*ratios, Fraction(0))

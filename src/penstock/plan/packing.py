@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 from penstock.errors import ShapeError
 
-STEPS = 20_000
+SEARCH_STEPS = 20_000
 """Places tried for one number of slices before the search gives up and one more is taken."""
-SEARCHED = 200
+SEARCHED_EXACTLY = 200
 """Short sequences up to which every way to place them is tried; with more, greedy ones are."""
 
 
-class Piece(NamedTuple):
+class PackedPiece(NamedTuple):
     """Some consecutive tokens of one sequence."""
 
     sequence: int
@@ -30,7 +30,7 @@ class Piece(NamedTuple):
     stop: int
 
 
-Slice = tuple[Piece, ...]
+Slice = tuple[PackedPiece, ...]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def pack(lengths: Sequence[int], size: int) -> Packing:
     long = [number for number, length in enumerate(lengths) if length > size]
     short = {number: length for number, length in enumerate(lengths) if length <= size}
     packed = [
-        (tuple(Piece(number, 0, short[number]) for number in members),)
+        (tuple(PackedPiece(number, 0, short[number]) for number in members),)
         for members in _fewest(short, size)
     ]
     return Packing(size, (*packed, *(_cut(number, lengths[number], size) for number in long)))
@@ -76,7 +76,7 @@ def _refuse(lengths: Sequence[int], size: int) -> None:
 
 def _cut(number: int, length: int, size: int) -> tuple[Slice, ...]:
     starts = range(0, length, size)
-    return tuple((Piece(number, start, min(start + size, length)),) for start in starts)
+    return tuple((PackedPiece(number, start, min(start + size, length)),) for start in starts)
 
 
 Bins = list[list[int]]
@@ -116,7 +116,7 @@ def _greedy(
 def _search(queue: Sequence[int], lengths: Mapping[int, int], room: list[int]) -> Bins | None:
     """Every way to place the sequences, up to a number of steps."""
     bins: Bins = [[] for _ in room]
-    steps = iter(range(STEPS))
+    steps = iter(range(SEARCH_STEPS))
 
     def place(turn: int) -> bool:
         if turn == len(queue):
@@ -135,4 +135,4 @@ def _search(queue: Sequence[int], lengths: Mapping[int, int], room: list[int]) -
             room[bin] += lengths[number]
         return False
 
-    return bins if len(queue) <= SEARCHED and place(0) else None
+    return bins if len(queue) <= SEARCHED_EXACTLY and place(0) else None

@@ -93,13 +93,13 @@ def equal_flops_of_model(
     )
 
 
-def aligned(lengths: Sequence[int], *, most: int = 128) -> Lengths:
+def align(lengths: Sequence[int], *, most: int = 128) -> Lengths:
     """The same slices with their borders moved to the nearest multiples of a power of two.
 
     Kernels like lengths that are multiples of 64 or so, and odd ones cost them some percent. The
     power is at most `most` and small against the slices, so that they stay nearly as they were.
 
-    >>> aligned((391, 254, 204, 175))
+    >>> align((391, 254, 204, 175))
     (384, 256, 208, 176)
     """
     average = sum(lengths) // len(lengths)

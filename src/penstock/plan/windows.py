@@ -47,12 +47,14 @@ def update_windows(timeline: Timeline) -> dict[int, Fraction]:
     return windows
 
 
-def resting(windows: Mapping[int, Fraction], needed: Mapping[int, Fraction]) -> tuple[int, ...]:
+def resting_stages(
+    windows: Mapping[int, Fraction], needed: Mapping[int, Fraction]
+) -> tuple[int, ...]:
     """Stages whose update elsewhere takes no longer than their window; the last ones first.
 
     `needed` is the time to bring gradients there, to apply them, and to bring weights back.
 
-    >>> resting({0: Fraction(0), 1: Fraction(3)}, {0: Fraction(2), 1: Fraction(2)})
+    >>> resting_stages({0: Fraction(0), 1: Fraction(3)}, {0: Fraction(2), 1: Fraction(2)})
     (1,)
     """
     fitting = [stage for stage, window in windows.items() if needed[stage] <= window]

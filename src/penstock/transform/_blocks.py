@@ -21,12 +21,12 @@ from penstock.core.shape import MAX_OPS, Shape
 from penstock.core.table import Table
 from penstock.errors import ShapeError
 
-Item = tuple[Op, ...]
+LaneItem = tuple[Op, ...]
 """What takes one turn in a lane: a single op, or the strands of a pair."""
-Block = tuple[Op | None, ...]
+OpBlock = tuple[Op | None, ...]
 """What stands in the place of an op; None is a gap that keeps the strands of a pair aligned."""
-BlockOf = Callable[[Op], Block]
-ItemLanes = list[tuple[int, str, list[Item]]]
+BlockOf = Callable[[Op], OpBlock]
+ItemLanes = list[tuple[int, str, list[LaneItem]]]
 
 
 def item_lanes(schedule: Schedule) -> ItemLanes:
@@ -47,7 +47,7 @@ def item_lanes(schedule: Schedule) -> ItemLanes:
     return lanes
 
 
-def _items(ops: list[Op], pair_of: dict[Op, frozenset[Op]]) -> Iterator[Item]:
+def _items(ops: list[Op], pair_of: dict[Op, frozenset[Op]]) -> Iterator[LaneItem]:
     position = 0
     while position < len(ops):
         pair = pair_of.get(ops[position], frozenset())
@@ -102,12 +102,12 @@ def replace_ops(
     return with_items(schedule.renamed(name), lanes, shape=shape, **derived, **annotations)
 
 
-def present(block: Block) -> tuple[Op, ...]:
+def present(block: OpBlock) -> tuple[Op, ...]:
     """The ops of a block, without its gaps."""
     return tuple(op for op in block if op is not None)
 
 
-def _columns(item: Item, block: BlockOf) -> list[Item]:
+def _columns(item: LaneItem, block: BlockOf) -> list[LaneItem]:
     if len(item) == 1:
         return [(op,) for op in block(item[0]) if op is not None]
     return [ops for column in zip(*map(block, item), strict=True) if (ops := present(column))]

@@ -19,7 +19,7 @@ from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.schedule import After, Loan, Schedule
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
-from penstock.transform._blocks import Block, BlockOf, present, refuse_above_limit, replace_ops
+from penstock.transform._blocks import BlockOf, OpBlock, present, refuse_above_limit, replace_ops
 
 
 def group(schedule: Schedule, size: int, *, microbatches: int | None = None) -> Schedule:
@@ -40,7 +40,7 @@ def group(schedule: Schedule, size: int, *, microbatches: int | None = None) -> 
             hint=f"generate the schedule for {-(-total // size)} microbatches before grouping it",
         )
 
-    def block(op: Op) -> Block:
+    def block(op: Op) -> OpBlock:
         if op.kind in STAGE_KINDS:  # copies share the weights, and with them their traffic
             return (op, *[None] * (size - 1))
         members = range(op.mb * size, op.mb * size + size)

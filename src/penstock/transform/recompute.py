@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
-from penstock.transform._blocks import Block, refuse_loans, replace_ops
+from penstock.transform._blocks import OpBlock, refuse_loans, replace_ops
 
 
 def recompute_all(schedule: Schedule) -> Schedule:
@@ -52,7 +52,7 @@ def _recompute(schedule: Schedule, choose: Callable[[Op], bool]) -> Schedule:
     touched = [n for n in schedule.loans if n.heavy[1:] in chosen or n.light[1:] in chosen]
     refuse_loans(touched, "the recomputed attention would not be lent with it")
 
-    def block(op: Op) -> Block:
+    def block(op: Op) -> OpBlock:
         if op[1:] not in chosen or op.kind not in "FBI":
             return (None, op)
         if op.kind == "F":

@@ -46,7 +46,7 @@ class Use(NamedTuple):
     stage: int
 
 
-END = maxsize
+NO_PLACE = maxsize
 """The place of what never comes."""
 
 
@@ -57,7 +57,7 @@ class Buffers(NamedTuple):
     following: Sequence[int]
 
 
-Rule = Callable[[int, Buffers], int]
+BufferRule = Callable[[int, Buffers], int]
 """The buffer for a stage, given as its place among the stages of the device."""
 
 
@@ -93,7 +93,7 @@ class _Stay:
     """Place of the first op that uses the buffer for another stage; -1 where there is none."""
 
 
-def _stays(uses: Sequence[Use], count: int, rule: Rule) -> list[_Stay]:
+def _stays(uses: Sequence[Use], count: int, rule: BufferRule) -> list[_Stay]:
     """Who is in the buffers, in the order of the first ops."""
     places: dict[int, list[int]] = {}
     for place, _, stage in uses:
@@ -108,7 +108,7 @@ def _stays(uses: Sequence[Use], count: int, rule: Rule) -> list[_Stay]:
         if stay is None:
             last = [there.last if there else -1 for there in held]
             following = [
-                _following(places[there.stage], use, there) if there else END for there in held
+                _following(places[there.stage], use, there) if there else NO_PLACE for there in held
             ]
             buffer = rule(numbers[stage], Buffers(last, following))
             stay = _Stay(stage, ordinals[stage], place, place, last[buffer])
@@ -134,7 +134,7 @@ def _refuse_both(leaving: _Stay, use: Use) -> None:
 def _following(places: list[int], use: Use, there: _Stay) -> int:
     """When a stage is needed next: now, if it is by the other strand of the same pair."""
     at = bisect_right(places, use.place)
-    behind = places[at] if at < len(places) else END
+    behind = places[at] if at < len(places) else NO_PLACE
     return use.place if there.item == use.item else behind
 
 
@@ -147,7 +147,9 @@ class _Launch(NamedTuple):
     """Place in the lane; -1 where nobody waits."""
 
 
-def shard(schedule: Schedule, *, weights: int, gradients: int, rule: Rule = by_number) -> Schedule:
+def shard(
+    schedule: Schedule, *, weights: int, gradients: int, rule: BufferRule = by_number
+) -> Schedule:
     """The schedule with its gathers and reductions, for so many buffers on each device.
 
     0 buffers for weights stand for weights that are not sharded: nothing is gathered, and the
@@ -193,7 +195,9 @@ def _numbered(items: Sequence[Sequence[Op]]) -> Iterator[tuple[int, Op]]:
     return ((number, op) for number, item in enumerate(items) for op in item)
 
 
-def _launches(ops: Sequence[Placed], weights: int, gradients: int, rule: Rule) -> Iterator[_Launch]:
+def _launches(
+    ops: Sequence[Placed], weights: int, gradients: int, rule: BufferRule
+) -> Iterator[_Launch]:
     """Gathers and reductions of one device, for ops of stages that have weights."""
     if weights:
         for stay in _stays(_uses(ops, USING), weights, rule):

@@ -19,15 +19,15 @@ from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
-from penstock.transform._blocks import Block, refuse_above_limit, refuse_loans, replace_ops
+from penstock.transform._blocks import OpBlock, refuse_above_limit, refuse_loans, replace_ops
 
-Shares = Sequence[Fraction]
+SliceShares = Sequence[Fraction]
 
 FROM_THE_START = frozenset("FNESO")
 """Kinds of the forward pass, whose slices run in the order of the sequence; all others reverse."""
 
 
-def cut_slices(schedule: Schedule, count: int, *, shares: Shares = ()) -> Schedule:
+def cut_slices(schedule: Schedule, count: int, *, shares: SliceShares = ()) -> Schedule:
     """Each slice of each microbatch as `count` slices, which do `shares` of its work.
 
     The shares default to equal ones. A schedule that has slices is cut more finely.
@@ -38,7 +38,7 @@ def cut_slices(schedule: Schedule, count: int, *, shares: Shares = ()) -> Schedu
     refuse_loans(schedule.loans, "a loan counts whole key/value slices, which cutting would change")
     rising, falling = range(count), range(count - 1, -1, -1)
 
-    def block(op: Op) -> Block:
+    def block(op: Op) -> OpBlock:
         if op.kind in STAGE_KINDS:
             return (op, *[None] * (count - 1))
         order = rising if op.kind in FROM_THE_START else falling
@@ -48,7 +48,7 @@ def cut_slices(schedule: Schedule, count: int, *, shares: Shares = ()) -> Schedu
     return replace_ops(schedule, block, name=f"{schedule.name}+slices{count}", shape=shape)
 
 
-def weigh_slices(schedule: Schedule, shares: Sequence[Shares]) -> Schedule:
+def weigh_slices(schedule: Schedule, shares: Sequence[SliceShares]) -> Schedule:
     """The schedule with other shares of work: for each microbatch, one share per slice.
 
     A microbatch may be more or less work than another; its shares need not add up to 1.
@@ -59,7 +59,7 @@ def weigh_slices(schedule: Schedule, shares: Sequence[Shares]) -> Schedule:
     return replace(schedule, shape=replace(schedule.shape, slice_share=given), derived={})
 
 
-def _cut_shape(shape: Shape, count: int, shares: Shares) -> Shape:
+def _cut_shape(shape: Shape, count: int, shares: SliceShares) -> Shape:
     slices = tuple(of_microbatch * count for of_microbatch in shape.slices)
     if not shares and not shape.slice_share:
         return replace(shape, slices=slices)
@@ -74,7 +74,7 @@ def _cut_shape(shape: Shape, count: int, shares: Shares) -> Shape:
     return replace(shape, slices=slices, slice_share=slice_share)
 
 
-def _refuse_unfair(shares: Shares) -> None:
+def _refuse_unfair(shares: SliceShares) -> None:
     """Shares divide the work of one sequence: nothing is lost and nothing is added."""
     if sum(shares) != 1 or any(share <= 0 for share in shares):
         raise ShapeError(

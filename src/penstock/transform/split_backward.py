@@ -17,16 +17,16 @@ from collections.abc import Iterable
 from penstock.core.ops import Op
 from penstock.core.schedule import After, Loan, Schedule
 from penstock.transform._blocks import (
-    Block,
-    Item,
     ItemLanes,
+    LaneItem,
+    OpBlock,
     item_lanes,
     replace_ops,
     unique,
     with_items,
 )
 
-Unit = tuple[int, int, int]
+StageUnit = tuple[int, int, int]
 """Stage, microbatch and slice: what an I and its W have in common."""
 
 
@@ -34,7 +34,7 @@ def split_backward(schedule: Schedule) -> Schedule:
     """Every B as I and W, one right after the other; an I stays braided, its W follows."""
     weightless = schedule.shape.weightless
 
-    def block(op: Op) -> Block:
+    def block(op: Op) -> OpBlock:
         if op.kind != "B" or op.stage in weightless:
             return (op, None)
         return (op._replace(kind="I"), op._replace(kind="W"))
@@ -72,7 +72,7 @@ def merge_backward(schedule: Schedule) -> Schedule:
     )
 
 
-def _without(item: Item, merged: set[Unit]) -> Item:
+def _without(item: LaneItem, merged: set[StageUnit]) -> LaneItem:
     """The item with merged I as B and without merged W."""
     return tuple(
         op._replace(kind="B") if op.kind == "I" and op[1:] in merged else op
@@ -81,7 +81,7 @@ def _without(item: Item, merged: set[Unit]) -> Item:
     )
 
 
-def _mergeable(schedule: Schedule, lanes: ItemLanes) -> set[Unit]:
+def _mergeable(schedule: Schedule, lanes: ItemLanes) -> set[StageUnit]:
     """Units whose W follows its I in every lane where the two stand, with nothing held between."""
     followed = Counter(unit for _, _, items in lanes for unit in _followed(items))
     standing = Counter(
@@ -94,10 +94,10 @@ def _mergeable(schedule: Schedule, lanes: ItemLanes) -> set[Unit]:
     }
 
 
-def _followed(items: Iterable[Item]) -> list[Unit]:
+def _followed(items: Iterable[LaneItem]) -> list[StageUnit]:
     """Units of one lane whose I is in an item that is followed by nothing but W of that item."""
-    found: list[Unit] = []
-    waiting: set[Unit] = set()
+    found: list[StageUnit] = []
+    waiting: set[StageUnit] = set()
     for item in items:
         units = {op[1:] for op in item}
         if all(op.kind == "W" for op in item) and units <= waiting:

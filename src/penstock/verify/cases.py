@@ -18,7 +18,7 @@ from penstock.verify.variants import VARIANTS, Trial
 
 
 @dataclass(frozen=True)
-class Sizes:
+class CaseSizes:
     """Sizes of requests, the preferred ones first."""
 
     devices: Sequence[int] = (4, 3, 2, 1)
@@ -39,10 +39,10 @@ class Sizes:
 
 def smallest(spec: Spec) -> Case:
     """The preferred request among those that a schedule accepts."""
-    found = next(Sizes().accepted(spec), None)
+    found = next(CaseSizes().accepted(spec), None)
     if found is None:
         raise ShapeError(
-            f"{spec.name} accepts none of the sizes that are tried", hint=f"tried: {Sizes()}"
+            f"{spec.name} accepts none of the sizes that are tried", hint=f"tried: {CaseSizes()}"
         )
     return found
 
@@ -54,8 +54,8 @@ def half(spec: Spec, case: Case, options: Mapping[str, str]) -> Case | None:
     """
     if case.p % 2:
         return None
-    batches = (max(case.m // 2, 1), case.m, *Sizes.microbatches)
-    sizes = Sizes((case.p // 2,), batches, (case.k,), (case.v,), options)
+    batches = (max(case.m // 2, 1), case.m, *CaseSizes.microbatches)
+    sizes = CaseSizes((case.p // 2,), batches, (case.k,), (case.v,), options)
     return next(sizes.accepted(spec), None)
 
 

@@ -19,7 +19,7 @@ from penstock.verify.material import microbatches_of, parameters_of
 from penstock.verify.variants import Trial
 
 
-class Part(NamedTuple):
+class TrialPart(NamedTuple):
     """What one process has arrived at."""
 
     loss: float
@@ -27,15 +27,15 @@ class Part(NamedTuple):
     """Gradients by name; a tied weight stands twice where one process holds both its ends."""
 
 
-def run_trial(connection: Connection, trial: Trial) -> Part:
+def run_trial(connection: Connection, trial: Trial) -> TrialPart:
     """One step of this process's share."""
     return step(trial, _mesh(trial.replicas, trial.schedule.shape.devices))
 
 
-def run_alone(connection: Connection, trial: Trial) -> Part:
+def run_alone(connection: Connection, trial: Trial) -> TrialPart:
     """A trial of one device, on the first process; the others have nothing to do."""
     if connection.rank:
-        return Part(0.0, [])
+        return TrialPart(0.0, [])
     return step(trial, Mesh(Grid()))
 
 
@@ -45,23 +45,23 @@ def _mesh(replicas: int, devices: int) -> Mesh:
     return make_mesh(replicas, devices)
 
 
-def plan_of(trial: Trial) -> StepPlan:
+def trial_plan(trial: Trial) -> StepPlan:
     longest = max(map(sum, trial.lengths))
     dtype = getattr(torch, trial.dtype)
     layout = Layout.of(trial.work.model, trial.schedule, longest, layers=trial.layers, dtype=dtype)
     return StepPlan(layout, trial.schedule, trial.lengths, trial.work.batch.rows)
 
 
-def step(trial: Trial, mesh: Mesh) -> Part:
+def step(trial: Trial, mesh: Mesh) -> TrialPart:
     """Loss and gradients of the batch, of which this replica takes its share."""
-    plan, device = plan_of(trial), torch.device("cpu")
+    plan, device = trial_plan(trial), torch.device("cpu")
     engine = Engine(plan, mesh, transport_for(mesh, device), adam=AdamW(), device=device)
     try:
         _load(engine)
         batch = microbatches_of(trial.work.batch, plan.layout.model.vocabulary)
         share = trial.schedule.shape.microbatches
         outcome = engine.gradients(batch[mesh.replica * share : (mesh.replica + 1) * share])
-        return Part(outcome.loss, [(entry.name, entry.grad) for entry in entries(engine)])
+        return TrialPart(outcome.loss, [(entry.name, entry.grad) for entry in entries(engine)])
     finally:
         engine.close()
 

@@ -38,7 +38,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Work:
+class TrialWork:
     """A model and a batch: all that the right answer depends on."""
 
     model: ModelConfig
@@ -52,7 +52,7 @@ class Trial:
     variant: str
     schedule: Schedule
     """Of one replica."""
-    work: Work
+    work: TrialWork
     layers: tuple[int, ...]
     """Layers of each stage."""
     lengths: tuple[Lengths, ...]
@@ -126,7 +126,7 @@ def with_slices(schedule: Schedule) -> Schedule:
     return cut_slices(schedule, CUTS).renamed(schedule.name)
 
 
-def recomputed(schedule: Schedule) -> Schedule:
+def with_recompute(schedule: Schedule) -> Schedule:
     return recompute_all(schedule).renamed(schedule.name)
 
 
@@ -160,7 +160,7 @@ class Variant:
         batch = Batch(
             self.replicas * shape.microbatches, self.rows, length, self.ignored, self.documents
         )
-        work = Work(self._model(layers), batch)
+        work = TrialWork(self._model(layers), batch)
         split = () if shape.weightless else self.split(layers, shape.stages)
         if shape.weightless and self.more_layers:
             raise ShapeError(
@@ -199,6 +199,6 @@ VARIANTS = (
         documents=((0,), (0, 5, 14), (0, 1, 2, 20), (0, 6, 12)),
     ),
     Variant("replicas", "two replicas of a pipeline of half the depth", replicas=2),
-    Variant("recompute", "every forward run again before its backward", transform=recomputed),
+    Variant("recompute", "every forward run again before its backward", transform=with_recompute),
 )
 """Every variant, in the order of the table."""

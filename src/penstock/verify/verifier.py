@@ -18,10 +18,10 @@ from penstock.verify.cases import one_process
 from penstock.verify.compare import TOLERANCE, Difference, difference, unequal_bits
 from penstock.verify.material import microbatches_of, parameters_of
 from penstock.verify.oracle import Answer, Named, answer
-from penstock.verify.trial import Part, run_alone, run_trial
-from penstock.verify.variants import Trial, Work
+from penstock.verify.trial import TrialPart, run_alone, run_trial
+from penstock.verify.variants import Trial, TrialWork
 
-Job = Callable[[Connection, Trial], Part]
+TrialJob = Callable[[Connection, Trial], TrialPart]
 """What every process does with a trial; tests put a mistake into it."""
 
 
@@ -32,7 +32,7 @@ def refuse_unrunnable(trials: Iterable[Trial]) -> None:
 
 
 @dataclass(frozen=True)
-class Row:
+class VerdictRow:
     """The verdict on one run."""
 
     trial: Trial
@@ -75,7 +75,7 @@ class Verifier:
 
     def __init__(self) -> None:
         self._crews: dict[int, Crew] = {}
-        self._answers: dict[Work, Answer] = {}
+        self._answers: dict[TrialWork, Answer] = {}
         self._references: dict[tuple[object, ...], Named] = {}
 
     def __enter__(self) -> "Verifier":
@@ -85,7 +85,7 @@ class Verifier:
         for crew in self._crews.values():
             crew.dismiss()
 
-    def row(self, trial: Trial, job: Job = run_trial) -> Row:
+    def row(self, trial: Trial, job: TrialJob = run_trial) -> VerdictRow:
         """The verdict on one trial."""
         crew = self._crews.setdefault(trial.processes, Crew(trial.processes))
         start = perf_counter()
@@ -94,9 +94,9 @@ class Verifier:
         held = [gradient for part in parts for gradient in part.held]
         bits = tuple(unequal_bits(held, self._reference(crew, trial))) if trial.bitwise else None
         found = difference(parts[0].loss, held, self._answer(trial.work))
-        return Row(trial, found, bits, seconds)
+        return VerdictRow(trial, found, bits, seconds)
 
-    def _answer(self, work: Work) -> Answer:
+    def _answer(self, work: TrialWork) -> Answer:
         if work not in self._answers:
             parameters = parameters_of(work.model, torch.float64)
             batch = microbatches_of(work.batch, work.model.vocabulary)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from penstock.bench.measure.cpu_meter import Meter, MeteredModule, metered_backward
+from penstock.bench.measure.cpu_meter import CpuMeter, MeteredModule, metered_backward
 
 pytestmark = pytest.mark.torch
 
@@ -18,7 +18,7 @@ def burn(seconds: float) -> None:
 
 
 def test_only_cpu_outside_wrapped_calls_is_counted() -> None:
-    meter = Meter()
+    meter = CpuMeter()
     inside = meter.wrap(burn)
 
     def work() -> None:
@@ -31,7 +31,7 @@ def test_only_cpu_outside_wrapped_calls_is_counted() -> None:
 
 
 def test_calls_of_a_module_and_of_autograd_are_counted() -> None:
-    meter = Meter()
+    meter = CpuMeter()
     module = MeteredModule(nn.Linear(3, 3), meter)
     out = module(torch.ones(2, 3))
     after_call = meter.inside

@@ -5,7 +5,7 @@ from time import perf_counter
 
 import pytest
 
-from penstock.bench.measure.emulate import as_executed, emulate, spread, wait
+from penstock.bench.measure.emulate import as_executed, emulate, seconds_between, wait
 from penstock.bench.measure.waiting_module import waiting_step
 from penstock.core.schedule import Loan, Schedule
 from penstock.run.launch.worker_pool import Crew
@@ -34,7 +34,7 @@ def test_a_waiting_run_takes_as_long_as_simulated(pair: Crew, schedule: Schedule
 
 
 def test_the_other_runtime_waits_as_long_as_its_order_says(pair: Crew) -> None:
-    seconds = spread(pair.run(waiting_step, "Schedule1F1B", 3, 0.02, 0.0))
+    seconds = seconds_between(pair.run(waiting_step, "Schedule1F1B", 3, 0.02, 0.0))
     assert (3 + 1) * 3 * 0.02 <= seconds < (3 + 1) * 3 * 0.02 * 1.6
 
 

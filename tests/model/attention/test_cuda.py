@@ -12,7 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from model.attention.dense import Case, Sliced, error
 from penstock.bench.measure import gpu
-from penstock.bench.measure.gpu import alone
+from penstock.bench.measure.gpu import measure_alone
 from penstock.model.attention.table import back_end_for
 
 pytestmark = [
@@ -114,7 +114,7 @@ def test_the_whole_sequence_takes_no_longer_than_with_pytorch() -> None:
 
 def test_four_slices_cost_a_step_at_most_a_twentieth() -> None:
     whole, sliced = (
-        alone(gpu.Case("llama3.2-1b", 32768, schedule, slices=slices), 2)["seconds"]
+        measure_alone(gpu.GpuCase("llama3.2-1b", 32768, schedule, slices=slices), 2)["seconds"]
         for schedule, slices in (("1f1b", 1), ("seq1f1b", 4))
     )
     assert sliced <= 1.05 * whole

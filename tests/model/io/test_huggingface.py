@@ -206,7 +206,7 @@ def test_a_disk_that_is_full_leaves_the_old_model(
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(safetensors_files.os, "fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(RunError, match="cannot be written: No space left on device"):
         write(folder, TINY, tensors_of(TINY, seed=1), torch.float32)
     monkeypatch.undo()

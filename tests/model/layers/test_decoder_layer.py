@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor
+from torch.func import functional_call
 
 from model.samples import EXACT, cut, microbatch_of, random_weights, relative, tiny
 from penstock.arch.config import ModelConfig
@@ -14,7 +15,7 @@ from penstock.model.layers.rope import rope_tables
 from penstock.model.layers.self_attention import SliceContext
 from penstock.model.layers.views import Views
 from penstock.model.stages.weights import Weights
-from penstock.verify import oracle
+from penstock.verify.plain_decoder import PlainLayer, rotary_tables, square_attention
 
 pytestmark = [
     pytest.mark.torch,
@@ -53,9 +54,8 @@ def _plain(
         for name, value in weights.named(weights.value).items()
     }
     x = x.double().clone().requires_grad_()
-    normed = oracle._norm(model, x, leaves["input_layernorm.weight"])
-    y = x + oracle._attention(model, leaves, normed)
-    z = y + oracle._mlp(leaves, oracle._norm(model, y, leaves["post_attention_layernorm.weight"]))
+    plain = PlainLayer(model, square_attention)
+    z = functional_call(plain, leaves, (x[None], *rotary_tables(model, len(x))))[0]
     (z * dz).sum().backward()  # type: ignore[no-untyped-call]
     assert x.grad is not None
     found = {prefix + name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}

@@ -9,7 +9,6 @@ from penstock.arch.parameters import HEAD, LAST_NORM
 from penstock.data.batch import IGNORE
 from penstock.model.layers.output_layer import OutputLayer
 from penstock.model.layers.views import Views
-from penstock.verify.oracle import _norm
 
 pytestmark = pytest.mark.torch
 
@@ -31,7 +30,10 @@ def test_loss_and_gradients_are_those_of_autograd() -> None:
 
     leaves = {n: t.clone().requires_grad_() for n, t in weights.named(weights.main).items()}
     leaf = x.clone().requires_grad_()
-    logits = _norm(MODEL, leaf, leaves[LAST_NORM]) @ leaves[HEAD].t()
+    logits = (
+        functional.rms_norm(leaf, (MODEL.hidden,), leaves[LAST_NORM], MODEL.norm_epsilon)
+        @ leaves[HEAD].t()
+    )
     labels = piece.labels.flatten()
     right = functional.cross_entropy(logits, labels, ignore_index=IGNORE, reduction="sum")
     expected = torch.autograd.grad(right * piece.scale, (leaf, *leaves.values()))

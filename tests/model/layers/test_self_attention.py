@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor
+from torch.func import functional_call
 
 from model.samples import EXACT, cut, microbatch_of, random_weights, relative, tiny
 from penstock.arch.config import ModelConfig
@@ -18,7 +19,7 @@ from penstock.model.layers.views import Views
 from penstock.model.stages.piece import Piece
 from penstock.model.stages.weights import Weights
 from penstock.run.observe.memory_meter import LiveBytes
-from penstock.verify.oracle import _attention as plain_attention
+from penstock.verify.plain_decoder import PlainAttention, rotary_tables, square_attention
 
 pytestmark = pytest.mark.torch
 
@@ -78,13 +79,14 @@ def _plain(
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """The same with autograd; the way back to the residual is left out by a matrix of ones."""
     leaves = {
-        name.removeprefix(PREFIX): value.clone().requires_grad_()
+        name.removeprefix(f"{PREFIX}self_attn."): value.clone().requires_grad_()
         for name, value in weights.named(weights.main).items()
         if "self_attn" in name
     }
     x = x.clone().requires_grad_()
-    back = {"self_attn.o_proj.weight": torch.eye(d.shape[-1], dtype=torch.float64)}
-    out = torch.stack([plain_attention(model, leaves | back, row) for row in x])
+    back = {"o_proj.weight": torch.eye(d.shape[-1], dtype=torch.float64)}
+    plain = PlainAttention(model, square_attention)
+    out = functional_call(plain, leaves | back, (x, *rotary_tables(model, x.shape[1])))
     (out * d).sum().backward()  # type: ignore[no-untyped-call]
     assert x.grad is not None
     return out.detach(), x.grad, {n: t.grad for n, t in leaves.items() if t.grad is not None}
@@ -105,7 +107,9 @@ def test_output_and_gradients_are_those_of_autograd(
     assert relative(dx, right_dx) <= EXACT
     assert len(expected) == 3 + 3 * model.qkv_bias + 2 * model.qk_norm
     for name, gradient in expected.items():
-        assert relative(weights.named(weights.grad)[PREFIX + name], gradient) <= EXACT, name
+        assert (
+            relative(weights.named(weights.grad)[f"{PREFIX}self_attn.{name}"], gradient) <= EXACT
+        ), name
 
 
 def test_keys_and_values_of_a_slice_are_kept_in_the_memory_alone() -> None:

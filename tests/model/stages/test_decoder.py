@@ -29,8 +29,7 @@ from penstock.errors import RunError
 from penstock.model.stages.decoder import DecoderStage
 from penstock.verify.compare import difference
 from penstock.verify.material import parameters_of
-from penstock.verify.oracle import _logits as plain_logits
-from penstock.verify.oracle import answer
+from penstock.verify.oracle import answer, document_logits, whole_decoder
 
 pytestmark = [
     pytest.mark.torch,
@@ -159,7 +158,8 @@ def test_logits_are_those_of_the_judge_whole_and_slice_by_slice() -> None:
     (held,) = stages_of(model, (2,), LENGTH)
     stage = held.stage
     assert isinstance(stage, DecoderStage)
-    right = plain_logits(model, parameters_of(model, torch.float64), batch.tokens[0])
+    values = parameters_of(model, torch.float64)
+    right = document_logits(whole_decoder(model, LENGTH), values, batch.tokens[0])
     (whole,) = cut(batch, (LENGTH,))
     assert relative(stage.logits(held.value, whole, None)[0], right) <= EXACT
     parts: list[Tensor] = []

@@ -8,7 +8,7 @@ from torch.distributed import HashStore
 
 from penstock.errors import RunError
 from penstock.run.comm.handshake import agree, differences
-from penstock.run.launch.environment import Place
+from penstock.run.launch.environment import RankPlace
 from penstock.run.launch.rendezvous import Connection
 
 pytestmark = pytest.mark.torch
@@ -22,7 +22,7 @@ def meet(facts: list[Mapping[str, str]], wait: float = 20.0) -> list[str]:
 
     def one(rank: int) -> str:
         try:
-            agree(Connection(Place(rank, len(facts)), store), facts[rank], wait=wait)
+            agree(Connection(RankPlace(rank, len(facts)), store), facts[rank], wait=wait)
         except RunError as error:
             return error.message
         return ""
@@ -58,12 +58,12 @@ def test_a_long_fact_that_only_goes_on_is_shown_as_such() -> None:
 
 
 def test_a_rank_that_says_nothing_is_named() -> None:
-    connection = Connection(Place(0, 3), HashStore())
+    connection = Connection(RankPlace(0, 3), HashStore())
     with pytest.raises(RunError, match=r"ranks 1, 2 have not stated their facts within 0\.1 s"):
         agree(connection, {}, wait=0.1)
 
 
 def test_a_lone_rank_agrees_with_itself() -> None:
     store = HashStore()
-    agree(Connection(Place(), store), {"a": "1"})
+    agree(Connection(RankPlace(), store), {"a": "1"})
     assert not store.check(["agree/facts/0/digest"])

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from penstock.run.program.compiled import Post
 
 from penstock.core.meaning import Buf
 from penstock.run.comm.transport import Alone
 from penstock.run.launch.worker_pool import Crew
-from penstock.run.program.compiled import Post
 from run.jobs import exchanged, let_go
 
 pytestmark = pytest.mark.torch

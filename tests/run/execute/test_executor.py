@@ -8,22 +8,22 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from penstock.run.program.compiled import NOTHING, Post, Step
+from penstock.run.program.plan import RunPlan
 
 from penstock.core.program import Channel
 from penstock.data.batch import Microbatch
 from penstock.model.stages.piece import Piece
 from penstock.run.execute.executor import WORK, Executor, Values
 from penstock.run.observe.memory_meter import LiveBytes
-from penstock.run.program.compiled import NOTHING, Post, Step
-from penstock.run.program.plan import RunPlan
 from penstock.run.program.unsupported import why_not
 from penstock.schedules import registry
-from penstock.verify.cases import Sizes, smallest, trials_of
+from penstock.verify.cases import CaseSizes, smallest, trials_of
 from penstock.verify.compare import difference
 from penstock.verify.material import microbatches_of, parameters_of
 from penstock.verify.oracle import Answer, answer
-from penstock.verify.trial import plan_of
-from penstock.verify.variants import Trial, Work
+from penstock.verify.trial import trial_plan
+from penstock.verify.variants import Trial, TrialWork
 from run.threads import Office, Rig, in_order, shuffled
 
 pytestmark = pytest.mark.torch
@@ -38,14 +38,14 @@ every_schedule = pytest.mark.parametrize("name", RUNNABLE)
 @cache
 def _trial(name: str, variant: str) -> Trial:
     spec = registry()[name]
-    small = Sizes(devices=(3, 2, 4), microbatches=(4, 3, 6, 2, 8), slices=(2, 3, 4, 8))
+    small = CaseSizes(devices=(3, 2, 4), microbatches=(4, 3, 6, 2, 8), slices=(2, 3, 4, 8))
     trials, _ = trials_of(spec.build(next(small.accepted(spec))), None)
     return next(trial for trial in trials if trial.variant == variant)
 
 
 @cache
 def _plan(name: str, variant: str) -> RunPlan:
-    return plan_of(_trial(name, variant))
+    return trial_plan(_trial(name, variant))
 
 
 def _batch(name: str, variant: str) -> list[Microbatch]:
@@ -54,7 +54,7 @@ def _batch(name: str, variant: str) -> list[Microbatch]:
 
 
 @cache
-def _answer(work: Work) -> Answer:
+def _answer(work: TrialWork) -> Answer:
     """Of the judge, which has no schedule."""
     batch = microbatches_of(work.batch, work.model.vocabulary)
     return answer(work.model, parameters_of(work.model, torch.float64), batch)

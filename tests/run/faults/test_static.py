@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from penstock.run.launch.environment import Place
+from penstock.run.launch.environment import RankPlace
 
 pytestmark = pytest.mark.torch
 
@@ -16,7 +16,7 @@ Started = subprocess.Popen[str]
 
 
 def start(rank: int, port: int, *words: object) -> Started:
-    place = Place(rank, 2, rank, 2, port=port)
+    place = RankPlace(rank, 2, rank, 2, port=port)
     path = {"PYTHONPATH": os.pathsep.join(sys.path), "GLOO_SOCKET_IFNAME": "lo"}
     return subprocess.Popen(
         [sys.executable, "-m", "run.faults.toy", *map(str, words)],

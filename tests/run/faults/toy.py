@@ -19,14 +19,14 @@ from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
+from penstock.run.program.compiled import Lane, Step, compile_lane
 
 from penstock.errors import RunError
 from penstock.lower import lower
 from penstock.run.comm.handshake import agree
-from penstock.run.launch.rendezvous import Connection, connected
-from penstock.run.program.compiled import Lane, Step, compile_lane
+from penstock.run.launch.rendezvous import Connection, open_connection
 from penstock.run.watchdog.alarm import Patience
-from penstock.run.watchdog.error_report import reported
+from penstock.run.watchdog.error_report import report_errors
 from penstock.run.watchdog.position import Tracker
 from penstock.run.watchdog.watchdog import Watch
 from penstock.schedules import build
@@ -162,9 +162,9 @@ def main(words: list[str]) -> None:
     tracker = Tracker()
     patience = Patience(silent=float(os.environ.get("PATIENCE", "5")), stuck=6.0)
     with (
-        connected("gloo") as connection,
+        open_connection("gloo") as connection,
         Watch(connection, tracker, patience, beat=0.25) as watch,
-        reported(watch),
+        report_errors(watch),
     ):
         run(connection, tracker, int(steps), fault)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import RunError, ShapeError
-from penstock.run.launch.environment import place
+from penstock.run.launch.environment import read_place
 from penstock.run.launch.launcher import launch, launch_program
 
 pytestmark = pytest.mark.torch
@@ -207,4 +207,4 @@ def test_an_environment_that_makes_no_sense_is_refused(
     whole = {"WORLD_SIZE": "4", "MASTER_ADDR": "here", "MASTER_PORT": "1"}
     given = environment if environment == {"RANK": "0"} else whole | environment
     with pytest.raises(ShapeError, match=message):
-        place(given)
+        read_place(given)

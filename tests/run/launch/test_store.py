@@ -7,8 +7,8 @@ import pytest
 from torch.distributed import HashStore
 
 from penstock.errors import RunError
-from penstock.run.launch.environment import Place
-from penstock.run.launch.store import assemble, clone, host, look, meet, of_attempt
+from penstock.run.launch.environment import RankPlace
+from penstock.run.launch.store import assemble, clone, host, of_attempt, peek, store_of
 
 pytestmark = pytest.mark.torch
 
@@ -16,33 +16,33 @@ pytestmark = pytest.mark.torch
 def test_ranks_that_have_all_come_go_on() -> None:
     store = HashStore()
     with ThreadPoolExecutor(3) as pool:
-        came = [pool.submit(assemble, store, Place(rank, 3), 20.0) for rank in range(3)]
+        came = [pool.submit(assemble, store, RankPlace(rank, 3), 20.0) for rank in range(3)]
     assert [each.result() for each in came] == [None] * 3
 
 
 def test_ranks_that_do_not_come_are_named() -> None:
     with pytest.raises(RunError, match=r"rank 0, 2 of 3 has not come within 0\.1 s"):
-        assemble(HashStore(), Place(1, 3), 0.1)
+        assemble(HashStore(), RankPlace(1, 3), 0.1)
 
 
 def test_what_an_earlier_attempt_stored_is_not_seen() -> None:
     store = HashStore()
     of_attempt(store, 0).set("cause", "old")
-    assert look(of_attempt(store, 0), "cause") == "old"
-    assert look(of_attempt(store, 1), "cause") == ""
+    assert peek(of_attempt(store, 0), "cause") == "old"
+    assert peek(of_attempt(store, 1), "cause") == ""
 
 
 def test_a_clone_and_another_rank_see_what_is_stored() -> None:
     server = host()
     first, second = (
-        meet(Place(rank, 2, rank, 2, port=server.port, hosted=True)) for rank in range(2)
+        store_of(RankPlace(rank, 2, rank, 2, port=server.port, hosted=True)) for rank in range(2)
     )
     first.set("key", "value")
-    assert look(clone(first), "key") == look(second, "key") == "value"
+    assert peek(clone(first), "key") == peek(second, "key") == "value"
 
 
 def test_a_store_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     port = host().port  # nobody listens there once the store is gone
     monkeypatch.setattr("penstock.run.launch.store.MEETING", timedelta(seconds=1))
     with pytest.raises(RunError, match=f"rank 1 cannot reach the store at 127.0.0.1:{port}"):
-        meet(Place(1, 2, port=port, hosted=True))
+        store_of(RankPlace(1, 2, port=port, hosted=True))

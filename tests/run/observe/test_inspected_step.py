@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from penstock.run.program.compiled import Places, Step
+from penstock.run.program.plan import RunPlan
 
 from penstock.cost.workload import Workload
 from penstock.plan.memory import step_peaks
@@ -9,9 +11,7 @@ from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Alone
 from penstock.run.execute.executor import Quiet
 from penstock.run.launch.worker_pool import Crew
-from penstock.run.observe.inspected_step import Both, CpuTime, look
-from penstock.run.program.compiled import Places, Step
-from penstock.run.program.plan import RunPlan
+from penstock.run.observe.inspected_step import Both, CpuTime, look_at_step
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin
@@ -74,7 +74,10 @@ def _alone() -> Engine:
 def test_a_look_changes_no_weight_and_gives_the_observer_back() -> None:
     engine = _alone()
     before, observer = engine.weights[0].main.clone(), engine.executor.observer
-    first, second = look(engine, batch_of(engine.plan)), look(engine, batch_of(engine.plan))
+    first, second = (
+        look_at_step(engine, batch_of(engine.plan)),
+        look_at_step(engine, batch_of(engine.plan)),
+    )
     assert first is not None
     assert second is not None
     assert first.timeline.peak == second.timeline.peak
@@ -87,7 +90,7 @@ def test_the_observer_comes_back_even_where_a_step_fails() -> None:
     observer = engine.executor.observer
     engine.executor.stages[0].layers = None  # type: ignore[attr-defined]
     with pytest.raises(TypeError):
-        look(engine, batch_of(engine.plan))
+        look_at_step(engine, batch_of(engine.plan))
     assert engine.executor.observer is observer
 
 

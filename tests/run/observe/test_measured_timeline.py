@@ -10,8 +10,8 @@ from penstock.draw import trace
 from penstock.draw.page import page
 from penstock.draw.svg import picture
 from penstock.run.launch.worker_pool import Crew
-from penstock.run.observe.inspected_step import Look
-from penstock.run.observe.measured_timeline import Part, gather, timeline_of
+from penstock.run.observe.inspected_step import StepLook
+from penstock.run.observe.measured_timeline import DevicePart, gather, timeline_of
 from penstock.run.observe.memory_meter import Sample
 from penstock.schedules import build
 from penstock.sim.timeline import Timeline
@@ -25,7 +25,7 @@ SECONDS = 10**9
 
 
 @pytest.fixture(scope="module")
-def look(ranks: Crew) -> Look:
+def look(ranks: Crew) -> StepLook:
     first, *others = ranks.run(looked, PLAN, 1)
     assert others == [None] * 3
     assert first is not None
@@ -45,7 +45,7 @@ def _in_order(timeline: Timeline) -> bool:
     return follow and causal
 
 
-def test_ops_of_a_lane_do_not_overlap_and_transfers_are_causal(look: Look) -> None:
+def test_ops_of_a_lane_do_not_overlap_and_transfers_are_causal(look: StepLook) -> None:
     timeline = look.timeline
     assert _in_order(timeline)
     assert (timeline.start <= timeline.end).all()
@@ -56,12 +56,12 @@ def test_ops_of_a_lane_do_not_overlap_and_transfers_are_causal(look: Look) -> No
     assert 0 <= timeline.bubble_makespan < 1
 
 
-def test_every_op_took_some_time_of_its_thread(look: Look) -> None:
+def test_every_op_took_some_time_of_its_thread(look: StepLook) -> None:
     assert min(look.seconds) > 0
     assert sum(look.seconds) <= 4 * float(look.timeline.makespan)
 
 
-def test_memory_rises_and_returns_to_nothing(look: Look) -> None:
+def test_memory_rises_and_returns_to_nothing(look: StepLook) -> None:
     timeline = look.timeline
     assert len(timeline.curves) == 4
     for device, curve in enumerate(timeline.curves):
@@ -70,7 +70,7 @@ def test_memory_rises_and_returns_to_nothing(look: Look) -> None:
         assert (np.diff(curve.time) >= 0).all()
 
 
-def test_every_picture_can_be_drawn_of_it(look: Look) -> None:
+def test_every_picture_can_be_drawn_of_it(look: StepLook) -> None:
     ET.fromstring(picture.render([look.timeline]))
     assert "seq1f1b" in page.render([look.timeline])
     assert '"traceEvents"' in trace.render([look.timeline])
@@ -95,9 +95,9 @@ def test_a_step_over_machines_with_wrong_clocks_is_in_order(ranks: Crew) -> None
     assert float(timeline.makespan) < 10
 
 
-def _part(rows: list[int], start: list[int], **samples: Sample) -> Part:
+def _part(rows: list[int], start: list[int], **samples: Sample) -> DevicePart:
     memory = {int(row[1:]): sample for row, sample in samples.items()}
-    return Part(rows, start, [mark + 5 for mark in start], [], memory, "here")
+    return DevicePart(rows, start, [mark + 5 for mark in start], [], memory, "here")
 
 
 def test_parts_are_laid_beside_each_other_from_zero() -> None:

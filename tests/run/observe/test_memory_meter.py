@@ -4,11 +4,11 @@ import threading
 
 import pytest
 import torch
+from penstock.run.program.compiled import Places, Step
 from torch import Tensor
 
 from penstock.core.ops import Op
-from penstock.run.observe.memory_meter import LiveBytes, MemoryRecorder, Sample, metered
-from penstock.run.program.compiled import Places, Step
+from penstock.run.observe.memory_meter import LiveBytes, MemoryRecorder, Sample, record_memory
 
 pytestmark = pytest.mark.torch
 
@@ -75,7 +75,7 @@ def _step(row: int) -> Step:
 
 
 def test_a_recorder_notes_each_op_by_its_row() -> None:
-    with metered() as recorder:
+    with record_memory() as recorder:
         x = torch.zeros(100)
         recorder.runs(_step(4))
         y = torch.zeros(50)
@@ -90,7 +90,7 @@ def test_a_recorder_notes_each_op_by_its_row() -> None:
 
 def test_a_recorder_leaves_out_what_was_there() -> None:
     there = torch.zeros(100)
-    with metered(there) as recorder:
+    with record_memory(there) as recorder:
         assert isinstance(recorder, MemoryRecorder)
         there.mul_(2)
         assert recorder.meter.level == 0

@@ -4,12 +4,12 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from penstock.run.program.compiled import DROPPED, NOTHING, Lane, compile_lane, forward_lane
 
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import RunError
 from penstock.lower import lower
-from penstock.run.program.compiled import DROPPED, NOTHING, Lane, compile_lane, forward_lane
 from penstock.run.program.unsupported import refuse_foreign, why_not
 from penstock.schedules import registry
 from penstock.transform import recompute_all

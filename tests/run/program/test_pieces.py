@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from penstock.run.program.feed import feed
+from penstock.run.program.plan import RunPlan
 
 from penstock.arch.config import ModelConfig
 from penstock.data.batch import Microbatch
 from penstock.errors import RunError
-from penstock.run.program.feed import feed
-from penstock.run.program.plan import RunPlan
 from penstock.schedules import build
 from run.jobs import CPU, batch_of
 

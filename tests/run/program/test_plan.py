@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from penstock.run.program.plan import RunPlan
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameters import EMBEDDING, HEAD, LAST_NORM, expected_shapes
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
-from penstock.run.program.plan import RunPlan
 from penstock.schedules import build, registry
 from penstock.verify.cases import smallest
 

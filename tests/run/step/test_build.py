@@ -5,7 +5,7 @@ import torch
 
 from penstock.errors import RunError
 from penstock.run.comm.transport import Alone
-from penstock.run.launch.environment import Place
+from penstock.run.launch.environment import RankPlace
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.step.build import build_engine, torch_device
 from penstock.run.step.optimizer import AdamW
@@ -27,18 +27,18 @@ def _with_two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_a_gpu_a_rank_takes_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     _without_gpus(monkeypatch)
-    assert torch_device("auto", Place()) == torch_device("cpu", Place()) == CPU
+    assert torch_device("auto", RankPlace()) == torch_device("cpu", RankPlace()) == CPU
 
 
 def test_a_gpu_that_is_wanted_and_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     _without_gpus(monkeypatch)
     with pytest.raises(RunError, match="this machine has no CUDA device"):
-        torch_device("cuda", Place())
+        torch_device("cuda", RankPlace())
 
 
 def test_ranks_of_a_machine_share_its_gpus_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     _with_two_gpus(monkeypatch)
-    places = [Place(rank, 4, rank, 4) for rank in range(4)]
+    places = [RankPlace(rank, 4, rank, 4) for rank in range(4)]
     assert [torch_device("auto", place).index for place in places] == [0, 1, 0, 1]
     assert torch_device("cpu", places[1]) == CPU
 

@@ -5,6 +5,7 @@ from math import inf, nan
 
 import pytest
 import torch
+from penstock.run.program.plan import RunPlan
 
 from penstock.arch.parameters import EMBEDDING, HEAD
 from penstock.data.batch import IGNORE
@@ -12,7 +13,6 @@ from penstock.errors import RunError
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Alone
 from penstock.run.launch.worker_pool import Crew
-from penstock.run.program.plan import RunPlan
 from penstock.run.step.engine import Engine, Outcome
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin, entries

@@ -4,12 +4,12 @@ from itertools import pairwise
 
 import pytest
 import torch
+from penstock.run.step.reduction import last_gradient_rows, tie
 
 from model.samples import random_weights
 from penstock.arch.parameters import EMBEDDING, HEAD
 from penstock.run.comm.mesh import Mesh
 from penstock.run.launch.worker_pool import Crew
-from penstock.run.step.reduction import last_gradient_rows, tie
 from penstock.schedules import build, registry
 from penstock.verify.cases import smallest
 from run.jobs import reduced

@@ -3,9 +3,9 @@
 from timeit import timeit
 
 import pytest
+from penstock.run.program.compiled import Lane, compile_lane
 
 from penstock.lower import lower
-from penstock.run.program.compiled import Lane, compile_lane
 from penstock.run.watchdog.position import EVERYBODY, NOBODY, Phase, Position, Tracker
 from penstock.schedules import build
 

@@ -15,11 +15,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from files.faulty_disk import FaultyDisk, full
 from penstock.errors import PenstockError
+from penstock.files.durable import Disk
 from penstock.train.checkpoint import Checkpoints
-from penstock.train.checkpoint.copies import digest
-from penstock.train.checkpoint.disk import Disk
-from train.checkpoint.faults import FaultyDisk, empty_like, full, tensors
+from penstock.train.checkpoint.copies import digest_of_tensor
+from train.checkpoint.faults import empty_like, tensors
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["torch", "torch.distributed.checkpoint", "train.checkpoint.crew"])
@@ -152,7 +153,7 @@ def load(group: Any, rank: int, folder: Path, split: Split) -> tuple[int, dict[s
     assert found is not None
     values = empty_like(layers(split[rank], 0))
     checkpoints.load(found, values)
-    return found.step, {name: digest(tensor) for name, tensor in values.items()}
+    return found.step, {name: digest_of_tensor(tensor) for name, tensor in values.items()}
 
 
 def newest(group: Any, rank: int, folder: Path) -> tuple[int, tuple[str, ...]]:

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import RunError
 from penstock.train.checkpoint import Checkpoints, load_part, newest_in
-from penstock.train.checkpoint.folders import place
+from penstock.train.checkpoint.folders import checkpoint_path
 from train.checkpoint.faults import empty_like, same, tensors
 
 pytestmark = pytest.mark.torch
@@ -65,7 +65,7 @@ def assert_older_is_used(folder: Path, name: str) -> None:
 
 
 def test_the_files_that_are_damaged_below_are_all_there_are(made: Path) -> None:
-    assert sorted(path.name for path in place(made, 2).iterdir()) == FILES
+    assert sorted(path.name for path in checkpoint_path(made, 2).iterdir()) == FILES
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -73,14 +73,14 @@ def test_the_files_that_are_damaged_below_are_all_there_are(made: Path) -> None:
 def test_a_file_that_is_cut_grown_blanked_or_deleted_is_noticed(
     folder: Path, name: str, harm: Callable[[Path, random.Random], None]
 ) -> None:
-    harm(place(folder, 2) / name, random.Random(name))
+    harm(checkpoint_path(folder, 2) / name, random.Random(name))
     assert_older_is_used(folder, name)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_one_of_250_flipped_bits_is_noticed(folder: Path, name: str) -> None:
     chance = random.Random(f"bits of {name}")
-    path = place(folder, 2) / name
+    path = checkpoint_path(folder, 2) / name
     whole = path.read_bytes()
     blamed = "" if name == "manifest.json" else name  # a wrong hash in there accuses a good file
     for _ in range(250):
@@ -91,7 +91,7 @@ def test_every_one_of_250_flipped_bits_is_noticed(folder: Path, name: str) -> No
 
 
 def test_what_is_used_instead_of_a_damaged_one_loads(folder: Path) -> None:
-    flip(place(folder, 2) / "__0_0.distcp", random.Random(1))
+    flip(checkpoint_path(folder, 2) / "__0_0.distcp", random.Random(1))
     with pytest.warns(UserWarning, match="damaged"):
         found = newest_in(folder)
     assert found is not None
@@ -102,7 +102,7 @@ def test_what_is_used_instead_of_a_damaged_one_loads(folder: Path) -> None:
 
 def test_when_none_is_whole_the_run_is_refused_and_does_not_start_anew(folder: Path) -> None:
     for step in (1, 2):
-        cut(place(folder, step) / "__0_0.distcp", random.Random(step))
+        cut(checkpoint_path(folder, step) / "__0_0.distcp", random.Random(step))
     with pytest.raises(RunError, match=r"no checkpoint in .* is whole.*step-00000002.*00000001"):
         newest_in(folder)
 
@@ -122,12 +122,12 @@ def test_when_none_is_whole_the_run_is_refused_and_does_not_start_anew(folder: P
 def test_a_manifest_that_is_something_else_is_damage_and_not_a_crash(
     folder: Path, content: bytes
 ) -> None:
-    (place(folder, 2) / "manifest.json").write_bytes(content)
+    (checkpoint_path(folder, 2) / "manifest.json").write_bytes(content)
     assert_older_is_used(folder, "manifest.json")
 
 
 def test_a_checkpoint_under_the_name_of_another_step_is_damage(folder: Path) -> None:
-    place(folder, 2).rename(place(folder, 9))
+    checkpoint_path(folder, 2).rename(checkpoint_path(folder, 9))
     with pytest.warns(UserWarning, match=r"step-00000009 is damaged: manifest.json was changed"):
         assert (newest_in(folder) or pytest.fail("none")).step == 1
 

@@ -9,20 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from files.faulty_disk import Fault, FaultyDisk, Killed, full, kill, lost, power_cut
 from penstock.errors import RunError
 from penstock.train.checkpoint import Checkpoints, newest_in
-from train.checkpoint.faults import (
-    Fault,
-    FaultyDisk,
-    Killed,
-    empty_like,
-    full,
-    kill,
-    lost,
-    power_cut,
-    same,
-    tensors,
-)
+from train.checkpoint.faults import empty_like, same, tensors
 
 pytestmark = pytest.mark.torch
 

@@ -7,8 +7,8 @@ import pytest
 
 from penstock.errors import RunError
 from penstock.train.checkpoint import newest_in
-from penstock.train.checkpoint.copies import digest
-from penstock.train.checkpoint.folders import place
+from penstock.train.checkpoint.copies import digest_of_tensor
+from penstock.train.checkpoint.folders import checkpoint_path
 from train.checkpoint import crew as tasks
 from train.checkpoint.crew import Crew, Split, layers
 
@@ -48,20 +48,20 @@ def test_what_any_ranks_saved_any_other_ranks_load_bit_for_bit(
     for readers in SPLITS:
         answers = crew.do(tasks.load, tmp_path, readers, members=len(readers))
         for numbers, answer in zip(readers, answers):
-            wanted = {name: digest(tensor) for name, tensor in layers(numbers, 7).items()}
+            wanted = {name: digest_of_tensor(tensor) for name, tensor in layers(numbers, 7).items()}
             assert answer == (7, wanted)
 
 
 def test_without_a_group_all_ranks_save_together(crew: Crew, tmp_path: Path) -> None:
     assert crew.do(tasks.save_in_own_group, tmp_path) == [None] * 4
     split: Split = [[0, 1, 2, 3]]
-    wanted = {name: digest(tensor) for name, tensor in layers(split[0], 1).items()}
+    wanted = {name: digest_of_tensor(tensor) for name, tensor in layers(split[0], 1).items()}
     assert crew.do(tasks.load, tmp_path, split, members=1) == [(1, wanted)]
 
 
 def test_replicas_that_agree_are_stored_once(crew: Crew, tmp_path: Path) -> None:
     saved(crew, tmp_path, [[0, 1], [2], [0, 1], [2]], replicas=2)
-    files = {path.name for path in place(tmp_path, 1).glob("*.distcp")}
+    files = {path.name for path in checkpoint_path(tmp_path, 1).glob("*.distcp")}
     assert files == {"__0_0.distcp", "__1_0.distcp"}
     answers = crew.do(tasks.load, tmp_path, [[0, 1], [2], [0, 1], [2]])
     assert answers[:2] == answers[2:]
@@ -123,7 +123,7 @@ def test_all_ranks_take_the_same_older_one_when_the_newest_is_damaged(
     for step in (1, 2):
         saved(crew, tmp_path, [[0], [1], [2], [3]], step=step)
     for name in ("__1_0.distcp", "__3_0.distcp"):
-        path = place(tmp_path, 2) / name
+        path = checkpoint_path(tmp_path, 2) / name
         path.write_bytes(bytes(path.stat().st_size))
     answers = crew.do(tasks.newest, tmp_path)
     assert answers == [answers[0]] * 4

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from penstock.errors import RunError, ShapeError
-from penstock.train.checkpoint import Checkpoints, Kind, load_part, newest_in, stored
-from penstock.train.checkpoint.disk import Disk
-from penstock.train.checkpoint.folders import place, steps
+from penstock.files.durable import Disk
+from penstock.train.checkpoint import Checkpoints, TensorKind, load_part, newest_in, stored_kinds
+from penstock.train.checkpoint.folders import checkpoint_path, steps
 from train.checkpoint.faults import empty_like, same, tensors
 
 pytestmark = pytest.mark.torch
@@ -100,7 +100,7 @@ def test_the_files_of_a_view_are_as_small_as_the_view(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(1, {"weights/part": torch.zeros(1_000_000)[:3]}, {})
     checkpoints.wait()
-    assert (place(tmp_path, 1) / "__0_0.distcp").stat().st_size < 10_000
+    assert (checkpoint_path(tmp_path, 1) / "__0_0.distcp").stat().st_size < 10_000
 
 
 def test_the_newest_are_kept_and_the_older_deleted(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_the_newest_are_kept_and_the_older_deleted(tmp_path: Path) -> None:
 
 def test_damaged_ones_do_not_count_as_kept_and_go_when_they_are_older(tmp_path: Path) -> None:
     saved(tmp_path, 1, 2, 3)
-    (place(tmp_path, 2) / "__0_0.distcp").unlink()
+    (checkpoint_path(tmp_path, 2) / "__0_0.distcp").unlink()
     saved(tmp_path, 4, keep=3)
     assert steps(tmp_path) == [1, 2, 3, 4]
     saved(tmp_path, 5, keep=3)
@@ -121,7 +121,7 @@ def test_damaged_ones_do_not_count_as_kept_and_go_when_they_are_older(tmp_path: 
 
 def test_a_damaged_newer_one_never_pushes_out_the_good_ones(tmp_path: Path) -> None:
     saved(tmp_path, 100, 120, keep=2)
-    path = place(tmp_path, 120) / "__0_0.distcp"
+    path = checkpoint_path(tmp_path, 120) / "__0_0.distcp"
     path.write_bytes(bytes(path.stat().st_size))  # of the right size: only its hash tells
     saved(tmp_path, 110, keep=1)
     assert steps(tmp_path) == [110, 120]
@@ -131,7 +131,7 @@ def test_a_damaged_newer_one_never_pushes_out_the_good_ones(tmp_path: Path) -> N
 
 def test_a_step_that_is_saved_again_replaces_what_was_there(tmp_path: Path) -> None:
     saved(tmp_path, 1, 2)
-    (place(tmp_path, 2) / "manifest.json").unlink()
+    (checkpoint_path(tmp_path, 2) / "manifest.json").unlink()
     saved(tmp_path, 2)
     assert same(loaded(tmp_path), tensors(2))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000001", "step-00000002"]
@@ -141,7 +141,7 @@ def test_leftovers_of_a_dead_run_are_removed_and_what_it_put_aside_is_put_back(
     tmp_path: Path,
 ) -> None:
     saved(tmp_path, 1)
-    place(tmp_path, 1).rename(tmp_path / ".aside-step-00000001")
+    checkpoint_path(tmp_path, 1).rename(tmp_path / ".aside-step-00000001")
     (tmp_path / ".partial-step-00000002-00ff").mkdir()
     (tmp_path / ".partial-step-00000002-00ff" / "__0_0.distcp").write_text("half")
     Checkpoints(tmp_path)
@@ -204,8 +204,8 @@ def test_another_shape_or_type_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_part_can_be_listed_and_loaded_alone(tmp_path: Path) -> None:
     found = saved(tmp_path, 1).newest() or pytest.fail("no checkpoint")
-    kinds = stored(found)
-    assert kinds["exp_avg/model.norm.weight"] == Kind((3, 5), torch.float64)
+    kinds = stored_kinds(found)
+    assert kinds["exp_avg/model.norm.weight"] == TensorKind((3, 5), torch.float64)
     assert kinds.keys() == tensors(1).keys()
     part = {"steps/model.norm.weight": torch.tensor(0)}
     load_part(found, part)
@@ -219,7 +219,7 @@ def test_a_checkpoint_that_vanishes_after_it_was_found_is_our_own_error(tmp_path
     with pytest.raises(RunError, match="No such file"):
         checkpoints.load(found, empty_like(tensors(1)))
     with pytest.raises(RunError, match="cannot be read as a checkpoint"):
-        stored(found)
+        stored_kinds(found)
 
 
 def test_what_is_set_aside_is_kept_and_not_met_again(tmp_path: Path) -> None:

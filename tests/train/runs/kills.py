@@ -20,7 +20,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from penstock.arch.parameters import expected_shapes
 from penstock.model.io.huggingface import read_weights
-from penstock.run.launch.environment import place
+from penstock.run.launch.environment import read_place
 from penstock.train.config.load import load
 from penstock.train.loop.setup import architecture
 from train.runs.mistakes import LAST_WORD, die_at
@@ -113,13 +113,13 @@ def _agent(restarts: int) -> LaunchConfig:
 
 def member(words: list[str], folder: Path, plan: list[Kill]) -> None:
     """What the agent starts: a rank that is killed when it is its turn."""
-    here = place()
+    here = read_place()
     file = folder / f"attempt-{here.attempt}-rank-{here.rank}.txt"
     be_rank(dict(os.environ), words, file, lambda: _prepare(plan))
 
 
 def _prepare(plan: list[Kill]) -> None:
-    here = place()
+    here = read_place()
     if here.attempt < len(plan) and plan[here.attempt].rank == here.rank:
         die_at(plan[here.attempt].op)
 

@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
+from penstock.run.program.compiled import Step
 from torch.optim import AdamW
 
 from penstock.data import Samples
 from penstock.data.sources import TextFiles
+from penstock.files.durable import Disk
 from penstock.model.stages.decoder import DecoderStage
-from penstock.run.program.compiled import Step
 from penstock.run.watchdog.position import Tracker
-from penstock.train.checkpoint.disk import Disk
 from penstock.train.loop import rank as rank_module
 from penstock.train.records.sinks import FileSink
 

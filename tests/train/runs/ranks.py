@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.cli.main import main
-from penstock.run.launch.environment import Place
+from penstock.run.launch.environment import RankPlace
 from penstock.run.launch.store import host
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -156,7 +156,7 @@ class Members:
         self._files = [folder / f"said-{rank}.txt" for rank in range(ranks)]
         self.processes: list[ForkServerProcess] = []
         for rank, file in enumerate(self._files):
-            place = Place(rank, ranks, rank, ranks, port=self._server.port, hosted=True)
+            place = RankPlace(rank, ranks, rank, ranks, port=self._server.port, hosted=True)
             arguments = (place.environment(), words, file, prepare)
             self.processes.append(CONTEXT.Process(target=be_rank, args=arguments, daemon=True))
             self.processes[-1].start()

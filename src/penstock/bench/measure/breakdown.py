@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from penstock.bench.measure.real import HOST, Work, initial_weights
+from penstock.bench.measure.real import HOST, TrainingWork, initial_weights
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.lower import lower_for_running
@@ -39,7 +39,7 @@ class Breakdown(NamedTuple):
 
 
 def breakdown(
-    connection: Connection, work: Work, lengths: tuple[int, ...], repeats: int
+    connection: Connection, work: TrainingWork, lengths: tuple[int, ...], repeats: int
 ) -> Breakdown:
     """All layers of a model as one stage, on a rank alone: a crew of one gives it the settings of
     memory that ranks have."""

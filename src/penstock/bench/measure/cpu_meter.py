@@ -20,7 +20,7 @@ from penstock.run.program.calls import Post
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 
-class Meter:
+class CpuMeter:
     """Counts the CPU time that one thread spends inside wrapped calls, none inside another.
 
     What wrapping a call adds around it belongs to neither side. It is found once, with a call that
@@ -49,7 +49,7 @@ class Meter:
         return thread_time_ns() - start - (self.inside - before)
 
 
-def _toll_of(meter: Meter, calls: int = 2000) -> int:
+def _toll_of(meter: CpuMeter, calls: int = 2000) -> int:
     """Nanoseconds that wrapping adds outside a call: the least of several tries."""
     empty: Callable[[], None] = meter.wrap(lambda: None)
 
@@ -63,7 +63,7 @@ def _toll_of(meter: Meter, calls: int = 2000) -> int:
 class MeteredModule(nn.Module):
     """A module whose calls are counted, with all that calling a module brings along."""
 
-    def __init__(self, module: nn.Module, meter: Meter) -> None:
+    def __init__(self, module: nn.Module, meter: CpuMeter) -> None:
         super().__init__()
         self.module = module
         self._call = meter.wrap(super().__call__)
@@ -79,7 +79,7 @@ class MeteredModule(nn.Module):
 class MeteredTransport:
     """A transport whose posting and waiting are counted."""
 
-    def __init__(self, transport: Transport, meter: Meter) -> None:
+    def __init__(self, transport: Transport, meter: CpuMeter) -> None:
         self.open = transport.open
         self.send = meter.wrap(transport.send)
         self.drain = meter.wrap(transport.drain)
@@ -98,7 +98,7 @@ class _MeteredArrival:
 
 
 @contextmanager
-def metered_backward(meter: Meter) -> Iterator[None]:
+def metered_backward(meter: CpuMeter) -> Iterator[None]:
     """Count autograd's entry, by whomever it is called."""
     with mock.patch.object(torch.autograd, "backward", meter.wrap(torch.autograd.backward)):
         yield

@@ -126,11 +126,11 @@ def emulate(crew: Crew, schedule: Schedule, *, shortest: float, spin: float) -> 
     times = [float(ticks * durations.tick) for ticks in durations.ticks.tolist()]
     unit = shortest / min(times)
     waits = {table.op(row): unit * times[row] for row in range(len(table))}
-    measured = spread(crew.run(emulated_step, schedule, waits, spin))
+    measured = seconds_between(crew.run(emulated_step, schedule, waits, spin))
     return Emulated(unit * float(simulate(plain, cost).makespan), measured, unit)
 
 
-def spread(ends: Sequence[tuple[float, float]]) -> float:
+def seconds_between(ends: Sequence[tuple[float, float]]) -> float:
     """Seconds from the first rank's start to the last one's end."""
     return max(end for _, end in ends) - min(start for start, _ in ends)
 

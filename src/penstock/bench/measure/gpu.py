@@ -19,8 +19,8 @@ from penstock.core.schedule import Schedule
 from penstock.cost.workload import Workload
 from penstock.data.batch import Microbatch
 from penstock.plan.memory import footprints
-from penstock.plan.slices import aligned, equal_flops_of_model
-from penstock.run.launch.environment import Place
+from penstock.plan.slices import align, equal_flops_of_model
+from penstock.run.launch.environment import RankPlace
 from penstock.run.launch.rendezvous import Connection
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.program.layout import Layout
@@ -37,7 +37,7 @@ def has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-class Case(NamedTuple):
+class GpuCase(NamedTuple):
     """A model, a length, and a schedule over some devices."""
 
     model: str
@@ -62,14 +62,14 @@ class Case(NamedTuple):
     def plan(self) -> StepPlan:
         cut: tuple[int, ...] = (self.tokens,)
         if self.slices > 1:
-            cut = aligned(equal_flops_of_model(self.config(), self.tokens, self.slices))
+            cut = align(equal_flops_of_model(self.config(), self.tokens, self.slices))
         lengths = (cut,) * self.microbatches
         schedule, dtype = self.built(), getattr(torch, self.dtype)
         layout = Layout.of(self.config(), schedule, self.tokens, dtype=dtype)
         return StepPlan(layout, schedule, lengths)
 
 
-class Result(NamedTuple):
+class RankResult(NamedTuple):
     """What one rank measured."""
 
     seconds: list[float]
@@ -79,13 +79,13 @@ class Result(NamedTuple):
     """Most bytes that it took from the GPU."""
 
 
-def step_on_gpu(connection: Connection, case: Case, steps: int) -> Result:
+def step_on_gpu(connection: Connection, case: GpuCase, steps: int) -> RankResult:
     """Train some steps and say how long each took."""
     device = torch_device("auto", connection.place)
-    return measured(case, device, steps)
+    return measure_steps(case, device, steps)
 
 
-def measured(case: Case, device: torch.device, steps: int) -> Result:
+def measure_steps(case: GpuCase, device: torch.device, steps: int) -> RankResult:
     """The steps of one rank; the first one, which finds kernels and memory, is left out."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
@@ -94,7 +94,7 @@ def measured(case: Case, device: torch.device, steps: int) -> Result:
     batch = random_batch(case)
     seconds = [_timed(engine, batch) for _ in range(steps + 1)]
     engine.close()
-    result = Result(
+    result = RankResult(
         seconds[1:], torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
     )
     # Ranks that share the GPU come next, and this process would keep what it no longer needs.
@@ -104,7 +104,7 @@ def measured(case: Case, device: torch.device, steps: int) -> Result:
     return result
 
 
-def random_batch(case: Case) -> list[Microbatch]:
+def random_batch(case: GpuCase) -> list[Microbatch]:
     stream = torch.Generator().manual_seed(0)
     size, vocabulary = (1, case.tokens + 1), case.config().vocabulary
     found = []
@@ -124,10 +124,10 @@ def _timed(engine: Engine, batch: Sequence[Microbatch]) -> float:
     return float(start.elapsed_time(end)) * 1e-3
 
 
-def alone(case: Case, steps: int) -> dict[str, Any]:
+def measure_alone(case: GpuCase, steps: int) -> dict[str, Any]:
     """One rank: time, utilisation, and memory against its prediction."""
-    device = torch_device("cuda", Place())
-    result = measured(case, device, steps)
+    device = torch_device("cuda", RankPlace())
+    result = measure_steps(case, device, steps)
     seconds = median(result.seconds)
     flops = model_flops(case.config(), [case.tokens] * case.microbatches)
     peak = peak_flops(device)
@@ -135,18 +135,18 @@ def alone(case: Case, steps: int) -> dict[str, Any]:
         **case._asdict(),
         "seconds": seconds,
         "utilisation": flops / seconds / peak if peak else None,
-        **memory(case, [result]),
+        **memory_record(case, [result]),
     }
 
 
-def together(case: Case, steps: int) -> dict[str, Any]:
+def measure_together(case: GpuCase, steps: int) -> dict[str, Any]:
     """Several ranks on one GPU: their memory against its prediction."""
     with Crew(case.devices) as crew:
         results = crew.run(step_on_gpu, case, steps)
-    return {**case._asdict(), **memory(case, results)}
+    return {**case._asdict(), **memory_record(case, results)}
 
 
-def memory(case: Case, results: Sequence[Result]) -> dict[str, Any]:
+def memory_record(case: GpuCase, results: Sequence[RankResult]) -> dict[str, Any]:
     """Predicted and measured bytes of each device."""
     plan = case.plan()
     workload = Workload(plan.layout.model, plan.lengths, tuple(map(len, plan.layout.split)))

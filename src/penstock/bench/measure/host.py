@@ -16,12 +16,12 @@ from torch.distributed import group
 from torch.nn import functional
 
 from penstock.bench.measure.cpu_meter import (
-    Meter,
+    CpuMeter,
     MeteredModule,
     MeteredTransport,
     metered_backward,
 )
-from penstock.bench.measure.torch_pipeline import Rival, metered_transfers
+from penstock.bench.measure.torch_pipeline import TorchPipeline, metered_transfers
 from penstock.core.schedule import Schedule
 from penstock.data.batch import Microbatch
 from penstock.lower import lower_for_running
@@ -46,14 +46,14 @@ class HostTime(NamedTuple):
     """Of the last step; 0 where no loss is met."""
 
 
-class Batch(NamedTuple):
+class HostBatch(NamedTuple):
     """Numbers to train on, [microbatches, tokens, width], and where the model should get."""
 
     x: Tensor
     wanted: Tensor
 
     @classmethod
-    def random(cls, microbatches: int) -> "Batch":
+    def random(cls, microbatches: int) -> "HostBatch":
         numbers = torch.Generator().manual_seed(1)
         size = (2, microbatches, TOKENS, WIDTH)
         return cls(*torch.randn(size, generator=numbers))
@@ -69,10 +69,10 @@ def distance(out: Tensor, wanted: Tensor) -> Tensor:
     return functional.mse_loss(out, wanted, reduction="sum")
 
 
-def ours(connection: Connection, schedule: Schedule, steps: int) -> HostTime:
+def host_time_of_ours(connection: Connection, schedule: Schedule, steps: int) -> HostTime:
     """A schedule with one stage for each rank, run by the executor."""
     rank, microbatches = connection.rank, schedule.shape.microbatches
-    meter = Meter()
+    meter = CpuMeter()
     loss = meter.wrap(distance) if rank == connection.world - 1 else None
     stage = ModuleStage(MeteredModule(module_of(rank), meter), loss)
     assert group.WORLD is not None
@@ -84,7 +84,7 @@ def ours(connection: Connection, schedule: Schedule, steps: int) -> HostTime:
         transport=MeteredTransport(transport, meter),
         boundary=Boundary((WIDTH,) * (connection.world - 1), torch.float32, torch.device("cpu")),
     )
-    batch = Batch.random(microbatches)
+    batch = HostBatch.random(microbatches)
     losses: list[Tensor] = []
 
     def step() -> None:
@@ -99,10 +99,12 @@ def ours(connection: Connection, schedule: Schedule, steps: int) -> HostTime:
 def theirs(connection: Connection, name: str, microbatches: int, steps: int) -> HostTime:
     """One of PyTorch's schedules with one stage for each rank."""
     rank, ranks = connection.rank, connection.world
-    meter = Meter()
+    meter = CpuMeter()
     module = MeteredModule(module_of(rank), meter)
-    rival = Rival(name, {rank: module}, ranks, microbatches=microbatches, loss=meter.wrap(distance))
-    batch = Batch.random(microbatches)
+    rival = TorchPipeline(
+        name, {rank: module}, ranks, microbatches=microbatches, loss=meter.wrap(distance)
+    )
+    batch = HostBatch.random(microbatches)
     losses: list[Tensor] = []
 
     def step() -> None:
@@ -113,7 +115,7 @@ def theirs(connection: Connection, name: str, microbatches: int, steps: int) -> 
 
 
 def _measured(
-    meter: Meter, step: Callable[[], None], losses: list[Tensor], microbatches: int, steps: int
+    meter: CpuMeter, step: Callable[[], None], losses: list[Tensor], microbatches: int, steps: int
 ) -> HostTime:
     with metered_backward(meter):
         for _ in range(WARM_UP):
@@ -122,7 +124,7 @@ def _measured(
     return HostTime(median(times) / 1e3 / microbatches, sum(loss.item() for loss in losses))
 
 
-def _microbatches(batch: Batch) -> list[Microbatch]:
+def _microbatches(batch: HostBatch) -> list[Microbatch]:
     rows = zip(batch.x.unsqueeze(1), batch.wanted.unsqueeze(1))
     return [Microbatch(x, wanted, ((0,),)) for x, wanted in rows]
 

@@ -19,8 +19,8 @@ from torch.distributed import barrier, group
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
 from penstock.bench.measure.emulate import as_executed
-from penstock.bench.measure.plain_model import PlainStage, summed_loss
-from penstock.bench.measure.torch_pipeline import Rival, stages_of
+from penstock.bench.measure.plain_model import plain_stage, summed_loss
+from penstock.bench.measure.torch_pipeline import TorchPipeline, torch_stages
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
@@ -52,7 +52,7 @@ class Timed(NamedTuple):
     """Start and end of each op of the last step, nanoseconds of the clock that all ranks share."""
 
 
-class Measured(NamedTuple):
+class MeasuredRun(NamedTuple):
     """A run over all ranks."""
 
     seconds: float
@@ -64,7 +64,7 @@ class Measured(NamedTuple):
     """The same, simulated with the mean cost of each kind, stage and slice."""
 
 
-class Work(NamedTuple):
+class TrainingWork(NamedTuple):
     """What is trained on."""
 
     model: ModelConfig
@@ -83,7 +83,11 @@ class Work(NamedTuple):
 
 
 def run_ours(
-    connection: Connection, work: Work, schedule: Schedule, lengths: tuple[int, ...], steps: int
+    connection: Connection,
+    work: TrainingWork,
+    schedule: Schedule,
+    lengths: tuple[int, ...],
+    steps: int,
 ) -> Timed:
     """Steps of one of our schedules; every microbatch is cut to the same lengths."""
     layout = Layout.of(work.model, schedule, work.length)
@@ -108,16 +112,18 @@ def run_ours(
     return Timed(seconds, work.scale * sum(loss.item() for loss in losses), spans)
 
 
-def run_theirs(connection: Connection, work: Work, name: str, chunks: int, steps: int) -> Timed:
+def run_theirs(
+    connection: Connection, work: TrainingWork, name: str, chunks: int, steps: int
+) -> Timed:
     """Steps of one of PyTorch's schedules."""
     ranks = connection.world
     split = split_layers(work.model.layers, ranks * chunks)
-    mine = stages_of(name, connection.rank, ranks, chunks)
+    mine = torch_stages(name, connection.rank, ranks, chunks)
     batch = work.batch()
     scale = work.scale
-    rival = Rival(
+    rival = TorchPipeline(
         name,
-        {stage: PlainStage(work.model, split[stage], work.length) for stage in mine},
+        {stage: plain_stage(work.model, split[stage], work.length) for stage in mine},
         ranks * chunks,
         microbatches=work.microbatches,
         loss=lambda logits, labels: summed_loss(logits, labels) * scale,
@@ -127,19 +133,19 @@ def run_theirs(connection: Connection, work: Work, name: str, chunks: int, steps
     return Timed(seconds, sum(loss.item() for loss in losses), [])
 
 
-def together(schedule: Schedule | None, parts: Sequence[Timed]) -> Measured:
+def join_ranks(schedule: Schedule | None, parts: Sequence[Timed]) -> MeasuredRun:
     """The slowest rank of every step; the loss; and what a simulation says."""
     seconds = median(max(step) for step in zip(*(part.seconds for part in parts)))
     loss = sum(part.loss for part in parts)
     spans = [span for part in parts for span in part.spans]
     if schedule is None or not spans:
-        return Measured(seconds, loss, 0.0, 0.0)
+        return MeasuredRun(seconds, loss, 0.0, 0.0)
     makespan = (max(end for _, _, end in spans) - min(start for _, start, _ in spans)) / 1e9
     times = {op: (end - start) / 1e9 for op, start, end in spans}
     ran = as_executed(schedule)
     cost = Profile.of(ran, [times[op] for op in ran.table.ops()], UnitCost())
     predicted = simulate(ran, cost).makespan
-    return Measured(seconds, loss, makespan, float(predicted))
+    return MeasuredRun(seconds, loss, makespan, float(predicted))
 
 
 def initial_weights(layout: Layout, stage: int) -> Weights:

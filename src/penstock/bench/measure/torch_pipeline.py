@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
-from penstock.bench.measure.cpu_meter import Meter
+from penstock.bench.measure.cpu_meter import CpuMeter
 from penstock.errors import RunError, nearest
 
 TRANSFER_CALLS = ("_batch_p2p", "_wait_batch_p2p")
 """Functions of its runtime that post transfers and wait for them."""
 
 
-class Rival:
+class TorchPipeline:
     """One of PyTorch's schedules over this rank's stages."""
 
     def __init__(
@@ -64,7 +64,7 @@ def schedule_class(name: str) -> Any:
     return getattr(pipelining, name)
 
 
-def stages_of(name: str, rank: int, ranks: int, per_rank: int) -> list[int]:
+def torch_stages(name: str, rank: int, ranks: int, per_rank: int) -> list[int]:
     """The stages of a rank: round and round, or in a V where the schedule wants one."""
     vee = {"ScheduleZBVZeroBubble", "ScheduleDualPipeV"}
     if name in vee:
@@ -73,7 +73,7 @@ def stages_of(name: str, rank: int, ranks: int, per_rank: int) -> list[int]:
 
 
 @contextmanager
-def metered_transfers(meter: Meter) -> Iterator[None]:
+def metered_transfers(meter: CpuMeter) -> Iterator[None]:
     """Count its posting and waiting, with the bookkeeping of the functions that do it."""
     from torch.distributed.pipelining import schedules
 

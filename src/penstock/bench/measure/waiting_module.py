@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.distributed import barrier
 
 from penstock.bench.measure.emulate import wait
-from penstock.bench.measure.torch_pipeline import Rival
+from penstock.bench.measure.torch_pipeline import TorchPipeline
 from penstock.run.launch.rendezvous import Connection
 
 
@@ -44,7 +44,7 @@ def waiting_step(
     backward two."""
     ranks = connection.world
     module = WaitingModule(unit, 2 * unit, spin)
-    rival = Rival(
+    rival = TorchPipeline(
         name,
         {connection.rank: module},
         ranks,

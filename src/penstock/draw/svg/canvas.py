@@ -35,7 +35,7 @@ class Canvas(NamedTuple):
         return LEFT + quanta * self.scale
 
 
-class Row(NamedTuple):
+class CanvasRow(NamedTuple):
     """One stripe of the picture: a lane, or the memory curve of a device."""
 
     device: int
@@ -71,16 +71,16 @@ def _lengths(timeline: Timeline, axis: Axis) -> Ticks:
     return lengths[lengths > 0] if lengths.any() else lengths + 1
 
 
-def rows_of(timeline: Timeline, top: int) -> list[Row]:
+def rows_of(timeline: Timeline, top: int) -> list[CanvasRow]:
     """Stripes of one timeline, from the top: per device its lanes, then its memory."""
-    rows: list[Row] = []
+    rows: list[CanvasRow] = []
     lanes = [track for track in tracks(timeline) if track.strand == 0]
     for device in range(timeline.schedule.shape.devices):
         for track in (lane for lane in lanes if lane.device == device):
             single = LANE if track.stream == "compute" else STREAM
             height = single if track.strands == 1 else STRAND * track.strands
-            rows.append(Row(device, track.stream, top, height))
+            rows.append(CanvasRow(device, track.stream, top, height))
             top += height + 1
-        rows.append(Row(device, "memory", top, MEMORY))
+        rows.append(CanvasRow(device, "memory", top, MEMORY))
         top += MEMORY + GAP
     return rows

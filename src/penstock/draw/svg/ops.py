@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from penstock.core.ops import Op
 from penstock.core.shape import Shape
 from penstock.draw.style import INKS, colour, ink
-from penstock.draw.svg.canvas import LEFT, Box, Canvas, Row
+from penstock.draw.svg.canvas import LEFT, Box, Canvas, CanvasRow
 from penstock.draw.tracks import Track
 from penstock.draw.words import labels, number, unit_words
 from penstock.sim.timeline import Timeline
@@ -15,7 +15,7 @@ LETTER = 5.9
 
 
 def lane(
-    timeline: Timeline, canvas: Canvas, track: Track, row: Row, shade: list[int]
+    timeline: Timeline, canvas: Canvas, track: Track, row: CanvasRow, shade: list[int]
 ) -> Iterator[str]:
     """The ops of one track: a rectangle each, and a label where it fits."""
     table, shape = timeline.schedule.table, timeline.schedule.shape
@@ -61,7 +61,7 @@ def _label(text: str, box: Box, letters: str) -> str:
     return f'<text class="{tone}" x="{x}" y="{y:g}">{text}</text>'
 
 
-def memory(timeline: Timeline, canvas: Canvas, row: Row) -> Iterator[str]:
+def draw_memory(timeline: Timeline, canvas: Canvas, row: CanvasRow) -> Iterator[str]:
     """The memory curve of one device as steps, and its peak at the right."""
     curve = timeline.curves[row.device]
     bottom = row.top + row.height

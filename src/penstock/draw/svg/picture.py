@@ -16,11 +16,11 @@ from penstock.draw.svg.canvas import (
     MEMORY,
     RIGHT,
     Canvas,
-    Row,
+    CanvasRow,
     canvas_of,
     rows_of,
 )
-from penstock.draw.svg.ops import lane, memory
+from penstock.draw.svg.ops import draw_memory, lane
 from penstock.draw.svg.style import LINE, definitions, keys, legend, style_sheet
 from penstock.draw.tracks import tracks
 from penstock.draw.words import (
@@ -64,7 +64,7 @@ def _opening(timelines: Sequence[Timeline], canvas: Canvas, height: int) -> list
     ]
 
 
-def _block(timeline: Timeline, canvas: Canvas, top: int, rows: list[Row]) -> Iterator[str]:
+def _block(timeline: Timeline, canvas: Canvas, top: int, rows: list[CanvasRow]) -> Iterator[str]:
     """One timeline: headline, axis, lanes and memory curves."""
     shape, facts = timeline.schedule.shape, result_words(timeline)
     name = escape(name_words(timeline))
@@ -84,7 +84,7 @@ def _block(timeline: Timeline, canvas: Canvas, top: int, rows: list[Row]) -> Ite
         row = places[track.device, track.stream]
         yield from lane(timeline, canvas, track, row, shade[track.rows].tolist())
     for device in range(shape.devices):
-        yield from memory(timeline, canvas, places[device, "memory"])
+        yield from draw_memory(timeline, canvas, places[device, "memory"])
     yield "</g>"
 
 
@@ -97,7 +97,7 @@ def _axis(canvas: Canvas, top: int, bottom: int) -> Iterator[str]:
         yield f'<text class="mark" x="{x}" y="{top - 8}">{number(mark)}</text>'
 
 
-def _row_name(row: Row) -> Iterator[str]:
+def _row_name(row: CanvasRow) -> Iterator[str]:
     words = {"compute": f"device {row.device}", "memory": "memory"}.get(row.stream, row.stream)
     kind = "name" if row.stream == "compute" else "name minor"
     middle = row.top + row.height / 2 + 4

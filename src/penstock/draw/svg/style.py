@@ -75,7 +75,7 @@ def _used(timelines: Sequence[Timeline]) -> list[tuple[str, int]]:
     return [(LETTERS[code // SHADES], code % SHADES) for code in sorted(codes)]
 
 
-class Key(NamedTuple):
+class LegendKey(NamedTuple):
     """One entry of the legend: a kind, the shades that occur, and where it stands."""
 
     kind: str
@@ -92,13 +92,13 @@ class Key(NamedTuple):
         return SWATCH * len(self.tints) + 30 + round(len(self.words) * 5.8)
 
 
-def keys(timelines: Sequence[Timeline], room: float) -> list[Key]:
+def keys(timelines: Sequence[Timeline], room: float) -> list[LegendKey]:
     """The legend, broken into lines of at most `room` pixels."""
     used = _used(timelines)
-    found: list[Key] = []
+    found: list[LegendKey] = []
     x = line = 0
     for kind in dict.fromkeys(kind for kind, _ in used):
-        key = Key(kind, [shade for letter, shade in used if letter == kind], x, line)
+        key = LegendKey(kind, [shade for letter, shade in used if letter == kind], x, line)
         if x and x + key.width > room:
             line += 1
             key = key._replace(x=0, line=line)
@@ -107,7 +107,7 @@ def keys(timelines: Sequence[Timeline], room: float) -> list[Key]:
     return found
 
 
-def legend(entries: Sequence[Key], left: int, top: int) -> Iterator[str]:
+def legend(entries: Sequence[LegendKey], left: int, top: int) -> Iterator[str]:
     """What the colours mean: the shades of each kind that occurs."""
     yield '<g aria-label="legend">'
     for key in entries:

@@ -9,7 +9,6 @@ ever holds the whole model:
     write_index(folder, config, ranks, dtype)                 on one rank, when all are done
 """
 
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatch
@@ -22,6 +21,7 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.families import BYTES, from_huggingface, to_huggingface
 from penstock.arch.parameters import EMBEDDING, HEAD, elements, expected_shapes
 from penstock.errors import ShapeError
+from penstock.files.durable import sync_path
 from penstock.model.io.inventory import refuse_names, refuse_other_head, refuse_shape, refuse_wanted
 from penstock.model.io.safetensors_files import (
     INDEX,
@@ -211,14 +211,5 @@ def _publish(stage: Path, folder: Path) -> None:
             shutil.rmtree(old, ignore_errors=True)
             folder.rename(old)
         stage.rename(folder)
-        _sync(folder.parent)
+        sync_path(folder.parent)
         shutil.rmtree(old, ignore_errors=True)
-
-
-def _sync(folder: Path) -> None:
-    """See the names in a folder on the disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -6,7 +6,6 @@ wrong with a file leaves here as anything but our own error with the file's name
 """
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from penstock.arch.parameters import Shapes
 from penstock.errors import FormatError, RunError, ShapeError
+from penstock.files.durable import sync_path, write_file
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -51,10 +51,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write an object and see it on the disk."""
-    with explain_write_errors(path), path.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(content, indent=2) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    with explain_write_errors(path):
+        write_file(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
 def locate(folder: Path) -> dict[str, str]:
@@ -124,8 +122,7 @@ def save(path: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype) -> None:
         from safetensors.torch import save_file
 
         save_file(own, str(path), metadata={"format": "pt"})
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+        sync_path(path)
 
 
 @contextmanager

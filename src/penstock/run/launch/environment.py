@@ -22,7 +22,7 @@ faults for the next one: these keep it."""
 
 
 @dataclass(frozen=True)
-class Place:
+class RankPlace:
     """One rank's position, and where the store is that all ranks share."""
 
     rank: int = 0
@@ -56,19 +56,19 @@ class Place:
         }
 
 
-def place(environment: Mapping[str, str] = os.environ) -> Place:
+def read_place(environment: Mapping[str, str] = os.environ) -> RankPlace:
     """What the variables say; without them a rank is alone.
 
-    >>> place({})
-    Place(rank=0, world=1, local_rank=0, local_world=1, address='127.0.0.1', port=0, hosted=False, \
-attempt=0)
-    >>> here = Place(rank=3, world=4, local_rank=1, local_world=2, port=29500, hosted=True)
-    >>> place(here.environment()) == here
+    >>> read_place({})
+    RankPlace(rank=0, world=1, local_rank=0, local_world=1, address='127.0.0.1', port=0, \
+hosted=False, attempt=0)
+    >>> here = RankPlace(rank=3, world=4, local_rank=1, local_world=2, port=29500, hosted=True)
+    >>> read_place(here.environment()) == here
     True
     """
     missing = [name for name in _NEEDED if not environment.get(name)]
     if len(missing) == len(_NEEDED):
-        return Place()
+        return RankPlace()
     if missing:
         raise ShapeError(
             f"{' and '.join(missing)} not set, but other variables of a launcher are",
@@ -77,7 +77,7 @@ attempt=0)
     rank, world = _whole(environment, "RANK", 0), _whole(environment, "WORLD_SIZE", 1)
     if not 0 <= rank < world:
         raise ShapeError(f"RANK is {rank}, but WORLD_SIZE is {world}", hint="ranks count from 0")
-    return Place(
+    return RankPlace(
         rank=rank,
         world=world,
         local_rank=_whole(environment, "LOCAL_RANK", rank),
@@ -96,7 +96,7 @@ def _whole(environment: Mapping[str, str], name: str, default: int) -> int:
     return int(text)
 
 
-def child_environment(here: Place) -> dict[str, str]:
+def child_environment(here: RankPlace) -> dict[str, str]:
     """The whole environment of a rank on this machine; what the user has set stays."""
     threads = max(1, (os.cpu_count() or 1) // here.local_world)
     defaults = {"OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo", **_KEEP_MEMORY}

@@ -15,17 +15,17 @@ from pathlib import Path
 from torch._C._distributed_c10d import Store
 
 from penstock.errors import ShapeError
-from penstock.run.launch.environment import Place, child_environment
+from penstock.run.launch.environment import RankPlace, child_environment
 from penstock.run.launch.exit_codes import FAILED, GOOD, SAVED
 from penstock.run.launch.output import Console
-from penstock.run.launch.processes import Ended, Ranks
+from penstock.run.launch.processes import RankExit, RankProcesses
 from penstock.run.launch.signals import Passing
-from penstock.run.launch.store import host, of_attempt, ours
+from penstock.run.launch.store import host, of_attempt, own_part
 from penstock.run.watchdog import first_cause
-from penstock.run.watchdog.alarm import waiting
+from penstock.run.watchdog.alarm import who_waits
 from penstock.run.watchdog.heartbeat import hear
 
-POLL = 0.05
+RUNNING_POLL = 0.05
 """Seconds between two looks at the processes."""
 OWN_WAY = 1.0
 """Seconds in which ranks notice a failure themselves before they are told to stop."""
@@ -52,15 +52,15 @@ def launch_program(
     if ranks < 1:
         raise ShapeError(f"{ranks} ranks cannot run anything", hint="take at least 1")
     server = host()
-    store = ours(of_attempt(server, 0))
-    with Console(logs) as console, Ranks() as members, Passing(members, store) as passing:
+    store = own_part(of_attempt(server, 0))
+    with Console(logs) as console, RankProcesses() as members, Passing(members, store) as passing:
         for rank in range(ranks):
-            place = Place(rank, ranks, rank, ranks, port=server.port, hosted=True)
+            place = RankPlace(rank, ranks, rank, ranks, port=server.port, hosted=True)
             members.add(_start(program, place, console))
         return _wait(members, store, patience, passing)
 
 
-def _start(program: Sequence[str], place: Place, console: Console) -> "subprocess.Popen[bytes]":
+def _start(program: Sequence[str], place: RankPlace, console: Console) -> "subprocess.Popen[bytes]":
     out, err = console.sinks(place.rank)
     process = subprocess.Popen(
         list(program),
@@ -74,7 +74,7 @@ def _start(program: Sequence[str], place: Place, console: Console) -> "subproces
     return process
 
 
-def _wait(members: Ranks, store: Store, patience: float, passing: Passing) -> int:
+def _wait(members: RankProcesses, store: Store, patience: float, passing: Passing) -> int:
     """The exit code of the run, once all ranks have ended."""
     bad = _first_bad(members, store, patience, passing)
     if passing.interrupted or (bad and bad.code == -passing.last):
@@ -87,7 +87,9 @@ def _wait(members: Ranks, store: Store, patience: float, passing: Passing) -> in
     return bad.code if bad and bad.code > 0 else FAILED
 
 
-def _first_bad(members: Ranks, store: Store, patience: float, passing: Passing) -> Ended | None:
+def _first_bad(
+    members: RankProcesses, store: Store, patience: float, passing: Passing
+) -> RankExit | None:
     """The rank that failed first; None when all have ended, or some do not and should have: the
     others are done, and they give no sign of life."""
     since = time.monotonic()
@@ -104,16 +106,16 @@ def _first_bad(members: Ranks, store: Store, patience: float, passing: Passing) 
             since, heard = time.monotonic(), numbers
         elif time.monotonic() - since > patience:
             return None
-        time.sleep(POLL)
+        time.sleep(RUNNING_POLL)
     return None
 
 
-def _blame(members: Ranks, bad: Ended | None, store: Store, patience: float) -> None:
+def _blame(members: RankProcesses, bad: RankExit | None, store: Store, patience: float) -> None:
     """Say the cause in the name of a rank that could not."""
     beats = hear(store, list(range(len(members.processes))))
     if bad:
         at = f", last heard {beats[bad.rank].place}" if bad.rank in beats else ""
-        text = f"{bad}{at}{waiting(bad.rank, beats)}"
+        text = f"{bad}{at}{who_waits(bad.rank, beats)}"
     else:
         late = ", ".join(f"rank {rank}" for rank in members.running)
         text = f"{late} still running {patience:g} s after {members.ended[-1]}"

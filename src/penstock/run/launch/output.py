@@ -20,10 +20,10 @@ CHUNK = 1 << 16
 DRAIN = 2.0
 """Seconds to wait for the last words of ranks that have ended."""
 
-END = b""
+END_OF_OUTPUT = b""
 """What a sink is given when nothing more comes."""
 
-Sink = Callable[[bytes], None]
+LineSink = Callable[[bytes], None]
 
 
 class Console:
@@ -71,7 +71,7 @@ class Console:
 
     def _shown(self, screen: Any, prefix: bytes) -> Callable[[bytes], Any]:
         def show(data: bytes) -> None:
-            if data == END:
+            if data == END_OF_OUTPUT:
                 return
             with self._lock:
                 screen.buffer.write(prefix + data)
@@ -95,28 +95,28 @@ def _open(folder: Path, rank: int) -> BinaryIO:
         ) from error
 
 
-def _follow_all(pipe: IO[bytes], sinks: list[Sink]) -> None:
+def _follow_all(pipe: IO[bytes], sinks: list[LineSink]) -> None:
     """Pass on as it comes until the end; a rank must never block because nobody reads."""
     with pipe:
         while data := os.read(pipe.fileno(), CHUNK):
             _pass_on(data, sinks)
-    _pass_on(END, sinks)
+    _pass_on(END_OF_OUTPUT, sinks)
 
 
-def _follow_lines(pipe: IO[bytes], sinks: list[Sink]) -> None:
+def _follow_lines(pipe: IO[bytes], sinks: list[LineSink]) -> None:
     """The same, line by line."""
     with pipe:
         for line in pipe:
             _pass_on(line, sinks)
-    _pass_on(END, sinks)
+    _pass_on(END_OF_OUTPUT, sinks)
 
 
-def _pass_on(data: bytes, sinks: list[Sink]) -> None:
+def _pass_on(data: bytes, sinks: list[LineSink]) -> None:
     for sink in sinks:
         sink(data)
 
 
-def _by_line(write: Callable[[bytes], Any]) -> Sink:
+def _by_line(write: Callable[[bytes], Any]) -> LineSink:
     """A sink that writes whole lines: the outputs and errors of a rank share its log."""
     begun = b""
 
@@ -124,7 +124,7 @@ def _by_line(write: Callable[[bytes], Any]) -> Sink:
         nonlocal begun
         whole, end, rest = (begun + data).rpartition(b"\n")
         begun = rest
-        if data == END:
+        if data == END_OF_OUTPUT:
             whole, end, begun = rest, b"", b""
         if whole or end:
             write(whole + end)
@@ -132,7 +132,7 @@ def _by_line(write: Callable[[bytes], Any]) -> Sink:
     return sink
 
 
-def _quietly(write: Callable[[bytes], Any]) -> Sink:
+def _quietly(write: Callable[[bytes], Any]) -> LineSink:
     """A sink that a closed console or a full disk does not break."""
 
     def sink(data: bytes) -> None:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from penstock.run.launch.exit_codes import DONE
 
-POLL = 0.02
+STOPPING_POLL = 0.02
 """Seconds between two looks at processes that have been told to stop."""
 
 
-class Ended(NamedTuple):
+class RankExit(NamedTuple):
     """How a rank ended; a negative code is a signal."""
 
     rank: int
@@ -39,14 +39,14 @@ def _name(number: int) -> str:
     return known.get(number, f"signal {number}")
 
 
-class Ranks:
+class RankProcesses:
     """Processes by rank; none outlives the block."""
 
     def __init__(self) -> None:
         self.processes: list[subprocess.Popen[bytes]] = []
-        self.ended: list[Ended] = []
+        self.ended: list[RankExit] = []
 
-    def __enter__(self) -> "Ranks":
+    def __enter__(self) -> "RankProcesses":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -62,10 +62,10 @@ class Ranks:
         gone = {end.rank for end in self.ended}
         return [rank for rank in range(len(self.processes)) if rank not in gone]
 
-    def look(self) -> list[Ended]:
+    def look(self) -> list[RankExit]:
         """The ranks that have ended since the last look."""
         news = [
-            Ended(rank, code)
+            RankExit(rank, code)
             for rank in self.running
             if (code := self.processes[rank].poll()) is not None
         ]
@@ -87,4 +87,4 @@ class Ranks:
         deadline = time.monotonic() + seconds
         while self.running and time.monotonic() < deadline:
             self.look()
-            time.sleep(POLL)
+            time.sleep(STOPPING_POLL)

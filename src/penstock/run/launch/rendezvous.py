@@ -14,15 +14,15 @@ from torch._C._distributed_c10d import Store
 
 from penstock.run.comm.collective import PATIENCE
 from penstock.run.launch import parent_process
-from penstock.run.launch.environment import Place, place
-from penstock.run.launch.store import assemble, clone, meet, ours, torchs
+from penstock.run.launch.environment import RankPlace, read_place
+from penstock.run.launch.store import assemble, clone, own_part, store_of, torchs
 
 
 @dataclass(frozen=True)
 class Connection:
     """One rank's view of the run."""
 
-    place: Place
+    place: RankPlace
     store: Store
     """For questions of the main thread; others ask through a clone."""
 
@@ -45,7 +45,7 @@ class Connection:
 
 
 @contextmanager
-def connected(backend: str = "") -> Iterator[Connection]:
+def open_connection(backend: str = "") -> Iterator[Connection]:
     """A connection that is taken down again."""
     connection = connect(backend)
     try:
@@ -62,9 +62,9 @@ def connect(backend: str = "") -> Connection:
     the machine has a device of its own, and everything else through gloo.
     """
     parent_process.hold()
-    here = place()
-    store = meet(here)
-    assemble(ours(store), here)
+    here = read_place()
+    store = store_of(here)
+    assemble(own_part(store), here)
     chosen = backend or back_end(here)
     if "nccl" in chosen:
         torch.cuda.set_device(here.local_rank)
@@ -72,10 +72,10 @@ def connect(backend: str = "") -> Connection:
     dist.init_process_group(
         chosen, store=torchs(store), rank=here.rank, world_size=here.world, timeout=PATIENCE
     )
-    return Connection(here, ours(store))
+    return Connection(here, own_part(store))
 
 
-def back_end(here: Place) -> str:
+def back_end(here: RankPlace) -> str:
     """The back end that suits the devices of this machine."""
     own_device = torch.cuda.is_available() and torch.cuda.device_count() >= here.local_world
     return "cpu:gloo,cuda:nccl" if own_device and dist.is_nccl_available() else "gloo"

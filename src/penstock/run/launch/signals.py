@@ -13,7 +13,7 @@ from typing import Any
 
 from torch._C._distributed_c10d import Store
 
-from penstock.run.launch.processes import Ranks
+from penstock.run.launch.processes import RankProcesses
 from penstock.run.watchdog import first_cause
 
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -22,7 +22,7 @@ PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signa
 class Passing:
     """Hands signals on to the ranks while the block lasts; only a main thread can."""
 
-    def __init__(self, members: Ranks, store: Store) -> None:
+    def __init__(self, members: RankProcesses, store: Store) -> None:
         self.members, self.store = members, store
         self.last = 0
         """The last signal that was passed on, or 0."""

@@ -12,13 +12,13 @@ from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
 from torch.distributed import DistError
 
 from penstock.errors import RunError
-from penstock.run.launch.environment import Place
+from penstock.run.launch.environment import RankPlace
 
 MEETING = timedelta(minutes=5)
 """How long the ranks of a run wait for each other at the start."""
 
 
-def meet(here: Place) -> Store:
+def store_of(here: RankPlace) -> Store:
     """The store of this attempt; a rank that is alone keeps one to itself."""
     if here.port == 0:
         return HashStore()
@@ -39,7 +39,7 @@ def meet(here: Place) -> Store:
     return of_attempt(store, here.attempt)
 
 
-def assemble(store: Store, here: Place, seconds: float = MEETING.total_seconds()) -> None:
+def assemble(store: Store, here: RankPlace, seconds: float = MEETING.total_seconds()) -> None:
     """Wait until every rank has come; torch would wait half an hour and not say for whom."""
     keys = [f"here/{rank}" for rank in range(here.world)]
     store.set(keys[here.rank], "here")
@@ -69,7 +69,7 @@ def of_attempt(store: Store, attempt: int) -> Store:
     return PrefixStore(f"attempt-{attempt}", store)
 
 
-def ours(store: Store) -> Store:
+def own_part(store: Store) -> Store:
     """The part of an attempt's store that is not torch's."""
     return PrefixStore("penstock", store)
 
@@ -86,6 +86,6 @@ def clone(store: Store) -> Store:
     return copy
 
 
-def look(store: Store, key: str) -> str:
+def peek(store: Store, key: str) -> str:
     """The value of a key, or nothing where it is not set; never waits for it."""
     return store.get(key).decode() if store.check([key]) else ""

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection as Line
 
 import torch
 
-from penstock.run.launch.rendezvous import Connection, connected
+from penstock.run.launch.rendezvous import Connection, open_connection
 
 
 def main(descriptor: int) -> None:
@@ -16,7 +16,7 @@ def main(descriptor: int) -> None:
     torch.set_num_threads(1)
     with Line(descriptor) as line:
         sys.path[:] = line.recv()
-        with connected("gloo") as connection:
+        with open_connection("gloo") as connection:
             _serve(line, connection)
     sys.stdout.flush()
     sys.stderr.flush()

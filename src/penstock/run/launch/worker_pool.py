@@ -23,7 +23,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 from torch._C._distributed_c10d import TCPStore
 
 from penstock.errors import RunError, ShapeError
-from penstock.run.launch.environment import Place, child_environment
+from penstock.run.launch.environment import RankPlace, child_environment
 from penstock.run.launch.rendezvous import Connection
 from penstock.run.launch.store import host
 
@@ -36,7 +36,7 @@ LEAVE = 5.0
 """Seconds that a rank has to leave when the crew is dismissed."""
 
 
-class Answer(NamedTuple):
+class JobAnswer(NamedTuple):
     """What one rank made of a job."""
 
     result: Any = None
@@ -121,9 +121,9 @@ class Crew:
         self._members = []
         self._store = None
 
-    def _gather(self) -> list[Answer]:
+    def _gather(self) -> list[JobAnswer]:
         """An answer of every rank; the first bad one leaves the others only a short time."""
-        answers: dict[int, Answer] = {}
+        answers: dict[int, JobAnswer] = {}
         deadline = time.monotonic() + self.limit
         while len(answers) < self.ranks:
             busy = [rank for rank in range(self.ranks) if rank not in answers]
@@ -137,13 +137,13 @@ class Crew:
                     deadline = min(deadline, time.monotonic() + GRACE)
         blamed = any(answer.failure for answer in answers.values())
         silent = "" if blamed else f"no answer after {self.limit:g} s"
-        return [answers.get(rank, Answer(None, silent, False)) for rank in range(self.ranks)]
+        return [answers.get(rank, JobAnswer(None, silent, False)) for rank in range(self.ranks)]
 
 
 def _member(rank: int, ranks: int, port: int) -> Member:
     here, there = Pipe()
     with there:
-        place = Place(rank, ranks, rank, ranks, port=port, hosted=True)
+        place = RankPlace(rank, ranks, rank, ranks, port=port, hosted=True)
         process = subprocess.Popen(
             [sys.executable, "-m", "penstock.run.launch.worker", str(there.fileno())],
             env=child_environment(place),
@@ -162,20 +162,20 @@ def _send(line: Line, work: bytes) -> None:
         return  # the rank is gone; reading its answer says how
 
 
-def _receive(member: Member) -> Answer:
+def _receive(member: Member) -> JobAnswer:
     try:
         result, failure = pickle.loads(member.line.recv_bytes())
     except (EOFError, OSError):
         code = member.process.wait()
-        return Answer(None, _ended(code), False)
-    return Answer(result, failure)
+        return JobAnswer(None, _ended(code), False)
+    return JobAnswer(result, failure)
 
 
 def _ended(code: int) -> str:
     return f"killed by signal {-code}" if code < 0 else f"left with exit code {code}"
 
 
-def _failure(answers: Sequence[Answer], failed: Sequence[int]) -> RunError:
+def _failure(answers: Sequence[JobAnswer], failed: Sequence[int]) -> RunError:
     """The error of the rank to blame: one that died before one that raised."""
     first = min(failed, key=lambda rank: answers[rank].alive)
     others = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""

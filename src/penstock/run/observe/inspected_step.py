@@ -14,14 +14,14 @@ from torch import Tensor
 from penstock.core.ops import Op
 from penstock.data.batch import Microbatch
 from penstock.run.execute.observer import Both, Quiet
-from penstock.run.observe.measured_timeline import Part, gather, part_of, timeline_of
-from penstock.run.observe.memory_meter import metered
+from penstock.run.observe.measured_timeline import DevicePart, gather, part_of, timeline_of
+from penstock.run.observe.memory_meter import record_memory
 from penstock.run.program.calls import Call
 from penstock.run.step.engine import Engine
 from penstock.sim.timeline import Timeline
 
 
-class Look(NamedTuple):
+class StepLook(NamedTuple):
     """What the first device of a pipeline knows after a look."""
 
     timeline: Timeline
@@ -45,7 +45,7 @@ class CpuTime(Quiet):
         self.nanoseconds[call.op] = thread_time_ns() - self._began
 
 
-def look(engine: Engine, batch: Sequence[Microbatch]) -> Look | None:
+def look_at_step(engine: Engine, batch: Sequence[Microbatch]) -> StepLook | None:
     """Look at a step on this batch; the answer is at the first device of each replica."""
     executor, observer = engine.executor, engine.executor.observer
     clock = CpuTime()
@@ -53,7 +53,7 @@ def look(engine: Engine, batch: Sequence[Microbatch]) -> Look | None:
         executor.observer = Both(observer, clock)
         engine.gradients(batch)
         part = part_of(executor, engine.plan.schedule)
-        with metered(*_there_already(engine)) as recorder:
+        with record_memory(*_there_already(engine)) as recorder:
             executor.observer = Both(observer, recorder)
             engine.gradients(batch)
     finally:
@@ -77,7 +77,7 @@ def _there_already(engine: Engine) -> list[Tensor]:
     return found
 
 
-def _joined(engine: Engine, part: Part) -> Look | None:
+def _joined(engine: Engine, part: DevicePart) -> StepLook | None:
     with engine.tracker.gathers("tell what they have measured"):
         parts = gather(part, engine.mesh.pipeline)
     if not parts:
@@ -87,4 +87,4 @@ def _joined(engine: Engine, part: Part) -> Look | None:
     for each in parts:
         for row, nanoseconds in zip(each.rows, each.cpu):
             seconds[row] = nanoseconds * 1e-9
-    return Look(timeline_of(schedule, parts), seconds)
+    return StepLook(timeline_of(schedule, parts), seconds)

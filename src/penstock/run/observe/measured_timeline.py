@@ -18,16 +18,16 @@ from torch.distributed import ProcessGroup
 from penstock.core.rules import NAMES
 from penstock.core.schedule import Schedule
 from penstock.core.transfers import moves_of
+from penstock.cost.profile import NANOSECOND
 from penstock.run.execute.executor import Executor
 from penstock.run.observe.memory_meter import Sample
 from penstock.sim.timeline import Curve, Ticks, Timeline, Transfers
 
-NANOSECOND = Fraction(1, 10**9)
-ROUNDS = 8
+CLOCK_ROUNDS = 8
 """Messages to and fro; the fastest one says most about the clock."""
 
 
-class Part(NamedTuple):
+class DevicePart(NamedTuple):
     """What one device knows of a step, by row of the schedule's table."""
 
     rows: list[int]
@@ -40,7 +40,7 @@ class Part(NamedTuple):
     """Of the machine: processes with the same one read the same clock."""
 
 
-class Measured(NamedTuple):
+class MeasuredStep(NamedTuple):
     """Starts, transfers and memory of a step that was run."""
 
     start: Ticks
@@ -70,20 +70,21 @@ class Measured(NamedTuple):
         return tuple(found)
 
 
-def part_of(executor: Executor, schedule: Schedule) -> Part:
+def part_of(executor: Executor, schedule: Schedule) -> DevicePart:
     """The last step of this device over a schedule, without CPU times and memory."""
     start, end = executor.spans.nanoseconds()
     rows_of, calls = schedule.table.rows_by_op, executor.spans.calls
     on_batch = [at for at, call in enumerate(calls) if call.op in rows_of]
     rows = [rows_of[calls[at].op][0] for at in on_batch]
-    return Part(rows, [start[at] for at in on_batch], [end[at] for at in on_batch], [], {}, _boot())
+    starts, ends = ([marks[at] for at in on_batch] for marks in (start, end))
+    return DevicePart(rows, starts, ends, [], {}, _boot())
 
 
-def gather(part: Part, group: ProcessGroup | None) -> list[Part]:
+def gather(part: DevicePart, group: ProcessGroup | None) -> list[DevicePart]:
     """The parts of all devices, on one clock, at the first of them; empty at the others."""
     if group is None:
         return [part]
-    parts: list[Part | None] = [None] * group.size()
+    parts: list[DevicePart | None] = [None] * group.size()
     distributed.all_gather_object(parts, part, group=group)
     offsets = [0] * group.size()
     if len({each.boot for each in parts if each}) > 1:
@@ -93,7 +94,7 @@ def gather(part: Part, group: ProcessGroup | None) -> list[Part]:
     return [_moved(each, offset) for each, offset in zip(parts, offsets) if each]
 
 
-def timeline_of(schedule: Schedule, parts: Sequence[Part]) -> Timeline:
+def timeline_of(schedule: Schedule, parts: Sequence[DevicePart]) -> Timeline:
     """The timeline of the parts; it begins at 0."""
     start, end = np.zeros((2, len(schedule.table)), np.int64)
     memory: dict[int, Sample] = {}
@@ -105,11 +106,11 @@ def timeline_of(schedule: Schedule, parts: Sequence[Part]) -> Timeline:
     for row, sample in memory.items():
         device = schedule.table.device[row]
         peaks[device] = max(peaks[device], sample.peak)
-    details = Measured(start - first, memory)
+    details = MeasuredStep(start - first, memory)
     return Timeline(schedule, end - first, NANOSECOND, peaks, Fraction(1), details)
 
 
-def _moved(part: Part, offset: int) -> Part:
+def _moved(part: DevicePart, offset: int) -> DevicePart:
     start, end = ([mark - offset for mark in marks] for marks in (part.start, part.end))
     return part._replace(start=start, end=end)
 
@@ -134,7 +135,7 @@ def _offsets(group: ProcessGroup) -> list[int]:
 def _ask(group: ProcessGroup, member: int) -> int:
     """Half of the fastest way to and fro lies before the other's answer."""
     trips: list[tuple[int, int]] = []
-    for _ in range(ROUNDS):
+    for _ in range(CLOCK_ROUNDS):
         theirs = torch.zeros(1, dtype=torch.int64)
         began = perf_counter_ns()
         distributed.send(theirs, group=group, group_dst=member)
@@ -145,7 +146,7 @@ def _ask(group: ProcessGroup, member: int) -> int:
 
 
 def _answer(group: ProcessGroup) -> None:
-    for _ in range(ROUNDS):
+    for _ in range(CLOCK_ROUNDS):
         asked = torch.zeros(1, dtype=torch.int64)
         distributed.recv(asked, group=group, group_src=0)
         now = torch.tensor([perf_counter_ns()], dtype=torch.int64)

@@ -30,7 +30,7 @@ class Sample(NamedTuple):
     after: int
 
 
-class Meter(Protocol):
+class ByteMeter(Protocol):
     """Counts bytes; `peak` is the most since the last `reset`."""
 
     @property
@@ -117,7 +117,7 @@ class CudaBytes:
 class MemoryRecorder(Quiet):
     """An observer that reads a meter around every op."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: ByteMeter) -> None:
         self.meter = meter
         self.samples: dict[Op, Sample] = {}
         self._before = 0
@@ -131,7 +131,7 @@ class MemoryRecorder(Quiet):
 
 
 @contextmanager
-def metered(*existing: torch.Tensor) -> Iterator[MemoryRecorder]:
+def record_memory(*existing: torch.Tensor) -> Iterator[MemoryRecorder]:
     """A recorder for the device of the tensors that are there already and are not to be counted."""
     if existing and existing[0].is_cuda:
         yield MemoryRecorder(CudaBytes())

@@ -9,13 +9,13 @@ from penstock.run.comm.gloo import Gloo, Staged
 from penstock.run.comm.mesh import Mesh, make_mesh
 from penstock.run.comm.nccl import Nccl
 from penstock.run.comm.transport import Alone, Transport
-from penstock.run.launch.environment import Place
+from penstock.run.launch.environment import RankPlace
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
 
 
-def torch_device(wanted: str, place: Place) -> torch.device:
+def torch_device(wanted: str, place: RankPlace) -> torch.device:
     """The device of a rank; ranks of one machine share its GPUs in turn."""
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")

@@ -32,7 +32,7 @@ def silent(ear: Ear, beats: Beats, patience: Patience) -> str:
     since = f"rank {rank} is silent since {ear.silence[rank]:.1f} s"
     if rank not in ear.beats:
         return f"{since} and has never given a sign of life"
-    return f"{since}, last heard {ear.beats[rank].place}{waiting(rank, beats)}"
+    return f"{since}, last heard {ear.beats[rank].place}{who_waits(rank, beats)}"
 
 
 def stuck(beats: Beats, patience: Patience) -> str:
@@ -41,7 +41,7 @@ def stuck(beats: Beats, patience: Patience) -> str:
     rank = _culprit(still)
     if rank != NOBODY:
         since = f"rank {rank} is stuck since {still[rank].still:.1f} s"
-        return f"{since}{_doing(still[rank])}{waiting(rank, beats)}"
+        return f"{since}{_doing(still[rank])}{who_waits(rank, beats)}"
     return _standstill(beats, still)
 
 
@@ -88,7 +88,7 @@ def _doing(beat: Beat) -> str:
     return f": it {beat.text}, {beat.place}"
 
 
-def waiting(rank: int, beats: Beats) -> str:
+def who_waits(rank: int, beats: Beats) -> str:
     """Who waits for a rank, and for what."""
     others = {other: beats[other] for other in sorted(beats) if not beats[other].left}
     told = [
@@ -109,15 +109,15 @@ def _together(beats: Beats) -> list[str]:
     return [
         f"rank {ranks[0]} {text}"
         if len(ranks) == 1
-        else f"ranks {spelled(ranks)} {text.replace('waits', 'wait', 1)}"
+        else f"ranks {spell_ranks(ranks)} {text.replace('waits', 'wait', 1)}"
         for text, ranks in ranks_at.items()
     ]
 
 
-def spelled(ranks: Iterable[int]) -> str:
+def spell_ranks(ranks: Iterable[int]) -> str:
     """Ranks in order, neighbours as a range.
 
-    >>> spelled([0, 1, 2, 5, 7, 8])
+    >>> spell_ranks([0, 1, 2, 5, 7, 8])
     '0-2, 5, 7-8'
     """
     runs = [

@@ -32,7 +32,7 @@ _MACHINERY = tuple(
 
 
 @contextmanager
-def reported(watch: Watch) -> Iterator[None]:
+def report_errors(watch: Watch) -> Iterator[None]:
     """End the process on an error, with the first cause said once.
 
     A process that nobody has launched just raises; a single one with a launcher tells it.
@@ -42,7 +42,7 @@ def reported(watch: Watch) -> Iterator[None]:
     except KeyboardInterrupt:
         if watch.connection.place.port == 0:
             raise
-        first_cause.leave(INTERRUPTED)
+        first_cause.end_process(INTERRUPTED)
     except Exception as error:
         if watch.connection.place.port == 0:
             raise
@@ -53,7 +53,7 @@ def reported(watch: Watch) -> Iterator[None]:
 def _leave(watch: Watch, error: Exception) -> None:
     if watch.connection.place.hosts:
         time.sleep(LINGER)  # the store lives here, and the others have to read the cause
-    first_cause.leave(error.exit_code if isinstance(error, PenstockError) else FAILED)
+    first_cause.end_process(error.exit_code if isinstance(error, PenstockError) else FAILED)
 
 
 def _report(watch: Watch, error: Exception) -> None:
@@ -79,7 +79,7 @@ def _consequence(watch: Watch, error: Exception) -> str:
                     f"rank {rank} is gone, last heard {watch.ear.beats[rank].place}; "
                     f"rank {watch.connection.rank} noticed: {_summary(error)}"
                 )
-        found = first_cause.expect(watch.connection.store, first_cause.POLL)
+        found = first_cause.expect(watch.connection.store, first_cause.STORE_POLL)
     return ""
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn
 from torch._C._distributed_c10d import Store
 from torch.distributed import DistError
 
-from penstock.run.launch.store import look
+from penstock.run.launch.store import peek
 
 KEY = "cause"
 LAUNCHER = -1
@@ -37,7 +37,7 @@ _LOST = (
 )
 """How torch and its back ends say that the other end is gone."""
 
-POLL = 0.05
+STORE_POLL = 0.05
 """Seconds between two looks at the store."""
 
 
@@ -56,7 +56,7 @@ def claim(store: Store, by: int, text: str) -> bool:
 
 def first(store: Store) -> Cause | None:
     """The cause that was claimed, if any."""
-    value = look(store, KEY)
+    value = peek(store, KEY)
     return Cause(*json.loads(value)) if value else None
 
 
@@ -64,7 +64,7 @@ def expect(store: Store, seconds: float) -> Cause | None:
     """The cause, waiting for it for a short time."""
     deadline = time.monotonic() + seconds
     while (found := first(store)) is None and time.monotonic() < deadline:
-        time.sleep(POLL)
+        time.sleep(STORE_POLL)
     return found
 
 
@@ -93,7 +93,7 @@ def say(text: str) -> None:
     print(f"error: {text}", file=sys.stderr, flush=True)
 
 
-def leave(code: int) -> NoReturn:
+def end_process(code: int) -> NoReturn:
     """End the process now: the main thread may hang where no exception reaches it."""
     sys.stdout.flush()
     sys.stderr.flush()

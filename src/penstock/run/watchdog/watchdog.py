@@ -21,7 +21,7 @@ from penstock.run.watchdog.position import Tracker
 
 BEAT = 0.5
 """Seconds between two beats."""
-PATIENCE = Patience()
+USUAL_PATIENCE = Patience()
 LINGER = 1.0
 """Seconds that the main thread has to leave by itself once a cause is known."""
 
@@ -37,7 +37,7 @@ class Watch:
         self,
         connection: Connection,
         tracker: Tracker,
-        patience: Patience = PATIENCE,
+        patience: Patience = USUAL_PATIENCE,
         *,
         beat: float = BEAT,
     ) -> None:
@@ -87,7 +87,7 @@ class Watch:
             if beats != heard:
                 heard, deadline = beats, time.monotonic() + self.patience.silent
             others = [rank for rank, beat in beats.items() if not beat.left]
-            time.sleep(first_cause.POLL)
+            time.sleep(first_cause.STORE_POLL)
 
     def _beats(self) -> None:
         """Beat until the end, or until there is a reason to leave."""
@@ -146,9 +146,9 @@ class Watch:
             f"the store at {place.address}:{place.port} {what}; "
             f"rank {place.rank} {self.tracker.position().text}"
         )
-        first_cause.leave(FAILED)
+        first_cause.end_process(FAILED)
 
     def _leave(self) -> None:
         """Give the main thread a moment, then end the process."""
         if not self._stop.wait(LINGER):
-            first_cause.leave(FAILED)
+            first_cause.end_process(FAILED)

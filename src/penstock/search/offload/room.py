@@ -12,8 +12,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from penstock.check.memory import Ticks, Way, bound, compute_levels, copy_lanes
+from penstock.check.memory import Way, bound, compute_levels, copy_lanes
 from penstock.core.schedule import After, Schedule
+from penstock.core.table import Ticks
 from penstock.cost.model import Cost
 from penstock.sim.memory import changes_of
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from penstock.train.checkpoint.find import Found, newest
-from penstock.train.checkpoint.load import Kind, load_part, stored
+from penstock.train.checkpoint.load import TensorKind, load_part, stored_kinds
 from penstock.train.checkpoint.ranks import Ranks
 from penstock.train.checkpoint.saver import Checkpoints
 
-__all__ = ["Checkpoints", "Found", "Kind", "load_part", "newest_in", "stored"]
+__all__ = ["Checkpoints", "Found", "TensorKind", "load_part", "newest_in", "stored_kinds"]
 
 
 def newest_in(folder: str | Path) -> Found | None:

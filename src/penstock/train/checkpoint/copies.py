@@ -24,7 +24,7 @@ class Copy(NamedTuple):
     sha256: str
 
 
-def captured(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def capture(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The values of this moment, in memory of their own on the host."""
     return {
         name: torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
@@ -36,7 +36,7 @@ def refuse_differences(tensors: Mapping[str, Tensor], replicas: int, ranks: Rank
     """Raise on all ranks where a name has two owners, or copies that are not equal."""
     compared = replicas > 1
     held = ranks.together(
-        lambda: {name: digest(tensors[name]) if compared else "" for name in tensors}
+        lambda: {name: digest_of_tensor(tensors[name]) if compared else "" for name in tensors}
     )
     devices = ranks.size // replicas
     first = _owners(held, range(devices))
@@ -44,7 +44,7 @@ def refuse_differences(tensors: Mapping[str, Tensor], replicas: int, ranks: Rank
         _compare(first, _owners(held, range(replica * devices, (replica + 1) * devices)))
 
 
-def digest(tensor: Tensor) -> str:
+def digest_of_tensor(tensor: Tensor) -> str:
     """SHA-256 of a host tensor: its type, its shape and its bytes."""
     sha = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
     sha.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)

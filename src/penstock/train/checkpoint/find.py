@@ -13,7 +13,7 @@ from warnings import warn
 
 from penstock.errors import RunError
 from penstock.train.checkpoint import manifest
-from penstock.train.checkpoint.folders import place, steps
+from penstock.train.checkpoint.folders import checkpoint_path, steps
 from penstock.train.checkpoint.ranks import Ranks
 
 STATE = "state.json"
@@ -34,10 +34,12 @@ def newest(folder: Path, ranks: Ranks) -> Found | None:
     """The newest whole checkpoint, the same on all ranks; None where there is no checkpoint."""
     damaged: list[str] = []
     for step in reversed(ranks.first(lambda: steps(folder) if folder.is_dir() else [])):
-        complaints = _complaints(place(folder, step), step, ranks)
+        complaints = _complaints(checkpoint_path(folder, step), step, ranks)
         if not complaints:
-            return _found(place(folder, step), step, damaged, ranks)
-        damaged.append(f"{place(folder, step).name} is damaged: {'; '.join(complaints[:3])}")
+            return _found(checkpoint_path(folder, step), step, damaged, ranks)
+        damaged.append(
+            f"{checkpoint_path(folder, step).name} is damaged: {'; '.join(complaints[:3])}"
+        )
     if damaged:
         raise RunError(
             f"no checkpoint in {folder} is whole: {'. '.join(damaged)}",
@@ -56,9 +58,9 @@ def _complaints(path: Path, step: int, ranks: Ranks) -> list[str]:
     return [complaint for complaints in found for complaint in complaints]
 
 
-def _listed(path: Path, step: int) -> tuple[dict[str, manifest.Entry], str]:
+def _listed(path: Path, step: int) -> tuple[dict[str, manifest.FileEntry], str]:
     try:
-        return manifest.read(path, step), ""
+        return manifest.read_manifest(path, step), ""
     except RunError as error:
         return {}, error.message
 

@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from penstock.errors import RunError
+from penstock.files.durable import Disk
 from penstock.train.checkpoint import manifest
-from penstock.train.checkpoint.disk import Disk
 
 PARTIAL = ".partial-"
 ASIDE = ".aside-"
@@ -23,10 +23,10 @@ ASIDE = ".aside-"
 _STEP = re.compile(r"step-([0-9]{8,18})", re.ASCII)
 
 
-def place(folder: Path, step: int) -> Path:
+def checkpoint_path(folder: Path, step: int) -> Path:
     """Where the checkpoint of a step lies.
 
-    >>> place(Path("checkpoints"), 120).name
+    >>> checkpoint_path(Path("checkpoints"), 120).name
     'step-00000120'
     """
     return folder / f"step-{step:08d}"
@@ -41,7 +41,7 @@ def steps(folder: Path) -> list[int]:
     """Steps that have a checkpoint, whole or not, oldest first."""
     matches = (_STEP.fullmatch(path.name) for path in folder.iterdir() if path.is_dir())
     found = {int(match[1]) for match in matches if match}
-    return sorted(step for step in found if place(folder, step).is_dir())
+    return sorted(step for step in found if checkpoint_path(folder, step).is_dir())
 
 
 def tidy(folder: Path, disk: Disk) -> None:
@@ -54,7 +54,7 @@ def tidy(folder: Path, disk: Disk) -> None:
             disk.remove(path)
 
 
-def publish(written: Path, target: Path, disk: Disk) -> None:
+def publish_folder(written: Path, target: Path, disk: Disk) -> None:
     """Give a folder that is whole its name; one that has the name already is kept until then."""
     aside = target.with_name(f"{ASIDE}{target.name}")
     replaces = target.exists()
@@ -94,12 +94,12 @@ def prune(folder: Path, saved: int, keep: int, disk: Disk) -> None:
         limit = min(counted, default=saved)
         for step in older:
             if step < limit:
-                retire(place(folder, step), disk)
+                retire(checkpoint_path(folder, step), disk)
 
 
 def _complete(folder: Path, step: int) -> bool:
-    path = place(folder, step)
+    path = checkpoint_path(folder, step)
     try:
-        return not manifest.misfits(path, manifest.read(path, step))
+        return not manifest.misfits(path, manifest.read_manifest(path, step))
     except RunError:
         return False

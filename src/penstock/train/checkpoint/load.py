@@ -21,7 +21,7 @@ _SHOWN = 3
 """Names that a message lists."""
 
 
-class Kind(NamedTuple):
+class TensorKind(NamedTuple):
     """What a stored tensor is."""
 
     shape: tuple[int, ...]
@@ -31,19 +31,19 @@ class Kind(NamedTuple):
         return f"{list(self.shape)} of {str(self.dtype).removeprefix('torch.')}"
 
 
-def stored(found: Found) -> dict[str, Kind]:
+def stored_kinds(found: Found) -> dict[str, TensorKind]:
     """Every tensor of a checkpoint, by name."""
     return {
-        name: Kind(tuple(entry.size), entry.properties.dtype)
+        name: TensorKind(tuple(entry.size), entry.properties.dtype)
         for name, entry in storage.contents(found.folder).state_dict_metadata.items()
         if isinstance(entry, TensorStorageMetadata)
     }
 
 
-def load(found: Found, tensors: Mapping[str, Tensor], ranks: Ranks) -> None:
+def load_checkpoint(found: Found, tensors: Mapping[str, Tensor], ranks: Ranks) -> None:
     """Fill the tensors of all ranks; together they must ask for the whole checkpoint."""
     asked = set().union(*ranks.together(lambda: set(tensors)))
-    ranks.together(lambda: _refuse_left(found, stored(found), asked))
+    ranks.together(lambda: _refuse_left(found, stored_kinds(found), asked))
     ranks.together(lambda: _fill(found, tensors))
 
 
@@ -53,11 +53,11 @@ def load_part(found: Found, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _fill(found: Found, tensors: Mapping[str, Tensor]) -> None:
-    _refuse_misfits(found, stored(found), tensors)
-    storage.read(found.folder, tensors)
+    _refuse_misfits(found, stored_kinds(found), tensors)
+    storage.read_tensors(found.folder, tensors)
 
 
-def _refuse_left(found: Found, have: Mapping[str, Kind], asked: set[str]) -> None:
+def _refuse_left(found: Found, have: Mapping[str, TensorKind], asked: set[str]) -> None:
     if left := have.keys() - asked:
         raise RunError(
             f"{found.folder.name} has {_some(left)}, which this run does not have",
@@ -65,14 +65,16 @@ def _refuse_left(found: Found, have: Mapping[str, Kind], asked: set[str]) -> Non
         )
 
 
-def _refuse_misfits(found: Found, have: Mapping[str, Kind], tensors: Mapping[str, Tensor]) -> None:
+def _refuse_misfits(
+    found: Found, have: Mapping[str, TensorKind], tensors: Mapping[str, Tensor]
+) -> None:
     if missing := tensors.keys() - have.keys():
         raise RunError(
             f"{found.folder.name} does not have {_some(missing)}",
             hint=nearest(min(missing), sorted(have)) if have else "it is empty",
         )
     for name, tensor in tensors.items():
-        wanted = Kind(tuple(tensor.shape), tensor.dtype)
+        wanted = TensorKind(tuple(tensor.shape), tensor.dtype)
         if wanted != have[name]:
             raise RunError(
                 f"{name} is {have[name]} in {found.folder.name}, but {wanted} in this run",

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.errors import RunError
-from penstock.train.checkpoint.disk import reason
+from penstock.files.durable import reason
 
 FILE = "manifest.json"
-FORMAT = "penstock checkpoint 1"
+MANIFEST_FORMAT = "penstock checkpoint 1"
 
 _BYTES_BELOW = 1 << 26
 """A manifest has some 120 bytes per file and one or two files per rank: 64 MiB is never reached."""
@@ -25,24 +25,24 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 """Names of files; none leads out of the folder."""
 
 
-class Entry(NamedTuple):
+class FileEntry(NamedTuple):
     """One file: its size in bytes, and the SHA-256 of its content in hexadecimal."""
 
     size: int
     sha256: str
 
 
-Files = Mapping[str, Entry]
+Files = Mapping[str, FileEntry]
 
 
 def spell(step: int, files: Files) -> bytes:
     """The one way to write a manifest."""
     listed = {name: {"size": size, "sha256": sha} for name, (size, sha) in sorted(files.items())}
-    tree = {"format": FORMAT, "step": step, "files": listed}
+    tree = {"format": MANIFEST_FORMAT, "step": step, "files": listed}
     return json.dumps(tree, indent=1).encode() + b"\n"
 
 
-def read(folder: Path, step: int) -> dict[str, Entry]:
+def read_manifest(folder: Path, step: int) -> dict[str, FileEntry]:
     """The files of a checkpoint, out of a manifest that is as it was written."""
     try:
         with open(folder / FILE, "rb") as file:
@@ -54,11 +54,11 @@ def read(folder: Path, step: int) -> dict[str, Entry]:
         raise RunError(f"{FILE} cannot be read: {reason(error)}") from None
     files = _files(tree)
     if spell(step, files) != content:
-        raise RunError(f"{FILE} was changed, or is of another format than {FORMAT!r}")
+        raise RunError(f"{FILE} was changed, or is of another format than {MANIFEST_FORMAT!r}")
     return files
 
 
-def _files(tree: Any) -> dict[str, Entry]:
+def _files(tree: Any) -> dict[str, FileEntry]:
     """The entries of a tree, as far as it has any; what is left out shows in the spelling."""
     listed = tree.get("files") if isinstance(tree, dict) else None
     if not isinstance(listed, dict):
@@ -67,10 +67,10 @@ def _files(tree: Any) -> dict[str, Entry]:
     return {name: entry for name, entry in entries.items() if entry}
 
 
-def _entry(value: Any) -> Entry | None:
+def _entry(value: Any) -> FileEntry | None:
     match value:
         case {"size": int(size), "sha256": str(sha256)}:
-            return Entry(size, sha256)
+            return FileEntry(size, sha256)
         case _:
             return None
 

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, TypeVar
 import torch.distributed as dist
 
 from penstock.errors import PenstockError, RunError
-from penstock.train.checkpoint.disk import reason
+from penstock.files.durable import reason
 
 T = TypeVar("T")
 
 
-class Outcome(NamedTuple):
+class RankOutcome(NamedTuple):
     """What one rank made of its part: a value, or an error in words."""
 
     value: Any = None
@@ -41,11 +41,11 @@ class Ranks:
         """What `work` gives on each rank; where one fails, all fail with the first cause."""
         cause: Exception | None = None
         try:
-            own = Outcome(value=work())
+            own = RankOutcome(value=work())
         except PenstockError as error:
-            cause, own = error, Outcome(error=error.message, hint=error.hint)
+            cause, own = error, RankOutcome(error=error.message, hint=error.hint)
         except Exception as error:
-            cause, own = error, Outcome(error=reason(error))
+            cause, own = error, RankOutcome(error=reason(error))
         outcomes = self._exchange(own)
         for rank, outcome in enumerate(outcomes):
             if outcome.error:
@@ -57,7 +57,7 @@ class Ranks:
         """What `work` gives on the first rank, which alone does it, known to all."""
         return self.together(lambda: work() if self.leads else None)[0]  # type: ignore[return-value]
 
-    def _exchange(self, own: Outcome) -> list[Outcome]:
+    def _exchange(self, own: RankOutcome) -> list[RankOutcome]:
         if self.group is None:
             return [own]
         everyone: list[Any] = [None] * self.size

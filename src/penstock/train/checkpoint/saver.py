@@ -17,14 +17,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from penstock.errors import RunError, ShapeError
+from penstock.files.durable import Disk, reason
 from penstock.run.comm.collective import make_group
 from penstock.train.checkpoint import folders
-from penstock.train.checkpoint.copies import captured, refuse_differences
-from penstock.train.checkpoint.disk import Disk, reason
+from penstock.train.checkpoint.copies import capture, refuse_differences
 from penstock.train.checkpoint.find import Found, newest
-from penstock.train.checkpoint.load import load
+from penstock.train.checkpoint.load import load_checkpoint
 from penstock.train.checkpoint.ranks import Ranks
-from penstock.train.checkpoint.write import Content, write
+from penstock.train.checkpoint.write import Content, write_checkpoint
 
 
 class Checkpoints:
@@ -55,7 +55,7 @@ class Checkpoints:
         if step < 0:
             raise ShapeError(f"step {step} cannot be saved", hint="steps count from 0")
         text = _spelled({**state, "step": step, "torch": torch.__version__})
-        content = Content(step, captured(tensors), text)
+        content = Content(step, capture(tensors), text)
         thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._flight = thread.submit(self._save, content)
         thread.shutdown(wait=False)
@@ -92,7 +92,7 @@ class Checkpoints:
     def load(self, found: Found, tensors: Mapping[str, Tensor]) -> None:
         """Fill the tensors; all ranks together ask for everything that was saved."""
         self.wait()
-        load(found, tensors, self._ranks)
+        load_checkpoint(found, tensors, self._ranks)
 
     def _refuse_counts(self) -> None:
         if self._keep < 1:
@@ -121,7 +121,7 @@ class Checkpoints:
             self._refuse_disagreement(content)
             writes = self._ranks.rank < self._ranks.size // self._replicas
             own = content if writes else content._replace(tensors={})
-            write(self.folder, own, self._ranks, self._disk)
+            write_checkpoint(self.folder, own, self._ranks, self._disk)
         except RunError as error:
             raise RunError(
                 f"step {content.step} was not saved: {error.message}; nothing saved before is lost",

@@ -21,8 +21,8 @@ from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.checkpoint.storage import WriteResult
 
 from penstock.errors import RunError
-from penstock.train.checkpoint.disk import Disk, reason
-from penstock.train.checkpoint.manifest import Entry
+from penstock.files.durable import Disk, reason
+from penstock.train.checkpoint.manifest import FileEntry
 from penstock.train.checkpoint.ranks import Ranks
 
 AnyPath = str | os.PathLike[str]
@@ -52,8 +52,8 @@ class Hashing(io.IOBase):
         return self._size
 
     @property
-    def entry(self) -> Entry:
-        return Entry(self._size, self._sha.hexdigest())
+    def entry(self) -> FileEntry:
+        return FileEntry(self._size, self._sha.hexdigest())
 
 
 class HashedFiles(FileSystem):
@@ -62,7 +62,7 @@ class HashedFiles(FileSystem):
     def __init__(self, disk: Disk) -> None:
         super().__init__()
         self.disk = disk
-        self.written: dict[str, Entry] = {}
+        self.written: dict[str, FileEntry] = {}
 
     @contextmanager
     def create_stream(self, path: AnyPath, mode: str) -> Generator[io.IOBase, None, None]:
@@ -89,7 +89,9 @@ class HashedFiles(FileSystem):
             stream.write(content)
 
 
-def write(folder: Path, tensors: Mapping[str, Tensor], files: HashedFiles, ranks: Ranks) -> None:
+def write_tensors(
+    folder: Path, tensors: Mapping[str, Tensor], files: HashedFiles, ranks: Ranks
+) -> None:
     """Write the tensors of all ranks, each rank its own into its own file."""
     # The files are synced by HashedFiles, and the tensors are on the host already.
     writer = FileSystemWriter(folder, sync_files=False, per_thread_copy_ahead=0)
@@ -119,7 +121,7 @@ def contents(folder: Path) -> Metadata:
         raise RunError(f"{folder} cannot be read as a checkpoint: {reason(error)}") from error
 
 
-def read(folder: Path, tensors: Mapping[str, Tensor]) -> None:
+def read_tensors(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     """Fill tensors, found by name, with what a checkpoint has for them."""
     reader, planner = FileSystemReader(folder), DefaultLoadPlanner()
     metadata = contents(folder)

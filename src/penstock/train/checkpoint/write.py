@@ -14,10 +14,10 @@ from typing import NamedTuple
 from torch import Tensor
 
 from penstock.errors import RunError
+from penstock.files.durable import Disk
 from penstock.train.checkpoint import folders, manifest, storage
-from penstock.train.checkpoint.disk import Disk
 from penstock.train.checkpoint.find import STATE
-from penstock.train.checkpoint.manifest import Entry
+from penstock.train.checkpoint.manifest import FileEntry
 from penstock.train.checkpoint.ranks import Ranks
 
 
@@ -29,9 +29,9 @@ class Content(NamedTuple):
     state: str
 
 
-def write(folder: Path, content: Content, ranks: Ranks, disk: Disk) -> None:
+def write_checkpoint(folder: Path, content: Content, ranks: Ranks, disk: Disk) -> None:
     """Write a checkpoint of all ranks' tensors; on failure nothing of it is left."""
-    target = folders.place(folder, content.step)
+    target = folders.checkpoint_path(folder, content.step)
     written = ranks.first(lambda: _begin(folders.partial(target), disk))
     try:
         files = _fill(written, content, ranks, disk)
@@ -48,16 +48,16 @@ def _begin(written: Path, disk: Disk) -> Path:
     return written
 
 
-def _fill(written: Path, content: Content, ranks: Ranks, disk: Disk) -> dict[str, Entry]:
+def _fill(written: Path, content: Content, ranks: Ranks, disk: Disk) -> dict[str, FileEntry]:
     """The files of all ranks, each one read back."""
     files = storage.HashedFiles(disk)
-    storage.write(written, content.tensors, files, ranks)
+    storage.write_tensors(written, content.tensors, files, ranks)
     ranks.first(lambda: files.put(written / STATE, content.state.encode()))
     parts = ranks.together(lambda: _settled(written, files))
     return {name: entry for part in parts for name, entry in part.items()}
 
 
-def _settled(written: Path, files: storage.HashedFiles) -> dict[str, Entry]:
+def _settled(written: Path, files: storage.HashedFiles) -> dict[str, FileEntry]:
     """What this rank wrote, once it is known to lie there."""
     files.disk.sync_folder(written)
     if complaints := manifest.damage(written, files.written):
@@ -69,4 +69,4 @@ def _finish(written: Path, step: int, files: manifest.Files, disk: Disk) -> None
     last = storage.HashedFiles(disk)
     last.put(written / manifest.FILE, manifest.spell(step, files))
     _settled(written, last)
-    folders.publish(written, folders.place(written.parent, step), disk)
+    folders.publish_folder(written, folders.checkpoint_path(written.parent, step), disk)

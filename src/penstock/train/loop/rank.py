@@ -10,14 +10,14 @@ from penstock.data import Data, open_data
 from penstock.run.comm.collective import meet
 from penstock.run.comm.handshake import agree
 from penstock.run.launch.exit_codes import GOOD, SAVED
-from penstock.run.launch.rendezvous import Connection, connected
+from penstock.run.launch.rendezvous import Connection, open_connection
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine, torch_device
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
 from penstock.run.watchdog.alarm import Patience
-from penstock.run.watchdog.error_report import reported
+from penstock.run.watchdog.error_report import report_errors
 from penstock.run.watchdog.position import Tracker
 from penstock.run.watchdog.watchdog import Watch
 from penstock.train.checkpoint import Checkpoints
@@ -40,12 +40,12 @@ def run_rank(settings: Settings) -> int:
     torch.set_num_threads(settings.run.threads)
     with ExitStack() as stack:
         stopping = stack.enter_context(Stopping())
-        connection = stack.enter_context(connected(BACK_END[settings.run.device]))
+        connection = stack.enter_context(open_connection(BACK_END[settings.run.device]))
         tracker = Tracker()
         patience = Patience(settings.watch.patience, settings.watch.stuck)
         watch = Watch(connection, tracker, patience, beat=settings.watch.heartbeat)
         stack.enter_context(watch)
-        stack.enter_context(reported(watch))
+        stack.enter_context(report_errors(watch))
         if connection.rank == 0:
             stack.enter_context(claimed(Path(settings.run.directory)))
         trainer = _trainer(settings, connection, tracker, stopping)

@@ -18,7 +18,7 @@ from penstock.errors import FormatError, ShapeError
 from penstock.files import load
 from penstock.plan.slices import (
     Lengths,
-    aligned,
+    align,
     equal_flops_of_model,
     even,
     flops_shares,
@@ -172,7 +172,7 @@ def _lengths(settings: Settings, model: ModelConfig, count: int) -> Lengths:
     if cut == "even" or count == 1:
         return even(length, count)
     if cut == "equal-flops":
-        return aligned(equal_flops_of_model(model, length, count))
+        return align(equal_flops_of_model(model, length, count))
     if len(cut) != count:
         raise ShapeError(
             f"pipeline.cut gives {len(cut)} lengths, but a microbatch has {count} slices",

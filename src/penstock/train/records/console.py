@@ -26,7 +26,7 @@ class Means:
         return sum(self._last) / len(self._last)
 
 
-class Clock:
+class RemainingTime:
     """Seconds that are left, from the pace since the run was started or went on."""
 
     def __init__(self, done: int, steps: int) -> None:
@@ -55,7 +55,7 @@ class BarDisplay:
     """One line that moves."""
 
     def __init__(self, steps: int, done: int, stream: IO[str]) -> None:
-        self._means, self._clock = Means(), Clock(done, steps)
+        self._means, self._clock = Means(), RemainingTime(done, steps)
         self._progress = Progress(
             TextColumn("training"),
             BarColumn(bar_width=None),
@@ -84,7 +84,7 @@ class LineDisplay:
     """A line every few steps, and one for the last."""
 
     def __init__(self, steps: int, done: int, stream: IO[str], every: int) -> None:
-        self._means, self._clock = Means(), Clock(done, steps)
+        self._means, self._clock = Means(), RemainingTime(done, steps)
         self._steps, self._stream, self._every = steps, stream, every
 
     def step(self, step: int, loss: float, tokens_per_second: float) -> None:

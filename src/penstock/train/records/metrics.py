@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import RunError
+from penstock.files.durable import write_file
 
 METRICS = "metrics.jsonl"
 TIMING = "timing.jsonl"
@@ -122,8 +123,8 @@ def take_back(path: Path, done: int) -> None:
     if kept == content:
         return
     if None in steps[:-1] or not done:
-        _replace(path.with_name(f"{path.name}.previous"), content)
-    _replace(path, kept)
+        write_file(path.with_name(f"{path.name}.previous"), content)
+    write_file(path, kept, path.with_name(f".{path.name}.new"))
 
 
 def _step(line: bytes) -> int | None:
@@ -133,16 +134,6 @@ def _step(line: bytes) -> int | None:
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     return step if type(step) is int else None
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Put a file in the place of another, on the disk before it gets its name."""
-    beside = path.with_name(f".{path.name}.new")
-    with beside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

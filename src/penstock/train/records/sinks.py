@@ -13,6 +13,7 @@ from secrets import token_hex
 from typing import Protocol
 
 from penstock.errors import RunError
+from penstock.files.durable import write_file
 from penstock.train.config.save import tables
 from penstock.train.config.settings import Settings
 from penstock.train.records.metrics import METRICS, TIMING, Lines, Metrics, Timing
@@ -156,7 +157,7 @@ def _identity(folder: Path) -> str:
     """A name for the run that stays when it goes on: kept in its folder."""
     path = folder / "wandb-run"
     if not path.exists():
-        path.write_text(token_hex(8))
+        write_file(path, token_hex(8).encode())
     return path.read_text()
 
 

@@ -1,13 +1,8 @@
-"""The loss of a run as a picture of letters, and tables, for the report at its end."""
+"""The loss of a run as a picture of letters, for the report at its end."""
 
 import math
 from collections.abc import Sequence
-from io import StringIO
 from itertools import pairwise
-
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
 BLOCKS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 """From empty to full, in eighths of a row."""
@@ -20,7 +15,7 @@ def curve(losses: Sequence[float], *, width: int = 60, height: int = 6) -> str:
     The lowest loss has an eighth of a row, the highest fills all rows. Losses that are not finite
     leave a gap.
     """
-    means = binned(losses, width)
+    means = bin_means(losses, width)
     finite = [value for value in means if math.isfinite(value)]
     if not finite:
         return "no loss to draw\n"
@@ -35,19 +30,10 @@ def curve(losses: Sequence[float], *, width: int = 60, height: int = 6) -> str:
     return "\n".join([*rows, f"{'':>{margin}} {_axis(len(losses), len(means))}"]) + "\n"
 
 
-def sparkline(losses: Sequence[float], *, width: int = 20) -> str:
-    """Losses as one row."""
-    means = binned(losses, width)
-    finite = [value for value in means if math.isfinite(value)]
-    if not finite:
-        return ""
-    return _row([_eighths(value, min(finite), max(finite), 1) for value in means], 0)
-
-
-def binned(values: Sequence[float], count: int) -> list[float]:
+def bin_means(values: Sequence[float], count: int) -> list[float]:
     """At most `count` means of neighbouring values, each of as many as can be equal.
 
-    >>> binned([4.0, 2.0, 3.0, 1.0], 2)
+    >>> bin_means([4.0, 2.0, 3.0, 1.0], 2)
     [3.0, 2.0]
     """
     count = min(count, len(values))
@@ -71,16 +57,3 @@ def _axis(steps: int, width: int) -> str:
     """First and last step under the columns."""
     last = str(steps)
     return f"1{last:>{width - 1}}" if width > len(last) + 1 else last
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Rows of text under a head; columns of numbers stand right."""
-    grid = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for index, title in enumerate(head):
-        numeric = all(row[index][:1].isdigit() for row in rows)
-        grid.add_column(title, justify="right" if numeric else "left", no_wrap=True)
-    for row in rows:
-        grid.add_row(*row)
-    page = StringIO()
-    Console(file=page, width=10_000, markup=False, highlight=False).print(grid)
-    return "".join(line.rstrip() + "\n" for line in page.getvalue().splitlines())

@@ -18,8 +18,8 @@ from penstock.draw import trace
 from penstock.draw.page import page
 from penstock.files import save
 from penstock.plan.memory import step_peaks
-from penstock.run.launch.environment import place
-from penstock.run.observe.inspected_step import Look, look
+from penstock.run.launch.environment import read_place
+from penstock.run.observe.inspected_step import StepLook, look_at_step
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine
@@ -40,18 +40,18 @@ def report(trainer: Trainer) -> None:
     batch = trainer.batch_of(trainer.train, trainer.samples)
     trainer.tracker.at = "looks at a step"
     engine, settings = trainer.engine, trainer.settings
-    looks = [(engine.plan, look(engine, batch))]
+    looks = [(engine.plan, look_at_step(engine, batch))]
     for schedule in compared_schedules(settings, engine.mesh.devices):
         plan = _unsliced(engine.plan, schedule)
         other = build_engine(plan, engine.mesh.replicas, AdamW(), engine.device)
         other.tell(trainer.tracker)
         begin(other, settings.run.seed)
-        looks.append((plan, look(other, batch)))
+        looks.append((plan, look_at_step(other, batch)))
         other.close()
     if engine.mesh.rank == 0:
         ran = ran_by(trainer)
         cores = ran.cores if engine.device.type == "cpu" else ran.processes
-        found = [compared(plan, seen, cores) for plan, seen in looks if seen]
+        found = [compare_step(plan, seen, cores) for plan, seen in looks if seen]
         trainer.close()
         trainer.tracker.at = "writes its report"
         _write(ran, found)
@@ -64,7 +64,7 @@ def _unsliced(plan: StepPlan, schedule: Schedule) -> StepPlan:
     return StepPlan(layout, schedule, lengths, plan.rows)
 
 
-def compared(plan: StepPlan, seen: Look, cores: int) -> Compared:
+def compare_step(plan: StepPlan, seen: StepLook, cores: int) -> Compared:
     """Predictions for a schedule from what a look at it has shown."""
     workload = Workload(plan.layout.model, plan.lengths, tuple(map(len, plan.layout.split)))
     sizes = TransformerCost(workload, next(iter(HARDWARE.values())))
@@ -81,7 +81,7 @@ def compared(plan: StepPlan, seen: Look, cores: int) -> Compared:
 
 def ran_by(trainer: Trainer) -> Ran:
     """What the report says of the run itself; the cores of all machines are those of this one."""
-    here, mesh = place(), trainer.engine.mesh
+    here, mesh = read_place(), trainer.engine.mesh
     folder = Path(trainer.settings.run.directory)
     machines = max(1, here.world // here.local_world)
     return Ran(

@@ -11,7 +11,7 @@ import torch
 
 from penstock.arch.config import ModelConfig
 from penstock.cost.hardware import HARDWARE
-from penstock.run.launch.environment import place
+from penstock.run.launch.environment import read_place
 
 
 def model_flops(model: ModelConfig, lengths: Sequence[int]) -> int:
@@ -40,7 +40,7 @@ def idle_share(busy: Sequence[float], spans: Sequence[float], devices: int) -> f
 
 def gpu_count() -> int:
     """GPUs of the whole run: of each machine as many as it has ranks for."""
-    here = place()
+    here = read_place()
     machines = max(1, here.world // here.local_world)
     return machines * max(1, min(here.local_world, torch.cuda.device_count()))
 

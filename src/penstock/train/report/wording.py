@@ -10,8 +10,9 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
+from penstock.draw.table import render_table
 from penstock.sim.timeline import Settled, Timeline
-from penstock.train.report.loss_curve import curve, table
+from penstock.train.report.loss_curve import curve
 
 SHOWN_MEAN = 10
 """Steps over which a loss is a mean: single steps jump about."""
@@ -88,11 +89,11 @@ def time_table(ran: Ran, found: Sequence[Compared]) -> str:
     """Seconds of a step, predicted and measured."""
     if any(each.shared is None for each in found):
         heads, rows = ["schedule", "predicted", "bubble", "measured"], map(_times, found)
-        return "seconds of a step, predicted from the times of its ops\n" + table(heads, [*rows])
+        return "seconds of a step, predicted from the times of its ops\n" + _table(heads, [*rows])
     heads = ["schedule", "a core each", "bubble", f"{ran.cores} cores", "measured"]
     return (
         f"seconds of a step, predicted with a core for each process and with the {ran.cores} here\n"
-        f"{table(heads, [_times(each) for each in found])}"
+        f"{_table(heads, [_times(each) for each in found])}"
         f"{ran.processes} processes share {ran.cores} cores: no order of the work can save time "
         "here, only memory\n"
     )
@@ -118,7 +119,7 @@ def memory_table(found: Sequence[Compared]) -> str:
         for what, peaks in (("predicted", each.peaks), ("measured", measured)):
             rows.append((each.name, what, *(f"{peak / 1e6:.2f}" for peak in peaks)))
     heads = ("schedule", "", *(f"device {device}" for device in range(len(found[0].peaks))))
-    return "peak memory of a step in MB, beside weights and optimizer\n" + table(heads, rows)
+    return "peak memory of a step in MB, beside weights and optimizer\n" + _table(heads, rows)
 
 
 def _verdicts(found: Sequence[Compared]) -> list[str]:
@@ -164,3 +165,7 @@ def _next_steps(ran: Ran) -> str:
 def _doubled(ran: Ran) -> tuple[int, int]:
     """Steps and slices, twice as many as now."""
     return 2 * len(ran.losses), 2 * ran.slices
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return render_table(head, rows, color=False)

@@ -1,8 +1,8 @@
 """Pages of schedules: what they show and list is what the records and the commands say.
 
 In a page under docs/schedules, a block marked `console` is a shell session of one command, and the
-sections Needs, Options and Claims repeat the record. `python tests/every_schedule/pages.py` writes
-both anew.
+sections Needs, Options and Claims repeat the record. `python scripts/write_schedule_pages.py`
+writes both anew.
 """
 
 import os
@@ -15,7 +15,7 @@ from unittest.mock import patch
 from penstock.cli.main import main
 from penstock.schedules import Claim, Spec, registry
 
-FOLDER = Path(__file__).parents[2] / "docs/schedules"
+FOLDER = Path(__file__).parents[1] / "docs/schedules"
 COLUMNS = "100"
 LEGEND = """\
 p devices, m microbatches, v stages per device, k slices per microbatch; r is the device, from 0.

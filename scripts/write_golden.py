@@ -1,6 +1,6 @@
 """Golden lanes: the first case of every record as text, so that no order changes unnoticed.
 
-`python tests/every_schedule/golden.py` writes them anew; look at the difference before you keep it.
+`python scripts/write_golden.py` writes them anew; look at the difference before you keep it.
 """
 
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 from penstock.files.text import dumps
 from penstock.schedules import Spec, registry
 
-FOLDER = Path(__file__).parents[1] / "golden"
+FOLDER = Path(__file__).parents[1] / "tests/golden"
 
 
 def golden(spec: Spec) -> str:

@@ -1,12 +1,12 @@
 """The predicted and the measured timeline of a quickstart step, as the picture of a page.
 
-`python tests/train/picture.py` measures and draws it anew, in about a minute. It is a measurement
-of the machine it is made on, so nothing compares it with an earlier one. The fastest of some steps
-is drawn: on a machine with fewer cores than processes single steps are held up by each other.
+`python scripts/draw_quickstart.py` measures and draws it anew, in about a minute. It is a
+measurement of the machine it is made on, so nothing compares it with an earlier one. The fastest of
+some steps is drawn: on a machine with fewer cores than processes single steps are held up by each
+other.
 """
 
 import os
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,16 +16,16 @@ from penstock.data import open_data
 from penstock.draw.svg.picture import render
 from penstock.run.launch.rendezvous import Connection
 from penstock.run.launch.worker_pool import Crew
-from penstock.run.observe.inspected_step import look
+from penstock.run.observe.inspected_step import look_at_step
 from penstock.run.step.build import build_engine
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin
 from penstock.train.config.load import load
 from penstock.train.loop.rank import plan_of
-from penstock.train.report.report import compared
+from penstock.train.report.report import compare_step
 from penstock.train.report.wording import Compared, drawn
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "examples/quickstart.toml"
 PICTURE = ROOT / "docs/pictures/quickstart.svg"
 STEPS = 9
@@ -35,20 +35,19 @@ def fastest(connection: Connection, config: Path) -> Compared | None:
     """The fastest of some steps of a run, at its first rank."""
     settings = load(config, ["data.limit_bytes=1_000_000"])
     plan, batch = plan_of(settings, connection.world), settings.batch
-    engine, transport = build_engine(plan, settings.pipeline.replicas, AdamW(), torch.device("cpu"))
+    engine = build_engine(plan, settings.pipeline.replicas, AdamW(), torch.device("cpu"))
     begin(engine, settings.run.seed)
     with TemporaryDirectory() as folder:
-        data = open_data(settings.data, batch.length, plan.model.vocabulary, 0, Path(folder))
+        data = open_data(settings.data, batch.length, plan.layout.model.vocabulary, 0, Path(folder))
         microbatches = data.train.batch_at(0, 0, 1, batch.microbatches, batch.rows)
-        looks = [look(engine, microbatches) for _ in range(STEPS)]
-    transport.close()
+        looks = [look_at_step(engine, microbatches) for _ in range(STEPS)]
+    engine.close()
     seen = min(filter(None, looks), key=lambda each: each.timeline.makespan, default=None)
-    return compared(plan, seen, len(os.sched_getaffinity(0))) if seen else None
+    return compare_step(plan, seen, len(os.sched_getaffinity(0))) if seen else None
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT / "tests"))
-    from train.picture import fastest as job  # by a name that the ranks can import too
+    from draw_quickstart import fastest as job  # by a name that the ranks can import too
 
     with Crew(load(CONFIG).pipeline.devices) as crew:
         found = crew.run(job, CONFIG)[0]

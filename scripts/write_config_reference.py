@@ -1,6 +1,7 @@
 """The reference of the configuration, written from the settings themselves.
 
-`python tests/train/pages.py` writes the tables of docs/reference/config.md and the schema anew.
+`python scripts/write_config_reference.py` writes the tables of docs/reference/config.md and the
+schema anew.
 """
 
 import json
@@ -10,7 +11,7 @@ from pathlib import Path
 from penstock.train.config.schema import Schema, schema, words
 from penstock.train.config.toml_text import value_text
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/reference/config.md"
 SCHEMA = ROOT / "docs/reference/config.schema.json"
 

@@ -1,20 +1,20 @@
 """The gallery: every schedule drawn at four devices, all on one time axis.
 
-`python tests/every_schedule/gallery.py` writes the page and its pictures anew.
+`python scripts/write_gallery.py` writes the page and its pictures anew.
 """
 
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
-from every_schedule.samples import command, sample_of
 from penstock.cost.model import UnitCost
 from penstock.draw.svg.picture import render
 from penstock.schedules import registry
 from penstock.sim import simulate
 from penstock.sim.timeline import Timeline
+from sample_requests import command, sample_of
 
-FOLDER = Path(__file__).parents[2] / "docs"
+FOLDER = Path(__file__).parents[1] / "docs"
 PAGE, PICTURES = FOLDER / "gallery.md", FOLDER / "pictures/gallery"
 
 HEAD = """\

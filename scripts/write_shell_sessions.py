@@ -2,7 +2,8 @@
 
 A fenced block marked `console` is a shell session: lines that start with `$ ` are typed, the lines
 under them are what came back, words on stderr included. A block marked `text FILE` is the content
-of a file that the reader is asked to save. `python tests/cli/pages.py` writes the answers anew.
+of a file that the reader is asked to save. `python scripts/write_shell_sessions.py` writes the
+answers anew.
 """
 
 import os
@@ -14,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from penstock.core.ops import KINDS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PAGES = tuple(
     ROOT / page
     for page in (

@@ -1,19 +1,19 @@
 """The table of schedules and the picture in the README, made from the registry.
 
-`python tests/every_schedule/readme.py` writes both anew.
+`python scripts/write_readme.py` writes both anew.
 """
 
 import re
 from pathlib import Path
 
-from every_schedule.samples import sample, sample_of
 from penstock.draw.svg.picture import render
 from penstock.lower import lower
 from penstock.schedules import Spec, build, find, registry
 from penstock.sim import simulate
 from penstock.sim.timeline import Timeline
+from sample_requests import sample, sample_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PICTURE = ROOT / "docs/pictures/compare.svg"
 COMPARED = ("1f1b", "seq1f1b", "zb-h1")
