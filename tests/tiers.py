@@ -16,7 +16,9 @@ import pytest
 
 from penstock.schedules import Case, Spec
 
-STARTING_FIXTURES = frozenset({"browser", "crew", "nodes", "pair", "ranks", "setting", "verifier"})
+STARTING_FIXTURES = frozenset(
+    {"browser", "crew", "extended", "nodes", "pair", "ranks", "setting", "verifier"}
+)
 """Fixtures that start processes: a test that asks for one of them is marked by that."""
 
 STARTING_FOLDERS = ("run/faults", "run/launch", "train/runs")

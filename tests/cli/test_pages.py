@@ -6,6 +6,7 @@ from cli.pages import PAGES, rewritten
 from penstock.cli.main import VERBS
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_what_a_page_shows_is_what_its_commands_print(page: Path) -> None:
     text = page.read_text()

@@ -4,8 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from house.conftest import Plant
 from house.source import TORCH_LAYERS
+
+pytestmark = pytest.mark.processes
 
 LOAD_ALL = """
 import pkgutil, sys
