@@ -1,5 +1,6 @@
 """What every test finds as it should be, and the tiers."""
 
+import gc
 import sys
 from collections.abc import Generator
 from typing import Any
@@ -15,6 +16,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="of each schedule take the first case only; part of `make quick`",
     )
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Nothing that is made while tests are collected goes away, so nobody need look for it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
