@@ -6,8 +6,9 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
-from tiers import first_cases, mark_processes, without_processes
+from tiers import QUICK_EXAMPLES, first_cases, mark_processes, without_processes
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,6 +17,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="of each schedule take the first case only; part of `make quick`",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--first-case"):
+        settings.register_profile("quick", max_examples=QUICK_EXAMPLES)
+        settings.load_profile("quick")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -24,6 +24,12 @@ STARTING_FIXTURES = frozenset(
 STARTING_FOLDERS = ("run/faults", "run/launch", "train/runs")
 """Folders under `tests/` whose subject is processes: every test in them is marked."""
 
+ONE_SCHEDULE = "tests/schedules/"
+"""Files of this folder are about one schedule, so what their tests are called with is a case."""
+
+QUICK_EXAMPLES = 10
+"""Random examples of a test that does not say how many it needs, in the quick tier."""
+
 STARTS: tuple[tuple[Any, str], ...] = (
     (subprocess.Popen, "__init__"),
     (multiprocessing.process.BaseProcess, "start"),
@@ -59,13 +65,16 @@ def without_processes(test: str) -> Iterator[None]:
 
 def first_cases(items: list[pytest.Item]) -> list[pytest.Item]:
     """Without the tests that take a schedule's second or later case."""
-    first: dict[tuple[str, str], Case] = {}
+    first: dict[tuple[str, str], object] = {}
     return [item for item in items if _is_first(item, first)]
 
 
-def _is_first(item: pytest.Item, first: dict[tuple[str, str], Case]) -> bool:
+def _is_first(item: pytest.Item, first: dict[tuple[str, str], object]) -> bool:
+    test = item.nodeid.split("[")[0]
     found = getattr(item, "callspec", None)
     spec, case = (found.params.get(name) if found else None for name in ("spec", "case"))
-    if not isinstance(spec, Spec) or not isinstance(case, Case):
-        return True
-    return bool(first.setdefault((item.nodeid.split("[")[0], spec.name), case) == case)
+    if isinstance(spec, Spec) and isinstance(case, Case):
+        return bool(first.setdefault((test, spec.name), case) == case)
+    if test.startswith(ONE_SCHEDULE):
+        return first.setdefault((test, ""), item.nodeid) == item.nodeid
+    return True

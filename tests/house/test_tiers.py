@@ -72,8 +72,13 @@ def test_the_first_case_of_each_schedule_is_taken_in_each_test() -> None:
     assert [item.params["case"] for item in chosen] == [  # type: ignore[attr-defined]
         spec.cases[0] for spec in registry().values()
     ] * 2
-    other = Item("tests/test_it.py::test_without_a_case[3]", case=3)
-    assert first_cases([other]) == [other]  # type: ignore[list-item]
+
+
+def test_of_a_file_about_one_schedule_each_test_is_taken_once() -> None:
+    names = ("core/test_ops.py::test_it", "schedules/test_it.py::test_it")
+    items = [Item(f"tests/{name}[{index}]", case=index) for name in names for index in (0, 1)]
+    chosen = first_cases(items)  # type: ignore[arg-type]
+    assert chosen == items[:3]
 
 
 def test_what_leaves_the_tests_of_every_day_is_in_the_matrix_and_both_are_run(house: Path) -> None:
