@@ -13,7 +13,7 @@ timed = @echo "== $(1)"; start=$$(date +%s); status=0; $(2) || status=$$?; \
 	echo "== $(1): $$(($$(date +%s) - start)) s"; exit $$status
 
 .DEFAULT_GOAL := help
-.PHONY: help install train check format-check lint types house test new-schedule check-schedule golden format clean
+.PHONY: help install train check format-check lint types house quick test matrix new-schedule check-schedule golden format clean
 
 help: ## list what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,8 +41,19 @@ types: $(STAMP)
 house: $(STAMP) ## the rules of the house alone, with the size of each layer
 	$(call timed,house rules,$(BIN)/python -m pytest tests/house $(PYTEST_FLAGS))
 
-test: $(STAMP) ## every test; JOBS=2 for two processes, PYTEST_FLAGS='-k name' for some
-	$(call timed,tests,$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_FLAGS))
+# Workers read the byte code of a thousand test files that the first collection has written.
+unexport PYTHONDONTWRITEBYTECODE
+PARALLEL := -n $(JOBS) --dist worksteal
+
+quick: $(STAMP) ## first case of each schedule, no processes; under 2 minutes on 2 cores
+	$(call timed,quick tests,$(BIN)/python -m pytest $(PARALLEL) \
+		-m "not processes and not matrix" --first-case --ignore tests/house $(PYTEST_FLAGS))
+
+test: $(STAMP) ## every test but the matrices; JOBS=2 for two processes, PYTEST_FLAGS='-k name' for some
+	$(call timed,tests,$(BIN)/python -m pytest $(PARALLEL) -m "not matrix" $(PYTEST_FLAGS))
+
+matrix: $(STAMP) ## the large matrices: all small shapes and mutants, all variants on processes
+	$(call timed,matrix,$(BIN)/python -m pytest $(PARALLEL) -m matrix $(PYTEST_FLAGS))
 
 new-schedule: $(STAMP) ## write file, page and test of a schedule: NAME=my-schedule
 	$(BIN)/python scripts/new_schedule.py $(NAME)

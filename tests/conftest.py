@@ -1,8 +1,63 @@
-"""What every test finds as it should be."""
+"""What every test finds as it should be, and the tiers."""
 
+import gc
 import sys
+from collections.abc import Generator
+from typing import Any
 
 import pytest
+from hypothesis import settings
+
+from tiers import QUICK_EXAMPLES, first_cases, mark_processes, without_processes
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--first-case",
+        action="store_true",
+        help="of each schedule take the first case only; part of `make quick`",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--first-case"):
+        settings.register_profile("quick", max_examples=QUICK_EXAMPLES)
+        settings.load_profile("quick")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Nothing that is made while tests are collected goes away, so nobody need look for it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    mark_processes(items)
+    if config.getoption("--first-case"):
+        chosen = first_cases(items)
+        kept = set(chosen)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = chosen
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """The whole of a test, with its fixtures: those of a session start with the first that asks."""
+    if item.get_closest_marker("processes"):
+        return (yield)
+    with without_processes(item.nodeid):
+        return (yield)
+
+
+@pytest.fixture(scope="session")
+def first_case(pytestconfig: pytest.Config) -> bool:
+    """Whether a loop over the cases of a schedule ends after the first."""
+    return bool(pytestconfig.getoption("--first-case"))
 
 
 @pytest.fixture(autouse=True)

@@ -24,6 +24,7 @@ def test_a_schedule_goes_the_whole_way_with_public_names_only() -> None:
     assert penstock.simulate(schedule).makespan == 33
 
 
+@pytest.mark.processes
 def test_importing_the_package_loads_nothing_heavy() -> None:
     script = "import sys, penstock; print('numpy' in sys.modules, 'typer' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -34,6 +34,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "read_bench_settings", lambda: changed)
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("small")
 def test_steps_are_compared_and_an_impossible_row_says_why(penstock: Penstock) -> None:
     answer = penstock("bench run --real --ranks 2 --tokens 192 --steps 1 --json")
@@ -50,6 +51,7 @@ def test_steps_are_compared_and_an_impossible_row_says_why(penstock: Penstock) -
     assert [row["schedule"] for row in told] == [row["schedule"] for row in length["rows"]]
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("small")
 def test_the_host_part_and_the_profile_are_printed_as_tables(penstock: Penstock) -> None:
     answer = penstock("bench run --host --profile --tokens 16 --steps 1")

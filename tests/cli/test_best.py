@@ -6,6 +6,8 @@ from cli.conftest import Penstock
 from penstock.files import load
 from penstock.sim import simulate
 
+pytestmark = pytest.mark.processes  # records that search are asked in processes of their own
+
 ROOT = Path(__file__).parents[2]
 PAGE, README = ROOT / "docs/reference/best.md", ROOT / "README.md"
 LINE = "best -p 4 -m 8 --layers 16*1,4@0 --limit 24 --seconds 1000"

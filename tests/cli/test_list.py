@@ -40,6 +40,7 @@ def test_json_has_the_contract_fields(penstock: Penstock) -> None:
         }
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("line", "limit"),
     [("list", 0.5), ("show seq1f1b -p 8 -m 16 -k 4", 1.5)],

@@ -83,6 +83,7 @@ def test_a_bad_request_ends_at_once_with_a_sentence_and_a_hint(
     assert "Traceback" not in answer.err
 
 
+@pytest.mark.processes
 def test_a_reader_that_goes_away_is_no_error() -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -91,6 +92,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_reported_without_a_traceback() -> None:
     with open("/dev/full", "w") as full:
@@ -115,11 +117,13 @@ def test_an_interrupt_ends_quietly_with_130(
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.processes
 def test_python_m_penstock_is_the_same_command() -> None:
     done = subprocess.run([*COMMAND, "--version"], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{__version__}\n", "")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("given", [{}, {"OPENBLAS_NUM_THREADS": "7"}])
 def test_the_environment_of_later_processes_is_as_it_was(given: dict[str, str]) -> None:
     script = (

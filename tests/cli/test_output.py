@@ -31,12 +31,14 @@ def on_a_terminal(**environment: str) -> str:
     return b"".join(pieces).decode()
 
 
+@pytest.mark.processes
 def test_a_terminal_gets_colour_and_a_bold_best() -> None:
     text = on_a_terminal()
     assert "\x1b[1m" in text
     assert "\x1b[38;" in text or "\x1b[48;" in text
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("wish", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_who_wants_no_colour_gets_none(wish: dict[str, str]) -> None:
     text = on_a_terminal(**wish)
@@ -44,6 +46,7 @@ def test_who_wants_no_colour_gets_none(wish: dict[str, str]) -> None:
     assert "*" in text  # the best is still marked
 
 
+@pytest.mark.processes
 def test_a_screen_without_a_glyph_shows_a_question_mark() -> None:
     done = subprocess.run(
         [*COMMAND, *LINE],

@@ -6,6 +6,7 @@ from penstock.cli.main import VERBS
 from write_shell_sessions import PAGES, rewritten
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_what_a_page_shows_is_what_its_commands_print(page: Path) -> None:
     text = page.read_text()

@@ -39,6 +39,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return judge
 
 
+@pytest.mark.processes
 def test_a_schedule_is_run_for_real_and_is_equal(penstock: Penstock) -> None:
     answer = penstock("verify seq1f1b -p 2 -m 2 -k 2 --json")
     assert (answer.code, answer.data["name"], answer.data["equal"]) == (0, "seq1f1b", True)

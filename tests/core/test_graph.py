@@ -85,8 +85,9 @@ def test_compiled_and_plain_loops_give_the_same(schedule: Schedule, monkeypatch)
     plain = replace(schedule, derived={})
     compiled = replace(schedule, derived={})
     by_plain = (graph_of(plain), moves_of(plain), uses_of(plain))
-    monkeypatch.setattr(kernel, "COMPILE_ABOVE", 0)
-    by_compiled = (graph_of(compiled), moves_of(compiled), uses_of(compiled))
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel, "COMPILE_ABOVE", 0)
+        by_compiled = (graph_of(compiled), moves_of(compiled), uses_of(compiled))
     for one, other in zip(by_plain[:2], by_compiled[:2]):
         for name in vars(one):
             assert np.array_equal(getattr(one, name), getattr(other, name)), name

@@ -4,7 +4,6 @@ from collections import defaultdict
 from fractions import Fraction
 
 import numpy as np
-import pytest
 
 from core.samples import every, plain
 from penstock.core.lifetimes import level_changes
@@ -69,10 +68,11 @@ def test_level_changes_are_those_of_the_buffers_lives(schedule: Schedule) -> Non
 
 
 @every
-@pytest.mark.parametrize("sizes", [{}, SIZES])
-def test_curves_and_peaks_agree_and_end_at_zero(schedule: Schedule, sizes: dict) -> None:
-    timeline = simulate(schedule, UnitCost(sizes=sizes))
-    for device, curve in enumerate(timeline.curves):
-        assert int(curve.level.max(initial=0)) * timeline.grain == timeline.peak[device]
-        assert curve.level.min(initial=0) >= 0
-        assert not len(curve.level) or curve.level[-1] == 0
+def test_curves_and_peaks_agree_and_end_at_zero(schedule: Schedule) -> None:
+    for sizes in ({}, SIZES):
+        timeline = simulate(schedule, UnitCost(sizes=sizes))
+        for device, curve in enumerate(timeline.curves):
+            at = (sizes, device)
+            assert int(curve.level.max(initial=0)) * timeline.grain == timeline.peak[device], at
+            assert curve.level.min(initial=0) >= 0, at
+            assert not len(curve.level) or curve.level[-1] == 0, at

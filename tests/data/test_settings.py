@@ -47,6 +47,7 @@ def test_a_wrong_setting_is_refused(fields: dict[str, Any], message: str, hint: 
     assert hint in refusal.value.hint
 
 
+@pytest.mark.processes
 def test_the_settings_are_read_without_torch() -> None:
     script = "import sys, penstock.data as d; d.DataSettings(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

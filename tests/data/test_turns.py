@@ -37,6 +37,7 @@ print(len(found.tokens), int(found.tokens.astype("i8").sum()))
 """
 
 
+@pytest.mark.processes
 def test_of_several_processes_one_tokenises_and_all_read_the_same(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("to be or not to be" * 50_000)
@@ -79,6 +80,7 @@ tokenised(TextFiles([Path(sys.argv[1])]), Bytes(), Path(sys.argv[2]), kill)
 """
 
 
+@pytest.mark.processes
 def test_a_killed_process_gives_up_its_turn_and_leaves_no_tokens(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("to be or not to be")

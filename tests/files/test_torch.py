@@ -7,6 +7,7 @@ import csv
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -14,11 +15,12 @@ from warnings import catch_warnings, simplefilter
 
 import pytest
 
+from loops import looped
 from penstock.check import check
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.files import torch_csv
-from penstock.schedules import Case, Spec, build, registry
+from penstock.schedules import Case, build, find, registry
 from penstock.sim import simulate
 
 pytestmark = pytest.mark.torch
@@ -185,19 +187,21 @@ def test_ours_equals_what_pytorch_does(built: Built, executed: Callable[[Built],
     assert torch_csv.loads(executed(built)) == ours
 
 
-def _cases(wanted: Callable[[Case], bool]) -> pytest.MarkDecorator:
-    """All registered requests of some sort."""
-    found = [
-        pytest.param(spec, case, id=f"{name} {case}")
-        for name, spec in registry().items()
-        for case in spec.cases
-        if wanted(case)
-    ]
-    return pytest.mark.parametrize(("spec", "case"), found)
+def _cases(wanted: Callable[[Case], bool]) -> Callable[[Any], Any]:
+    """All registered requests of some sort, schedule by schedule."""
+    chosen = {name: list(filter(wanted, spec.cases)) for name, spec in registry().items()}
+    return looped(
+        "schedule", {name: partial(_built, name, cases) for name, cases in chosen.items() if cases}
+    )
 
 
-def _build(spec: Spec, case: Case) -> Schedule:
-    return spec.build(spec.case(case.p, case.m, case.v, case.k, case.options))
+def _built(name: str, cases: list[Case]) -> Iterator[tuple[str, Schedule]]:
+    spec = find(name)
+    for case in cases:
+        yield (
+            f"{name} {case}",
+            spec.build(spec.case(case.p, case.m, case.v, case.k, case.options)),
+        )
 
 
 def _sayable(schedule: Schedule) -> bool:
@@ -216,9 +220,8 @@ def _sayable(schedule: Schedule) -> bool:
 
 @_cases(lambda case: case.k == 1)
 def test_pytorchs_loader_accepts_what_we_export(
-    spec: Spec, case: Case, pipelining: Any, stage: Callable[..., Any], tmp_path: Path
+    schedule: Schedule, pipelining: Any, stage: Callable[..., Any], tmp_path: Path
 ) -> None:
-    schedule = _build(spec, case)
     if not _sayable(schedule):
         with pytest.raises(ShapeError, match="PyTorch's CSV"):
             torch_csv.dumps(schedule)
@@ -243,8 +246,7 @@ def _without_shares(schedule: Schedule) -> Schedule:
 
 
 @_cases(lambda case: case.k > 1)
-def test_slices_are_refused_by_the_name_of_the_first(spec: Spec, case: Case) -> None:
-    schedule = _build(spec, case)
+def test_slices_are_refused_by_the_name_of_the_first(schedule: Schedule) -> None:
     first = next(op for op in schedule.table.ops() if op.slice or op.kind not in "FBIW")
     with pytest.raises(ShapeError, match=rf"^{first} on device 0 cannot be written") as refusal:
         torch_csv.dumps(schedule)

@@ -9,6 +9,8 @@ import pytest
 from house.conftest import Plant
 from house.source import TORCH_LAYERS
 
+pytestmark = pytest.mark.processes
+
 LOAD_ALL = """
 import pkgutil, sys
 from importlib import import_module

@@ -1,6 +1,7 @@
 """Every family computes what the transformers library computes."""
 
 from dataclasses import replace
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -16,8 +17,10 @@ from penstock.model.layers.rope import rope_tables
 from penstock.model.stages.decoder import DecoderStage
 from penstock.model.stages.piece import pieces_of
 
-pytest.importorskip("transformers")
-pytestmark = pytest.mark.torch
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers"),
+]
 
 LENGTH = 48
 BATCH = sentences(2, LENGTH, 50)

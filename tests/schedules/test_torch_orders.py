@@ -9,7 +9,6 @@ from penstock.core.schedule import Schedule
 from schedules.picture import built
 
 pytestmark = pytest.mark.torch
-pipelining = pytest.importorskip("torch.distributed.pipelining.schedules")
 
 KINDS = {"FORWARD": "F", "FULL_BACKWARD": "B", "BACKWARD_INPUT": "I", "BACKWARD_WEIGHT": "W"}
 
@@ -29,6 +28,7 @@ class Stage:
 
 def torch_lanes(kind: str, p: int, m: int, v: int) -> list[list[Any]]:
     """The lanes of PyTorch's schedule of that class name; an overlapped pair is a tuple."""
+    pipelining = pytest.importorskip("torch.distributed.pipelining.schedules")
     stages = [Stage(p, p * v) for _ in range(v)]
     order = getattr(pipelining, kind)(stages, m, loss_fn=lambda *_: 0).pipeline_order
     return [[_op(action) for action in order[r] if action is not None] for r in range(p)]

@@ -24,27 +24,29 @@ TIMES = {"F": Fraction(3), "I": Fraction(7, 2), "W": Fraction(5, 3)}
 
 def general(schedule: Schedule, cost: UnitCost, monkeypatch):
     """The timeline from the general graph, where the plain loop would also do."""
-    monkeypatch.setattr(engine, "is_plain", lambda schedule, cost: False)
-    return simulate(schedule, cost)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "is_plain", lambda schedule, cost: False)
+        return simulate(schedule, cost)
 
 
 @plain
-@pytest.mark.parametrize("hop", [Fraction(0), Fraction(1, 3)])
-def test_the_plain_loop_and_the_graph_give_the_same(schedule, hop, monkeypatch) -> None:
-    cost = UnitCost(times=TIMES, hop=hop, sizes={"act": Fraction(2), "stash": Fraction(5, 4)})
-    one = simulate(schedule, cost)
-    other = general(schedule, cost, monkeypatch)
-    assert one.makespan == other.makespan
-    assert one.peak == other.peak
-    assert one.spans() == other.spans()
+def test_the_plain_loop_and_the_graph_give_the_same(schedule, monkeypatch) -> None:
+    for hop in (Fraction(0), Fraction(1, 3)):
+        cost = UnitCost(times=TIMES, hop=hop, sizes={"act": Fraction(2), "stash": Fraction(5, 4)})
+        one = simulate(schedule, cost)
+        other = general(schedule, cost, monkeypatch)
+        assert one.makespan == other.makespan, hop
+        assert one.peak == other.peak, hop
+        assert one.spans() == other.spans(), hop
 
 
 @every
 def test_compiled_and_plain_python_give_the_same(schedule, monkeypatch) -> None:
     cost = UnitCost(times=TIMES, hop=Fraction(1, 2))
     one = simulate(schedule, cost)
-    monkeypatch.setattr(kernel, "COMPILE_ABOVE", 0)
-    other = simulate(replace(schedule, derived={}), cost)
+    with monkeypatch.context() as patch:
+        patch.setattr(kernel, "COMPILE_ABOVE", 0)
+        other = simulate(replace(schedule, derived={}), cost)
     assert one.spans() == other.spans()
     assert one.peak == other.peak
 
@@ -219,13 +221,13 @@ def test_times_too_fine_to_be_summed_exactly_are_refused(hop) -> None:
 
 
 @every
-@pytest.mark.parametrize("still", ["F", "I", "W", "FIW"])
-def test_ops_that_take_no_time_still_need_their_memory(schedule, still: str) -> None:
-    cost = UnitCost(times=dict.fromkeys(still, Fraction(0)), sizes={"dkv": Fraction(1)})
-    timeline = simulate(schedule, cost)
-    highest = tuple(int(curve.level.max(initial=0)) * timeline.grain for curve in timeline.curves)
-    assert highest == timeline.peak
-    assert min(timeline.peak) > 0
+def test_ops_that_take_no_time_still_need_their_memory(schedule) -> None:
+    for still in ("F", "I", "W", "FIW"):
+        cost = UnitCost(times=dict.fromkeys(still, Fraction(0)), sizes={"dkv": Fraction(1)})
+        timeline = simulate(schedule, cost)
+        highest = [int(curve.level.max(initial=0)) * timeline.grain for curve in timeline.curves]
+        assert tuple(highest) == timeline.peak, still
+        assert min(timeline.peak) > 0, still
 
 
 @pytest.mark.parametrize(

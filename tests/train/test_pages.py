@@ -79,6 +79,7 @@ def test_the_schema_knows_the_keys_of_a_resolved_configuration_and_no_others() -
     assert schema()["required"] == ["pipeline"]
 
 
+@pytest.mark.processes
 def test_a_configuration_is_read_without_torch() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"

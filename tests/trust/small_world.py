@@ -3,12 +3,15 @@
 At most 4 devices, 6 microbatches, 3 chunks and 4 slices, with the defaults of each option and a
 few other values; orders that are searched for, which takes a while, at some of these. A shape
 outside a schedule's needs is left out, and so is a case whose lanes are those of an earlier one.
-This is the only file here that speaks to the product.
+A sample of it, for every day, has two numbers of devices and three of microbatches, and the first
+of each schedule is the least that is worth playing. This is the only file here that speaks to the
+product.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 from penstock.core.ops import Op
@@ -20,29 +23,59 @@ from penstock.schedules import Spec, registry
 from .board import Play
 from .world import Work, World
 
-DEVICES, MICROBATCHES, CHUNKS, SLICES = range(1, 5), range(1, 7), range(1, 4), range(1, 5)
-OPTION_VALUES = (1, 2, 3, 4, 8)
-SEARCHED_MICROBATCHES, SEARCHED_VALUES = (1, 3, 6), (1, 4)
+
+@dataclass(frozen=True)
+class Sizes:
+    """The numbers that are combined with each other, and the values that options are given."""
+
+    devices: Sequence[int]
+    microbatches: Sequence[int]
+    chunks: Sequence[int]
+    slices: Sequence[int]
+    values: Sequence[int]
+
+
+ALL = Sizes(range(1, 5), range(1, 7), range(1, 4), range(1, 5), (1, 2, 3, 4, 8))
+SEARCHED = replace(ALL, microbatches=(1, 3, 6), values=(1, 4))
+SAMPLE = Sizes((2, 4), (3, 4, 6), (1, 2, 3), (2, 4), (2,))
+SEARCHED_SAMPLE = Sizes((2, 4), (4,), (1, 2), (2, 4), ())
 
 
 @cache
 def plays(name: str) -> Mapping[str, Play]:
     """Every distinct play of a registered schedule in the small world, by its case."""
-    found: dict[str, Play] = {}
+    spec = registry()[name]
+    return dict(_distinct(_schedules(spec, SEARCHED if _searched(spec) else ALL)))
+
+
+@cache
+def sampled(name: str) -> Mapping[str, Play]:
+    """Some of them."""
+    spec = registry()[name]
+    return dict(_distinct(_schedules(spec, SEARCHED_SAMPLE if _searched(spec) else SAMPLE)))
+
+
+@cache
+def first(name: str) -> Mapping[str, Play]:
+    """One of them."""
+    spec = registry()[name]
+    found = _schedules(spec, SEARCHED_SAMPLE if _searched(spec) else SAMPLE)
+    return dict(islice(_distinct(found), 1))
+
+
+def _distinct(schedules: Iterable[tuple[str, Schedule]]) -> Iterator[tuple[str, Play]]:
     digests: set[str] = set()
-    for label, schedule in _schedules(registry()[name]):
+    for label, schedule in schedules:
         if schedule.digest not in digests:
             digests.add(schedule.digest)
-            found[label] = play_of(schedule)
-    return found
+            yield label, play_of(schedule)
 
 
-def _schedules(spec: Spec) -> Iterator[tuple[str, Schedule]]:
-    chunks = CHUNKS if spec.chunks is None else (spec.chunks,)
-    slices = SLICES if spec.sliced else (1,)
-    microbatches = SEARCHED_MICROBATCHES if _searched(spec) else MICROBATCHES
-    for p, m, v, k in product(DEVICES, microbatches, chunks, slices):
-        for options in _options(spec):
+def _schedules(spec: Spec, sizes: Sizes) -> Iterator[tuple[str, Schedule]]:
+    chunks = sizes.chunks if spec.chunks is None else (spec.chunks,)
+    slices = sizes.slices if spec.sliced else (1,)
+    for p, m, v, k in product(sizes.devices, sizes.microbatches, chunks, slices):
+        for options in _options(spec, sizes.values):
             try:
                 case = spec.case(p, m, v, k, options)
             except ShapeError:
@@ -50,9 +83,8 @@ def _schedules(spec: Spec) -> Iterator[tuple[str, Schedule]]:
             yield f"{spec.name} {case}", spec.build(case)
 
 
-def _options(spec: Spec) -> Iterator[dict[str, Any]]:
+def _options(spec: Spec, values: Sequence[int]) -> Iterator[dict[str, Any]]:
     yield {}
-    values = SEARCHED_VALUES if _searched(spec) else OPTION_VALUES
     for option, value in product(spec.options, values):
         yield {option.name: value}
 

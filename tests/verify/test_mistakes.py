@@ -56,6 +56,7 @@ def test_a_wrong_count_of_labels_shows_in_the_loss(verifier: Verifier) -> None:
     assert "the loss is off by 1" in wrong.explanation
 
 
+@pytest.mark.processes
 def test_a_transfer_that_is_never_sent_ends_in_an_error_and_not_in_silence() -> None:
     trial = _trial("float32")
     with Crew(trial.processes) as crew:

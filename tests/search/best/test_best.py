@@ -23,6 +23,8 @@ from schedules.picture import built, priced
 from search.best_table import ROOT, cutting, ranked, registered, rows, searched
 from search.pipelines import HEAVY_HEAD
 
+pytestmark = pytest.mark.processes  # records that search are asked in processes of their own
+
 
 def quick(wanted: Wanted) -> Wanted:
     """The same with a time that decides nothing, so that the answer is the same everywhere."""

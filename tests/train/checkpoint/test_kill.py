@@ -13,7 +13,7 @@ from train.checkpoint import crew as tasks
 from train.checkpoint.crew import CONTEXT, Crew, layers
 from train.checkpoint.faults import empty_like, same
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.processes]
 
 
 def test_a_process_killed_at_a_random_moment_loses_no_step_that_was_safe(tmp_path: Path) -> None:

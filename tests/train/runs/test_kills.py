@@ -9,25 +9,34 @@ from pathlib import Path
 
 import pytest
 
-from train.runs.kills import RANKS, disturbed, kills
+from train.runs.kills import RANKS, Disturbed, disturbed, kills
 from train.runs.ranks import LIMIT, Setting
 
 pytestmark = pytest.mark.torch
 
-KILLS = 12
+
+def killed(folder: Path, times: int) -> Disturbed:
+    """A run in which each rank is killed so many times, which has not changed the weights."""
+    plan = kills(RANKS * times, seed=1)
+    assert sorted(kill.rank for kill in plan) == sorted([*range(RANKS)] * times)
+    found = disturbed(Setting(folder), plan)
+    assert found.killed == RANKS * times
+    assert found.begun == sorted(found.begun)
+    assert len(found.without) > 30
+    assert found.different == []
+    return found
 
 
+def test_each_rank_is_killed_and_the_weights_are_the_same_bit_for_bit(tmp_path: Path) -> None:
+    assert killed(tmp_path, times=1).begun
+
+
+@pytest.mark.matrix
 def test_each_rank_is_killed_three_times_and_the_weights_are_the_same_bit_for_bit(
     tmp_path: Path,
 ) -> None:
-    plan = kills(KILLS, seed=1)
-    assert sorted(kill.rank for kill in plan) == sorted([*range(RANKS)] * 3)
-    found = disturbed(Setting(tmp_path), plan)
-    assert found.killed == KILLS
-    assert found.begun == sorted(found.begun)
+    found = killed(tmp_path, times=3)
     assert len({*found.begun}) > 2  # and some of what was done before them was kept
-    assert len(found.without) > 30
-    assert found.different == []
 
 
 def rank_process(agent: int, rank: int) -> int:

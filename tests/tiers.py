@@ -1,0 +1,80 @@
+"""Tiers of tests, from quick to large.
+
+`make quick` takes the first case of each schedule and starts no process; `make test` takes all but
+the large matrices; `make matrix` takes those. What a test needs is told by its markers, and a test
+that starts a process without the marker fails in every tier, so that the quick one stays quick.
+"""
+
+import multiprocessing.process
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import pytest
+
+from penstock.schedules import Case, Spec
+
+STARTING_FIXTURES = frozenset(
+    {"browser", "crew", "extended", "nodes", "pair", "ranks", "setting", "verifier"}
+)
+"""Fixtures that start processes: a test that asks for one of them is marked by that."""
+
+STARTING_FOLDERS = ("run/faults", "run/launch", "train/runs")
+"""Folders under `tests/` whose subject is processes: every test in them is marked."""
+
+ONE_SCHEDULE = "tests/schedules/"
+"""Files of this folder are about one schedule, so what their tests are called with is a case."""
+
+QUICK_EXAMPLES = 10
+"""Random examples of a test that does not say how many it needs, in the quick tier."""
+
+STARTS: tuple[tuple[Any, str], ...] = (
+    (subprocess.Popen, "__init__"),
+    (multiprocessing.process.BaseProcess, "start"),
+    (os, "fork"),
+    (os, "forkpty"),
+    (os, "posix_spawn"),
+    (os, "posix_spawnp"),
+    (os, "system"),
+)
+
+
+def mark_processes(items: list[pytest.Item]) -> None:
+    """Mark the tests of the folders that start processes, and of the fixtures that do."""
+    folders = tuple(f"tests/{folder}/" for folder in STARTING_FOLDERS)
+    for item in items:
+        asked = STARTING_FIXTURES.intersection(getattr(item, "fixturenames", ()))
+        if asked or item.nodeid.startswith(folders):
+            item.add_marker("processes")
+
+
+@contextmanager
+def without_processes(test: str) -> Iterator[None]:
+    """Fail where a process is started, by whatever way."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        pytest.fail(f"{test} starts a process without the marker `processes`")
+
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, name in STARTS:
+            patch.setattr(owner, name, refuse)
+        yield
+
+
+def first_cases(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Without the tests that take a schedule's second or later case."""
+    first: dict[tuple[str, str], object] = {}
+    return [item for item in items if _is_first(item, first)]
+
+
+def _is_first(item: pytest.Item, first: dict[tuple[str, str], object]) -> bool:
+    test = item.nodeid.split("[")[0]
+    found = getattr(item, "callspec", None)
+    spec, case = (found.params.get(name) if found else None for name in ("spec", "case"))
+    if isinstance(spec, Spec) and isinstance(case, Case):
+        return bool(first.setdefault((test, spec.name), case) == case)
+    if test.startswith(ONE_SCHEDULE):
+        return first.setdefault((test, ""), item.nodeid) == item.nodeid
+    return True
