@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 from penstock.data.sources import TextFiles
-from penstock.data.tokenise import tokenised
+from penstock.data.tokenise import tokenise_source
 from penstock.data.tokenizer import Bytes
 
 
@@ -32,7 +32,7 @@ class Told(Bytes):
 
 print("ready", flush=True)
 sys.stdin.read(1)
-found, _ = tokenised(TextFiles([Path(sys.argv[1])]), Told(), Path(sys.argv[2]), None)
+found, _ = tokenise_source(TextFiles([Path(sys.argv[1])]), Told(), Path(sys.argv[2]), None)
 print(len(found.tokens), int(found.tokens.astype("i8").sum()))
 """
 
@@ -72,11 +72,11 @@ import os, signal, sys
 from pathlib import Path
 
 from penstock.data.sources import TextFiles
-from penstock.data.tokenise import tokenised
+from penstock.data.tokenise import tokenise_source
 from penstock.data.tokenizer import Bytes
 
 kill = lambda done, size: os.kill(os.getpid(), signal.SIGKILL)
-tokenised(TextFiles([Path(sys.argv[1])]), Bytes(), Path(sys.argv[2]), kill)
+tokenise_source(TextFiles([Path(sys.argv[1])]), Bytes(), Path(sys.argv[2]), kill)
 """
 
 
