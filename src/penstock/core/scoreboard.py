@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from penstock.core.graph import graph_of
 from penstock.core.groups import groups_of
-from penstock.core.kernel import kernel
+from penstock.core.kernel import kernel, part
 from penstock.core.schedule import Schedule
 from penstock.core.table import Ints
 from penstock.core.transfers import moves_of
@@ -84,8 +84,7 @@ def _play(
     Members of a group move as one, and transfers queue for their link. What is None is not
     compiled: without groups and links the loop is a short one.
     """
-    clock = np.zeros(len(cursor), np.int64)
-    moved = True
+    clock, moved = np.zeros(len(cursor), np.int64), True
     while moved:
         moved = False
         for at in range(len(cursor)):
@@ -104,10 +103,7 @@ def _play(
                     if together is not None and group >= 0:
                         row = group_rows[member]
                         ready = max(ready, clock[lane[row]])
-                        back = row
-                        while back > cursor[lane[row]] and group_of[back - 1] == group:
-                            back -= 1
-                        if back != cursor[lane[row]]:
+                        if not _heads_its_lane(row, cursor[lane[row]], group_of):
                             ready = -1
                             break
                     for edge in range(edge_start[row], edge_start[row + 1]):
@@ -132,14 +128,27 @@ def _play(
                 for member in range(first, past):
                     row, here = member, at
                     if together is not None and group >= 0:
-                        row = group_rows[member]
-                        here = lane[row]
+                        row, here = group_rows[member], lane[group_rows[member]]
                     end[row] = ready + length[row]
                     clock[here] = max(clock[here], end[row])
                     cursor[here] += 1
                     if links is not None:
-                        _, out, link, busy, latency, free, departure, arrival = links
-                        for move in range(out[row], out[row + 1]):
-                            departure[move] = max(end[row], free[link[move]])
-                            free[link[move]] = departure[move] + busy[move]
-                            arrival[move] = free[link[move]] + latency[move]
+                        _send(row, end[row], links)
+
+
+@part
+def _heads_its_lane(row: Any, head: Any, group_of: Any) -> bool:
+    """Whether nothing but members of its own group stands before a row in its lane."""
+    while row > head and group_of[row - 1] == group_of[row]:
+        row -= 1
+    return bool(row == head)
+
+
+@part
+def _send(row: Any, ended: Any, links: Any) -> None:
+    """Let the transfers of a row leave, each when its link is free."""
+    _, out, link, busy, latency, free, departure, arrival = links
+    for move in range(out[row], out[row + 1]):
+        departure[move] = max(ended, free[link[move]])
+        free[link[move]] = departure[move] + busy[move]
+        arrival[move] = free[link[move]] + latency[move]
