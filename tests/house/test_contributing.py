@@ -101,9 +101,8 @@ def test_each_example_is_proven_alone(extended: Path, name: str) -> None:
     printed = python(extended, "scripts/check_schedule.py", name)
     steps = ("files", "house rules", "format", "lint", "tests", "types")
     assert re.findall(r"^== (.*): good$", printed, re.M) == list(steps)
-    passed = re.search(r"^(\.+) +\[100%\]", printed, re.M)
-    assert passed, printed
-    assert len(passed[1]) >= 20
+    passed = "".join(re.findall(r"^(\.+) +\[ *\d+%\]$", printed, re.M))
+    assert len(passed) >= 50, printed
 
 
 WRONG = {
