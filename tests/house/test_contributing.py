@@ -101,24 +101,18 @@ def test_each_example_is_proven_alone(extended: Path, name: str) -> None:
     printed = python(extended, "scripts/check_schedule.py", name)
     steps = ("files", "house rules", "format", "lint", "tests", "types")
     assert re.findall(r"^== (.*): good$", printed, re.M) == list(steps)
-    passed = re.search(r"^(\.+) +\[100%\]", printed, re.M)
-    assert passed, printed
-    assert len(passed[1]) >= 20
+    passed = "".join(re.findall(r"^(\.+) +\[ *\d+%\]$", printed, re.M))
+    assert len(passed) >= 50, printed
 
 
 WRONG = {
     "a claim": ("c.m * c.p * c.step", "c.m * c.p * c.step + 1", "tests: some tests failed"),
-    "the drawing": ("device 0  F0       B0 F1", "device 0  F0       F1 B0", "tests: some tests"),
-    "a field": ('title="one', 'tittle="one', "unexpected keyword argument 'tittle'"),
     "a letter": ("(c.act,) * c.p", "(c.acts,) * c.p", "types: .*has no attribute"),
-    "a promise": ("Every forward is", "TODO: every forward is", "house rules: .*is a promise"),
-    "the format": ("cases=(Case(4, 8), ", "cases=(Case(4,8), ", "format: Would reformat"),
-    "the order": ('for kind in "FB"', 'for kind in "BF"', "tests: some tests failed"),
 }
 """What may go wrong, how it is seeded into the first example, and what is said."""
 
 
-@pytest.mark.parametrize("mistake", ["a claim", "a letter"])
+@pytest.mark.parametrize("mistake", WRONG)
 def test_a_mistake_in_the_example_is_found(extended: Path, tmp_path: Path, mistake: str) -> None:
     right, wrong, said = WRONG[mistake]
     copy = shutil.copytree(extended, tmp_path / "copy")
