@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.attention.reach import Reach, parts, reach_of
@@ -28,6 +28,7 @@ def wanted(reach: Reach) -> torch.Tensor:
     return pairs
 
 
+@settings(deadline=None)
 @given(reaches, st.integers(1, 24))
 def test_every_pair_is_in_one_part(reach: Reach, square: int) -> None:
     met = torch.zeros_like(wanted(reach))
@@ -38,6 +39,7 @@ def test_every_pair_is_in_one_part(reach: Reach, square: int) -> None:
     assert torch.equal(met, wanted(reach))
 
 
+@settings(deadline=None)
 @given(reaches, st.integers(1, 24))
 def test_queries_are_fresh_once_and_first(reach: Reach, square: int) -> None:
     done: set[int] = set()
@@ -48,6 +50,7 @@ def test_queries_are_fresh_once_and_first(reach: Reach, square: int) -> None:
     assert len(done) == sum(reach.lengths)
 
 
+@settings(deadline=None)
 @given(reaches, st.integers(1, 24))
 def test_own_keys_meet_their_triangle_before_any_rectangle(reach: Reach, square: int) -> None:
     done: set[int] = set()
