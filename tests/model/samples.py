@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from penstock.run.program.plan import RunPlan
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
@@ -15,6 +14,7 @@ from penstock.data.batch import IGNORE, Microbatch
 from penstock.model.stages.piece import Piece, pieces_of
 from penstock.model.stages.stage import Backward, Forward, Stage
 from penstock.model.stages.weights import Weights
+from penstock.run.program.layout import Layout
 from penstock.run.step.stages import empty_weights, stage_of
 from penstock.schedules import build
 from penstock.verify.material import parameters_of
@@ -110,12 +110,12 @@ def stages_of(
 ) -> list[Held]:
     """One stage for each number of layers."""
     schedule = build("gpipe", devices=len(layers), microbatches=1)
-    plan = RunPlan(model, schedule, ((length,),), tuple(layers), dtype)
+    layout = Layout.of(model, schedule, length, layers=layers, dtype=dtype)
     found = []
     for stage in range(len(layers)):
-        weights = empty_weights(plan, stage, CPU)
+        weights = empty_weights(layout, stage, CPU)
         fill(weights, model)
-        found.append(Held.of(stage_of(plan, stage, CPU), weights))
+        found.append(Held.of(stage_of(layout, stage, CPU), weights))
     return found
 
 

@@ -40,14 +40,14 @@ PLANS = {
 }
 
 
-def _predicted(plan: RunPlan) -> list[int]:
+def _predicted(plan: StepPlan) -> list[int]:
     workload = Workload(plan.model, plan.lengths, tuple(map(len, plan.split)))
     return step_peaks(plan.schedule, workload, plan.rows)
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.keys())
 def test_live_bytes_at_the_peak_are_those_predicted_within_a_twentieth(
-    ranks: Crew, plan: RunPlan
+    ranks: Crew, plan: StepPlan
 ) -> None:
     seen = ranks.run(looked_without_waits, plan, 1)[0]
     assert seen is not None

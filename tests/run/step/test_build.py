@@ -45,8 +45,8 @@ def test_ranks_of_a_machine_share_its_gpus_in_turn(monkeypatch: pytest.MonkeyPat
 
 def test_one_process_talks_to_nobody() -> None:
     plan = plan_of(build("1f1b", devices=1, microbatches=2))
-    engine, transport = build_engine(plan, 1, AdamW(), CPU)
-    assert isinstance(transport, Alone)
+    engine = build_engine(plan, 1, AdamW(), CPU)
+    assert isinstance(engine.transport, Alone)
     assert engine.mesh.pipeline is None
 
 

@@ -69,12 +69,11 @@ class Executor:
         clock: Clock = perf_counter_ns,
     ) -> None:
         self.program, self.boundary, self.clock = program, boundary, clock
-        self.transport = transport
         self.lane: Lane = compile_lane(program, device)
         self.observer: Observer = Quiet()
         self.spans = Spans.begin(clock, ())
         self.losses: Sequence[Tensor] = ()
-        """Losses of the last pass, in lane order; while one is under way, those met so far."""
+        """Losses that the pass under way has met so far, in lane order."""
         self.totals: Mapping[str, Tensor] = {}
         """What the sums of the last pass came to, by the name of their buffer."""
         self._subjects = subjects
@@ -83,6 +82,7 @@ class Executor:
         self._around = Surroundings(
             boundary.device, transport, Landings(boundary), sums, self._stream
         )
+        self.take(transport)
 
     def step(self, pieces: Sequence[Piece]) -> list[Tensor]:
         """Run the whole lane over the units of a batch; returns the losses met, in lane order."""
@@ -108,6 +108,11 @@ class Executor:
     def _forwards(self) -> Pass:
         return self._pass(forward_lane(self.lane), dict.fromkeys("FN", forward_light))
 
+    def take(self, transport: Transport) -> None:
+        """Move tensors by this transport from here on."""
+        self.transport = transport
+        self._around = self._around._replace(transport=transport)
+
     def close(self) -> None:
         """End the threads of the side streams."""
         for stream in self._streams.values():
@@ -121,7 +126,7 @@ class Executor:
         self.losses = run.losses
         run.go(over.turns, over.first)
         self.transport.drain()
-        self.totals = run.totals
+        self.losses, self.totals = (), run.totals
         return run.losses
 
     def _pass(self, lane: Lane, handlers: Mapping[str, Handler]) -> Pass:

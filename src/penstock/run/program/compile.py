@@ -34,8 +34,9 @@ def host_order(program: Program, device: int) -> list[int]:
     table = program.schedule.table
     rows = np.flatnonzero(table.device == device)
     if len(set(table.lane[rows].tolist())) > 1:
-        ends = program.schedule.derive("ticks", lambda s: run(s, np.ones(len(s.table), np.int64)))
-        rows = rows[np.argsort(ends.end[rows], kind="stable")]
+        ticks = program.schedule.derive("ticks", lambda s: run(s, np.ones(len(s.table), np.int64)))
+        computes = np.array(table.lane_stream)[table.lane[rows]] == "compute"
+        rows = rows[np.lexsort((computes, ticks.end[rows]))]  # side streams are told first
     return [int(row) for row in rows]
 
 

@@ -75,6 +75,8 @@ class Engine:
                 "a step plan of another layout than the run's",
                 hint="make plans with the layout that the run was started with",
             )
+        with self.tracker.gathers("agree on the plan of the step"):
+            agree_on_plan(plan, self.mesh)
         if plan.signature not in self._executors:
             self._executors[plan.signature] = self._prepare(plan)
         self.plan, self.executor = plan, self._executors[plan.signature]
@@ -134,8 +136,6 @@ class Engine:
 
     def _prepare(self, plan: StepPlan) -> Executor:
         """Compile a plan that all ranks agree on, with the channels and groups that it needs."""
-        with self.tracker.gathers("agree on the plan of the step"):
-            agree_on_plan(plan, self.mesh)
         program = plan.program(self.mesh.replicas)
         self.transport.open(program.channels)
         for tie in self.layout.ties:
