@@ -91,7 +91,7 @@ class Opened:
 
 def constant(name: str) -> int:
     """A measure of the page's layout."""
-    text = files("penstock.draw").joinpath("page_view.js").read_text(encoding="utf-8")
+    text = files("penstock.draw.page").joinpath("page_view.js").read_text(encoding="utf-8")
     found = re.search(rf"const {name} = (\d+);", text)
     assert found, name
     return int(found[1])

@@ -38,24 +38,28 @@ def test_what_is_held_all_the_time_is_what_the_engine_allocates(
     schedule: Schedule, model: ModelConfig
 ) -> None:
     import torch
-    from penstock.run.program.plan import RunPlan
 
+    from penstock.run.comm.grid import Grid
     from penstock.run.comm.mesh import Mesh
     from penstock.run.comm.transport import Alone
+    from penstock.run.program.layout import Layout
+    from penstock.run.program.step_plan import StepPlan
     from penstock.run.step.engine import Engine
     from penstock.run.step.optimizer import AdamW
 
     types = {2: torch.bfloat16, 4: torch.float32, 8: torch.float64}
     workload = _workload(schedule, model)
-    plan = RunPlan(model, schedule, workload.lengths, (), types[model.element_bytes])
+    layout = Layout.of(model, schedule, 64, dtype=types[model.element_bytes])
+    plan = StepPlan(layout, schedule, workload.lengths)
     found = footprints(schedule, workload)
     for device in range(schedule.shape.devices):
-        mesh = Mesh(1, schedule.shape.devices, device)
+        mesh = Mesh(Grid(device=schedule.shape.devices), device)
         engine = Engine(plan, mesh, Alone(), adam=AdamW(), device=torch.device("cpu"))
         flat = list(engine.weights.values())
         moments = {
             state[moment].untyped_storage().data_ptr(): state[moment].untyped_storage().nbytes()
-            for state in engine.optimizer.state.values()
+            for optimizer in engine.optimizers.values()
+            for state in optimizer.state.values()
             for moment in ("exp_avg", "exp_avg_sq")
         }
         kept = sum(w.main.nbytes + w.grad.nbytes for w in flat) + sum(moments.values())

@@ -5,7 +5,6 @@ from typing import Any
 from unittest import mock
 
 import torch
-from penstock.run.program.compiled import Post
 from torch import Tensor
 
 from penstock.data.batch import Microbatch
@@ -13,17 +12,20 @@ from penstock.model.attention.memory import Relay
 from penstock.model.layers.linear import Queue
 from penstock.model.stages import decoder
 from penstock.model.stages.piece import Piece
-from penstock.run.comm.transport import Gloo
+from penstock.run.comm.gloo import Gloo
 from penstock.run.launch.rendezvous import Connection
+from penstock.run.program.calls import Post
 from penstock.run.step import engine
 from penstock.run.step.engine import Engine
+from penstock.run.step.stage_end import StageEnd
 from penstock.verify.trial import TrialPart, run_trial
 from penstock.verify.variants import Trial
 
-_feed = engine.feed
+_cut_batch = engine.cut_batch
 _leave = Relay.leave
 _send = Gloo.send
 _add_products = decoder.add_products
+_shared_gradient = StageEnd.shared_gradient
 
 
 def relay_of_zeros(connection: Connection, trial: Trial) -> TrialPart:
@@ -62,9 +64,9 @@ def _fed(
     connection: Connection, trial: Trial, change: Callable[[list[Piece]], list[Piece]]
 ) -> TrialPart:
     def changed(*args: Any, **kwargs: Any) -> list[Piece]:
-        return change(_feed(*args, **kwargs))
+        return change(_cut_batch(*args, **kwargs))
 
-    with mock.patch.object(engine, "feed", changed):
+    with mock.patch.object(engine, "cut_batch", changed):
         return run_trial(connection, trial)
 
 
@@ -115,5 +117,13 @@ def weights_twice(connection: Connection, trial: Trial) -> TrialPart:
 
 def untied(connection: Connection, trial: Trial) -> TrialPart:
     """Embedding and head keep their gradients to themselves."""
-    with mock.patch.object(engine, "tie", return_value=None):
+
+    def copied(end: StageEnd) -> Tensor | None:
+        shared = _shared_gradient(end)
+        return None if shared is None else shared.clone()
+
+    with (
+        mock.patch.object(StageEnd, "shared_gradient", copied),
+        mock.patch.object(StageEnd, "share"),
+    ):
         return run_trial(connection, trial)

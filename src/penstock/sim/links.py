@@ -117,7 +117,7 @@ def transfer_parts(schedule: Schedule) -> tuple[NDArray[np.int64], int]:
     boundary = np.zeros(len(moves.writer), np.int64)
     for number, buffer in enumerate(BUFFERS.values()):
         here = moves.buffer == number
-        if buffer.crosses:
+        if buffer.crosses in stage_of:  # what is summed is no transfer
             boundary[here] = stage_of[buffer.crosses][here]
     shares = shares_of(shape)
     return bytes_at[boundary] * shares.unit[schedule.unit[moves.reader]], shares.unit_scale

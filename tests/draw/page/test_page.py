@@ -96,7 +96,7 @@ def test_the_page_is_one_file_without_addresses() -> None:
 def test_every_script_of_the_folder_is_in_the_page() -> None:
     from importlib.resources import files
 
-    names = {entry.name for entry in files("penstock.draw").iterdir()}
+    names = {entry.name for entry in files("penstock.draw.page").iterdir()}
     assert {name for name in names if name.endswith(".js")} == set(SCRIPTS)
 
 

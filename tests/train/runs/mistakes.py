@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from penstock.run.program.compiled import Step
 from torch.optim import AdamW
 
 from penstock.data import Samples
 from penstock.data.sources import TextFiles
 from penstock.files.durable import Disk
 from penstock.model.stages.decoder import DecoderStage
+from penstock.run.program.calls import Call
 from penstock.run.watchdog.position import Tracker
 from penstock.train.loop import rank as rank_module
 from penstock.train.records.sinks import FileSink
@@ -134,8 +134,8 @@ class Mortal(Tracker):
         super().__init__()
         self.left = last
 
-    def runs(self, step: Step) -> None:
-        super().runs(step)
+    def runs(self, call: Call) -> None:
+        super().runs(call)
         self.left -= 1
         if self.left < 0:
             print(LAST_WORD, flush=True)
