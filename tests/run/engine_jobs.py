@@ -7,7 +7,7 @@ from penstock.run.program.plan import RunPlan
 
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.errors import RunError
-from penstock.run.launch.rendezvous import Connection
+from penstock.run.process.rendezvous import Connection
 from run.jobs import Learnt, batch_of, engine_of, trained
 
 

@@ -23,9 +23,9 @@ from penstock.errors import RunError
 from penstock.run.comm.collective import add_up, gathered, start_adding
 from penstock.run.comm.mesh import Mesh, make_mesh
 from penstock.run.comm.transport import Alone, Arrival, Gloo
-from penstock.run.launch.rendezvous import Connection
 from penstock.run.observe import measured_timeline
 from penstock.run.observe.inspected_step import StepLook, look_at_step
+from penstock.run.process.rendezvous import Connection
 from penstock.run.step.build import build_engine
 from penstock.run.step.engine import Engine, Outcome
 from penstock.run.step.optimizer import AdamW

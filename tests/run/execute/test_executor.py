@@ -13,7 +13,7 @@ from penstock.run.program.plan import RunPlan
 
 from penstock.core.program import Channel
 from penstock.data.batch import Microbatch
-from penstock.model.stages.piece import Piece
+from penstock.model.attention.piece import Piece
 from penstock.run.execute.executor import WORK, Executor, Values
 from penstock.run.observe.memory_meter import LiveBytes
 from penstock.run.program.unsupported import why_not

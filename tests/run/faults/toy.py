@@ -24,7 +24,7 @@ from penstock.run.program.compiled import Lane, Step, compile_lane
 from penstock.errors import RunError
 from penstock.lower import lower
 from penstock.run.comm.handshake import agree
-from penstock.run.launch.rendezvous import Connection, open_connection
+from penstock.run.process.rendezvous import Connection, open_connection
 from penstock.run.watchdog.alarm import Patience
 from penstock.run.watchdog.error_report import report_errors
 from penstock.run.watchdog.position import Tracker

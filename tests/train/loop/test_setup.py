@@ -11,7 +11,8 @@ from penstock.errors import PenstockError
 from penstock.plan.slices import equal_flops_of_model, flops_shares
 from penstock.schedules import build
 from penstock.train.config.load import load, loads
-from penstock.train.loop.setup import Layout, architecture, compared_schedules, layout_of
+from penstock.train.loop.setup import Layout, architecture, layout_of
+from penstock.train.report.compared import compared_schedules
 from train.samples import short
 
 SLICED = '[pipeline]\nschedule = "seq1f1b"\nslices = 4\n[batch]\nlength = 64\n'

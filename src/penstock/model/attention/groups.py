@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from penstock.model.attention.piece import Piece
 from penstock.model.attention.reach import Reach, reach_of
-from penstock.model.stages.piece import Piece
 
 
 class Group(NamedTuple):

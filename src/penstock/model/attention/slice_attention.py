@@ -18,8 +18,8 @@ from penstock.errors import RunError
 from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.groups import Group, groups_of, join_rows
 from penstock.model.attention.memory import KeyValues, Relay
+from penstock.model.attention.piece import Piece
 from penstock.model.attention.table import back_end_for
-from penstock.model.stages.piece import Piece
 
 
 class SliceOfLayer(NamedTuple):

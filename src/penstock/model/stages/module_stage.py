@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from penstock.errors import RunError
-from penstock.model.stages.piece import Piece
+from penstock.model.attention.piece import Piece
 from penstock.model.stages.split_autograd import backward_to_input, backward_to_weights
 from penstock.model.stages.stage import Backward, Forward
 

@@ -3,15 +3,11 @@
 Ranks that share a GPU talk through gloo, which takes host tensors only.
 """
 
-from datetime import timedelta
-
 import torch
 from torch import Tensor, distributed
 from torch.distributed import ProcessGroup
 
-PATIENCE = timedelta(days=1)
-"""How long torch waits for another rank before it gives up. What is slow is not to be ended by a
-timeout; what hangs is ended by the watchdog, which knows whom to blame."""
+from penstock.run.process.store import PATIENCE
 
 
 def make_group(ranks: list[int] | None = None, backend: str | None = None) -> ProcessGroup:

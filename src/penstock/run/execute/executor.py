@@ -14,7 +14,7 @@ from torch import Tensor
 
 from penstock.core.ops import Op
 from penstock.core.program import Program
-from penstock.model.stages.piece import Piece
+from penstock.model.attention.piece import Piece
 from penstock.run.comm.side_stream import SideStream
 from penstock.run.comm.transport import Transport
 from penstock.run.execute.boundary import Boundary, Landings

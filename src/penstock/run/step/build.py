@@ -9,7 +9,7 @@ from penstock.run.comm.gloo import Gloo, Staged
 from penstock.run.comm.mesh import Mesh, make_mesh
 from penstock.run.comm.nccl import Nccl
 from penstock.run.comm.transport import Alone, Transport
-from penstock.run.launch.environment import RankPlace
+from penstock.run.process.environment import RankPlace
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW

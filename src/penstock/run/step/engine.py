@@ -17,7 +17,7 @@ from torch import Tensor
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.data.batch import Microbatch
 from penstock.errors import RunError
-from penstock.model.stages.piece import Piece
+from penstock.model.attention.piece import Piece
 from penstock.run.comm.collective import add_up, connect
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Transport

@@ -15,7 +15,7 @@ from types import TracebackType
 from torch.distributed import DistError
 
 from penstock.errors import PenstockError
-from penstock.run.launch.exit_codes import FAILED, INTERRUPTED
+from penstock.run.process.exit_codes import FAILED, INTERRUPTED
 from penstock.run.watchdog import first_cause
 from penstock.run.watchdog.position import Tracker, at
 from penstock.run.watchdog.watchdog import LINGER, Watch

@@ -9,8 +9,8 @@ import torch
 from penstock.data import Data, open_data
 from penstock.run.comm.collective import meet
 from penstock.run.comm.handshake import agree
-from penstock.run.launch.exit_codes import GOOD, SAVED
-from penstock.run.launch.rendezvous import Connection, open_connection
+from penstock.run.process.exit_codes import GOOD, SAVED
+from penstock.run.process.rendezvous import Connection, open_connection
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine, torch_device

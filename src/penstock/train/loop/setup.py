@@ -23,9 +23,10 @@ from penstock.plan.slices import (
     even,
     flops_shares,
 )
-from penstock.schedules import build, find, registry
+from penstock.schedules import find, registry
 from penstock.train.config.sections import PipelineSettings
 from penstock.train.config.settings import Settings
+from penstock.train.report.compared import compared_schedules
 from penstock.transform import (
     recompute_all,
     recompute_all_but_last_slices,
@@ -70,15 +71,6 @@ def _refuse_cut_layers(schedule: Schedule) -> None:
             "prediction",
             hint="`penstock verify` runs it; to train, take a schedule of whole layers",
         )
-
-
-def compared_schedules(settings: Settings, devices: int) -> list[Schedule]:
-    """What the report shows beside the run; asked for early, so that a night's run does not end
-    with a name that nobody knows."""
-    return [
-        build(name, devices=devices, microbatches=settings.batch.microbatches)
-        for name in settings.log.compare
-    ]
 
 
 def architecture(settings: Settings) -> ModelConfig:
