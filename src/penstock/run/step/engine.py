@@ -140,7 +140,7 @@ class Engine:
         self.transport.open(program.channels)
         for tie in self.layout.ties:
             connect(self.mesh.among(self._devices_of(tie)), self.device)
-        return Executor(
+        executor = Executor(
             program,
             self.mesh.device,
             self._subject,
@@ -148,8 +148,9 @@ class Engine:
             boundary=Boundary(self.layout.widths, self.layout.dtype, self.device),
             homes=self._homes,
             sums=self._add_up,
-            clock=clock_of(self.device),
         )
+        executor.clock = clock_of(self.device)
+        return executor
 
     def _subject(self, op: Op) -> Any:
         return self._ends[op.stage] if op.kind in STAGE_KINDS else self.working[op.stage]
