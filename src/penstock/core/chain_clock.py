@@ -84,7 +84,7 @@ def _way(row: int, writers: list[set[int]]) -> set[int]:
 
 
 @kernel
-def play(
+def play_chain(
     lane_start: Any, lane_stage: Any, kind: Any, stage: Any, unit: Any, cells: Any, share: Any,
     ready: Any, end: Any, peak: Any,
 ) -> Any:  # fmt: skip

@@ -42,7 +42,7 @@ def add_up(tensor: Tensor, group: ProcessGroup | None) -> None:
         tensor.copy_(there)
 
 
-def connect(group: ProcessGroup | None, device: torch.device) -> None:
+def connect_group(group: ProcessGroup | None, device: torch.device) -> None:
     """Make the communicator of a group ready, which blocks until every member does so."""
     if group is not None and device.type == "cuda":
         add_up(torch.zeros(1, device=device), group)

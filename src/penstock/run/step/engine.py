@@ -18,7 +18,7 @@ from penstock.core.ops import STAGE_KINDS, Op
 from penstock.data.batch import Microbatch
 from penstock.errors import RunError
 from penstock.model.attention.piece import Piece
-from penstock.run.comm.collective import add_up, connect
+from penstock.run.comm.collective import add_up, connect_group
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Transport
 from penstock.run.execute.boundary import Boundary
@@ -139,7 +139,7 @@ class Engine:
         program = plan.program(self.mesh.replicas)
         self.transport.open(program.channels)
         for tie in self.layout.ties:
-            connect(self.mesh.among(self._devices_of(tie)), self.device)
+            connect_group(self.mesh.among(self._devices_of(tie)), self.device)
         executor = Executor(
             program,
             self.mesh.device,

@@ -9,7 +9,7 @@ from penstock.train.loop.trainer import Trainer
 from penstock.train.report.report import EndedRun, report
 
 
-def finish(trainer: Trainer, finished: bool) -> None:
+def finish_run(trainer: Trainer, finished: bool) -> None:
     """Export and report after the last step; after a signal to stop, only say where it stands."""
     if not finished:
         trainer.voice.say(f"stopped after step {trainer.done}; the same command goes on from there")

@@ -38,7 +38,7 @@ ELEMENT_BYTES: Mapping[str, int] = {"float32": 4, "float64": 8, "bfloat16": 2}
 
 
 @dataclass(frozen=True)
-class Layout:
+class RunSetup:
     """A schedule with what its stages and slices are made of."""
 
     model: ModelConfig
@@ -50,7 +50,7 @@ class Layout:
     replicas: int
 
 
-def layout_of(settings: Settings, processes: int) -> Layout:
+def layout_of(settings: Settings, processes: int) -> RunSetup:
     """What a run of so many processes consists of."""
     model = architecture(settings)
     model.refuse_length(settings.batch.length)
@@ -61,7 +61,7 @@ def layout_of(settings: Settings, processes: int) -> Layout:
     split = split_layers(model.layers, schedule.shape.stages, pipeline.layers)
     schedule = _weighed(_recomputed(schedule, pipeline), lengths, model)
     compared_schedules(settings, schedule.shape.devices)
-    return Layout(model, schedule, lengths, tuple(map(len, split)), pipeline.replicas)
+    return RunSetup(model, schedule, lengths, tuple(map(len, split)), pipeline.replicas)
 
 
 def _refuse_cut_layers(schedule: Schedule) -> None:
