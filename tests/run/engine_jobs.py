@@ -6,7 +6,7 @@ import torch
 
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.errors import RunError
-from penstock.run.launch.rendezvous import Connection
+from penstock.run.process.rendezvous import Connection
 from penstock.run.program.step_plan import StepPlan
 from run.jobs import Learnt, batch_of, engine_of, trained
 

@@ -22,9 +22,9 @@ from penstock.run.comm.mesh import Mesh, make_mesh
 from penstock.run.comm.nccl import Nccl
 from penstock.run.comm.transport import Arrival, Transport
 from penstock.run.execute.observer import Quiet
-from penstock.run.launch.rendezvous import Connection
 from penstock.run.observe import measured_timeline
 from penstock.run.observe.inspected_step import StepLook, look_at_step
+from penstock.run.process.rendezvous import Connection
 from penstock.run.program.calls import Call, Post
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine, transport_for

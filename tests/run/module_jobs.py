@@ -9,12 +9,12 @@ from penstock.core.homes import weight_homes
 from penstock.core.schedule import Schedule
 from penstock.data.batch import Microbatch
 from penstock.lower import lower
+from penstock.model.attention.piece import Piece, pieces_of
 from penstock.model.stages.module_stage import ModuleStage
-from penstock.model.stages.piece import Piece, pieces_of
 from penstock.run.comm.gloo import Gloo
 from penstock.run.execute.boundary import Boundary
 from penstock.run.execute.executor import Executor, by_stage
-from penstock.run.launch.rendezvous import Connection
+from penstock.run.process.rendezvous import Connection
 
 WIDTH, WORDS, TOKENS = 6, 11, 5
 Gradients = dict[str, Tensor]

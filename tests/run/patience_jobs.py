@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from penstock.run.comm.collective import make_group
-from penstock.run.launch.rendezvous import Connection
+from penstock.run.process.rendezvous import Connection
 from run.jobs import CPU, mesh_of
 
 

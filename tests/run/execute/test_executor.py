@@ -13,7 +13,7 @@ from penstock.core.program import Channel
 from penstock.core.schedule import Schedule
 from penstock.data.batch import Microbatch
 from penstock.lower import lower_for_running
-from penstock.model.stages.piece import Piece
+from penstock.model.attention.piece import Piece
 from penstock.run.execute import executor as executor_module
 from penstock.run.execute.executor import Executor
 from penstock.run.execute.handlers import HANDLERS

@@ -23,7 +23,7 @@ import torch.distributed as dist
 from penstock.errors import RunError
 from penstock.lower import lower
 from penstock.run.comm.handshake import agree
-from penstock.run.launch.rendezvous import Connection, open_connection
+from penstock.run.process.rendezvous import Connection, open_connection
 from penstock.run.program.calls import Call, Lane
 from penstock.run.program.compile import compile_lane
 from penstock.run.watchdog.alarm import Patience

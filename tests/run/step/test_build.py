@@ -5,8 +5,8 @@ import torch
 
 from penstock.errors import RunError
 from penstock.run.comm.transport import Alone
-from penstock.run.launch.environment import RankPlace
 from penstock.run.launch.worker_pool import Crew
+from penstock.run.process.environment import RankPlace
 from penstock.run.step.build import build_engine, torch_device
 from penstock.run.step.optimizer import AdamW
 from penstock.schedules import build
