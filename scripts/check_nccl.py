@@ -22,8 +22,8 @@ from penstock.arch.config import ModelConfig
 from penstock.core.schedule import Schedule
 from penstock.data.batch import Microbatch
 from penstock.plan.slices import even
-from penstock.run.comm.collective import PATIENCE
 from penstock.run.execute.observer import Quiet
+from penstock.run.process.store import PATIENCE
 from penstock.run.program.calls import Call, Post
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan

@@ -14,9 +14,9 @@ import torch
 
 from penstock.data import open_data
 from penstock.draw.svg.picture import render
-from penstock.run.launch.rendezvous import Connection
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.observe.inspected_step import look_at_step
+from penstock.run.process.rendezvous import Connection
 from penstock.run.step.build import build_engine
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin

@@ -8,7 +8,7 @@ import json
 import re
 from pathlib import Path
 
-from penstock.train.config.schema import Schema, schema, words
+from penstock.train.config.schema import Schema, schema, type_words
 from penstock.train.config.toml_text import value_text
 
 ROOT = Path(__file__).parents[1]
@@ -44,7 +44,9 @@ def _table(table: Schema) -> str:
 
 
 def _row(key: str, takes: Schema, needed: bool) -> str:
-    wanted = "a table, see below" if "properties" in takes else words(takes).replace("|", "\\|")
+    wanted = (
+        "a table, see below" if "properties" in takes else type_words(takes).replace("|", "\\|")
+    )
     default = f"`{value_text(takes['default'])}`" if "default" in takes else ""
     cells = (f"`{key}`", wanted, "must be given" if needed else default, takes["description"])
     return f"| {' | '.join(cells)} |"

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from penstock.core.schedule import Schedule
-from penstock.cost.layers import Layer, even_split, layered_shape, read_layers, stages_of
+from penstock.cost.layers import Layer, even_split, layered_shape, read_layers, stage_sums
 from penstock.cost.model import UnitCost
 from penstock.errors import PenstockError
 from penstock.files import text
@@ -63,7 +63,7 @@ def test_a_text_that_is_no_list_is_refused(given: str) -> None:
 
 def test_a_stage_weighs_what_its_layers_weigh_together() -> None:
     layers = read_layers("4*1,4@0")
-    assert stages_of(layers, (3, 2)) == [
+    assert stage_sums(layers, (3, 2)) == [
         Layer.even(Fraction(3), Fraction(3)),
         Layer(*[Fraction(5)] * 3, *[Fraction(1)] * 2),
     ]

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.cost.volumes import (
     collected_per_parameter,
-    gathered,
+    gathered_elements,
     reduced_in_layer,
     sent_scattered,
     sent_whole,
@@ -24,7 +24,9 @@ def test_section_2_5_a_scattered_boundary_moves_its_elements_once_and_not_once_p
     whole = sent_whole(TOKENS, HIDDEN)
     assert sent_scattered(TOKENS, HIDDEN, tensor) == whole / tensor
     assert tensor * sent_scattered(TOKENS, HIDDEN, tensor) == whole
-    assert sent_scattered(TOKENS, HIDDEN, tensor) + gathered(TOKENS, HIDDEN, tensor) == whole
+    assert (
+        sent_scattered(TOKENS, HIDDEN, tensor) + gathered_elements(TOKENS, HIDDEN, tensor) == whole
+    )
 
 
 @pytest.mark.parametrize("tensor", [1, 2, 8])

@@ -10,7 +10,7 @@ from penstock.arch.config import model
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.cost.workload import Work, Workload
+from penstock.cost.workload import WorkAmounts, Workload
 from penstock.errors import ShapeError
 from penstock.schedules import build
 from penstock.transform import recompute_all, split_backward
@@ -25,10 +25,10 @@ def total(workload: Workload, schedule: Schedule) -> dict[str, int]:
     return {name: int(column.sum()) for name, column in workload.work(schedule)._asdict().items()}
 
 
-def of_op(workload: Workload, schedule: Schedule, op: Op) -> Work:
+def of_op(workload: Workload, schedule: Schedule, op: Op) -> WorkAmounts:
     row = schedule.table.row_of(op)
     assert row >= 0
-    return Work(*(column[row : row + 1] for column in workload.work(schedule)))
+    return WorkAmounts(*(column[row : row + 1] for column in workload.work(schedule)))
 
 
 def full_attention(work: dict[str, int]) -> int:

@@ -1,7 +1,7 @@
-"""Who imports whom: imports go only downwards, and heavy packages stay in their layers."""
+"""Who imports whom: only downwards, room by room; heavy packages stay in their layers."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +10,10 @@ from house.source import PACKAGE, TORCH_LAYERS, Source, python_sources
 
 _BELOW_PLAN = ("core", "schedules", "transform", "check", "lower", "arch", "cost", "sim")
 _BELOW_RUN = (*_BELOW_PLAN, "search", "plan", "files", "draw")
-_ALL = (*_BELOW_RUN, *TORCH_LAYERS, "cli", "bench", "web", PACKAGE)
+_MODEL = ("arch", "data", "model.attention", "model.layers", "model.stages")
+_STEP = ("core", *_MODEL, "model.io", "run.process", "run.program", "run.comm")
+_RUN = (*_STEP, "run.execute", "run.watchdog", "run.launch", "run.step", "run.observe")
+_BELOW_LOOP = ("train.config", "train.records", "train.checkpoint", "train.report")
 
 ALLOWED: dict[str, tuple[str, ...]] = {
     "errors": (),
@@ -26,16 +29,34 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "search": _BELOW_PLAN,
     "plan": _BELOW_PLAN,
     "draw": ("core", "sim.timeline"),
-    **dict.fromkeys(TORCH_LAYERS[:-1], (*_BELOW_RUN, *TORCH_LAYERS)),
-    "model": ("arch", "data"),
-    "cli": _ALL,
-    "bench": _ALL,
-    "bench.measure": (*_BELOW_RUN, *TORCH_LAYERS),
-    "web": _ALL,
-    PACKAGE: _ALL,
-    "__main__": _ALL,
+    "data": ("files",),
+    "model.attention": ("data",),
+    "model.layers": ("arch", "data", "model.attention"),
+    "model.stages": ("arch", "data", "model.attention", "model.layers"),
+    "model.io": ("arch", "files"),
+    "run.process": (),
+    "run.program": ("core", "lower", *_MODEL),
+    "run.comm": ("core", "run.process", "run.program"),
+    "run.execute": ("core", "model.attention", "model.stages", "run.program", "run.comm"),
+    "run.watchdog": ("core", "check", "run.process", "run.program"),
+    "run.launch": ("run.process", "run.watchdog"),
+    "run.step": (*_STEP, "run.execute", "run.watchdog"),
+    "run.observe": (*_BELOW_PLAN, "data", "run.process", "run.program", "run.execute", "run.step"),
+    "verify": (*_BELOW_RUN, *_STEP, "run.launch", "run.step"),
+    "train.config": ("arch", "data", "files", "schedules"),
+    "train.records": ("files", "train.config"),
+    "train.checkpoint": ("files", "run.comm"),
+    "train.report": (*_BELOW_RUN, *_RUN, "train.config", "train.records"),
+    "train.loop": (*_BELOW_RUN, *_RUN, *_BELOW_LOOP),
+    "bench.measure": (*_BELOW_RUN, *_RUN, "verify"),
+    "bench": (*_BELOW_RUN, *_RUN, "verify", "bench.measure"),
+    "web": (*_BELOW_RUN, PACKAGE),
+    PACKAGE: _BELOW_RUN,
+    "cli": (*_BELOW_RUN, *_RUN, *_BELOW_LOOP, "train.loop", "verify", "bench", PACKAGE),
+    "__main__": ("cli",),
 }
-"""Layers (or single modules of one) that each layer may import, beside itself and `errors`."""
+"""Rooms (layers, folders or single modules of one) that each may import, beside itself and
+`errors`. A file belongs to the longest name that it stands under."""
 
 FOREIGN: dict[str, tuple[str, ...]] = {
     "numpy": tuple(ALLOWED),
@@ -116,7 +137,7 @@ def _direction(found: Import) -> str:
         return f"{found.where}: relative import of {found.target}; write it in full"
     if found.target.split(".")[0] != PACKAGE:
         return ""
-    room = next((name for name in reversed(ALLOWED) if _inside(layer, name)), "")
+    room = room_of(layer)
     if not room:
         return f"{found.where}: layer {layer} is not in the table of tests/house/imports.py"
     inside = found.target.removeprefix(PACKAGE).lstrip(".") or PACKAGE
@@ -124,6 +145,33 @@ def _direction(found: Import) -> str:
     if any(_inside(inside, name) for name in allowed):
         return ""
     return f"{found.where}: imports {found.target}, but {layer} may import {', '.join(allowed)}"
+
+
+def room_of(module: str) -> str:
+    """The row of the table that a module stands under, or nothing."""
+    return max((name for name in ALLOWED if _inside(module, name)), key=len, default="")
+
+
+def rings(allowed: Mapping[str, Collection[str]]) -> list[str]:
+    """Rooms that may import each other, which is no order."""
+    below = {room: {room_of(name) or name for name in names} for room, names in allowed.items()}
+    try:
+        TopologicalSorter(below).prepare()
+    except CycleError as error:
+        return [f"rooms in a ring: {' <- '.join(error.args[1])}"]
+    return []
+
+
+def arrows(root: Path) -> dict[str, set[str]]:
+    """The other folders that the files of each folder import."""
+    layers = {source.module: source.layer for source in python_sources(root)}
+    folders = {name for name in layers.values() if name not in (PACKAGE, "errors", "__main__")}
+    found: dict[str, set[str]] = {}
+    for each in all_imports(root):
+        target = layers.get(each.target, "")
+        if target in folders - {each.source.layer}:
+            found.setdefault(each.source.layer, set()).add(target)
+    return found
 
 
 def _inside(module: str, folder: str) -> bool:

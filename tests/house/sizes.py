@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median, quantiles
 
+from house.imports import arrows
 from house.source import PACKAGE, Function, Source, python_sources, sources
 
 FILE_LINES = 300
-FILE_MEDIAN = 130
+FILE_MEDIAN = 120
 FUNCTION_LINES = 60
 FUNCTION_NINE_TENTHS = 35
-FUNCTION_MEDIAN = 10
+FUNCTION_MEDIAN = 8
 PARAMETERS = 7
 SWITCHES_PER_HUNDRED = 2
 
@@ -132,22 +133,25 @@ def mode_switches(root: Path) -> list[str]:
 
 
 def table(root: Path) -> list[str]:
-    """Files, lines, largest file and largest function of every layer."""
+    """Files, lines, arrows (to other folders), largest file and function of every folder."""
     layers: dict[str, list[Source]] = {}
     for source in sources(root):
         layers.setdefault(source.layer, []).append(source)
-    rows: list[tuple[str, ...]] = [("layer", "files", "lines", "longest file", "longest function")]
-    rows += [(layer, *_row(files)) for layer, files in sorted(layers.items())]
-    rows.append(("all", *_row(sources(root))))
-    return [f"{row[0]:<12}" + "".join(f"{cell:>18}" for cell in row[1:]) for row in rows]
+    out = arrows(root)
+    heads = ("folder", "files", "lines", "arrows", "longest file", "longest function")
+    rows: list[tuple[str, ...]] = [heads]
+    rows += [(name, *_row(files, len(out.get(name, ())))) for name, files in sorted(layers.items())]
+    rows.append(("all", *_row(sources(root), sum(map(len, out.values())))))
+    return [f"{row[0]:<22}" + "".join(f"{cell:>18}" for cell in row[1:]) for row in rows]
 
 
-def _row(files: list[Source]) -> tuple[str, ...]:
+def _row(files: list[Source], arrow_count: int) -> tuple[str, ...]:
     functions = [length(node) for file in files if file.python for node in file.functions()]
     counts = [lines(file) for file in files]
     return (
         str(len(files)),
         f"{sum(counts):,}",
+        str(arrow_count),
         str(max(counts)),
         str(max(functions, default=0)),
     )

@@ -30,7 +30,7 @@ COPIED = (
     "tests/trust",
     "docs/schedules",
 )
-FILES = ("pyproject.toml", "CONTRIBUTING.md", "README.md")
+FILES = ("pyproject.toml", "CONTRIBUTING.md", "README.md", "tests/loops.py")
 
 
 def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -67,7 +67,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder in COPIED:
         shutil.copytree(HOUSE / folder, root / folder, ignore=ignore)
     for name in FILES:
-        shutil.copy(HOUSE / name, root)
+        shutil.copy(HOUSE / name, root / name)
     for name in MODULES:
         python(root, "scripts/new_schedule.py", name)
     text = block((root / "CONTRIBUTING.md").read_text(), "A file with every part")

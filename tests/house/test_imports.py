@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from house.conftest import Plant
-from house.imports import cycles, wrong_directions, wrong_packages
+from house.imports import ALLOWED, cycles, rings, room_of, wrong_directions, wrong_packages
 from house.source import none_of
 
 STANDARD = frozenset(sys.stdlib_module_names)
@@ -14,6 +14,41 @@ STANDARD = frozenset(sys.stdlib_module_names)
 
 def test_imports_go_only_downwards(house: Path) -> None:
     none_of(wrong_directions(house))
+
+
+def test_the_rooms_stand_in_an_order() -> None:
+    none_of(rings(ALLOWED))
+
+
+def test_rooms_that_may_import_each_other_are_printed_as_a_ring() -> None:
+    (complaint,) = rings({**ALLOWED, "run.comm": ("run.launch",), "run.launch": ("run.comm.mesh",)})
+    assert complaint.startswith("rooms in a ring: run.")
+
+
+def test_a_file_belongs_to_the_room_with_the_longest_name() -> None:
+    assert room_of("bench.measure.gpu") == "bench.measure"
+    assert room_of("bench.run") == "bench"
+    assert room_of("run.execute.handlers") == "run.execute"
+    assert room_of("benchmark") == ""
+
+
+@pytest.mark.parametrize(
+    ("room", "target"),
+    [
+        ("run/comm", "run.launch"),
+        ("run/watchdog", "run.launch"),
+        ("run/program", "run.execute"),
+        ("model/attention", "model.stages"),
+        ("train/report", "train.loop"),
+        ("bench/measure", "train.loop"),
+    ],
+)
+def test_an_upward_import_between_torch_rooms_is_refused(
+    plant: Plant, room: str, target: str
+) -> None:
+    root = plant({f"src/penstock/{room}/x.py": f"import penstock.{target}.y\n"})
+    (complaint,) = wrong_directions(root)
+    assert complaint.startswith(f"src/penstock/{room}/x.py:1: imports penstock.{target}.y, but ")
 
 
 def test_no_module_needs_itself(house: Path) -> None:

@@ -9,6 +9,8 @@ from house.conftest import Plant
 from house.source import none_of
 from house.tracked import ignored, is_repository
 
+pytestmark = pytest.mark.processes  # git
+
 
 def test_no_tracked_file_is_ignored(house: Path) -> None:
     if not is_repository(house):

@@ -11,7 +11,7 @@ from penstock.arch.layers.parameter import Parameter
 from penstock.arch.parameter_layout import lay_out
 from penstock.arch.parameters import EMBEDDING, HEAD, Shapes
 from penstock.data.batch import IGNORE, Microbatch
-from penstock.model.stages.piece import Piece, pieces_of
+from penstock.model.attention.piece import Piece, pieces_of
 from penstock.model.stages.stage import Backward, Forward, Stage
 from penstock.model.stages.weights import Weights
 from penstock.run.program.layout import Layout

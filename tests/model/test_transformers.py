@@ -13,9 +13,9 @@ from penstock.arch.config import MODELS, ModelConfig, model
 from penstock.arch.families import FAMILIES, from_huggingface, to_huggingface
 from penstock.arch.parameters import EMBEDDING, HEAD, expected_shapes
 from penstock.data.batch import IGNORE
+from penstock.model.attention.piece import pieces_of
 from penstock.model.layers.rope import rope_tables
 from penstock.model.stages.decoder import DecoderStage
-from penstock.model.stages.piece import pieces_of
 
 pytestmark = [
     pytest.mark.torch,

@@ -1,32 +1,33 @@
 """What the ranks of the tests' crew do: each is called on all four of them."""
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from time import perf_counter_ns
 from typing import NamedTuple
 from unittest import mock
 
 import torch
-from penstock.run.comm.transport_cuda import PerChannel, Staged, channel_groups
-from penstock.run.program.compiled import Post, Step
-from penstock.run.program.plan import RunPlan
 from torch import Tensor, distributed
-from torch.distributed import ProcessGroup
 from torch.utils._python_dispatch import _disable_current_modes
 
 from penstock.core.meaning import Buf
 from penstock.core.program import Channel
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.errors import RunError
-from penstock.run.comm.collective import add_up, gathered, start_adding
+from penstock.run.comm.collective import add_up
+from penstock.run.comm.gloo import Gloo, Staged
 from penstock.run.comm.mesh import Mesh, make_mesh
-from penstock.run.comm.transport import Alone, Arrival, Gloo
-from penstock.run.launch.rendezvous import Connection
+from penstock.run.comm.nccl import Nccl
+from penstock.run.comm.transport import Arrival, Transport
+from penstock.run.execute.observer import Quiet
 from penstock.run.observe import measured_timeline
 from penstock.run.observe.inspected_step import StepLook, look_at_step
-from penstock.run.step.build import build_engine
+from penstock.run.process.rendezvous import Connection
+from penstock.run.program.calls import Call, Post
+from penstock.run.program.step_plan import StepPlan
+from penstock.run.step.build import build_engine, transport_for
 from penstock.run.step.engine import Engine, Outcome
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin, gradients, held
@@ -34,13 +35,13 @@ from penstock.run.step.state import begin, gradients, held
 CPU = torch.device("cpu")
 
 
-def batch_of(plan: RunPlan, seed: int = 0, replicas: int = 1) -> list[Microbatch]:
+def batch_of(plan: StepPlan, seed: int = 0, replicas: int = 1) -> list[Microbatch]:
     """Random sequences of a plan's lengths; the last label of each does not count."""
     numbers = torch.Generator().manual_seed(seed)
     found = []
     for lengths in plan.lengths * replicas:
         size = plan.rows, sum(lengths)
-        tokens = torch.randint(plan.model.vocabulary, size, generator=numbers)
+        tokens = torch.randint(plan.layout.model.vocabulary, size, generator=numbers)
         labels = tokens.roll(-1, 1)
         labels[:, -1] = IGNORE
         found.append(Microbatch(tokens, labels, ((0,),) * plan.rows))
@@ -48,26 +49,24 @@ def batch_of(plan: RunPlan, seed: int = 0, replicas: int = 1) -> list[Microbatch
 
 
 @cache
-def mesh_of(replicas: int, devices: int, ends: tuple[int, int]) -> Mesh:
+def mesh_of(replicas: int, devices: int) -> Mesh:
     """Groups are never given back, so jobs of one shape share theirs."""
-    return make_mesh(replicas, devices, ends=ends)
+    return make_mesh(replicas, devices)
 
 
 @contextmanager
-def engine_of(plan: RunPlan, replicas: int = 1) -> Iterator[Engine]:
+def engine_of(plan: StepPlan, replicas: int = 1) -> Iterator[Engine]:
     """The engine of this rank, with its initial weights."""
-    ends = plan.homes[0], plan.homes[plan.schedule.shape.stages - 1]
-    mesh = mesh_of(replicas, plan.schedule.shape.devices, ends)
-    transport = Gloo(mesh.pipeline) if mesh.pipeline and mesh.devices > 1 else Alone()
-    engine = Engine(plan, mesh, transport, adam=AdamW(), device=CPU)
+    mesh = mesh_of(replicas, plan.layout.devices)
+    engine = Engine(plan, mesh, transport_for(mesh, CPU), adam=AdamW(), device=CPU)
     begin(engine, 1)
     try:
         yield engine
     finally:
-        transport.close()
+        engine.close()
 
 
-def looked(connection: Connection, plan: RunPlan, replicas: int) -> StepLook | None:
+def looked(connection: Connection, plan: StepPlan, replicas: int) -> StepLook | None:
     """A look at a step; at the first device of each replica."""
     with engine_of(plan, replicas) as engine:
         return look_at_step(engine, batch_of(plan))
@@ -77,8 +76,11 @@ class Clearing:
     """A transport whose messages leave at once, so that what waits for a slow receiver is not
     counted with what a device holds for itself."""
 
-    def __init__(self, inner: Gloo | Alone) -> None:
+    def __init__(self, inner: Transport) -> None:
         self._inner = inner
+
+    def open(self, channels: Iterable[Channel]) -> None:
+        self._inner.open(channels)
 
     def send(self, post: Post, tensor: Tensor) -> None:
         with _disable_current_modes():
@@ -94,10 +96,15 @@ class Clearing:
         self._inner.close()
 
 
-def looked_without_waits(connection: Connection, plan: RunPlan, replicas: int) -> StepLook | None:
+def clear_at_once(engine: Engine) -> None:
+    """Let what the engine sends leave at once."""
+    engine.executor.take(Clearing(engine.transport))
+
+
+def looked_without_waits(connection: Connection, plan: StepPlan, replicas: int) -> StepLook | None:
     """A look at a step whose memory does not depend on how late the receivers are."""
     with engine_of(plan, replicas) as engine:
-        engine.executor.transport = Clearing(engine.executor.transport)
+        clear_at_once(engine)
         return look_at_step(engine, batch_of(plan))
 
 
@@ -109,7 +116,7 @@ class Learnt(NamedTuple):
     first_norm: float
 
 
-def trained(connection: Connection, plan: RunPlan, replicas: int, steps: int) -> Learnt:
+def trained(connection: Connection, plan: StepPlan, replicas: int, steps: int) -> Learnt:
     """Train on batches of which each replica takes its share."""
     with engine_of(plan, replicas) as engine:
         share = len(plan.lengths)
@@ -122,53 +129,35 @@ def trained(connection: Connection, plan: RunPlan, replicas: int, steps: int) ->
         return Learnt(outcomes, weights, outcomes[0].norm)
 
 
-def reduced(connection: Connection, plan: RunPlan) -> tuple[list[str], list[str], bool]:
-    """What a device of two replicas does, in order; ops after which a sum begins; and whether sums
-    at the end of the step give the same bits."""
+class Turns(Quiet):
+    """Writes down the calls that the main thread has done."""
+
+    def __init__(self) -> None:
+        self.ran_calls: list[str] = []
+
+    def ran(self, call: Call) -> None:
+        self.ran_calls.append(str(call.op))
+
+
+class Reduced(NamedTuple):
+    """A step over two replicas: its ops in host order, those of the main thread, and gradients."""
+
+    calls: list[tuple[str, str]]
+    """Op and stream."""
+    main: list[str]
+    gradients: dict[str, Tensor]
+
+
+def reduced(connection: Connection, plan: StepPlan) -> Reduced:
+    """What a device of two replicas does, in order."""
     share = len(plan.lengths)
     with engine_of(plan, 2) as engine:
         first = engine.mesh.replica * share
-        batch = batch_of(plan, 0, 2)[first : first + share]
-        said: list[str] = []
-        engine.executor.observer = Told(said)
-        for row, start in list(engine.executor.after.items()):
-            engine.executor.after[row] = partial(_say, said, start)
-        engine.gradients(batch)
-        early, order = {n: g.clone() for n, g in gradients(engine).items()}, list(said)
-        expected = [str(plan.schedule.table.op(row)) for row in engine.executor.after]
-        starts = list(engine.executor.after.values())
-        engine.executor.after.clear()
-        engine._reduction.finish = partial(_late, starts, engine._reduction.finish)  # type: ignore[method-assign]
-        engine.gradients(batch)
-        late = gradients(engine)
-        return order, expected, all(torch.equal(early[name], late[name]) for name in late)
-
-
-def _say(said: list[str], start: Callable[[], None]) -> None:
-    said.append("sum")
-    start()
-
-
-def _late(starts: Sequence[Callable[[], None]], finish: Callable[[], None]) -> None:
-    for start in starts:
-        start()
-    finish()
-
-
-class Told:
-    """Writes down the ops that have run."""
-
-    def __init__(self, said: list[str]) -> None:
-        self.said = said
-
-    def waits(self, step: Step, post: Post) -> None:
-        return None
-
-    def runs(self, step: Step) -> None:
-        return None
-
-    def ran(self, step: Step) -> None:
-        self.said.append(str(step.op))
+        engine.executor.observer = turns = Turns()
+        engine.gradients(batch_of(plan, 0, 2)[first : first + share])
+        found = {name: gradient.clone() for name, gradient in gradients(engine).items()}
+        calls = [(str(call.op), call.stream) for call in engine.executor.spans.calls]
+        return Reduced(calls, turns.ran_calls, found)
 
 
 class Placed(NamedTuple):
@@ -179,10 +168,10 @@ class Placed(NamedTuple):
     members: list[list[int] | None]
 
 
-def place_in(connection: Connection, replicas: int, devices: int, ends: tuple[int, int]) -> Placed:
+def place_in(connection: Connection, replicas: int, devices: int) -> Placed:
     """Who this rank is, and the global ranks of its groups."""
-    mesh = mesh_of(replicas, devices, ends)
-    groups = (mesh.pipeline, mesh.copies, mesh.ends, mesh.world)
+    mesh = mesh_of(replicas, devices)
+    groups = (mesh.pipeline, mesh.copies, mesh.among((0, devices - 1)), mesh.world)
     members = [distributed.get_process_group_ranks(g) if g else None for g in groups]
     return Placed(mesh.replica, mesh.device, members)
 
@@ -195,16 +184,13 @@ def refused_mesh(connection: Connection, replicas: int, devices: int) -> str:
     return ""
 
 
-def summed(connection: Connection) -> tuple[float, list[float], float]:
-    """A sum over all, what all have, and a sum with nobody."""
-    world = distributed.group.WORLD
+def summed(connection: Connection) -> tuple[float, float]:
+    """A sum over all, and a sum with nobody."""
     mine = torch.tensor([connection.rank + 1.0])
-    all_of_them = [float(part) for part in gathered(mine, world)]
-    finish = start_adding(mine, world)
-    finish()
+    add_up(mine, distributed.group.WORLD)
     alone = torch.tensor([5.0])
     add_up(alone, None)
-    return float(mine), all_of_them, float(alone)
+    return float(mine), float(alone)
 
 
 def offsets_found(connection: Connection, skews: Sequence[int]) -> list[int]:
@@ -218,7 +204,7 @@ def offsets_found(connection: Connection, skews: Sequence[int]) -> list[int]:
 
 
 def looked_with_wrong_clocks(
-    connection: Connection, plan: RunPlan, skews: Sequence[int]
+    connection: Connection, plan: StepPlan, skews: Sequence[int]
 ) -> StepLook | None:
     """A look by ranks that stand on different machines whose clocks disagree."""
     skew = skews[connection.rank]
@@ -260,17 +246,16 @@ def exchanged(connection: Connection, kind: str, messages: int) -> list[list[flo
     return [landed[tag].tolist() for tag in sorted(landed)]
 
 
-def _transport_of(connection: Connection, kind: str) -> Gloo | Staged | PerChannel:
+def _transport_of(connection: Connection, kind: str) -> Transport:
     world = distributed.group.WORLD
-    if kind == "per channel":
-        return PerChannel(_ring(connection.world, connection.rank), connection.rank)
+    if kind == "nccl":  # its ends and announcements, through gloo
+        transport = Nccl(mesh_of(1, connection.world), CPU)
+        count = connection.world
+        transport.open(
+            Channel(a, (a + 1) % count, name) for a in range(count) for name in ("x", "g")
+        )
+        return transport
     return Staged(world) if kind == "staged" else Gloo(world)
-
-
-@cache
-def _ring(world: int, rank: int) -> dict[Channel, ProcessGroup]:
-    channels = [Channel(a, (a + 1) % world, name) for a in range(world) for name in ("x", "g")]
-    return channel_groups([list(range(world))], channels, rank, rank)
 
 
 def let_go(connection: Connection, kind: str) -> bool:
@@ -290,10 +275,10 @@ def let_go(connection: Connection, kind: str) -> bool:
     return gone() is None
 
 
-def built(connection: Connection, plan: RunPlan, replicas: int) -> tuple[str, str, float]:
+def built(connection: Connection, plan: StepPlan, replicas: int) -> tuple[str, str, float]:
     """The kind of transport that suits, the engine's device, and the loss of a step."""
-    engine, transport = build_engine(plan, replicas, AdamW(), CPU)
+    engine = build_engine(plan, replicas, AdamW(), CPU)
     begin(engine, 1)
     outcome = engine.gradients(batch_of(plan))
-    transport.close()
-    return type(transport).__name__, str(engine.device), outcome.loss
+    engine.close()
+    return type(engine.transport).__name__, str(engine.device), outcome.loss

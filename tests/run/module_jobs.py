@@ -9,11 +9,12 @@ from penstock.core.homes import weight_homes
 from penstock.core.schedule import Schedule
 from penstock.data.batch import Microbatch
 from penstock.lower import lower
+from penstock.model.attention.piece import Piece, pieces_of
 from penstock.model.stages.module_stage import ModuleStage
-from penstock.model.stages.piece import Piece, pieces_of
-from penstock.run.comm.transport import Gloo
-from penstock.run.execute.executor import Boundary, Executor
-from penstock.run.launch.rendezvous import Connection
+from penstock.run.comm.gloo import Gloo
+from penstock.run.execute.boundary import Boundary
+from penstock.run.execute.executor import Executor, by_stage
+from penstock.run.process.rendezvous import Connection
 
 WIDTH, WORDS, TOKENS = 6, 11, 5
 Gradients = dict[str, Tensor]
@@ -92,7 +93,9 @@ def run_schedule(connection: Connection, schedule: Schedule) -> tuple[float, Gra
     assert group.WORLD is not None
     transport = Gloo(group.WORLD)
     boundary = Boundary((WIDTH,) * (stages - 1), torch.float64, torch.device("cpu"))
-    executor = Executor(lower(schedule), rank, wrapped, transport=transport, boundary=boundary)
+    executor = Executor(
+        lower(schedule), rank, by_stage(wrapped), transport=transport, boundary=boundary
+    )
     losses = executor.step(pieces(schedule.shape.microbatches))
     transport.close()
     return sum(loss.item() for loss in losses), named(mine)

@@ -10,23 +10,26 @@ import random
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
-from penstock.run.program.compiled import Post
-from penstock.run.program.feed import feed
-from penstock.run.program.plan import RunPlan
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from penstock.core.program import Channel
 from penstock.data.batch import Microbatch
+from penstock.lower import lower_for_running
 from penstock.model.stages.weights import Weights
-from penstock.run.execute.executor import Boundary, Executor
-from penstock.run.step.stages import empty_weights, stage_of, weightless_stages
+from penstock.run.execute.boundary import Boundary
+from penstock.run.execute.executor import Executor, by_stage
+from penstock.run.program.calls import Post
+from penstock.run.program.layout import Layout
+from penstock.run.program.pieces import cut_batch
+from penstock.run.program.step_plan import StepPlan
+from penstock.run.step.stages import empty_weights, home_views, stage_of, weightless_stages
 from penstock.verify.material import parameters_of
 
 CPU = torch.device("cpu")
@@ -120,6 +123,9 @@ class Mail:
     def __init__(self, office: Office, device: int) -> None:
         self._office, self._device = office, device
 
+    def open(self, channels: Iterable[Channel]) -> None:
+        return None
+
     def send(self, post: Post, tensor: Tensor) -> None:
         channel = Channel(self._device, post.peer, post.buf.name)
         self._office.send(channel, Message(post.tag, tensor))
@@ -160,22 +166,24 @@ def _quick_turns() -> Iterator[None]:
 class Rig:
     """The devices of a plan with the weights of `verify`, each with its stages and executor."""
 
-    def __init__(self, plan: RunPlan) -> None:
-        self.plan = plan
-        values = parameters_of(plan.model, plan.main)
-        self.stages = {stage: stage_of(plan, stage, CPU) for stage in plan.homes}
-        self.weights = {stage: _weights(plan, stage, values) for stage in plan.homes}
-        self.executors = [self._executor(device) for device in range(plan.schedule.shape.devices)]
+    def __init__(self, plan: StepPlan) -> None:
+        self.plan, self.layout = plan, plan.layout
+        self.program = lower_for_running(plan.schedule)
+        values = parameters_of(self.layout.model, self.layout.main)
+        homes = [stage for stage, home in enumerate(self.layout.homes) if home is not None]
+        self.stages = {stage: stage_of(self.layout, stage, CPU) for stage in homes}
+        self.weights = {stage: _weights(self.layout, stage, values) for stage in homes}
+        self.executors = [self._executor(device) for device in range(self.layout.devices)]
 
     def _executor(self, device: int) -> Executor:
-        homes = self.plan.homes
-        mine = {n: stage for n, stage in self.stages.items() if homes[n] == device}
-        weights = {n: own for n, own in self.weights.items() if homes[n] == device}
-        stages = {**weightless_stages(self.plan, CPU), **mine}
-        boundary = Boundary(self.plan.widths, self.plan.dtype, CPU)
-        transport = Mail(in_order(), device)
+        mine = {number: self.stages[number] for number in self.layout.stages_of(device)}
         return Executor(
-            self.plan.program, device, stages, weights, transport=transport, boundary=boundary
+            self.program,
+            device,
+            by_stage({**weightless_stages(self.layout, CPU), **mine}),
+            transport=Mail(in_order(), device),
+            boundary=Boundary(self.layout.widths, self.layout.dtype, CPU),
+            homes=home_views(mine, self.weights),
         )
 
     def step(self, batch: Sequence[Microbatch], office: Office) -> float:
@@ -192,11 +200,11 @@ class Rig:
         run: Callable[[Executor, Sequence[object]], list[Tensor]],
     ) -> float:
         labels = sum(microbatch.valid for microbatch in batch)
-        pieces = feed(self.plan, batch, scale=1 / labels, device=CPU)
+        pieces = cut_batch(self.plan, batch, scale=1 / labels, device=CPU)
 
         def work(device: int) -> float:
             executor = self.executors[device]
-            executor.transport = Mail(office, device)
+            executor.take(Mail(office, device))
             return float(sum(run(executor, pieces), torch.zeros((), dtype=torch.float64)))
 
         with ThreadPoolExecutor(len(self.executors)) as threads, _quick_turns():
@@ -215,8 +223,8 @@ class Rig:
         }
 
 
-def _weights(plan: RunPlan, number: int, values: dict[str, Tensor]) -> Weights:
-    weights = empty_weights(plan, number, CPU)
+def _weights(layout: Layout, number: int, values: dict[str, Tensor]) -> Weights:
+    weights = empty_weights(layout, number, CPU)
     for name, main in weights.named(weights.main).items():
         main.copy_(values[name])
     weights.publish()

@@ -6,7 +6,7 @@ from penstock.check import check
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.schedules import Case, build
-from penstock.schedules.generators.grid import Grid, grid_lanes
+from penstock.schedules.generators.grid import SlotGrid, grid_lanes
 from penstock.sim import simulate
 from penstock.sim.timeline import Timeline
 from penstock.transform import recompute_stages
@@ -32,8 +32,8 @@ def priced(p: int, v: int, m: int, times: Times = USUAL) -> Timeline:
     return simulate(chronos(p, v, m, times), UnitCost(times=prices(v, times)))
 
 
-def grid(p: int, v: int, times: Times = USUAL) -> Grid:
-    return Grid.of(Case(p, 1, v).at(prices(v, times)))
+def grid(p: int, v: int, times: Times = USUAL) -> SlotGrid:
+    return SlotGrid.of(Case(p, 1, v).at(prices(v, times)))
 
 
 def test_the_worked_example() -> None:

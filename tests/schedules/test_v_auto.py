@@ -9,7 +9,7 @@ import pytest
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.schedules import build, find
-from penstock.schedules.generators.v_blocks import peaks, v_blocks
+from penstock.schedules.generators.v_blocks import block_peaks, v_blocks
 from schedules.picture import bubble, built, chunk_units, lane, picture, priced
 
 Times = tuple[int, int, int]
@@ -180,14 +180,14 @@ def test_what_no_search_could_hold_is_refused() -> None:
 
 @pytest.mark.parametrize("p", [1, 2, 7, 12, 17, 24])
 def test_the_least_memory_is_that_of_the_shortest_lifespans(p: int) -> None:
-    assert peaks(v_blocks(p)).min() == 2 * ((p + 4) // 3)
+    assert block_peaks(v_blocks(p)).min() == 2 * ((p + 4) // 3)
 
 
 def test_blocks_are_all_there_are_without_a_collision() -> None:
     """Those of the public code: 127 of 4 devices and 796 of 16 need no more than 1F1B."""
     for p, fit in ((2, 23), (3, 73), (4, 127), (8, 348), (16, 796)):
         starts = v_blocks(p)
-        assert (peaks(starts) <= 2 * p).sum() == fit
+        assert (block_peaks(starts) <= 2 * p).sum() == fit
         assert (np.sort(starts % 6, axis=-1) == np.arange(6)).all()
         assert len(np.unique(starts, axis=0)) == len(starts)
 

@@ -7,7 +7,7 @@ import pytest
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.schedules import build
-from penstock.schedules.generators.bundles import extra_bundles, orders
+from penstock.schedules.generators.bundles import bundle_orders, extra_bundles
 from penstock.sim import simulate
 from penstock.sim.timeline import Timeline
 from schedules.picture import built, lane, lanes, picture
@@ -67,7 +67,7 @@ def test_section_6_the_worked_example_with_input_passes() -> None:
 
 
 def test_section_6_which_devices_let_a_forward_go_first_for_a_backward_of_two_forwards() -> None:
-    found = orders(8, Fraction(1), Fraction(2))
+    found = bundle_orders(8, Fraction(1), Fraction(2))
     assert " ".join(found) == "BSF BFS BSF BSF BFS BSF BSF BSF"
     assert extra_bundles(found) == [5, 5, 4, 3, 3, 2, 1, 0]
 

@@ -14,7 +14,7 @@ from penstock.cli.best import Costs, Size, _wanted
 from penstock.cost.model import UnitCost
 from penstock.draw.words import number, percent
 from penstock.schedules import build, registry
-from penstock.search.best.best import SEARCHED, Entry, Ranking, best
+from penstock.search.best.best import SEARCHED, RankedEntry, Ranking, best
 from penstock.sim import simulate
 
 ROOT = Path(__file__).parents[2]
@@ -39,11 +39,11 @@ def ranked(command: str) -> Ranking:
     return best(replace(_wanted(size, costs), slices=slices, seconds=10_000.0))
 
 
-def searched(ranking: Ranking) -> Entry:
+def searched(ranking: Ranking) -> RankedEntry:
     return next(entry for entry in ranking.entries if entry.label.startswith(SEARCHED))
 
 
-def registered(ranking: Ranking) -> Entry:
+def registered(ranking: Ranking) -> RankedEntry:
     """The fastest of the others."""
     return next(entry for entry in ranking.entries if not entry.label.startswith(SEARCHED))
 

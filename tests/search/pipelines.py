@@ -9,7 +9,7 @@ from penstock.cost.model import UnitCost
 from penstock.schedules import Case
 from penstock.search.joint.joint import Problem
 from penstock.search.joint.list_scheduler import Listed
-from penstock.search.joint.moves import Layout
+from penstock.search.joint.moves import CutAndHomes
 from penstock.search.joint.pipeline import Pipeline, Scale
 from penstock.sim import simulate
 from penstock.sim.timeline import Timeline
@@ -44,7 +44,7 @@ def simulated(layers: str, split: Sequence[int], case: Case, lanes: object) -> T
     return simulate(Schedule.of("order", shape, lanes), cost)  # type: ignore[arg-type]
 
 
-def replayed(layers: str, layout: Layout, p: Pipeline, listed: Listed) -> Timeline:
+def replayed(layers: str, layout: CutAndHomes, p: Pipeline, listed: Listed) -> Timeline:
     """What the simulator makes of an order that was found."""
     case = Case(p.devices, p.microbatches)
     return simulated(layers, layout.split, case, listed.order.lanes(p))

@@ -17,13 +17,13 @@ from penstock.check import require
 from penstock.core.graph import graph_of
 from penstock.core.lifetimes import level_changes
 from penstock.core.schedule import Lanes, Schedule
-from penstock.core.scoreboard import run
+from penstock.core.scoreboard import play_schedule
 from penstock.core.shape import Shape
 from penstock.cost.model import UnitCost
 from penstock.schedules import Case
 from penstock.schedules.generators import v_orders, zb_v_search
 from penstock.schedules.generators.board import Board, Budget
-from penstock.schedules.generators.grid import Grid
+from penstock.schedules.generators.grid import SlotGrid
 from penstock.schedules.generators.v_blocks import v_blocks
 from penstock.schedules.generators.zero_bubble_search import Switches, construct
 from penstock.search.joint.list_scheduler import Policy, list_schedule
@@ -50,7 +50,9 @@ def reference(pipeline: Pipeline, order: Order) -> Reference:
     schedule = Schedule.of("order", shape, order.lanes(pipeline))
     table, graph = schedule.table, graph_of(schedule)
     far = table.device[graph.reader] != table.device[graph.writer]
-    done = run(schedule, pipeline.time[order.kind, order.stage], far * np.int64(pipeline.hop))
+    done = play_schedule(
+        schedule, pipeline.time[order.kind, order.stage], far * np.int64(pipeline.hop)
+    )
     sizes = {"act": pipeline.act[table.stage], "stash": pipeline.stash[table.stage]}
     return Reference(done.end, _peaks(schedule, sizes), done.stuck(schedule))
 
@@ -159,10 +161,10 @@ def test_the_search_over_v_shaped_blocks(
     prices = v_orders.Prices.of(
         tuple(map(Fraction, times)), tuple(map(Fraction, sizes)), Fraction(hop)
     )
-    for found in v_orders.orders(v_blocks(p)[::7], 0, m):
-        played = v_orders.run(found.grid, m, prices)
+    for found in v_orders.block_orders(v_blocks(p)[::7], 0, m):
+        played = v_orders.play_grid(found.grid, m, prices)
         for number in np.flatnonzero(played.works)[:2]:
-            lanes = v_orders.lanes_of(found.grid[number])
+            lanes = v_orders.schedule_lanes(found.grid[number])
             end, start, peak = _on_the_graph(Shape.even(p, m, 2), lanes, times, hop, sizes)
             assert played.span[number] == max(e[-1] - s[0] for e, s in zip(end, start))
             assert played.peak[number] == max(peak)
@@ -176,7 +178,7 @@ def _on_the_graph(
     table, graph = schedule.table, graph_of(schedule)
     length = np.array([dict(zip("FIW", times))[op.kind] for op in table.ops()], np.int64)
     far = table.device[graph.reader] != table.device[graph.writer]
-    done = run(schedule, length, far * np.int64(hop))
+    done = play_schedule(schedule, length, far * np.int64(hop))
     assert not done.stuck(schedule)
     amounts = {name: np.full(len(table), size) for name, size in zip(("act", "stash"), sizes)}
     bounds = table.lane_start.tolist()
@@ -206,7 +208,7 @@ def test_the_board_of_the_constructors(
 ) -> None:
     row = construct(p, m, Budget(*times, hop, 2, 1, 2 + 2 * alive), Switches(*setting))
     budget = Budget(*times, hop, 2, 1, 4 * p + 2 * alive)
-    v = zb_v_search._improved(p, m, budget, zb_v_search.Switches(*setting[:2]))
+    v = zb_v_search._improved(p, m, budget, zb_v_search.DelaySwitches(*setting[:2]))
     for board, chunks in ((row, 1), (v, 2)):
         end, start, peak = _on_the_graph(Shape.even(p, m, chunks), board.lanes, times, hop, (2, 1))
         assert board.clock == [lane[-1] for lane in end]
@@ -239,7 +241,7 @@ def _ends(lanes: Lanes, end: list[list[int]]) -> dict[tuple[str, int, int], int]
 def test_recompute_that_runs_ahead(p: int, m: int, v: int, ahead: int, data: st.DataObject) -> None:
     """Its plan may idle until a device wakes, but takes nothing to be there before it is."""
     f, b, hop = (Fraction(data.draw(st.integers(least, 6))) for least in (1, 1, 0))
-    grid = Grid.of(Case(p, m, v=v, F=f, I=b, W=Fraction(0), hop=hop))
+    grid = SlotGrid.of(Case(p, m, v=v, F=f, I=b, W=Fraction(0), hop=hop))
     recomputed = data.draw(st.integers(1, v - 1))
     board = Lookahead(grid, m, recomputed, v * p + ahead)
     schedule = Schedule.of("ahead", Shape.even(p, m, v), board.run())
@@ -253,4 +255,4 @@ def test_recompute_that_runs_ahead(p: int, m: int, v: int, ahead: int, data: st.
     end = np.array(planned, np.int64)
     start = end - length
     assert (start[graph.reader] >= end[graph.writer] + far * grid.hop).all()
-    assert (run(schedule, length, far * np.int64(grid.hop)).end <= end).all()
+    assert (play_schedule(schedule, length, far * np.int64(grid.hop)).end <= end).all()

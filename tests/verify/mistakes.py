@@ -9,11 +9,11 @@ from torch import Tensor
 
 from penstock.data.batch import Microbatch
 from penstock.model.attention.memory import Relay
+from penstock.model.attention.piece import Piece
 from penstock.model.layers.linear import Queue
 from penstock.model.stages import decoder
-from penstock.model.stages.piece import Piece
 from penstock.run.comm.gloo import Gloo
-from penstock.run.launch.rendezvous import Connection
+from penstock.run.process.rendezvous import Connection
 from penstock.run.program.calls import Post
 from penstock.run.step import engine
 from penstock.run.step.engine import Engine

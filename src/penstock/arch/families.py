@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.arch.config import ModelConfig
-from penstock.arch.huggingface_keys import SIZES, refuse_keys
+from penstock.arch.huggingface_keys import SIZE_KEYS, refuse_keys
 from penstock.arch.rope_keys import read_rope, write_rope
 from penstock.arch.window_keys import (
     NO_WINDOW,
@@ -74,7 +74,7 @@ def from_huggingface(config: Mapping[str, Any]) -> ModelConfig:
     positions = stated.get("max_position_embeddings", family.defaults["max_position_embeddings"])
     theta, scaling = read_rope(stated, positions)
     return ModelConfig(
-        **{ours: stated[theirs] for ours, theirs in SIZES.items()},
+        **{ours: stated[theirs] for ours, theirs in SIZE_KEYS.items()},
         kv_heads=values.get("num_key_value_heads") or stated["num_attention_heads"],
         head_size=values.get("head_dim") or _head_size(stated),
         tied=stated.get("tie_word_embeddings", False),
@@ -95,7 +95,7 @@ def to_huggingface(config: ModelConfig) -> dict[str, Any]:
     return {
         "architectures": [family.architecture],
         "model_type": family.model_type,
-        **{theirs: getattr(config, ours) for ours, theirs in SIZES.items()},
+        **{theirs: getattr(config, ours) for ours, theirs in SIZE_KEYS.items()},
         "num_key_value_heads": config.kv_heads,
         "head_dim": config.head_size,
         "hidden_act": "silu",

@@ -8,8 +8,8 @@ a model that silently lacks it would only be noticed by its loss.
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.arch.rope_keys import KEYS as ROPE_KEYS
-from penstock.arch.window_keys import KEYS as WINDOW_KEYS
+from penstock.arch.rope_keys import ROPE_KEYS as ROPE_KEYS
+from penstock.arch.window_keys import WINDOW_KEYS as WINDOW_KEYS
 from penstock.errors import ShapeError
 
 FIXED: Mapping[str, tuple[Any, str]] = {
@@ -27,7 +27,7 @@ FIXED: Mapping[str, tuple[Any, str]] = {
 }
 """Keys that have one value here, and why."""
 
-SIZES: Mapping[str, str] = {
+SIZE_KEYS: Mapping[str, str] = {
     "layers": "num_hidden_layers",
     "hidden": "hidden_size",
     "ffn": "intermediate_size",
@@ -57,7 +57,7 @@ WITHOUT_EFFECT = frozenset(
 """Keys that say how to generate text or where a file comes from, not what the model computes."""
 
 COUNTS = (
-    *SIZES.values(),
+    *SIZE_KEYS.values(),
     *("num_key_value_heads", "head_dim", "max_position_embeddings", "sliding_window"),
     "original_max_position_embeddings",
 )
@@ -84,7 +84,7 @@ def refuse_keys(stated: Mapping[str, Any]) -> None:
     for key in COUNTS:
         if not _is_count(stated.get(key, 1)):
             raise ShapeError(f"{key} is {stated[key]!r}", hint="give a whole number above 0")
-    missing = [key for key in SIZES.values() if key not in stated]
+    missing = [key for key in SIZE_KEYS.values() if key not in stated]
     if missing:
         raise ShapeError(f"config.json has no {', '.join(missing)}", hint="add it")
     unknown = sorted(set(stated) - _READ - WITHOUT_EFFECT - set(FIXED))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from penstock.arch.layers.parameter import Parameter, Shape
+from penstock.arch.layers.parameter import Parameter, TensorShape
 from penstock.errors import ShapeError
 
 
@@ -20,7 +20,7 @@ from penstock.errors import ShapeError
 class ParameterPart:
     """What a rank holds of one parameter: the range [start, end) of an axis, all of the others."""
 
-    shape: Shape
+    shape: TensorShape
     """Of the whole parameter."""
     axis: int
     start: int
@@ -29,7 +29,7 @@ class ParameterPart:
     """First element in the flat buffer."""
 
     @property
-    def local_shape(self) -> Shape:
+    def local_shape(self) -> TensorShape:
         """The shape of the part."""
         return (*self.shape[: self.axis], self.end - self.start, *self.shape[self.axis + 1 :])
 

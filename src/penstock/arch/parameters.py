@@ -12,13 +12,13 @@ from types import MappingProxyType
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers import embedding, lm_head
-from penstock.arch.layers.parameter import Parameter, Shape
+from penstock.arch.layers.parameter import Parameter, TensorShape
 from penstock.arch.layers.record import LayerRecord
 
-Shapes = dict[str, Shape]
+Shapes = dict[str, TensorShape]
 Parameters = dict[str, Parameter]
 
-EMBEDDING, HEAD = embedding.NAME, lm_head.NAME
+EMBEDDING, HEAD = embedding.EMBEDDING_NAME, lm_head.HEAD_NAME
 LAST_NORM = "model.norm.weight"
 
 

@@ -14,7 +14,7 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.rope_scaling import NUMBERS, RopeScaling, refuse_number, yarn_scale
 from penstock.errors import ShapeError
 
-KEYS = (
+ROPE_KEYS = (
     *("rope_theta", "rope_scaling", "rope_parameters"),
     *("partial_rotary_factor", "original_max_position_embeddings"),
 )

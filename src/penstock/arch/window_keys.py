@@ -15,7 +15,7 @@ from penstock.errors import ShapeError
 
 Config = Mapping[str, Any]
 
-KEYS = ("sliding_window", "use_sliding_window", "max_window_layers", "layer_types")
+WINDOW_KEYS = ("sliding_window", "use_sliding_window", "max_window_layers", "layer_types")
 """Keys of a config that say something about windows."""
 
 PLAIN_WINDOW = 4096
@@ -32,7 +32,7 @@ class WindowRule(NamedTuple):
 
 
 def _read_none(config: Config) -> int | None:
-    stated = [key for key in KEYS if config.get(key)]
+    stated = [key for key in WINDOW_KEYS if config.get(key)]
     if stated:
         raise ShapeError(
             f"{', '.join(stated)} is stated, but model_type {config.get('model_type')!r} has no "

@@ -13,7 +13,7 @@ import numpy as np
 from penstock.core.graph import graph_of
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
-from penstock.core.scoreboard import run
+from penstock.core.scoreboard import play_schedule
 
 TRIED_UP_TO = 5_000
 """Ops up to which moves are tried; beyond, the answer would take longer than it is worth."""
@@ -63,4 +63,4 @@ def _moved(schedule: Schedule, move: Misplacement) -> Schedule:
 def _runs(schedule: Schedule) -> bool:
     """Whether every lane comes to its end."""
     graph_of(schedule)
-    return not run(schedule, np.zeros(len(schedule.table), np.int64)).stuck(schedule)
+    return not play_schedule(schedule, np.zeros(len(schedule.table), np.int64)).stuck(schedule)

@@ -17,7 +17,7 @@ from penstock.core.graph import Graph, graph_of
 from penstock.core.groups import groups_of
 from penstock.core.meaning import BUFFERS
 from penstock.core.schedule import Schedule
-from penstock.core.scoreboard import Run, run
+from penstock.core.scoreboard import Run, play_schedule
 
 WAITS_SHOWN = 8
 
@@ -45,7 +45,7 @@ def order(schedule: Schedule) -> Iterator[Finding]:
     if behind:
         yield from _misplaced(schedule, graph, behind)
         return
-    played = run(schedule, np.zeros(len(schedule.table), np.int64))
+    played = play_schedule(schedule, np.zeros(len(schedule.table), np.int64))
     if played.stuck(schedule):
         yield _circle(schedule, graph, played)
 

@@ -18,7 +18,7 @@ from penstock.draw import words
 from penstock.draw.words import count_of
 from penstock.errors import PlanError, ShapeError
 from penstock.schedules import Case
-from penstock.search.best.best import Entry, Ranking, best
+from penstock.search.best.best import RankedEntry, Ranking, best
 from penstock.search.best.request import Wanted
 
 ROWS_SHOWN = 12
@@ -143,7 +143,7 @@ def _refuse_lost(path: str) -> None:
         )
 
 
-def _save(path: str, wanted: Wanted, winner: Entry) -> None:
+def _save(path: str, wanted: Wanted, winner: RankedEntry) -> None:
     """The lanes, and what a reader needs beside them: the cut of the layers, and the prices."""
     from penstock.files import save
     from penstock.files.text import dumps
@@ -166,7 +166,7 @@ def _flags(case: Case) -> str:
     return f"--times {times} --sizes {sizes} --hop {case.hop}"
 
 
-def _distance(entry: Entry, ranking: Ranking) -> Fraction:
+def _distance(entry: RankedEntry, ranking: Ranking) -> Fraction:
     return entry.time / ranking.bound - 1 if ranking.bound else Fraction(0)
 
 
@@ -185,7 +185,7 @@ def _record(wanted: Wanted, ranking: Ranking, boundary: Fraction) -> dict[str, A
     }
 
 
-def _row(entry: Entry, ranking: Ranking, boundary: Fraction) -> dict[str, Any]:
+def _row(entry: RankedEntry, ranking: Ranking, boundary: Fraction) -> dict[str, Any]:
     return {
         "name": entry.label,
         "makespan": plain(entry.time),

@@ -20,7 +20,7 @@ import typer
 from penstock import __version__
 from penstock.cli._output import emit, note
 from penstock.errors import PenstockError
-from penstock.run.launch.exit_codes import INTERRUPTED, MISUSE
+from penstock.run.process.exit_codes import INTERRUPTED, MISUSE
 
 VERBS = ("list", "show", "check", "simulate", "compare", "best", "verify", "train", "bench")
 

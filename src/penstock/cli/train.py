@@ -12,7 +12,7 @@ from penstock.errors import PenstockError
 
 LAUNCHED = "RANK"
 """Set in the environment of a process that a launcher started as one rank of many."""
-LOCAL = "LOCAL_RANK"
+LOCAL_RANK = "LOCAL_RANK"
 """Number of such a process on its machine."""
 
 
@@ -69,7 +69,7 @@ def train(
     try:
         settings = load(config, changes or [])
     except PenstockError as error:
-        if os.environ.get(LOCAL, "0") != "0":  # the first process of this machine says it
+        if os.environ.get(LOCAL_RANK, "0") != "0":  # the first process of this machine says it
             raise typer.Exit(error.exit_code) from None
         raise
     if show:

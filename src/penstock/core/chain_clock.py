@@ -59,7 +59,7 @@ def chain_cells(
 def _waits(letters: str, stages: int) -> NDArray[np.int64]:
     """For each kind and stage the kind and stage that it waits for, numbered alike; -1 for none.
 
-    Read off one unit. Of several things an op reads only the last one to be written counts: the
+    Read off one unit. Of several things an op reads only the one that is written last counts: the
     others stand on the way to it.
     """
     ops = [(kind, stage, 0, 0) for kind in letters for stage in range(stages)]
@@ -84,7 +84,7 @@ def _way(row: int, writers: list[set[int]]) -> set[int]:
 
 
 @kernel
-def play(
+def play_chain(
     lane_start: Any, lane_stage: Any, kind: Any, stage: Any, unit: Any, cells: Any, share: Any,
     ready: Any, end: Any, peak: Any,
 ) -> Any:  # fmt: skip

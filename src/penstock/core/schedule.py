@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from penstock.core.ops import STREAMS, Op
 from penstock.core.shape import Shape
-from penstock.core.table import Ints, Lane, Table
+from penstock.core.table import Ints, PlainLane, Table
 from penstock.errors import ShapeError
 
 Derived = TypeVar("Derived")
@@ -93,7 +93,7 @@ class Schedule:
 
     @classmethod
     def from_lanes(
-        cls, name: str, shape: Shape, lanes: Iterable[Lane], **annotations: Any
+        cls, name: str, shape: Shape, lanes: Iterable[PlainLane], **annotations: Any
     ) -> "Schedule":
         """The schedule of lanes given as (device, stream, ops)."""
         rows = list(lanes)

@@ -8,16 +8,13 @@ stuck, whatever the op times are, because ops only ever add what others wait for
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.core.graph import graph_of
 from penstock.core.groups import groups_of
 from penstock.core.kernel import kernel, part
 from penstock.core.schedule import Schedule
-from penstock.core.table import Ints
+from penstock.core.table import Ints, Ticks
 from penstock.core.transfers import moves_of
-
-Ticks = NDArray[np.int64]
 
 
 class Run(NamedTuple):
@@ -53,7 +50,9 @@ class Wires(NamedTuple):
 _NONE = np.zeros(0, np.int64)
 
 
-def run(schedule: Schedule, length: Ticks, delay: Ticks = _NONE, wires: Wires | None = None) -> Run:
+def play_schedule(
+    schedule: Schedule, length: Ticks, delay: Ticks = _NONE, wires: Wires | None = None
+) -> Run:
     """Play a schedule: row i takes `length[i]`, and edge j of the graph `delay[j]` if given.
 
     Ops that run together do; where `wires` are given, transfers queue for their links.

@@ -22,7 +22,7 @@ from penstock.errors import ShapeError
 Ints = NDArray[np.int32]
 Ticks = NDArray[np.int64]
 """Times or amounts, as whole numbers of a common unit."""
-Lane = tuple[int, str, Sequence[tuple[str, int, int, int]]]
+PlainLane = tuple[int, str, Sequence[tuple[str, int, int, int]]]
 """Device, stream, ops: what a table is built from. An op is any (kind, stage, mb, slice)."""
 
 LETTERS = tuple(KINDS)
@@ -46,7 +46,7 @@ class Table:
     lane_stream: tuple[str, ...]
 
     @classmethod
-    def of(cls, lanes: Iterable[Lane]) -> "Table":
+    def of(cls, lanes: Iterable[PlainLane]) -> "Table":
         """The table of some lanes, ordered by device and stream; empty lanes are dropped."""
         rows = sorted(
             ((device, STREAMS.index(stream), ops) for device, stream, ops in lanes if len(ops)),

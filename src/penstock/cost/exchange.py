@@ -11,7 +11,7 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.layers.record import LSE_BYTES
 from penstock.core.schedule import Loan, Schedule
 
-FORWARDS = "FNR"
+FORWARD_KINDS = "FNR"
 
 
 def loan_bytes(model: ModelConfig, tokens: int, slices: int, kind: str) -> int:
@@ -20,7 +20,7 @@ def loan_bytes(model: ModelConfig, tokens: int, slices: int, kind: str) -> int:
     queries_and_output = 2 * tokens * model.heads * model.head_size
     each_way = (keys_and_values + queries_and_output) * model.element_bytes
     lse = tokens * model.heads * LSE_BYTES
-    return each_way + lse if kind in FORWARDS else 2 * each_way + lse
+    return each_way + lse if kind in FORWARD_KINDS else 2 * each_way + lse
 
 
 def exchanged_bytes(schedule: Schedule, model: ModelConfig, tokens: int) -> int:

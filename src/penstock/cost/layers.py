@@ -57,7 +57,7 @@ def read_layers(text: str) -> Layers:
     [1.0, 1.0, 4.0]
     """
     if _ITEM.fullmatch(text.split(",")[0].strip()):
-        return limited([layer for item in text.split(",") for layer in _of_item(item.strip())])
+        return check_layers([layer for item in text.split(",") for layer in _of_item(item.strip())])
     try:
         lines = Path(text).read_text().splitlines()
     except (OSError, UnicodeDecodeError):
@@ -65,7 +65,7 @@ def read_layers(text: str) -> Layers:
             f"{text[:60]!r} is neither a list of layers nor a file that can be read",
             hint="write layers as 16*1,4@0 (COUNT*TIME@MEMORY), or name a file",
         ) from None
-    return limited(
+    return check_layers(
         [
             layer
             for number, line in enumerate(lines, 1)
@@ -75,7 +75,7 @@ def read_layers(text: str) -> Layers:
     )
 
 
-def limited(layers: Sequence[Layer]) -> Layers:
+def check_layers(layers: Sequence[Layer]) -> Layers:
     """The layers, unless there are none, too many, or no work in them."""
     if not 0 < len(layers) <= MAX_LAYERS:
         raise ShapeError(
@@ -124,10 +124,10 @@ def _assignment(item: str, number: int) -> tuple[str, Fraction]:
     return key, Fraction(value)
 
 
-def stages_of(layers: Layers, split: Sequence[int]) -> list[Layer]:
+def stage_sums(layers: Layers, split: Sequence[int]) -> list[Layer]:
     """The sums of consecutive layers: `split` says how many go into each stage.
 
-    >>> [float(stage.F) for stage in stages_of(read_layers("4*1,4"), (3, 2))]
+    >>> [float(stage.F) for stage in stage_sums(read_layers("4*1,4"), (3, 2))]
     [3.0, 5.0]
     """
     ends = list(accumulate(split))
@@ -139,7 +139,7 @@ def layered_shape(
     layers: Layers, split: Sequence[int], devices: int, microbatches: int, slices: int = 1
 ) -> Shape:
     """The shape of a model cut into stages: each weighs what its layers weigh together."""
-    columns = dict(zip(Layer._fields, zip(*stages_of(layers, split))))
+    columns = dict(zip(Layer._fields, zip(*stage_sums(layers, split))))
     kinds = tuple((name, columns[name]) for name in WEIGHED if columns[name] != columns["F"])
     equal = set(columns["F"]) == {Fraction(devices, len(split))}
     share = () if equal else columns["F"]

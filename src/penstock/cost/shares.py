@@ -9,16 +9,13 @@ from math import lcm
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.core.kernel import kernel
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, Op
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.core.table import LETTERS
+from penstock.core.table import LETTERS, Ticks
 from penstock.errors import ShapeError
-
-Ticks = NDArray[np.int64]
 
 
 class Scaled(NamedTuple):

@@ -22,7 +22,7 @@ def sent_scattered(tokens: int, hidden: int, tensor: int) -> Fraction:
     return Fraction(tokens * hidden, tensor)
 
 
-def gathered(tokens: int, hidden: int, tensor: int) -> Fraction:
+def gathered_elements(tokens: int, hidden: int, tensor: int) -> Fraction:
     """What a device then receives from the others of its machine: all parts but its own."""
     return (tensor - 1) * sent_scattered(tokens, hidden, tensor)
 
@@ -33,7 +33,7 @@ def reduced_in_layer(tokens: int, hidden: int, tensor: int, *, forwards: int = 1
     Each pass has two of them, one behind attention and one behind the MLP, and an all-reduce is two
     rounds in which all parts but one are sent. A recomputed layer goes forward twice.
     """
-    return 2 * (forwards + 1) * 2 * gathered(tokens, hidden, tensor)
+    return 2 * (forwards + 1) * 2 * gathered_elements(tokens, hidden, tensor)
 
 
 def collected_per_parameter(schedule: Schedule) -> tuple[Fraction, ...]:

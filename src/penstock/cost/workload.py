@@ -62,7 +62,7 @@ _WITH_KEYS = {"act": 1, "kv": -1}
 """Sizes between which keys and values that are made again move."""
 
 
-class Work(NamedTuple):
+class WorkAmounts(NamedTuple):
     """How much of each kind of work is done; FLOPs, then bytes."""
 
     linear: Counts
@@ -125,19 +125,19 @@ class Workload:
         )
         return replace(schedule, shape=shape, derived={})
 
-    def work(self, schedule: Schedule) -> Work:
+    def work(self, schedule: Schedule) -> WorkAmounts:
         """Exact amounts of work of each row of the schedule's table."""
         self.refuse_other(schedule.shape)
         kind, stage = schedule.table.kind, schedule.table.stage
         amounts = (self.tokens, self.half_pairs, self.half_pairs, self.tokens, self.tokens)
-        return Work(
+        return WorkAmounts(
             *(
                 table[kind, stage] * amount[schedule.unit]
                 for table, amount in zip(self.rates(schedule.shape), amounts)
             )
         )
 
-    def rates(self, shape: Shape) -> Work:
+    def rates(self, shape: Shape) -> WorkAmounts:
         """Work of each kind of op on each stage: attention per half pair, the others per token."""
         model, layers = self.model, np.array(self.layers, np.int64)
         head = np.outer(_HEAD, self._at_last) * (shape.loss == "F") * model.vocabulary
@@ -146,7 +146,7 @@ class Workload:
         row = model.embedding.row_bytes
         on_shard = _LOOKUP_ALL * row + _LOOKUP_OWN * -(-row // shape.devices)
         half_pair = layers * model.pair_flops // 2
-        return Work(
+        return WorkAmounts(
             linear=np.outer(_LINEAR, layers * model.layer_flops)
             + (head + shard) * model.head.flops_per_logit,
             attention=np.outer(_ATTENTION, half_pair),

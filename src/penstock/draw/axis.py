@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.core.table import Ticks
 from penstock.errors import ShapeError
-from penstock.sim.timeline import Ticks, Timeline
+from penstock.sim.timeline import Timeline
 
 
 class Axis(NamedTuple):

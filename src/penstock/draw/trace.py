@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from penstock.core.ops import KINDS
-from penstock.core.table import Ints
+from penstock.core.table import Ints, Ticks
 from penstock.draw.axis import axis_of
 from penstock.draw.tracks import strands, tracks
 from penstock.draw.words import name_words
-from penstock.sim.timeline import Ticks, Timeline
+from penstock.sim.timeline import Timeline
 
 Event = dict[str, Any]
 Threads = dict[tuple[int, str], int]

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.table import Ints
-from penstock.sim.timeline import Ticks, Timeline
+from penstock.core.table import Ints, Ticks
+from penstock.sim.timeline import Timeline
 
 
 class Track(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Any
 from penstock.core.ops import STREAMS, Op
 from penstock.core.schedule import After, Loan, Schedule
 from penstock.core.shape import MAX_OPS, Shape
-from penstock.core.table import Lane
+from penstock.core.table import PlainLane
 from penstock.errors import ShapeError, nearest
 from penstock.files._node import Node, is_name
 
@@ -139,8 +139,8 @@ def _extend(shape: Shape, key: str, node: Node, value: Any) -> Shape:
         raise node.fail(error.message, error.hint) from None
 
 
-def _lanes(node: Node, shape: Shape) -> list[Lane]:
-    lanes: list[Lane] = []
+def _lanes(node: Node, shape: Shape) -> list[PlainLane]:
+    lanes: list[PlainLane] = []
     seen: set[tuple[int, str]] = set()
     total = 0
     for item in node.items():

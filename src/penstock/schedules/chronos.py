@@ -36,21 +36,21 @@ from penstock.schedules.generators.grid import (
     PAPER,
     SHALLOW,
     SOME_KEPT,
-    Grid,
+    SlotGrid,
     grid_lanes,
     recompute_first,
 )
 
 
 def _peak(case: Case) -> tuple[Fraction, ...]:
-    grid = Grid.of(case)
+    grid = SlotGrid.of(case)
     late = Fraction(sum(grid.waits(place, case.p - 1) for place in range(case.v)), case.v)
     return tuple((case.p - r + late) / case.v * case.act for r in range(case.p))
 
 
 def _fills(case: Case) -> bool:
     """Whether the last microbatch goes forward on stage 0 no sooner than the first comes back."""
-    return case.m > Grid.of(case).waits(0) // case.v
+    return case.m > SlotGrid.of(case).waits(0) // case.v
 
 
 @schedule(
@@ -88,7 +88,7 @@ def _fills(case: Case) -> bool:
 )
 def chronos(shape: Shape, case: Case) -> Lanes:
     """The grid in order of time; without the times, warm-up and drain close up by themselves."""
-    return grid_lanes(Grid.of(case), shape.microbatches)
+    return grid_lanes(SlotGrid.of(case), shape.microbatches)
 
 
 @schedule(
@@ -128,5 +128,5 @@ def chronos(shape: Shape, case: Case) -> Lanes:
 )
 def chronos_recompute(shape: Shape, case: Case, recompute: int) -> Lanes:
     """The same grid; the first stages keep only their inputs."""
-    lanes = grid_lanes(Grid.of(case), shape.microbatches)
+    lanes = grid_lanes(SlotGrid.of(case), shape.microbatches)
     return [recompute_first(lane, recompute * shape.devices) for lane in lanes]

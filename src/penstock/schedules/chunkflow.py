@@ -34,7 +34,7 @@ from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
 from penstock.schedules.generators.ragged import (
-    Lengths,
+    RaggedLengths,
     merge_groups,
     ragged_shape,
     read_lengths,
@@ -44,7 +44,7 @@ from penstock.schedules.generators.ragged import (
 PAPER = "arXiv:2503.02356"
 
 
-def _lengths(c: Case) -> Lengths:
+def _lengths(c: Case) -> RaggedLengths:
     return read_lengths(c[GROUPS])
 
 
@@ -115,7 +115,7 @@ NEEDS = (
         "lower -o retain={retain} or -o warmup={warmup}",
     ),
 )
-MAKESPAN = Claim(
+CHUNK_MAKESPAN = Claim(
     "makespan",
     "(n + p - 1)(F + B) + dF, where d of n slices run again",
     _makespan,
@@ -149,7 +149,7 @@ def _units_before(shape: Shape) -> Iterator[tuple[int, int]]:
     options=OPTIONS,
     needs=NEEDS,
     claims=(
-        MAKESPAN,
+        CHUNK_MAKESPAN,
         Claim(
             "peak",
             "max(p - 1 - r + warmup, slices of the longest sequence)",
@@ -182,7 +182,7 @@ def chunkflow(shape: Shape, groups: str, retain: int, warmup: int) -> Lanes:
     options=OPTIONS,
     needs=NEEDS,
     claims=(
-        MAKESPAN,
+        CHUNK_MAKESPAN,
         Claim(
             "peak",
             "max(p - 1 - r + warmup, retain)",

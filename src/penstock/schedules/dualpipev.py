@@ -19,7 +19,7 @@ from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import live_peak
 from penstock.schedules._registry import Case, Claim, Need, schedule
-from penstock.schedules.generators.lane import Lane
+from penstock.schedules.generators.lane import LaneDraft
 from penstock.schedules.generators.placements import stages_of, v_placement
 
 
@@ -58,7 +58,7 @@ from penstock.schedules.generators.placements import stages_of, v_placement
 def dualpipev(shape: Shape) -> Lanes:
     """Eight steps per device, as DeepSeek numbers them."""
     p, m = shape.devices, shape.microbatches
-    lanes = [Lane() for _ in range(p)]
+    lanes = [LaneDraft() for _ in range(p)]
     for r, (lane, (down, up)) in enumerate(zip(lanes, stages_of(v_placement(shape)))):
         _fill(lane, p, r, down, up)
         _braid(lane, p, r, m, down, up)
@@ -66,7 +66,7 @@ def dualpipev(shape: Shape) -> Lanes:
     return [lane.items for lane in lanes]
 
 
-def _fill(lane: Lane, p: int, r: int, down: int, up: int) -> None:
+def _fill(lane: LaneDraft, p: int, r: int, down: int, up: int) -> None:
     # 1. Down. 2. Down and up. 3. Up, with backwards that have already come back.
     lane.run("F" * (2 * (p - 1 - r)), down)
     for _ in range(r + 1):
@@ -75,7 +75,7 @@ def _fill(lane: Lane, p: int, r: int, down: int, up: int) -> None:
     lane.run("IWF" * (p - 1 - r), up)
 
 
-def _braid(lane: Lane, p: int, r: int, m: int, down: int, up: int) -> None:
+def _braid(lane: LaneDraft, p: int, r: int, m: int, down: int, up: int) -> None:
     # 4. Everything in pairs; at the fold the first pair is not braided, for a shorter bubble.
     for step in range(m - 2 * p + r + 1):
         if step == 0 and r == p - 1:
@@ -90,7 +90,7 @@ def _braid(lane: Lane, p: int, r: int, m: int, down: int, up: int) -> None:
         lane.braid(forward=up, backward=down)
 
 
-def _drain(lane: Lane, p: int, r: int, down: int, up: int) -> None:
+def _drain(lane: LaneDraft, p: int, r: int, down: int, up: int) -> None:
     # 6. Backwards only, the second half of them split. 7. 8. Weight gradients fill the rest.
     for kind, stage in zip("B" * (r + 1) + "I" * (r + 1), [up, down] * (r + 1)):
         lane.run(kind, stage)

@@ -29,7 +29,7 @@ from penstock.schedules.generators.streams import PlainOp
 
 PAPER = "arXiv:2507.00394"
 
-Turn = tuple[int, int]
+GroupTurn = tuple[int, int]
 """Stage, and group of microbatches."""
 
 
@@ -131,7 +131,7 @@ def helixpipe(shape: Shape, fold: int, attention: Fraction) -> Lanes:
     return lanes
 
 
-def _turns(shape: Shape, r: int, groups: int) -> Iterator[list[Turn]]:
+def _turns(shape: Shape, r: int, groups: int) -> Iterator[list[GroupTurn]]:
     """What device r does forward: a turn is done for one microbatch of its group after the other.
 
     p groups go through all layers, then the next p: layers are counted on through these repeats.
@@ -141,11 +141,11 @@ def _turns(shape: Shape, r: int, groups: int) -> Iterator[list[Turn]]:
     p, layers = shape.devices, shape.stages // 2
     ends = groups // p * layers
 
-    def attention(count: int, d: int) -> list[Turn]:
+    def attention(count: int, d: int) -> list[GroupTurn]:
         repeat, layer = divmod(count, layers)
         return [(2 * layer + 1, repeat * p + d)] if 0 <= count < ends else []
 
-    def parts(count: int, d: int) -> list[Turn]:
+    def parts(count: int, d: int) -> list[GroupTurn]:
         repeat, layer = divmod(count, layers)
         final = [(2 * layers, (repeat - 1) * p + d)] if layer == 0 < repeat else []
         return final + ([(2 * layer, repeat * p + d)] if count < ends else [])

@@ -25,7 +25,7 @@ from penstock.schedules._registry import Case, Claim, schedule
 from penstock.schedules.generators.building_blocks import LENGTHS, Block, Pass, lanes_of
 from penstock.schedules.generators.placements import v_placement
 from penstock.schedules.generators.reorder import pull
-from penstock.schedules.generators.v_shaped import INTERVAL
+from penstock.schedules.generators.v_blocks import INTERVAL
 
 PAPER = "arXiv:2405.15362"
 IN_A_ROW = 3

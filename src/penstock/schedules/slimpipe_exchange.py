@@ -29,7 +29,7 @@ from penstock.schedules.generators.exchange import level, loans, pair_up
 from penstock.schedules.generators.lockstep import lock_step_lanes
 
 PAPER = "arXiv:2504.14519"
-SLACK = 2
+UNITS_AHEAD = 2
 """Units that a device runs ahead of the next one, so that all are in lock-step."""
 
 FILLED = Need(
@@ -46,7 +46,7 @@ CLAIMS = (
     Claim(
         "peak",
         "min(kv + 2(p - 1 - r), mkv)/(kv)",
-        lambda c: live_peak(c, live=lambda r: c.k * c.v + SLACK * (c.p - 1 - r)),
+        lambda c: live_peak(c, live=lambda r: c.k * c.v + UNITS_AHEAD * (c.p - 1 - r)),
         PAPER,
     ),
 )
@@ -87,7 +87,7 @@ MOST = Option(
 def slimpipe_exchange(shape: Shape, most: int) -> Draft:
     """The device with the q-th smallest load shares with the one with the q-th largest."""
     lent = loans(shape, lambda loads: pair_up(loads, most))
-    return Draft(lock_step_lanes(shape, SLACK), loans=lent)
+    return Draft(lock_step_lanes(shape, UNITS_AHEAD), loans=lent)
 
 
 @schedule(
@@ -103,4 +103,4 @@ def slimpipe_exchange(shape: Shape, most: int) -> Draft:
 )
 def slimpipe_level(shape: Shape) -> Draft:
     """At every step all loads become as equal as whole slices can be."""
-    return Draft(lock_step_lanes(shape, SLACK), loans=loans(shape, level))
+    return Draft(lock_step_lanes(shape, UNITS_AHEAD), loans=loans(shape, level))

@@ -30,7 +30,7 @@ from penstock.core.ops import Op
 from penstock.core.schedule import After, Draft, Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
-from penstock.schedules.generators.lane import Lane
+from penstock.schedules.generators.lane import LaneDraft
 from penstock.schedules.generators.placements import stages_of, v_placement
 
 PAPER = "arXiv:2510.27257"
@@ -41,7 +41,7 @@ ENOUGH = Need(
     "raise -m to three times the {p} devices, less 1",
 )
 
-MAKESPAN = Claim(
+BRAID_MAKESPAN = Claim(
     "makespan",
     "m(F + B) + (p - 1)(2F + 2I - 3W)/2",
     lambda c: c.m * c.step + (c.p - 1) * (2 * c.F + 2 * c.I - 3 * c.W) / 2,
@@ -69,7 +69,7 @@ def _offloaded(c: Case, r: int) -> Fraction:
     chunks=2,
     needs=(ENOUGH,),
     claims=(
-        MAKESPAN,
+        BRAID_MAKESPAN,
         Claim(
             "peak",
             "((3p + 1) act + max(0, r - 1) stash)/2",
@@ -106,7 +106,7 @@ SHARE = Option(
         Need(lambda c: 0 < c[SHARE] <= 1, "0 < share <= 1", "give -o share=1 or less"),
     ),
     claims=(
-        MAKESPAN,
+        BRAID_MAKESPAN,
         Claim(
             "peak",
             "((r + 3) act + max(0, 2p - 3) stash)/2",
@@ -150,7 +150,7 @@ def stp_offload(shape: Shape, share: Fraction) -> Draft:
 
 def _lanes(shape: Shape) -> list[list[Any]]:
     p, m = shape.devices, shape.microbatches
-    lanes = [Lane() for _ in range(p)]
+    lanes = [LaneDraft() for _ in range(p)]
     for r, (lane, (down, up)) in enumerate(zip(lanes, stages_of(v_placement(shape)))):
         _fill(lane, p, r, down, up)
         _braid(lane, p, r, m, down, up)
@@ -158,7 +158,7 @@ def _lanes(shape: Shape) -> list[list[Any]]:
     return [lane.items for lane in lanes]
 
 
-def _fill(lane: Lane, p: int, r: int, down: int, up: int) -> None:
+def _fill(lane: LaneDraft, p: int, r: int, down: int, up: int) -> None:
     # 1. Down. 2. Down and up. 3. Down once more, in pairs.
     lane.run("F" * (2 * (p - 1 - r)), down)
     for _ in range(r + 1):
@@ -169,7 +169,7 @@ def _fill(lane: Lane, p: int, r: int, down: int, up: int) -> None:
         lane.pair(("F", down), ("F", down))
 
 
-def _braid(lane: Lane, p: int, r: int, m: int, down: int, up: int) -> None:
+def _braid(lane: LaneDraft, p: int, r: int, m: int, down: int, up: int) -> None:
     # 4. The first backwards; nothing has come back on the way down, so a W takes its place.
     for _ in range(p - 1 - r):
         lane.pair(("F", up), ("I", up))
@@ -185,7 +185,7 @@ def _braid(lane: Lane, p: int, r: int, m: int, down: int, up: int) -> None:
         lane.pair(("F", up), ("I", up))
 
 
-def _drain(lane: Lane, p: int, r: int, down: int, up: int) -> None:
+def _drain(lane: LaneDraft, p: int, r: int, down: int, up: int) -> None:
     # 7. Backwards both ways. 8. Down, with what is due between. 9. The rest of what is due.
     for _ in range(r + 1):
         lane.run("B", down)

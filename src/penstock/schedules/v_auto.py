@@ -32,13 +32,13 @@ from penstock.core.shape import Shape
 from penstock.errors import ShapeError
 from penstock.schedules._limit import LIMIT
 from penstock.schedules._registry import Case, Claim, Need, schedule
-from penstock.schedules.generators.v_blocks import INTERVAL, Grid, peaks, v_blocks
+from penstock.schedules.generators.v_blocks import INTERVAL, PassGrid, block_peaks, v_blocks
 from penstock.schedules.generators.v_orders import (
     Orders,
     Prices,
-    lanes_of,
-    orders,
-    run,
+    block_orders,
+    play_grid,
+    schedule_lanes,
     with_weights_last,
 )
 
@@ -157,9 +157,9 @@ def _fastest(case: Case, limit: Fraction) -> Lanes:
         (case.F / 2, case.I / 2, case.W / 2), (case.act / 2, case.stash / 2), case.hop
     )
     best: tuple[int, ...] = ()
-    grid: Grid = np.zeros((case.p, 0), np.uint8)
+    grid: PassGrid = np.zeros((case.p, 0), np.uint8)
     for step, tried in _tried(case, limit):
-        played = run(tried.grid, case.m, prices)
+        played = play_grid(tried.grid, case.m, prices)
         fits = np.flatnonzero(played.works & (played.peak <= int(limit * prices.grain)))
         for at in fits[np.lexsort((played.peak[fits], played.span[fits]))][:1]:
             standing = (int(played.span[at]), int(played.peak[at]), -step, int(tried.number[at]))
@@ -170,13 +170,13 @@ def _fastest(case: Case, limit: Fraction) -> Lanes:
             f"no V-shaped order of {case.p} devices fits into {limit}",
             hint=f"give a limit of {_least(case)} or more",
         )
-    return lanes_of(grid)
+    return schedule_lanes(grid)
 
 
 def _tried(case: Case, limit: Fraction) -> Iterator[tuple[int, Orders]]:
     """Orders of all blocks that may fit, by the step of reordering that they come from."""
     starts = v_blocks(case.p)
-    alive = peaks(starts)
+    alive = block_peaks(starts)
     most = 2 * case.p
     if case.m >= most and (each := min(case.act, case.stash) / 2):
         most = min(most, int(limit / each))
@@ -184,7 +184,7 @@ def _tried(case: Case, limit: Fraction) -> Iterator[tuple[int, Orders]]:
     batch = max(1, CELLS // (INTERVAL * case.p * (case.m + 4 * case.p)))
     for first in range(0, len(starts), batch):
         part = starts[first : first + batch]
-        for step, found in enumerate(orders(part, first, case.m)):
+        for step, found in enumerate(block_orders(part, first, case.m)):
             yield step, found
         if case.m * case.held <= limit:
             yield step + 1, with_weights_last(found, case.m)

@@ -31,7 +31,8 @@ from penstock.core.shape import Shape
 from penstock.schedules._registry import Case, Claim, schedule
 from penstock.schedules.generators.building_blocks import lanes_of
 from penstock.schedules.generators.reorder import reorder
-from penstock.schedules.generators.v_shaped import INTERVAL, half_block, third_block
+from penstock.schedules.generators.v_blocks import INTERVAL
+from penstock.schedules.generators.v_shaped import half_block, third_block
 
 PAPER = "arXiv:2405.15362"
 CASES = (Case(4, 8), Case(3, 7), Case(5, 10), Case(4, 3), Case(1, 2))
@@ -50,7 +51,7 @@ def _equal(c: Case) -> bool:
     return c.F == c.I == c.W and c.hop == 0 and c.m >= 2 * c.p and c.p >= 3
 
 
-EQUAL = "F = I = W, no latency, m >= 2p and p >= 3"
+EQUAL_PASSES = "F = I = W, no latency, m >= 2p and p >= 3"
 
 
 @schedule(
@@ -65,7 +66,7 @@ EQUAL = "F = I = W, no latency, m >= 2p and p >= 3"
             lambda c: _idle(c, 4 * c.p - (7 if c.p % 3 == 0 else 5)),
             f"{PAPER}, public code",
             when=_equal,
-            condition=EQUAL,
+            condition=EQUAL_PASSES,
         ),
         Claim(
             "peak",
@@ -94,7 +95,7 @@ def v_min(shape: Shape) -> Lanes:
             lambda c: _idle(c, 3 * c.p - (7 if c.p % 2 == 0 else 4)),
             f"{PAPER}, public code",
             when=_equal,
-            condition=EQUAL,
+            condition=EQUAL_PASSES,
         ),
         Claim(
             "peak",

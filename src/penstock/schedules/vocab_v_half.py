@@ -24,7 +24,8 @@ from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._registry import Case, Claim, schedule
 from penstock.schedules.generators.building_blocks import Pass, lanes_of
-from penstock.schedules.generators.v_shaped import INTERVAL, half_block
+from penstock.schedules.generators.v_blocks import INTERVAL
+from penstock.schedules.generators.v_shaped import half_block
 from penstock.schedules.generators.vocabulary import (
     ALGORITHM,
     KNOWN_ALGORITHM,

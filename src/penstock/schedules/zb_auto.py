@@ -34,7 +34,7 @@ from penstock.core.shape import Shape
 from penstock.schedules._limit import LIMIT
 from penstock.schedules._registry import Case, Claim, Need, schedule
 from penstock.schedules.generators.board import Budget
-from penstock.schedules.generators.zero_bubble_search import search
+from penstock.schedules.generators.zero_bubble_search import search_zero_bubble
 
 PAPER = "arXiv:2401.10241"
 
@@ -49,7 +49,7 @@ def _span(c: Case, alive: int) -> Fraction:
 
 
 def _lanes(case: Case, limit: Fraction) -> Lanes:
-    return search(case.p, case.m, Budget.of(case, limit))
+    return search_zero_bubble(case.p, case.m, Budget.of(case, limit))
 
 
 @schedule(

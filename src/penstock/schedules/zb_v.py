@@ -19,7 +19,7 @@ from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._claims import live_peak
 from penstock.schedules._registry import Case, Claim, schedule
-from penstock.schedules.generators.lane import Lane
+from penstock.schedules.generators.lane import LaneDraft
 from penstock.schedules.generators.placements import stages_of, v_placement
 from penstock.schedules.generators.streams import PlainOp
 
@@ -66,7 +66,7 @@ def zb_v(shape: Shape) -> Lanes:
 def _lane(shape: Shape, r: int, down: int, up: int) -> list[PlainOp]:
     p = shape.devices
     batch = max(shape.microbatches, 2 * p - 1)
-    lane = Lane()
+    lane = LaneDraft()
     # 1. Fill the way down, then both ways, until the first backward comes back.
     lane.run("F" * (2 * (p - r) - 1), down)
     for _ in range(r):

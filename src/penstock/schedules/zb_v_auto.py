@@ -20,7 +20,7 @@ from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._registry import Case, Claim, schedule
 from penstock.schedules.generators.board import Budget
-from penstock.schedules.generators.zb_v_search import search
+from penstock.schedules.generators.zb_v_search import search_zb_v
 
 PAPER = "arXiv:2401.10241, section 6"
 
@@ -52,4 +52,4 @@ PAPER = "arXiv:2401.10241, section 6"
 )
 def zb_v_auto(shape: Shape, case: Case) -> Lanes:
     """The memory of p microbatches, which are 2p activations of half a device."""
-    return search(case.p, case.m, Budget.of(case, case.p * case.held))
+    return search_zb_v(case.p, case.m, Budget.of(case, case.p * case.held))

@@ -3,17 +3,15 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.core.rules import NAMES
 from penstock.core.scoreboard import Run
+from penstock.core.table import Ticks
 from penstock.core.transfers import moves_of
 from penstock.cost.model import Cost
 from penstock.sim.links import links_of
 from penstock.sim.memory import changes_of, curves
 from penstock.sim.timeline import Curve, Timeline, Transfers
-
-Ticks = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

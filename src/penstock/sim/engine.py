@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from penstock.check import require
 from penstock.core.groups import groups_of
 from penstock.core.schedule import Schedule
-from penstock.core.scoreboard import Run, run
+from penstock.core.scoreboard import Run, play_schedule
+from penstock.core.table import Ticks
 from penstock.cost.model import Cost, UnitCost
 from penstock.cost.shares import Scaled, refuse_overflow, share_column, shares_of
 from penstock.errors import ShapeError, nearest
@@ -21,8 +22,6 @@ from penstock.sim.links import delays, finest, links_of, wires
 from penstock.sim.memory import peaks
 from penstock.sim.plain import is_plain, play_plain
 from penstock.sim.timeline import Timeline
-
-Ticks = NDArray[np.int64]
 
 DELIVERIES = ("together", "apart")
 """When the strands of a pair deliver: both at the pair's end, or each at its own end."""
@@ -60,11 +59,11 @@ def play(schedule: Schedule, cost: Cost, strands: str) -> tuple[Run, Fraction]:
     occupied = wires(schedule, links, tick)
     delay = delays(schedule, links, tick)
     if occupied is not None:
-        return run(schedule, length, delay, occupied), tick
+        return play_schedule(schedule, length, delay, occupied), tick
     if int(length.sum()) + int(delay.sum()) < 2**31:
         # Half the width is twice the ops in a cache line.
         length, delay = length.astype(np.int32), delay.astype(np.int32, copy=False)
-    return run(schedule, length, delay), tick
+    return play_schedule(schedule, length, delay), tick
 
 
 def _gang_sizes(schedule: Schedule) -> int:

@@ -15,8 +15,6 @@ from penstock.core.transfers import moves_of
 from penstock.cost.model import Cost, Link
 from penstock.cost.shares import Scaled, refuse_overflow, shares_of
 
-Ticks = NDArray[np.int64]
-
 
 def links_of(schedule: Schedule, cost: Cost) -> dict[tuple[int, int], Link]:
     """The links that some read crosses, without those that cost nothing."""

@@ -17,12 +17,10 @@ from penstock.core.lifetimes import level_changes, size_factors
 from penstock.core.meaning import BUFFERS
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run
-from penstock.core.table import LETTERS
+from penstock.core.table import LETTERS, Ticks
 from penstock.cost.model import SIZES, Cost, UnitCost
 from penstock.cost.shares import refuse_overflow, share_column, shares_of
 from penstock.sim.timeline import Curve
-
-Ticks = NDArray[np.int64]
 
 
 def kind_changes(schedule: Schedule, cost: UnitCost) -> tuple[Ticks, Ticks, Fraction]:

@@ -12,16 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.chain_clock import LATE, MINUS, PLUS, READS, TIME, WRITES, Cells, play
+from penstock.core.chain_clock import LATE, MINUS, PLUS, READS, TIME, WRITES, Cells, play_chain
 from penstock.core.meaning import Rule, rules
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
 from penstock.core.schedule import Schedule
-from penstock.core.table import LETTERS
+from penstock.core.table import LETTERS, Ticks
 from penstock.cost.model import UnitCost
 from penstock.cost.shares import Shares, refuse_overflow, shares_of, whole
 from penstock.sim.memory import SHARED_SIZES, kind_changes
-
-Ticks = NDArray[np.int64]
 
 
 class Played(NamedTuple):
@@ -89,7 +87,7 @@ def play_plain(schedule: Schedule, cost: UnitCost) -> Played:
         cells[:, :, column] = np.outer(of_kind, stage_share)
     end: NDArray[Any] = np.empty(len(table), np.int32 if bound < 2**31 else np.int64)
     ready, lane_peak = np.empty(room, end.dtype), np.empty(len(table.lane_device), np.int64)
-    done = play(
+    done = play_chain(
         len(table), table.lane_start, table.lane_stage, table.kind, table.stage, schedule.unit,
         cells, share, ready, end, lane_peak,
     )  # fmt: skip

@@ -10,13 +10,10 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
-from penstock.core.table import Ints
-
-Ticks = NDArray[np.int64]
+from penstock.core.table import Ints, Ticks
 
 
 class Transfers(NamedTuple):

@@ -18,7 +18,7 @@ from torch.nn import functional
 from penstock.arch.config import ModelConfig
 from penstock.errors import ShapeError
 
-Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+AttentionFunction = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Queries, keys and values, [rows, heads, tokens, head_size], to what every token sees of itself
 and of earlier ones. Several heads of queries may share a head of keys and values."""
 
@@ -41,7 +41,7 @@ def fused_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 class PlainAttention(nn.Module):
     """Projections, rotary positions and the attention that was handed in."""
 
-    def __init__(self, config: ModelConfig, attention: Attention) -> None:
+    def __init__(self, config: ModelConfig, attention: AttentionFunction) -> None:
         super().__init__()
         h, d, bias = config.hidden, config.head_size, config.qkv_bias
         self.head_size, self.attention = d, attention
@@ -60,7 +60,7 @@ class PlainAttention(nn.Module):
         return out
 
 
-class PlainMlp(nn.Module):
+class ReferenceMlp(nn.Module):
     """silu(gate) x up, and down again."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -77,12 +77,12 @@ class PlainMlp(nn.Module):
 class PlainLayer(nn.Module):
     """Attention and MLP, each behind a norm and beside what it is added to."""
 
-    def __init__(self, config: ModelConfig, attention: Attention) -> None:
+    def __init__(self, config: ModelConfig, attention: AttentionFunction) -> None:
         super().__init__()
         self.input_layernorm = nn.RMSNorm(config.hidden, config.norm_epsilon)
         self.self_attn = PlainAttention(config, attention)
         self.post_attention_layernorm = nn.RMSNorm(config.hidden, config.norm_epsilon)
-        self.mlp = PlainMlp(config)
+        self.mlp = ReferenceMlp(config)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), cos, sin)
@@ -100,7 +100,7 @@ class PlainStage(nn.Module):
     sin: Tensor
 
     def __init__(
-        self, config: ModelConfig, layers: range, length: int, attention: Attention
+        self, config: ModelConfig, layers: range, length: int, attention: AttentionFunction
     ) -> None:
         super().__init__()
         first, last = layers.start == 0, layers.stop == config.layers

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from penstock.run.comm.grid import Grid
 from penstock.run.comm.mesh import Mesh, make_mesh
-from penstock.run.launch.rendezvous import Connection
+from penstock.run.process.rendezvous import Connection
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import transport_for

@@ -15,7 +15,7 @@ from penstock.errors import ShapeError
 from penstock.plan.slices import Lengths, even
 from penstock.transform import cut_slices, recompute_all, split_backward
 
-LAYERS = 8
+MODEL_LAYERS = 8
 """Layers of the model; a schedule with more stages gets one for each."""
 LENGTH = 24
 """Tokens of a sequence; more where there are many slices, so that they can be uneven."""
@@ -99,7 +99,7 @@ def ragged_lengths(length: int, count: int, mb: int) -> Lengths:
     return (*lengths[turn:], *lengths[:turn])
 
 
-def even_layers(layers: int, stages: int) -> tuple[int, ...]:
+def equal_layers(layers: int, stages: int) -> tuple[int, ...]:
     return even(layers, stages)
 
 
@@ -142,7 +142,7 @@ class Variant:
     ignored: tuple[int, ...] = (1,)
     documents: tuple[tuple[int, ...], ...] = ((0,),)
     more_layers: int = 0
-    split: Callable[[int, int], tuple[int, ...]] = even_layers
+    split: Callable[[int, int], tuple[int, ...]] = equal_layers
     cut: Callable[[int, int, int], Lengths] = even_lengths
     transform: Callable[[Schedule], Schedule] = as_it_is
     replicas: int = 1
@@ -152,7 +152,7 @@ class Variant:
         """A run of this schedule under this variant."""
         changed = self.transform(schedule)
         shape = changed.shape
-        layers = max(LAYERS, shape.stages) + self.more_layers
+        layers = max(MODEL_LAYERS, shape.stages) + self.more_layers
         if shape.weightless:
             layers = len(shape.weightless)
         length = max(LENGTH, 3 * max(shape.slices))

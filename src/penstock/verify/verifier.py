@@ -11,8 +11,8 @@ from time import perf_counter
 import torch
 
 from penstock.lower import lower
-from penstock.run.launch.rendezvous import Connection
 from penstock.run.launch.worker_pool import Crew
+from penstock.run.process.rendezvous import Connection
 from penstock.run.program.unsupported import refuse_unsupported
 from penstock.verify.cases import one_process
 from penstock.verify.compare import TOLERANCE, Difference, difference, unequal_bits

@@ -6,7 +6,7 @@ from functools import cached_property
 import pytest
 
 from penstock.arch.config import MODELS, ModelConfig, model
-from penstock.arch.layers.parameter import INPUTS, Parameter, Start
+from penstock.arch.layers.parameter import INPUTS, InitialValue, Parameter
 from penstock.arch.layers.record import LayerRecord
 from penstock.arch.parameter_layout import lay_out
 from penstock.arch.parameters import elements, expected_shapes, layer_parameters
@@ -31,8 +31,10 @@ class Adapter(LayerRecord):
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         return (
-            Parameter("adapter.scale", (SIZE,), Start.ONES),
-            Parameter("adapter.weight", (self.hidden, SIZE), Start.NORMAL_TO_RESIDUAL, axis=INPUTS),
+            Parameter("adapter.scale", (SIZE,), InitialValue.ONES),
+            Parameter(
+                "adapter.weight", (self.hidden, SIZE), InitialValue.NORMAL_TO_RESIDUAL, axis=INPUTS
+            ),
         )
 
     @property

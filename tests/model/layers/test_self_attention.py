@@ -9,6 +9,7 @@ from model.samples import EXACT, cut, microbatch_of, random_weights, relative, t
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameters import layer_parameters, shapes_of
 from penstock.model.attention.memory import KeyValues
+from penstock.model.attention.piece import Piece
 from penstock.model.attention.slice_attention import SliceOfLayer
 from penstock.model.layers import self_attention
 from penstock.model.layers.linear import Queue, add_products
@@ -16,7 +17,6 @@ from penstock.model.layers.qkv_projection import QkvWeights, qkv_width
 from penstock.model.layers.rope import rope_tables
 from penstock.model.layers.self_attention import SelfAttention, SliceContext
 from penstock.model.layers.views import Views
-from penstock.model.stages.piece import Piece
 from penstock.model.stages.weights import Weights
 from penstock.run.observe.memory_meter import LiveBytes
 from penstock.verify.plain_decoder import PlainAttention, rotary_tables, square_attention

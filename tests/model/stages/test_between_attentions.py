@@ -24,9 +24,9 @@ from model.samples import (
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameter_layout import lay_out
 from penstock.arch.parameters import between_parameters, expected_shapes
+from penstock.model.attention.piece import Piece
 from penstock.model.stages.attention_stage import AttentionStage
 from penstock.model.stages.between_attentions import BetweenAttentionsStage
-from penstock.model.stages.piece import Piece
 from penstock.model.stages.weights import Weights
 
 pytestmark = pytest.mark.torch

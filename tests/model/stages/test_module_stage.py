@@ -9,8 +9,8 @@ from torch import nn
 from penstock.core.schedule import Schedule
 from penstock.data.batch import Microbatch
 from penstock.errors import RunError
+from penstock.model.attention.piece import pieces_of
 from penstock.model.stages.module_stage import ModuleStage
-from penstock.model.stages.piece import pieces_of
 from penstock.model.stages.split_autograd import backward_to_input, backward_to_weights
 from penstock.run.launch.worker_pool import Crew
 from penstock.schedules import build

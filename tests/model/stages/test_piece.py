@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.samples import microbatch_of
-from penstock.model.stages.piece import pieces_of
+from penstock.model.attention.piece import pieces_of
 
 pytestmark = pytest.mark.torch
 

@@ -8,8 +8,8 @@ from torch.distributed import HashStore
 
 from penstock.errors import RunError
 from penstock.run.comm.handshake import agree, differences
-from penstock.run.launch.environment import RankPlace
-from penstock.run.launch.rendezvous import Connection
+from penstock.run.process.environment import RankPlace
+from penstock.run.process.rendezvous import Connection
 
 pytestmark = pytest.mark.torch
 

@@ -2,16 +2,16 @@
 
 import pytest
 import torch
-from penstock.run.program.compiled import Post
 
 from penstock.core.meaning import Buf
 from penstock.run.comm.transport import Alone
 from penstock.run.launch.worker_pool import Crew
+from penstock.run.program.calls import Post
 from run.jobs import exchanged, let_go
 
 pytestmark = pytest.mark.torch
 
-KINDS = ["gloo", "staged", "per channel"]
+KINDS = ["gloo", "staged", "nccl"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,22 +1,29 @@
 """The one loop, on every registered schedule: results, order, slots, and nothing left behind."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from penstock.run.program.compiled import NOTHING, Post, Step
-from penstock.run.program.plan import RunPlan
 
 from penstock.core.program import Channel
+from penstock.core.schedule import Schedule
 from penstock.data.batch import Microbatch
-from penstock.model.stages.piece import Piece
-from penstock.run.execute.executor import WORK, Executor, Values
+from penstock.lower import lower_for_running
+from penstock.model.attention.piece import Piece
+from penstock.run.execute import executor as executor_module
+from penstock.run.execute.executor import Executor
+from penstock.run.execute.handlers import HANDLERS
+from penstock.run.execute.observer import Quiet
 from penstock.run.observe.memory_meter import LiveBytes
+from penstock.run.program.calls import NOTHING, Call, Post
+from penstock.run.program.step_plan import StepPlan
 from penstock.run.program.unsupported import why_not
+from penstock.run.program.values import Values
+from penstock.run.step.stages import weightless_stages
 from penstock.schedules import registry
 from penstock.verify.cases import CaseSizes, smallest, trials_of
 from penstock.verify.compare import difference
@@ -28,15 +35,27 @@ from run.threads import Office, Rig, in_order, shuffled
 
 pytestmark = pytest.mark.torch
 
-BUILT = {name: spec.build(smallest(spec)) for name, spec in registry().items()}
-RUNNABLE = [name for name, schedule in BUILT.items() if not why_not(schedule)]
-RECOMPUTED = [name for name in RUNNABLE if not BUILT[name].loans]
-"""Attention that is lent cannot be run again."""
-every_schedule = pytest.mark.parametrize("name", RUNNABLE)
+every_schedule = pytest.mark.parametrize("name", list(registry()))
+
+
+@cache
+def _built(name: str) -> Schedule:
+    """A schedule at its preferred size; one that cannot be run is skipped with the reason."""
+    schedule = registry()[name].build(smallest(registry()[name]))
+    if reason := why_not(schedule):
+        pytest.skip(reason)
+    return schedule
+
+
+def _recomputed(name: str) -> None:
+    """Skip what cannot be run again: attention that is lent."""
+    if _built(name).loans:
+        pytest.skip("lends attention, which cannot be run again")
 
 
 @cache
 def _trial(name: str, variant: str) -> Trial:
+    _built(name)
     spec = registry()[name]
     small = CaseSizes(devices=(3, 2, 4), microbatches=(4, 3, 6, 2, 8), slices=(2, 3, 4, 8))
     trials, _ = trials_of(spec.build(next(small.accepted(spec))), None)
@@ -44,7 +63,7 @@ def _trial(name: str, variant: str) -> Trial:
 
 
 @cache
-def _plan(name: str, variant: str) -> RunPlan:
+def _plan(name: str, variant: str) -> StepPlan:
     return trial_plan(_trial(name, variant))
 
 
@@ -94,8 +113,9 @@ def test_threads_with_messages_in_any_order_give_what_the_judge_gives(name: str)
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.sampled_from(RUNNABLE), st.integers(0, 2**20))
+@given(st.sampled_from([*registry()]), st.integers(0, 2**20))
 def test_when_messages_arrive_changes_no_bit(name: str, seed: int) -> None:
+    assume(not why_not(registry()[name].build(smallest(registry()[name]))))
     rig, batch = Rig(_plan(name, "float32")), _batch(name, "float32")
     found = []
     for office in (in_order(), shuffled(seed)):
@@ -106,11 +126,11 @@ def test_when_messages_arrive_changes_no_bit(name: str, seed: int) -> None:
     assert all(torch.equal(gradient, other[key]) for key, gradient in right.items())
 
 
-@pytest.mark.parametrize(
-    ("name", "variant"),
-    [*((name, "ragged") for name in RUNNABLE), *((name, "recompute") for name in RECOMPUTED)],
-)
+@pytest.mark.parametrize("variant", ["ragged", "recompute"])
+@every_schedule
 def test_evaluation_gives_the_loss_of_the_judge_and_no_gradient(name: str, variant: str) -> None:
+    if variant == "recompute":
+        _recomputed(name)
     ran = _evaluated(name, variant)
     assert ran.loss == pytest.approx(_answer(_trial(name, variant).work).loss, rel=1e-12)
     assert all(not gradient.any() for gradient in ran.gradients.values())
@@ -132,7 +152,8 @@ def test_training_after_evaluation_is_training(name: str) -> None:
 def test_no_channel_has_more_receives_than_planned_slots_and_every_message_is_taken(
     name: str, run: Callable[[str, str], Ran]
 ) -> None:
-    program, office = _plan(name, "ragged").program, run(name, "ragged").office
+    program = lower_for_running(_plan(name, "ragged").schedule)
+    office = run(name, "ragged").office
     slots = dict(zip(program.channels, program.slots))
     assert {channel for channel, most in office.most.items() if most > slots[channel]} == set()
     assert {channel.payload for channel in office.most} >= {"x"}
@@ -140,23 +161,26 @@ def test_no_channel_has_more_receives_than_planned_slots_and_every_message_is_ta
     assert not office.waiting
 
 
-def _kept(executor: Executor) -> list[torch.Tensor]:
-    """What a device has between steps: weights, and how positions turn, where it has any."""
-    found = [flat for own in executor.weights.values() for flat in (own.main, own.grad)]
-    contexts = (getattr(stage, "context", None) for stage in executor.stages.values())
+def _kept(rig: Rig) -> list[torch.Tensor]:
+    """What devices have between steps: weights, and how positions turn, where they have any."""
+    found = [flat for own in rig.weights.values() for flat in (own.main, own.grad)]
+    stages = {*rig.stages.values(), *weightless_stages(rig.layout, torch.device("cpu")).values()}
+    subjects = [turn.subject for each in rig.executors for turn in each._whole.turns]
+    contexts = (getattr(stage, "context", None) for stage in (*stages, *subjects))
     return found + [table for c in contexts if c for table in (c.cos, c.sin)]
 
 
 class _Metered:
     """An office between devices each of which counts its bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, rig: Rig) -> None:
         self.left: dict[int, int] = {}
+        self.kept = _kept(rig)
 
     def step(self, executor: Executor, pieces: Sequence[Piece]) -> list[torch.Tensor]:
         """The losses as plain numbers, so that they are no bytes."""
         with LiveBytes() as meter:
-            meter.ignore(*_kept(executor))
+            meter.ignore(*self.kept)
             for piece in pieces:
                 meter.ignore(piece.tokens, piece.labels)
             losses = [float(loss) for loss in executor.step(pieces)]
@@ -166,74 +190,90 @@ class _Metered:
 
 @every_schedule
 def test_a_step_leaves_nothing_behind(name: str) -> None:
-    rig, batch, metered = Rig(_plan(name, "ragged")), _batch(name, "ragged"), _Metered()
+    rig, batch = Rig(_plan(name, "ragged")), _batch(name, "ragged")
+    metered = _Metered(rig)
     rig.step(batch, in_order())  # what is made once is no part of a step
     rig._all(batch, in_order(), metered.step)
     assert metered.left == dict.fromkeys(range(len(rig.executors)), 0)
 
 
-@pytest.mark.parametrize("name", RECOMPUTED)
+@every_schedule
 def test_values_are_freed_by_the_end_of_every_step_and_the_empty_place_stays_empty(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    _recomputed(name)
     lists: dict[int, Values] = {}
-    for kind, work in list(WORK.items()):
 
-        def noting(*given: Any, work: Callable[..., None] = work) -> None:
-            values = given[3]
-            assert values[NOTHING] is None
-            lists[id(values)] = values
-            work(*given)
+    def noting(work: Callable[..., None], *given: Any) -> None:
+        values = given[2]
+        assert values[NOTHING] is None
+        lists[id(values)] = values
+        work(*given)
 
-        monkeypatch.setitem(WORK, kind, noting)
+    noted = {kind: partial(noting, work) for kind, work in HANDLERS.items()}
+    monkeypatch.setattr(executor_module, "HANDLERS", noted)
     rig = Rig(_plan(name, "recompute"))
     rig.step(_batch(name, "recompute"), in_order())
     assert len(lists) == len(rig.executors)
-    for values in lists.values():
-        assert all(value is None for value in values)
+    for values, executor in zip(lists.values(), rig.executors):
+        homes = {place for each in rig.executors for place in each.lane.homes.values()}
+        assert executor.lane.places
+        left = [place for place, value in enumerate(values) if value is not None]
+        assert set(left) <= homes
+
+
+class Ear(Quiet):
+    """Hears what the main thread of a device does."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, Call]] = []
+
+    def waits(self, call: Call, post: Post) -> None:
+        self.heard.append(("waits", call))
+
+    def runs(self, call: Call) -> None:
+        self.heard.append(("runs", call))
+
+    def ran(self, call: Call) -> None:
+        self.heard.append(("ran", call))
 
 
 def test_spans_stand_for_the_ops_of_the_lane_and_observers_hear_of_each() -> None:
     rig = Rig(_plan("1f1b", "float32"))
-
-    class Ear:
-        def __init__(self) -> None:
-            self.heard: list[tuple[str, Step]] = []
-
-        def waits(self, step: Step, post: Post) -> None:
-            self.heard.append(("waits", step))
-
-        def runs(self, step: Step) -> None:
-            self.heard.append(("runs", step))
-
-        def ran(self, step: Step) -> None:
-            self.heard.append(("ran", step))
-
     ears = [Ear() for _ in rig.executors]
     for executor, ear in zip(rig.executors, ears):
         executor.observer = ear
     rig.step(_batch("1f1b", "float32"), in_order())
     for executor, ear in zip(rig.executors, ears):
-        steps = executor.lane.steps
+        calls = executor.lane.calls
         expected = [
-            (word, step) for step in steps for word in (*["waits"] * len(step.waits), "runs", "ran")
+            (word, call) for call in calls for word in (*["waits"] * len(call.waits), "runs", "ran")
         ]
         assert ear.heard == expected
+        assert executor.spans.calls == calls
         marks = [m for pair in zip(executor.spans.start, executor.spans.end) for m in pair]
-        assert len(marks) == 2 * len(steps)
+        assert len(marks) == 2 * len(calls)
         assert marks == sorted(marks)
 
 
-def test_what_is_to_follow_an_op_follows_it_and_not_in_evaluation() -> None:
-    rig = Rig(_plan("1f1b", "float32"))
-    called: list[int] = []
-    executor = rig.executors[0]
-    row = executor.lane.steps[3].row
-    executor.after[row] = lambda: called.append(len(executor.spans.end))
-    rig.evaluate(_batch("1f1b", "float32"), in_order())
-    assert called == []
-    rig.step(_batch("1f1b", "float32"), in_order())
-    assert called == [4]
+def test_the_strands_of_a_pair_start_when_both_can_and_end_together() -> None:
+    rig = Rig(_plan("dualpipev", "float32"))
+    ears = [Ear() for _ in rig.executors]
+    for executor, ear in zip(rig.executors, ears):
+        executor.observer = ear
+    rig.step(_batch("dualpipev", "float32"), in_order())
+    pairs = 0
+    for executor, ear in zip(rig.executors, ears):
+        spans, by_number = executor.spans, {c.number: c for c in executor.lane.calls}
+        heard = [(word, call.number) for word, call in ear.heard]
+        for strands in executor.lane.braids.values():
+            pairs += 1
+            places = [executor.lane.calls.index(by_number[number]) for number in strands]
+            assert len({(spans.start[at], spans.end[at]) for at in places}) == 1
+            begun = heard.index(("runs", strands[0]))
+            late = [("waits", number) for number in strands if ("waits", number) in heard[begun:]]
+            assert late == []
+    assert pairs == len(rig.plan.schedule.pairs) > 0
 
 
 def test_a_message_that_is_read_before_it_has_come_spoils_the_loss() -> None:

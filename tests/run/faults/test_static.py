@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from penstock.run.launch.environment import RankPlace
+from penstock.run.process.environment import RankPlace
 
 pytestmark = pytest.mark.torch
 

@@ -19,12 +19,13 @@ from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
-from penstock.run.program.compiled import Lane, Step, compile_lane
 
 from penstock.errors import RunError
 from penstock.lower import lower
 from penstock.run.comm.handshake import agree
-from penstock.run.launch.rendezvous import Connection, open_connection
+from penstock.run.process.rendezvous import Connection, open_connection
+from penstock.run.program.calls import Call, Lane
+from penstock.run.program.compile import compile_lane
 from penstock.run.watchdog.alarm import Patience
 from penstock.run.watchdog.error_report import report_errors
 from penstock.run.watchdog.position import Tracker
@@ -78,7 +79,7 @@ class Pipeline:
 
     def step(self) -> None:
         sends: list[dist.Work | None] = []
-        for number, step in enumerate(self.lane.steps):
+        for number, step in enumerate(self.lane.calls):
             self._receive(step)
             self.tracker.runs(step)
             self._err(number)
@@ -91,7 +92,7 @@ class Pipeline:
             if work:
                 work.wait()
         self.tracker.at = "ends its step"
-        self._err(len(self.lane.steps))
+        self._err(len(self.lane.calls))
         with self.tracker.gathers("end the step"):
             dist.barrier()
 
@@ -99,7 +100,7 @@ class Pipeline:
         if (dist.get_rank(), self.tracker.step, number) == self.fault[1:]:
             misbehave(self.fault)
 
-    def _receive(self, step: Step) -> None:
+    def _receive(self, step: Call) -> None:
         for post in step.waits:
             self.tracker.waits(step, post)
             arrived = torch.empty(1, dtype=torch.float64)

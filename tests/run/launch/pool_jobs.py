@@ -7,7 +7,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from penstock.run.launch.rendezvous import Connection
+from penstock.run.process.rendezvous import Connection
 
 
 def whoami(connection: Connection) -> tuple[int, int, int]:

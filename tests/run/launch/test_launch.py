@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import RunError, ShapeError
-from penstock.run.launch.environment import read_place
 from penstock.run.launch.launcher import launch, launch_program
+from penstock.run.process.environment import read_place
 
 pytestmark = pytest.mark.torch
 

@@ -7,8 +7,8 @@ import pytest
 from torch.distributed import HashStore
 
 from penstock.errors import RunError
-from penstock.run.launch.environment import RankPlace
-from penstock.run.launch.store import assemble, clone, host, of_attempt, peek, store_of
+from penstock.run.process.environment import RankPlace
+from penstock.run.process.store import assemble, clone, host, of_attempt, peek, store_of
 
 pytestmark = pytest.mark.torch
 
@@ -43,6 +43,6 @@ def test_a_clone_and_another_rank_see_what_is_stored() -> None:
 
 def test_a_store_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     port = host().port  # nobody listens there once the store is gone
-    monkeypatch.setattr("penstock.run.launch.store.MEETING", timedelta(seconds=1))
+    monkeypatch.setattr("penstock.run.process.store.MEETING", timedelta(seconds=1))
     with pytest.raises(RunError, match=f"rank 1 cannot reach the store at 127.0.0.1:{port}"):
         store_of(RankPlace(1, 2, port=port, hosted=True))

@@ -2,16 +2,17 @@
 
 import pytest
 import torch
-from penstock.run.program.compiled import Places, Step
-from penstock.run.program.plan import RunPlan
 
 from penstock.cost.workload import Workload
 from penstock.plan.memory import step_peaks
+from penstock.run.comm.grid import Grid
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Alone
-from penstock.run.execute.executor import Quiet
+from penstock.run.execute.observer import Both, Quiet
 from penstock.run.launch.worker_pool import Crew
-from penstock.run.observe.inspected_step import Both, CpuTime, look_at_step
+from penstock.run.observe.inspected_step import CpuTime, look_at_step
+from penstock.run.program.calls import Call
+from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin
@@ -40,14 +41,14 @@ PLANS = {
 }
 
 
-def _predicted(plan: RunPlan) -> list[int]:
-    workload = Workload(plan.model, plan.lengths, tuple(map(len, plan.split)))
+def _predicted(plan: StepPlan) -> list[int]:
+    workload = Workload(plan.layout.model, plan.lengths, tuple(map(len, plan.layout.split)))
     return step_peaks(plan.schedule, workload, plan.rows)
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.keys())
 def test_live_bytes_at_the_peak_are_those_predicted_within_a_twentieth(
-    ranks: Crew, plan: RunPlan
+    ranks: Crew, plan: StepPlan
 ) -> None:
     seen = ranks.run(looked_without_waits, plan, 1)[0]
     assert seen is not None
@@ -66,7 +67,7 @@ def test_replicas_hold_what_one_pipeline_holds(ranks: Crew) -> None:
 
 def _alone() -> Engine:
     plan = plan_of(build("1f1b", devices=1, microbatches=2))
-    engine = Engine(plan, Mesh(1, 1, 0), Alone(), adam=AdamW(), device=CPU)
+    engine = Engine(plan, Mesh(Grid()), Alone(), adam=AdamW(), device=CPU)
     begin(engine, 1)
     return engine
 
@@ -88,7 +89,7 @@ def test_a_look_changes_no_weight_and_gives_the_observer_back() -> None:
 def test_the_observer_comes_back_even_where_a_step_fails() -> None:
     engine = _alone()
     observer = engine.executor.observer
-    engine.executor.stages[0].layers = None  # type: ignore[attr-defined]
+    engine.working[0].layers = None
     with pytest.raises(TypeError):
         look_at_step(engine, batch_of(engine.plan))
     assert engine.executor.observer is observer
@@ -101,15 +102,15 @@ def test_two_observers_hear_everything_the_second_nearest_to_the_op() -> None:
         def __init__(self, name: str) -> None:
             self.name = name
 
-        def runs(self, step: Step) -> None:
+        def runs(self, call: Call) -> None:
             said.append(f"{self.name} runs")
 
-        def ran(self, step: Step) -> None:
+        def ran(self, call: Call) -> None:
             said.append(f"{self.name} ran")
 
-    both, step = Both(Ear("a"), Ear("b")), Step(0, None, 0, Places(*[0] * 8), (), (), (), ())  # type: ignore[arg-type]
-    both.runs(step)
-    both.ran(step)
+    both, call = Both(Ear("a"), Ear("b")), _alone().executor.lane.calls[0]
+    both.runs(call)
+    both.ran(call)
     assert said == ["a runs", "b runs", "b ran", "a ran"]
 
 
@@ -117,8 +118,8 @@ def test_time_of_the_thread_does_not_run_while_it_sleeps() -> None:
     from time import sleep
 
     clock = CpuTime()
-    step = Step(3, None, 0, Places(*[0] * 8), (), (), (), ())  # type: ignore[arg-type]
-    clock.runs(step)
+    call = _alone().executor.lane.calls[0]
+    clock.runs(call)
     sleep(0.05)
-    clock.ran(step)
-    assert 0 <= clock.nanoseconds[3] < 0.04e9
+    clock.ran(call)
+    assert 0 <= clock.nanoseconds[call.op] < 0.04e9

@@ -4,11 +4,12 @@ import threading
 
 import pytest
 import torch
-from penstock.run.program.compiled import Places, Step
 from torch import Tensor
 
-from penstock.core.ops import Op
+from penstock.lower import lower
 from penstock.run.observe.memory_meter import LiveBytes, MemoryRecorder, Sample, record_memory
+from penstock.run.program.compile import compile_lane
+from penstock.schedules import build
 
 pytestmark = pytest.mark.torch
 
@@ -70,22 +71,19 @@ def test_what_another_thread_lets_go_of_is_no_longer_counted() -> None:
         assert meter.level == 0
 
 
-def _step(row: int) -> Step:
-    return Step(row, Op("F", 0, 0, 0), 0, Places(*[0] * 8), (), (), (), ())
-
-
-def test_a_recorder_notes_each_op_by_its_row() -> None:
+def test_a_recorder_notes_each_op() -> None:
+    first, second = compile_lane(lower(build("1f1b", devices=1, microbatches=1)), 0).calls
     with record_memory() as recorder:
         x = torch.zeros(100)
-        recorder.runs(_step(4))
+        recorder.runs(first)
         y = torch.zeros(50)
         z = torch.zeros(25)
         del z
-        recorder.ran(_step(4))
+        recorder.ran(first)
         del x, y
-        recorder.runs(_step(6))
-        recorder.ran(_step(6))
-    assert recorder.samples == {4: Sample(400, 700, 600), 6: Sample(0, 0, 0)}
+        recorder.runs(second)
+        recorder.ran(second)
+    assert recorder.samples == {first.op: Sample(400, 700, 600), second.op: Sample(0, 0, 0)}
 
 
 def test_a_recorder_leaves_out_what_was_there() -> None:

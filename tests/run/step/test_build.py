@@ -5,8 +5,8 @@ import torch
 
 from penstock.errors import RunError
 from penstock.run.comm.transport import Alone
-from penstock.run.launch.environment import RankPlace
 from penstock.run.launch.worker_pool import Crew
+from penstock.run.process.environment import RankPlace
 from penstock.run.step.build import build_engine, torch_device
 from penstock.run.step.optimizer import AdamW
 from penstock.schedules import build
@@ -45,8 +45,8 @@ def test_ranks_of_a_machine_share_its_gpus_in_turn(monkeypatch: pytest.MonkeyPat
 
 def test_one_process_talks_to_nobody() -> None:
     plan = plan_of(build("1f1b", devices=1, microbatches=2))
-    engine, transport = build_engine(plan, 1, AdamW(), CPU)
-    assert isinstance(transport, Alone)
+    engine = build_engine(plan, 1, AdamW(), CPU)
+    assert isinstance(engine.transport, Alone)
     assert engine.mesh.pipeline is None
 
 

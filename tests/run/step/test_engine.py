@@ -5,19 +5,26 @@ from math import inf, nan
 
 import pytest
 import torch
-from penstock.run.program.plan import RunPlan
 
 from penstock.arch.parameters import EMBEDDING, HEAD
 from penstock.data.batch import IGNORE
-from penstock.errors import RunError
+from penstock.errors import RunError, ShapeError
+from penstock.run.comm.grid import Grid
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Alone
 from penstock.run.launch.worker_pool import Crew
+from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine, Outcome
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin, entries
 from penstock.schedules import build
-from run.engine_jobs import evaluated, stepped_with_labels_of, unequal_batches
+from run.engine_jobs import (
+    disagreed,
+    evaluated,
+    stepped_with_labels_of,
+    trained_by_turns,
+    unequal_batches,
+)
 from run.jobs import CPU, Learnt, batch_of, trained
 from run.plans import SMALL, plan_of
 
@@ -31,11 +38,11 @@ SPREADS = {
 TIED = replace(SMALL, tied=True, layers=8)
 
 
-def _alone(plan: RunPlan, adam: AdamW | None = None) -> Engine:
+def _alone(plan: StepPlan, adam: AdamW | None = None) -> Engine:
     """Everything of a plan on one device, microbatch after microbatch."""
-    mbs = len(plan.lengths)
-    whole = replace(plan, schedule=build("1f1b", devices=1, microbatches=mbs))
-    engine = Engine(whole, Mesh(1, 1, 0), Alone(), adam=adam or AdamW(), device=CPU)
+    schedule = build("1f1b", devices=1, microbatches=len(plan.lengths))
+    whole = plan_of(schedule, plan.layout.model, plan.layout.dtype)
+    engine = Engine(whole, Mesh(Grid()), Alone(), adam=adam or AdamW(), device=CPU)
     begin(engine, 1)
     return engine
 
@@ -186,3 +193,41 @@ def test_it_tells_how_long_its_ops_took_and_what_memory_it_had() -> None:
     engine.gradients(batch_of(plan))
     assert 0 < engine.busy_seconds() < 60
     assert engine.peak_bytes() > 10**7
+
+
+def test_a_run_may_take_another_plan_for_every_step(ranks: Crew) -> None:
+    """Order and slices change; layout, weights and moments stay."""
+    plans = [
+        plan_of(build("1f1b", devices=4, microbatches=4)),
+        plan_of(build("seq1f1b", devices=4, microbatches=4, slices=3)),
+        plan_of(build("zb-h1", devices=4, microbatches=4)),
+        plan_of(build("gpipe", devices=4, microbatches=2)),
+    ]
+    order = [0, 1, 0, 2, 3, 1]
+    engine, expected = _alone(plans[0]), []
+    for step, number in enumerate(order):
+        whole = build("1f1b", devices=1, microbatches=len(plans[number].lengths))
+        engine.use(plan_of(whole))
+        expected.append(engine.step(batch_of(plans[number], step), 0.01).loss)
+    for losses, compiled in ranks.run(trained_by_turns, plans, order):
+        assert losses == pytest.approx(expected, rel=1e-12)
+        assert compiled == len(plans)  # each was compiled once
+
+
+def test_ranks_that_choose_different_plans_are_told_so(ranks: Crew) -> None:
+    plans = [plan_of(build(name, devices=4, microbatches=4)) for name in ("1f1b", "gpipe")]
+    for complaint in ranks.run(disagreed, plans):
+        assert "ranks 2 have another plan for the step than rank 0" in complaint
+
+
+def test_a_plan_with_other_homes_is_refused() -> None:
+    layout = plan_of(build("interleaved", devices=2, microbatches=2, chunks=2)).layout
+    with pytest.raises(ShapeError, match="zb-v has its stages on devices 0, 1, 1, 0, but"):
+        StepPlan(layout, build("zb-v", devices=2, microbatches=4), ((24,),) * 4)
+
+
+def test_a_plan_of_another_layout_is_refused() -> None:
+    engine = _alone(plan_of(build("1f1b", devices=1, microbatches=2)))
+    other = plan_of(build("1f1b", devices=1, microbatches=2), TIED)
+    with pytest.raises(RunError, match="another layout"):
+        engine.use(other)

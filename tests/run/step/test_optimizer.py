@@ -1,14 +1,11 @@
-"""AdamW on flat buffers is AdamW, and the norm is that of the whole model."""
-
-from math import sqrt
+"""AdamW on flat buffers is AdamW, and clips by the norm it is told."""
 
 import pytest
 import torch
 from torch import Tensor
 
 from model.samples import random_weights
-from penstock.model.stages.weights import Weights
-from penstock.run.step.optimizer import AdamW, clip_factor, make_optimizer, squares
+from penstock.run.step.optimizer import AdamW, clip_factor, make_optimizer
 
 pytestmark = pytest.mark.torch
 
@@ -31,7 +28,7 @@ def _by_hand(main: Tensor, grads: list[Tensor], decay: float, rate: float) -> Te
 def test_three_steps_are_those_of_the_paper_and_only_matrices_decay() -> None:
     weights = random_weights(SIZES)
     before = {name: main.clone() for name, main in weights.named(weights.main).items()}
-    optimizer = make_optimizer(SETTINGS, [weights])
+    optimizer = make_optimizer(SETTINGS, weights)
     grads: dict[str, list[Tensor]] = {name: [] for name in SIZES}
     for _ in range(3):
         weights.grad.normal_()
@@ -47,43 +44,11 @@ def test_three_steps_are_those_of_the_paper_and_only_matrices_decay() -> None:
 
 def test_its_state_is_there_before_the_first_step() -> None:
     weights = random_weights(SIZES)
-    optimizer = make_optimizer(SETTINGS, [weights])
+    optimizer = make_optimizer(SETTINGS, weights)
     state = list(optimizer.state.values())
     assert len(state) == len(SIZES)
     assert sum(s["exp_avg"].numel() + s["exp_avg_sq"].numel() for s in state) == 2 * 19
     assert {float(s["step"]) for s in state} == {0.0}
-
-
-def test_squares_stand_at_their_place_in_the_model_and_copies_count_once() -> None:
-    first, second = random_weights({"a": (3,), "b": (2, 2)}), random_weights({"c": (5,)})
-    for weights in (first, second):
-        weights.grad.normal_()
-    names = {"c": 0, "elsewhere": 1, "a": 2}
-    found = squares(names, [first, second], {"b"})
-    expected = [second.grad, None, first.grad[:3]]
-    norms = [0.0 if grad is None else float(grad.square().sum()) for grad in expected]
-    assert found.tolist() == pytest.approx(norms, rel=1e-14)
-
-
-def test_the_norm_does_not_depend_on_who_holds_what() -> None:
-    """The list of squares has the same entries, whichever device writes them: == and not about."""
-    sizes = {f"p{n}": (7, n + 1) for n in range(9)}
-    whole = random_weights(sizes, torch.float32)
-    whole.grad.normal_()
-    names = {name: place for place, name in enumerate(sizes)}
-
-    def part(own: list[str]) -> Weights:
-        weights = random_weights({name: sizes[name] for name in own}, torch.float32)
-        for name, grad in weights.named(weights.grad).items():
-            grad.copy_(whole.named(whole.grad)[name])
-        return weights
-
-    right = sqrt(sum(squares(names, [whole], ()).tolist()))
-    for cut in range(1, 9):
-        parts = [part(list(sizes)[:cut]), part(list(sizes)[cut:])]
-        total = sum(squares(names, [each], ()) for each in parts)
-        assert isinstance(total, Tensor)
-        assert sqrt(sum(total.tolist())) == right
 
 
 def test_gradients_are_clipped_only_above_the_limit() -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from penstock.arch.parameters import EMBEDDING, HEAD, expected_shapes
+from penstock.run.comm.grid import Grid
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Alone
 from penstock.run.step.engine import Engine
@@ -33,7 +34,7 @@ SCHEDULE = build("1f1b", devices=2, microbatches=2)
 def _engine(device: int, devices: int = 2, dtype: torch.dtype = torch.float32) -> Engine:
     schedule = SCHEDULE if devices == 2 else build("1f1b", devices=1, microbatches=2)
     plan = plan_of(schedule, TIED, dtype)
-    return Engine(plan, Mesh(1, devices, device), Alone(), adam=AdamW(), device=CPU)
+    return Engine(plan, Mesh(Grid(device=devices), device), Alone(), adam=AdamW(), device=CPU)
 
 
 def test_all_ranks_together_save_every_parameter_and_its_moments_once() -> None:
@@ -77,7 +78,7 @@ def test_a_head_beside_its_embedding_is_settled_from_it() -> None:
     head = next(entry for entry in entries(engine) if entry.copy)
     assert set(head.main.flatten().tolist()) == {2.0}
     assert set(head.moments["exp_avg"].flatten().tolist()) == {3.0}
-    assert {float(state["step"]) for state in engine.optimizer.state.values()} == {11.0}
+    assert {float(state["step"]) for state in engine.optimizers[0].state.values()} == {11.0}
     weights = engine.weights[0]
     assert set(weights.named(weights.value)[HEAD].flatten().tolist()) == {2.0}
 
@@ -102,4 +103,4 @@ def test_a_loaded_optimizer_goes_on_as_if_it_had_never_stopped() -> None:
 def test_the_age_of_the_moments_is_the_number_of_steps() -> None:
     engine = _engine(0)
     set_step(engine, 5)
-    assert {float(state["step"]) for state in engine.optimizer.state.values()} == {5.0}
+    assert {float(state["step"]) for state in engine.optimizers[0].state.values()} == {5.0}

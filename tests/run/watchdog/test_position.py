@@ -3,9 +3,10 @@
 from timeit import timeit
 
 import pytest
-from penstock.run.program.compiled import Lane, compile_lane
 
 from penstock.lower import lower
+from penstock.run.program.calls import Lane
+from penstock.run.program.compile import compile_lane
 from penstock.run.watchdog.position import EVERYBODY, NOBODY, Phase, Position, Tracker
 from penstock.schedules import build
 
@@ -61,7 +62,7 @@ def test_what_all_do_with_files_is_waited_for_as_long_as_it_takes() -> None:
 
 def test_a_place_that_is_come_to_again_is_another_one(tracker: Tracker, lane: Lane) -> None:
     """Its seconds count from there: two short stays are not a long one."""
-    tracker.runs(lane.steps[0])
+    tracker.runs(lane.calls[0])
     for before in ("evaluates", Phase("evaluates"), tracker.at):
         tracker.at = before
         words = tracker.position()
@@ -81,22 +82,22 @@ def test_an_error_is_reported_from_where_it_happened() -> None:
 def test_after_its_last_op_a_rank_waits_for_others_to_take_what_it_has_sent(
     tracker: Tracker, lane: Lane
 ) -> None:
-    tracker.ran(lane.steps[-2])
+    tracker.ran(lane.calls[-2])
     assert tracker.position().owes == NOBODY
-    tracker.ran(lane.steps[-1])
+    tracker.ran(lane.calls[-1])
     assert tracker.position().owes == EVERYBODY
     assert tracker.position().text == "waits for all ranks to take what it has sent"
 
 
 def test_a_running_op_is_named_with_its_place(tracker: Tracker, lane: Lane) -> None:
-    tracker.runs(lane.steps[1])
+    tracker.runs(lane.calls[1])
     assert tracker.position() == Position("runs 1F0.1", "1F0.1 (op 2 of 8 of step 12)", "", NOBODY)
 
 
 def test_a_waiting_op_names_what_it_waits_for_and_from_which_rank(
     tracker: Tracker, lane: Lane
 ) -> None:
-    step = lane.steps[1]
+    step = lane.calls[1]
     tracker.waits(step, step.waits[0])
     awaited = "the input of stage 1, microbatch 0, slice 1"
     assert tracker.position() == Position(
@@ -105,14 +106,14 @@ def test_a_waiting_op_names_what_it_waits_for_and_from_which_rank(
 
 
 def test_the_picture_points_at_the_op(tracker: Tracker, lane: Lane) -> None:
-    tracker.runs(lane.steps[2])
+    tracker.runs(lane.calls[2])
     line, arrow = tracker.picture().splitlines()
     assert line.startswith("device 1: 1F0 1F0.1 ")
-    assert line[arrow.index("^") : arrow.rindex("^") + 1] == str(lane.steps[2].op)
+    assert line[arrow.index("^") : arrow.rindex("^") + 1] == str(lane.calls[2].op)
 
 
 def test_it_costs_the_main_thread_less_than_a_microsecond(tracker: Tracker, lane: Lane) -> None:
-    step = lane.steps[1]
+    step = lane.calls[1]
     post = step.waits[0]
     best = min(timeit(lambda: tracker.waits(step, post), number=10_000) for _ in range(20))
     assert best / 10_000 < 1e-6

@@ -83,13 +83,13 @@ def test_what_is_ahead_of_the_search_becomes_its_start() -> None:
     wanted = Wanted.of(Case(4, 8), HEAVY_HEAD, Fraction(24))
     registered = priced(built("adaptis", p=4, m=8, v=3, layers=HEAVY_HEAD, limit=24)).makespan
     problem = wanted.problem()
-    sketch = contenders.sketched(wanted)
-    (start,) = module.overtaking(problem, [], [], sketch)
-    (again,) = module.searched(wanted, problem, Effort(0), [start])
+    sketch = contenders.sketch_search(wanted)
+    (start,) = module.leading_orders(problem, [], [], sketch)
+    (again,) = module.search_entries(wanted, problem, Effort(0), [start])
     assert again.time <= registered
-    assert module.overtaking(problem, [again], [], sketch) == []
+    assert module.leading_orders(problem, [again], [], sketch) == []
     behind = again._replace(time=registered + 1)
-    assert module.overtaking(problem, [behind], [], sketch)[0].split == start.split
+    assert module.leading_orders(problem, [behind], [], sketch)[0].split == start.split
 
 
 def test_the_page_has_a_dozen_cases() -> None:

@@ -15,7 +15,7 @@ from penstock.schedules import Case
 from penstock.search.best.bounds import BOUNDS, lower_bound
 from penstock.search.exact.exact import solve
 from penstock.search.joint.joint import Effort, Problem, search
-from penstock.search.joint.moves import Layout
+from penstock.search.joint.moves import CutAndHomes
 from penstock.search.joint.pipeline import Scale
 from penstock.sim import simulate
 from search.pipelines import HEAVY_HEAD, problem
@@ -44,17 +44,17 @@ def test_no_order_is_below_a_bound(found: Problem) -> None:
         assert bound(found) <= best.listed.makespan, name
 
 
-def layouts(layers: int, p: int) -> Iterator[Layout]:
+def layouts(layers: int, p: int) -> Iterator[CutAndHomes]:
     """Every cut into one to two stages per device, on every placement that uses all devices."""
     for stages in range(p, min(layers, 2 * p) + 1):
         for inner in combinations(range(1, layers), stages - 1):
             split = tuple(b - a for a, b in pairwise((0, *inner, layers)))
             for homes in product(range(p), repeat=stages):
                 if len(set(homes)) == p:
-                    yield Layout(split, homes)
+                    yield CutAndHomes(split, homes)
 
 
-def one_by_one(layers: Layers, layout: Layout, case: Case) -> Schedule:
+def one_by_one(layers: Layers, layout: CutAndHomes, case: Case) -> Schedule:
     """Each microbatch all the way down and back before the next one starts."""
     stages = range(len(layout.split))
     down = [[("F", s, mb, 0) for s in stages] for mb in range(case.m)]

@@ -14,7 +14,7 @@ from penstock.errors import ShapeError
 from penstock.lower import lower
 from penstock.schedules import Case, build, find, registry
 from penstock.search.best.registered import rivals, searches_layers
-from penstock.search.joint.adaptis import Request, _found
+from penstock.search.joint.adaptis import JointRequest, _found
 from penstock.sim import simulate
 from penstock.sim.timeline import Timeline
 from schedules.picture import built, lanes, picture, priced
@@ -92,7 +92,7 @@ def test_section_7_1_the_simulation_is_the_estimate_of_the_search() -> None:
     for options in ({}, {"layers": HEAVY_HEAD, "limit": 24}, {"layers": "3,8*1/2@1,2@1/4"}):
         for prices in ({}, {"F": 3, "I": 4, "W": 2, "act": 2, "hop": Fraction(1, 2)}):
             case = spec.case(4, 8, 2, None, options, prices)
-            request = Request.of(case)
+            request = JointRequest.of(case)
             times = {"F": case.F, "I": case.I, "W": case.W}
             sizes = {"act": case.act, "stash": case.stash}
             cost = UnitCost(times=times, sizes=sizes, hop=case.hop)

@@ -16,7 +16,7 @@ from penstock.search.joint.list_scheduler import (
     list_schedule,
     urgency,
 )
-from penstock.search.joint.moves import Layout
+from penstock.search.joint.moves import CutAndHomes
 from penstock.search.joint.pipeline import Pipeline
 from penstock.search.joint.polish import fits, replay
 from search.pipelines import HEAVY_HEAD, IN_A_ROW, WAVE, pipeline, replayed
@@ -28,7 +28,7 @@ def gradients_first(stages: Pipeline) -> Listed | None:
 
 
 def test_section_6_the_order_alone_on_equal_layers() -> None:
-    layout = Layout((4, 4, 4, 5), IN_A_ROW)
+    layout = CutAndHomes((4, 4, 4, 5), IN_A_ROW)
     stages = pipeline(HEAVY_HEAD, *layout, 8, 12)
     listed = gradients_first(stages)
     assert listed is not None
@@ -38,7 +38,7 @@ def test_section_6_the_order_alone_on_equal_layers() -> None:
 
 
 def test_section_6_cut_and_order_in_a_row() -> None:
-    layout = Layout((5, 5, 5, 2), IN_A_ROW)
+    layout = CutAndHomes((5, 5, 5, 2), IN_A_ROW)
     stages = pipeline(HEAVY_HEAD, *layout, 8, 20)
     listed = gradients_first(stages)
     assert listed is not None
@@ -47,7 +47,7 @@ def test_section_6_cut_and_order_in_a_row() -> None:
 
 
 def test_section_6_cut_and_placement_with_full_backwards() -> None:
-    layout = Layout((1, 1, 1, 1, 4, 4, 4, 1), WAVE)
+    layout = CutAndHomes((1, 1, 1, 1, 4, 4, 4, 1), WAVE)
     stages = pipeline(HEAVY_HEAD, *layout, 8, 20).fused
     listed = gradients_first(stages)
     assert listed is not None
@@ -56,7 +56,7 @@ def test_section_6_cut_and_placement_with_full_backwards() -> None:
 
 
 def test_section_6_all_three_with_the_best_of_a_few_policies() -> None:
-    layout = Layout((1, 2, 3, 2, 3, 2, 3, 1), WAVE)
+    layout = CutAndHomes((1, 2, 3, 2, 3, 2, 3, 1), WAVE)
     stages = pipeline(HEAVY_HEAD, *layout, 8, 24)
     policies = [
         urgency(stages, lead=lead, late=50, patience=patience)

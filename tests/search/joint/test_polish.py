@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.search.joint.list_scheduler import list_schedule, urgency
-from penstock.search.joint.moves import Layout
+from penstock.search.joint.moves import CutAndHomes
 from penstock.search.joint.pipeline import Pipeline
 from penstock.search.joint.polish import _polish, fits, polish, replay
 from search.joint.test_list_scheduler import gradients_first, pipelines
@@ -18,15 +18,15 @@ def test_section_7_split_with_cap_p_is_3m_plus_p_minus_1() -> None:
     assert listed.makespan == 29
     better = polish(stages, listed, rounds=500, seed=0)
     assert better.makespan == 3 * 8 + 4 - 1
-    timeline = replayed("4*1", Layout((1,) * 4, IN_A_ROW), stages, better)
+    timeline = replayed("4*1", CutAndHomes((1,) * 4, IN_A_ROW), stages, better)
     assert timeline.makespan == 27
     assert max(timeline.peak) <= 4
 
 
 def test_the_orders_of_section_6_are_improved_on() -> None:
     for layout, cap, least in (
-        (Layout((5, 5, 5, 2), IN_A_ROW), 20, 135),
-        (Layout((1, 2, 3, 2, 3, 2, 3, 1), WAVE), 24, 129),
+        (CutAndHomes((5, 5, 5, 2), IN_A_ROW), 20, 135),
+        (CutAndHomes((1, 2, 3, 2, 3, 2, 3, 1), WAVE), 24, 129),
     ):
         stages = pipeline(HEAVY_HEAD, *layout, 8, cap)
         listed = gradients_first(stages)

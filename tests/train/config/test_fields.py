@@ -19,7 +19,7 @@ from penstock.train.config.fields import (
     Share,
 )
 from penstock.train.config.load import prepare
-from penstock.train.config.schema import schema_of, words
+from penstock.train.config.schema import schema_of, type_words
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def key_schema(hint: Any) -> dict[str, Any]:
     ],
 )
 def test_a_key_says_what_it_wants(hint: Any, said: str) -> None:
-    assert words(key_schema(hint)) == said
+    assert type_words(key_schema(hint)) == said
 
 
 @pytest.mark.parametrize(

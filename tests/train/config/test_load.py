@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.arch.config import MODELS
 from penstock.errors import PenstockError, ShapeError
 from penstock.train.config.load import load, loads
-from penstock.train.config.save import LOCAL, agreed, dump, save, tables
+from penstock.train.config.save import LOCAL, dump, save, shared_settings, tables
 from penstock.train.config.schema import schema
 from penstock.train.config.sections import BatchSettings
 from penstock.train.config.settings import Settings
@@ -221,14 +221,14 @@ def test_what_is_agreed_on_differs_with_every_key_that_must_agree() -> None:
         "data.tokenizer=elsewhere",
         "checkpoint.resume=never",
     }
-    files = {agreed(short(change)) for change in changes} | {agreed(short())}
+    files = {shared_settings(short(change)) for change in changes} | {shared_settings(short())}
     assert len(files) == len(changes) + 1
 
 
 def test_what_is_agreed_on_is_the_same_whatever_one_machine_decides() -> None:
     local = ("run.threads=7", "log.tensorboard=true", "log.wandb=mine")
     assert {tuple(change.split("=")[0].split(".")) for change in local} == set(LOCAL)
-    assert agreed(short(*local)) == agreed(short())
+    assert shared_settings(short(*local)) == shared_settings(short())
 
 
 def test_the_example_is_the_quickstart() -> None:

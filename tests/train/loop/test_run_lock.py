@@ -5,22 +5,22 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import RunError, ShapeError
-from penstock.train.loop.run_lock import claimed
+from penstock.train.loop.run_lock import claim_folder
 
 
 def test_a_second_run_in_a_folder_is_refused(tmp_path: Path) -> None:
-    first, second = claimed(tmp_path / "run"), claimed(tmp_path / "run")
+    first, second = claim_folder(tmp_path / "run"), claim_folder(tmp_path / "run")
     with first, pytest.raises(RunError, match="another run is at work"), second:
         pass
 
 
 def test_a_folder_is_free_again_after_its_run(tmp_path: Path) -> None:
     for _ in range(2):
-        with claimed(tmp_path):
+        with claim_folder(tmp_path):
             assert (tmp_path / ".running").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ShapeError, match="cannot make"), claimed(tmp_path / "file" / "run"):
+    with pytest.raises(ShapeError, match="cannot make"), claim_folder(tmp_path / "file" / "run"):
         pass

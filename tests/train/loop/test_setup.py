@@ -11,14 +11,15 @@ from penstock.errors import PenstockError
 from penstock.plan.slices import equal_flops_of_model, flops_shares
 from penstock.schedules import build
 from penstock.train.config.load import load, loads
-from penstock.train.loop.setup import Layout, architecture, compared_schedules, layout_of
+from penstock.train.loop.setup import RunSetup, architecture, layout_of
+from penstock.train.report.compared import compared_schedules
 from train.samples import short
 
 SLICED = '[pipeline]\nschedule = "seq1f1b"\nslices = 4\n[batch]\nlength = 64\n'
 EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.toml"
 
 
-def sliced(*overrides: str, processes: int = 2) -> Layout:
+def sliced(*overrides: str, processes: int = 2) -> RunSetup:
     return layout_of(loads(SLICED, overrides), processes)
 
 

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import RunError
-from penstock.train.records.metrics import Lines, Metrics, Timing, line_of, read_metrics, take_back
+from penstock.train.records.metrics import (
+    Lines,
+    Metrics,
+    Timing,
+    read_metrics,
+    record_line,
+    take_back,
+)
 from train.samples import usual
 
 
@@ -39,7 +46,7 @@ def test_a_step_is_one_line_of_json_with_all_digits(tmp_path: Path) -> None:
 @usual
 @given(st.floats(), st.floats())
 def test_every_number_is_written_as_valid_json_and_reads_back(loss: float, norm: float) -> None:
-    line = line_of(replace(record(1), loss=loss, norm=norm))
+    line = record_line(replace(record(1), loss=loss, norm=norm))
     found = json.loads(line, parse_constant=pytest.fail)
     finite = [value if value - value == 0 else None for value in (loss, norm)]
     assert [found["loss"], found["norm"]] == finite
@@ -47,7 +54,7 @@ def test_every_number_is_written_as_valid_json_and_reads_back(loss: float, norm:
 
 def test_what_is_not_known_of_a_step_is_left_out() -> None:
     timing = Timing(3, 0.5, 8192.0, None, (10, 20), None, 1e9)
-    assert json.loads(line_of(timing)) == {
+    assert json.loads(record_line(timing)) == {
         "step": 3,
         "seconds": 0.5,
         "tokens_per_second": 8192.0,
@@ -80,7 +87,7 @@ def test_a_line_cut_off_anywhere_is_repaired(tmp_path: Path) -> None:
 
 def test_damage_in_the_middle_is_kept_beside_the_repaired_file(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    lines = [line_of(record(step)) for step in (1, 2, 3)]
+    lines = [record_line(record(step)) for step in (1, 2, 3)]
     damaged = lines[0] + "\0\0{\n[]\n" + lines[1] + lines[2]
     path.write_text(damaged)
     take_back(path, 2)
@@ -121,5 +128,5 @@ def test_a_folder_that_cannot_be_written_is_our_own_error(tmp_path: Path) -> Non
 def test_what_can_be_read_is_read(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     assert read_metrics(path) == []
-    path.write_text(line_of(record(1)) + "{\n" + line_of(record(2))[:-5])
-    assert read_metrics(path) == [json.loads(line_of(record(1)))]
+    path.write_text(record_line(record(1)) + "{\n" + record_line(record(2))[:-5])
+    assert read_metrics(path) == [json.loads(record_line(record(1)))]

@@ -7,9 +7,9 @@ from penstock.arch.config import ModelConfig
 from penstock.cost.hardware import HARDWARE
 from penstock.cost.model import UnitCost
 from penstock.cost.workload import Workload
+from penstock.run.observe.utilisation import idle_share, model_flops, peak_flops
 from penstock.schedules import build
 from penstock.sim import simulate
-from penstock.train.report.utilisation import idle_share, model_flops, peak_flops
 
 pytestmark = pytest.mark.torch
 

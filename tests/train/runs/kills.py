@@ -20,7 +20,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from penstock.arch.parameters import expected_shapes
 from penstock.model.io.huggingface import read_weights
-from penstock.run.launch.environment import read_place
+from penstock.run.process.environment import read_place
 from penstock.train.config.load import load
 from penstock.train.loop.setup import architecture
 from train.runs.mistakes import LAST_WORD, die_at

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.cli.main import main
-from penstock.run.launch.environment import RankPlace
-from penstock.run.launch.store import host
+from penstock.run.process.environment import RankPlace
+from penstock.run.process.store import host
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(

@@ -7,7 +7,7 @@ Tensor-parallel ranks share its heads: whole groups of query heads with their ke
 
 from dataclasses import dataclass
 
-from penstock.arch.layers.parameter import INPUTS, OUTPUTS, Parameter, Start
+from penstock.arch.layers.parameter import INPUTS, OUTPUTS, InitialValue, Parameter
 from penstock.arch.layers.record import LSE_BYTES, LayerRecord, wide_bytes
 
 
@@ -38,7 +38,7 @@ class Attention(LayerRecord):
         back = Parameter(
             "self_attn.o_proj.weight",
             (self.hidden, self.query_width),
-            Start.NORMAL_TO_RESIDUAL,
+            InitialValue.NORMAL_TO_RESIDUAL,
             axis=INPUTS,
             unit=self._units["q"],
             behind_attention=True,
@@ -71,7 +71,7 @@ class Attention(LayerRecord):
             Parameter(
                 f"self_attn.{x}_proj.bias",
                 (width,),
-                Start.ZEROS,
+                InitialValue.ZEROS,
                 axis=OUTPUTS,
                 unit=self._units[x],
             )
@@ -81,7 +81,8 @@ class Attention(LayerRecord):
     def _norms(self) -> list[Parameter]:
         names = "qk" if self.qk_norm else ""
         return [
-            Parameter(f"self_attn.{x}_norm.weight", (self.head_size,), Start.ONES) for x in names
+            Parameter(f"self_attn.{x}_norm.weight", (self.head_size,), InitialValue.ONES)
+            for x in names
         ]
 
     @property

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from penstock.arch.layers.parameter import OUTPUTS, Parameter
 from penstock.arch.layers.record import LayerRecord
 
-NAME = "model.embed_tokens.weight"
+EMBEDDING_NAME = "model.embed_tokens.weight"
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Embedding(LayerRecord):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        return (Parameter(NAME, (self.vocabulary, self.hidden), axis=OUTPUTS),)
+        return (Parameter(EMBEDDING_NAME, (self.vocabulary, self.hidden), axis=OUTPUTS),)
 
     @property
     def flops_per_token(self) -> int:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock.arch.layers.parameter import INPUTS, OUTPUTS, Parameter, Start
+from penstock.arch.layers.parameter import INPUTS, OUTPUTS, InitialValue, Parameter
 from penstock.arch.layers.record import LayerRecord, wide_bytes
 from penstock.errors import ShapeError
 
@@ -21,7 +21,7 @@ class GatedMlp(LayerRecord):
         return (
             Parameter("mlp.gate_proj.weight", inwards, axis=OUTPUTS),
             Parameter("mlp.up_proj.weight", inwards, axis=OUTPUTS),
-            Parameter("mlp.down_proj.weight", back, Start.NORMAL_TO_RESIDUAL, axis=INPUTS),
+            Parameter("mlp.down_proj.weight", back, InitialValue.NORMAL_TO_RESIDUAL, axis=INPUTS),
         )
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from penstock.arch.layers.parameter import OUTPUTS, Parameter
 from penstock.arch.layers.record import LSE_BYTES, LayerRecord, wide_bytes
 
-NAME = "lm_head.weight"
+HEAD_NAME = "lm_head.weight"
 LOGITS_AT_A_TIME = 1 << 26
 """Logits that the loss holds at a time, for the sake of memory."""
 
@@ -25,7 +25,7 @@ class LmHead(LayerRecord):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        return (Parameter(NAME, (self.vocabulary, self.hidden), axis=OUTPUTS),)
+        return (Parameter(HEAD_NAME, (self.vocabulary, self.hidden), axis=OUTPUTS),)
 
     @property
     def flops_per_logit(self) -> int:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock.arch.layers.parameter import Parameter, Start
+from penstock.arch.layers.parameter import InitialValue, Parameter
 from penstock.arch.layers.record import LayerRecord, wide_bytes
 
 
@@ -16,7 +16,7 @@ class Norm(LayerRecord):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        return (Parameter(f"{self.name}.weight", (self.hidden,), Start.ONES),)
+        return (Parameter(f"{self.name}.weight", (self.hidden,), InitialValue.ONES),)
 
     @property
     def saved_bytes(self) -> int:

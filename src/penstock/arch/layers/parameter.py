@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from enum import Enum
 from math import prod
 
-Shape = tuple[int, ...]
+TensorShape = tuple[int, ...]
 
 OUTPUTS, INPUTS = 0, 1
 """Axes of a matrix [outputs, inputs]. Split along its outputs it is column-parallel, along its
 inputs row-parallel, in the words of Megatron, which writes the matrix transposed."""
 
 
-class Start(Enum):
+class InitialValue(Enum):
     """What a parameter is filled with before training."""
 
     ONES = "ones"
@@ -26,8 +26,8 @@ class Parameter:
 
     name: str
     """As in Hugging Face checkpoints, behind the prefix of its layer."""
-    shape: Shape
-    start: Start = Start.NORMAL
+    shape: TensorShape
+    start: InitialValue = InitialValue.NORMAL
     axis: int | None = None
     """The axis along which tensor-parallel ranks share it; None: each of them holds all of it."""
     unit: int = 1

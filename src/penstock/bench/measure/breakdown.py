@@ -18,7 +18,7 @@ from penstock.lower import lower_for_running
 from penstock.run.comm.transport import Alone
 from penstock.run.execute.boundary import Boundary
 from penstock.run.execute.executor import Executor, by_stage
-from penstock.run.launch.rendezvous import Connection
+from penstock.run.process.rendezvous import Connection
 from penstock.run.program.layout import Layout
 from penstock.run.program.pieces import cut_batch
 from penstock.run.program.step_plan import StepPlan
@@ -54,8 +54,8 @@ def breakdown(
         transport=Alone(),
         boundary=Boundary(layout.widths, layout.dtype, HOST),
         homes=home_views(stages, {0: initial_weights(layout, 0)}),
-        clock=process_time_ns,
     )
+    executor.clock = process_time_ns
     pieces = cut_batch(plan, work.batch(), scale=work.scale, device=HOST)
     executor.step(pieces)
     runs = []

@@ -25,13 +25,13 @@ from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.data.batch import Microbatch
 from penstock.lower import lower_for_running
-from penstock.model.stages.piece import Piece, pieces_of
+from penstock.model.attention.piece import Piece, pieces_of
 from penstock.model.stages.stage import Backward, Forward
 from penstock.run.comm.gloo import Gloo
 from penstock.run.execute.boundary import Boundary
 from penstock.run.execute.executor import Executor, by_stage
-from penstock.run.launch.rendezvous import Connection
 from penstock.run.launch.worker_pool import Crew
+from penstock.run.process.rendezvous import Connection
 from penstock.sim import simulate
 
 Waits = Mapping[Op, float]

@@ -20,9 +20,10 @@ from penstock.cost.workload import Workload
 from penstock.data.batch import Microbatch
 from penstock.plan.memory import footprints
 from penstock.plan.slices import align, equal_flops_of_model
-from penstock.run.launch.environment import RankPlace
-from penstock.run.launch.rendezvous import Connection
 from penstock.run.launch.worker_pool import Crew
+from penstock.run.observe.utilisation import model_flops, peak_flops
+from penstock.run.process.environment import RankPlace
+from penstock.run.process.rendezvous import Connection
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine, torch_device
@@ -30,7 +31,6 @@ from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin
 from penstock.schedules import build
-from penstock.train.report.utilisation import model_flops, peak_flops
 
 
 def has_gpu() -> bool:

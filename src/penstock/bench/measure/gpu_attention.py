@@ -10,12 +10,12 @@ from torch.nn import functional
 from penstock.data.batch import Microbatch
 from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.memory import KeyValues
+from penstock.model.attention.piece import Piece, pieces_of
 from penstock.model.attention.slice_attention import (
     SliceOfLayer,
     attention_backward,
     attention_forward,
 )
-from penstock.model.stages.piece import Piece, pieces_of
 
 REPEATS = 5
 

@@ -25,12 +25,12 @@ from penstock.bench.measure.torch_pipeline import TorchPipeline, metered_transfe
 from penstock.core.schedule import Schedule
 from penstock.data.batch import Microbatch
 from penstock.lower import lower_for_running
+from penstock.model.attention.piece import Piece, pieces_of
 from penstock.model.stages.module_stage import ModuleStage
-from penstock.model.stages.piece import Piece, pieces_of
 from penstock.run.comm.gloo import Gloo
 from penstock.run.execute.boundary import Boundary
 from penstock.run.execute.executor import Executor, by_stage
-from penstock.run.launch.rendezvous import Connection
+from penstock.run.process.rendezvous import Connection
 
 WIDTH, TOKENS = 8, 4
 WARM_UP = 2

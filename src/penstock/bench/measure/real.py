@@ -32,7 +32,7 @@ from penstock.model.stages.weights import Weights
 from penstock.run.comm.gloo import Gloo
 from penstock.run.execute.boundary import Boundary
 from penstock.run.execute.executor import Executor, by_stage
-from penstock.run.launch.rendezvous import Connection
+from penstock.run.process.rendezvous import Connection
 from penstock.run.program.layout import Layout
 from penstock.run.program.pieces import cut_batch
 from penstock.run.program.step_plan import StepPlan

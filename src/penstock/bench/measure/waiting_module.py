@@ -9,7 +9,7 @@ from torch.distributed import barrier
 
 from penstock.bench.measure.emulate import wait
 from penstock.bench.measure.torch_pipeline import TorchPipeline
-from penstock.run.launch.rendezvous import Connection
+from penstock.run.process.rendezvous import Connection
 
 
 class WaitingModule(nn.Module):

@@ -11,11 +11,11 @@ import numpy as np
 from penstock.core.graph import reads_of
 from penstock.core.ops import KINDS
 from penstock.core.rules import NAMES
-from penstock.core.table import LETTERS, Ints
+from penstock.core.table import LETTERS, Ints, Ticks
 from penstock.draw.style import LOOKS, SHADES, colour, ink, shades
 from penstock.draw.tracks import tracks
 from penstock.draw.words import name_words, result_words, size_words
-from penstock.sim.timeline import Curve, Ticks, Timeline
+from penstock.sim.timeline import Curve, Timeline
 
 
 def kind_looks() -> dict[str, Any]:

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.core.table import Ticks
 from penstock.draw.axis import Axis, axis_of
 from penstock.draw.tracks import tracks
-from penstock.sim.timeline import Ticks, Timeline
+from penstock.sim.timeline import Timeline
 
 LEFT, RIGHT = 76, 60
 """Room for device names and for peaks, in pixels."""

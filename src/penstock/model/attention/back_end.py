@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol
 from torch import Tensor
 
 from penstock.model.attention.aten import Gradients, Output
+from penstock.model.attention.piece import Piece
 from penstock.model.attention.reach import Reach
-from penstock.model.stages.piece import Piece
 
 
 class AttentionSaved(NamedTuple):

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from penstock.model.attention.piece import Piece
 from penstock.model.attention.reach import Reach, reach_of
-from penstock.model.stages.piece import Piece
 
 
 class Group(NamedTuple):
@@ -28,7 +28,7 @@ class Group(NamedTuple):
         return self.of(tensor)[:, :, piece.start - self.reach.past : piece.end]
 
 
-def groups_of(piece: Piece) -> list[Group]:
+def row_groups(piece: Piece) -> list[Group]:
     """All rows at once where they have the same documents, else each by itself."""
     rows = piece.rows
     step = rows if len(set(piece.documents)) == 1 else 1

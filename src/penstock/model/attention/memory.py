@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from penstock.errors import RunError
-from penstock.model.stages.piece import Piece
+from penstock.model.attention.piece import Piece
 
 
 class KeyValues:

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from penstock.errors import RunError
 from penstock.model.attention.back_end import AttentionSaved
-from penstock.model.attention.groups import Group, groups_of, join_rows
+from penstock.model.attention.groups import Group, join_rows, row_groups
 from penstock.model.attention.memory import KeyValues, Relay
+from penstock.model.attention.piece import Piece
 from penstock.model.attention.table import back_end_for
-from penstock.model.stages.piece import Piece
 
 
 class SliceOfLayer(NamedTuple):
@@ -51,7 +51,7 @@ def attention_forward(q: Tensor, k: Tensor, v: Tensor, at: SliceOfLayer) -> tupl
         back_end.forward(
             group.of(q), group.keys(keys, piece), group.keys(values, piece), group.reach
         )
-        for group in groups_of(piece)
+        for group in row_groups(piece)
     ]
     out, lse = (join_rows(results) for results in zip(*each))
     return out, lse
@@ -65,7 +65,7 @@ def attention_backward(
     `saved` has the slice's own keys and values; those before it come from the memory.
     """
     g = g if g.stride(-1) == 1 else g.contiguous()
-    each = [_backward_of(g, saved, group, at) for group in groups_of(at.piece)]
+    each = [_backward_of(g, saved, group, at) for group in row_groups(at.piece)]
     dq, dk, dv = (join_rows(gradients) for gradients in zip(*each))
     return dq, dk, dv
 

@@ -16,8 +16,8 @@ from penstock.model.attention import aten, plain
 from penstock.model.attention.back_end import BackEnd
 from penstock.model.attention.folded import folded_backward, folded_forward
 from penstock.model.attention.packed import Packed
+from penstock.model.attention.piece import Piece
 from penstock.model.attention.tiled import Tiled
-from penstock.model.stages.piece import Piece
 
 FULL_PRECISION = (torch.float32, torch.float64)
 LOW_PRECISION = (torch.bfloat16, torch.float16)

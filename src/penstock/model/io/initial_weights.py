@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
-from penstock.arch.layers.parameter import Parameter, Start
+from penstock.arch.layers.parameter import InitialValue, Parameter
 from penstock.arch.parameters import EMBEDDING, HEAD, model_parameters
 from penstock.errors import ShapeError, nearest
 
@@ -24,12 +24,12 @@ def initialise(config: ModelConfig, name: str, out: Tensor, seed: int) -> None:
     Matrices that lead back to the residual are smaller, since each layer adds two of them.
     """
     start = _parameter(config, name).start
-    if start is Start.ONES:
+    if start is InitialValue.ONES:
         out.fill_(1.0)
-    elif start is Start.ZEROS:
+    elif start is InitialValue.ZEROS:
         out.zero_()
     else:
-        back = start is Start.NORMAL_TO_RESIDUAL
+        back = start is InitialValue.NORMAL_TO_RESIDUAL
         spread = SPREAD / sqrt(2 * config.layers) if back else SPREAD
         stream = torch.Generator().manual_seed(_seed(seed, name))
         numbers = torch.empty(out.shape, dtype=torch.float32).normal_(0, spread, generator=stream)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
-from penstock.arch.layers.parameter import Shape
+from penstock.arch.layers.parameter import TensorShape
 from penstock.arch.parameters import EMBEDDING, HEAD, Shapes, expected_shapes
 from penstock.errors import ShapeError, nearest
 
@@ -46,7 +46,7 @@ def refuse_wanted(wanted: Sequence[str], shapes: Shapes) -> None:
         )
 
 
-def refuse_shape(where: Path, name: str, found: Shape, expected: Shape) -> None:
+def refuse_shape(where: Path, name: str, found: TensorShape, expected: TensorShape) -> None:
     """Refuse a tensor of another shape than the config gives it."""
     if found != expected:
         raise ShapeError(
@@ -73,5 +73,5 @@ def _some(names: Sequence[str]) -> str:
     return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
 
 
-def _by(shape: Shape) -> str:
+def _by(shape: TensorShape) -> str:
     return " x ".join(map(str, shape)) or "a single number"

@@ -6,11 +6,11 @@ from torch import Tensor
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameters import LAST_NORM
+from penstock.model.attention.piece import Piece
 from penstock.model.layers.linear import linear
 from penstock.model.layers.lm_head import head_loss, head_loss_backward
 from penstock.model.layers.norm import norm, norm_backward
 from penstock.model.layers.views import Matrix, Views
-from penstock.model.stages.piece import Piece
 
 
 class OutputWeights(NamedTuple):

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from penstock.arch.config import ModelConfig
 from penstock.model.attention.back_end import AttentionSaved
+from penstock.model.attention.piece import Piece
 from penstock.model.attention.slice_attention import SliceOfLayer
 from penstock.model.layers.qkv_projection import Heads, qkv_width, split_heads
 from penstock.model.layers.self_attention import (
@@ -18,7 +19,6 @@ from penstock.model.layers.self_attention import (
 from penstock.model.stages.between_attentions import attention_width
 from penstock.model.stages.context import SequenceContext
 from penstock.model.stages.decoder import flatten_rows
-from penstock.model.stages.piece import Piece
 from penstock.model.stages.stage import Backward, Forward
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameter_layout import ParameterLayout
 from penstock.arch.parameters import EMBEDDING
+from penstock.model.attention.piece import Piece
 from penstock.model.layers.embedding import embed, embed_backward
 from penstock.model.layers.linear import Queue, add_products
 from penstock.model.layers.output_layer import OutputLayer, OutputSaved, OutputWeights
@@ -32,7 +33,6 @@ from penstock.model.layers.pre_attention import (
 )
 from penstock.model.layers.views import Views
 from penstock.model.stages.decoder import flatten_rows
-from penstock.model.stages.piece import Piece
 from penstock.model.stages.stage import Backward, Forward
 
 

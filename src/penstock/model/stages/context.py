@@ -4,10 +4,10 @@ from torch import Tensor
 
 from penstock.arch.config import ModelConfig
 from penstock.model.attention.memory import KeyValues
+from penstock.model.attention.piece import Piece
 from penstock.model.attention.slice_attention import SliceOfLayer
 from penstock.model.layers.rope import rope_tables
 from penstock.model.layers.self_attention import SliceContext
-from penstock.model.stages.piece import Piece
 
 
 class SequenceContext:

@@ -18,6 +18,7 @@ from penstock.arch.parameter_layout import ParameterLayout
 from penstock.arch.parameters import EMBEDDING, HEAD
 from penstock.errors import RunError
 from penstock.model.attention.memory import KeyValues
+from penstock.model.attention.piece import Piece
 from penstock.model.attention.slice_attention import SliceOfLayer
 from penstock.model.layers.decoder_layer import DecoderLayer, LayerSaved, LayerWeights
 from penstock.model.layers.embedding import embed, embed_backward
@@ -25,7 +26,6 @@ from penstock.model.layers.linear import Queue, add_products
 from penstock.model.layers.output_layer import OutputLayer, OutputSaved, OutputWeights
 from penstock.model.layers.views import Views
 from penstock.model.stages.context import SequenceContext
-from penstock.model.stages.piece import Piece
 from penstock.model.stages.stage import Backward, Forward
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from penstock.errors import RunError
-from penstock.model.stages.piece import Piece
+from penstock.model.attention.piece import Piece
 from penstock.model.stages.split_autograd import backward_to_input, backward_to_weights
 from penstock.model.stages.stage import Backward, Forward
 
@@ -22,7 +22,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 """The summed loss of a module's output and the labels [rows, tokens]."""
 
 
-Graph = tuple[Tensor, Tensor]
+GraphEnds = tuple[Tensor, Tensor]
 """The ends of what autograd has recorded: the input, and the output or the summed loss."""
 
 
@@ -72,14 +72,14 @@ class ModuleStage:
         with torch.no_grad():
             return self.forward(weights, piece, x, kv)[0], light, None
 
-    def recompute(self, weights: None, piece: Piece, ckpt: Any, kv: Any) -> Graph:
+    def recompute(self, weights: None, piece: Piece, ckpt: Any, kv: Any) -> GraphEnds:
         x, random, device_random = ckpt
         devices = [x.device] if device_random is not None else []
         with torch.random.fork_rng(devices):
             torch.set_rng_state(random)
             for device in devices:
                 torch.cuda.set_rng_state(device_random, device)
-            graph: Graph = self.forward(weights, piece, x, kv)[1]
+            graph: GraphEnds = self.forward(weights, piece, x, kv)[1]
         return graph
 
     def backward(

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from penstock.model.stages.piece import Piece
+from penstock.model.attention.piece import Piece
 
 Forward = tuple[Tensor, Any, Any]
 """What a forward leaves behind, a plain tuple because two are made for every op:

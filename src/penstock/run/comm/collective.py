@@ -3,15 +3,11 @@
 Ranks that share a GPU talk through gloo, which takes host tensors only.
 """
 
-from datetime import timedelta
-
 import torch
 from torch import Tensor, distributed
 from torch.distributed import ProcessGroup
 
-PATIENCE = timedelta(days=1)
-"""How long torch waits for another rank before it gives up. What is slow is not to be ended by a
-timeout; what hangs is ended by the watchdog, which knows whom to blame."""
+from penstock.run.process.store import PATIENCE
 
 
 def make_group(ranks: list[int] | None = None, backend: str | None = None) -> ProcessGroup:
@@ -46,7 +42,7 @@ def add_up(tensor: Tensor, group: ProcessGroup | None) -> None:
         tensor.copy_(there)
 
 
-def connect(group: ProcessGroup | None, device: torch.device) -> None:
+def connect_group(group: ProcessGroup | None, device: torch.device) -> None:
     """Make the communicator of a group ready, which blocks until every member does so."""
     if group is not None and device.type == "cuda":
         add_up(torch.zeros(1, device=device), group)

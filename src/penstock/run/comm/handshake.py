@@ -14,9 +14,8 @@ from itertools import zip_longest
 from torch._C._distributed_c10d import Store
 
 from penstock.errors import RunError
-from penstock.run.comm.collective import PATIENCE
-from penstock.run.launch.rendezvous import Connection
-from penstock.run.launch.store import absent
+from penstock.run.process.rendezvous import Connection
+from penstock.run.process.store import PATIENCE, absent
 
 LONGEST = PATIENCE.total_seconds()
 SHORT = 80

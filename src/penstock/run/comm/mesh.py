@@ -35,6 +35,7 @@ class Mesh:
 
     @property
     def world(self) -> ProcessGroup | None:
+        """All ranks, where there are others to talk to."""
         return distributed.group.WORLD if self.grid.ranks > 1 else None
 
     def along(self, *axes: str) -> ProcessGroup | None:
@@ -60,8 +61,8 @@ class Mesh:
     def _one_of(self, key: object, groups: list[list[int]]) -> ProcessGroup | None:
         """The group of this rank, made on all ranks when it is first asked for."""
         if key not in self._groups:
-            made = [make_group(sorted(ranks)) for ranks in groups if len(ranks) > 1]
-            several = [ranks for ranks in groups if len(ranks) > 1]
+            several = [ranks for ranks in groups if len(ranks) > 1 and self.world is not None]
+            made = [make_group(sorted(ranks)) for ranks in several]
             mine = (group for ranks, group in zip(several, made) if self.rank in ranks)
             self._groups[key] = next(mine, None)
         return self._groups[key]

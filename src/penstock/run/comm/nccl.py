@@ -32,7 +32,7 @@ ANNOUNCEMENTS = 1
 """Tag of messages that only say that a transfer comes, where both go through one back end."""
 TRANSFERS = 2
 
-HOST = torch.device("cpu")
+HOST_DEVICE = torch.device("cpu")
 
 
 class End:
@@ -40,7 +40,7 @@ class End:
 
     def __init__(self, group: ProcessGroup, source: bool, device: torch.device) -> None:
         self._peer = 1 - group.rank()
-        host: Any = group._get_backend(HOST)
+        host: Any = group._get_backend(HOST_DEVICE)
         wire: Any = group._get_backend(device)
         self._device = device
         self._stream = SideStream("sends" if source else "receives", device)

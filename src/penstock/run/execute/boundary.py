@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from penstock.core.meaning import Buf
-from penstock.model.stages.piece import Piece
+from penstock.model.attention.piece import Piece
 from penstock.run.program.calls import Post
 
 

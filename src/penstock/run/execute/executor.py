@@ -14,7 +14,7 @@ from torch import Tensor
 
 from penstock.core.ops import Op
 from penstock.core.program import Program
-from penstock.model.stages.piece import Piece
+from penstock.model.attention.piece import Piece
 from penstock.run.comm.side_stream import SideStream
 from penstock.run.comm.transport import Transport
 from penstock.run.execute.boundary import Boundary, Landings
@@ -35,7 +35,7 @@ Homes = Mapping[tuple[str, int], Any]
 """What belongs to stages and outlives steps: ("weight", 2) and ("dw", 2) of stage 2."""
 
 
-class Pass(NamedTuple):
+class LanePass(NamedTuple):
     """What is gone through with a batch: the whole lane, or a part of it."""
 
     calls: Sequence[Call]
@@ -66,15 +66,15 @@ class Executor:
         boundary: Boundary,
         homes: Homes | None = None,
         sums: Summing = no_sums,
-        clock: Clock = perf_counter_ns,
     ) -> None:
-        self.program, self.boundary, self.clock = program, boundary, clock
-        self.transport = transport
+        self.program, self.boundary = program, boundary
         self.lane: Lane = compile_lane(program, device)
         self.observer: Observer = Quiet()
-        self.spans = Spans.begin(clock, ())
+        self.clock: Clock = perf_counter_ns
+        """What takes the marks around calls; whoever has another one sets it before a step."""
+        self.spans = Spans.begin(self.clock, ())
         self.losses: Sequence[Tensor] = ()
-        """Losses of the last pass, in lane order; while one is under way, those met so far."""
+        """Losses that the pass under way has met so far, in lane order."""
         self.totals: Mapping[str, Tensor] = {}
         """What the sums of the last pass came to, by the name of their buffer."""
         self._subjects = subjects
@@ -83,6 +83,7 @@ class Executor:
         self._around = Surroundings(
             boundary.device, transport, Landings(boundary), sums, self._stream
         )
+        self.take(transport)
 
     def step(self, pieces: Sequence[Piece]) -> list[Tensor]:
         """Run the whole lane over the units of a batch; returns the losses met, in lane order."""
@@ -97,16 +98,21 @@ class Executor:
         return self._run(self._forwards, pieces)
 
     @cached_property
-    def _whole(self) -> Pass:
+    def _whole(self) -> LanePass:
         return self._pass(self.lane, HANDLERS)
 
     @cached_property
-    def _without_updates(self) -> Pass:
+    def _without_updates(self) -> LanePass:
         return self._pass(self.lane.without("U"), HANDLERS)
 
     @cached_property
-    def _forwards(self) -> Pass:
+    def _forwards(self) -> LanePass:
         return self._pass(forward_lane(self.lane), dict.fromkeys("FN", forward_light))
+
+    def take(self, transport: Transport) -> None:
+        """Move tensors by this transport from here on."""
+        self.transport = transport
+        self._around = self._around._replace(transport=transport)
 
     def close(self) -> None:
         """End the threads of the side streams."""
@@ -114,24 +120,24 @@ class Executor:
             stream.close()
         self._streams = {}
 
-    def _run(self, over: Pass, pieces: Sequence[Piece]) -> list[Tensor]:
+    def _run(self, over: LanePass, pieces: Sequence[Piece]) -> list[Tensor]:
         settle_products(self.boundary.dtype)
         self.spans = Spans.begin(self.clock, over.calls)
         run = LaneRun(self._around, self.observer, self._resident.copy(), pieces, self.spans)
         self.losses = run.losses
         run.go(over.turns, over.first)
         self.transport.drain()
-        self.totals = run.totals
+        self.losses, self.totals = (), run.totals
         return run.losses
 
-    def _pass(self, lane: Lane, handlers: Mapping[str, Handler]) -> Pass:
+    def _pass(self, lane: Lane, handlers: Mapping[str, Handler]) -> LanePass:
         single = {call.number: self._turn(at, call, handlers) for at, call in enumerate(lane.calls)}
         inner = {number for strands in lane.braids.values() for number in strands[1:]}
         for number, strands in lane.braids.items():
             braided = tuple(single[strand] for strand in strands)
             single[number] = single[number]._replace(strands=braided, plain=False)
         turns = [turn for number, turn in single.items() if number not in inner]
-        return Pass(lane.calls, turns, lane.first)
+        return LanePass(lane.calls, turns, lane.first)
 
     def _turn(self, at: int, call: Call, handlers: Mapping[str, Handler]) -> Turn:
         op, last = call.op, self.program.schedule.shape.stages - 1

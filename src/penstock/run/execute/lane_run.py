@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from penstock.model.stages.piece import Piece
+from penstock.model.attention.piece import Piece
 from penstock.run.comm.side_stream import SideStream, Ticket, mark_of
 from penstock.run.comm.transport import Arrival, Transport
 from penstock.run.execute.boundary import Landings
 from penstock.run.execute.driver import braid, finish
 from penstock.run.execute.observer import Observer
 from penstock.run.execute.spans import Spans
-from penstock.run.program.calls import DROPPED, NOTHING, Call, Join, Post
+from penstock.run.program.calls import DROPPED, Call, Join, Post
 from penstock.run.program.values import Values
 
 LOSS = 2
@@ -153,7 +153,7 @@ class LaneRun:
     def _after(self, turn: Turn) -> None:
         """Take the loss, send, free, and post what can be received now."""
         call, values = turn.call, self.values
-        values[NOTHING] = values[DROPPED] = None  # where there is none, an op has put its own
+        values[DROPPED] = None
         if turn.ends:
             self.losses.append(values[call.writes[LOSS]])
         self._let_go(call)

@@ -1,1 +1,1 @@
-"""Processes: starting the ranks of a run, meeting, and ending them."""
+"""Processes: starting the ranks of a run, and ending them."""

@@ -15,12 +15,12 @@ from pathlib import Path
 from torch._C._distributed_c10d import Store
 
 from penstock.errors import ShapeError
-from penstock.run.launch.environment import RankPlace, child_environment
-from penstock.run.launch.exit_codes import FAILED, GOOD, SAVED
 from penstock.run.launch.output import Console
 from penstock.run.launch.processes import RankExit, RankProcesses
 from penstock.run.launch.signals import Passing
-from penstock.run.launch.store import host, of_attempt, own_part
+from penstock.run.process.environment import RankPlace, child_environment
+from penstock.run.process.exit_codes import FAILED, GOOD, SAVED
+from penstock.run.process.store import host, of_attempt, own_part
 from penstock.run.watchdog import first_cause
 from penstock.run.watchdog.alarm import who_waits
 from penstock.run.watchdog.heartbeat import hear

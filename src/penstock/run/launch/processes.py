@@ -5,7 +5,7 @@ import subprocess
 import time
 from typing import NamedTuple
 
-from penstock.run.launch.exit_codes import DONE
+from penstock.run.process.exit_codes import DONE
 
 STOPPING_POLL = 0.02
 """Seconds between two looks at processes that have been told to stop."""

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection as Line
 
 import torch
 
-from penstock.run.launch.rendezvous import Connection, open_connection
+from penstock.run.process.rendezvous import Connection, open_connection
 
 
 def main(descriptor: int) -> None:

@@ -23,9 +23,9 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 from torch._C._distributed_c10d import TCPStore
 
 from penstock.errors import RunError, ShapeError
-from penstock.run.launch.environment import RankPlace, child_environment
-from penstock.run.launch.rendezvous import Connection
-from penstock.run.launch.store import host
+from penstock.run.process.environment import RankPlace, child_environment
+from penstock.run.process.rendezvous import Connection
+from penstock.run.process.store import host
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")

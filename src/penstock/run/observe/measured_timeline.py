@@ -17,11 +17,12 @@ from torch.distributed import ProcessGroup
 
 from penstock.core.rules import NAMES
 from penstock.core.schedule import Schedule
+from penstock.core.table import Ticks
 from penstock.core.transfers import moves_of
 from penstock.cost.profile import NANOSECOND
 from penstock.run.execute.executor import Executor
 from penstock.run.observe.memory_meter import Sample
-from penstock.sim.timeline import Curve, Ticks, Timeline, Transfers
+from penstock.sim.timeline import Curve, Timeline, Transfers
 
 CLOCK_ROUNDS = 8
 """Messages to and fro; the fastest one says most about the clock."""

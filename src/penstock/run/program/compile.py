@@ -17,9 +17,9 @@ from penstock.core.homes import parts_of, sums_of
 from penstock.core.meaning import BUFFERS, SUM, Buf
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.program import Program
-from penstock.core.scoreboard import run
+from penstock.core.scoreboard import play_schedule
 from penstock.run.program.calls import NOTHING, Call, Join, Lane, Post
-from penstock.run.program.places import READ, WRITE, Places, names_of
+from penstock.run.program.places import READ, WRITE, PlaceTable, names_of
 from penstock.run.program.unsupported import refuse_unsupported
 
 
@@ -34,8 +34,11 @@ def host_order(program: Program, device: int) -> list[int]:
     table = program.schedule.table
     rows = np.flatnonzero(table.device == device)
     if len(set(table.lane[rows].tolist())) > 1:
-        ends = program.schedule.derive("ticks", lambda s: run(s, np.ones(len(s.table), np.int64)))
-        rows = rows[np.argsort(ends.end[rows], kind="stable")]
+        ticks = program.schedule.derive(
+            "ticks", lambda s: play_schedule(s, np.ones(len(s.table), np.int64))
+        )
+        computes = np.array(table.lane_stream)[table.lane[rows]] == "compute"
+        rows = rows[np.lexsort((computes, ticks.end[rows]))]  # side streams are told first
     return [int(row) for row in rows]
 
 
@@ -49,7 +52,7 @@ class _Compiler:
         self.number = {row: number for number, row in enumerate(self.rows)}
         self.ops = dict(zip(self.rows, self.schedule.table.ops_at(self.rows)))
         self.unit = self.schedule.unit.tolist()
-        self.places = Places(program, device)
+        self.places = PlaceTable(program, device)
         self.freed = set(program.frees.items.tolist())
         self.read_first: dict[int, list[int]] = defaultdict(list)
         """Transfers to this device by the row that reads them first."""

@@ -6,7 +6,7 @@ import torch
 
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.errors import RunError
-from penstock.model.stages.piece import Piece, pieces_of
+from penstock.model.attention.piece import Piece, pieces_of
 from penstock.run.program.step_plan import StepPlan
 
 

@@ -53,7 +53,7 @@ def _part(name: str) -> str:
     return f"part of {name}"
 
 
-class Places:
+class PlaceTable:
     """Gives places to the buffers of one device as they are met."""
 
     def __init__(self, program: Program, device: int) -> None:

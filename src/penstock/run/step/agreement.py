@@ -1,7 +1,7 @@
-"""Ranks agree on the plan of their next steps before they compile it.
+"""Ranks agree on the plan of their next steps before they take it.
 
-Ranks with different plans would send what others do not expect. What they state is short and new
-plans are rare, so every rank states its plan to all.
+Ranks with different plans would send what others do not expect. What they state is short, so every
+rank states its plan to all, whenever a plan is chosen.
 """
 
 import torch

@@ -4,12 +4,12 @@ import torch
 from torch import distributed
 
 from penstock.errors import RunError
-from penstock.run.comm.collective import connect
+from penstock.run.comm.collective import connect_group
 from penstock.run.comm.gloo import Gloo, Staged
 from penstock.run.comm.mesh import Mesh, make_mesh
 from penstock.run.comm.nccl import Nccl
 from penstock.run.comm.transport import Alone, Transport
-from penstock.run.launch.environment import RankPlace
+from penstock.run.process.environment import RankPlace
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
@@ -33,7 +33,7 @@ def build_engine(plan: StepPlan, replicas: int, adam: AdamW, device: torch.devic
         torch.cuda.set_device(device)
     mesh = make_mesh(replicas, plan.layout.devices)
     if mesh.world is not None and "nccl" in str(distributed.get_backend_config(mesh.world)):
-        connect(mesh.copies, device)
+        connect_group(mesh.copies, device)
     return Engine(plan, mesh, transport_for(mesh, device), adam=adam, device=device)
 
 

@@ -17,8 +17,8 @@ from torch import Tensor
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.data.batch import Microbatch
 from penstock.errors import RunError
-from penstock.model.stages.piece import Piece
-from penstock.run.comm.collective import add_up, connect
+from penstock.model.attention.piece import Piece
+from penstock.run.comm.collective import add_up, connect_group
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Transport
 from penstock.run.execute.boundary import Boundary
@@ -75,6 +75,8 @@ class Engine:
                 "a step plan of another layout than the run's",
                 hint="make plans with the layout that the run was started with",
             )
+        with self.tracker.gathers("agree on the plan of the step"):
+            agree_on_plan(plan, self.mesh)
         if plan.signature not in self._executors:
             self._executors[plan.signature] = self._prepare(plan)
         self.plan, self.executor = plan, self._executors[plan.signature]
@@ -134,13 +136,11 @@ class Engine:
 
     def _prepare(self, plan: StepPlan) -> Executor:
         """Compile a plan that all ranks agree on, with the channels and groups that it needs."""
-        with self.tracker.gathers("agree on the plan of the step"):
-            agree_on_plan(plan, self.mesh)
         program = plan.program(self.mesh.replicas)
         self.transport.open(program.channels)
         for tie in self.layout.ties:
-            connect(self.mesh.among(self._devices_of(tie)), self.device)
-        return Executor(
+            connect_group(self.mesh.among(self._devices_of(tie)), self.device)
+        executor = Executor(
             program,
             self.mesh.device,
             self._subject,
@@ -148,8 +148,9 @@ class Engine:
             boundary=Boundary(self.layout.widths, self.layout.dtype, self.device),
             homes=self._homes,
             sums=self._add_up,
-            clock=clock_of(self.device),
         )
+        executor.clock = clock_of(self.device)
+        return executor
 
     def _subject(self, op: Op) -> Any:
         return self._ends[op.stage] if op.kind in STAGE_KINDS else self.working[op.stage]

@@ -15,7 +15,7 @@ from types import TracebackType
 from torch.distributed import DistError
 
 from penstock.errors import PenstockError
-from penstock.run.launch.exit_codes import FAILED, INTERRUPTED
+from penstock.run.process.exit_codes import FAILED, INTERRUPTED
 from penstock.run.watchdog import first_cause
 from penstock.run.watchdog.position import Tracker, at
 from penstock.run.watchdog.watchdog import LINGER, Watch
@@ -26,7 +26,7 @@ MISSED = 3
 """Beats in a row that a rank has to miss to be taken for gone when its connections are."""
 
 _MACHINERY = tuple(
-    str(Path(__file__).parents[1] / layer) for layer in ("cli", "run", "train", "__main__.py")
+    str(Path(__file__).parents[2] / layer) for layer in ("cli", "run", "train", "__main__.py")
 )
 """Where frames are of no interest to whoever reads about an error in model or data."""
 

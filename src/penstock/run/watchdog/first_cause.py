@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn
 from torch._C._distributed_c10d import Store
 from torch.distributed import DistError
 
-from penstock.run.launch.store import peek
+from penstock.run.process.store import peek
 
 KEY = "cause"
 LAUNCHER = -1

@@ -12,8 +12,8 @@ from types import TracebackType
 
 from torch.distributed import DistError
 
-from penstock.run.launch.exit_codes import FAILED
-from penstock.run.launch.rendezvous import Connection
+from penstock.run.process.exit_codes import FAILED
+from penstock.run.process.rendezvous import Connection
 from penstock.run.watchdog import first_cause
 from penstock.run.watchdog.alarm import Patience, silent, stuck
 from penstock.run.watchdog.heartbeat import Beat, Ear, hear, send

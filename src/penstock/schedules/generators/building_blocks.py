@@ -22,7 +22,7 @@ import numpy as np
 from penstock.core.meaning import reads, writes
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
-from penstock.core.scoreboard import run
+from penstock.core.scoreboard import play_schedule
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
 from penstock.schedules.generators.streams import PlainOp
@@ -122,7 +122,7 @@ def squeeze(shape: Shape, slots: Slots) -> Slots:
     """Keep the order of every device, and run each op as early as its dependencies allow."""
     schedule = Schedule.of("block", shape, lanes_of(slots))
     ops = schedule.table.ops()
-    ran = run(schedule, np.array([LENGTHS.get(op.kind, 0) for op in ops]))
+    ran = play_schedule(schedule, np.array([LENGTHS.get(op.kind, 0) for op in ops]))
     if ran.stuck(schedule):
         raise ShapeError(
             "the order of a block waits for itself",

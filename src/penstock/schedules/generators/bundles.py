@@ -16,7 +16,7 @@ from penstock.schedules.generators.streams import PlainOp, backward_units, forwa
 from penstock.schedules.generators.vocabulary import ALGORITHM, barriers
 
 
-def orders(devices: int, forward: Fraction, backward: Fraction) -> list[str]:
+def bundle_orders(devices: int, forward: Fraction, backward: Fraction) -> list[str]:
     """Of each device, which of bundle and forward follows a backward: BSF or BFS.
 
     From the last device up, backwards come a backward later and bundles with them; as their cycle
@@ -64,7 +64,7 @@ class Rhythm:
 
     def lanes(self) -> list[list[PlainOp]]:
         """The lane of every device."""
-        by_device = orders(self.shape.devices, self.forward, self.backward)
+        by_device = bundle_orders(self.shape.devices, self.forward, self.backward)
         extra = extra_bundles(by_device)
         return [_Lane(self, device, extra).filled(order) for device, order in enumerate(by_device)]
 

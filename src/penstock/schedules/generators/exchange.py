@@ -22,7 +22,7 @@ class Move(NamedTuple):
     slices: int
 
 
-Rule = Callable[[Sequence[int]], list[Move]]
+ExchangeRule = Callable[[Sequence[int]], list[Move]]
 """Loads of the devices -> what is moved."""
 
 
@@ -66,7 +66,7 @@ def _matched(givers: list[tuple[int, int]], takers: list[tuple[int, int]]) -> It
             takers.insert(0, (light, room - count))
 
 
-def loans(shape: Shape, rule: Rule) -> tuple[Loan, ...]:
+def loans(shape: Shape, rule: ExchangeRule) -> tuple[Loan, ...]:
     """What the rule moves at every step at which all devices have work."""
     return tuple(
         Loan(Op(*ops[move.heavy]), Op(*ops[move.light]), move.slices)

@@ -44,7 +44,7 @@ AS_1F1B = Claim(
 )
 
 
-class Grid(NamedTuple):
+class SlotGrid(NamedTuple):
     """Where the slots of microbatch 0 are; microbatch i is i v slots later."""
 
     devices: int
@@ -58,7 +58,7 @@ class Grid(NamedTuple):
     """Slot in which the last device's stages go back; the device before has a later one."""
 
     @classmethod
-    def of(cls, case: Case) -> "Grid":
+    def of(cls, case: Case) -> "SlotGrid":
         """The earliest slots in which nothing collides, at the prices of a request."""
         F, B, hop = _ticks(case)
         p, v, wide = case.p, case.v, F + B
@@ -92,7 +92,7 @@ class Grid(NamedTuple):
         return self.backward[place] + self.devices - 1 - device - self.forward[place]
 
 
-def grid_lanes(grid: Grid, microbatches: int) -> list[list[PlainOp]]:
+def grid_lanes(grid: SlotGrid, microbatches: int) -> list[list[PlainOp]]:
     """The ops of each device in the order in which the grid starts them."""
     shape = Shape.even(grid.devices, microbatches, grid.chunks)
     return [

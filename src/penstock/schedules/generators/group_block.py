@@ -17,21 +17,21 @@ from penstock.schedules.generators.placements import (
 )
 from penstock.schedules.generators.streams import PlainOp
 
-Slots = list[tuple[int, PlainOp]]
+OpSlots = list[tuple[int, PlainOp]]
 """Ops of one device with their slots, in order."""
 
 
-def block_slots(shape: Shape, group: int) -> list[Slots]:
+def block_slots(shape: Shape, group: int) -> list[OpSlots]:
     """The slots of every op, for groups of a size; one list for each device."""
     of_device = stages_of(looped_placement(shape))
     return [_device_slots(shape, group, r, stages) for r, stages in enumerate(of_device)]
 
 
-def _device_slots(shape: Shape, group: int, r: int, stages: tuple[int, ...]) -> Slots:
+def _device_slots(shape: Shape, group: int, r: int, stages: tuple[int, ...]) -> OpSlots:
     p, v = shape.devices, len(stages)
     shift = min(r, _late(shape, group))
     last = _turn(shape, group, v - 1) + r
-    slots: Slots = []
+    slots: OpSlots = []
     for mb in range(shape.microbatches):
         number, place = divmod(mb, group)
         base = 3 * (number * group * v + place) + shift

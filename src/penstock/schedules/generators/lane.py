@@ -10,7 +10,7 @@ from typing import Any
 from penstock.schedules.generators.streams import PlainOp
 
 
-class Lane:
+class LaneDraft:
     """The ops of one device; the microbatches of a stage come in ascending order."""
 
     def __init__(self) -> None:

@@ -14,11 +14,11 @@ from math import ceil
 from penstock.core.shape import Shape
 from penstock.schedules.generators.streams import PlainOp, Unit, backward_units, forward_units
 
-Lengths = tuple[Fraction, ...]
+RaggedLengths = tuple[Fraction, ...]
 
 
 @lru_cache(maxsize=64)
-def read_lengths(text: str) -> Lengths:
+def read_lengths(text: str) -> RaggedLengths:
     """Lengths written as 1,1/2,3.
 
     >>> read_lengths("1,0.5,3") == (1, Fraction(1, 2), 3)
@@ -35,7 +35,7 @@ def write_lengths(lengths: Sequence[Fraction]) -> str:
     return ",".join(map(str, lengths))
 
 
-def ragged_shape(devices: int, lengths: Lengths) -> Shape:
+def ragged_shape(devices: int, lengths: RaggedLengths) -> Shape:
     """One stage per device; the last slice of a sequence is what the whole ones leave."""
     shape = Shape(devices, devices, tuple(map(ceil, lengths)))
     return replace(shape, slice_share=tuple(map(_shares, lengths)))

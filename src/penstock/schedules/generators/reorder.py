@@ -26,7 +26,7 @@ from penstock.schedules.generators.building_blocks import (
 
 Row = dict[Pass, list[int]]
 """Starts of a device's passes."""
-Urgency = Callable[[int, int], Any]
+WeightUrgency = Callable[[int, int], Any]
 """Which weight gradient runs first, by the slot of its input gradient and by its stage."""
 Level = NDArray[np.int64]
 Visit = tuple[int, int, int, int, Pass]
@@ -76,7 +76,7 @@ def without_weights(row: Row) -> Row:
     return {each: times for each, times in row.items() if each[0] != "W"}
 
 
-def with_weights(row: Row, urgency: Urgency) -> Row:
+def with_weights(row: Row, urgency: WeightUrgency) -> Row:
     """Every weight gradient in a free slot, as soon as its input gradient has run."""
     placed = {**row, **{("W", stage): [] for kind, stage in row if kind == "I"}}
     busy = {slot: each for each, times in row.items() for slot in times}

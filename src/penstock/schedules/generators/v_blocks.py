@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+PassInts = NDArray[np.int64]
 """Ints of passes are by block, device and pass: forward of the stage on the way down and of the
 one on the way up, input gradient up and down, weight gradient up and down."""
-Grid = NDArray[np.uint8]
+PassGrid = NDArray[np.uint8]
 """Codes of passes by block, device and slot; 0 where nothing runs."""
 
 INTERVAL = 6
@@ -26,7 +26,7 @@ STEPS = range(1, INTERVAL)
 """How far down forward and up input gradient may move per device; the others move by -1."""
 
 
-def v_blocks(devices: int) -> Ints:
+def v_blocks(devices: int) -> PassInts:
     """Every block of the family without a collision, each as early as its residues allow."""
     residues = _without_collision(_residues(devices))
     starts = np.empty((*residues.shape[:2], INTERVAL), np.int64)
@@ -40,13 +40,13 @@ def v_blocks(devices: int) -> Ints:
     return starts
 
 
-def _residues(devices: int) -> Ints:
+def _residues(devices: int) -> PassInts:
     """Where the passes that others wait for fall in the interval."""
     first = np.array([(0, *rest) for rest in permutations(STEPS, 3)])
     moves = np.array(_moves(devices))
     back = -np.broadcast_to(np.arange(devices), moves.shape)
     shift = np.stack([moves, back, moves, back], axis=-1)
-    residues: Ints = (first[:, None, None] + shift[None]) % INTERVAL
+    residues: PassInts = (first[:, None, None] + shift[None]) % INTERVAL
     return residues.reshape(-1, devices, 4)
 
 
@@ -62,20 +62,20 @@ def _moves(devices: int) -> list[Any]:
     ]
 
 
-def _without_collision(residues: Ints) -> Ints:
+def _without_collision(residues: PassInts) -> PassInts:
     """Blocks whose passes meet nowhere; what moves together stays apart as on the first device."""
     meet = [residues[..., moved] == residues[..., other] for moved in (0, 2) for other in (1, 3)]
-    apart: Ints = residues[~np.logical_or.reduce(meet).any(axis=1)]
+    apart: PassInts = residues[~np.logical_or.reduce(meet).any(axis=1)]
     return apart
 
 
-def _next(now: Ints, residue: Ints) -> Ints:
+def _next(now: PassInts, residue: PassInts) -> PassInts:
     """The first time after `now` with a residue."""
-    later: Ints = now + 1 + (residue - now - 1) % INTERVAL
+    later: PassInts = now + 1 + (residue - now - 1) % INTERVAL
     return later
 
 
-def _put_weights(starts: Ints) -> None:
+def _put_weights(starts: PassInts) -> None:
     """A weight gradient goes to the first residue behind its input gradient that is free."""
     taken = starts[..., :4] % INTERVAL
     for number in (2, 3):
@@ -87,7 +87,7 @@ def _put_weights(starts: Ints) -> None:
         taken = np.concatenate([taken, now[..., None] % INTERVAL], axis=-1)
 
 
-def peaks(starts: Ints) -> Ints:
+def block_peaks(starts: PassInts) -> PassInts:
     """Activations of a stage that the fullest device of each block holds, repeated for ever."""
     forward, weight = starts[..., :2], starts[..., [5, 4]]
     held = [
@@ -96,11 +96,11 @@ def peaks(starts: Ints) -> Ints:
         )
         for moment in (forward[..., 0], forward[..., 1])
     ]
-    most: Ints = np.maximum(*held).max(axis=1)
+    most: PassInts = np.maximum(*held).max(axis=1)
     return most
 
 
-def repeat(starts: Ints, microbatches: int, length: int) -> Grid:
+def repeat(starts: PassInts, microbatches: int, length: int) -> PassGrid:
     """Blocks stamped once per microbatch."""
     grid = np.zeros((*starts.shape[:2], length), np.uint8)
     block, device, number, mb = np.indices((*starts.shape, microbatches), sparse=True)

@@ -18,7 +18,7 @@ ALL_CODES = 0b111110
 
 
 @kernel
-def play(
+def play_blocks(
     grid: Any, codes: Any, microbatches: Any, lane_start: Any, lane_stage: Any, kind: Any,
     stage: Any, unit: Any, cells: Any, share: Any, ready: Any, end: Any, lane_peak: Any,
     done: Any, squeezed: Any, span: Any, peak: Any, fails: Any,

@@ -16,12 +16,19 @@ from numpy.typing import NDArray
 
 from penstock.core.chain_clock import READS, Cells, chain_cells
 from penstock.errors import ShapeError
-from penstock.schedules.generators.lane import Lane
+from penstock.schedules.generators.lane import LaneDraft
 from penstock.schedules.generators.streams import PlainOp
-from penstock.schedules.generators.v_blocks import INTERVAL, WEIGHT, Grid, Ints, peaks, repeat
-from penstock.schedules.generators.v_kernels import cool_down, fill_holes, play, warm_up
+from penstock.schedules.generators.v_blocks import (
+    INTERVAL,
+    WEIGHT,
+    PassGrid,
+    PassInts,
+    block_peaks,
+    repeat,
+)
+from penstock.schedules.generators.v_kernels import cool_down, fill_holes, play_blocks, warm_up
 
-MOST_TICKS = 2**38
+MOST_PASS_TICKS = 2**38
 """Time or size of one pass; with the ops of the largest shape the sum stays exact."""
 
 
@@ -61,7 +68,7 @@ def _whole(values: tuple[Fraction, ...]) -> tuple[list[int], int]:
     """Fractions as whole numbers, and what they were multiplied by."""
     scale = lcm(*(value.denominator for value in values))
     numbers = [int(value * scale) for value in values]
-    if max(numbers) > MOST_TICKS:
+    if max(numbers) > MOST_PASS_TICKS:
         raise ShapeError(
             f"the prices have no common unit coarse enough to be searched with: {max(numbers):.2e} "
             "ticks for one pass",
@@ -76,11 +83,11 @@ _EQUAL = np.zeros(0, np.int64)
 """No shares: microbatches of a search are equal."""
 
 
-class Played(NamedTuple):
+class PlayedBlocks(NamedTuple):
     """Schedules that ran: how long their longest device works, what their fullest device holds."""
 
-    span: Ints
-    peak: Ints
+    span: PassInts
+    peak: PassInts
     works: NDArray[np.bool_]
     """Whether a schedule came to its end."""
 
@@ -88,15 +95,17 @@ class Played(NamedTuple):
 class Orders(NamedTuple):
     """Schedules of some blocks, with the peaks they keep; `number` is that of the block."""
 
-    grid: Grid
-    peak: Ints
-    number: Ints
+    grid: PassGrid
+    peak: PassInts
+    number: PassInts
 
     def where(self, chosen: NDArray[np.bool_]) -> "Orders":
         return Orders(self.grid[chosen], self.peak[chosen], self.number[chosen])
 
 
-def run(grid: Grid, microbatches: int, prices: Prices, squeezed: Grid = _NO_GRID) -> Played:
+def play_grid(
+    grid: PassGrid, microbatches: int, prices: Prices, squeezed: PassGrid = _NO_GRID
+) -> PlayedBlocks:
     """Play all schedules of a grid; `squeezed` gets them as early as they can run."""
     blocks, devices, _ = grid.shape
     passes = INTERVAL * microbatches * devices
@@ -106,21 +115,21 @@ def run(grid: Grid, microbatches: int, prices: Prices, squeezed: Grid = _NO_GRID
     ready, end = np.empty((2, passes), np.int64)
     lane_peak, done = np.empty(devices, np.int64), np.zeros(WEIGHT + 1, np.int64)
     (span, peak), fails = np.zeros((2, blocks), np.int64), np.zeros(blocks, np.uint8)
-    play(
+    play_blocks(
         grid.size, grid, _codes(devices), microbatches, lane_start, lane_stage, kind, stage, unit,
         cells, _EQUAL, ready, end, lane_peak, done, squeezed, span, peak, fails,
     )  # fmt: skip
-    return Played(span, peak, fails == 0)
+    return PlayedBlocks(span, peak, fails == 0)
 
 
-def _codes(devices: int) -> Ints:
+def _codes(devices: int) -> PassInts:
     """By code, its kind (F, I, W) and then its stage on each device."""
     down = np.arange(devices)
     up = 2 * devices - 1 - down
     return np.vstack([[0, 0, 0, 1, 1, 2], np.stack([down, down, up, up, down, down], axis=1)])
 
 
-def orders(starts: Ints, first: int, microbatches: int) -> Iterator[Orders]:
+def block_orders(starts: PassInts, first: int, microbatches: int) -> Iterator[Orders]:
     """What becomes of blocks, from the first order that works to the one with the fewest holes.
 
     Blocks are numbered from `first`.
@@ -128,7 +137,7 @@ def orders(starts: Ints, first: int, microbatches: int) -> Iterator[Orders]:
     devices, number = starts.shape[1], np.arange(first, first + len(starts))
     enough = max(microbatches, 2 * devices)  # so that every device gets through its warm-up
     length = INTERVAL * (enough + 2 * devices + 4) + 2 * devices
-    found = _squeezed(Orders(repeat(starts, enough, length), peaks(starts), number), enough)
+    found = _squeezed(Orders(repeat(starts, enough, length), block_peaks(starts), number), enough)
     fails = np.zeros(len(found.number), np.uint8)
     warm_up(found.grid.size, found.grid, found.peak, np.zeros(6, np.int64), fails)
     found = _squeezed(found.where(fails == 0), enough)
@@ -147,12 +156,12 @@ def _squeezed(given: Orders, microbatches: int) -> Orders:
     What cannot run, or exceeds the peak it has to keep, is left out.
     """
     squeezed = np.zeros_like(given.grid)
-    played = run(given.grid, microbatches, UNIT, squeezed)
+    played = play_grid(given.grid, microbatches, UNIT, squeezed)
     found = Orders(squeezed, played.peak, given.number)
     return found.where(played.works & (played.peak <= given.peak))
 
 
-def _cut(grid: Grid, microbatches: int) -> Grid:
+def _cut(grid: PassGrid, microbatches: int) -> PassGrid:
     """Only the first microbatches."""
     kept = np.zeros(grid.shape, np.bool_)
     for code in range(1, WEIGHT):
@@ -193,10 +202,10 @@ def with_weights_last(given: Orders, microbatches: int) -> Orders:
     return _filled(_squeezed(Orders(grid, peak, given.number), microbatches), microbatches)
 
 
-def lanes_of(grid: Grid) -> list[list[PlainOp]]:
+def schedule_lanes(grid: PassGrid) -> list[list[PlainOp]]:
     """The lanes of one schedule; weight gradients run in the order of their input gradients."""
     devices = len(grid)
-    lanes = [Lane() for _ in range(devices)]
+    lanes = [LaneDraft() for _ in range(devices)]
     for r, lane in enumerate(lanes):
         down, up = r, 2 * devices - 1 - r
         for code in grid[r][grid[r] > 0].tolist():

@@ -12,9 +12,7 @@ from collections.abc import Callable
 from penstock.core.shape import Shape
 from penstock.schedules.generators.building_blocks import Block
 from penstock.schedules.generators.placements import stages_of, v_placement
-
-INTERVAL = 6
-"""Work of one microbatch on the two stages of a device: F, I and W of each."""
+from penstock.schedules.generators.v_blocks import INTERVAL
 
 Start = Callable[[int], int]
 """When a pass starts on a device."""

@@ -15,7 +15,7 @@ from penstock.schedules.generators.board import Board, Budget
 from penstock.schedules.generators.streams import PlainOp
 
 
-class Switches(NamedTuple):
+class DelaySwitches(NamedTuple):
     """Where one more weight gradient may run although it delays the next op.
 
     Before input gradients of the way down it always may: they end on the first device.
@@ -26,16 +26,16 @@ class Switches(NamedTuple):
     before_forward: bool
 
 
-def search(devices: int, microbatches: int, budget: Budget) -> list[list[PlainOp]]:
+def search_zb_v(devices: int, microbatches: int, budget: Budget) -> list[list[PlainOp]]:
     """The lanes with the shortest longest device among those of all settings."""
     boards = (
-        _improved(devices, microbatches, budget, Switches(*setting))
+        _improved(devices, microbatches, budget, DelaySwitches(*setting))
         for setting in product((True, False), repeat=2)
     )
     return min(boards, key=lambda board: board.worst).lanes
 
 
-def _improved(devices: int, microbatches: int, budget: Budget, switches: Switches) -> Board:
+def _improved(devices: int, microbatches: int, budget: Budget, switches: DelaySwitches) -> Board:
     """The best order of one setting: each run learns from the one before who may idle."""
     best = _Attempt(devices, microbatches, budget, switches, [0] * devices).construct()
     while True:
@@ -50,7 +50,12 @@ class _Attempt:
     """One construction; device r has stage r on the way down and 2p - 1 - r on the way up."""
 
     def __init__(
-        self, devices: int, microbatches: int, budget: Budget, switches: Switches, spare: list[int]
+        self,
+        devices: int,
+        microbatches: int,
+        budget: Budget,
+        switches: DelaySwitches,
+        spare: list[int],
     ) -> None:
         self.devices = range(devices)
         self.board = Board([*self.devices, *reversed(self.devices)], microbatches, budget)

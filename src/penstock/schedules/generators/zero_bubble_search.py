@@ -25,7 +25,7 @@ class Switches(NamedTuple):
     """A gap shorter than a weight gradient takes one even if the device could afford to idle."""
 
 
-def search(devices: int, microbatches: int, budget: Budget) -> list[list[PlainOp]]:
+def search_zero_bubble(devices: int, microbatches: int, budget: Budget) -> list[list[PlainOp]]:
     """The lanes with the shortest longest device among those of all settings."""
     boards = (
         construct(devices, microbatches, budget, Switches(*setting))

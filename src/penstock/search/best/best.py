@@ -23,7 +23,7 @@ from penstock.search.best.contenders import Field, contenders
 from penstock.search.best.registered import Rival, known_of, placement_of, recomputes
 from penstock.search.best.request import Wanted
 from penstock.search.joint.joint import Candidate, Effort, Known, Problem, cuts, search
-from penstock.search.joint.moves import Layout
+from penstock.search.joint.moves import CutAndHomes
 from penstock.search.joint.polish import replay
 from penstock.sim import simulate
 
@@ -32,11 +32,11 @@ RIVALS, SEARCH = 0.4, 0.9
 """Shares of the time after which no more registered schedules are asked, and the search ends."""
 
 
-class Entry(NamedTuple):
+class RankedEntry(NamedTuple):
     """A schedule in the ranking, on stages of the layout."""
 
     label: str
-    layout: Layout
+    layout: CutAndHomes
     schedule: Schedule
     time: Fraction
     peak: Fraction
@@ -61,7 +61,7 @@ class Entry(NamedTuple):
 class Ranking(NamedTuple):
     """Schedules, the fastest first, and what nothing can be faster than."""
 
-    entries: list[Entry]
+    entries: list[RankedEntry]
     bound: Fraction
     reason: str
     passed_over: list[str]
@@ -76,7 +76,7 @@ def best(wanted: Wanted) -> Ranking:
     """Every registered schedule and the searched ones, ranked."""
     began, problems = process_time(), {count: wanted.problem(count) for count in wanted.counts}
     field = contenders(wanted, began + RIVALS * wanted.seconds)
-    tried = [(r.label, fitted(wanted, problems, *r)) for r in (*field.written, *field.others)]
+    tried = [(r.label, fit_schedule(wanted, problems, *r)) for r in (*field.written, *field.others)]
     entries = _ranked(entry for _, entry in tried if entry is not None)
     counts, end = _promising(entries), began + SEARCH * wanted.seconds
     for number, count in enumerate(counts):
@@ -91,27 +91,27 @@ def best(wanted: Wanted) -> Ranking:
     return Ranking(entries, least, bound.reason, over, field.late, field.unasked)
 
 
-def _ranked(entries: Iterable[Entry]) -> list[Entry]:
+def _ranked(entries: Iterable[RankedEntry]) -> list[RankedEntry]:
     return sorted(entries, key=lambda entry: entry.standing)
 
 
-def _promising(entries: list[Entry]) -> list[int]:
+def _promising(entries: list[RankedEntry]) -> list[int]:
     """Numbers of slices worth a search: one, and that of the fastest schedule with several."""
     found = (entry.slices for entry in entries if entry.slices > 1)
     return [1, *islice(found, 1)]
 
 
 def outdone(
-    wanted: Wanted, problem: Problem, effort: Effort, field: Field, entries: list[Entry]
-) -> list[Entry]:
+    wanted: Wanted, problem: Problem, effort: Effort, field: Field, entries: list[RankedEntry]
+) -> list[RankedEntry]:
     """What a search finds with so many slices, which no contender with as many is ahead of."""
     count = problem.slices
     seeds = [known_of(rival.schedule) for rival in _startable(field.written, count)]
-    found = searched(wanted, problem, effort, seeds)
+    found = search_entries(wanted, problem, effort, seeds)
     standing = _ranked([*found, *(entry for entry in entries if entry.slices == count)])
-    ahead = overtaking(problem, standing, _startable(field.others, count), field.sketch)
+    ahead = leading_orders(problem, standing, _startable(field.others, count), field.sketch)
     more = Effort(wanted.ops(count) // 2, effort.until)
-    return searched(wanted, problem, more, ahead) if ahead else found
+    return search_entries(wanted, problem, more, ahead) if ahead else found
 
 
 def _startable(rivals: list[Rival], slices: int) -> list[Rival]:
@@ -120,8 +120,8 @@ def _startable(rivals: list[Rival], slices: int) -> list[Rival]:
     return [rival for rival in equal if not recomputes(rival.schedule)]
 
 
-def overtaking(
-    problem: Problem, entries: list[Entry], others: list[Rival], sketch: Candidate | None
+def leading_orders(
+    problem: Problem, entries: list[RankedEntry], others: list[Rival], sketch: Candidate | None
 ) -> list[Known]:
     """What is ahead of the search although it did not start from it: it has to start there."""
     first, tick = entries[0] if entries else None, problem.scale.tick
@@ -132,7 +132,9 @@ def overtaking(
     return [known_of(rival.schedule) for rival in others if first and rival.label == first.label]
 
 
-def searched(wanted: Wanted, problem: Problem, effort: Effort, seeds: list[Known]) -> list[Entry]:
+def search_entries(
+    wanted: Wanted, problem: Problem, effort: Effort, seeds: list[Known]
+) -> list[RankedEntry]:
     """What a search from some orders finds, if anything fits into the memory."""
     found = search(problem, effort, seeds)
     if found is None:
@@ -143,11 +145,11 @@ def searched(wanted: Wanted, problem: Problem, effort: Effort, seeds: list[Known
     return [_simulated(wanted, label, found.layout, schedule)]
 
 
-def fitted(
+def fit_schedule(
     wanted: Wanted, problems: Mapping[int, Problem], label: str, schedule: Schedule
-) -> Entry | None:
+) -> RankedEntry | None:
     """A schedule with the cut that suits it best; None where it exceeds the limit with all."""
-    problem, priced = problems[schedule.shape.slices[0]], list[Entry]()
+    problem, priced = problems[schedule.shape.slices[0]], list[RankedEntry]()
     for layout in cuts(problem, placement_of(schedule)):
         shape = _shape(wanted, layout, problem.slices)
         cut = replace(schedule, shape=shape, derived={})
@@ -160,19 +162,19 @@ def fitted(
     return min(priced, key=lambda entry: (entry.time, entry.peak), default=None)
 
 
-def _shape(wanted: Wanted, layout: Layout, slices: int) -> Shape:
+def _shape(wanted: Wanted, layout: CutAndHomes, slices: int) -> Shape:
     return layered_shape(wanted.layers, layout.split, wanted.case.p, wanted.case.m, slices)
 
 
-def _simulated(wanted: Wanted, label: str, layout: Layout, schedule: Schedule) -> Entry:
+def _simulated(wanted: Wanted, label: str, layout: CutAndHomes, schedule: Schedule) -> RankedEntry:
     timeline = simulate(schedule, wanted.cost)
-    return Entry(label, layout, schedule, timeline.makespan, max(timeline.peak))
+    return RankedEntry(label, layout, schedule, timeline.makespan, max(timeline.peak))
 
 
-def _replayed(problem: Problem, label: str, layout: Layout, schedule: Schedule) -> Entry:
+def _replayed(problem: Problem, label: str, layout: CutAndHomes, schedule: Schedule) -> RankedEntry:
     """The same as simulated, in a fraction of the time."""
     known, scale = known_of(schedule), problem.scale
     pipeline = problem.pipeline(layout, known.letters)
     played = replay(pipeline, known.order)
     time, peak = played.makespan * scale.tick, int(played.peak.max()) * scale.grain
-    return Entry(label, layout, schedule, time, peak)
+    return RankedEntry(label, layout, schedule, time, peak)

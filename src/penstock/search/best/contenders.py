@@ -19,7 +19,7 @@ from penstock.search.best.time_limit import Attempt
 from penstock.search.joint.joint import Candidate
 from penstock.search.joint.quick import quick
 
-MOST = 6.0
+MOST_SECONDS = 6.0
 """Seconds for which records that search are waited for; most are ready before the others are."""
 
 
@@ -42,14 +42,14 @@ def contenders(wanted: Wanted, until: float) -> Field:
     """Every registered schedule that does the work, as far as there is time."""
     began = monotonic()
     asked = {spec.name: Attempt(partial(_asked, wanted, spec)) for spec in _specs(priced=True)}
-    sketch = Attempt(partial(sketched, wanted))
+    sketch = Attempt(partial(sketch_search, wanted))
     written = [
         rival
         for count, spec in product(wanted.counts, _specs(priced=False))
         for rival in rivals_of(wanted, spec, count)
     ]
     rare, unasked = unusual(wanted, written, until)
-    patience = min(MOST, wanted.seconds) - (monotonic() - began)
+    patience = min(MOST_SECONDS, wanted.seconds) - (monotonic() - began)
     worked, late = worked_out(asked, patience)
     return Field(written, rare + worked, late, unasked, sketch.answer(patience))
 
@@ -108,7 +108,7 @@ def _asked(wanted: Wanted, spec: Spec) -> list[Rival]:
     return list(rivals_of(wanted, spec, 1))
 
 
-def sketched(wanted: Wanted) -> Candidate | None:
+def sketch_search(wanted: Wanted) -> Candidate | None:
     """What the same search finds with little effort, as registered schedules do that cut layers.
 
     Without a limit they take the memory of p microbatches on an average device.

@@ -20,7 +20,7 @@ from penstock.errors import PenstockError
 from penstock.schedules import Case, Option, Spec, registry
 from penstock.schedules.generators.placements import Placement
 from penstock.search.joint.joint import Known
-from penstock.search.joint.pipeline import FUSED_LETTERS, LETTERS, Order, turns
+from penstock.search.joint.pipeline import FUSED_LETTERS, SPLIT_LETTERS, Order, turns
 
 WORK = frozenset("FBIW")
 AGAIN = frozenset("NR")
@@ -126,8 +126,8 @@ def placement_of(schedule: Schedule) -> Placement:
 
 def known_of(schedule: Schedule) -> Known:
     """The order of a schedule for a search; pairs are taken apart."""
-    letters = LETTERS if "I" in schedule.table.kinds else FUSED_LETTERS
-    order = _columns(schedule, split=letters == LETTERS)
+    letters = SPLIT_LETTERS if "I" in schedule.table.kinds else FUSED_LETTERS
+    order = _columns(schedule, split=letters == SPLIT_LETTERS)
     return Known(placement_of(schedule), letters, order)
 
 

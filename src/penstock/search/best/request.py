@@ -7,11 +7,10 @@ from penstock.cost.layers import Layer, Layers, read_layers
 from penstock.cost.model import UnitCost
 from penstock.schedules import Case
 from penstock.search.best.registered import LIMIT
+from penstock.search.joint.adaptis import GRAIN
 from penstock.search.joint.joint import Problem
 from penstock.search.joint.pipeline import Scale
 
-GRAIN = 12
-"""Layers per device where none are given: 1, 2, 3 or 4 stages per device are then equal."""
 OPS = 100_000_000
 OPS_PER_OP = 30_000
 """What the search may place or replay: so much, and so much more for each op of the schedule."""

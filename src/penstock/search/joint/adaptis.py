@@ -38,7 +38,7 @@ GRAIN = 12
 """Layers per device where none are given: 1, 2, 3 or 4 stages per device are then equal."""
 
 
-class Request(NamedTuple):
+class JointRequest(NamedTuple):
     """What decides the answer; the key under which it is kept."""
 
     p: int
@@ -49,7 +49,7 @@ class Request(NamedTuple):
     limit: Fraction | None
 
     @classmethod
-    def of(cls, case: Case) -> "Request":
+    def of(cls, case: Case) -> "JointRequest":
         prices = tuple((name, getattr(case, name)) for name in PRICES)
         return cls(case.p, case.m, case.v, prices, case[LAYERS], case[LIMIT])
 
@@ -82,7 +82,7 @@ def _has_memory(case: Case) -> bool:
     """Whether some cut keeps one microbatch at a time within the limit on every device."""
     if not _has_layers(case):
         return True  # another need says so
-    request = Request.of(case)
+    request = JointRequest.of(case)
     held = request.scale.layers[:, 3]
     return int(_stages(held, evenest(held, case.p)).max()) <= request.cap
 
@@ -94,7 +94,7 @@ def _stages(column: Whole, split: Split) -> Whole:
 
 def _one_f_one_b(case: Case) -> tuple[Whole, Scale]:
     """Columns F, I, W, act and stash of the stages of the evenest cut."""
-    scale = Request.of(case).scale
+    scale = JointRequest.of(case).scale
     split = evenest(scale.layers[:, :3].sum(axis=1), case.p)
     return np.stack([_stages(column, split) for column in scale.layers.T]), scale
 
@@ -110,11 +110,11 @@ def _admits(case: Case) -> bool:
     """Whether 1F1B with the evenest cut keeps within the limit."""
     stages, _ = _one_f_one_b(case)
     live = np.minimum(np.arange(case.p, 0, -1), case.m)
-    return case.hop == 0 and int((stages[3] * live).max()) <= Request.of(case).cap
+    return case.hop == 0 and int((stages[3] * live).max()) <= JointRequest.of(case).cap
 
 
 @lru_cache(maxsize=256)
-def _found(request: Request) -> Candidate:
+def _found(request: JointRequest) -> Candidate:
     """The best candidate with up to v stages per device; one with fewer may be the best."""
     scale, v = request.scale, request.v
     found = quick(Problem(scale, request.p, request.m, v, request.cap))
@@ -131,7 +131,7 @@ def _found(request: Request) -> Candidate:
 
 def _shape(case: Case) -> Shape:
     """The shape of the cut that was found."""
-    request = Request.of(case)
+    request = JointRequest.of(case)
     return layered_shape(read_layers(request.layers), _found(request).layout.split, case.p, case.m)
 
 
@@ -183,7 +183,7 @@ LIMIT = Option(
         Claim(
             "peak",
             "limit",
-            lambda c: (Request.of(c).cap * Request.of(c).scale.grain,) * c.p,
+            lambda c: (JointRequest.of(c).cap * JointRequest.of(c).scale.grain,) * c.p,
             f"{PAPER}, section 4",
             bound=True,
         ),
@@ -198,5 +198,5 @@ LIMIT = Option(
 )
 def adaptis(shape: Shape, case: Case, layers: str, limit: Fraction | None) -> Lanes:
     """The lanes of the best candidate."""
-    found = _found(Request.of(case))
+    found = _found(JointRequest.of(case))
     return found.listed.order.lanes(found.pipeline)

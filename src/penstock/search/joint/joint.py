@@ -24,15 +24,15 @@ from penstock.cost.layers import even_split
 from penstock.schedules.generators.placements import Placement
 from penstock.search.joint.list_scheduler import NEVER, Listed, list_schedule, urgency
 from penstock.search.joint.moves import (
-    Layout,
+    CutAndHomes,
     Split,
-    balanced,
-    carried,
+    balance,
+    carry_layers,
     evenest,
+    exchange_homes,
     families,
-    joined,
-    rehoused,
-    shifted,
+    join_stages,
+    shift_boundaries,
 )
 from penstock.search.joint.pipeline import Order, Pipeline, Scale
 from penstock.search.joint.polish import TRIED, fits, polish, replay
@@ -45,11 +45,11 @@ LATE = 50.0
 """Periods by which weight gradients go behind: they fill what is idle."""
 WIDTH = 5
 """Candidates kept beside each other."""
-STEPS = 40
+NEIGHBOURS = 40
 """Neighbours looked at for each candidate that is kept."""
 HEIRS = 8
 """Neighbours of each candidate that inherit its polished order."""
-ROUNDS = 200
+POLISH_ROUNDS = 200
 """Exchanges of one polish."""
 LISTING = 6
 """Ops that can be replayed while one is placed."""
@@ -74,7 +74,7 @@ class Problem:
         """Slices of all sequences."""
         return self.microbatches * self.slices
 
-    def pipeline(self, layout: Layout, letters: str) -> Pipeline:
+    def pipeline(self, layout: CutAndHomes, letters: str) -> Pipeline:
         split = Pipeline.of(self.scale, *layout, self.microbatches, self.cap, self.slices)
         return split.fused if letters == "FB" else split
 
@@ -82,7 +82,7 @@ class Problem:
 class Candidate(NamedTuple):
     """A layout with the best order known for it."""
 
-    layout: Layout
+    layout: CutAndHomes
     pipeline: Pipeline
     listed: Listed
 
@@ -136,15 +136,15 @@ def search(problem: Problem, effort: Effort, known: Iterable[Known] = ()) -> Can
             break
         kept = better
     effort.pay(listing.spent)
-    kept = keep([c if effort.late else polished(c, effort, chance) for c in kept])
+    kept = keep([c if effort.late else polish_candidate(c, effort, chance) for c in kept])
     while effort.left and kept:
-        kept = keep([*kept, *refined(problem, kept, effort, chance)])
+        kept = keep([*kept, *refine(problem, kept, effort, chance)])
     return kept[0] if kept else None
 
 
 def keep(candidates: Iterable[Candidate]) -> list[Candidate]:
     """The best few, with different layouts."""
-    best: dict[Layout, Candidate] = {}
+    best: dict[CutAndHomes, Candidate] = {}
     for candidate in sorted(candidates, key=lambda found: found.standing):
         best.setdefault(candidate.layout, candidate)
     return [*islice(best.values(), WIDTH)]
@@ -163,36 +163,38 @@ def seeds(problem: Problem, effort: Effort, known: Iterable[Known]) -> Iterator[
                     fitting = True
                     yield candidate
     for placement, letters, order, split in known:
-        own = [] if split is None else [Layout(split, placement)]
+        own = [] if split is None else [CutAndHomes(split, placement)]
         for layout in own or cuts(problem, placement):
             yield from inherit(problem, layout, letters, order, effort)
 
 
-def cuts(problem: Problem, placement: Placement) -> list[Layout]:
+def cuts(problem: Problem, placement: Placement) -> list[CutAndHomes]:
     """Cuts to start from: even in work of devices or of stages, in memory, in numbers of layers."""
     layers, stages = problem.scale.layers, len(placement)
     if stages > len(layers):
         return []
     work = layers[:, :3].sum(axis=1)
     found = (
-        balanced(work, placement),
+        balance(work, placement),
         evenest(work, stages),
         evenest(layers[:, 3], stages),
         even_split(len(layers), stages),
     )
-    return [Layout(split, placement) for split in dict.fromkeys(found)]
+    return [CutAndHomes(split, placement) for split in dict.fromkeys(found)]
 
 
-def neighbours(problem: Problem, layout: Layout) -> list[Layout]:
+def neighbours(problem: Problem, layout: CutAndHomes) -> list[CutAndHomes]:
     """Layouts that differ in one decision."""
     far = max(1, len(problem.scale.layers) // (4 * problem.devices))
-    splits = [*shifted(layout.split, far), *carried(layout.split)]
-    found = [Layout(split, layout.placement) for split in splits]
-    found += [Layout(layout.split, homes) for homes in rehoused(layout.placement)]
-    return found + [*joined(layout)]
+    splits = [*shift_boundaries(layout.split, far), *carry_layers(layout.split)]
+    found = [CutAndHomes(split, layout.placement) for split in splits]
+    found += [CutAndHomes(layout.split, homes) for homes in exchange_homes(layout.placement)]
+    return found + [*join_stages(layout)]
 
 
-def evaluate(problem: Problem, layout: Layout, letters: str, effort: Effort) -> Iterator[Candidate]:
+def evaluate(
+    problem: Problem, layout: CutAndHomes, letters: str, effort: Effort
+) -> Iterator[Candidate]:
     """The layout with the best order of a few policies, if it fits into the memory at all."""
     pipeline = problem.pipeline(layout, letters)
     best: Listed | None = None
@@ -206,7 +208,7 @@ def evaluate(problem: Problem, layout: Layout, letters: str, effort: Effort) -> 
 
 
 def inherit(
-    problem: Problem, layout: Layout, letters: str, order: Order, effort: Effort
+    problem: Problem, layout: CutAndHomes, letters: str, order: Order, effort: Effort
 ) -> Iterator[Candidate]:
     """The layout with a given order, if the memory holds it."""
     pipeline = problem.pipeline(layout, letters)
@@ -221,32 +223,32 @@ def around(
 ) -> Iterator[Candidate]:
     """Some neighbours of each candidate, with orders listed anew."""
     for candidate in kept:
-        for layout in _some(neighbours(problem, candidate.layout), STEPS, chance):
+        for layout in _some(neighbours(problem, candidate.layout), NEIGHBOURS, chance):
             if not effort.left:
                 return
             yield from evaluate(problem, layout, candidate.pipeline.letters, effort)
 
 
-def refined(
+def refine(
     problem: Problem, kept: list[Candidate], effort: Effort, chance: Random
 ) -> Iterator[Candidate]:
     """Each candidate polished on, and some neighbours that inherit its order, polished."""
     for candidate in kept:
-        yield polished(candidate, effort, chance)
+        yield polish_candidate(candidate, effort, chance)
         letters, order = candidate.pipeline.letters, candidate.listed.order
-        splits = [*shifted(candidate.layout.split), *carried(candidate.layout.split)]
+        splits = [*shift_boundaries(candidate.layout.split), *carry_layers(candidate.layout.split)]
         for split in _some(splits, HEIRS, chance):
             if not effort.left:
                 return
-            layout = Layout(split, candidate.layout.placement)
+            layout = CutAndHomes(split, candidate.layout.placement)
             for heir in inherit(problem, layout, letters, order, effort):
-                yield polished(heir, effort, chance)
+                yield polish_candidate(heir, effort, chance)
 
 
-def polished(candidate: Candidate, effort: Effort, chance: Random) -> Candidate:
+def polish_candidate(candidate: Candidate, effort: Effort, chance: Random) -> Candidate:
     """The candidate with a better order, if one is found."""
-    listed = polish(candidate.pipeline, candidate.listed, ROUNDS, chance.randrange(2**31))
-    effort.pay(ROUNDS * TRIED * candidate.pipeline.ops)
+    listed = polish(candidate.pipeline, candidate.listed, POLISH_ROUNDS, chance.randrange(2**31))
+    effort.pay(POLISH_ROUNDS * TRIED * candidate.pipeline.ops)
     return candidate._replace(listed=listed)
 
 

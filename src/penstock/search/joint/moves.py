@@ -14,7 +14,7 @@ Split = tuple[int, ...]
 """Layers of each stage."""
 
 
-class Layout(NamedTuple):
+class CutAndHomes(NamedTuple):
     """A cut of the layers, and a home for each stage."""
 
     split: Split
@@ -74,7 +74,7 @@ def _filled(counts: list[int], stages: int) -> Split:
     return tuple(counts)
 
 
-def balanced(weights: Whole, placement: Placement) -> Split:
+def balance(weights: Whole, placement: Placement) -> Split:
     """A cut that gives devices equal work: boundaries move as long as that helps."""
     total, stages = int(weights.sum()), len(placement)
     sums = np.cumsum(weights)
@@ -83,7 +83,7 @@ def balanced(weights: Whole, placement: Placement) -> Split:
     best, step = _imbalance(weights, split, placement), max(1, len(weights) // stages)
     while step:
         nearer = min(
-            ((_imbalance(weights, cut, placement), cut) for cut in shifted(split, step)),
+            ((_imbalance(weights, cut, placement), cut) for cut in shift_boundaries(split, step)),
             default=(best, split),
         )
         if nearer[0] < best:
@@ -109,7 +109,7 @@ def _imbalance(weights: Whole, split: Split, placement: Placement) -> tuple[int,
     return int(loads.max()), int((loads.astype(object) ** 2).sum())
 
 
-def shifted(split: Split, most: int = 1) -> Iterator[Split]:
+def shift_boundaries(split: Split, most: int = 1) -> Iterator[Split]:
     """Every cut in which one boundary has moved by 1 or `most` layers."""
     for stage in range(len(split) - 1):
         for step in sorted({-most, -1, 1, most}):
@@ -122,7 +122,7 @@ def shifted(split: Split, most: int = 1) -> Iterator[Split]:
                 )
 
 
-def carried(split: Split) -> Iterator[Split]:
+def carry_layers(split: Split) -> Iterator[Split]:
     """Every cut in which one layer is taken from one stage and one given to another."""
     for source, count in enumerate(split):
         for target in range(len(split)):
@@ -133,7 +133,7 @@ def carried(split: Split) -> Iterator[Split]:
                 yield tuple(counts)
 
 
-def rehoused(placement: Placement) -> Iterator[Placement]:
+def exchange_homes(placement: Placement) -> Iterator[Placement]:
     """Every placement in which two stages have exchanged their devices."""
     for first in range(len(placement)):
         for second in range(first + 1, len(placement)):
@@ -143,7 +143,7 @@ def rehoused(placement: Placement) -> Iterator[Placement]:
                 yield tuple(homes)
 
 
-def joined(layout: Layout) -> Iterator[Layout]:
+def join_stages(layout: CutAndHomes) -> Iterator[CutAndHomes]:
     """Every layout with two neighbouring stages made one, on the device of either."""
     split, homes = layout
     for stage in range(len(split) - 1):
@@ -151,4 +151,4 @@ def joined(layout: Layout) -> Iterator[Layout]:
         for home in {homes[stage], homes[stage + 1]}:
             placement = (*homes[:stage], home, *homes[stage + 2 :])
             if len(set(placement)) == len(set(homes)):
-                yield Layout(cut, placement)
+                yield CutAndHomes(cut, placement)

@@ -14,18 +14,14 @@ from graphlib import TopologicalSorter
 from math import lcm
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from penstock.core.graph import reads_of
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
-from penstock.core.table import Lane
+from penstock.core.table import PlainLane
 from penstock.cost.model import Cost
 from penstock.errors import ShapeError
 from penstock.sim.memory import changes_of
 
-Ticks = NDArray[np.int64]
 Offloads = Mapping[Op, Fraction]
 """Forwards whose activation may go to the host, and the share of it that goes."""
 COPIES = ("O", "L")
@@ -161,7 +157,7 @@ def _with_copies(schedule: Schedule, offloads: Offloads) -> Schedule:
     present = [op for op in table.ops() if op.kind == "O"]
     moved = {op: made.get(op, Fraction(1)) for op in present}
     moved |= {op._replace(kind="O"): share for op, share in offloads.items() if share}
-    lanes: list[Lane] = [lane for lane in table.lanes() if lane[1] != "copy"]
+    lanes: list[PlainLane] = [lane for lane in table.lanes() if lane[1] != "copy"]
     copies: dict[int, list[Op]] = {}
     for op in moved:
         row = table.row_of(op._replace(kind="F"))

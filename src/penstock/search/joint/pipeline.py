@@ -25,7 +25,7 @@ from penstock.schedules import Case
 Whole = NDArray[np.int64]
 UNLIMITED = 2**61
 """A memory that no order exceeds."""
-LETTERS = "FIW"
+SPLIT_LETTERS = "FIW"
 FUSED_LETTERS = "FB"
 
 
@@ -162,7 +162,7 @@ class Pipeline:
 
     @property
     def letters(self) -> str:
-        return LETTERS if len(self.time) == 3 else FUSED_LETTERS
+        return SPLIT_LETTERS if len(self.time) == 3 else FUSED_LETTERS
 
 
 class Order(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.core.chain_clock import LATE, READS, WRITES, Cells, advance, play
+from penstock.core.chain_clock import LATE, READS, WRITES, Cells, advance, play_chain
 from penstock.core.kernel import kernel, part
 from penstock.search.joint.list_scheduler import NEVER, Listed
 from penstock.search.joint.pipeline import Order, Pipeline, Whole
@@ -33,7 +33,7 @@ class Replay(NamedTuple):
 def replay(pipeline: Pipeline, order: Order) -> Replay:
     """Play an order on the fast clock."""
     end, peak = np.empty(len(order.kind), np.int64), np.empty(pipeline.devices, np.int64)
-    done = play.compiled(*_columns(pipeline, order), end, peak)
+    done = play_chain.compiled(*_columns(pipeline, order), end, peak)
     return Replay(end, peak, int(end.max()) if done == len(end) else -1)
 
 

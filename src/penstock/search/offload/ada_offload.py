@@ -24,7 +24,7 @@ from penstock.schedules import Case
 from penstock.schedules.generators.board import Budget
 from penstock.schedules.generators.group_block import block_slots
 from penstock.schedules.generators.streams import alternate_split
-from penstock.schedules.generators.zero_bubble_search import search
+from penstock.schedules.generators.zero_bubble_search import search_zero_bubble
 from penstock.search._prices import cost_of
 from penstock.search.offload.offload_plan import Infeasible, uniform_windows
 from penstock.search.offload.room import hold_for_room, proven_levels
@@ -99,7 +99,7 @@ def _orders(case: Case, limit: Fraction) -> Iterator[Lanes]:
     unit = case.held
     rooms = (limit, limit + unit, limit + 2 * unit, 2 * case.p * unit)
     for pretended in dict.fromkeys(max(limit, room) for room in rooms):
-        yield search(case.p, case.m, Budget.of(case, pretended))
+        yield search_zero_bubble(case.p, case.m, Budget.of(case, pretended))
     for delay in range(2):
         yield [
             alternate_split(
@@ -133,7 +133,7 @@ def page(schedule: Schedule, case: Case, limit: Fraction, lead: int) -> Schedule
     return hold_for_room(full, cost_of(case), [limit] * case.p)
 
 
-Unit = tuple[int, int, int]
+OffloadUnit = tuple[int, int, int]
 """Stage, microbatch and slice."""
 
 
@@ -148,9 +148,9 @@ class _Pager:
     """Turns that a copy should have to itself."""
     windows: dict[Op, Window] = field(default_factory=dict)
     held: Fraction = Fraction(0)
-    here: dict[Unit, int] = field(default_factory=dict)
+    here: dict[OffloadUnit, int] = field(default_factory=dict)
     """Activations that were never moved, with the turn at which their forward had ended."""
-    away: set[Unit] = field(default_factory=set)
+    away: set[OffloadUnit] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.windows |= {op: Window(turn, turn + 1) for turn, op in enumerate(self.lane)}
@@ -180,7 +180,7 @@ class _Pager:
         none = Fraction(0)
         return {"F": (act, none), "I": (none, stash - act), "W": (none, -stash)}[op.kind]
 
-    def _make_room(self, turn: int, room: Fraction, needed_now: Unit) -> bool:
+    def _make_room(self, turn: int, room: Fraction, needed_now: OffloadUnit) -> bool:
         """Move activations out until there is room; not the one that is about to be used."""
         while self.held + room > self.limit:
             idle = {unit: ended for unit, ended in self.here.items() if unit != needed_now}
@@ -208,7 +208,7 @@ class _Pager:
             highest = max(highest, level + takes, level + takes + changes)
             level += takes + changes
 
-    def _load(self, unit: Unit, turn: int) -> None:
+    def _load(self, unit: OffloadUnit, turn: int) -> None:
         self.windows[Op("L", *unit)] = Window(turn, self.needed[unit])
         self.away.remove(unit)
         self.held += self.case.act

@@ -27,7 +27,7 @@ from penstock.schedules.generators.grid import (
     PAPER,
     SHALLOW,
     SOME_KEPT,
-    Grid,
+    SlotGrid,
     grid_lanes,
     recompute_first,
 )
@@ -38,7 +38,7 @@ from penstock.sim import simulate
 
 def _held(case: Case) -> int:
     """Activations of the kept stages of device 0 on the grid; a microbatch passes with v places."""
-    grid = Grid.of(case)
+    grid = SlotGrid.of(case)
     kept = range(case[SHALLOW], case.v)
     return max(case.v - 1, sum(grid.waits(place) // case.v + 1 for place in kept))
 
@@ -88,7 +88,7 @@ AHEAD = Option(
 )
 def chronos_ahead(shape: Shape, case: Case, recompute: int, ahead: int) -> Lanes:
     """The fastest within the memory; where several are, the one that holds least."""
-    grid, least, m, cost = Grid.of(case), _held(case), shape.microbatches, cost_of(case)
+    grid, least, m, cost = SlotGrid.of(case), _held(case), shape.microbatches, cost_of(case)
     orders = [[recompute_first(lane, recompute * shape.devices) for lane in grid_lanes(grid, m)]]
     orders += [Lookahead(grid, m, recompute, least + more).run() for more in range(1, ahead + 1)]
     return min(orders, key=lambda lanes: simulate(Schedule.of("", shape, lanes), cost).makespan)

@@ -19,7 +19,7 @@ LaneWindows = Mapping[Op, Window]
 """Ops of one compute lane, in order."""
 ALONE = 7
 """Time of a copy while nothing runs in the other direction, in tenths of a slot."""
-SHORT = 3
+SHORT_TRIPS = 3
 """Round trips within which an activation hardly adds to the peak, and stays."""
 SLOTS = 3
 """Slots of a microbatch on a stage: F, I and W."""
@@ -111,7 +111,7 @@ def _copies(lane: LaneWindows, stages: Collection[int], slot: int, origin: int) 
 def _long_lived(lane: LaneWindows, backward: Op, slot: int) -> bool:
     start, end = lane[backward]
     alive = start - (end - start) - lane[backward._replace(kind="F")].end
-    return bool(alive > SHORT * 2 * slot)
+    return bool(alive > SHORT_TRIPS * 2 * slot)
 
 
 def _grid_at_or_after(time: int, free: int, slot: int) -> int:

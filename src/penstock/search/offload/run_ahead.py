@@ -20,10 +20,10 @@ has left the places that the oldest one still needs.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from penstock.schedules.generators.grid import Grid
+from penstock.schedules.generators.grid import SlotGrid
 from penstock.schedules.generators.streams import PlainOp
 
-NEVER = 2**61
+LATEST = 2**61
 
 
 class Choice(NamedTuple):
@@ -42,7 +42,7 @@ class Lookahead:
     """Lanes under construction; `recomputed` counts a device's recomputed stages, shallowest first,
     and `cap` the activations that it may hold."""
 
-    def __init__(self, grid: Grid, microbatches: int, recomputed: int, cap: int) -> None:
+    def __init__(self, grid: SlotGrid, microbatches: int, recomputed: int, cap: int) -> None:
         self.grid, self.microbatches = grid, microbatches
         self.recomputed, self.cap = recomputed, cap
         self.lanes: list[list[PlainOp]] = [[] for _ in range(grid.devices)]
@@ -57,7 +57,7 @@ class Lookahead:
 
     def run(self) -> list[list[PlainOp]]:
         """Let the device that wakes first decide, until nobody has anything left to do."""
-        while (now := min(self.wake)) < NEVER:
+        while (now := min(self.wake)) < LATEST:
             device = self.wake.index(now)
             choices = list(self._choices(device))
             ready = [choice for choice in choices if choice.ready <= now]
@@ -65,7 +65,7 @@ class Lookahead:
                 first = min(ready, key=lambda choice: choice[1:])
                 self._place(first, device, now)
             else:
-                self.wake[device] = min((choice.ready for choice in choices), default=NEVER)
+                self.wake[device] = min((choice.ready for choice in choices), default=LATEST)
         return self.lanes
 
     def _choices(self, device: int) -> Iterator[Choice]:
@@ -83,7 +83,7 @@ class Lookahead:
         kept = place >= self.recomputed
         following = self.grid.chunks - 1 - place + self.recomputed if kept else 0
         ready = self._arrival("F", stage - 1, mb) if stage else 0
-        if mb < self.microbatches and ready < NEVER and room > following:
+        if mb < self.microbatches and ready < LATEST and room > following:
             yield Choice(ready, False, self.grid.start("F", stage, mb), "F", stage)
 
     def _backward(self, stage: int, place: int) -> Iterator[Choice]:
@@ -91,12 +91,12 @@ class Lookahead:
         source = "R" if place < self.recomputed else "F"
         last = stage == len(self.ends["B"]) - 1
         ready = 0 if last else self._arrival("B", stage + 1, mb)
-        if mb < len(self.ends[source][stage]) and ready < NEVER:
+        if mb < len(self.ends[source][stage]) and ready < LATEST:
             yield Choice(ready, False, self.grid.start("B", stage, mb), "B", stage)
 
     def _recompute(self, stage: int, place: int, room: int) -> Iterator[Choice]:
         mb = len(self.ends["R"][stage])
-        due = self._arrival("B", stage + 1, mb) < NEVER
+        due = self._arrival("B", stage + 1, mb) < LATEST
         deepest = stage + (self.grid.chunks - 1 - place) * self.grid.devices
         ahead = mb < len(self.ends["F"][deepest]) and room >= self.grid.chunks
         if mb < len(self.ends["F"][stage]) and (ahead or (due and room > place)):
@@ -106,7 +106,7 @@ class Lookahead:
         """When what an op writes is on the device of the next stage."""
         ends = self.ends[kind][stage]
         hop = self.grid.hop if self.grid.devices > 1 else 0
-        return ends[mb] + hop if mb < len(ends) else NEVER
+        return ends[mb] + hop if mb < len(ends) else LATEST
 
     def _place(self, choice: Choice, device: int, now: int) -> None:
         """Start the op, and wake those who can go on when it ends."""

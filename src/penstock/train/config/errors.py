@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from penstock.errors import ShapeError, nearest
 from penstock.train.config.document import Document
-from penstock.train.config.schema import Schema, schema, words
+from penstock.train.config.schema import Schema, schema, type_words
 from penstock.train.config.toml_places import Path
 
 LONGEST_SHOWN = 80
@@ -115,7 +115,10 @@ def _worded(mistake: Mistake, document: Document) -> tuple[str, str]:
     if len(mistake.path) == 1:
         return f"{key} is no table", f"write [{key}] above its keys"
     value = document.value(mistake.path)
-    return f"{key} is {shown(value)}", f"give {words(mistake.takes)}{_meant(value, mistake.takes)}"
+    return (
+        f"{key} is {shown(value)}",
+        f"give {type_words(mistake.takes)}{_meant(value, mistake.takes)}",
+    )
 
 
 def _table(mistake: Mistake) -> str:

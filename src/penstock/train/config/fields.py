@@ -47,10 +47,10 @@ class FromTable:
         # The table itself is no instance of the dataclass; its values stay as strict as elsewhere.
         table: Any = handler.resolve_ref_schema(schema)
         table["strict"] = False
-        return core_schema.no_info_wrap_validator_function(fitting, schema)
+        return core_schema.no_info_wrap_validator_function(fit_value, schema)
 
 
-def fitting(value: Any, make: Callable[[Any], Any]) -> Any:
+def fit_value(value: Any, make: Callable[[Any], Any]) -> Any:
     """What is made of a value, with a refusal as a misfit."""
     try:
         return make(value)

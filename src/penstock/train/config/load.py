@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from penstock.errors import FormatError, ShapeError
 from penstock.train.config.document import Document
 from penstock.train.config.errors import complaint, mistakes
-from penstock.train.config.overrides import Tables, parse_overrides, settle
+from penstock.train.config.overrides import Tables, apply_overrides, parse_overrides
 from penstock.train.config.settings import Settings
 from penstock.train.config.toml_places import Path, parse, too_deep
 
@@ -60,7 +60,7 @@ def _text(path: File) -> str:
 def _read(text: str, overrides: Sequence[str], name: str, file: str) -> Settings:
     changes = parse_overrides(overrides)
     try:
-        tables = _whole(settle(parse(text), changes, _wrong), name)
+        tables = _whole(apply_overrides(parse(text), changes, _wrong), name)
         return Settings.model_validate(prepare(tables))
     except ValidationError as error:
         raise complaint(error, Document(text, tables, changes, file)) from None

@@ -12,13 +12,13 @@ from pydantic import Field, ModelWrapValidatorHandler, TypeAdapter, create_model
 
 from penstock.arch.config import MODELS, ModelConfig, model
 from penstock.errors import ShapeError
-from penstock.train.config.fields import Count, FromTable, Positive, Section, fitting
+from penstock.train.config.fields import Count, FromTable, Positive, Section, fit_value
 
 DERIVED = ("element_bytes",)
 """Fields of a model that are no keys: bytes of an activation follow from the run's dtype."""
 DEFAULT_PRESET = "tiny"
 
-NUMBERS = tuple(field for field in fields(ModelConfig) if field.name not in DERIVED)
+MODEL_NUMBERS = tuple(field for field in fields(ModelConfig) if field.name not in DERIVED)
 
 
 class _Source(Section):
@@ -39,7 +39,7 @@ def _number_keys() -> dict[str, Any]:
             _key_type(hints[number.name]) | None,
             Field(None, description=texts[number.name]["description"]),
         )
-        for number in NUMBERS
+        for number in MODEL_NUMBERS
     }
 
 
@@ -59,7 +59,7 @@ class ModelSettings(create_model("_Keys", __base__=_Source, **_number_keys())): 
     @classmethod
     def _resolve(cls, given: Any, make: ModelWrapValidatorHandler[Self]) -> Self:
         """Replace a preset by its numbers, so that the saved run does not depend on it."""
-        return make(fitting(make(given), _resolved))
+        return make(fit_value(make(given), _resolved))
 
     @property
     def config(self) -> ModelConfig | None:
@@ -69,7 +69,7 @@ class ModelSettings(create_model("_Keys", __base__=_Source, **_number_keys())): 
 
 def _given(keys: Any) -> dict[str, Any]:
     """The numbers that are not left out."""
-    values = {number.name: getattr(keys, number.name) for number in NUMBERS}
+    values = {number.name: getattr(keys, number.name) for number in MODEL_NUMBERS}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -86,7 +86,7 @@ def _resolved(keys: Any) -> dict[str, Any]:
         return {"huggingface": keys.huggingface}
     if keys.preset or not given:
         return _given(replace(model(keys.preset or DEFAULT_PRESET), **given))
-    needed = [number.name for number in NUMBERS if number.default is MISSING]
+    needed = [number.name for number in MODEL_NUMBERS if number.default is MISSING]
     if missing := [name for name in needed if name not in given]:
         raise ShapeError(
             f"the model has no {', '.join(missing)}",

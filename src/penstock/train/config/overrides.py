@@ -61,7 +61,7 @@ def _toml(letters: str) -> Any:
     return tree["value"] if tree.keys() == {"value"} else letters
 
 
-def settle(
+def apply_overrides(
     tables: Tables, overrides: Sequence[Override], wrong: Callable[[Tables], Collection[Path]]
 ) -> Tables:
     """The tables with the changes made: as TOML, or as letters where only these are not wrong."""

@@ -11,7 +11,7 @@ from penstock.train.config.toml_text import written
 LOCAL = (("run", "threads"), ("log", "tensorboard"), ("log", "wandb"))
 """Keys that may differ between the processes of a run."""
 
-SAVED = "config.toml"
+SETTINGS_FILE = "config.toml"
 """File in a run's folder with all that was resolved."""
 
 
@@ -27,7 +27,7 @@ def dump(settings: Settings) -> str:
 
 def save(settings: Settings) -> Path:
     """Write the settings into the folder of their run, and say where."""
-    path = Path(settings.run.directory) / SAVED
+    path = Path(settings.run.directory) / SETTINGS_FILE
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -38,7 +38,7 @@ def save(settings: Settings) -> Path:
     return path
 
 
-def agreed(settings: Settings) -> str:
+def shared_settings(settings: Settings) -> str:
     """All that the processes of a run must agree on, as a file."""
     return written(
         {

@@ -73,10 +73,10 @@ def _inlined(node: Any, named: Schema) -> Any:
     }
 
 
-def words(takes: Schema) -> str:
+def type_words(takes: Schema) -> str:
     """What a key takes, as in `a whole number of 1 or more`.
 
-    >>> words({"anyOf": [{"type": "integer", "minimum": 1}, {"enum": ["all"]}]})
+    >>> type_words({"anyOf": [{"type": "integer", "minimum": 1}, {"enum": ["all"]}]})
     'a whole number of 1 or more or "all"'
     """
     if "enum" in takes or "const" in takes:
@@ -89,7 +89,7 @@ def words(takes: Schema) -> str:
         return _list(takes)
     if kind == "object":
         return _table(takes)
-    return _WORDS.get(kind) or " or ".join(map(words, takes["anyOf"]))
+    return _WORDS.get(kind) or " or ".join(map(type_words, takes["anyOf"]))
 
 
 def _choice(names: list[str]) -> str:
@@ -100,10 +100,10 @@ def _choice(names: list[str]) -> str:
 def _list(takes: Schema) -> str:
     size = f" of {takes['maxItems']}" if "maxItems" in takes else ""
     item = takes["prefixItems"][0] if "prefixItems" in takes else takes["items"]
-    return f"a list{size}, each item {words(item)}"
+    return f"a list{size}, each item {type_words(item)}"
 
 
 def _table(takes: Schema) -> str:
     if "properties" not in takes:
-        return f"a table, each value {words(takes['additionalProperties'])}"
+        return f"a table, each value {type_words(takes['additionalProperties'])}"
     return f"a table with {', '.join(takes['properties'])}"

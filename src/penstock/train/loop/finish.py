@@ -6,10 +6,10 @@ from penstock.model.io.huggingface import write_index, write_shard
 from penstock.run.comm.collective import meet
 from penstock.run.step.state import held
 from penstock.train.loop.trainer import Trainer
-from penstock.train.report.report import report
+from penstock.train.report.report import EndedRun, report
 
 
-def finish(trainer: Trainer, finished: bool) -> None:
+def finish_run(trainer: Trainer, finished: bool) -> None:
     """Export and report after the last step; after a signal to stop, only say where it stands."""
     if not finished:
         trainer.voice.say(f"stopped after step {trainer.done}; the same command goes on from there")
@@ -17,7 +17,19 @@ def finish(trainer: Trainer, finished: bool) -> None:
     if trainer.settings.checkpoint.export:
         export(trainer, Path(trainer.settings.checkpoint.export))
     if trainer.settings.log.report:
-        report(trainer)
+        report(_ended(trainer))
+
+
+def _ended(trainer: Trainer) -> EndedRun:
+    return EndedRun(
+        trainer.settings,
+        trainer.engine,
+        trainer.tracker,
+        trainer.batch_of(trainer.train, trainer.samples),
+        trainer.tokens,
+        trainer.checkpoints.folder / f"step-{trainer.done:08}",
+        trainer.close,
+    )
 
 
 def leave(trainer: Trainer) -> None:

@@ -16,7 +16,7 @@ from penstock.errors import ShapeError
 from penstock.train.config.sections import OptimizerSettings
 from penstock.train.config.settings import Settings
 
-Share = Callable[[OptimizerSettings, int, int], float]
+DecayShare = Callable[[OptimizerSettings, int, int], float]
 """Part of the way from the full rate (0) to the minimum (1): settings, step, steps of the run."""
 
 
@@ -50,4 +50,4 @@ def wsd(settings: OptimizerSettings, step: int, steps: int) -> float:
     return max(0, step + 1 - (steps - settings.decay_steps)) / settings.decay_steps
 
 
-CURVES: dict[str, Share] = {"constant": constant, "cosine": cosine, "wsd": wsd}
+CURVES: dict[str, DecayShare] = {"constant": constant, "cosine": cosine, "wsd": wsd}

@@ -9,8 +9,8 @@ import torch
 from penstock.data import Data, open_data
 from penstock.run.comm.collective import meet
 from penstock.run.comm.handshake import agree
-from penstock.run.launch.exit_codes import GOOD, SAVED
-from penstock.run.launch.rendezvous import Connection, open_connection
+from penstock.run.process.exit_codes import GOOD, SAVED
+from penstock.run.process.rendezvous import Connection, open_connection
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine, torch_device
@@ -21,11 +21,11 @@ from penstock.run.watchdog.error_report import report_errors
 from penstock.run.watchdog.position import Tracker
 from penstock.run.watchdog.watchdog import Watch
 from penstock.train.checkpoint import Checkpoints
-from penstock.train.config.save import agreed
+from penstock.train.config.save import shared_settings
 from penstock.train.config.settings import Settings
-from penstock.train.loop.finish import finish, leave
-from penstock.train.loop.resume import start
-from penstock.train.loop.run_lock import claimed
+from penstock.train.loop.finish import finish_run, leave
+from penstock.train.loop.resume import ready_trainer
+from penstock.train.loop.run_lock import claim_folder
 from penstock.train.loop.setup import layout_of
 from penstock.train.loop.stop_signals import Stopping
 from penstock.train.loop.trainer import Trainer
@@ -47,11 +47,11 @@ def run_rank(settings: Settings) -> int:
         stack.enter_context(watch)
         stack.enter_context(report_errors(watch))
         if connection.rank == 0:
-            stack.enter_context(claimed(Path(settings.run.directory)))
+            stack.enter_context(claim_folder(Path(settings.run.directory)))
         trainer = _trainer(settings, connection, tracker, stopping)
         stack.enter_context(_closed(trainer))
         finished = trainer.run()
-        finish(trainer, finished)
+        finish_run(trainer, finished)
         leave(trainer)
         return GOOD if finished else SAVED
 
@@ -106,7 +106,7 @@ def _trainer(
     trainer = Trainer(
         settings, engine, data.train, data.held_out, checkpoints, tracker, Silent(), stopping
     )
-    notes = start(trainer)
+    notes = ready_trainer(trainer)
     tracker.at = "opens its records"
     trainer.voice = open_voice(settings, connection.rank, trainer.done)
     for note in (*data.notes, *notes):
@@ -117,7 +117,7 @@ def _trainer(
 def _facts(settings: Settings, plan: StepPlan) -> dict[str, str]:
     """What must be the same on every rank, or they would send what others do not expect."""
     return {
-        "config": agreed(settings),
+        "config": shared_settings(settings),
         "program": plan.schedule.digest,
         "slices": str(plan.lengths),
         "layers": str(plan.layout.layers),

@@ -16,7 +16,7 @@ from penstock.train.loop.trainer import Trainer
 from penstock.train.loop.warnings import cautions, plainer
 
 
-def start(trainer: Trainer) -> list[str]:
+def ready_trainer(trainer: Trainer) -> list[str]:
     """Make a trainer ready for its first step; returns what a person should be told of it."""
     settings = trainer.settings
     if trainer.engine.mesh.rank == 0:

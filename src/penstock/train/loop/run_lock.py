@@ -12,7 +12,7 @@ LOCK = ".running"
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
+def claim_folder(folder: Path) -> Iterator[None]:
     """Hold the folder until the block ends or the process does, however it ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

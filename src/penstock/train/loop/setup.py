@@ -23,9 +23,10 @@ from penstock.plan.slices import (
     even,
     flops_shares,
 )
-from penstock.schedules import build, find, registry
+from penstock.schedules import find, registry
 from penstock.train.config.sections import PipelineSettings
 from penstock.train.config.settings import Settings
+from penstock.train.report.compared import compared_schedules
 from penstock.transform import (
     recompute_all,
     recompute_all_but_last_slices,
@@ -37,7 +38,7 @@ ELEMENT_BYTES: Mapping[str, int] = {"float32": 4, "float64": 8, "bfloat16": 2}
 
 
 @dataclass(frozen=True)
-class Layout:
+class RunSetup:
     """A schedule with what its stages and slices are made of."""
 
     model: ModelConfig
@@ -49,7 +50,7 @@ class Layout:
     replicas: int
 
 
-def layout_of(settings: Settings, processes: int) -> Layout:
+def layout_of(settings: Settings, processes: int) -> RunSetup:
     """What a run of so many processes consists of."""
     model = architecture(settings)
     model.refuse_length(settings.batch.length)
@@ -60,7 +61,7 @@ def layout_of(settings: Settings, processes: int) -> Layout:
     split = split_layers(model.layers, schedule.shape.stages, pipeline.layers)
     schedule = _weighed(_recomputed(schedule, pipeline), lengths, model)
     compared_schedules(settings, schedule.shape.devices)
-    return Layout(model, schedule, lengths, tuple(map(len, split)), pipeline.replicas)
+    return RunSetup(model, schedule, lengths, tuple(map(len, split)), pipeline.replicas)
 
 
 def _refuse_cut_layers(schedule: Schedule) -> None:
@@ -70,15 +71,6 @@ def _refuse_cut_layers(schedule: Schedule) -> None:
             "prediction",
             hint="`penstock verify` runs it; to train, take a schedule of whole layers",
         )
-
-
-def compared_schedules(settings: Settings, devices: int) -> list[Schedule]:
-    """What the report shows beside the run; asked for early, so that a night's run does not end
-    with a name that nobody knows."""
-    return [
-        build(name, devices=devices, microbatches=settings.batch.microbatches)
-        for name in settings.log.compare
-    ]
 
 
 def architecture(settings: Settings) -> ModelConfig:

@@ -16,6 +16,7 @@ import torch
 from penstock.data import Microbatch, Samples
 from penstock.errors import RunError
 from penstock.run.comm.collective import add_up
+from penstock.run.observe.utilisation import gpu_count, idle_share, model_flops, peak_flops
 from penstock.run.step.engine import Engine
 from penstock.run.step.state import settle, to_load, to_save
 from penstock.run.watchdog.first_cause import is_consequence
@@ -27,7 +28,6 @@ from penstock.train.loop.stop_signals import Stopping
 from penstock.train.loop.warnings import evaluation_batches
 from penstock.train.records.metrics import Metrics, Timing
 from penstock.train.records.speaker import Voice
-from penstock.train.report.utilisation import gpu_count, idle_share, model_flops, peak_flops
 
 
 class Glance(NamedTuple):

@@ -71,7 +71,7 @@ class Lines:
 
     def write(self, record: Metrics | Timing) -> None:
         """Add a line, whole, so that a reader and a killed process find no half of it."""
-        line = memoryview(line_of(record).encode())
+        line = memoryview(record_line(record).encode())
         with _worded(self.path):
             while line:
                 line = line[os.write(self._file, line) :]
@@ -98,7 +98,7 @@ def _worded(path: Path) -> Iterator[None]:
         ) from error
 
 
-def line_of(record: Metrics | Timing) -> str:
+def record_line(record: Metrics | Timing) -> str:
     """A record as one line; what is None is left out."""
     values = {key: _finite(value) for key, value in asdict(record).items() if value is not None}
     return json.dumps(values, allow_nan=False) + "\n"

@@ -6,54 +6,72 @@ compared with: all ranks take part, the first one writes.
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.core.schedule import Schedule
 from penstock.cost.hardware import HARDWARE
 from penstock.cost.profile import Profile
 from penstock.cost.transformer import TransformerCost
 from penstock.cost.workload import Workload
+from penstock.data import Microbatch
 from penstock.draw import trace
 from penstock.draw.page import page
 from penstock.files import save
 from penstock.plan.memory import step_peaks
-from penstock.run.launch.environment import read_place
 from penstock.run.observe.inspected_step import StepLook, look_at_step
+from penstock.run.process.environment import read_place
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine
+from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin
+from penstock.run.watchdog.position import Tracker
 from penstock.schedules import registry
 from penstock.sim import simulate
 from penstock.sim.cores import makespan_on
 from penstock.train.config.sections import PipelineSettings
-from penstock.train.loop.setup import compared_schedules
-from penstock.train.loop.trainer import Trainer
+from penstock.train.config.settings import Settings
 from penstock.train.records.metrics import METRICS, TIMING, read_metrics
+from penstock.train.report.compared import compared_schedules
 from penstock.train.report.wording import Compared, Ran, drawn, words
 
 
-def report(trainer: Trainer) -> None:
+class EndedRun(NamedTuple):
+    """A run after its last step, as far as its report needs it."""
+
+    settings: Settings
+    engine: Engine
+    tracker: Tracker
+    batch: Sequence[Microbatch]
+    """What the steps that are looked at are run on."""
+    tokens: int
+    checkpoint: Path
+    """Where the last one is."""
+    close: Callable[[], None]
+    """Ends the records, so that the report is what is said last."""
+
+
+def report(run: EndedRun) -> None:
     """Look, compare, write and say it."""
-    batch = trainer.batch_of(trainer.train, trainer.samples)
-    trainer.tracker.at = "looks at a step"
-    engine, settings = trainer.engine, trainer.settings
-    looks = [(engine.plan, look_at_step(engine, batch))]
+    run.tracker.at = "looks at a step"
+    engine, settings = run.engine, run.settings
+    looks = [(engine.plan, look_at_step(engine, run.batch))]
     for schedule in compared_schedules(settings, engine.mesh.devices):
         plan = _unsliced(engine.plan, schedule)
         other = build_engine(plan, engine.mesh.replicas, AdamW(), engine.device)
-        other.tell(trainer.tracker)
+        other.tell(run.tracker)
         begin(other, settings.run.seed)
-        looks.append((plan, look_at_step(other, batch)))
+        looks.append((plan, look_at_step(other, run.batch)))
         other.close()
     if engine.mesh.rank == 0:
-        ran = ran_by(trainer)
+        ran = ran_by(run)
         cores = ran.cores if engine.device.type == "cpu" else ran.processes
         found = [compare_step(plan, seen, cores) for plan, seen in looks if seen]
-        trainer.close()
-        trainer.tracker.at = "writes its report"
+        run.close()
+        run.tracker.at = "writes its report"
         _write(ran, found)
 
 
@@ -79,21 +97,21 @@ def compare_step(plan: StepPlan, seen: StepLook, cores: int) -> Compared:
     )
 
 
-def ran_by(trainer: Trainer) -> Ran:
+def ran_by(run: EndedRun) -> Ran:
     """What the report says of the run itself; the cores of all machines are those of this one."""
-    here, mesh = read_place(), trainer.engine.mesh
-    folder = Path(trainer.settings.run.directory)
+    here, mesh = read_place(), run.engine.mesh
+    folder = Path(run.settings.run.directory)
     machines = max(1, here.world // here.local_world)
     return Ran(
         folder,
         losses=[record["loss"] for record in read_metrics(folder / METRICS)],
-        tokens=trainer.tokens,
+        tokens=run.tokens,
         seconds=[record["seconds"] for record in read_metrics(folder / TIMING)],
         processes=mesh.devices * mesh.replicas,
         cores=machines * len(os.sched_getaffinity(0)),
-        slices=_slices(trainer.settings.pipeline),
-        checkpoint=trainer.checkpoints.folder / f"step-{trainer.done:08}",
-        export=trainer.settings.checkpoint.export,
+        slices=_slices(run.settings.pipeline),
+        checkpoint=run.checkpoint,
+        export=run.settings.checkpoint.export,
     )
 
 

@@ -1,6 +1,6 @@
 """B: both gradients of a stage in one go."""
 
-from penstock.model.stages.piece import Piece
+from penstock.model.attention.piece import Piece
 from penstock.model.stages.stage import Stage
 from penstock.run.program.values import Places, Values
 

@@ -1,6 +1,6 @@
 """F: compute a stage's output, and keep what its backward needs."""
 
-from penstock.model.stages.piece import Piece
+from penstock.model.attention.piece import Piece
 from penstock.model.stages.stage import Stage
 from penstock.run.program.values import Places, Values
 

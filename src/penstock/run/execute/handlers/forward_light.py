@@ -1,6 +1,6 @@
 """N: compute a stage's output, and keep only its input."""
 
-from penstock.model.stages.piece import Piece
+from penstock.model.attention.piece import Piece
 from penstock.model.stages.stage import Stage
 from penstock.run.program.values import Places, Values
 

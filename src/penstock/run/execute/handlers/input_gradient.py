@@ -1,6 +1,6 @@
 """I: the gradient of a stage's input; most of the weights' is put off."""
 
-from penstock.model.stages.piece import Piece
+from penstock.model.attention.piece import Piece
 from penstock.model.stages.stage import Stage
 from penstock.run.program.values import Places, Values
 

@@ -1,6 +1,6 @@
 """R: compute again what a forward that kept its input alone would have kept."""
 
-from penstock.model.stages.piece import Piece
+from penstock.model.attention.piece import Piece
 from penstock.model.stages.stage import Stage
 from penstock.run.program.values import Places, Values
 

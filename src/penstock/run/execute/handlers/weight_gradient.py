@@ -1,6 +1,6 @@
 """W: the gradients of a stage's weights that were put off."""
 
-from penstock.model.stages.piece import Piece
+from penstock.model.attention.piece import Piece
 from penstock.model.stages.stage import Stage
 from penstock.run.program.values import Places, Values
 

@@ -12,10 +12,13 @@ from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
 from torch.distributed import DistError
 
 from penstock.errors import RunError
-from penstock.run.launch.environment import RankPlace
+from penstock.run.process.environment import RankPlace
 
 MEETING = timedelta(minutes=5)
 """How long the ranks of a run wait for each other at the start."""
+PATIENCE = timedelta(days=1)
+"""How long torch waits for another rank before it gives up. What is slow is not to be ended by a
+timeout; what hangs is ended by the watchdog, which knows whom to blame."""
 
 
 def store_of(here: RankPlace) -> Store:

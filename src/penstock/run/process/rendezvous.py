@@ -12,10 +12,9 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
-from penstock.run.comm.collective import PATIENCE
-from penstock.run.launch import parent_process
-from penstock.run.launch.environment import RankPlace, read_place
-from penstock.run.launch.store import assemble, clone, own_part, store_of, torchs
+from penstock.run.process import parent_process
+from penstock.run.process.environment import RankPlace, read_place
+from penstock.run.process.store import PATIENCE, assemble, clone, own_part, store_of, torchs
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 
 from penstock.arch.config import ModelConfig
 from penstock.cost.hardware import HARDWARE
-from penstock.run.launch.environment import read_place
+from penstock.run.process.environment import read_place
 
 
 def model_flops(model: ModelConfig, lengths: Sequence[int]) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.errors import ShapeError
-from penstock.run.launch import parent_process
+from penstock.run.process import parent_process
 
 _NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 

@@ -1,0 +1,248 @@
+"""A lane knows where everything is, waits for what it reads, and frees all that it holds."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from time import process_time
+
+import pytest
+
+from penstock.core.graph import graph_of
+from penstock.core.meaning import BUFFERS, SUM
+from penstock.core.schedule import Schedule
+from penstock.core.shape import Shape
+from penstock.errors import RunError
+from penstock.lower import lower, lower_for_running
+from penstock.run.program.calls import DROPPED, NOTHING, Call, Lane, forward_lane
+from penstock.run.program.compile import compile_lane, host_order
+from penstock.run.program.places import READ, WRITE, names_of
+from penstock.run.program.step_end import end_step
+from penstock.run.program.unsupported import refuse_unsupported, why_not
+from penstock.schedules import build, registry
+from penstock.transform import recompute_all
+from penstock.verify.cases import smallest
+
+pytestmark = pytest.mark.torch
+
+every = pytest.mark.parametrize("name", list(registry()))
+
+
+@cache
+def built(name: str) -> Schedule:
+    """A schedule at its preferred size; one that cannot be run is skipped with the reason."""
+    schedule = registry()[name].build(smallest(registry()[name]))
+    if reason := why_not(schedule):
+        pytest.skip(reason)
+    return schedule
+
+
+@cache
+def lanes_of(name: str, *, ended: bool = False) -> list[Lane]:
+    """The lanes of all devices; `ended` has a step's end over replicas, with tied weights."""
+    schedule = built(name)
+    if ended:
+        last = schedule.shape.stages - 1
+        schedule = end_step(schedule, reduced=True, ties=((0, last),))
+    program = lower(schedule)
+    return [compile_lane(program, device) for device in range(schedule.shape.devices)]
+
+
+def place(call: Call, name: str, side: int) -> int:
+    """Where a call has the buffer of that name."""
+    places = call.reads if side == READ else call.writes
+    return places[names_of(call.op.kind, side).index(name)]
+
+
+def _received(lane: Lane) -> list[int]:
+    """Tags of the receives that a lane posts."""
+    return [post.tag for post in lane.first] + [p.tag for call in lane.calls for p in call.posts]
+
+
+@every
+def test_every_op_stands_once_in_the_order_of_its_lane(name: str) -> None:
+    table = built(name).table
+    rows = [call.row for lane in lanes_of(name) for call in lane.calls]
+    assert sorted(rows) == list(range(len(table)))
+    for lane in lanes_of(name):
+        own = [call.row for call in lane.calls]
+        assert own == sorted(own)
+        assert all(call.op == table.op(call.row) for call in lane.calls)
+
+
+@every
+@pytest.mark.parametrize("evaluation", [False, True], ids=["training", "evaluation"])
+def test_every_transfer_is_sent_posted_and_awaited_once(name: str, evaluation: bool) -> None:
+    lanes = [forward_lane(lane) if evaluation else lane for lane in lanes_of(name)]
+    sent = Counter(post.tag for lane in lanes for call in lane.calls for post in call.sends)
+    posted = Counter(tag for lane in lanes for tag in _received(lane))
+    awaited = Counter(post.tag for lane in lanes for call in lane.calls for post in call.waits)
+    assert sent == posted == awaited
+    assert set(sent.values()) == {1}
+
+
+@every
+def test_a_receive_is_posted_before_it_is_awaited(name: str) -> None:
+    for lane in lanes_of(name):
+        posted = {post.tag for post in lane.first}
+        for call in lane.calls:
+            assert {post.tag for post in call.waits} <= posted
+            posted |= {post.tag for post in call.posts}
+
+
+def held_after(lane: Lane) -> set[int]:
+    """Places that hold something when all calls have run; what a call reads must be held."""
+    homes = set(lane.homes.values())
+    held = {post.place for post in lane.first} | homes
+    for call in lane.calls:
+        assert set(call.reads) - {NOTHING} <= held, call
+        held |= set(call.writes)
+        assert {post.place for post in call.sends} <= held, call
+        held -= set(call.frees)
+        held |= {post.place for post in call.posts}
+    return held - homes - {NOTHING, DROPPED}
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["kept", "recomputed"])
+@every
+def test_what_a_place_holds_is_written_before_it_is_read_and_freed_after(
+    name: str, again: bool
+) -> None:
+    schedule = built(name)
+    if again:
+        schedule = recompute_all(replace(schedule, loans=(), derived={}))
+    program = lower(schedule)
+    for device in range(schedule.shape.devices):
+        assert held_after(compile_lane(program, device)) == set()
+
+
+@every
+def test_an_evaluation_has_the_forwards_alone_and_is_left_with_the_losses(name: str) -> None:
+    last = built(name).shape.stages - 1
+    for lane in lanes_of(name):
+        light = forward_lane(lane)
+        assert {call.op.kind for call in light.calls} <= {"F", "N"}
+        assert all(call.writes[-2:] == (DROPPED, DROPPED) for call in light.calls)
+        losses = {place(c, "g", WRITE) for c in light.calls if c.op.stage == last}
+        assert held_after(light) == losses
+
+
+def test_slices_of_a_microbatch_share_the_place_of_their_keys_and_values() -> None:
+    calls = [call for call in lanes_of("seq1f1b")[1].calls if call.op.kind == "F"]
+    places = {(call.op.mb, place(call, "kv", WRITE)) for call in calls}
+    assert len(places) == built("seq1f1b").shape.microbatches
+    assert len({where for _, where in places}) == len(places)
+
+
+@every
+def test_reads_and_writes_are_those_of_the_table_in_its_order(name: str) -> None:
+    for lane in lanes_of(name, ended=True):
+        for call in lane.calls:
+            assert len(call.reads) == len(names_of(call.op.kind, READ))
+            assert len(call.writes) == len(names_of(call.op.kind, WRITE))
+
+
+@every
+def test_the_end_of_a_step_waits_for_what_it_needs(name: str) -> None:
+    for lane in lanes_of(name, ended=True):
+        numbers = {call.op: call.number for call in lane.calls}
+        for call in lane.calls:
+            streams = {lane.calls[other].stream for other in call.awaits if other >= 0}
+            assert call.stream not in streams
+            assert all(other < call.number for other in call.awaits)
+            if call.op.kind == "V":
+                assert numbers[call.op._replace(kind="Z")] in call.awaits
+            if call.op.kind == "U":
+                assert -lane.homes["norm", 0] in call.awaits
+
+
+@every
+def test_every_sum_is_joined_once_by_each_device_that_has_a_part_of_it(name: str) -> None:
+    lanes = lanes_of(name, ended=True)
+    shape = built(name).shape
+    joins = [join for lane in lanes for call in lane.calls for join in call.joins]
+    norms = [join for join in joins if join.buf.name == "norm"]
+    assert [join.members for join in norms] == [norms[0].members] * len(norms)
+    assert len(norms) == len(norms[0].members)
+    assert sum(len(join.parts) for join in norms) == shape.stages - len(shape.weightless)
+    ties = [join for join in joins if join.buf.name == "tied"]
+    assert sum(len(join.parts) for join in ties) == 2
+    assert {BUFFERS[join.buf.name].crosses for join in (*norms, *ties)} == {SUM}
+
+
+@every
+def test_hosts_that_keep_their_order_never_wait_for_what_comes_later(name: str) -> None:
+    """Every edge leads forward in one order of all ops, of which each host has its share."""
+    schedule = end_step(built(name), reduced=True)
+    program = lower_for_running(schedule)
+    hosts = [host_order(program, device) for device in range(schedule.shape.devices)]
+    assert sorted(row for rows in hosts for row in rows) == list(range(len(schedule.table)))
+    done: set[int] = set()
+    needs = _needs(schedule)
+    cursors = [0] * len(hosts)
+    moved = True
+    while moved:
+        moved = False
+        for host, rows in enumerate(hosts):
+            while cursors[host] < len(rows) and needs[rows[cursors[host]]] <= done:
+                done.add(rows[cursors[host]])
+                cursors[host] += 1
+                moved = True
+    assert len(done) == len(schedule.table)
+
+
+def _needs(schedule: Schedule) -> list[set[int]]:
+    """Rows that each row waits for; a strand of a pair waits for what the others wait for."""
+    graph = graph_of(schedule)
+    needs: list[set[int]] = [set() for _ in range(len(schedule.table))]
+    for reader, writer in zip(graph.reader.tolist(), graph.writer.tolist()):
+        needs[reader].add(writer)
+    for pair in schedule.pairs:
+        strands = [row for op in pair for row in schedule.table.rows_by_op[op]]
+        together = set().union(*(needs[row] for row in strands)) - set(strands)
+        for row in strands:
+            needs[row] |= together
+    return needs
+
+
+def test_a_reduction_is_told_before_the_work_that_runs_beside_it() -> None:
+    schedule = end_step(build("interleaved", devices=2, microbatches=2, chunks=2), reduced=True)
+    lane = compile_lane(lower(schedule), 0)
+    text = " ".join(str(call.op) for call in lane.calls)
+    assert text.index("2Z0") < text.index("0B0")
+
+
+def test_sixteen_thousand_ops_are_compiled_in_linear_time() -> None:
+    def seconds(microbatches: int) -> float:
+        program = lower(build("seq1f1b", devices=4, microbatches=microbatches, slices=8))
+        compile_lane(program, 1)
+        start = process_time()
+        compile_lane(program, 1)
+        return process_time() - start
+
+    assert seconds(1000) < 20 * max(seconds(125), 0.01)
+
+
+def _schedule(**changed: object) -> Schedule:
+    lane = [("F", 0, 0, 0), ("B", 0, 0, 0)]
+    schedule = Schedule.of("odd", Shape(1, 1, (1,)), [lane])
+    return replace(schedule, derived={}, **changed)  # type: ignore[arg-type]
+
+
+def refusal(lanes: Sequence[Sequence[object]], shape: Shape, name: str = "odd") -> str:
+    """What is said of a schedule that the executor has no work for."""
+    program = lower(_schedule())
+    odd = replace(program, schedule=Schedule.of(name, shape, lanes))
+    with pytest.raises(RunError) as caught:
+        refuse_unsupported(odd)
+    return caught.value.message
+
+
+def test_kinds_that_the_executor_has_no_work_for_are_refused_by_name() -> None:
+    lane = [("F", 0, 0, 0), ("B", 0, 0, 0), ("E", 0, 0, 0)]
+    assert refusal([lane], Shape(1, 1, (1,))) == "odd has ops of kind E, which cannot be run"
+
+
+def test_skip_edges_are_refused_by_name() -> None:
+    lane = [("F", 0, 0, 0)]
+    assert refusal([lane], Shape(1, 4, (1,), skips=((0, 3),))).startswith("odd has skip edges: 0-3")
