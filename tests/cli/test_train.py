@@ -128,6 +128,7 @@ def test_several_mistakes_are_told_at_once(penstock: Penstock, config: Path) -> 
     ]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("words", ["x.toml", "--schema"])
 def test_without_pydantic_the_extra_to_install_is_named(words: str) -> None:
     code = (
@@ -143,6 +144,7 @@ def test_without_pydantic_the_extra_to_install_is_named(words: str) -> None:
     ]
 
 
+@pytest.mark.processes
 def test_without_pydantic_the_verbs_that_do_not_train_work() -> None:
     code = (
         "import sys; sys.modules['pydantic'] = None\n"

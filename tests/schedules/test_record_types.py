@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HOUSE = Path(__file__).resolve().parents[2]
 
 FILE = """\
@@ -56,6 +58,7 @@ def complaints(folder: Path, texts: list[str]) -> list[str]:
     return sorted({Path(line.partition(":")[0]).name for line in found})
 
 
+@pytest.mark.processes  # the type checker
 def test_every_misspelt_field_is_a_type_error_and_the_right_ones_are_not(tmp_path: Path) -> None:
     wrong = [FILE.replace(right, mistake) for right, mistake in MISTAKES.items()]
     assert FILE not in wrong
