@@ -30,7 +30,14 @@ COPIED = (
     "tests/trust",
     "docs/schedules",
 )
-FILES = ("pyproject.toml", "CONTRIBUTING.md", "README.md", "tests/loops.py")
+FILES = (
+    "pyproject.toml",
+    "CONTRIBUTING.md",
+    "README.md",
+    "tests/conftest.py",
+    "tests/loops.py",
+    "tests/tiers.py",
+)
 
 
 def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
