@@ -115,7 +115,7 @@ NEEDS = (
         "lower -o retain={retain} or -o warmup={warmup}",
     ),
 )
-CHUNK_MAKESPAN = Claim(
+SLICED_MAKESPAN = Claim(
     "makespan",
     "(n + p - 1)(F + B) + dF, where d of n slices run again",
     _makespan,
@@ -149,7 +149,7 @@ def _units_before(shape: Shape) -> Iterator[tuple[int, int]]:
     options=OPTIONS,
     needs=NEEDS,
     claims=(
-        CHUNK_MAKESPAN,
+        SLICED_MAKESPAN,
         Claim(
             "peak",
             "max(p - 1 - r + warmup, slices of the longest sequence)",
@@ -182,7 +182,7 @@ def chunkflow(shape: Shape, groups: str, retain: int, warmup: int) -> Lanes:
     options=OPTIONS,
     needs=NEEDS,
     claims=(
-        CHUNK_MAKESPAN,
+        SLICED_MAKESPAN,
         Claim(
             "peak",
             "max(p - 1 - r + warmup, retain)",

@@ -7,8 +7,8 @@ from penstock.cost.layers import Layer, Layers, read_layers
 from penstock.cost.model import UnitCost
 from penstock.schedules import Case
 from penstock.search.best.registered import LIMIT
-from penstock.search.joint.adaptis import GRAIN
 from penstock.search.joint.joint import Problem
+from penstock.search.joint.moves import GRAIN
 from penstock.search.joint.pipeline import Scale
 
 OPS = 100_000_000

@@ -29,13 +29,11 @@ from penstock.cost.layers import layered_shape, read_layers
 from penstock.errors import PenstockError, ShapeError
 from penstock.schedules._registry import PRICES, Case, Claim, Need, Option, schedule
 from penstock.search.joint.joint import Candidate, Problem
-from penstock.search.joint.moves import Split, evenest
+from penstock.search.joint.moves import GRAIN, Split, evenest
 from penstock.search.joint.pipeline import Scale, Whole
 from penstock.search.joint.quick import quick
 
 PAPER = "arXiv:2509.23722"
-GRAIN = 12
-"""Layers per device where none are given: 1, 2, 3 or 4 stages per device are then equal."""
 
 
 class JointRequest(NamedTuple):

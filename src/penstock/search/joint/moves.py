@@ -13,6 +13,9 @@ from penstock.search.joint.pipeline import Whole
 Split = tuple[int, ...]
 """Layers of each stage."""
 
+GRAIN = 12
+"""Layers per device where none are given: 1, 2, 3 or 4 stages per device are then equal."""
+
 
 class CutAndHomes(NamedTuple):
     """A cut of the layers, and a home for each stage."""
