@@ -38,8 +38,9 @@ def end_of(
     [
         build("interleaved", devices=2, microbatches=2, chunks=2),
         build("zb-v", devices=2, microbatches=4),
+        build("dualpipev", devices=2, microbatches=4),
     ],
-    ids=["whole", "split"],
+    ids=["whole", "split", "braided"],
 )
 def test_a_sum_over_replicas_begins_before_the_lane_ends(ranks: Crew, schedule: Schedule) -> None:
     for found in ranks.run(reduced, plan_of(schedule, dtype=torch.float32)):

@@ -100,14 +100,9 @@ class LaneRun:
 
     def _compute_beside(self, turn: Turn) -> None:
         """A call of the compute lane that other streams wait for, or that waits for them."""
-        call = turn.call
-        for awaited in call.awaits:
-            self.observer.joins(call)
-            self._tickets[awaited].wait()
+        self._wait_for_streams(turn.call)
         self._compute(turn)
-        if call.awaited:
-            self._tickets[call.number] = Ticket().done(mark=mark_of(self.around.device))
-        self._join(call, Ticket().done(mark=mark_of(self.around.device)))
+        self._announce(turn.call)
 
     def _submit(self, turn: Turn) -> None:
         """A call of a side stream; what was received for it is waited for there."""
@@ -130,6 +125,7 @@ class LaneRun:
     def _braid(self, strands: Sequence[Turn]) -> None:
         """Calls that start when all of them can, and take turns whenever one has to wait."""
         for strand in strands:
+            self._wait_for_streams(strand.call)
             self._wait_for_transfers(strand.call)
         self.observer.runs(strands[0].call)
         start = self._clock()
@@ -139,6 +135,7 @@ class LaneRun:
             self.spans.start[strand.at], self.spans.end[strand.at] = start, end
             self.observer.ran(strand.call)
             self._after(strand)
+            self._announce(strand.call)
 
     def _handle(self, turn: Turn) -> Any:
         call = turn.call
@@ -149,6 +146,17 @@ class LaneRun:
         for post in call.waits:
             self.observer.waits(call, post)
             self._arrivals.pop(post.tag).wait()
+
+    def _wait_for_streams(self, call: Call) -> None:
+        for awaited in call.awaits:
+            self.observer.joins(call)
+            self._tickets[awaited].wait()
+
+    def _announce(self, call: Call) -> None:
+        """Tell side streams that a call of the compute lane is done."""
+        if call.awaited or call.joins:
+            done = self._tickets[call.number] = Ticket().done(mark=mark_of(self.around.device))
+            self._join(call, done)
 
     def _after(self, turn: Turn) -> None:
         """Take the loss, send, free, and post what can be received now."""
