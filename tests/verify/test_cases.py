@@ -74,8 +74,10 @@ def test_every_trial_is_proven_and_covers_every_layer_and_every_token(
             shape = trial.schedule.shape
             assert check(trial.schedule).proven
             plan = trial_plan(trial)
-            held = [name for stage in plan.homes for name in plan.layout(stage).parts]
-            assert sorted({*held} - {HEAD}) == sorted({*plan.names} - {HEAD})
+            layout = plan.layout
+            stages = [stage for stage, home in enumerate(layout.homes) if home is not None]
+            held = [name for stage in stages for name in layout.parameters(stage).parts]
+            assert sorted({*held} - {HEAD}) == sorted({*layout.names} - {HEAD})
             assert len(held) == len({*held})
             assert tuple(map(len, trial.lengths)) == shape.slices
             assert {sum(lengths) for lengths in trial.lengths} == {trial.work.batch.length}
