@@ -85,8 +85,9 @@ def _small_world(spec: Spec) -> Iterator[Case]:
     values = product(*(range(1, 8) for _ in spec.options))
     sizes = list(product(range(1, 5), range(1, 8), chunks, slices, values))
     for prices, (p, m, v, k, given_) in product(PRICES, sizes):
-        names = (option.name for option in spec.options)
-        yield priced(Case(p, m, v, k, dict(zip(names, given_))), prices)
+        chosen = zip(spec.options, given_)
+        options = {option.name: option.read(spec.name, value) for option, value in chosen}
+        yield priced(Case(p, m, v, k, options), prices)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def percent(value: Fraction, places: int = 1) -> str:
 def count_of(count: int, noun: str) -> str:
     """A count with its noun.
 
-    >>> count_of(1, "device"), counted(4, "device")
+    >>> count_of(1, "device"), count_of(4, "device")
     ('1 device', '4 devices')
     """
     ending = "" if count == 1 else "es" if noun.endswith(("h", "s")) else "s"

@@ -119,7 +119,15 @@ def failing(shape: Shape, case: Case) -> Any:
 def test_records_that_hang_or_fail_do_not_stop_it(monkeypatch: pytest.MonkeyPatch) -> None:
     claim = Claim("peak", "1", lambda c: (c.act,) * c.p, "nowhere")
     bad = [
-        Spec(name, "no schedule", "none", generate, (Case(1, 1),), priced=True, claims=(claim,))
+        Spec(
+            generate,
+            name=name,
+            title="no schedule",
+            paper="none",
+            cases=(Case(1, 1),),
+            priced=True,
+            claims=(claim,),
+        )
         for name, generate in (("slow", slow), ("failing", failing))
     ]
     known = {**{s.name: s for s in bad}, "1f1b": registry()["1f1b"]}

@@ -6,9 +6,9 @@ order, the transfers and the loop keep what the simulator promises.
 
     emulate(crew, schedule, shortest=0.02)      the shortest op waits 20 ms
 
-What is executed is what is simulated: the executor runs the ops of a pair one after the other, each
-as soon as it can, and lends no attention work, so the comparison is with the schedule without its
-pairs and loans (`as_executed`).
+What is executed is what is simulated: the ops of a pair start when both can and end together. The
+executor lends no attention work, so the comparison is with the schedule without its loans
+(`as_executed`).
 """
 
 from collections.abc import Mapping, Sequence

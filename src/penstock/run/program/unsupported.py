@@ -42,6 +42,13 @@ def why_not(schedule: Schedule) -> str:
 
 
 def set_aside(schedule: Schedule) -> str:
-    """What the executor does in a plainer way than the schedule says; empty where nothing is."""
-    loans = len(schedule.loans)
-    return f"{loans} loans of attention work stay with their owners" if loans else ""
+    """What the executor does in a plainer way than the schedule says; empty where nothing is.
+
+    The strands of a pair start together and take turns where one of them communicates. No op does
+    so inside, so in time they follow each other.
+    """
+    aside = {
+        "pairs run one op after the other": schedule.pairs,
+        "loans of attention work stay with their owners": schedule.loans,
+    }
+    return " and ".join(f"{len(found)} {what}" for what, found in aside.items() if found)

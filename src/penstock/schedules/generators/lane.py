@@ -23,7 +23,7 @@ class LaneDraft:
     def run(self, kinds: str, stage: int) -> None:
         """Append the stage's next op of each kind; a W that is not due is left out.
 
-        >>> lane = Lane()
+        >>> lane = LaneDraft()
         >>> lane.run("FIFW", stage=3)
         >>> lane.items
         [('F', 3, 0, 0), ('I', 3, 0, 0), ('F', 3, 1, 0), ('W', 3, 0, 0)]
@@ -41,7 +41,7 @@ class LaneDraft:
     def pair(self, *strands: tuple[str, int]) -> None:
         """Append the next ops of these kinds and stages as one pair.
 
-        >>> lane = Lane()
+        >>> lane = LaneDraft()
         >>> lane.pair(("F", 0), ("F", 0))
         >>> lane.items
         [(('F', 0, 0, 0), ('F', 0, 1, 0))]

@@ -105,6 +105,8 @@ CLAIMS = (
         lambda c: (c.m + c.p - 1) * c.step,
         f"{PAPER}, table 1",
         bound=True,
+        when=lambda c: c.B >= c.F,
+        condition="B >= F",
     ),
     Claim(
         "peak",
