@@ -73,7 +73,7 @@ def test_what_is_sent_is_counted() -> None:
 
 
 def test_every_value_of_an_option_is_compared() -> None:
-    wanted = replace(Wanted.of(Case(2, 7)), seconds=1.0)
+    wanted = replace(Wanted.of(Case(2, 7)), seconds=4.0)
     labels = {entry.label for entry in best(wanted).entries}
     assert {"kfkb -o group=5", "kfkb -o group=6"} <= labels
     assert {"interleaved -v 2 -o group=5", "interleaved -v 3 -o group=5"} <= labels
