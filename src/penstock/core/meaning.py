@@ -160,6 +160,11 @@ WHOLE_MODEL = frozenset({"out", "gin", "norm"})
 """Buffers that exist once along the model: at its end, at its beginning, of all of it."""
 
 
+def kinds_writing(buffer: str) -> frozenset[str]:
+    """Kinds of ops that write a buffer."""
+    return frozenset(k for k, e in MEANING.items() if any(r.buffer == buffer for r in e.writes))
+
+
 class Buf(NamedTuple):
     """One buffer instance. `number` is its stage, shard, skip edge or tie."""
 

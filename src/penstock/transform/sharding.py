@@ -22,7 +22,7 @@ from itertools import chain
 from sys import maxsize
 from typing import NamedTuple
 
-from penstock.core.meaning import MEANING
+from penstock.core.meaning import MEANING, kinds_writing
 from penstock.core.ops import Op
 from penstock.core.schedule import After, Schedule
 from penstock.errors import ShapeError
@@ -32,7 +32,7 @@ USING = frozenset(
     k for k, entry in MEANING.items() if any(r.buffer == "weight" for r in entry.reads)
 )
 """Kinds that need the whole weights of their stage."""
-ADDING = frozenset(k for k, entry in MEANING.items() if any(r.buffer == "dw" for r in entry.writes))
+ADDING = kinds_writing("dw")
 """Kinds that add to the weight gradient of their stage."""
 
 

@@ -16,14 +16,12 @@ from dataclasses import replace
 import numpy as np
 
 from penstock.core.homes import weight_homes
-from penstock.core.meaning import MEANING
+from penstock.core.meaning import kinds_writing
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.core.table import Table
 
-_ADDING = frozenset(
-    k for k, entry in MEANING.items() if any(r.buffer == "dw" for r in entry.writes)
-)
+_ADDING = kinds_writing("dw")
 """Kinds that add to the weight gradient of their stage."""
 
 
