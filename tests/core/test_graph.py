@@ -9,7 +9,7 @@ from core.samples import every
 from penstock.core import kernel
 from penstock.core.graph import graph_of, reads_of
 from penstock.core.lifetimes import uses_of
-from penstock.core.meaning import BUFFERS, Buf, reads, writes
+from penstock.core.meaning import BUFFERS, COLLECTIVE, Buf, reads, writes
 from penstock.core.ops import STAGE_KINDS
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -42,7 +42,7 @@ def edges_by_object(schedule: Schedule) -> Counter[tuple[int, int, str]]:
 
 @every
 def test_the_two_ways_to_read_the_table_agree(schedule: Schedule) -> None:
-    bare = replace(schedule, after=(), derived={})
+    bare = replace(schedule, after=(), loans=(), derived={})
     graph = reads_of(bare)
     found = Counter(
         (int(graph.reader[edge]), int(graph.writer[edge]), graph.name(edge))
@@ -55,13 +55,33 @@ def test_the_two_ways_to_read_the_table_agree(schedule: Schedule) -> None:
 
 @every
 def test_the_graph_keeps_just_the_reads_that_lane_order_leaves_open(schedule: Schedule) -> None:
+    """And the parts of collectives, which are there only some time after the last of them."""
     bare = replace(schedule, after=(), derived={})
-    lane, graph = bare.table.lane, graph_of(bare)
-    kept = {(int(r), int(w)) for r, w in zip(graph.reader, graph.writer)}
-    whole = reads_of(bare)
+    lane, graph, whole = bare.table.lane, graph_of(bare), reads_of(bare)
     every_read = {(int(r), int(w)) for r, w in zip(whole.reader, whole.writer)}
+    parts = {
+        (int(graph.reader[edge]), int(graph.writer[edge]))
+        for edge in range(len(graph.reader))
+        if BUFFERS[graph.name(edge)].collective
+    }
     satisfied = {(r, w) for r, w in every_read if lane[r] == lane[w] and w < r}
-    assert kept == every_read - satisfied
+    kept = {(int(r), int(w)) for r, w in zip(graph.reader, graph.writer)}
+    assert kept == (every_read - satisfied) | parts
+
+
+@every
+def test_both_ends_of_a_loan_read_from_each_other(schedule: Schedule) -> None:
+    graph, rows = graph_of(schedule), schedule.table.rows_by_op
+    found = {
+        (int(graph.reader[edge]), int(graph.writer[edge]), graph.name(edge))
+        for edge in range(len(graph.reader))
+        if graph.name(edge) in ("lent", "returned")
+    }
+    expected = set()
+    for loan in schedule.loans:
+        heavy, light = rows[loan.heavy][0], rows[loan.light][0]
+        expected |= {(light, heavy, "lent"), (heavy, light, "returned")}
+    assert found == expected
 
 
 @every
@@ -70,7 +90,7 @@ def test_transfers_are_the_reads_from_other_devices_once_per_receiver(schedule: 
     expected = {
         (int(w), graph.name(edge), int(device[r]))
         for edge, (r, w) in enumerate(zip(graph.reader, graph.writer))
-        if device[r] != device[w] and graph.name(edge) != "after"
+        if device[r] != device[w] and graph.name(edge) not in ("after", *COLLECTIVE)
     }
     found = [
         (int(moves.writer[move]), moves.payload(move), int(device[moves.reader[move]]))

@@ -43,6 +43,32 @@ def test_a_small_program_reads_as_it_should() -> None:
     ]
 
 
+def test_an_op_that_lends_work_begins_sends_and_ends_with_the_result() -> None:
+    program = lower(build("slimpipe-exchange", devices=2, microbatches=2, slices=4))
+    heavy, light = program.schedule.loans[0][:2]
+    device = program.schedule.table.device[program.schedule.table.row_of(heavy)]
+    steps = [str(step) for step in program.instructions(int(device))]
+    begin = steps.index(f"begin {heavy}")
+    lent = f"the queries, keys and values of loan 0, microbatch {heavy.mb}, slice {heavy.slice}"
+    assert steps[begin + 1].startswith(f"send {lent} on {device}->{1 - device} lent")
+    assert steps[begin + 2] == str(heavy)
+    helper = [str(step) for step in program.instructions(int(1 - device))]
+    back = next(step for step in helper if step.startswith("send the result of lent attention"))
+    assert helper.index(back) > helper.index(str(light))
+
+
+def test_a_loan_whose_result_never_comes_is_found() -> None:
+    program = lower(build("slimpipe-exchange", devices=2, microbatches=2, slices=4))
+    back = next(n for n, c in enumerate(program.channels) if c.payload == "returned")
+    late = program.posts._replace(
+        items=program.posts.items[program.channel[program.posts.items] != back]
+    )
+    kept = np.flatnonzero(program.channel[program.posts.items] != back)
+    start = np.searchsorted(kept, program.posts.start).astype(np.int32)
+    findings = check_program(replace(program, posts=late._replace(start=start)))
+    assert any("the result of lent attention" in finding.message for finding in findings)
+
+
 def swapped(program: Program) -> Program:
     """The program with the first two receives of a channel exchanged."""
     first, second = np.flatnonzero(program.channel == program.channel[0])[:2]

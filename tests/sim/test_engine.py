@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from core.samples import every, plain
 from penstock.core import kernel
 from penstock.core.graph import graph_of
+from penstock.core.meaning import COLLECTIVE
 from penstock.core.ops import Op
 from penstock.core.schedule import After, Draft, Loan, Schedule
 from penstock.core.shape import Shape
@@ -77,7 +78,8 @@ def test_every_op_starts_at_the_latest_of_what_it_waits_for(schedule) -> None:
                 if writer not in group.get(row, ()):
                     remote = table.device[writer] != table.device[member]
                     far = remote and graph.name(edge) != "after"
-                    ready.append(end[writer] + (hop if far else 0))
+                    joined = graph.name(edge) in COLLECTIVE and schedule.shape.devices > 1
+                    ready.append(end[writer] + (hop if far or joined else 0))
         assert start[row] == max(ready, default=0)
 
 

@@ -115,8 +115,9 @@ def _emulated(crew: "Crew", schedule: Any, settings: BenchSettings) -> Result:
 
 def _emulated_rival(crew: "Crew", settings: BenchSettings) -> Result:
     """PyTorch's schedule and ours with the same waits for the same work."""
-    from penstock.bench.measure.emulate import as_executed, emulate, seconds_between
+    from penstock.bench.measure.emulate import emulate, seconds_between
     from penstock.bench.measure.waiting_module import waiting_step
+    from penstock.lower import as_executed
     from penstock.sim import simulate
 
     rival, ranks = settings["rival"], settings["ranks"]

@@ -1,15 +1,17 @@
 """Is a lowered program right? Played step by step, as the strictest legal network would.
 
 Channels are rendezvous: a transfer happens when its send and its receive are both posted, in the
-order of the channel. Whatever an op reads must be in its device's hands, a slot must be free when
-a receive is posted into it, and a buffer is freed once, after its last reader.
+order of the channel. A collective happens when all its devices have joined it, and every device
+joins in the same order. Whatever an op reads must be in its device's hands, a slot must be free
+when a receive is posted into it, and a buffer is freed once, after its last reader.
 """
 
 from collections import defaultdict, deque
 from collections.abc import Iterator
 
 from penstock.check.finding import Finding
-from penstock.core.meaning import BUFFERS, Buf, reads, writes
+from penstock.core.loans import loan_buffer
+from penstock.core.meaning import ALL, BUFFERS, HELPER, LENDER, Buf, reads, writes
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.program import Channel, Instr, Program
 from penstock.core.schedule import Schedule
@@ -27,12 +29,18 @@ class _Machine:
         self.schedule = program.schedule
         self.steps = [_by_stream(program.instructions(d)) for d in range(self.devices)]
         self.written = _written(self.schedule)
+        self.borrowed = _borrowed(self.schedule)
         self.last_reader = [self._last_readers(device) for device in range(self.devices)]
         self.held: list[set[Buf]] = [set() for _ in range(self.devices)]
         self.slots: dict[tuple[Channel, int], Buf] = {}
         self.sent: dict[Channel, deque[Buf]] = defaultdict(deque)
         self.posted: dict[Channel, deque[tuple[Buf, int]]] = defaultdict(deque)
         self.done: set[Op] = set()
+        self.members = _members(program)
+        self.turn = {buf: turn for turn, buf in enumerate(self.members)}
+        self.joined: dict[Buf, set[int]] = defaultdict(set)
+        self.latest = [-1] * self.devices
+        """The last collective that each device joined, in the order of all."""
 
     @property
     def devices(self) -> int:
@@ -55,14 +63,20 @@ class _Machine:
             return True
         if any(op == step.op and earlier not in self.done for op, earlier in self.schedule.after):
             return False
-        return all(buf in self.held[device] for buf in self._read(step.op))
+        wanted = self._begins_with(step.op) if step.what == "begin" else self._read(step.op)
+        return all(buf in self.held[device] for buf in wanted)
 
     def _read(self, op: Op) -> list[Buf]:
+        """All that an op needs to end."""
+        return [*self._begins_with(op), *self.borrowed.get(op, ())]
+
+    def _begins_with(self, op: Op) -> list[Buf]:
         """What an op reads of one unit; what belongs to a whole stage is never freed or moved."""
         if op.kind in STAGE_KINDS:
             return []
         found = reads(op, self.schedule.shape, self.written)
-        return [buf for buf in found if BUFFERS[buf.name].per != "home"]
+        bufs = (_whole(buf) for buf in found if BUFFERS[buf.name].per != "home")
+        return list(dict.fromkeys(bufs))
 
     def _last_readers(self, device: int) -> dict[Buf, Op]:
         """The last op of a device that reads each buffer; no buffer is read on two streams."""
@@ -70,10 +84,12 @@ class _Machine:
         return {buf: op for ops in lanes for op in ops for buf in self._read(op)}
 
     def _do(self, device: int, step: Instr) -> Iterator[Finding]:
-        if step.op is not None:
+        if step.what == "run" and step.op is not None:
             self._run(device, step.op)
         elif step.what == "free":
             yield from self._free(device, step)
+        elif step.what == "join" and step.buf is not None:
+            yield from self._join(device, step.buf)
         elif step.channel is not None and step.buf is not None:
             if step.what == "send":
                 self.sent[step.channel].append(step.buf)
@@ -89,6 +105,33 @@ class _Machine:
             if key[0].target == device and self.last_reader[device].get(buf) == op:
                 del self.slots[key]
                 self.held[device].discard(buf)
+
+    def _join(self, device: int, buf: Buf) -> Iterator[Finding]:
+        """Take a device's parts; where all devices have joined, readers have what they need."""
+        turn = self.turn[buf]
+        if turn <= self.latest[device]:
+            yield Finding(
+                "collective-order",
+                (),
+                device,
+                f"device {device} joins the collective for {buf} out of turn",
+                "let all devices join collectives in one order",
+            )
+        self.latest[device] = turn
+        lacking = self.members[buf][device] - self.done
+        if lacking:
+            yield Finding(
+                "collective-order",
+                tuple(lacking),
+                device,
+                f"device {device} joins the collective for {buf} before {min(lacking)}, which "
+                "writes a part of it",
+                "join behind the last part",
+            )
+        self.joined[buf].add(device)
+        if len(self.joined[buf]) == len(self.members[buf]):
+            for held in self.held:
+                held.add(buf)
 
     def _free(self, device: int, step: Instr) -> Iterator[Finding]:
         buf = step.buf
@@ -162,6 +205,32 @@ class _Machine:
                     f"{len(self.posted[channel])} receives unanswered",
                     "every send needs its receive",
                 )
+
+
+def _borrowed(schedule: Schedule) -> dict[Op, list[Buf]]:
+    """What ops read of each other because of loans."""
+    found: dict[Op, list[Buf]] = defaultdict(list)
+    for number, loan in enumerate(schedule.loans):
+        for op, meaning in ((loan.heavy, LENDER), (loan.light, HELPER)):
+            found[op] += [loan_buffer(schedule, ref.buffer, number) for ref in meaning.reads]
+    return found
+
+
+def _whole(buf: Buf) -> Buf:
+    """What a reader waits for: a buffer, or what a collective makes of the parts of all shards."""
+    return buf._replace(number=ALL) if BUFFERS[buf.name].collective else buf
+
+
+def _members(program: Program) -> dict[Buf, dict[int, set[Op]]]:
+    """For every collective, in the order of all, the ops of each device that write its parts."""
+    found: dict[Buf, dict[int, set[Op]]] = {}
+    table = program.schedule.table
+    for at in range(len(program.collectives)):
+        ops: dict[int, set[Op]] = defaultdict(set)
+        for row in program.collectives.parts(at):
+            ops[int(table.device[row])].add(table.op(row))
+        found[program.collectives.buf(at, program.schedule.shape)] = ops
+    return found
 
 
 def _by_stream(steps: list[Instr]) -> dict[str, deque[Instr]]:

@@ -1,8 +1,9 @@
 """What every op waits for, derived from the meaning table for a whole schedule at once.
 
 Most reads are satisfied by lane order: the writer stands earlier in the same lane. The graph keeps
-only the others, one edge each: reads from another lane (which may become transfers), and the two
-ways a schedule can be wrong, a writer that stands behind its reader and a read that nobody writes.
+only the others, one edge each: reads from another lane (which may become transfers), parts of a
+collective (which takes its time after the last part, whoever wrote that), and the two ways a
+schedule can be wrong, a writer that stands behind its reader and a read that nobody writes.
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from penstock.core.homes import home_edges
 from penstock.core.kernel import kernel
+from penstock.core.loans import loan_edges
 from penstock.core.ops import Op
 from penstock.core.rules import ABSENT, NAMES, Compiled, compile_merged, compile_rules
 from penstock.core.schedule import Schedule
@@ -83,7 +85,7 @@ def _build(schedule: Schedule, compiled: Compiled, lane_start: Ints) -> Graph:
     reader, writer, buffer = edges[:, :found]
     if schedule.gangs:
         reader, writer, buffer, start = _from_near_members(schedule, edges[:, :found], lane_start)
-    extra = [*home_edges(schedule), *_after_edges(schedule)]
+    extra = [*home_edges(schedule), *loan_edges(schedule), *_after_edges(schedule)]
     if extra:
         reader, writer, buffer, start = _merge((reader, writer, buffer), extra, size)
     return Graph(start, reader, writer, buffer)
@@ -136,7 +138,7 @@ def _read(
                 writer = writers[index + at] if index >= 0 else -1
                 if newest >= 0 and writers[newest + at] >= 0:
                     writer = writers[newest + at]
-                if writer < begin or writer >= row:
+                if writer < begin or writer >= row or shards[line] > 0:
                     edges[0, found] = row
                     edges[1, found] = writer
                     edges[2, found] = buffer[line]

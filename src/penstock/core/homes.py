@@ -4,10 +4,12 @@ The lane an op stands in decides its device, so the home of a stage's weights is
 device that runs an op which reads or writes them.
 """
 
+from collections.abc import Collection
+
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.meaning import BUFFERS, MEANING, SUM, Ref, rules
+from penstock.core.meaning import BUFFERS, MEANING, Ref, kinds_writing, rules
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
 from penstock.core.rules import NUMBER_OF
 from penstock.core.schedule import Schedule
@@ -72,8 +74,8 @@ def _turns(schedule: Schedule, name: str) -> list[tuple[int, int]]:
         for ref in entry.reads:
             if name not in (ref.buffer, BUFFERS[ref.buffer].newer if _newest(ref) else ""):
                 continue
-            for home, readers in _rows_by_home(table, [kind]).items():
-                if BUFFERS[name].crosses == SUM:
+            for home, readers in rows_by_home(table, [kind]).items():
+                if BUFFERS[name].collective:
                     parts = parts_of(schedule, name, home[0])
                     edges += [(int(readers[first]), writer) for writer in parts]
                     continue
@@ -90,10 +92,9 @@ def parts_of(schedule: Schedule, name: str, stage: int) -> list[int]:
     """Rows that write the parts of a sum as a stage reads it: the last one of each stage."""
     table, shape = schedule.table, schedule.shape
     wanted = set(sums_of(shape, name, stage))
-    kinds = [k for k, entry in MEANING.items() if any(r.buffer == name for r in entry.writes)]
     return [
         int(rows[-1])
-        for home, rows in _rows_by_home(table, kinds).items()
+        for home, rows in rows_by_home(table, kinds_writing(name)).items()
         if wanted.intersection(sums_of(shape, name, home[0]))
     ]
 
@@ -117,15 +118,15 @@ def _newest(ref: Ref) -> bool:
 def _writers(table: Table, name: str, home: tuple[int, int], ref: Ref) -> Ints:
     """Rows that write a home buffer as `ref` sees it: here, or on any device for another stage."""
     stage, device = home
-    kinds = [k for k, entry in MEANING.items() if any(r.buffer == name for r in entry.writes)]
-    found = table.of_kinds(kinds)
+    found = table.of_kinds(kinds_writing(name))
     found &= table.stage == stage + ref.stage
     if ref.stage == 0:
         found &= table.device == device
     return np.flatnonzero(found).astype(np.int32)
 
 
-def _rows_by_home(table: Table, kinds: list[str]) -> dict[tuple[int, int], Ints]:
+def rows_by_home(table: Table, kinds: Collection[str]) -> dict[tuple[int, int], Ints]:
+    """Rows of some kinds, by the stage and the device they stand for."""
     rows = np.flatnonzero(table.of_kinds(kinds)).astype(np.int32)
     homes: dict[tuple[int, int], list[int]] = {}
     for row in rows:

@@ -25,7 +25,7 @@ class Buffer:
     text: str
     per: str = "unit"
     """unit: (stage or shard, microbatch, slice). microbatch: the same, but its slices share one
-    allocation. home: (stage, device), written many times."""
+    allocation. home: (stage, device), written many times. loan: one loan of attention work."""
     turn: str = "once"
     """Which write a read of a home buffer waits for: the first reader for the first write, or the
     last reader for the last one (`after` orders the turns between)."""
@@ -37,20 +37,19 @@ class Buffer:
     """The buffer that replaces this one once it is written: its next generation."""
     crosses: str = ""
     """The boundary whose bytes a transfer of it has: the one in front of its reader's or of its
-    writer's stage, the first, the last, or none that counts. SUM: every writer has a part of it,
-    and a reader gets the sum of all parts, by one collective instead of messages. Without one it
-    never travels: it is read on the device that wrote it."""
+    writer's stage, the first, the last, or none that counts. Without one it never travels: it is
+    read on the device that wrote it."""
+    collective: bool = False
+    """Whether every writer has a part of it and a read is of all parts together: then one
+    collective brings them, not a message from each writer."""
     rule: str = "read-before-write"
     """The rule that a reader in front of its writer breaks."""
 
 
-SUM = "sum"
-"""Crosses every boundary at once: parts of it are added up over the devices that have one."""
-
 BUFFERS: dict[str, Buffer] = {
     "x": Buffer("the input", crosses="reader"),
     "out": Buffer("the model's output", crosses="last"),
-    "partial": Buffer("a shard's part of the embedding", crosses="first"),
+    "partial": Buffer("a shard's part of the embedding", crosses="first", collective=True),
     "skip": Buffer("the skip connection", crosses="reader"),
     "act": Buffer("the saved activation", size="act", newer="back"),
     "keep": Buffer("what the weight gradient needs of the activation", newer="back"),
@@ -64,14 +63,20 @@ BUFFERS: dict[str, Buffer] = {
     "stash": Buffer("what is kept for the weight gradient", size="stash", born="end"),
     "host": Buffer("the copy on the host"),
     "back": Buffer("the activation loaded back", size="act"),
-    "stat": Buffer("a shard's softmax statistics", crosses="none"),
+    "stat": Buffer("a shard's softmax statistics", crosses="none", collective=True),
     "logits": Buffer("a shard's saved logits"),
-    "gpart": Buffer("a shard's part of the output gradient", crosses="last"),
+    "gpart": Buffer("a shard's part of the output gradient", crosses="last", collective=True),
+    "lent": Buffer("the queries, keys and values", per="loan", crosses="loan"),
+    "returned": Buffer("the result of lent attention", per="loan", crosses="loan"),
     "weight": Buffer("the gathered weight", per="home", turn="first"),
     "dw": Buffer("the weight gradient", per="home", turn="last", newer="dshard"),
     "dshard": Buffer("the reduced gradient", per="home", turn="last"),
-    "tied": Buffer("the gradient of a shared weight", per="home", turn="last", crosses=SUM),
-    "norm": Buffer("the norm of the whole gradient", per="home", turn="last", crosses=SUM),
+    "tied": Buffer(
+        "the gradient of a shared weight", per="home", turn="last", crosses="none", collective=True
+    ),
+    "norm": Buffer(
+        "the norm of the whole gradient", per="home", turn="last", crosses="none", collective=True
+    ),
 }
 
 
@@ -153,8 +158,18 @@ MEANING: dict[str, Meaning] = {
     "V": Meaning((Ref("dw"), Ref("tied", where="end")), (Ref("norm"),)),
 }
 
+LENDER = Meaning((Ref("returned"),), (Ref("lent"),))
+"""What a loan adds to the op that lends: it sends work away as it runs and ends with the result."""
+
+HELPER = Meaning((Ref("lent"),), (Ref("returned"),))
+"""What a loan adds to the op that helps. The two run in lock-step, so neither waits for the end of
+the other."""
+
 SHARDED = frozenset({"partial", "stat", "logits", "gpart"})
 """Buffers numbered by vocabulary shard."""
+
+COLLECTIVE = tuple(name for name, buffer in BUFFERS.items() if buffer.collective)
+"""Buffers that a collective brings."""
 
 WHOLE_MODEL = frozenset({"out", "gin", "norm"})
 """Buffers that exist once along the model: at its end, at its beginning, of all of it."""
@@ -165,8 +180,12 @@ def kinds_writing(buffer: str) -> frozenset[str]:
     return frozenset(k for k, e in MEANING.items() if any(r.buffer == buffer for r in e.writes))
 
 
+ALL = -1
+"""In place of a shard's number: what a collective makes of the parts of all shards."""
+
+
 class Buf(NamedTuple):
-    """One buffer instance. `number` is its stage, shard, skip edge or tie."""
+    """One buffer instance. `number` is its stage, shard (or ALL), skip edge, tie or loan."""
 
     name: str
     number: int
@@ -183,10 +202,12 @@ def _numbered(buf: Buf) -> str:
     if buf.name in WHOLE_MODEL:
         return "the model"
     if buf.name in SHARDED:
-        return f"shard {buf.number}"
+        return "all shards" if buf.number == ALL else f"shard {buf.number}"
     if buf.name in ("skip", "dskip"):
         return f"skip edge {buf.number}"
-    return f"tie {buf.number}" if buf.name == "tied" else f"stage {buf.number}"
+    per_loan = BUFFERS[buf.name].per == "loan"
+    what = "loan" if per_loan else "tie" if buf.name == "tied" else "stage"
+    return f"{what} {buf.number}"
 
 
 class Rule(NamedTuple):

@@ -1,4 +1,4 @@
-"""A schedule lowered for running: the ops, and around each what to send, receive and free.
+"""A schedule lowered for running: the ops, and around each what to send, join, receive and free.
 
 The program keeps the schedule's rows and attaches to each what follows it, as columns. The list of
 instructions that a device executes is a view of them.
@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.core.meaning import Buf, Rule, rules
+from penstock.core.collectives import Collectives
+from penstock.core.loans import loan_buffer, loans_by_rows
+from penstock.core.meaning import BUFFERS, LENDER, Buf, Rule, rules
 from penstock.core.ops import Op
 from penstock.core.rules import NAMES
 from penstock.core.schedule import Schedule
@@ -30,7 +32,11 @@ class Channel(NamedTuple):
 
 
 class Instr(NamedTuple):
-    """One step of a device. `what` is run, send, receive or free."""
+    """One step of a device. `what` is begin, run, send, join (a collective), receive or free.
+
+    Only an op that lends work has a step of its own to begin with: what it lends leaves before it
+    has ended.
+    """
 
     what: str
     op: Op | None = None
@@ -40,8 +46,8 @@ class Instr(NamedTuple):
     stream: str = "compute"
 
     def __str__(self) -> str:
-        if self.what == "run":
-            return str(self.op)
+        if self.op is not None:
+            return str(self.op) if self.what == "run" else f"{self.what} {self.op}"
         where = f" on {self.channel}" if self.channel else ""
         slot = f" into slot {self.slot}" if self.slot >= 0 else ""
         return f"{self.what} {self.buf}{where}{slot}"
@@ -64,6 +70,10 @@ def _numbers(of_kind: tuple[Rule, ...], name: str, stage: int) -> list[int]:
     return [stage + rule.offset if rule.fixed < 0 else rule.fixed for rule in here]
 
 
+_LENT = frozenset(ref.buffer for ref in LENDER.writes)
+"""What leaves a device before the op that writes it has ended."""
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """What every device executes, step by step."""
@@ -81,6 +91,9 @@ class Program:
     """Transfers whose receive is posted after each row; the last entry is what is posted first."""
     frees: Attached
     """Buffer instances (dense numbers) freed after each row."""
+    collectives: Collectives
+    joins: Attached
+    """Collectives that the device joins after each row."""
     bufs: dict[str, tuple[int, int]]
     """First dense number and count of numbers of each buffer."""
 
@@ -98,18 +111,27 @@ class Program:
 
     def moved(self, move: int) -> Buf:
         """The buffer instance that a transfer carries."""
+        name = self.moves.payload(move)
+        if BUFFERS[name].per == "loan":
+            ends = int(self.moves.writer[move]), int(self.moves.reader[move])
+            return loan_buffer(self.schedule, name, self._loans[ends])
         return self.buf(self.carried[move])
 
     @cached_property
+    def _loans(self) -> dict[tuple[int, int], int]:
+        return loans_by_rows(self.schedule)
+
+    @cached_property
     def carried(self) -> list[int]:
-        """Dense number of what each transfer carries: written at one end, read at the other."""
+        """Dense number of what each transfer carries: written at one end, read at the other; -1
+        for what belongs to a loan."""
         table, moves = self.schedule.table, self.moves
         ends = [(table.kind[rows], table.stage[rows]) for rows in (moves.writer, moves.reader)]
         cases = np.stack([moves.buffer, *ends[0], *ends[1]], axis=1).astype(np.int64)
         different, case_of = np.unique(cases, axis=0, return_inverse=True)
         first = [self._first_carried(*case) for case in different.tolist()]
         offsets = np.array(first, np.int64).reshape(-1)[case_of.reshape(-1)]
-        numbers: list[int] = (offsets + self.schedule.unit[moves.writer]).tolist()
+        numbers: list[int] = np.maximum(offsets + self.schedule.unit[moves.writer], -1).tolist()
         return numbers
 
     def _first_carried(self, buffer: int, writer: int, source: int, reader: int, to: int) -> int:
@@ -118,6 +140,8 @@ class Program:
         A stage may write several of one name, as for two skip edges.
         """
         name, table = NAMES[buffer], rules(self.schedule.shape)
+        if BUFFERS[name].per == "loan":
+            return -self.schedule.shape.units - 1
         written = _numbers(table[LETTERS[writer]][1], name, source)
         wanted = _numbers(table[LETTERS[reader]][0], name, to)
         number = next((n for n in written if n in wanted), written[0])
@@ -134,10 +158,16 @@ class Program:
         return steps
 
     def _around(self, row: int, stream: str) -> list[Instr]:
-        sent = range(self.moves.start[row], self.moves.start[row + 1])
+        every = range(self.moves.start[row], self.moves.start[row + 1])
+        early = [move for move in every if self.moves.payload(move) in _LENT]
+        sent = [move for move in every if move not in early]
+        op = self.schedule.table.op(row)
         return [
-            Instr("run", op=self.schedule.table.op(row), stream=stream),
+            *([Instr("begin", op=op, stream=stream)] if early else []),
+            *(self._send(move) for move in early),
+            Instr("run", op=op, stream=stream),
             *(self._send(move) for move in sent),
+            *(self._join(at) for at in self.joins.after(row)),
             *(Instr("free", buf=self.buf(index)) for index in self.frees.after(row)),
             *(self._receive(move) for move in self.posts.after(row)),
         ]
@@ -147,6 +177,9 @@ class Program:
 
     def _send(self, move: int) -> Instr:
         return Instr("send", buf=self.moved(move), channel=self.channels[self.channel[move]])
+
+    def _join(self, at: int) -> Instr:
+        return Instr("join", buf=self.collectives.buf(at, self.schedule.shape))
 
     def _receive(self, move: int) -> Instr:
         channel = self.channels[self.channel[move]]

@@ -1,19 +1,20 @@
 """What has to move between devices: derived from the graph, once per buffer and receiver.
 
 A read whose writer stands on another device is a transfer. Two readers of one buffer on one device
-share it. On each directed edge between devices the transfers of one payload form a channel, in the
-order in which the sender produces them.
+share it. What a collective brings is none. On each directed edge between devices the transfers of
+one payload form a channel, in the order in which the sender produces them.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.core.graph import AFTER, graph_of
 from penstock.core.kernel import kernel
-from penstock.core.meaning import BUFFERS, SUM
-from penstock.core.rules import NAMES
+from penstock.core.meaning import COLLECTIVE
+from penstock.core.rules import NAMES, NUMBER_OF
 from penstock.core.schedule import Schedule
 from penstock.core.table import Ints
 
@@ -38,10 +39,18 @@ class Moves:
         return NAMES[int(self.buffer[move])]
 
 
-_UNSENT = np.zeros(max(AFTER, len(NAMES)) + 1, np.bool_)
+_JOINED = np.zeros(AFTER + 1, np.bool_)
+_JOINED[[NUMBER_OF[name] for name in COLLECTIVE]] = True
+"""Whether a collective brings what an edge is for."""
+
+_UNSENT = _JOINED.copy()
 _UNSENT[AFTER] = True
-_UNSENT[[number for number, name in enumerate(NAMES) if BUFFERS[name].crosses == SUM]] = True
-"""Whether an edge for a buffer is order alone: nothing is sent, or a collective brings it."""
+"""Whether no message belongs to an edge: it is order alone, or a collective brings its buffer."""
+
+
+def joined_edges(schedule: Schedule) -> NDArray[np.int64]:
+    """Edges of the graph whose buffer a collective brings."""
+    return np.flatnonzero(_JOINED[graph_of(schedule).buffer])
 
 
 def moves_of(schedule: Schedule) -> Moves:

@@ -1,4 +1,4 @@
-"""Bytes that a loan of attention work moves between two devices.
+"""What a loan of attention work moves between two devices.
 
 Going forward the heavy device sends keys and values of the lent slices and its queries, and gets a
 partial output back with its log-sum-exp. Going back it sends all of these and the gradient of the
@@ -7,27 +7,25 @@ there early, so they can travel before the layer starts; the rest is on the way 
 Source: arXiv:2504.14519, released code.
 """
 
-from penstock.arch.config import ModelConfig
-from penstock.arch.layers.record import LSE_BYTES
-from penstock.core.schedule import Loan, Schedule
+from fractions import Fraction
+from typing import NamedTuple
 
 FORWARD_KINDS = "FNR"
+NOTHING = Fraction(0)
 
 
-def loan_bytes(model: ModelConfig, tokens: int, slices: int, kind: str) -> int:
-    """Both directions together, for one layer: slices of `tokens` tokens, `slices` of them lent."""
-    keys_and_values = 2 * slices * tokens * model.kv_heads * model.head_size
-    queries_and_output = 2 * tokens * model.heads * model.head_size
-    each_way = (keys_and_values + queries_and_output) * model.element_bytes
-    lse = tokens * model.heads * LSE_BYTES
-    return each_way + lse if kind in FORWARD_KINDS else 2 * each_way + lse
+class Exchange(NamedTuple):
+    """Bytes to the device that helps, and bytes back."""
+
+    there: Fraction
+    back: Fraction
 
 
-def exchanged_bytes(schedule: Schedule, model: ModelConfig, tokens: int) -> int:
-    """What all loans of a step move, for slices of `tokens` tokens and layers spread evenly."""
-    layers = model.layers // schedule.shape.stages
-
-    def moved(loan: Loan) -> int:
-        return layers * loan_bytes(model, tokens, loan.slices, loan.heavy.kind)
-
-    return sum(map(moved, schedule.loans))
+def exchanged(
+    kind: str, queries: Fraction, lent: Fraction, lse: Fraction = Fraction(0)
+) -> Exchange:
+    """An output is as large as the queries, a gradient as what it is the gradient of; `lent` are
+    the keys and values."""
+    if kind in FORWARD_KINDS:
+        return Exchange(lent + queries, queries + lse)
+    return Exchange(lent + 3 * queries + lse, lent + queries)

@@ -15,9 +15,10 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from penstock.core.ops import SHARD_KINDS, Op
-from penstock.core.schedule import Schedule
+from penstock.core.schedule import Loan, Schedule
 from penstock.core.shape import Shape
 from penstock.core.table import LETTERS
+from penstock.cost.exchange import Exchange, exchanged
 from penstock.cost.shares import (
     Scaled,
     override,
@@ -63,6 +64,9 @@ class Cost(Protocol):
 
     def loan(self, op: Op, shape: Shape) -> Fraction:
         """Time to attend to one key/value slice of `op`, which a loan moves to another device."""
+
+    def exchange(self, loan: Loan, shape: Shape) -> Exchange:
+        """Bytes that a loan moves to the other device and back."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,13 @@ class UnitCost:
         """The time for a forward; a backward takes as many times more as its kind does."""
         forward = self.time("F")
         return self.lent_slice * (self.time(op.kind) / forward if forward else 1)
+
+    def exchange(self, loan: Loan, shape: Shape) -> Exchange:
+        """As if a stage were one layer, with queries, keys and values as large as its input."""
+        heavy = loan.heavy
+        held = shape.boundary_bytes[max(heavy.stage - 1, 0)] if shape.boundary_bytes else 0
+        queries = held * shape.share_of_slice(heavy.mb, heavy.slice)
+        return exchanged(heavy.kind, queries, 2 * loan.slices * queries)
 
 
 def exact(value: Fraction | float | str) -> Fraction:

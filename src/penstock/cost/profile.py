@@ -12,8 +12,9 @@ from fractions import Fraction
 import numpy as np
 
 from penstock.core.ops import Op
-from penstock.core.schedule import Schedule
+from penstock.core.schedule import Loan, Schedule
 from penstock.core.shape import Shape
+from penstock.cost.exchange import Exchange
 from penstock.cost.model import Cost, Link
 from penstock.cost.shares import Scaled
 from penstock.errors import ShapeError
@@ -69,6 +70,9 @@ class Profile:
 
     def loan(self, op: Op, shape: Shape) -> Fraction:
         return Fraction(0)
+
+    def exchange(self, loan: Loan, shape: Shape) -> Exchange:
+        return self.sizes.exchange(loan, shape)
 
 
 def _key(op: Op) -> Key:

@@ -103,6 +103,13 @@ def spread_by_stage(schedule: Schedule, values: list[list[Fraction]]) -> Scaled:
     return Scaled(by_kind[table.kind, table.stage] * unit, Fraction(1, scale * shares.unit_scale))
 
 
+def finer(scaled: Scaled, tick: Fraction) -> tuple[Ticks, Fraction]:
+    """The same amounts in smaller ticks."""
+    factor = int(scaled.tick / tick)
+    refuse_overflow(factor * int(scaled.ticks.max(initial=0)) * len(scaled.ticks))
+    return (scaled.ticks if factor == 1 else scaled.ticks * factor), scaled.tick / factor
+
+
 def refuse_overflow(total: int) -> None:
     """Sums of ticks must stay exact: refuse times whose common tick is too fine for that."""
     if total >= 2**62:

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from penstock.arch.config import ModelConfig
 from penstock.core.ops import Op
-from penstock.core.schedule import Schedule
+from penstock.core.schedule import Loan, Schedule
 from penstock.core.shape import Shape
+from penstock.cost.exchange import Exchange
 from penstock.cost.hardware import Hardware
+from penstock.cost.layer_exchange import layer_exchange
 from penstock.cost.model import SIZES, Link
 from penstock.cost.shares import Scaled
 from penstock.cost.workload import Workload
@@ -87,6 +89,15 @@ class TransformerCost:
         else:
             seconds = 2 * flops / self.hardware.attention_backward
         return round(seconds / PICOSECOND) * PICOSECOND
+
+    def exchange(self, loan: Loan, shape: Shape) -> Exchange:
+        """Bytes of all layers of the stage, for earlier slices of average length."""
+        heavy, model = loan.heavy, self.workload.model
+        lengths = self.workload.lengths[heavy.mb]
+        lent = Fraction(loan.slices * sum(lengths[: heavy.slice]), max(heavy.slice, 1))
+        each = layer_exchange(model, heavy.kind, lengths[heavy.slice], lent)
+        layers = self.workload.layers[heavy.stage]
+        return Exchange(layers * each.there, layers * each.back)
 
 
 def _shorten_copies(schedule: Schedule, seconds: NDArray[np.float64]) -> None:

@@ -100,7 +100,8 @@ def _sends(timeline: Timeline, first: int, threads: Threads) -> Iterator[Event]:
     channels: dict[tuple[int, int, str], list[int]] = {}
     ends = zip(table.device[moves.writer].tolist(), table.device[moves.reader].tolist())
     for move, (source, target) in enumerate(ends):
-        channels.setdefault((source, target, moves.payload[move]), []).append(move)
+        if source != target:  # a device's own part of a collective stays where it is
+            channels.setdefault((source, target, moves.payload[move]), []).append(move)
     for (source, target, payload), members in sorted(channels.items()):
         strand = strands(moves.start[members], moves.end[members]).tolist()
         for move, number in zip(members, strand):

@@ -1,17 +1,22 @@
-"""From a proven schedule to a program: sends, receives into planned slots, and frees.
+"""From a proven schedule to a program: sends, receives into planned slots, collectives, and frees.
 
 Sends come right after the op that writes, receives are posted as soon as their slot is free, frees
-follow the last use. On every channel the order is that of the sender, on both ends.
+follow the last use. On every channel the order is that of the sender, on both ends. A device joins
+a collective when it has written its parts, and after all that come before in the order of all.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from penstock.check import require
+from penstock.core.collectives import Collectives, collectives_of
+from penstock.core.host_order import host_order
 from penstock.core.kernel import kernel
 from penstock.core.lifetimes import uses_of
+from penstock.core.meaning import COLLECTIVE
 from penstock.core.program import Attached, Channel, Program
 from penstock.core.rules import NAMES, buffer_bases
 from penstock.core.schedule import Schedule
@@ -19,7 +24,7 @@ from penstock.core.table import Ints
 from penstock.core.transfers import Moves, moves_of
 from penstock.lower.slots import Plan, plan_slots
 
-__all__ = ["lower", "lower_for_running", "needed_slots"]
+__all__ = ["as_executed", "lower", "lower_for_running", "needed_slots"]
 
 
 def lower(schedule: Schedule, slots: Mapping[Channel, int] | None = None) -> Program:
@@ -27,6 +32,7 @@ def lower(schedule: Schedule, slots: Mapping[Channel, int] | None = None) -> Pro
     require(schedule)
     moves = moves_of(schedule)
     plan = plan_slots(schedule, moves, slots)
+    collectives = collectives_of(schedule)
     return Program(
         schedule=schedule,
         channels=plan.channels,
@@ -37,15 +43,21 @@ def lower(schedule: Schedule, slots: Mapping[Channel, int] | None = None) -> Pro
         posts=_posts(schedule, plan),
         frees=_frees(schedule, moves),
         bufs=buffer_bases(schedule.shape, schedule.table.kinds),
+        collectives=collectives,
+        joins=_joins(schedule, collectives),
     )
 
 
 def lower_for_running(schedule: Schedule) -> Program:
     """The program with one slot more on each channel than it needs: while one transfer is read,
     the next one can travel."""
-    return lower(
-        schedule, {channel: slots + 1 for channel, slots in needed_slots(schedule).items()}
-    )
+    ran = as_executed(schedule)
+    return lower(ran, {channel: slots + 1 for channel, slots in needed_slots(ran).items()})
+
+
+def as_executed(schedule: Schedule) -> Schedule:
+    """The schedule as the runtime carries it out: lent attention work stays with its owner."""
+    return replace(schedule, loans=(), derived={}) if schedule.loans else schedule
 
 
 def needed_slots(schedule: Schedule) -> dict[Channel, int]:
@@ -62,18 +74,37 @@ def _posts(schedule: Schedule, plan: Plan) -> Attached:
     return _attach(follows.astype(np.int32), np.arange(len(follows), dtype=np.int32), size + 1)
 
 
+def _joins(schedule: Schedule, collectives: Collectives) -> Attached:
+    """Collectives by the row after which a device joins them, in the order of all."""
+    joined, after = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    of_part = np.repeat(np.arange(len(collectives)), np.diff(collectives.start))
+    on = schedule.table.device[collectives.rows]
+    for device in np.unique(on).tolist():
+        order, place = host_order(schedule, device), np.zeros(len(schedule.table), np.int64)
+        place[order] = np.arange(len(order))
+        here, last = np.flatnonzero(on == device), np.full(len(collectives), -1, np.int64)
+        np.maximum.at(last, of_part[here], place[collectives.rows[here]])
+        joined.append(np.flatnonzero(last >= 0))
+        after.append(order[np.maximum.accumulate(last[joined[-1]])])
+    rows, items = (np.concatenate(found).astype(np.int32) for found in (after, joined))
+    return _attach(rows, items, len(schedule.table))
+
+
 def _frees(schedule: Schedule, moves: Moves) -> Attached:
-    """Buffers by the row of their last use; what is only written to be sent, its send frees."""
+    """Buffers by the row of their last use; what is only written to be sent, its send frees, and
+    parts of a collective, the collective."""
     written, last = uses_of(schedule)
     sent = np.zeros((len(NAMES), len(schedule.table)), np.bool_)
     sent[moves.buffer, moves.writer] = True
     found = []
     for name, (base, room) in buffer_bases(schedule.shape, schedule.table.kinds).items():
+        if name in COLLECTIVE:
+            continue
         used, by = last[base : base + room], written[base : base + room]
         alive = np.flatnonzero(used >= 0)
         only_sent = sent[NAMES.index(name), by[alive]] & (used[alive] == by[alive])
         found.append(base + alive[~only_sent])
-    items = np.concatenate(found).astype(np.int32)
+    items = np.concatenate([np.zeros(0, np.int64), *found]).astype(np.int32)
     return _attach(last[items], items, len(schedule.table))
 
 

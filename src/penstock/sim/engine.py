@@ -15,10 +15,11 @@ from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run, play_schedule
 from penstock.core.table import Ticks
 from penstock.cost.model import Cost, UnitCost
-from penstock.cost.shares import Scaled, refuse_overflow, share_column, shares_of
+from penstock.cost.shares import Scaled, finer, share_column, shares_of
 from penstock.errors import ShapeError, nearest
 from penstock.sim.details import Simulated
 from penstock.sim.links import delays, finest, links_of, wires
+from penstock.sim.loans import with_exchanges, with_loans
 from penstock.sim.memory import peaks
 from penstock.sim.plain import is_plain, play_plain
 from penstock.sim.timeline import Timeline
@@ -52,10 +53,11 @@ def simulate(
 def play(schedule: Schedule, cost: Cost, strands: str) -> tuple[Run, Fraction]:
     """Times over the general graph: groups, `after`, links, any lanes."""
     links = links_of(schedule, cost)
-    scaled = _with_loans(schedule, cost, _with_communication(schedule, cost))
+    scaled = with_loans(schedule, cost, _with_communication(schedule, cost))
     fine = finest(schedule, links, scaled) * _gang_sizes(schedule)
-    length, tick = _finer(scaled, Fraction(1, fine))
+    length, tick = finer(scaled, Fraction(1, fine))
     length = _together(schedule, length, strands)
+    length = with_exchanges(schedule, cost, length, tick)
     occupied = wires(schedule, links, tick)
     delay = delays(schedule, links, tick)
     if occupied is not None:
@@ -72,13 +74,6 @@ def _gang_sizes(schedule: Schedule) -> int:
     return lcm(*(len(rows[op]) for op in schedule.gangs))
 
 
-def _finer(scaled: Scaled, tick: Fraction) -> tuple[Ticks, Fraction]:
-    """The same lengths in smaller ticks."""
-    factor = int(scaled.tick / tick)
-    refuse_overflow(factor * int(scaled.ticks.max(initial=0)) * len(scaled.ticks))
-    return (scaled.ticks if factor == 1 else scaled.ticks * factor), scaled.tick / factor
-
-
 def _with_communication(schedule: Schedule, cost: Cost) -> Scaled:
     """Add tensor-parallel communication that nothing hides.
 
@@ -90,7 +85,7 @@ def _with_communication(schedule: Schedule, cost: Cost) -> Scaled:
         return scaled
     worth = cost.communication / shares_of(schedule.shape).scale
     tick = Fraction(1, lcm(scaled.tick.denominator, worth.denominator))
-    length, tick = _finer(scaled, tick)
+    length, tick = finer(scaled, tick)
     exposed = schedule.table.of_kinds("FNRI") & ~_hidden(schedule)
     extra = share_column(schedule) * int(worth / tick)
     return Scaled(np.where(exposed, length + extra, length), tick)
@@ -105,22 +100,6 @@ def _hidden(schedule: Schedule) -> NDArray[np.bool_]:
         forwards = all(op.kind in "FN" for op in pair)
         hidden[rows[:-1] if forwards else rows] = True
     return hidden
-
-
-def _with_loans(schedule: Schedule, cost: Cost, scaled: Scaled) -> Scaled:
-    """Move the time of lent key/value slices from the heavy op to the light one."""
-    if not schedule.loans:
-        return scaled
-    row_of = schedule.table.rows_by_op
-    shape = schedule.shape
-    lent = [(loan, cost.loan(loan.heavy, shape) * loan.slices) for loan in schedule.loans]
-    tick = Fraction(1, lcm(scaled.tick.denominator, *(time.denominator for _, time in lent)))
-    length, tick = _finer(scaled, tick)
-    length = length.copy()
-    for loan, time in lent:
-        length[row_of[loan.heavy]] -= int(time / tick)
-        length[row_of[loan.light]] += int(time / tick)
-    return Scaled(np.maximum(length, 0), tick)
 
 
 def _together(schedule: Schedule, length: Ticks, strands: str) -> Ticks:

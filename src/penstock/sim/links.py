@@ -1,4 +1,8 @@
-"""What transfers cost: latency on an edge of the graph, occupancy on a link between devices."""
+"""What transfers cost: latency on an edge of the graph, occupancy on a link between devices.
+
+A collective starts when its last part is written. It takes as long as the slowest of the transfers
+that it replaces would take on a free link; it does not occupy links for others.
+"""
 
 from fractions import Fraction
 from math import gcd, lcm
@@ -9,14 +13,20 @@ from numpy.typing import NDArray
 
 from penstock.core.graph import AFTER, graph_of
 from penstock.core.meaning import BUFFERS
+from penstock.core.rules import NAMES
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Wires
-from penstock.core.transfers import moves_of
+from penstock.core.table import Ints, Ticks
+from penstock.core.transfers import joined_edges, moves_of
 from penstock.cost.model import Cost, Link
 from penstock.cost.shares import Scaled, refuse_overflow, shares_of
 
+Links = dict[tuple[int, int], Link]
+Columns = tuple[Ints, Ints, Ints]
+"""Writing row, reading row and buffer of some reads."""
 
-def links_of(schedule: Schedule, cost: Cost) -> dict[tuple[int, int], Link]:
+
+def links_of(schedule: Schedule, cost: Cost) -> Links:
     """The links that some read crosses, without those that cost nothing."""
     count = schedule.shape.devices
     used = np.zeros(count * count, np.bool_)
@@ -32,7 +42,7 @@ def _crossings(schedule: Schedule) -> NDArray[np.int32]:
     return device[graph.writer] * np.int32(schedule.shape.devices) + device[graph.reader]
 
 
-def delays(schedule: Schedule, links: dict[tuple[int, int], Link], tick: Fraction) -> NDArray[Any]:
+def delays(schedule: Schedule, links: Links, tick: Fraction) -> NDArray[Any]:
     """Latency of every edge of the graph, in ticks; empty where there is none."""
     if not links:
         return np.zeros(0, np.int64)
@@ -45,26 +55,52 @@ def delays(schedule: Schedule, links: dict[tuple[int, int], Link], tick: Fractio
     found = latency[schedule.derive("crossings", _crossings)]
     if schedule.after:
         found[graph_of(schedule).buffer == AFTER] = 0
+    joined = joined_edges(schedule)
+    if joined.size:
+        found = found.astype(np.int64)
+        found[joined] = _collective_times(schedule, joined, found[joined], links, tick)
     return found
 
 
-def wires(schedule: Schedule, links: dict[tuple[int, int], Link], tick: Fraction) -> Wires | None:
+def _collective_times(
+    schedule: Schedule, edges: NDArray[np.int64], latency: Ticks, links: Links, tick: Fraction
+) -> Ticks:
+    """For each part of a collective, how long after its writer a reader has all of them."""
+    graph = graph_of(schedule)
+    reader, writer, buffer = graph.reader[edges], graph.writer[edges], graph.buffer[edges]
+    slowest = latency + _occupied(schedule, (writer, reader, buffer), links, tick)
+    keys = reader.astype(np.int64) * len(NAMES) + buffer
+    _, of_edge = np.unique(keys, return_inverse=True)
+    together = np.zeros(int(of_edge.max()) + 1, np.int64)
+    np.maximum.at(together, of_edge, slowest)
+    return together[of_edge]
+
+
+def wires(schedule: Schedule, links: Links, tick: Fraction) -> Wires | None:
     """Links that transfers occupy, or none where bytes cost nothing."""
     if not any(link.per_byte for link in links.values()):
         return None
     moves, device, count = moves_of(schedule), schedule.table.device, schedule.shape.devices
     source, target = device[moves.writer], device[moves.reader]
-    busy = np.zeros(len(moves.writer), np.int64)
     latency = np.zeros(len(moves.writer), np.int64)
-    parts, scale = transfer_parts(schedule)
     for (a, b), link in links.items():
-        here = (source == a) & (target == b)
-        busy[here] = _times(parts[here], link.per_byte / (scale * tick))
-        latency[here] = int(link.latency / tick)
+        latency[(source == a) & (target == b)] = int(link.latency / tick)
+    busy = _occupied(schedule, (moves.writer, moves.reader, moves.buffer), links, tick)
     return Wires((source * count + target).astype(np.int32), busy, latency)
 
 
-def _times(parts: NDArray[np.int64], factor: Fraction) -> NDArray[np.int64]:
+def _occupied(schedule: Schedule, columns: Columns, links: Links, tick: Fraction) -> Ticks:
+    """Ticks for which each of some transfers occupies its link."""
+    device, (parts, scale) = schedule.table.device, bytes_of(schedule, columns)
+    source, target = device[columns[0]], device[columns[1]]
+    busy = np.zeros(len(parts), np.int64)
+    for (a, b), link in links.items():
+        here = (source == a) & (target == b)
+        busy[here] = _times(parts[here], link.per_byte / (scale * tick))
+    return busy
+
+
+def _times(parts: Ticks, factor: Fraction) -> Ticks:
     """Parts times a factor: exact where it is whole, else to the nearest tick."""
     refuse_overflow(int(int(parts.max(initial=0)) * factor * len(parts)))
     exact = factor.denominator == 1
@@ -72,7 +108,7 @@ def _times(parts: NDArray[np.int64], factor: Fraction) -> NDArray[np.int64]:
     return np.asarray(scaled, np.int64)
 
 
-def finest(schedule: Schedule, links: dict[tuple[int, int], Link], scaled: Scaled) -> int:
+def finest(schedule: Schedule, links: Links, scaled: Scaled) -> int:
     """Ticks per unit of time in which latencies are whole, and occupancies where that fits.
 
     `scaled` are the op times. Bandwidths of real links have large denominators; where a common
@@ -83,7 +119,7 @@ def finest(schedule: Schedule, links: dict[tuple[int, int], Link], scaled: Scale
     speeds = [link.per_byte for link in links.values() if link.per_byte]
     if not speeds:
         return fine
-    parts, scale = transfer_parts(schedule)
+    parts, scale = _all_parts(schedule)
     scale //= gcd(scale, int(np.gcd.reduce(parts, initial=0)))
     exact = lcm(fine, *(speed.denominator * scale for speed in speeds))
     bytes_moved = Fraction(int(parts.sum()), scale)
@@ -99,23 +135,40 @@ _ROOM = 2**56
 """Ticks that a step may have when its tick is made finer for the sake of its links."""
 
 
-def transfer_parts(schedule: Schedule) -> tuple[NDArray[np.int64], int]:
-    """Bytes of each transfer, times a scale: the boundary it crosses x the share of its slice."""
-    shape, moves, table = schedule.shape, moves_of(schedule), schedule.table
+def _all_parts(schedule: Schedule) -> tuple[Ticks, int]:
+    """Bytes of all transfers and of what collectives bring, times a scale."""
+    graph, joined = graph_of(schedule), joined_edges(schedule)
+    parts, scale = transfer_parts(schedule)
+    columns = (graph.writer[joined], graph.reader[joined], graph.buffer[joined])
+    return np.concatenate([parts, bytes_of(schedule, columns)[0]]), scale
+
+
+def transfer_parts(schedule: Schedule) -> tuple[Ticks, int]:
+    """Bytes of each transfer, times a scale."""
+    moves = moves_of(schedule)
+    return bytes_of(schedule, (moves.writer, moves.reader, moves.buffer))
+
+
+def bytes_of(schedule: Schedule, columns: Columns) -> tuple[Ticks, int]:
+    """Bytes that some reads move, times a scale: the boundary they cross x the share of their
+    slice."""
+    writer, reader, moved = columns
+    shape, table = schedule.shape, schedule.table
     bytes_at = np.zeros(shape.stages + 1, np.int64)
     bytes_at[1 : shape.stages] = shape.boundary_bytes or [0] * (shape.stages - 1)
-    ends = np.full((2, len(moves.writer)), [[min(1, shape.stages - 1)], [shape.stages - 1]])
+    ends = np.full((2, len(writer)), [[min(1, shape.stages - 1)], [shape.stages - 1]])
     stage_of = {
-        "reader": table.stage[moves.reader],
-        "writer": table.stage[moves.writer],
+        "reader": table.stage[reader],
+        "writer": table.stage[writer],
         "first": ends[0],
         "last": ends[1],
         "none": np.zeros_like(ends[0]),
+        "loan": np.zeros_like(ends[0]),  # timed with the ops that run in lock-step
     }
-    boundary = np.zeros(len(moves.writer), np.int64)
+    boundary = np.zeros(len(writer), np.int64)
     for number, buffer in enumerate(BUFFERS.values()):
-        here = moves.buffer == number
-        if buffer.crosses in stage_of:  # what is summed is no transfer
+        if buffer.crosses:
+            here = moved == number
             boundary[here] = stage_of[buffer.crosses][here]
     shares = shares_of(shape)
-    return bytes_at[boundary] * shares.unit[schedule.unit[moves.reader]], shares.unit_scale
+    return bytes_at[boundary] * shares.unit[schedule.unit[reader]], shares.unit_scale

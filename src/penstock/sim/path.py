@@ -7,9 +7,9 @@ path; to shorten the step, one of its links has to become shorter.
 
 from fractions import Fraction
 
-from penstock.core.graph import AFTER, graph_of
+from penstock.core.graph import graph_of
 from penstock.core.groups import groups_of
-from penstock.core.transfers import moves_of
+from penstock.core.transfers import joined_edges, moves_of
 from penstock.sim.links import transfer_parts
 from penstock.sim.timeline import Span, Timeline
 
@@ -32,13 +32,15 @@ def _cause(timeline: Timeline, row: int) -> int:
     group = int(groups.of_row[row])
     members = [row] if group < 0 else groups.rows[slice(*groups.start[group : group + 2])].tolist()
     moves = moves_of(schedule)
+    # what collectives bring stands behind the messages
+    joined = {edge: len(moves.writer) + n for n, edge in enumerate(joined_edges(schedule).tolist())}
     best, latest = row, -1
     for member in members:
         ready = [(member - 1, int(timeline.end[member - 1]))] if table.position(member) else []
         for edge in range(graph.start[member], graph.start[member + 1]):
             writer, move = int(graph.writer[edge]), int(moves.of_edge[edge])
-            crosses = move >= 0 and graph.buffer[edge] != AFTER
-            end = timeline.transfers.end[move] if crosses else timeline.end[writer]
+            move = joined.get(edge, move)
+            end = timeline.transfers.end[move] if move >= 0 else timeline.end[writer]
             ready.append((writer, int(end)))
         for cause, end in ready:
             if cause not in members and end > latest:

@@ -17,7 +17,7 @@ def stall_free_slots(timeline: Timeline) -> dict[Channel, int]:
     schedule = timeline.schedule
     moves = moves_of(schedule)
     plan = plan_slots(schedule, moves)
-    begin, end = timeline.transfers.start, timeline.end[moves.last_reader]
+    begin, end = timeline.transfers.start[: len(moves.writer)], timeline.end[moves.last_reader]
     found: dict[Channel, int] = {}
     for number, channel in enumerate(plan.channels):
         here = plan.channel == number

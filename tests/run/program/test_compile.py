@@ -9,13 +9,14 @@ from time import process_time
 import pytest
 
 from penstock.core.graph import graph_of
-from penstock.core.meaning import BUFFERS, SUM
+from penstock.core.host_order import host_order
+from penstock.core.meaning import BUFFERS
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import RunError
-from penstock.lower import lower, lower_for_running
+from penstock.lower import as_executed, lower
 from penstock.run.program.calls import DROPPED, NOTHING, Call, Lane, forward_lane
-from penstock.run.program.compile import compile_lane, host_order
+from penstock.run.program.compile import compile_lane
 from penstock.run.program.places import READ, WRITE, names_of
 from penstock.run.program.step_end import end_step
 from penstock.run.program.unsupported import refuse_unsupported, why_not
@@ -34,7 +35,7 @@ def built(name: str) -> Schedule:
     schedule = registry()[name].build(smallest(registry()[name]))
     if reason := why_not(schedule):
         pytest.skip(reason)
-    return schedule
+    return as_executed(schedule)
 
 
 @cache
@@ -110,7 +111,7 @@ def test_what_a_place_holds_is_written_before_it_is_read_and_freed_after(
 ) -> None:
     schedule = built(name)
     if again:
-        schedule = recompute_all(replace(schedule, loans=(), derived={}))
+        schedule = recompute_all(schedule)
     program = lower(schedule)
     for device in range(schedule.shape.devices):
         assert held_after(compile_lane(program, device)) == set()
@@ -167,15 +168,14 @@ def test_every_sum_is_joined_once_by_each_device_that_has_a_part_of_it(name: str
     assert sum(len(join.parts) for join in norms) == shape.stages - len(shape.weightless)
     ties = [join for join in joins if join.buf.name == "tied"]
     assert sum(len(join.parts) for join in ties) == 2
-    assert {BUFFERS[join.buf.name].crosses for join in (*norms, *ties)} == {SUM}
+    assert all(BUFFERS[join.buf.name].collective for join in (*norms, *ties))
 
 
 @every
 def test_hosts_that_keep_their_order_never_wait_for_what_comes_later(name: str) -> None:
     """Every edge leads forward in one order of all ops, of which each host has its share."""
     schedule = end_step(built(name), reduced=True)
-    program = lower_for_running(schedule)
-    hosts = [host_order(program, device) for device in range(schedule.shape.devices)]
+    hosts = [host_order(schedule, device).tolist() for device in range(schedule.shape.devices)]
     assert sorted(row for rows in hosts for row in rows) == list(range(len(schedule.table)))
     done: set[int] = set()
     needs = _needs(schedule)
@@ -246,3 +246,10 @@ def test_kinds_that_the_executor_has_no_work_for_are_refused_by_name() -> None:
 def test_skip_edges_are_refused_by_name() -> None:
     lane = [("F", 0, 0, 0)]
     assert refusal([lane], Shape(1, 4, (1,), skips=((0, 3),))).startswith("odd has skip edges: 0-3")
+
+
+def test_a_program_that_lends_work_is_refused_with_the_way_to_lower_it() -> None:
+    program = lower(build("slimpipe-exchange", devices=2, microbatches=2, slices=4))
+    with pytest.raises(RunError, match="lends attention work") as refusal:
+        compile_lane(program, 0)
+    assert "lower_for_running" in refusal.value.hint

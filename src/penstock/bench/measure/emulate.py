@@ -12,7 +12,6 @@ executor lends no attention work, so the comparison is with the schedule without
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
@@ -24,7 +23,7 @@ from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.data.batch import Microbatch
-from penstock.lower import lower_for_running
+from penstock.lower import as_executed, lower_for_running
 from penstock.model.attention.piece import Piece, pieces_of
 from penstock.model.stages.stage import Backward, Forward
 from penstock.run.comm.gloo import Gloo
@@ -112,11 +111,6 @@ def wait(seconds: float, spin: float) -> None:
     sleep(max(0.0, seconds - spin))
     while perf_counter() < end:
         sleep(0)
-
-
-def as_executed(schedule: Schedule) -> Schedule:
-    """The schedule without what the executor does not do: lending attention work."""
-    return replace(schedule, loans=(), derived={})
 
 
 def emulate(crew: Crew, schedule: Schedule, *, shortest: float, spin: float) -> Emulated:

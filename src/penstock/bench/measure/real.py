@@ -18,7 +18,6 @@ from torch.distributed import barrier, group
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
-from penstock.bench.measure.emulate import as_executed
 from penstock.bench.measure.plain_model import plain_stage, summed_loss
 from penstock.bench.measure.torch_pipeline import TorchPipeline, torch_stages
 from penstock.core.ops import Op
@@ -26,7 +25,7 @@ from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.cost.profile import Profile
 from penstock.data.batch import Microbatch
-from penstock.lower import lower_for_running
+from penstock.lower import as_executed, lower_for_running
 from penstock.model.io.initial_weights import initialise
 from penstock.model.stages.weights import Weights
 from penstock.run.comm.gloo import Gloo

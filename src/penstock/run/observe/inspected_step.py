@@ -13,6 +13,7 @@ from torch import Tensor
 
 from penstock.core.ops import Op
 from penstock.data.batch import Microbatch
+from penstock.lower import as_executed
 from penstock.run.execute.observer import Both, Quiet
 from penstock.run.observe.measured_timeline import DevicePart, gather, part_of, timeline_of
 from penstock.run.observe.memory_meter import record_memory
@@ -82,7 +83,7 @@ def _joined(engine: Engine, part: DevicePart) -> StepLook | None:
         parts = gather(part, engine.mesh.pipeline)
     if not parts:
         return None
-    schedule = engine.plan.schedule
+    schedule = as_executed(engine.plan.schedule)
     seconds = [0.0] * len(schedule.table)
     for each in parts:
         for row, nanoseconds in zip(each.rows, each.cpu):

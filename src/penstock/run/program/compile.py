@@ -1,45 +1,33 @@
 """From a program to the calls of one device, in milliseconds.
 
 What an op reads and writes comes from the meaning table, what it waits for from the program's
-edges. The lanes of a device (compute, copies, collectives) are merged into one host order: the
-order in which the ops of all devices would end if each took one tick. Nothing in it waits for what
-comes later, on whatever device, so hosts that go through their ops in this order cannot block each
-other.
+edges. The lanes of a device (compute, copies, collectives) are merged into one host order.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
 
 import numpy as np
 
 from penstock.core.graph import graph_of
-from penstock.core.homes import parts_of, sums_of
-from penstock.core.meaning import BUFFERS, SUM, Buf
+from penstock.core.host_order import host_order
+from penstock.core.meaning import BUFFERS
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.program import Program
-from penstock.core.scoreboard import play_schedule
+from penstock.errors import RunError
 from penstock.run.program.calls import NOTHING, Call, Join, Lane, Post
-from penstock.run.program.places import READ, WRITE, PlaceTable, names_of
+from penstock.run.program.places import READ, PlaceTable, names_of
 from penstock.run.program.unsupported import refuse_unsupported
 
 
 def compile_lane(program: Program, device: int) -> Lane:
     """The calls of one device."""
     refuse_unsupported(program)
-    return _Compiler(program, device).lane()
-
-
-def host_order(program: Program, device: int) -> list[int]:
-    """The rows of all lanes of a device in the order in which its host deals with them."""
-    table = program.schedule.table
-    rows = np.flatnonzero(table.device == device)
-    if len(set(table.lane[rows].tolist())) > 1:
-        ticks = program.schedule.derive(
-            "ticks", lambda s: play_schedule(s, np.ones(len(s.table), np.int64))
+    if program.schedule.loans:
+        raise RunError(
+            f"{program.schedule.name} lends attention work, which its owners do when it is run",
+            hint="lower it with lower_for_running, which sets loans aside",
         )
-        computes = np.array(table.lane_stream)[table.lane[rows]] == "compute"
-        rows = rows[np.lexsort((computes, ticks.end[rows]))]  # side streams are told first
-    return [int(row) for row in rows]
+    return _Compiler(program, device).lane()
 
 
 class _Compiler:
@@ -48,7 +36,7 @@ class _Compiler:
     def __init__(self, program: Program, device: int) -> None:
         self.program, self.device = program, device
         self.schedule, self.shape = program.schedule, program.schedule.shape
-        self.rows = host_order(program, device)
+        self.rows = host_order(program.schedule, device).tolist()
         self.number = {row: number for number, row in enumerate(self.rows)}
         self.ops = dict(zip(self.rows, self.schedule.table.ops_at(self.rows)))
         self.unit = self.schedule.unit.tolist()
@@ -65,14 +53,13 @@ class _Compiler:
         self.awaited = {writer for writers in self.crossings.values() for writer in writers}
 
     def lane(self) -> Lane:
-        joins = self._joins()
-        calls = tuple(self._call(row, joins.get(row, [])) for row in self.rows)
+        calls = tuple(map(self._call, self.rows))
         first = self.program.posts.after(len(self.schedule.table))
         posts = tuple(self._received(move) for move in first if self._arrives(move))
         braids = self._braids()
         return Lane(self.device, calls, posts, len(self.places), self.places.homes, braids)
 
-    def _call(self, row: int, joins: Iterable[Join]) -> Call:
+    def _call(self, row: int) -> Call:
         program, table, op = self.program, self.schedule.table, self.ops[row]
         unit = self.unit[row]
         reads, writes = self.places.reads(op, unit), self.places.writes(op, unit)
@@ -91,28 +78,19 @@ class _Compiler:
             sends=tuple(map(self._sent, sent)),
             frees=tuple(self._freed(row, sent)),
             posts=tuple(map(self._received, program.posts.after(row))),
-            joins=tuple(joins),
+            joins=self._joins(row),
         )
 
-    def _joins(self) -> dict[int, list[Join]]:
-        """Sums that this device has parts of, by the row that writes its last part."""
-        rows_of: dict[Buf, list[int]] = defaultdict(list)
-        ending = [(row, op) for row, op in self.ops.items() if op.kind in STAGE_KINDS]
-        for row, op in ending:
-            for name in names_of(op.kind, WRITE):
-                if BUFFERS[name].crosses == SUM:
-                    for number in sums_of(self.shape, name, op.stage):
-                        rows_of[Buf(name, number, op.mb, 0)].append(row)
-        joins: dict[int, list[Join]] = defaultdict(list)
-        for buf, rows in rows_of.items():
-            joins[rows[-1]].append(self._join(buf, rows))
-        return joins
+    def _joins(self, row: int) -> tuple[Join, ...]:
+        """Collectives whose last part on this device an op has written."""
+        return tuple(map(self._join, self.program.joins.after(row)))
 
-    def _join(self, buf: Buf, rows: list[int]) -> Join:
-        table = self.schedule.table
-        everywhere = parts_of(self.schedule, buf.name, self.ops[rows[0]].stage)
-        members = tuple(sorted({int(table.device[row]) for row in everywhere}))
-        parts = tuple(self.places.of_part(buf.name, self.ops[row].stage) for row in rows)
+    def _join(self, at: int) -> Join:
+        collectives, device = self.program.collectives, self.schedule.table.device
+        buf, rows = collectives.buf(at, self.shape), collectives.parts(at)
+        members = tuple(sorted(set(device[rows].tolist())))
+        stages = [self.ops[row].stage for row in rows if row in self.ops]
+        parts = tuple(self.places.of_part(buf.name, stage) for stage in stages)
         return Join(buf, members, parts, self.places.of_home(buf.name, buf.number))
 
     def _braids(self) -> dict[int, tuple[int, ...]]:
@@ -153,7 +131,7 @@ def _totals(op: Op, reads: tuple[int, ...]) -> list[int]:
     if op.kind not in STAGE_KINDS:
         return []
     named = zip(names_of(op.kind, READ), reads)
-    return [-place for name, place in named if BUFFERS[name].crosses == SUM and place != NOTHING]
+    return [-place for name, place in named if BUFFERS[name].collective and place != NOTHING]
 
 
 def _between_streams(program: Program, device: int) -> dict[int, list[int]]:

@@ -7,7 +7,7 @@ at once for each kind and stage, and what is left for an op is to add its unit.
 from functools import cached_property
 from typing import NamedTuple
 
-from penstock.core.meaning import BUFFERS, MEANING, SUM, Rule, rules
+from penstock.core.meaning import BUFFERS, MEANING, Rule, rules
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.program import Program
 from penstock.run.program.calls import DROPPED, NOTHING
@@ -128,7 +128,7 @@ class PlaceTable:
 
     def _way(self, rule: Rule, stage: int, side: int) -> _Way:
         number = stage + rule.offset if rule.fixed < 0 else rule.fixed
-        if BUFFERS[rule.buffer].crosses == SUM and side == WRITE:
+        if BUFFERS[rule.buffer].collective and side == WRITE:
             return _Home(_part(rule.buffer), stage)  # a part of its own in each stage
         if BUFFERS[rule.buffer].per == "home":
             newest = side == READ and (rule.newer, stage) in self._written_homes

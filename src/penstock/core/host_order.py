@@ -1,0 +1,31 @@
+"""In which order one host deals with the lanes of its device.
+
+A device has one lane per stream, but one host starts the ops of all of them. It may start nothing
+that waits for what it starts later, on whatever device. The order in which the ops would end if
+each took one tick has this property: everything an op waits for ends before it.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.core.schedule import Schedule
+from penstock.core.scoreboard import play_schedule
+from penstock.core.table import Ticks
+
+
+def unit_ends(schedule: Schedule) -> Ticks:
+    """When each row would end if every op took one tick, derived once and kept."""
+    return schedule.derive(
+        "unit ends", lambda s: play_schedule(s, np.ones(len(s.table), np.int64)).end
+    )
+
+
+def host_order(schedule: Schedule, device: int) -> NDArray[np.int64]:
+    """The rows of all lanes of a device in the order in which its host deals with them."""
+    table = schedule.table
+    rows = np.flatnonzero(table.device == device)
+    if len(np.unique(table.lane[rows])) > 1:
+        computes = np.array(table.lane_stream)[table.lane[rows]] == "compute"
+        # side streams are told first
+        rows = rows[np.lexsort((computes, unit_ends(schedule)[rows]))]
+    return rows
