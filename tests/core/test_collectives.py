@@ -6,9 +6,9 @@ import numpy as np
 
 from core.samples import every
 from penstock.check import check_program
+from penstock.core.buffers import ALL, COLLECTIVE, Buf
 from penstock.core.collectives import collectives_of
 from penstock.core.host_order import unit_ends
-from penstock.core.meaning import ALL, COLLECTIVE, Buf
 from penstock.core.program import Program
 from penstock.core.schedule import Schedule
 from penstock.core.transfers import moves_of

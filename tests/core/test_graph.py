@@ -7,9 +7,10 @@ import numpy as np
 
 from core.samples import every
 from penstock.core import kernel
+from penstock.core.buffers import BUFFERS, COLLECTIVE, Buf
 from penstock.core.graph import graph_of, reads_of
 from penstock.core.lifetimes import uses_of
-from penstock.core.meaning import BUFFERS, COLLECTIVE, Buf, reads, writes
+from penstock.core.meaning import reads, writes
 from penstock.core.ops import STAGE_KINDS
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape

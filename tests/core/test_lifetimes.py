@@ -6,8 +6,9 @@ from fractions import Fraction
 import numpy as np
 
 from core.samples import every, plain
+from penstock.core.buffers import BUFFERS
 from penstock.core.lifetimes import level_changes
-from penstock.core.meaning import BUFFERS, reads, writes
+from penstock.core.meaning import reads, writes
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.sim import simulate

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, distributed
 from torch.utils._python_dispatch import _disable_current_modes
 
-from penstock.core.meaning import Buf
+from penstock.core.buffers import Buf
 from penstock.core.program import Channel
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.errors import RunError

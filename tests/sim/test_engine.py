@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from core.samples import every, plain
 from penstock.core import kernel
+from penstock.core.buffers import COLLECTIVE
 from penstock.core.graph import graph_of
-from penstock.core.meaning import COLLECTIVE
 from penstock.core.ops import Op
 from penstock.core.schedule import After, Draft, Loan, Schedule
 from penstock.core.shape import Shape

@@ -13,9 +13,9 @@ import numpy as np
 
 from penstock.check.blame import culprit
 from penstock.check.finding import Finding
+from penstock.core.buffers import BUFFERS
 from penstock.core.graph import Graph, graph_of
 from penstock.core.groups import groups_of
-from penstock.core.meaning import BUFFERS
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run, play_schedule
 

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from penstock.check.finding import Finding
+from penstock.core.buffers import BUFFERS
 from penstock.core.homes import helping_rows, weight_homes
 from penstock.core.kernel import kernel
-from penstock.core.meaning import BUFFERS, MEANING
+from penstock.core.meaning import MEANING
 from penstock.core.ops import SHARD_KINDS, Op
 from penstock.core.rules import NAMES
 from penstock.core.schedule import Schedule

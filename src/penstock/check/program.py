@@ -10,8 +10,9 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 
 from penstock.check.finding import Finding
+from penstock.core.buffers import ALL, BUFFERS, Buf
 from penstock.core.loans import loan_buffer
-from penstock.core.meaning import ALL, BUFFERS, HELPER, LENDER, Buf, reads, writes
+from penstock.core.meaning import HELPER, LENDER, reads, writes
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.program import Channel, Instr, Program
 from penstock.core.schedule import Schedule

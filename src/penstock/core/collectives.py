@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.buffers import ALL, BUFFERS, COLLECTIVE, Buf
 from penstock.core.homes import rows_by_home, sums_of
 from penstock.core.host_order import unit_ends
-from penstock.core.meaning import ALL, BUFFERS, COLLECTIVE, Buf, kinds_writing, rules
+from penstock.core.meaning import kinds_writing, rules
 from penstock.core.rules import NAMES, NUMBER_OF
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape

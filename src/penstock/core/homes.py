@@ -9,7 +9,8 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.meaning import BUFFERS, MEANING, Ref, kinds_writing, rules
+from penstock.core.buffers import BUFFERS
+from penstock.core.meaning import MEANING, Ref, kinds_writing, rules
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
 from penstock.core.rules import NUMBER_OF
 from penstock.core.schedule import Schedule

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.buffers import BUFFERS
 from penstock.core.graph import columns_of, writers_of
 from penstock.core.kernel import kernel
-from penstock.core.meaning import BUFFERS, MEANING
+from penstock.core.meaning import MEANING
 from penstock.core.rules import ABSENT, NAMES, compile_rules
 from penstock.core.schedule import Schedule
 from penstock.core.table import CODE, LETTERS, Ints, Ticks

@@ -5,7 +5,8 @@ them depends on the number of slices lent. Both ops run in lock-step, so these r
 beyond that; but they are transfers, and as such derived, planned and sent like any other.
 """
 
-from penstock.core.meaning import HELPER, LENDER, Buf, Meaning
+from penstock.core.buffers import Buf
+from penstock.core.meaning import HELPER, LENDER, Meaning
 from penstock.core.ops import Op
 from penstock.core.rules import NUMBER_OF
 from penstock.core.schedule import Loan, Schedule

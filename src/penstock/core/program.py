@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.core.buffers import BUFFERS, Buf
 from penstock.core.collectives import Collectives
 from penstock.core.loans import loan_buffer, loans_by_rows
-from penstock.core.meaning import BUFFERS, LENDER, Buf, Rule, rules
+from penstock.core.meaning import LENDER, Rule, rules
 from penstock.core.ops import Op
 from penstock.core.rules import NAMES
 from penstock.core.schedule import Schedule

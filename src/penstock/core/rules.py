@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.meaning import BUFFERS, SHARDED, WHOLE_MODEL, Rule, rules
+from penstock.core.buffers import BUFFERS, SHARDED, WHOLE_MODEL
+from penstock.core.meaning import Rule, rules
 from penstock.core.shape import Shape
 from penstock.core.table import LETTERS, Ints
 

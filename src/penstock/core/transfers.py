@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.buffers import COLLECTIVE
 from penstock.core.graph import AFTER, graph_of
 from penstock.core.kernel import kernel
-from penstock.core.meaning import COLLECTIVE
 from penstock.core.rules import NAMES, NUMBER_OF
 from penstock.core.schedule import Schedule
 from penstock.core.table import Ints

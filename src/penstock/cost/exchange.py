@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import NamedTuple
 
 FORWARD_KINDS = "FNR"
-NOTHING = Fraction(0)
 
 
 class Exchange(NamedTuple):
@@ -21,9 +20,7 @@ class Exchange(NamedTuple):
     back: Fraction
 
 
-def exchanged(
-    kind: str, queries: Fraction, lent: Fraction, lse: Fraction = Fraction(0)
-) -> Exchange:
+def exchange_of(kind: str, queries: Fraction, lent: Fraction, lse: Fraction) -> Exchange:
     """An output is as large as the queries, a gradient as what it is the gradient of; `lent` are
     the keys and values."""
     if kind in FORWARD_KINDS:

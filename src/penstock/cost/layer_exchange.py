@@ -5,7 +5,7 @@ from fractions import Fraction
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.record import LSE_BYTES
 from penstock.core.schedule import Schedule
-from penstock.cost.exchange import Exchange, exchanged
+from penstock.cost.exchange import Exchange, exchange_of
 
 
 def layer_exchange(
@@ -16,7 +16,7 @@ def layer_exchange(
     queries = Fraction(tokens * model.heads * model.head_size)
     size = model.element_bytes
     lse = Fraction(tokens * model.heads * LSE_BYTES)
-    return exchanged(kind, queries * size, keys_and_values * size, lse)
+    return exchange_of(kind, queries * size, keys_and_values * size, lse)
 
 
 def step_exchange(schedule: Schedule, model: ModelConfig, tokens: int) -> int:

@@ -18,7 +18,7 @@ from penstock.core.ops import SHARD_KINDS, Op
 from penstock.core.schedule import Loan, Schedule
 from penstock.core.shape import Shape
 from penstock.core.table import LETTERS
-from penstock.cost.exchange import Exchange, exchanged
+from penstock.cost.exchange import Exchange, exchange_of
 from penstock.cost.shares import (
     Scaled,
     override,
@@ -174,7 +174,7 @@ class UnitCost:
         heavy = loan.heavy
         held = shape.boundary_bytes[max(heavy.stage - 1, 0)] if shape.boundary_bytes else 0
         queries = held * shape.share_of_slice(heavy.mb, heavy.slice)
-        return exchanged(heavy.kind, queries, 2 * loan.slices * queries)
+        return exchange_of(heavy.kind, queries, 2 * loan.slices * queries, lse=Fraction(0))
 
 
 def exact(value: Fraction | float | str) -> Fraction:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from penstock.check import require
+from penstock.core.buffers import COLLECTIVE
 from penstock.core.collectives import Collectives, collectives_of
 from penstock.core.host_order import host_order
 from penstock.core.kernel import kernel
 from penstock.core.lifetimes import uses_of
-from penstock.core.meaning import COLLECTIVE
 from penstock.core.program import Attached, Channel, Program
 from penstock.core.rules import NAMES, buffer_bases
 from penstock.core.schedule import Schedule

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.core.buffers import BUFFERS
 from penstock.core.graph import graph_of
-from penstock.core.meaning import BUFFERS
 from penstock.core.rules import NAMES
 from penstock.core.scoreboard import Run
 from penstock.core.table import Ints, Ticks

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.buffers import BUFFERS
 from penstock.core.graph import AFTER, graph_of
-from penstock.core.meaning import BUFFERS
 from penstock.core.rules import NAMES
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Wires

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.buffers import BUFFERS
 from penstock.core.groups import groups_of
 from penstock.core.kernel import kernel
 from penstock.core.lifetimes import level_changes, size_factors
-from penstock.core.meaning import BUFFERS
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run
 from penstock.core.table import LETTERS, Ticks

@@ -24,8 +24,8 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from penstock.core.buffers import BUFFERS
 from penstock.core.lifetimes import size_factors
-from penstock.core.meaning import BUFFERS
 from penstock.core.ops import Op
 from penstock.core.schedule import After, Schedule
 from penstock.core.table import CODE, LETTERS

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from draw.samples import SAMPLES, braided, plain, renamed, sliced, split, timeline
-from penstock.core.meaning import BUFFERS, reads, writes
+from penstock.core.buffers import BUFFERS
+from penstock.core.meaning import reads, writes
 from penstock.draw.page.page import SCRIPTS, render
 from penstock.errors import ShapeError
 from penstock.sim import Timeline

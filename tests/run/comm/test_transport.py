@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from penstock.core.meaning import Buf
+from penstock.core.buffers import Buf
 from penstock.run.comm.transport import Alone
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.program.calls import Post

@@ -8,9 +8,9 @@ from time import process_time
 
 import pytest
 
+from penstock.core.buffers import BUFFERS
 from penstock.core.graph import graph_of
 from penstock.core.host_order import host_order
-from penstock.core.meaning import BUFFERS
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import RunError

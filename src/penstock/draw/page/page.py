@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 
-from penstock.core.meaning import BUFFERS
+from penstock.core.buffers import BUFFERS
 from penstock.core.rules import NAMES
 from penstock.draw.axis import axis_of
 from penstock.draw.page.columns import columns, kind_looks

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from penstock.core.meaning import Buf
+from penstock.core.buffers import Buf
 from penstock.model.attention.piece import Piece
 from penstock.run.program.calls import Post
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from penstock.core.meaning import Buf
+from penstock.core.buffers import Buf
 from penstock.core.ops import Op
 
 NOTHING = 0

@@ -8,9 +8,9 @@ from collections import defaultdict
 
 import numpy as np
 
+from penstock.core.buffers import BUFFERS
 from penstock.core.graph import graph_of
 from penstock.core.host_order import host_order
-from penstock.core.meaning import BUFFERS
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.program import Program
 from penstock.errors import RunError

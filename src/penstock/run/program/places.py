@@ -7,7 +7,8 @@ at once for each kind and stage, and what is left for an op is to add its unit.
 from functools import cached_property
 from typing import NamedTuple
 
-from penstock.core.meaning import BUFFERS, MEANING, Rule, rules
+from penstock.core.buffers import BUFFERS
+from penstock.core.meaning import MEANING, Rule, rules
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.program import Program
 from penstock.run.program.calls import DROPPED, NOTHING
