@@ -34,7 +34,7 @@ from penstock.schedules import build
 
 MODEL = ModelConfig(8, 256, 512, 8, 4, 32, 512)
 MICROBATCHES, LENGTH = 8, 256
-SLICES = {"1f1b": None, "seq1f1b": 4, "zb-v": None}
+SLICES = {"1f1b": None, "seq1f1b": 4, "zb-v": None, "dualpipev": None}
 """Schedules that are trained, and the slices that they cut a sequence into."""
 BACK_END = "cpu:gloo,cuda:nccl"
 
@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--tied", action="store_true")
-    parser.add_argument("--schedules", nargs="+", default=list(SLICES), choices=list(SLICES))
+    parser.add_argument("--schedules", nargs="+", default=SLICES, choices=list(SLICES))
     arguments = parser.parse_args()
     for name in arguments.schedules:
         sliced = "seq1f1b" if SLICES[name] else "1f1b"

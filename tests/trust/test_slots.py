@@ -33,9 +33,21 @@ BRAIDED_FORWARDS = """
 """
 
 
+LOANS = ("lent", "returned")
+
+
 def planned(play: Play) -> dict[tuple[int, int, str], int]:
+    """Slots of what the game carries. Ends of a loan run in lock-step: they need one slot."""
     slots = needed_slots(schedule_of(play))
-    return {(c.source, c.target, c.payload): count for c, count in slots.items()}
+    loans = {(c.source, c.target, c.payload): n for c, n in slots.items() if c.payload in LOANS}
+    assert set(loans) == {
+        (play.places[sender][0][0], play.places[reader][0][0], payload)
+        for ends in play.loans
+        for sender, reader, payload in zip(ends, ends[::-1], LOANS)
+    }
+    assert set(loans.values()) <= {1}
+    channels = ((c.source, c.target, c.payload) for c in slots)
+    return {c: n for c, n in zip(channels, slots.values()) if c not in loans}
 
 
 def carried(play: Play) -> bool:
