@@ -22,16 +22,16 @@ from penstock.core.shape import Shape
 from penstock.cost.model import UnitCost
 from penstock.schedules import Case
 from penstock.schedules.generators import v_orders, zb_v_search
-from penstock.schedules.generators.board import Board, Budget
+from penstock.schedules.generators.board import Board
 from penstock.schedules.generators.grid import SlotGrid
 from penstock.schedules.generators.v_blocks import v_blocks
-from penstock.schedules.generators.zero_bubble_search import Switches, construct
 from penstock.search.joint.list_scheduler import Policy, list_schedule
 from penstock.search.joint.pipeline import Order, Pipeline
 from penstock.search.joint.polish import replay
 from penstock.search.offload.run_ahead import Lookahead
 from penstock.sim import engine, memory
 from penstock.sim.plain import is_plain, play_plain
+from schedules.generators.constructed import Row, rows
 from search.joint.test_list_scheduler import pipelines
 
 
@@ -190,27 +190,13 @@ def _on_the_graph(
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    times=st.tuples(*[st.integers(1, 9)] * 3),
-    hop=st.integers(0, 5),
-    p=st.integers(1, 5),
-    m=st.integers(1, 9),
-    alive=st.integers(0, 9),
-    setting=st.tuples(*[st.booleans()] * 3),
-)
-def test_the_board_of_the_constructors(
-    times: tuple[int, int, int],
-    hop: int,
-    p: int,
-    m: int,
-    alive: int,
-    setting: tuple[bool, bool, bool],
-) -> None:
-    row = construct(p, m, Budget(*times, hop, 2, 1, 2 + 2 * alive), Switches(*setting))
-    budget = Budget(*times, hop, 2, 1, 4 * p + 2 * alive)
-    v = zb_v_search._improved(p, m, budget, zb_v_search.DelaySwitches(*setting[:2]))
-    for board, chunks in ((row, 1), (v, 2)):
-        end, start, peak = _on_the_graph(Shape.even(p, m, chunks), board.lanes, times, hop, (2, 1))
+@given(rows)
+def test_the_board_of_the_constructors(row: Row) -> None:
+    budget = row.budget(4 * row.p + 2 * (row.alive - 1))
+    v = zb_v_search._improved(row.p, row.m, budget, zb_v_search.DelaySwitches(*row.switches[:2]))
+    for board, chunks in ((row.construct(), 1), (v, 2)):
+        shape = Shape.even(row.p, row.m, chunks)
+        end, start, peak = _on_the_graph(shape, board.lanes, row.times, row.hop, (2, 1))
         assert board.clock == [lane[-1] for lane in end]
         assert board.idle == [_idle(*lane) for lane in zip(start, end)]
         assert _placed(board) == _ends(board.lanes, end)

@@ -1,14 +1,13 @@
 from fractions import Fraction
 
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.schedules import Case
 from penstock.schedules.generators.board import Board, Budget
-from penstock.schedules.generators.zero_bubble_search import Switches, construct
 from penstock.sim import simulate
+from schedules.generators.constructed import Row, rows
 from schedules.measured import cost
 
 
@@ -46,23 +45,9 @@ def test_weight_gradients_fill_gaps_and_make_room_oldest_first() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    times=st.tuples(*[st.integers(1, 9)] * 3),
-    hop=st.integers(0, 5),
-    p=st.integers(1, 5),
-    m=st.integers(1, 9),
-    alive=st.integers(1, 12),
-    setting=st.tuples(*[st.booleans()] * 3),
-)
-def test_the_clock_of_a_constructor_is_that_of_the_simulator(
-    times: tuple[int, int, int],
-    hop: int,
-    p: int,
-    m: int,
-    alive: int,
-    setting: tuple[bool, bool, bool],
-) -> None:
-    board = construct(p, m, Budget(*times, hop, 2, 1, 2 * alive), Switches(*setting))
-    timeline = simulate(Schedule.of("built", Shape.even(p, m), board.lanes), cost(times, hop=hop))
-    assert timeline.span == m * sum(times) + board.worst
+@given(rows)
+def test_the_clock_of_a_constructor_is_that_of_the_simulator(row: Row) -> None:
+    board, shape = row.construct(), Shape.even(row.p, row.m)
+    timeline = simulate(Schedule.of("built", shape, board.lanes), cost(row.times, hop=row.hop))
+    assert timeline.span == row.m * sum(row.times) + board.worst
     assert timeline.makespan == max(board.clock)
