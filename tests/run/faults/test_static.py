@@ -55,7 +55,7 @@ def test_the_rank_that_hosts_the_store_leaves_last() -> None:
 def test_a_frozen_rank_is_named_by_the_one_that_is_left() -> None:
     code, errors = frozen(1)
     assert code == 1
-    assert "error: rank 1 is silent since 5." in errors
+    assert "error: rank 1 is stopped since 3." in errors
     assert "rank 0 waits for " in errors
 
 
@@ -63,4 +63,4 @@ def test_a_store_that_does_not_answer_is_an_alarm_of_its_own() -> None:
     code, errors = frozen(0)
     assert code == 1
     assert "error: the store at 127.0.0.1:" in errors
-    assert "does not answer since 5.0 s; rank 1 waits for " in errors
+    assert "does not answer since 3.5 s: rank 0 hosts it and is stopped" in errors

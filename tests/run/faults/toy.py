@@ -23,14 +23,17 @@ import torch.distributed as dist
 from penstock.errors import RunError
 from penstock.lower import lower
 from penstock.run.comm.handshake import agree
-from penstock.run.process.rendezvous import Connection, open_connection
+from penstock.run.process.rendezvous import Connection
 from penstock.run.program.calls import Call, Lane
 from penstock.run.program.compile import compile_lane
 from penstock.run.watchdog.alarm import Patience
-from penstock.run.watchdog.error_report import report_errors
 from penstock.run.watchdog.position import Tracker
-from penstock.run.watchdog.watchdog import Watch
+from penstock.run.watchdog.watched import watched_connection
 from penstock.schedules import build
+
+
+FROZEN = 3.5
+"""Seconds after which a stopped rank is named."""
 
 
 class Fault(NamedTuple):
@@ -161,13 +164,9 @@ def main(words: list[str]) -> None:
     torch.set_num_threads(1)
     signal.signal(signal.SIGTERM, lambda number, frame: None)  # as a run does that saves first
     tracker = Tracker()
-    patience = Patience(silent=float(os.environ.get("PATIENCE", "5")), stuck=6.0)
-    with (
-        open_connection("gloo") as connection,
-        Watch(connection, tracker, patience, beat=0.25) as watch,
-        report_errors(watch),
-    ):
-        run(connection, tracker, int(steps), fault)
+    patience = Patience(stuck=6.0, frozen=FROZEN)
+    with watched_connection("gloo", tracker, patience, beat=0.25) as watch:
+        run(watch.connection, tracker, int(steps), fault)
 
 
 if __name__ == "__main__":

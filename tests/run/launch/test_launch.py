@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import RunError, ShapeError
-from penstock.run.launch.launcher import launch, launch_program
+from penstock.run.launch.launcher import Limits, launch, launch_program
 from penstock.run.process.environment import read_place
 
 pytestmark = pytest.mark.torch
@@ -25,7 +25,7 @@ def script(text: str, ranks: int = 3, *, patience: float = 60.0, logs: Path | No
     """Launch a few lines of Python that know their rank; they do not wait for torch."""
     head = "import os, sys, time, signal; rank = int(os.environ['RANK'])\n"
     program = [sys.executable, "-c", head + text]
-    return launch_program(program, ranks, patience=patience, logs=logs)
+    return launch_program(program, ranks, limits=Limits(patience), logs=logs)
 
 
 def test_every_rank_is_told_its_place(capfd: Capture, tmp_path: Path) -> None:

@@ -27,9 +27,10 @@ def test_ranks_that_do_not_come_are_named() -> None:
 
 def test_what_an_earlier_attempt_stored_is_not_seen() -> None:
     store = HashStore()
-    of_attempt(store, 0).set("cause", "old")
-    assert peek(of_attempt(store, 0), "cause") == "old"
-    assert peek(of_attempt(store, 1), "cause") == ""
+    first, second = (of_attempt(store, RankPlace(attempt=attempt)) for attempt in range(2))
+    first.set("cause", "old")
+    assert peek(first, "cause") == "old"
+    assert peek(second, "cause") == ""
 
 
 def test_a_clone_and_another_rank_see_what_is_stored() -> None:
