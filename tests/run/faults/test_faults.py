@@ -117,6 +117,18 @@ def test_a_frozen_rank_is_named_with_who_waits_for_it(toy: Toy, rank: int) -> No
     assert outcome.seconds < FROZEN + LEAVING
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_freezes_between_its_arrival_and_the_first_step_is_named(
+    toy: Toy, rank: int
+) -> None:
+    outcome = toy(3, "freeze", rank, -1, 0)
+    assert outcome.code == 1
+    assert len(outcome.causes) == 1, outcome.err
+    assert f"rank {rank} is stopped since {FROZEN:g}" in outcome.causes[0]
+    assert "wait for all ranks to connect to each other" in outcome.causes[0]
+    assert outcome.seconds < FROZEN + LEAVING
+
+
 def test_a_rank_that_wakes_up_in_time_goes_on(toy: Toy) -> None:
     outcome = toy(3, "nap", 0, 1, 2)
     assert (outcome.code, outcome.err) == (0, "")

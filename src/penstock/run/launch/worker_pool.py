@@ -129,7 +129,7 @@ class Crew:
             lines = [self._members[rank].line for rank in busy]
             ready = wait(lines, timeout=max(0.0, min(ROUND, deadline - time.monotonic())))
             if stop := stops.look([member.process for member in self._members]):
-                answers[stop.rank] = JobAnswer(None, str(stop), False)
+                answers[stop.rank] = JobAnswer(None, f"stopped since {stop.seconds:.1f} s", False)
                 break
             for rank in (rank for rank, line in zip(busy, lines) if line in ready):
                 answers[rank] = _receive(self._members[rank])

@@ -22,7 +22,6 @@ from penstock.train.config.fields import (
     Share,
 )
 
-
 MOST_THREADS = 1024
 """More than any machine has cores for; torch ends a process that cannot start its threads."""
 
