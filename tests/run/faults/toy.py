@@ -5,8 +5,8 @@
 The rank does FAULT (a case of `misbehave`, differ or nothing) when it comes to the op of that
 number in that step (or, with the number behind the last op, to the end of it; or, with step -1,
 when it has arrived and is about to connect to the others), and notes the time in the file FAULT;
-not after a restart. Sums of what arrives make up the result, which rank 0 prints. In the folder STATE each rank keeps its sum of every step, and goes on from the last one
-that all ranks have.
+not after a restart. Sums of what arrives make up the result, which rank 0 prints. In the folder
+STATE each rank keeps its sum of every step, and goes on from the last one that all ranks have.
 """
 
 import os

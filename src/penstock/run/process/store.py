@@ -85,17 +85,14 @@ def host(address: str = LOOPBACK, port: int = 0) -> TCPStore:
 
 def _listen(address: str, port: int) -> socket.socket:
     try:
-        family, kind, *_, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(place)
-        listening.listen(socket.SOMAXCONN)
+        family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((address, port), family=family, backlog=socket.SOMAXCONN)
     except OSError as error:
+        reason, *_ = str(error.strerror).split(" (while")  # what follows says the address again
         raise ShapeError(
-            f"rank 0 cannot host the store at {address}:{port}: {error.strerror}",
+            f"rank 0 cannot host the store at {address}:{port}: {reason}",
             hint="MASTER_ADDR is an address of rank 0's machine, and MASTER_PORT is free there",
         ) from None
-    return listening
 
 
 def of_attempt(store: Store, here: RankPlace) -> Store:
