@@ -84,6 +84,7 @@ def _wait(members: RankProcesses, store: Store, limits: Limits, passing: Passing
     """The exit code of the run, once all ranks have ended."""
     bad = _first_bad(members, store, limits, passing)
     if passing.interrupted or (bad and bad.code == -passing.last):
+        first_cause.claim(store, first_cause.LAUNCHER, "told to stop")  # what follows is silent
         members.end(OWN_WAY, NOTICE)
         return passing.code
     if bad is None and not members.running:
