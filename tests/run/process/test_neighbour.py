@@ -12,7 +12,7 @@ from penstock.run.process.neighbour import (
     STOPPED,
     THERE,
     UNKNOWN,
-    machine,
+    machine_name,
     own_name,
     state_of,
 )
@@ -28,7 +28,7 @@ def settles(name: str, state: str) -> bool:
 @pytest.mark.processes
 def test_a_neighbour_is_there_stopped_there_again_and_gone() -> None:
     with subprocess.Popen(["sleep", "60"]) as sleeper:
-        name = f"{machine()}/{sleeper.pid}"
+        name = f"{machine_name()}/{sleeper.pid}"
         assert settles(name, THERE)
         for number, state in (
             (signal.SIGSTOP, STOPPED),

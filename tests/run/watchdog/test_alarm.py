@@ -5,7 +5,7 @@ from torch.distributed import HashStore
 
 from penstock.run.process.neighbour import GONE, STOPPED, THERE, UNKNOWN
 from penstock.run.watchdog import alarm
-from penstock.run.watchdog.alarm import Patience, allowed, silent, stuck
+from penstock.run.watchdog.alarm import Patience, silence_limit, silent, stuck
 from penstock.run.watchdog.heartbeat import REGULAR, Beat, Ear, send
 from penstock.run.watchdog.position import EVERYBODY
 
@@ -88,15 +88,15 @@ def test_a_rank_elsewhere_is_given_up_early_only_if_its_beats_were_regular(
                 listener.listen(store, 0.5)
 
     beats(range(1, 50), 1, steady=False)
-    assert allowed(listener, 1, patience) == 60.0
+    assert silence_limit(listener, 1, patience) == 60.0
     beats(range(50, 50 + REGULAR), 2, steady=True)
-    assert allowed(listener, 1, patience) == 60.0
+    assert silence_limit(listener, 1, patience) == 60.0
     beats(range(100, 102), 2, steady=True)
-    assert allowed(listener, 1, patience) == 3.5
+    assert silence_limit(listener, 1, patience) == 3.5
     beats(range(200, 203), 9, steady=True)
-    assert allowed(listener, 1, patience) == 3 * 4.0
+    assert silence_limit(listener, 1, patience) == 3 * 4.0
     beats(range(300, 301), 1, steady=False)
-    assert allowed(listener, 1, patience) == 60.0
+    assert silence_limit(listener, 1, patience) == 60.0
 
 
 def test_there_is_no_alarm_before_patience_is_over() -> None:

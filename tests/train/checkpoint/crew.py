@@ -168,7 +168,9 @@ def newest(group: Any, rank: int, folder: Path) -> tuple[int, tuple[str, ...]]:
 
 def newest_of_own(group: Any, rank: int, folder: Path) -> None:
     """The files that each rank checks are whole, but the manifests are not those of one folder."""
-    with patch("penstock.train.checkpoint.manifest.digest", lambda *_: f"that of rank {rank}"):
+    with patch(
+        "penstock.train.checkpoint.manifest.content_digest", lambda *_: f"that of rank {rank}"
+    ):
         Checkpoints(folder, group=group).newest()
 
 

@@ -15,7 +15,7 @@ from threading import Lock, Thread
 from typing import IO, Any, BinaryIO
 
 from penstock.errors import RunError
-from penstock.run.launch.start import RankProcess, Sinks
+from penstock.run.launch.start import OutputPair, RankProcess
 
 CHUNK = 1 << 16
 DRAIN = 2.0
@@ -45,12 +45,14 @@ class Console:
         for file in self._files.values():
             file.close()
 
-    def sinks(self, rank: int) -> Sinks:
+    def sinks(self, rank: int) -> OutputPair:
         """What to start a rank with."""
         if self.logs is not None:
             self._files[rank] = _open(self.logs, rank)
-            return Sinks(_unless_terminal(rank, sys.stdout), _unless_terminal(rank, sys.stderr))
-        return Sinks() if rank == 0 else Sinks(subprocess.DEVNULL, subprocess.PIPE)
+            return OutputPair(
+                _unless_terminal(rank, sys.stdout), _unless_terminal(rank, sys.stderr)
+            )
+        return OutputPair() if rank == 0 else OutputPair(subprocess.DEVNULL, subprocess.PIPE)
 
     def attach(self, rank: int, process: RankProcess) -> None:
         """Follow what a rank prints through its pipes."""

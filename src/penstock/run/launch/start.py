@@ -21,14 +21,14 @@ SECRET_BYTES = 16
 RankProcess = subprocess.Popen[bytes]
 
 
-class Sinks(NamedTuple):
-    """Where standard output and error of a process go; None is where those of this one go."""
+class OutputPair(NamedTuple):
+    """Where standard output and error of a process go; None is where those of this process go."""
 
     out: int | None = None
     err: int | None = None
 
 
-NOWHERE_ELSE = Sinks()
+AS_HERE = OutputPair()
 
 
 class LocalRanks:
@@ -60,7 +60,7 @@ class LocalRanks:
         self,
         rank: int,
         program: Sequence[str],
-        sinks: Sinks = NOWHERE_ELSE,
+        sinks: OutputPair = AS_HERE,
         descriptors: Collection[int] = (),
     ) -> RankProcess:
         """Start a rank; it inherits these descriptors."""

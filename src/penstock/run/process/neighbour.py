@@ -15,7 +15,7 @@ _STATES = {"T": STOPPED, "Z": GONE, "X": GONE}
 
 
 @cache
-def machine() -> str:
+def machine_name() -> str:
     """What processes have in common that see each other; nothing where there is no /proc."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -26,13 +26,13 @@ def machine() -> str:
 
 def own_name() -> str:
     """By which this process is known to its neighbours."""
-    return f"{machine()}/{os.getpid()}"
+    return f"{machine_name()}/{os.getpid()}"
 
 
 def state_of(name: str) -> str:
     """STOPPED, GONE or THERE for a process of this machine, UNKNOWN for any other."""
     where, _, number = name.rpartition("/")
-    if not where or where != machine():
+    if not where or where != machine_name():
         return UNKNOWN
     try:
         told = Path(f"/proc/{number}/stat").read_text()

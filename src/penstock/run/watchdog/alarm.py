@@ -37,7 +37,7 @@ class Patience(NamedTuple):
 
 def silent(ear: Ear, beats: Beats, patience: Patience) -> str:
     """The rank that has been silent for too long, and who waits for it."""
-    late = [rank for rank in ear.others if ear.silence[rank] >= allowed(ear, rank, patience)]
+    late = [rank for rank in ear.others if ear.silence[rank] >= silence_limit(ear, rank, patience)]
     rank = max(late, key=lambda other: ear.silence[other], default=NOBODY)
     if rank == NOBODY:
         return ""
@@ -50,7 +50,7 @@ def silent(ear: Ear, beats: Beats, patience: Patience) -> str:
     return f"{since}, last heard {ear.beats[rank].place}{who_waits(rank, beats)}"
 
 
-def allowed(ear: Ear, rank: int, patience: Patience) -> float:
+def silence_limit(ear: Ear, rank: int, patience: Patience) -> float:
     """Seconds of silence after which a rank is given up.
 
     A neighbour that is there may be busy with something that holds its interpreter. Of a rank on

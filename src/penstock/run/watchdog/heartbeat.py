@@ -17,7 +17,7 @@ WATCHED = 8
 """Ranks that each rank listens to, so that the store is not asked world x world questions."""
 REGULAR = 10
 """Beats from inside of steps after which it is known how late they may be."""
-LATE = 3
+UNUSUAL = 3
 """How many times the longest silence so far is unusual."""
 
 
@@ -96,4 +96,4 @@ class Ear:
         """Seconds of silence that a rank has never come near, now that it is inside of a step;
         infinite where that is not known."""
         regular = self._steady[rank] >= REGULAR and self.beats[rank].steady
-        return LATE * self._longest[rank] if regular else inf
+        return UNUSUAL * self._longest[rank] if regular else inf

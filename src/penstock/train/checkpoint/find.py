@@ -76,7 +76,7 @@ def _found(path: Path, step: int, damaged: list[str], ranks: Ranks) -> Found:
 
 def _refuse_others(path: Path, step: int, ranks: Ranks) -> None:
     """Refuse where a rank finds another checkpoint under the same name, on a disk of its own."""
-    seen = ranks.together(lambda: manifest.digest(path, step))
+    seen = ranks.together(lambda: manifest.content_digest(path, step))
     odd = next((rank for rank, digest in enumerate(seen) if digest != seen[0]), None)
     if odd is not None:
         raise RunError(

@@ -58,7 +58,7 @@ def read_manifest(folder: Path, step: int) -> dict[str, FileEntry]:
     return files
 
 
-def digest(folder: Path, step: int) -> str:
+def content_digest(folder: Path, step: int) -> str:
     """What two checkpoints have in common only if all of their files are the same."""
     return hashlib.sha256(spell(step, read_manifest(folder, step))).hexdigest()
 
