@@ -49,21 +49,40 @@ def test_ranks_that_still_import_notice_too(tmp_path: Path, verb: str) -> None:
         ended(run, signal.SIGKILL)
 
 
-def test_a_rank_that_is_stopped_ends_with_its_launcher(tmp_path: Path) -> None:
-    with started(VERBS["verify"], tmp_path) as run:
-        run.wait_for_ranks(2)
-        for process in run.ranks().values():
-            _wait_for_kernel(process)
-            os.kill(process, signal.SIGSTOP)
-        ended(run, signal.SIGKILL)
+PARENT = """
+import os, subprocess, sys, time
+from concurrent.futures import ThreadPoolExecutor
+from penstock.parent_process import tie
+
+child = "from penstock.parent_process import hold; hold(); print('tied', flush=True);" + sys.argv[2]
+tied = tie() if sys.argv[1] == "main" else ThreadPoolExecutor(1).submit(tie).result()
+program = [sys.executable, "-c", child]
+environment = {**os.environ, **tied.environment}
+print(subprocess.Popen(program, env=environment, pass_fds=[tied.descriptor]).pid, flush=True)
+time.sleep(600)
+"""
+
+HOLDS_ITS_INTERPRETER = "import re; re.match('(a+)+$', 'a' * 60 + 'b')"
 
 
-def _wait_for_kernel(process: int) -> None:
-    """Until a rank has started its thread, which it does after it has asked the kernel."""
-    deadline = time.monotonic() + 60.0
-    while len(os.listdir(f"/proc/{process}/task")) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+@pytest.mark.parametrize(
+    ("thread", "work"),
+    [("main", HOLDS_ITS_INTERPRETER), ("side", "import time; time.sleep(600)")],
+    ids=["by the kernel", "by the pipe"],
+)
+def test_a_child_ends_with_its_parent(thread: str, work: str) -> None:
+    """By the kernel, where no thread of the child can run; by the pipe, where the kernel would
+    report the end of a thread."""
+    words = [sys.executable, "-c", PARENT, thread, work]
+    parent = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout
+    with parent, parent.stdout as out:
+        child = int(out.readline())
+        assert out.readline() == "tied\n"
+        time.sleep(0.5)  # it is at work
+        assert _runs(child)
+        parent.kill()
+        assert _ends(child)
 
 
 SEARCH = """
@@ -81,10 +100,14 @@ def test_a_search_beside_us_ends_with_us() -> None:
     with searching, searching.stdout as out:
         child = int(out.readline())
         searching.kill()
-        deadline = time.monotonic() + LEAVING
-        while _runs(child) and time.monotonic() < deadline:
-            time.sleep(0.02)
-    assert not _runs(child)
+        assert _ends(child)
+
+
+def _ends(process: int) -> bool:
+    deadline = time.monotonic() + LEAVING
+    while _runs(process) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not _runs(process)
 
 
 def _runs(process: int) -> bool:
