@@ -118,6 +118,7 @@ def _facts(settings: Settings, plan: StepPlan) -> dict[str, str]:
     """What must be the same on every rank, or they would send what others do not expect."""
     return {
         "config": shared_settings(settings),
+        "model": str(plan.layout.model),  # the file that it came from may differ
         "program": plan.schedule.digest,
         "slices": str(plan.lengths),
         "layers": str(plan.layout.layers),
