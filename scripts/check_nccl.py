@@ -10,9 +10,11 @@ newer, with NCCL_MULTI_RANK_GPU_ENABLE=1).
 import argparse
 import json
 import multiprocessing
+import os
 import socket
 import time
 from dataclasses import replace
+from threading import Thread
 from typing import Any
 
 import torch
@@ -90,9 +92,17 @@ def train(schedule: Schedule, arguments: argparse.Namespace, brutal: bool) -> li
     return losses
 
 
+def leave_with_parent() -> None:
+    """A rank may wait in a transfer for a partner that waits as well."""
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)
+
+
 def rank_main(
     rank: int, ranks: int, port: int, name: str, arguments: Any, brutal: bool, found: Any
 ) -> None:
+    Thread(target=leave_with_parent, daemon=True).start()
     if arguments.device == "cuda":
         torch.cuda.set_device(0)
     distributed.init_process_group(

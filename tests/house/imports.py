@@ -17,6 +17,7 @@ _BELOW_LOOP = ("train.config", "train.records", "train.checkpoint", "train.repor
 
 ALLOWED: dict[str, tuple[str, ...]] = {
     "errors": (),
+    "parent_process": (),
     "core": (),
     "schedules": ("core",),
     "transform": ("core",),
@@ -26,7 +27,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "cost": ("core", "arch"),
     "lower": ("core", "check"),
     "sim": ("core", "check", "lower", "cost"),
-    "search": _BELOW_PLAN,
+    "search": (*_BELOW_PLAN, "parent_process"),
     "plan": _BELOW_PLAN,
     "draw": ("core", "sim.timeline"),
     "data": ("files",),
@@ -34,12 +35,12 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "model.layers": ("arch", "data", "model.attention"),
     "model.stages": ("arch", "data", "model.attention", "model.layers"),
     "model.io": ("arch", "files"),
-    "run.process": (),
+    "run.process": ("parent_process",),
     "run.program": ("core", "lower", *_MODEL),
     "run.comm": ("core", "run.process", "run.program"),
     "run.execute": ("core", "model.attention", "model.stages", "run.program", "run.comm"),
     "run.watchdog": ("core", "check", "run.process", "run.program"),
-    "run.launch": ("run.process", "run.watchdog"),
+    "run.launch": ("parent_process", "run.process", "run.watchdog"),
     "run.step": (*_STEP, "run.execute", "run.watchdog"),
     "run.observe": (*_BELOW_PLAN, "data", "run.process", "run.program", "run.execute", "run.step"),
     "verify": (*_BELOW_RUN, *_STEP, "run.launch", "run.step"),
@@ -53,7 +54,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "web": (*_BELOW_RUN, PACKAGE),
     PACKAGE: _BELOW_RUN,
     "cli": (*_BELOW_RUN, *_RUN, *_BELOW_LOOP, "train.loop", "verify", "bench", PACKAGE),
-    "__main__": ("cli",),
+    "__main__": ("parent_process", "cli"),
 }
 """Rooms (layers, folders or single modules of one) that each may import, beside itself and
 `errors`. A file belongs to the longest name that it stands under."""

@@ -20,7 +20,6 @@ PER_MODULE = {
     "dumps": "a text in one of the file formats, as in the standard library",
     "load": "a file with a schedule, or a configuration, as in the standard library",
     "loads": "a text in one of the file formats or a configuration, as in the standard library",
-    "main": "the entry point of a program",
     "register": "how a command joins the command line, one per verb",
     "render": "how a picture is made, one per format",
     "save": "a file with a text, tensors or a configuration, beside load",

@@ -107,7 +107,8 @@ def all_settings(draw: st.DrawFn) -> Settings:
     """Settings with every key drawn, such that they fit together."""
     steps, cut, beat = draw(counts), draw(rows), draw(st.floats(1e-3, 1e3))
     directory = draw(names.filter(lambda name: "\0" not in name))
-    watch = WatchSettings(patience=beat * draw(st.floats(2, 9)), heartbeat=beat)
+    patience, frozen = (beat * draw(st.floats(2, 9)) for _ in range(2))
+    watch = WatchSettings(patience=patience, frozen=frozen, heartbeat=beat)
     return Settings(
         run=RunSettings(directory=directory, seed=draw(naturals), steps=steps, dtype="float64"),
         model=draw(models()),

@@ -63,11 +63,15 @@ def train(
     Without -n, the configuration says how many: pipeline.devices x pipeline.replicas.
     """
     need_pydantic()
+    from penstock.run.process.environment import read_place, refuse_environment
     from penstock.train.config.load import load
     from penstock.train.config.save import dump
 
     try:
         settings = load(config, changes or [])
+        if LAUNCHED in os.environ:
+            read_place()
+            refuse_environment()
     except PenstockError as error:
         if os.environ.get(LOCAL_RANK, "0") != "0":  # the first process of this machine says it
             raise typer.Exit(error.exit_code) from None

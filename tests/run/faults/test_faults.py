@@ -11,11 +11,11 @@ from typing import NamedTuple
 import pytest
 
 from penstock.run.launch.launcher import launch_program
+from run.faults.toy import FROZEN
 
 pytestmark = pytest.mark.torch
 
 RANKS = 3
-PATIENCE = 5.0
 LEAVING = 5.0
 """Seconds in which everybody is gone once a fault is noticed."""
 
@@ -43,7 +43,7 @@ class Toy:
     def __call__(self, *words: object) -> Outcome:
         self.note.write_text(str(time.monotonic()))
         program = [sys.executable, "-m", "run.faults.toy", *map(str, words)]
-        code = launch_program(program, RANKS, patience=PATIENCE)
+        code = launch_program(program, RANKS)
         seconds = time.monotonic() - float(self.note.read_text())
         return Outcome(code, *self.capture.readouterr(), seconds)
 
@@ -51,7 +51,6 @@ class Toy:
 @pytest.fixture
 def toy(capfd: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Toy:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    monkeypatch.setenv("PATIENCE", str(PATIENCE))
     monkeypatch.setenv("FAULT", str(tmp_path / "fault"))
     return Toy(capfd, tmp_path / "fault")
 
@@ -113,9 +112,21 @@ def test_a_frozen_rank_is_named_with_who_waits_for_it(toy: Toy, rank: int) -> No
     outcome = toy(100, "freeze", rank, 1, 2)
     assert outcome.code == 1
     assert len(outcome.causes) == 1, outcome.err
-    assert f"rank {rank} is silent since 5." in outcome.causes[0]
+    assert f"rank {rank} is stopped since {FROZEN:g}" in outcome.causes[0]
     assert "rank 1 waits for " in outcome.causes[0]
-    assert outcome.seconds < PATIENCE + LEAVING
+    assert outcome.seconds < FROZEN + LEAVING
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_freezes_between_its_arrival_and_the_first_step_is_named(
+    toy: Toy, rank: int
+) -> None:
+    outcome = toy(3, "freeze", rank, -1, 0)
+    assert outcome.code == 1
+    assert len(outcome.causes) == 1, outcome.err
+    assert f"rank {rank} is stopped since {FROZEN:g}" in outcome.causes[0]
+    assert "wait for all ranks to connect to each other" in outcome.causes[0]
+    assert outcome.seconds < FROZEN + LEAVING
 
 
 def test_a_rank_that_wakes_up_in_time_goes_on(toy: Toy) -> None:

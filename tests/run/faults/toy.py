@@ -3,10 +3,10 @@
     python -m run.faults.toy STEPS FAULT RANK STEP OP
 
 The rank does FAULT (a case of `misbehave`, differ or nothing) when it comes to the op of that
-number in that step (or, with the number behind the last op, to the end of it), and notes the time
-in the file FAULT; not after a restart. Sums of what arrives make up the result, which rank 0
-prints. In the folder STATE each rank keeps its sum of every step, and goes on from the last one
-that all ranks have.
+number in that step (or, with the number behind the last op, to the end of it; or, with step -1,
+when it has arrived and is about to connect to the others), and notes the time in the file FAULT;
+not after a restart. Sums of what arrives make up the result, which rank 0 prints. In the folder
+STATE each rank keeps its sum of every step, and goes on from the last one that all ranks have.
 """
 
 import os
@@ -23,14 +23,16 @@ import torch.distributed as dist
 from penstock.errors import RunError
 from penstock.lower import lower
 from penstock.run.comm.handshake import agree
-from penstock.run.process.rendezvous import Connection, open_connection
+from penstock.run.process.rendezvous import Connection
 from penstock.run.program.calls import Call, Lane
 from penstock.run.program.compile import compile_lane
 from penstock.run.watchdog.alarm import Patience
-from penstock.run.watchdog.error_report import report_errors
 from penstock.run.watchdog.position import Tracker
-from penstock.run.watchdog.watchdog import Watch
+from penstock.run.watchdog.watched import watched_connection
 from penstock.schedules import build
+
+FROZEN = 3.5
+"""Seconds after which a stopped rank is named."""
 
 
 class Fault(NamedTuple):
@@ -160,14 +162,12 @@ def main(words: list[str]) -> None:
     fault = Fault(what, *map(int, numbers))
     torch.set_num_threads(1)
     signal.signal(signal.SIGTERM, lambda number, frame: None)  # as a run does that saves first
+    if (int(os.environ["RANK"]), -1) == fault[1:3]:
+        dist.init_process_group = lambda *_, **__: misbehave(fault)
     tracker = Tracker()
-    patience = Patience(silent=float(os.environ.get("PATIENCE", "5")), stuck=6.0)
-    with (
-        open_connection("gloo") as connection,
-        Watch(connection, tracker, patience, beat=0.25) as watch,
-        report_errors(watch),
-    ):
-        run(connection, tracker, int(steps), fault)
+    patience = Patience(stuck=6.0, frozen=FROZEN)
+    with watched_connection("gloo", tracker, patience, beat=0.25) as watch:
+        run(watch.connection, tracker, int(steps), fault)
 
 
 if __name__ == "__main__":

@@ -42,6 +42,13 @@ def dies_on(connection: Connection, rank: int) -> None:
     dist.recv(torch.zeros(1), src=rank)
 
 
+def stops_on(connection: Connection, rank: int) -> None:
+    """One rank is stopped while the others wait for it."""
+    if connection.rank == rank:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    dist.recv(torch.zeros(1), src=rank)
+
+
 def sleeps_on(connection: Connection, rank: int, seconds: float) -> None:
     if connection.rank == rank:
         time.sleep(seconds)

@@ -1,16 +1,19 @@
 """The launcher: environment, exit codes, signals, output, and ports that never clash."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.errors import RunError, ShapeError
-from penstock.run.launch.launcher import launch, launch_program
+from penstock.run.launch.launcher import Limits, launch, launch_program
+from penstock.run.launch.start import LocalRanks, RankProcess
 from penstock.run.process.environment import read_place
 
 pytestmark = pytest.mark.torch
@@ -25,7 +28,7 @@ def script(text: str, ranks: int = 3, *, patience: float = 60.0, logs: Path | No
     """Launch a few lines of Python that know their rank; they do not wait for torch."""
     head = "import os, sys, time, signal; rank = int(os.environ['RANK'])\n"
     program = [sys.executable, "-c", head + text]
-    return launch_program(program, ranks, patience=patience, logs=logs)
+    return launch_program(program, ranks, limits=Limits(patience), logs=logs)
 
 
 def test_every_rank_is_told_its_place(capfd: Capture, tmp_path: Path) -> None:
@@ -129,6 +132,30 @@ time.sleep(60)
 """
     assert script(text) == code
     assert "error:" not in capfd.readouterr().err
+
+
+def test_a_signal_that_was_ignored_before_is_not_passed_on() -> None:
+    """As `nohup` has it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert script("os.kill(os.getppid(), signal.SIGHUP); time.sleep(0.5)", 1) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_signal_that_comes_while_ranks_are_started_reaches_those_that_come_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(self: LocalRanks, rank: int, *given: Any) -> RankProcess:
+        if rank == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return started(self, rank, *given)
+
+    started = LocalRanks.start
+    monkeypatch.setattr(LocalRanks, "start", start)
+    begin = time.monotonic()
+    assert script("time.sleep(60)", 2) == 143
+    assert time.monotonic() - begin < SETTLED
 
 
 PAUSE = """

@@ -1,14 +1,18 @@
 """Ranks meet at a store, and know who is missing."""
 
+import socket
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from torch.distributed import HashStore
 
-from penstock.errors import RunError
+from penstock.errors import RunError, ShapeError
+from penstock.run.launch.start import LocalRanks
 from penstock.run.process.environment import RankPlace
-from penstock.run.process.store import assemble, clone, host, of_attempt, peek, store_of
+from penstock.run.process.store import assemble, clone, host, of_attempt, own_part, peek, store_of
+from penstock.run.watchdog import first_cause
 
 pytestmark = pytest.mark.torch
 
@@ -27,9 +31,10 @@ def test_ranks_that_do_not_come_are_named() -> None:
 
 def test_what_an_earlier_attempt_stored_is_not_seen() -> None:
     store = HashStore()
-    of_attempt(store, 0).set("cause", "old")
-    assert peek(of_attempt(store, 0), "cause") == "old"
-    assert peek(of_attempt(store, 1), "cause") == ""
+    first, second = (of_attempt(store, RankPlace(attempt=attempt)) for attempt in range(2))
+    first.set("cause", "old")
+    assert peek(first, "cause") == "old"
+    assert peek(second, "cause") == ""
 
 
 def test_a_clone_and_another_rank_see_what_is_stored() -> None:
@@ -39,6 +44,48 @@ def test_a_clone_and_another_rank_see_what_is_stored() -> None:
     )
     first.set("key", "value")
     assert peek(clone(first), "key") == peek(second, "key") == "value"
+
+
+def reachable(address: str, port: int) -> bool:
+    with socket.socket() as caller:
+        return caller.connect_ex((address, port)) == 0
+
+
+def test_the_store_of_a_run_on_this_machine_listens_on_loopback_alone() -> None:
+    server = host()
+    assert reachable("127.0.0.1", server.port)
+    assert not reachable("127.0.0.2", server.port)  # as any other address of this machine
+
+
+def test_rank_0_hosts_the_store_at_the_address_that_it_was_given() -> None:
+    port = host().port  # free again
+    place = RankPlace(0, 2, address="127.0.0.2", port=port)
+    store = store_of(place)
+    assert reachable("127.0.0.2", port)
+    assert not reachable("127.0.0.1", port)
+    assert peek(store, "key") == ""
+
+
+def test_an_address_of_another_machine_cannot_be_hosted() -> None:
+    with pytest.raises(ShapeError, match=r"cannot host the store at 192\.0\.2\.1:29500"):
+        store_of(RankPlace(0, 2, address="192.0.2.1", port=29500))
+
+
+def test_a_port_that_is_taken_cannot_be_hosted() -> None:
+    server = host()
+    with pytest.raises(ShapeError, match="Address already in use"):
+        store_of(RankPlace(0, 2, port=server.port))
+
+
+def test_who_does_not_know_the_secret_does_not_end_the_run() -> None:
+    """A cause that a stranger claims is not among the keys of the run."""
+    places = LocalRanks(1)
+    assert len(places.place(0).secret) == 32
+    stranger = store_of(replace(places.place(0), secret=""))
+    assert first_cause.claim(own_part(stranger), 0, "nothing")
+    assert first_cause.first(places.store) is None
+    assert first_cause.claim(own_part(store_of(places.place(0))), 0, "something")
+    assert first_cause.first(places.store) == first_cause.Cause(0, "something")
 
 
 def test_a_store_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

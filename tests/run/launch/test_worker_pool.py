@@ -90,6 +90,14 @@ def test_a_killed_rank_is_named_and_the_next_job_finds_a_new_crew(crew: Crew) ->
     assert crew.run(jobs.total, 1.0) == [3.0, 3.0]
 
 
+def test_a_stopped_rank_is_named_long_before_the_job_takes_too_long(crew: Crew) -> None:
+    begin = time.monotonic()
+    with pytest.raises(RunError, match=r"rank 1 of 2: stopped since 3\."):
+        crew.run(jobs.stops_on, 1)
+    assert time.monotonic() - begin < 10
+    assert crew.run(jobs.total, 1.0) == [3.0, 3.0]
+
+
 def test_a_job_that_takes_too_long_is_ended(crew: Crew) -> None:
     crew.limit = 0.5
     try:

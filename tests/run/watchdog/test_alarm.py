@@ -1,14 +1,17 @@
 """Who is to blame when nobody moves: the silent one, or the end of a chain of waiting ranks."""
 
 import pytest
+from torch.distributed import HashStore
 
-from penstock.run.watchdog.alarm import Patience, silent, stuck
-from penstock.run.watchdog.heartbeat import Beat, Ear
+from penstock.run.process.neighbour import GONE, STOPPED, THERE, UNKNOWN
+from penstock.run.watchdog import alarm
+from penstock.run.watchdog.alarm import Patience, silence_limit, silent, stuck
+from penstock.run.watchdog.heartbeat import REGULAR, Beat, Ear, send
 from penstock.run.watchdog.position import EVERYBODY
 
 pytestmark = pytest.mark.torch
 
-PATIENCE = Patience(silent=5.0, stuck=60.0)
+PATIENCE = Patience(silent=5.0, stuck=60.0, frozen=3.5, meeting=300.0)
 
 
 def waits(rank: int, still: float = 90.0) -> Beat:
@@ -52,12 +55,48 @@ def test_the_longest_silence_is_the_one_that_counts() -> None:
     assert silent(ear(one=6.0, two=7.0), {}, PATIENCE).startswith("rank 2 is silent since 7.0 s")
 
 
-def test_a_rank_that_was_never_heard_is_said_to_be_so() -> None:
-    listener = ear(two=6.0)
+def test_a_rank_that_was_never_heard_may_still_come() -> None:
+    listener = ear(two=299.0)
     del listener.beats[2]
+    assert silent(listener, {}, PATIENCE) == ""
+    listener.silence[2] = 300.0
     assert silent(listener, {}, PATIENCE) == (
-        "rank 2 is silent since 6.0 s and has never given a sign of life"
+        "rank 2 is silent since 300.0 s and has never given a sign of life"
     )
+
+
+@pytest.mark.parametrize(("state", "limit"), [(STOPPED, 3.5), (GONE, 3.5), (THERE, 5.0)])
+def test_a_neighbour_is_given_up_early_only_if_it_is_stopped_or_gone(
+    monkeypatch: pytest.MonkeyPatch, state: str, limit: float
+) -> None:
+    monkeypatch.setattr(alarm, "state_of", lambda process: state)
+    how = "silent" if state == THERE else state
+    assert silent(ear(two=limit - 0.1), {}, PATIENCE) == ""
+    assert silent(ear(two=limit), {}, PATIENCE).startswith(f"rank 2 is {how} since {limit} s")
+
+
+def test_a_rank_elsewhere_is_given_up_early_only_if_its_beats_were_regular(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(alarm, "state_of", lambda process: UNKNOWN)
+    patience, store, listener = Patience(silent=60.0, frozen=3.5), HashStore(), Ear(0, 2)
+
+    def beats(numbers: range, rounds: int, *, steady: bool) -> None:
+        for number in numbers:
+            send(store, 1, Beat(number, steady=steady))
+            for _ in range(rounds):
+                listener.listen(store, 0.5)
+
+    beats(range(1, 50), 1, steady=False)
+    assert silence_limit(listener, 1, patience) == 60.0
+    beats(range(50, 50 + REGULAR), 2, steady=True)
+    assert silence_limit(listener, 1, patience) == 60.0
+    beats(range(100, 102), 2, steady=True)
+    assert silence_limit(listener, 1, patience) == 3.5
+    beats(range(200, 203), 9, steady=True)
+    assert silence_limit(listener, 1, patience) == 3 * 4.0
+    beats(range(300, 301), 1, steady=False)
+    assert silence_limit(listener, 1, patience) == 60.0
 
 
 def test_there_is_no_alarm_before_patience_is_over() -> None:

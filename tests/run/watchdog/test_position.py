@@ -47,7 +47,7 @@ def test_what_all_do_together_is_waited_for_from_everybody_and_then_it_goes_on()
     text = "waits for all ranks to add up their gradients"
     with tracker.gathers("add up their gradients"):
         assert tracker.position() == Position(
-            text, f"step 3: {text}", "add up their gradients", EVERYBODY
+            text, f"step 3: {text}", "add up their gradients", EVERYBODY, steady=True
         )
         assert tracker.picture() == ""
     assert tracker.position() == Position("ends its step", "step 3: ends its step")
@@ -91,7 +91,8 @@ def test_after_its_last_op_a_rank_waits_for_others_to_take_what_it_has_sent(
 
 def test_a_running_op_is_named_with_its_place(tracker: Tracker, lane: Lane) -> None:
     tracker.runs(lane.calls[1])
-    assert tracker.position() == Position("runs 1F0.1", "1F0.1 (op 2 of 8 of step 12)", "", NOBODY)
+    where = "1F0.1 (op 2 of 8 of step 12)"
+    assert tracker.position() == Position("runs 1F0.1", where, "", NOBODY, steady=True)
 
 
 def test_a_waiting_op_names_what_it_waits_for_and_from_which_rank(
@@ -101,7 +102,11 @@ def test_a_waiting_op_names_what_it_waits_for_and_from_which_rank(
     tracker.waits(step, step.waits[0])
     awaited = "the input of stage 1, microbatch 0, slice 1"
     assert tracker.position() == Position(
-        f"waits for {awaited} from rank 3", "1F0.1 (op 2 of 8 of step 12)", awaited, 3
+        f"waits for {awaited} from rank 3",
+        "1F0.1 (op 2 of 8 of step 12)",
+        awaited,
+        owes=3,
+        steady=True,
     )
 
 

@@ -59,6 +59,15 @@ def test_without_a_group_all_ranks_save_together(crew: Crew, tmp_path: Path) -> 
     assert crew.do(tasks.load, tmp_path, split, members=1) == [(1, wanted)]
 
 
+def test_ranks_that_read_different_checkpoints_of_one_step_are_refused(
+    crew: Crew, tmp_path: Path
+) -> None:
+    saved(crew, tmp_path, [[0], [1]])
+    outcome = errors(crew.do(tasks.newest_of_own, tmp_path, members=2))
+    assert len(outcome) == 1, outcome
+    assert "is another checkpoint for rank 1 than for rank 0" in outcome.pop()
+
+
 def test_replicas_that_agree_are_stored_once(crew: Crew, tmp_path: Path) -> None:
     saved(crew, tmp_path, [[0, 1], [2], [0, 1], [2]], replicas=2)
     files = {path.name for path in checkpoint_path(tmp_path, 1).glob("*.distcp")}

@@ -1,5 +1,6 @@
 """A folder has one run at a time."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,20 @@ def test_a_folder_is_free_again_after_its_run(tmp_path: Path) -> None:
     for _ in range(2):
         with claim_folder(tmp_path):
             assert (tmp_path / ".running").exists()
+
+
+def test_a_file_system_without_locks_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    with (
+        pytest.raises(ShapeError, match=r"cannot lock '.*\.running': No locks available"),
+        claim_folder(tmp_path),
+    ):
+        pass
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

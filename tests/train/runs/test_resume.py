@@ -1,10 +1,14 @@
 """What is stored by one layout goes on under any other, on the same curve."""
 
 import shutil
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from penstock.run.process.environment import read_place
+from penstock.train.checkpoint import find, folders
 from train.runs.ranks import Ran, Setting
 
 pytestmark = pytest.mark.torch
@@ -98,6 +102,40 @@ def test_a_run_begins_with_the_checkpoint_of_another_and_then_goes_on_with_its_o
     assert {*first.codes, *second.codes} == {0}, first.said + second.said
     assert "goes on from step 4" in first.said[0]
     assert "goes on from step 6" in second.said[0]
+
+
+def publish_late(given: Path, newer: Path) -> None:
+    """Another run publishes a checkpoint when rank 0 has looked, and rank 1 has not yet."""
+    looked = given / ".looked"
+
+    def steps_seen(folder: Path) -> list[int]:
+        if folder != given:
+            return folders.steps(folder)
+        if read_place().rank == 0:
+            found = folders.steps(folder)
+            looked.touch()
+            return found
+        while not looked.exists():
+            time.sleep(0.02)
+        shutil.copytree(newer, given / newer.name)
+        return folders.steps(folder)
+
+    find.steps = steps_seen
+
+
+def test_all_ranks_go_on_from_one_checkpoint_while_another_run_publishes_the_next(
+    setting: Setting, undisturbed: Ran
+) -> None:
+    given = halfway(setting, undisturbed, "published") / "checkpoints"
+    newer = undisturbed.folder / "checkpoints" / "step-00000008"
+    ran = setting.run(
+        f"checkpoint.resume={given}",
+        name="while-published",
+        prepare=partial(publish_late, given, newer),
+    )
+    assert ran.codes == (0, 0), ran.said
+    assert "goes on from step 4" in ran.said[0]
+    assert ran.losses == undisturbed.losses[4:]
 
 
 def test_a_folder_without_checkpoints_is_refused(setting: Setting) -> None:

@@ -7,9 +7,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 
 import pytest
+import torch.distributed
 
+from penstock.run.process.environment import read_place
 from train.runs.ranks import LIMIT, Ran, Setting
 
 pytestmark = pytest.mark.torch
@@ -73,6 +77,32 @@ def test_a_run_that_is_interrupted_and_stopped_ends_as_if_it_had_not_been(
     assert done.codes == (0, 0), done.said
     assert "goes on from step " in done.said[0]
     assert done.records == straight.records
+
+
+def hang_at_the_meeting(folder: Path) -> None:
+    """Rank 1 says that it has arrived, and does not connect to the others."""
+    if read_place().rank == 1:
+
+        def hang(*_: object, **__: object) -> None:
+            (folder / "arrived").touch()
+            time.sleep(LIMIT)
+
+        torch.distributed.init_process_group = hang
+
+
+def test_a_signal_before_the_first_step_ends_a_run_that_hangs_there(
+    setting: Setting, tmp_path: Path
+) -> None:
+    hang = partial(hang_at_the_meeting, tmp_path)
+    members = setting.start(*LONG, name="early-signal", prepare=hang)
+    deadline = time.monotonic() + LIMIT
+    while not (tmp_path / "arrived").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    for process in members.processes:
+        process.terminate()
+        process.join(5.0)
+    assert members.ran().codes == (-signal.SIGTERM, -signal.SIGTERM)
 
 
 def test_a_signal_to_one_rank_stops_all_of_them(setting: Setting, straight: Ran) -> None:

@@ -6,11 +6,11 @@ console once: said by the rank itself where it could, otherwise by the launcher,
 that a process was killed.
 """
 
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from torch._C._distributed_c10d import Store
 
@@ -18,9 +18,9 @@ from penstock.errors import ShapeError
 from penstock.run.launch.output import Console
 from penstock.run.launch.processes import RankExit, RankProcesses
 from penstock.run.launch.signals import Passing
-from penstock.run.process.environment import RankPlace, child_environment
+from penstock.run.launch.start import LocalRanks
+from penstock.run.launch.stopped import FROZEN, RankStop, Stops
 from penstock.run.process.exit_codes import FAILED, GOOD, SAVED
-from penstock.run.process.store import host, of_attempt, own_part
 from penstock.run.watchdog import first_cause
 from penstock.run.watchdog.alarm import who_waits
 from penstock.run.watchdog.heartbeat import hear
@@ -33,66 +33,73 @@ NOTICE = 1.0
 """Seconds between being told to stop and being ended."""
 
 
+class Limits(NamedTuple):
+    """Seconds after which a rank is given up by its launcher."""
+
+    patience: float = 60.0
+    """Still there and without a beat, once another rank has done its part."""
+    frozen: float = FROZEN
+    """Stopped by a signal."""
+
+
+USUAL_LIMITS = Limits()
+
+
 def launch(
-    command: Sequence[str], ranks: int, *, patience: float = 60.0, logs: Path | None = None
+    command: Sequence[str],
+    ranks: int,
+    *,
+    limits: Limits = USUAL_LIMITS,
+    logs: Path | None = None,
 ) -> int:
     """Run `penstock COMMAND` as that many ranks and return the exit code of the whole.
 
-    Once a rank has done its part, the others have `patience` seconds to do theirs. Files
-    `rank-N.log` in the folder `logs` keep what each rank prints.
+    Files `rank-N.log` in the folder `logs` keep what each rank prints.
     """
     program = [sys.executable, "-m", "penstock", *command]
-    return launch_program(program, ranks, patience=patience, logs=logs)
+    return launch_program(program, ranks, limits=limits, logs=logs)
 
 
 def launch_program(
-    program: Sequence[str], ranks: int, *, patience: float = 60.0, logs: Path | None = None
+    program: Sequence[str],
+    ranks: int,
+    *,
+    limits: Limits = USUAL_LIMITS,
+    logs: Path | None = None,
 ) -> int:
     """Run any program as the ranks of a run."""
     if ranks < 1:
         raise ShapeError(f"{ranks} ranks cannot run anything", hint="take at least 1")
-    server = host()
-    store = own_part(of_attempt(server, 0))
+    places = LocalRanks(ranks)
+    store = places.store
     with Console(logs) as console, RankProcesses() as members, Passing(members, store) as passing:
         for rank in range(ranks):
-            place = RankPlace(rank, ranks, rank, ranks, port=server.port, hosted=True)
-            members.add(_start(program, place, console))
-        return _wait(members, store, patience, passing)
+            members.add(places.start(rank, program, console.sinks(rank)))
+            console.attach(rank, members.processes[rank])
+        passing.repeat()
+        return _wait(members, store, limits, passing)
 
 
-def _start(program: Sequence[str], place: RankPlace, console: Console) -> "subprocess.Popen[bytes]":
-    out, err = console.sinks(place.rank)
-    process = subprocess.Popen(
-        list(program),
-        env=child_environment(place),
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=err,
-        process_group=0,  # signals of the terminal reach the ranks through the launcher, once
-    )
-    console.attach(place.rank, process)
-    return process
-
-
-def _wait(members: RankProcesses, store: Store, patience: float, passing: Passing) -> int:
+def _wait(members: RankProcesses, store: Store, limits: Limits, passing: Passing) -> int:
     """The exit code of the run, once all ranks have ended."""
-    bad = _first_bad(members, store, patience, passing)
+    bad = _first_bad(members, store, limits, passing)
     if passing.interrupted or (bad and bad.code == -passing.last):
+        first_cause.claim(store, first_cause.LAUNCHER, "told to stop")  # what follows is silent
         members.end(OWN_WAY, NOTICE)
         return passing.code
     if bad is None and not members.running:
         return SAVED if any(end.code == SAVED for end in members.ended) else GOOD
-    _blame(members, bad, store, patience)
+    _blame(members, bad, store, limits)
     members.end(OWN_WAY, NOTICE)
     return bad.code if bad and bad.code > 0 else FAILED
 
 
 def _first_bad(
-    members: RankProcesses, store: Store, patience: float, passing: Passing
-) -> RankExit | None:
+    members: RankProcesses, store: Store, limits: Limits, passing: Passing
+) -> RankExit | RankStop | None:
     """The rank that failed first; None when all have ended, or some do not and should have: the
     others are done, and they give no sign of life."""
-    since = time.monotonic()
+    since, stops = time.monotonic(), Stops(limits.frozen)
     heard: dict[int, int] = {}
     while members.running and not passing.interrupted:
         news = members.look()
@@ -100,17 +107,21 @@ def _first_bad(
             return min(
                 bad, key=lambda end: end.code >= 0
             )  # a killed rank fails others, not they it
+        if stop := stops.look(members.processes):
+            return stop
         beats = hear(store, list(members.running)) if members.ended else {}
         numbers = {rank: beat.number for rank, beat in beats.items()}
         if news or not members.ended or numbers != heard:
             since, heard = time.monotonic(), numbers
-        elif time.monotonic() - since > patience:
+        elif time.monotonic() - since > limits.patience:
             return None
         time.sleep(RUNNING_POLL)
     return None
 
 
-def _blame(members: RankProcesses, bad: RankExit | None, store: Store, patience: float) -> None:
+def _blame(
+    members: RankProcesses, bad: RankExit | RankStop | None, store: Store, limits: Limits
+) -> None:
     """Say the cause in the name of a rank that could not."""
     beats = hear(store, list(range(len(members.processes))))
     if bad:
@@ -118,6 +129,6 @@ def _blame(members: RankProcesses, bad: RankExit | None, store: Store, patience:
         text = f"{bad}{at}{who_waits(bad.rank, beats)}"
     else:
         late = ", ".join(f"rank {rank}" for rank in members.running)
-        text = f"{late} still running {patience:g} s after {members.ended[-1]}"
+        text = f"{late} still running {limits.patience:g} s after {members.ended[-1]}"
     if first_cause.claim(store, first_cause.LAUNCHER, text):
         first_cause.say(text + (f"\nhint: {bad.hint}" if bad and bad.hint else ""))

@@ -15,6 +15,7 @@ from threading import Lock, Thread
 from typing import IO, Any, BinaryIO
 
 from penstock.errors import RunError
+from penstock.run.launch.start import OutputPair, RankProcess
 
 CHUNK = 1 << 16
 DRAIN = 2.0
@@ -44,14 +45,16 @@ class Console:
         for file in self._files.values():
             file.close()
 
-    def sinks(self, rank: int) -> tuple[int | None, int | None]:
-        """Standard output and error to start a rank with; None is the console itself."""
+    def sinks(self, rank: int) -> OutputPair:
+        """What to start a rank with."""
         if self.logs is not None:
             self._files[rank] = _open(self.logs, rank)
-            return _unless_terminal(rank, sys.stdout), _unless_terminal(rank, sys.stderr)
-        return (None, None) if rank == 0 else (subprocess.DEVNULL, subprocess.PIPE)
+            return OutputPair(
+                _unless_terminal(rank, sys.stdout), _unless_terminal(rank, sys.stderr)
+            )
+        return OutputPair() if rank == 0 else OutputPair(subprocess.DEVNULL, subprocess.PIPE)
 
-    def attach(self, rank: int, process: "subprocess.Popen[bytes]") -> None:
+    def attach(self, rank: int, process: RankProcess) -> None:
         """Follow what a rank prints through its pipes."""
         log = self._files.get(rank)
         if process.stdout:

@@ -1,10 +1,10 @@
 """The processes of a run: which are there, how the others ended, and how to end them all."""
 
 import signal
-import subprocess
 import time
 from typing import NamedTuple
 
+from penstock.run.launch.start import RankProcess
 from penstock.run.process.exit_codes import DONE
 
 STOPPING_POLL = 0.02
@@ -43,7 +43,7 @@ class RankProcesses:
     """Processes by rank; none outlives the block."""
 
     def __init__(self) -> None:
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[RankProcess] = []
         self.ended: list[RankExit] = []
 
     def __enter__(self) -> "RankProcesses":
@@ -54,7 +54,7 @@ class RankProcesses:
         for process in self.processes:
             process.wait()
 
-    def add(self, process: "subprocess.Popen[bytes]") -> None:
+    def add(self, process: RankProcess) -> None:
         self.processes.append(process)
 
     @property

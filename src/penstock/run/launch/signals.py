@@ -31,7 +31,8 @@ class Passing:
     def __enter__(self) -> "Passing":
         if threading.current_thread() is threading.main_thread():
             for number in PASSED_ON:
-                self._before[number] = signal.signal(number, self._pass_on)
+                if signal.getsignal(number) != signal.SIG_IGN:  # nohup means what it says
+                    self._before[number] = signal.signal(number, self._pass_on)
             self._before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, self._pause)
         return self
 
@@ -55,6 +56,11 @@ class Passing:
             first_cause.claim(self.store, first_cause.LAUNCHER, "interrupted")
         self.last = number
         self.members.send(number)
+
+    def repeat(self) -> None:
+        """Once all ranks are started: a signal that came meanwhile has not reached all of them."""
+        if self.last:
+            self.members.send(self.last)
 
     def _pause(self, number: int, frame: FrameType | None) -> None:
         self.members.send(signal.SIGSTOP)

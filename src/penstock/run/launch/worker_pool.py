@@ -20,12 +20,10 @@ from multiprocessing.connection import Connection as Line
 from multiprocessing.connection import Pipe, wait
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from torch._C._distributed_c10d import TCPStore
-
 from penstock.errors import RunError, ShapeError
-from penstock.run.process.environment import RankPlace, child_environment
+from penstock.run.launch.start import LocalRanks, RankProcess
+from penstock.run.launch.stopped import Stops
 from penstock.run.process.rendezvous import Connection
-from penstock.run.process.store import host
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -34,6 +32,8 @@ GRACE = 2.0
 """Seconds that the other ranks have to answer after one has failed."""
 LEAVE = 5.0
 """Seconds that a rank has to leave when the crew is dismissed."""
+ROUND = 0.25
+"""Seconds after which ranks that do not answer are looked at."""
 
 
 class JobAnswer(NamedTuple):
@@ -48,7 +48,7 @@ class JobAnswer(NamedTuple):
 class Member(NamedTuple):
     """A rank's process and the line to it."""
 
-    process: "subprocess.Popen[bytes]"
+    process: RankProcess
     line: Line
 
 
@@ -62,7 +62,7 @@ class Crew:
         self.ranks = ranks
         self.limit = limit
         self._members: list[Member] = []
-        self._store: TCPStore | None = None
+        self._places: LocalRanks | None = None
 
     def __enter__(self) -> "Crew":
         self._start()
@@ -108,9 +108,8 @@ class Crew:
 
     def _start(self) -> None:
         if not self._members:
-            self._store = host()
-            port = self._store.port
-            self._members = [_member(rank, self.ranks, port) for rank in range(self.ranks)]
+            self._places = places = LocalRanks(self.ranks)
+            self._members = [_member(rank, places) for rank in range(self.ranks)]
 
     def _end(self) -> None:
         for member in self._members:
@@ -119,17 +118,18 @@ class Crew:
         for member in self._members:
             member.process.wait()
         self._members = []
-        self._store = None
+        self._places = None
 
     def _gather(self) -> list[JobAnswer]:
         """An answer of every rank; the first bad one leaves the others only a short time."""
         answers: dict[int, JobAnswer] = {}
-        deadline = time.monotonic() + self.limit
-        while len(answers) < self.ranks:
+        deadline, stops = time.monotonic() + self.limit, Stops()
+        while len(answers) < self.ranks and time.monotonic() < deadline:
             busy = [rank for rank in range(self.ranks) if rank not in answers]
             lines = [self._members[rank].line for rank in busy]
-            ready = wait(lines, timeout=max(0.0, deadline - time.monotonic()))
-            if not ready:
+            ready = wait(lines, timeout=max(0.0, min(ROUND, deadline - time.monotonic())))
+            if stop := stops.look([member.process for member in self._members]):
+                answers[stop.rank] = JobAnswer(None, f"stopped since {stop.seconds:.1f} s", False)
                 break
             for rank in (rank for rank, line in zip(busy, lines) if line in ready):
                 answers[rank] = _receive(self._members[rank])
@@ -140,17 +140,11 @@ class Crew:
         return [answers.get(rank, JobAnswer(None, silent, False)) for rank in range(self.ranks)]
 
 
-def _member(rank: int, ranks: int, port: int) -> Member:
+def _member(rank: int, places: LocalRanks) -> Member:
     here, there = Pipe()
     with there:
-        place = RankPlace(rank, ranks, rank, ranks, port=port, hosted=True)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.run.launch.worker", str(there.fileno())],
-            env=child_environment(place),
-            pass_fds=[there.fileno()],
-            stdin=subprocess.DEVNULL,
-            process_group=0,  # an interrupt at the keyboard is the crew's to handle
-        )
+        program = [sys.executable, "-m", "penstock.run.launch.worker", str(there.fileno())]
+        process = places.start(rank, program, descriptors=[there.fileno()])
     here.send(sys.path)
     return Member(process, here)
 

@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
-from penstock.run.process import parent_process
-from penstock.run.process.environment import RankPlace, read_place
+from penstock.parent_process import hold
+from penstock.run.process.environment import RankPlace, read_place, refuse_environment
 from penstock.run.process.store import PATIENCE, assemble, clone, own_part, store_of, torchs
 
 
@@ -45,33 +45,47 @@ class Connection:
 
 @contextmanager
 def open_connection(backend: str = "") -> Iterator[Connection]:
-    """A connection that is taken down again."""
-    connection = connect(backend)
-    try:
+    """A connection with its groups, which are taken down again."""
+    connection = connect()
+    with groups_taken_down():
+        assemble(connection.store, connection.place)
+        set_up_groups(connection, backend)
         yield connection
-    finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
 
 
-def connect(backend: str = "") -> Connection:
-    """Join the run that the environment describes and set up torch.distributed.
+def connect() -> Connection:
+    """Reach the store of the run that the environment describes; nobody is waited for yet."""
+    hold()
+    here = read_place()
+    refuse_environment()
+    return Connection(here, own_part(store_of(here)))
+
+
+def set_up_groups(connection: Connection, backend: str = "") -> None:
+    """Set up torch.distributed, for which all ranks have to be there.
 
     Without a word about the back end, tensors of CUDA devices go through NCCL where each rank of
     the machine has a device of its own, and everything else through gloo.
     """
-    parent_process.hold()
-    here = read_place()
-    store = store_of(here)
-    assemble(own_part(store), here)
+    here = connection.place
     chosen = backend or back_end(here)
     if "nccl" in chosen:
         torch.cuda.set_device(here.local_rank)
+    store = torchs(connection.store)
     store.set_timeout(PATIENCE)  # torch asks it for what slow ranks have still to put there
     dist.init_process_group(
-        chosen, store=torchs(store), rank=here.rank, world_size=here.world, timeout=PATIENCE
+        chosen, store=store, rank=here.rank, world_size=here.world, timeout=PATIENCE
     )
-    return Connection(here, own_part(store))
+
+
+@contextmanager
+def groups_taken_down() -> Iterator[None]:
+    """What the block has set up of torch.distributed is gone after it."""
+    try:
+        yield
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 def back_end(here: RankPlace) -> str:

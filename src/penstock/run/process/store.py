@@ -3,15 +3,19 @@
 Our launcher or torchrun hosts it, or rank 0 where neither is there. A connection to it answers one
 question at a time, so everything that must work while the main thread hangs asks through a
 connection of its own, a clone.
+
+The store asks nobody who they are. So ours listens at one address only, loopback for a run on this
+machine, and what a run stores stands under its secret.
 """
 
+import socket
 from datetime import timedelta
 from typing import Any
 
 from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
 from torch.distributed import DistError
 
-from penstock.errors import RunError
+from penstock.errors import RunError, ShapeError
 from penstock.run.process.environment import RankPlace
 
 MEETING = timedelta(minutes=5)
@@ -19,6 +23,7 @@ MEETING = timedelta(minutes=5)
 PATIENCE = timedelta(days=1)
 """How long torch waits for another rank before it gives up. What is slow is not to be ended by a
 timeout; what hangs is ended by the watchdog, which knows whom to blame."""
+LOOPBACK = "127.0.0.1"
 
 
 def store_of(here: RankPlace) -> Store:
@@ -26,20 +31,20 @@ def store_of(here: RankPlace) -> Store:
     if here.port == 0:
         return HashStore()
     try:
-        store = TCPStore(
-            here.address,
-            here.port,
-            is_master=here.hosts,
-            timeout=MEETING,
-            wait_for_workers=False,
-        )
+        store = host(here.address, here.port) if here.hosts else _client(here)
     except DistError as error:
         raise RunError(
             f"rank {here.rank} cannot reach the store at {here.address}:{here.port}: "
             f"{str(error).splitlines()[0]}",
             hint="check MASTER_ADDR and MASTER_PORT, and that the ranks can reach that machine",
         ) from error
-    return of_attempt(store, here.attempt)
+    return of_attempt(store, here)
+
+
+def _client(here: RankPlace) -> TCPStore:
+    return TCPStore(
+        here.address, here.port, is_master=False, timeout=MEETING, wait_for_workers=False
+    )
 
 
 def assemble(store: Store, here: RankPlace, seconds: float = MEETING.total_seconds()) -> None:
@@ -62,14 +67,37 @@ def absent(store: Store, keys: list[str], seconds: float) -> list[int]:
     return []
 
 
-def host() -> TCPStore:
-    """A new store in this process, on a port that was free."""
-    return TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=MEETING)
+def host(address: str = LOOPBACK, port: int = 0) -> TCPStore:
+    """A new store in this process that listens at one address, on a free port where none is given.
+
+    Told only an address, torch listens at all that the machine has; so it is handed a socket.
+    """
+    listening = _listen(address, port)
+    return TCPStore(
+        address,
+        listening.getsockname()[1],
+        is_master=True,
+        timeout=MEETING,
+        wait_for_workers=False,
+        master_listen_fd=listening.detach(),  # the store closes it
+    )
 
 
-def of_attempt(store: Store, attempt: int) -> Store:
-    """What the ranks of one attempt see of a store, which may outlive them."""
-    return PrefixStore(f"attempt-{attempt}", store)
+def _listen(address: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((address, port), family=family, backlog=socket.SOMAXCONN)
+    except OSError as error:
+        reason, *_ = str(error.strerror).split(" (while")  # what follows says the address again
+        raise ShapeError(
+            f"rank 0 cannot host the store at {address}:{port}: {reason}",
+            hint="MASTER_ADDR is an address of rank 0's machine, and MASTER_PORT is free there",
+        ) from None
+
+
+def of_attempt(store: Store, here: RankPlace) -> Store:
+    """What the ranks of one attempt see of a store, which may outlive them and serve others."""
+    return PrefixStore(f"{here.secret}/attempt-{here.attempt}", store)
 
 
 def own_part(store: Store) -> Store:
@@ -78,7 +106,7 @@ def own_part(store: Store) -> Store:
 
 
 def torchs(store: Store) -> Store:
-    """The part of an attempt's store in which torch.distributed meets."""
+    """The part of a store in which torch.distributed meets."""
     return PrefixStore("torch", store)
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
+from penstock.run.process.neighbour import GONE, STOPPED, THERE, UNKNOWN, state_of
+from penstock.run.process.store import MEETING
 from penstock.run.watchdog.heartbeat import Beat, Ear
 from penstock.run.watchdog.position import EVERYBODY, NOBODY
 
@@ -19,20 +21,48 @@ class Patience(NamedTuple):
     """Seconds after which a rank is given up."""
 
     silent: float = 60.0
-    """Without a beat."""
+    """Without a beat, whatever the reason."""
     stuck: float = 600.0
     """With beats, but at one place while others wait for it: the longest that an op may take."""
+    frozen: float = 3.5
+    """Without a beat, and its process is stopped or gone, or its beats were regular so far."""
+    meeting: float = MEETING.total_seconds()
+    """Without ever a beat: it has not come."""
+
+    @property
+    def shortest(self) -> float:
+        """Of silence."""
+        return min(self.silent, self.frozen, self.meeting)
 
 
 def silent(ear: Ear, beats: Beats, patience: Patience) -> str:
     """The rank that has been silent for too long, and who waits for it."""
-    rank = max(ear.others, key=lambda other: ear.silence[other], default=NOBODY)
-    if rank == NOBODY or ear.silence[rank] < patience.silent:
+    late = [rank for rank in ear.others if ear.silence[rank] >= silence_limit(ear, rank, patience)]
+    rank = max(late, key=lambda other: ear.silence[other], default=NOBODY)
+    if rank == NOBODY:
         return ""
-    since = f"rank {rank} is silent since {ear.silence[rank]:.1f} s"
     if rank not in ear.beats:
+        since = f"rank {rank} is silent since {ear.silence[rank]:.1f} s"
         return f"{since} and has never given a sign of life"
+    state = state_of(ear.beats[rank].process)
+    how = state if state in (STOPPED, GONE) else "silent"
+    since = f"rank {rank} is {how} since {ear.silence[rank]:.1f} s"
     return f"{since}, last heard {ear.beats[rank].place}{who_waits(rank, beats)}"
+
+
+def silence_limit(ear: Ear, rank: int, patience: Patience) -> float:
+    """Seconds of silence after which a rank is given up.
+
+    A neighbour that is there may be busy with something that holds its interpreter. Of a rank on
+    another machine nothing is known but how regular it was.
+    """
+    if rank not in ear.beats:
+        return patience.meeting
+    state = state_of(ear.beats[rank].process)
+    if state == THERE:
+        return patience.silent
+    unusual = ear.unusual(rank) if state == UNKNOWN else 0.0
+    return min(patience.silent, max(patience.frozen, unusual))
 
 
 def stuck(beats: Beats, patience: Patience) -> str:

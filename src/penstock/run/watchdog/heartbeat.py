@@ -6,6 +6,7 @@ the others for it.
 """
 
 import json
+from math import inf
 from typing import NamedTuple
 
 from torch._C._distributed_c10d import Store
@@ -14,6 +15,10 @@ from penstock.run.watchdog.position import NOBODY, Position, at
 
 WATCHED = 8
 """Ranks that each rank listens to, so that the store is not asked world x world questions."""
+REGULAR = 10
+"""Beats from inside of steps after which it is known how late they may be."""
+UNUSUAL = 3
+"""How many times the longest silence so far is unusual."""
 
 
 class Beat(NamedTuple):
@@ -28,8 +33,11 @@ class Beat(NamedTuple):
     awaited: str = ""
     owes: int = NOBODY
     files: bool = False
+    steady: bool = False
     left: bool = False
     """Whether it has done its part and left."""
+    process: str = ""
+    """By which its neighbours on the same machine know it."""
 
     @classmethod
     def of(cls, position: Position, number: int, still: float) -> "Beat":
@@ -37,8 +45,12 @@ class Beat(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The op, or what is done outside of a lane, as it stands in a sentence."""
-        return at(self.where or self.text)
+        """The op, or what is done outside of a lane, as it stands in a sentence.
+
+        >>> Beat(3, where="2F3.1 (op 17 of 40 of step 12)").place, Beat(3).place
+        ('at 2F3.1 (op 17 of 40 of step 12)', 'when it starts')
+        """
+        return at(self.where) if self.where else f"when it {self.text}"
 
 
 def send(store: Store, rank: int, beat: Beat) -> None:
@@ -57,12 +69,16 @@ def _key(rank: int) -> str:
 
 
 class Ear:
-    """Listens to some ranks and adds up their silence."""
+    """Listens to some ranks, adds up their silence, and learns how regular their beats are."""
 
     def __init__(self, rank: int, world: int) -> None:
         self.others = [(rank + far) % world for far in range(1, min(WATCHED, world - 1) + 1)]
         self.beats: dict[int, Beat] = {}
         self.silence = dict.fromkeys(self.others, 0.0)
+        self._steady = dict.fromkeys(self.others, 0)
+        """Beats from inside of steps, one after the other."""
+        self._longest = dict.fromkeys(self.others, 0.0)
+        """Seconds of the longest silence between two of these."""
 
     def listen(self, store: Store, elapsed: float) -> None:
         """One round, `elapsed` seconds after the last one."""
@@ -70,5 +86,14 @@ class Ear:
         for rank in self.others:
             new, old = heard.get(rank, Beat()), self.beats.get(rank, Beat())
             moved = new.number != old.number or new.left
+            if moved and old.steady and new.steady:
+                self._steady[rank] += 1
+                self._longest[rank] = max(self._longest[rank], self.silence[rank])
             self.silence[rank] = 0.0 if moved else self.silence[rank] + elapsed
         self.beats |= heard
+
+    def unusual(self, rank: int) -> float:
+        """Seconds of silence that a rank has never come near, now that it is inside of a step;
+        infinite where that is not known."""
+        regular = self._steady[rank] >= REGULAR and self.beats[rank].steady
+        return UNUSUAL * self._longest[rank] if regular else inf

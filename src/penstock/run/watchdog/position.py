@@ -31,6 +31,8 @@ class Position(NamedTuple):
     owes: int = NOBODY
     files: bool = False
     """Whether files are read or written, which takes as long as there is to read or write."""
+    steady: bool = False
+    """Whether it is inside of a step, where nothing holds the interpreter for long."""
 
 
 class Phase(NamedTuple):
@@ -114,13 +116,15 @@ class Tracker:
             here = Phase(here)
         if isinstance(here, Phase):
             when = f"step {self.step}" if self.step else BEFORE
-            return Position(here.text, f"{when}: {here.text}", *here[1:])
+            steady = self.step > 0 and here.owes == EVERYBODY and not here.files
+            return Position(here.text, f"{when}: {here.text}", *here[1:], steady=steady)
         call, post = here
         where = f"{call.op}{self._place(call)}"
         if post is None:
-            return Position(f"runs {call.op}", where)
+            return Position(f"runs {call.op}", where, steady=True)
         rank = self._rank_of(post.peer)
-        return Position(f"waits for {post.buf} from rank {rank}", where, str(post.buf), rank)
+        awaited = f"waits for {post.buf} from rank {rank}"
+        return Position(awaited, where, str(post.buf), rank, steady=True)
 
     def _place(self, call: Call) -> str:
         if self._lane is None:

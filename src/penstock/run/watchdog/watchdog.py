@@ -13,6 +13,7 @@ from types import TracebackType
 from torch.distributed import DistError
 
 from penstock.run.process.exit_codes import FAILED
+from penstock.run.process.neighbour import STOPPED, own_name, state_of
 from penstock.run.process.rendezvous import Connection
 from penstock.run.watchdog import first_cause
 from penstock.run.watchdog.alarm import Patience, silent, stuck
@@ -73,7 +74,8 @@ class Watch:
         for thread in self._threads:
             thread.join(LINGER)
         if error is None:
-            send(self._store, self.connection.rank, Beat(self._count + 1, left=True))
+            done = Beat(self._count + 1, text="has done its part", left=True)
+            send(self._store, self.connection.rank, done)
             self._see_off()
 
     def _see_off(self) -> None:
@@ -117,16 +119,18 @@ class Watch:
     def _say(self) -> None:
         self._count += 1
         beat = Beat.of(self.tracker.position(), self._count, self._still)
-        send(self._store, self.connection.rank, beat)
+        send(self._store, self.connection.rank, beat._replace(process=own_name()))
 
     def _judge(self) -> str:
         """The alarm, if there is reason for one; only then are all ranks asked."""
-        quiet = max(self.ear.silence.values(), default=0.0) >= self.patience.silent
+        quiet = max(self.ear.silence.values(), default=0.0) >= self.patience.shortest
         still = max((beat.still for beat in self.ear.beats.values()), default=0.0)
         if not quiet and still < self.patience.stuck:
             return ""
         everyone = hear(self._store, list(range(self.connection.world)))
-        return silent(self.ear, everyone, self.patience) or stuck(everyone, self.patience)
+        met = len(everyone) == self.connection.world  # until then one may just not have come yet
+        late = silent(self.ear, everyone, self.patience)
+        return late or (stuck(everyone, self.patience) if met else "")
 
     def _guards(self) -> None:
         """Count the rounds in which the beating thread did not come back from the store."""
@@ -134,8 +138,15 @@ class Watch:
         while not self._stop.wait(self.beat):
             quiet = quiet + self.beat if self._count == seen else 0.0
             seen = self._count
+            since = f"does not answer since {quiet:.1f} s"
+            if quiet >= self.patience.frozen and self._host_is_stopped():
+                self._abandon(f"{since}: rank 0 hosts it and is stopped")
             if quiet >= self.patience.silent:
-                self._abandon(f"does not answer since {quiet:.1f} s")
+                self._abandon(since)
+
+    def _host_is_stopped(self) -> bool:
+        first = None if self.connection.place.hosted else self.ear.beats.get(0)
+        return first is not None and state_of(first.process) == STOPPED
 
     def _abandon(self, what: str) -> None:
         """Leave without the store, and so without knowing who else says so."""

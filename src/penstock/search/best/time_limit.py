@@ -8,6 +8,8 @@ from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection
 from typing import Any, Generic, TypeVar
 
+from penstock.parent_process import Tie, hold_to, tie
+
 Result = TypeVar("Result")
 
 
@@ -22,7 +24,8 @@ class Attempt(Generic[Result]):
         if "fork" in get_all_start_methods():
             context = get_context("fork")
             self._line, theirs = context.Pipe(duplex=False)
-            self._process = context.Process(target=_answer, args=(theirs, function), daemon=True)
+            given = (theirs, function, tie())
+            self._process = context.Process(target=_answer, args=given, daemon=True)
             self._process.start()
             theirs.close()
 
@@ -45,5 +48,6 @@ def within(seconds: float, function: Callable[[], Result]) -> Result | None:
     return Attempt(function).answer(seconds)
 
 
-def _answer(connection: "Connection[Any, Any]", function: Callable[[], Any]) -> None:
+def _answer(connection: "Connection[Any, Any]", function: Callable[[], Any], tied: Tie) -> None:
+    hold_to(tied)
     connection.send(function())

@@ -2,7 +2,8 @@
 
 A damaged checkpoint must not be loaded, and must not be passed over in silence either: the older
 one that is used instead costs the steps between. All ranks must take the same one. So the first
-rank lists them, every rank reads a share of the files, and the verdict is that of all together.
+rank lists them, every rank reads a share of the files, and the verdict is that of all together. In
+the end each looks whether the one that was chosen is the same where it reads it.
 """
 
 import json
@@ -66,7 +67,19 @@ def _listed(path: Path, step: int) -> tuple[dict[str, manifest.FileEntry], str]:
 
 
 def _found(path: Path, step: int, damaged: list[str], ranks: Ranks) -> Found:
+    _refuse_others(path, step, ranks)
     state = ranks.first(lambda: json.loads((path / STATE).read_text()))
     if damaged and ranks.leads:
         warn(f"{'. '.join(damaged)}. Using {path.name} instead", stacklevel=2)
     return Found(step, path, state, tuple(damaged))
+
+
+def _refuse_others(path: Path, step: int, ranks: Ranks) -> None:
+    """Refuse where a rank finds another checkpoint under the same name, on a disk of its own."""
+    seen = ranks.together(lambda: manifest.content_digest(path, step))
+    odd = next((rank for rank, digest in enumerate(seen) if digest != seen[0]), None)
+    if odd is not None:
+        raise RunError(
+            f"{path} is another checkpoint for rank {odd} than for rank 0",
+            hint="give a folder that all machines share",
+        )

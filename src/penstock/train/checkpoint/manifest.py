@@ -58,6 +58,11 @@ def read_manifest(folder: Path, step: int) -> dict[str, FileEntry]:
     return files
 
 
+def content_digest(folder: Path, step: int) -> str:
+    """What two checkpoints have in common only if all of their files are the same."""
+    return hashlib.sha256(spell(step, read_manifest(folder, step))).hexdigest()
+
+
 def _files(tree: Any) -> dict[str, FileEntry]:
     """The entries of a tree, as far as it has any; what is left out shows in the spelling."""
     listed = tree.get("files") if isinstance(tree, dict) else None

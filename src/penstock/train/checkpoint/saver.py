@@ -68,8 +68,12 @@ class Checkpoints:
 
     def newest(self) -> Found | None:
         """The newest checkpoint that is whole, the same on all ranks."""
+        return self.newest_of(self.folder)
+
+    def newest_of(self, folder: str | Path) -> Found | None:
+        """The newest of another run, which may be writing one just now: the same on all ranks."""
         self.wait()
-        return newest(self.folder, self._ranks)
+        return newest(Path(folder), self._ranks)
 
     def set_aside(self) -> None:
         """Put what is there beside, under another name: a run that starts anew must not meet it

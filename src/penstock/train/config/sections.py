@@ -6,7 +6,7 @@ these. What cannot be right is refused when the settings are made, before a proc
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -22,6 +22,9 @@ from penstock.train.config.fields import (
     Share,
 )
 
+MOST_THREADS = 1024
+"""More than any machine has cores for; torch ends a process that cannot start its threads."""
+
 
 class RunSettings(Section):
     """How long, with which numbers, and where the run is kept."""
@@ -36,7 +39,7 @@ class RunSettings(Section):
     """What is computed in; weights and gradients are kept in 32 bits or more."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where it is computed; `auto` takes GPUs where there are any."""
-    threads: Count = 1
+    threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] = 1
     """CPU threads of each process."""
 
     @model_validator(mode="after")
@@ -186,17 +189,21 @@ class WatchSettings(Section):
 
     patience: Positive = 60.0
     """Seconds without a heartbeat after which a process is named and the run ends."""
-    heartbeat: Positive = 1.0
+    frozen: Positive = 3.5
+    """The same for a process that is stopped or gone, or, on another machine, silent for three
+    times as long as ever before inside of a step."""
+    heartbeat: Positive = 0.5
     """Seconds between the heartbeats of each process."""
     stuck: Positive = 600.0
     """Seconds at one place, while others wait for it, after which a process is named as stuck."""
 
     @model_validator(mode="after")
     def _refuse_patience(self) -> Self:
-        if 2 * self.heartbeat > self.patience:
-            raise MisfitError(
-                f"heartbeat is {self.heartbeat} s and patience {self.patience} s: one that is late "
-                "would end the run",
-                hint="give patience at least twice the heartbeat",
-            )
+        for name, seconds in (("patience", self.patience), ("frozen", self.frozen)):
+            if 2 * self.heartbeat > seconds:
+                raise MisfitError(
+                    f"heartbeat is {self.heartbeat} s and {name} {seconds} s: one that is late "
+                    "would end the run",
+                    hint=f"give {name} at least twice the heartbeat",
+                )
         return self

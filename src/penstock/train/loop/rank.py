@@ -1,7 +1,7 @@
 """One rank of a training run, from its first word to its exit code."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -10,16 +10,16 @@ from penstock.data import Data, open_data
 from penstock.run.comm.collective import meet
 from penstock.run.comm.handshake import agree
 from penstock.run.process.exit_codes import GOOD, SAVED
-from penstock.run.process.rendezvous import Connection, open_connection
+from penstock.run.process.rendezvous import Connection
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine, torch_device
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
 from penstock.run.watchdog.alarm import Patience
-from penstock.run.watchdog.error_report import report_errors
 from penstock.run.watchdog.position import Tracker
 from penstock.run.watchdog.watchdog import Watch
+from penstock.run.watchdog.watched import watched_connection
 from penstock.train.checkpoint import Checkpoints
 from penstock.train.config.save import shared_settings
 from penstock.train.config.settings import Settings
@@ -39,21 +39,23 @@ def run_rank(settings: Settings) -> int:
     """Train as one rank of the run that the environment describes; returns the exit code."""
     torch.set_num_threads(settings.run.threads)
     with ExitStack() as stack:
-        stopping = stack.enter_context(Stopping())
-        connection = stack.enter_context(open_connection(BACK_END[settings.run.device]))
-        tracker = Tracker()
-        patience = Patience(settings.watch.patience, settings.watch.stuck)
-        watch = Watch(connection, tracker, patience, beat=settings.watch.heartbeat)
-        stack.enter_context(watch)
-        stack.enter_context(report_errors(watch))
-        if connection.rank == 0:
+        watch = stack.enter_context(_watched(settings))
+        if watch.connection.rank == 0:
             stack.enter_context(claim_folder(Path(settings.run.directory)))
-        trainer = _trainer(settings, connection, tracker, stopping)
+        trainer = _trainer(settings, watch.connection, watch.tracker)
         stack.enter_context(_closed(trainer))
+        stack.enter_context(trainer.stopping)  # before this there is nothing to save
         finished = trainer.run()
         finish_run(trainer, finished)
         leave(trainer)
         return GOOD if finished else SAVED
+
+
+def _watched(settings: Settings) -> AbstractContextManager[Watch]:
+    given = settings.watch
+    patience = Patience(given.patience, given.stuck, given.frozen)
+    back_end = BACK_END[settings.run.device]
+    return watched_connection(back_end, Tracker(), patience, beat=given.heartbeat)
 
 
 @contextmanager
@@ -82,9 +84,7 @@ def plan_of(settings: Settings, processes: int) -> StepPlan:
     return StepPlan(layout, asked.schedule, asked.lengths, settings.batch.rows)
 
 
-def _trainer(
-    settings: Settings, connection: Connection, tracker: Tracker, stopping: Stopping
-) -> Trainer:
+def _trainer(settings: Settings, connection: Connection, tracker: Tracker) -> Trainer:
     tracker.at = "plans the run"
     plan = plan_of(settings, connection.world)
     facts = _facts(settings, plan)
@@ -104,7 +104,7 @@ def _trainer(
             replicas=settings.pipeline.replicas,
         )
     trainer = Trainer(
-        settings, engine, data.train, data.held_out, checkpoints, tracker, Silent(), stopping
+        settings, engine, data.train, data.held_out, checkpoints, tracker, Silent(), Stopping()
     )
     notes = ready_trainer(trainer)
     tracker.at = "opens its records"
@@ -118,6 +118,7 @@ def _facts(settings: Settings, plan: StepPlan) -> dict[str, str]:
     """What must be the same on every rank, or they would send what others do not expect."""
     return {
         "config": shared_settings(settings),
+        "model": str(plan.layout.model),  # the file that it came from may differ
         "program": plan.schedule.digest,
         "slices": str(plan.lengths),
         "layers": str(plan.layout.layers),

@@ -10,7 +10,7 @@ from penstock.errors import RunError
 from penstock.model.io.huggingface import read_weights
 from penstock.run.step.engine import Engine
 from penstock.run.step.state import begin, entries, publish
-from penstock.train.checkpoint import Found, newest_in
+from penstock.train.checkpoint import Found
 from penstock.train.config.save import save
 from penstock.train.loop.trainer import Trainer
 from penstock.train.loop.warnings import cautions, plainer
@@ -47,11 +47,11 @@ def _found(trainer: Trainer) -> Found | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is damaged is among the notes
         own = trainer.checkpoints.newest()
-        return own if own or resume == "auto" else _given(resume)
+        return own if own or resume == "auto" else _given(trainer, resume)
 
 
-def _given(resume: str) -> Found:
-    found = newest_in(resume)
+def _given(trainer: Trainer, resume: str) -> Found:
+    found = trainer.checkpoints.newest_of(resume)
     if found is None:
         raise RunError(
             f"checkpoint.resume is {resume!r}, but no checkpoint is there",

@@ -29,6 +29,13 @@ def claim_folder(folder: Path) -> Iterator[None]:
             f"another run is at work in {str(folder)!r}",
             hint="wait for it or end it, or give this one another run.directory",
         ) from None
+    except OSError as error:
+        os.close(lock)
+        raise ShapeError(
+            f"cannot lock {str(folder / LOCK)!r}: {error.strerror}",
+            hint="give run.directory on a file system with locks; a second run there would not be "
+            "noticed",
+        ) from None
     try:
         yield
     finally:

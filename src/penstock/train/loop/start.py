@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from penstock.errors import ShapeError
-from penstock.run.launch.launcher import launch
+from penstock.run.launch.launcher import Limits, launch
+from penstock.run.process.environment import refuse_environment
 from penstock.train.config.save import SETTINGS_FILE
 from penstock.train.config.settings import Settings
 from penstock.train.loop.run_lock import claim_folder
@@ -22,10 +23,12 @@ def start(
             hint="give -n 1 or more, or set pipeline.devices",
         )
     layout_of(settings, count)
+    refuse_environment()
     folder = Path(settings.run.directory)
     with claim_folder(folder):
         pass  # the first rank holds it; what is refused here has started nothing
     saved = folder / SETTINGS_FILE
     say(f"starting {count} {'process' if count == 1 else 'processes'}; settings in {saved}")
     command = ["train", str(config), *(word for change in changes for word in ("--set", change))]
-    return launch(command, count, patience=settings.watch.patience, logs=folder / "logs")
+    limits = Limits(settings.watch.patience, settings.watch.frozen)
+    return launch(command, count, limits=limits, logs=folder / "logs")

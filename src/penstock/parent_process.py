@@ -1,0 +1,99 @@
+"""A process that does not outlive the one that started it.
+
+A rank may wait in a transfer for a partner that waits as well; if whoever started them dies without
+a word, nobody is left to end them. The parent's number does not say enough: a parent that dies
+before its child has looked once was never seen. So a parent keeps one end of a pipe open for as
+long as it lives, and its children wait at the other end, from their first line on. On Linux the
+kernel is asked as well, because a child that is stopped or has lost its interpreter cannot wait.
+"""
+
+import os
+import stat
+import sys
+import threading
+from functools import cache
+from signal import SIGKILL
+from typing import NamedTuple
+
+VARIABLE = "PENSTOCK_PARENT"
+"""Where a child that is another program finds its tie."""
+ORPHANED = 1
+"""Exit code of a process whose parent is gone."""
+
+_SET_SIGNAL_OF_PARENTS_DEATH = 1
+"""PR_SET_PDEATHSIG of <linux/prctl.h>."""
+
+
+class Tie(NamedTuple):
+    """What a child needs to know to notice the end of its parent."""
+
+    descriptor: int
+    """The end of the pipe that a child waits at; whoever starts it lets it inherit this."""
+    number: int
+    """The inode of the pipe: descendants of the child that know the variable do not have it."""
+    steady: int
+    """1 where the thread that starts the child lasts as long as the process. The kernel reports the
+    death of that thread."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {VARIABLE: ":".join(map(str, self))}
+
+
+def tie() -> Tie:
+    """What a process that is about to be started is to be given."""
+    descriptor = _pipe()[0]
+    steady = threading.current_thread() is threading.main_thread()
+    return Tie(descriptor, os.fstat(descriptor).st_ino, int(steady))
+
+
+@cache
+def _pipe() -> tuple[int, int]:
+    """One for all children; nothing is ever written to it."""
+    return os.pipe()
+
+
+def _let_go() -> None:
+    """A fork must not hold open what is to close with its parent."""
+    if _pipe.cache_info().currsize:
+        os.close(_pipe()[1])
+        _pipe.cache_clear()
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
+def hold() -> None:
+    """End this process with its parent, if that is what the parent has asked for."""
+    told = os.environ.pop(VARIABLE, "")
+    if told:
+        hold_to(Tie(*map(int, told.split(":"))))
+
+
+def hold_to(tied: Tie) -> None:
+    """End this process with the parent that made this tie."""
+    if not _inherited(tied):
+        return
+    if tied.steady and sys.platform == "linux":
+        _ask_kernel()
+    threading.Thread(target=_wait, args=(tied.descriptor,), name="parent", daemon=True).start()
+
+
+def _inherited(tied: Tie) -> bool:
+    try:
+        found = os.fstat(tied.descriptor)
+    except OSError:
+        return False
+    return stat.S_ISFIFO(found.st_mode) and found.st_ino == tied.number
+
+
+def _ask_kernel() -> None:
+    """Where it refuses, the thread is left."""
+    import ctypes  # most processes that import this module need none of it
+
+    ctypes.CDLL(None).prctl(_SET_SIGNAL_OF_PARENTS_DEATH, int(SIGKILL), 0, 0, 0)
+
+
+def _wait(descriptor: int) -> None:
+    os.read(descriptor, 1)  # returns when nobody is left to write
+    os._exit(ORPHANED)
