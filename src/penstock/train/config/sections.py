@@ -76,7 +76,8 @@ class PipelineSettings(Section):
     cut: Literal["even", "equal-flops"] | tuple[Count, ...] = "equal-flops"
     """Slices of equal length, of equal work, or of these lengths in tokens."""
     layers: tuple[Natural, ...] = ()
-    """Layers of each stage; empty divides them as evenly as can be."""
+    """Layers of each stage; empty takes the cut that the schedule is made for, such as one from
+    `penstock best`, and otherwise divides them as evenly as can be."""
     recompute: Literal["none", "all"] | tuple[Natural, ...] = "none"
     """Forwards that keep only their input and run again: none, all, or those of these stages."""
     keep_slices: Natural = 0

@@ -13,7 +13,7 @@ from penstock.run.step.state import begin, entries, publish
 from penstock.train.checkpoint import Found, newest_in
 from penstock.train.config.save import save
 from penstock.train.loop.trainer import Trainer
-from penstock.train.loop.warnings import cautions, plainer
+from penstock.train.loop.warnings import cautions
 
 
 def ready_trainer(trainer: Trainer) -> list[str]:
@@ -34,7 +34,7 @@ def ready_trainer(trainer: Trainer) -> list[str]:
     origin = _origin(found, settings.model.huggingface)
     plan = trainer.engine.plan
     layers = [len(stage) for stage in plan.layout.split]
-    warned = [*plainer(plan.schedule), *cautions(settings, layers, trainer.held_out)]
+    warned = cautions(settings, plan.schedule, layers, trainer.held_out)
     return [_introduction(trainer), *origin, *warned]
 
 

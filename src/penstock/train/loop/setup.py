@@ -58,9 +58,11 @@ def layout_of(settings: Settings, processes: int) -> RunSetup:
     schedule = _schedule(settings, device_count(pipeline, processes))
     _refuse_cut_layers(schedule)
     lengths = tuple(_lengths(settings, model, count) for count in schedule.shape.slices)
-    split = split_layers(model.layers, schedule.shape.stages, pipeline.layers)
+    cut = pipeline.layers or schedule.shape.cut(model.layers)
+    split = split_layers(model.layers, schedule.shape.stages, cut)
     schedule = _weighed(_recomputed(schedule, pipeline), lengths, model)
-    compared_schedules(settings, schedule.shape.devices)
+    for other in compared_schedules(settings, schedule.shape.devices):
+        other.shape.cut(model.layers)  # refused now, and not by the report
     return RunSetup(model, schedule, lengths, tuple(map(len, split)), pipeline.replicas)
 
 
