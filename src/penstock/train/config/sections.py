@@ -127,6 +127,9 @@ class OptimizerSettings(Section):
     """With `wsd`: steps over which the learning rate falls at the end."""
     minimum_factor: Factor = 0.1
     """Learning rate of the last step of `cosine` and `wsd`, as a share of the highest."""
+    schedule_steps: Natural = 0
+    """Steps over which the learning rate is planned; after them it stays as it is. 0 takes
+    `run.steps` of the beginning of the run: one that goes on to more steps keeps its curve."""
 
     @model_validator(mode="after")
     def _refuse_decay(self) -> Self:

@@ -12,6 +12,7 @@ from penstock.run.step.engine import Engine
 from penstock.run.step.state import begin, entries, publish
 from penstock.train.checkpoint import Found, newest_in
 from penstock.train.config.save import save
+from penstock.train.loop.learning_rate import plan_notes
 from penstock.train.loop.trainer import Trainer
 from penstock.train.loop.warnings import cautions
 
@@ -32,6 +33,8 @@ def ready_trainer(trainer: Trainer) -> list[str]:
     else:
         begin(trainer.engine, settings.run.seed)
     origin = _origin(found, settings.model.huggingface)
+    if found is not None:
+        origin += plan_notes(settings, found.state, found.step)
     plan = trainer.engine.plan
     layers = [len(stage) for stage in plan.layout.split]
     warned = cautions(settings, plan.schedule, layers, trainer.held_out)

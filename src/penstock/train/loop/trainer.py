@@ -8,7 +8,7 @@ that a step ends with are known to all.
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +23,7 @@ from penstock.run.watchdog.first_cause import is_consequence
 from penstock.run.watchdog.position import Tracker
 from penstock.train.checkpoint import Checkpoints, Found
 from penstock.train.config.settings import Settings
-from penstock.train.loop.learning_rate import rate_at
+from penstock.train.loop.learning_rate import PLANNED, kept_steps, rate_at
 from penstock.train.loop.stop_signals import Stopping
 from penstock.train.loop.warnings import evaluation_batches
 from penstock.train.records.metrics import Metrics, Timing
@@ -61,6 +61,11 @@ class Trainer:
     tokens: int = 0
     saved: int = -1
     """The step that was saved last."""
+    planned: int = field(init=False)
+    """Steps over which the learning rate is planned."""
+
+    def __post_init__(self) -> None:
+        self.planned = self.settings.planned_steps
 
     def run(self) -> bool:
         """Train to the last step; returns whether that was reached, and not a signal to stop."""
@@ -93,7 +98,7 @@ class Trainer:
         """One step with its records; returns whether some rank was told to stop."""
         settings, began = self.settings, time.perf_counter()
         self.tracker.step, self.tracker.at = self.done + 1, "reads its batch"
-        rate = rate_at(settings, self.done)
+        rate = rate_at(settings.optimizer, self.done, self.planned)
         batch = self.batch_of(self.train, self.samples)
         outcome = self.engine.step(batch, rate)
         self.done += 1
@@ -183,6 +188,7 @@ class Trainer:
         return {
             "data": self.train.state(self.samples),
             "tokens": self.tokens,
+            PLANNED: self.planned,
             "writer": {
                 "schedule": self.engine.plan.schedule.name,
                 "devices": shape.devices,
@@ -199,4 +205,5 @@ class Trainer:
             self.checkpoints.load(found, to_load(self.engine))
         settle(self.engine, found.step)
         self.done = self.saved = found.step
+        self.planned = kept_steps(self.settings, found.state)
         self.tokens = int(found.state["tokens"])

@@ -110,6 +110,7 @@ def ran_by(run: EndedRun) -> Ran:
         processes=mesh.devices * mesh.replicas,
         cores=machines * len(os.sched_getaffinity(0)),
         slices=_slices(run.settings.pipeline),
+        replans=run.settings.optimizer.schedule != "constant",
         checkpoint=run.checkpoint,
         export=run.settings.checkpoint.export,
     )

@@ -47,6 +47,8 @@ class Ran(NamedTuple):
     processes: int
     cores: int
     slices: int
+    replans: bool
+    """Whether the learning rate of further steps depends on whether it is planned anew."""
     checkpoint: Path
     export: str
     """Where the exported weights are; empty where there are none."""
@@ -151,6 +153,9 @@ def _places(ran: Ran) -> str:
 def _next_steps(ran: Ran) -> str:
     train, steps, slices = f"penstock train {ran.folder / 'config.toml'}", *_doubled(ran)
     tries = [(f"go on to step {steps}", f"{train} --set run.steps={steps}")]
+    if ran.replans:
+        anew = f"{tries[0][1]} --set optimizer.schedule_steps={steps}"
+        tries.append(("plan the rate anew", anew))
     if ran.slices > 1:
         folder = f"{ran.folder}-{slices}"
         cut = f"--set pipeline.slices={slices} --set run.directory={folder}"
