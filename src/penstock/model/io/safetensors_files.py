@@ -118,11 +118,25 @@ def save(path: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype) -> None:
         name: tensor.detach().to(device="cpu", dtype=dtype, copy=True).contiguous()
         for name, tensor in tensors.items()
     }
+    for name, tensor in own.items():
+        _refuse_overflow(path, name, tensor, tensors[name])
     with explain_write_errors(path):
         from safetensors.torch import save_file
 
         save_file(own, str(path), metadata={"format": "pt"})
         sync_path(path)
+
+
+def _refuse_overflow(path: Path, name: str, written: Tensor, original: Tensor) -> None:
+    """Refuse numbers that were finite and are not in the type that they are written in."""
+    narrower = torch.finfo(written.dtype).max < torch.finfo(original.dtype).max
+    if narrower and bool(written.isinf().any()) and not bool(original.isinf().any()):
+        most = original.abs().max().item()
+        raise ShapeError(
+            f"{path}: {name} has numbers up to {most:.4g}, beyond those of "
+            f"{str(written.dtype).removeprefix('torch.')}",
+            hint="write it in a wider type",
+        )
 
 
 @contextmanager

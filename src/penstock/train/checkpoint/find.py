@@ -70,3 +70,15 @@ def _found(path: Path, step: int, damaged: list[str], ranks: Ranks) -> Found:
     if damaged and ranks.leads:
         warn(f"{'. '.join(damaged)}. Using {path.name} instead", stacklevel=2)
     return Found(step, path, state, tuple(damaged))
+
+
+def at_step(folder: Path, step: int, ranks: Ranks) -> Found:
+    """The checkpoint of one step, the same on all ranks."""
+    path = checkpoint_path(folder, step)
+    if complaints := _complaints(path, step, ranks):
+        known = ", ".join(map(str, ranks.first(lambda: steps(folder) if folder.is_dir() else [])))
+        raise RunError(
+            f"{path} cannot be used: {'; '.join(complaints[:3])}",
+            hint=f"there are checkpoints of step {known}" if known else "there is no checkpoint",
+        )
+    return _found(path, step, [], ranks)

@@ -158,7 +158,11 @@ class CheckpointSettings(Section):
     keep: Count = 2
     """Newest checkpoints that are kept."""
     export: str = ""
-    """Folder for the final weights as safetensors with their `config.json`; empty exports none."""
+    """Folder for the final weights as safetensors, with their `config.json` and all other files of
+    the Hugging Face folder that the run began with; empty exports none."""
+    export_dtype: Literal["auto", "float32", "float64", "bfloat16", "float16"] = "auto"
+    """What exported weights are stored in; `auto` takes the type of the Hugging Face folder that
+    the run began with, or else `run.dtype`."""
     resume: str = "auto"
     """`auto` goes on from the run's newest whole checkpoint, `never` starts anew; the path of a
     folder of checkpoints is where a run begins that has none of its own."""

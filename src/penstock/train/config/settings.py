@@ -1,5 +1,6 @@
 """A whole configuration, and what its sections ask of each other."""
 
+from os.path import abspath
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -74,6 +75,16 @@ class Settings(Section):
     def planned_steps(self) -> int:
         """Steps over which a run that begins with these settings plans its learning rate."""
         return self.optimizer.schedule_steps or self.run.steps
+
+    @model_validator(mode="after")
+    def _refuse_export(self) -> Self:
+        source, export = self.model.huggingface, self.checkpoint.export
+        if source and export and abspath(source) == abspath(export):
+            raise MisfitError(
+                f"checkpoint.export is {export!r}, the folder that the run begins with",
+                hint="export into another folder, so that the model it began with stays",
+            )
+        return self
 
     @model_validator(mode="after")
     def _refuse_evaluation(self) -> Self:

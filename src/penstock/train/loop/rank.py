@@ -25,7 +25,7 @@ from penstock.train.config.save import shared_settings
 from penstock.train.config.settings import Settings
 from penstock.train.loop.finish import finish_run, leave
 from penstock.train.loop.resume import ready_trainer
-from penstock.train.loop.run_lock import claim_folder
+from penstock.train.loop.run_lock import claim_run
 from penstock.train.loop.setup import layout_of
 from penstock.train.loop.stop_signals import Stopping
 from penstock.train.loop.trainer import Trainer
@@ -47,7 +47,7 @@ def run_rank(settings: Settings) -> int:
         stack.enter_context(watch)
         stack.enter_context(report_errors(watch))
         if connection.rank == 0:
-            stack.enter_context(claim_folder(Path(settings.run.directory)))
+            stack.enter_context(claim_run(settings))
         trainer = _trainer(settings, connection, tracker, stopping)
         stack.enter_context(_closed(trainer))
         finished = trainer.run()

@@ -7,7 +7,7 @@ from penstock.errors import ShapeError
 from penstock.run.launch.launcher import launch
 from penstock.train.config.save import SETTINGS_FILE
 from penstock.train.config.settings import Settings
-from penstock.train.loop.run_lock import claim_folder
+from penstock.train.loop.run_lock import claim_run
 from penstock.train.loop.setup import layout_of
 
 
@@ -23,8 +23,8 @@ def start(
         )
     layout_of(settings, count)
     folder = Path(settings.run.directory)
-    with claim_folder(folder):
-        pass  # the first rank holds it; what is refused here has started nothing
+    with claim_run(settings):
+        pass  # the first rank holds this; what is refused here has started nothing
     saved = folder / SETTINGS_FILE
     say(f"starting {count} {'process' if count == 1 else 'processes'}; settings in {saved}")
     command = ["train", str(config), *(word for change in changes for word in ("--set", change))]
