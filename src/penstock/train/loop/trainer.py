@@ -16,7 +16,13 @@ import torch
 from penstock.data import Microbatch, Samples
 from penstock.errors import RunError
 from penstock.run.comm.collective import add_up
-from penstock.run.observe.utilisation import gpu_count, idle_share, model_flops, peak_flops
+from penstock.run.observe.utilisation import (
+    document_lengths,
+    gpu_count,
+    idle_share,
+    model_flops,
+    peak_flops,
+)
 from penstock.run.step.engine import Engine
 from penstock.run.step.state import settle, to_load, to_save
 from penstock.run.watchdog.first_cause import is_consequence
@@ -37,9 +43,12 @@ class Glance(NamedTuple):
     """Seconds in which it computed."""
     lane: float
     """Seconds from its first op to its last."""
-    memory: int
+    memory: float
     """Peak bytes."""
-    told_to_stop: bool
+    told_to_stop: float
+    """Above 0 where it was."""
+    flops: float
+    """What the model needs for the batch of its replica."""
 
 
 @dataclass
@@ -104,7 +113,7 @@ class Trainer:
         self.done += 1
         self.samples += self.batch_samples
         self.tokens += self.batch_samples * settings.batch.length
-        glances = self._exchange()
+        glances = self._exchange(batch)
         seconds = time.perf_counter() - began
         evaluation = self._evaluate()
         metrics = Metrics(self.done, outcome.loss, outcome.norm, rate, self.tokens, evaluation)
@@ -132,19 +141,19 @@ class Trainer:
         self.tracker.at = "evaluates"
         return self.engine.evaluate(self.batch_of(held, start * size) for start in range(count))
 
-    def _exchange(self) -> list[Glance]:
+    def _exchange(self, batch: Sequence[Microbatch]) -> list[Glance]:
         """What every rank says of the step, known to all."""
         mesh = self.engine.mesh
         world = mesh.replicas * mesh.devices
         said = torch.zeros(world, len(Glance._fields), dtype=torch.float64)
         times = (self.engine.busy_seconds(), self.engine.lane_seconds())
-        own = (*times, self.engine.peak_bytes(), self.stopping.asked)
+        flops = model_flops(self.engine.layout.model, document_lengths(batch))
+        own = (*times, self.engine.peak_bytes(), self.stopping.asked, flops)
         said[mesh.rank] = torch.tensor(own, dtype=torch.float64)
         self.tracker.at = "ends its step"
         with self.tracker.gathers("end the step"):
             add_up(said, mesh.world)
-        rows = said.tolist()
-        return [Glance(busy, lane, int(memory), stop > 0) for busy, lane, memory, stop in rows]
+        return [Glance(*row) for row in said.tolist()]
 
     def _timing(self, seconds: float, glances: Sequence[Glance]) -> Timing:
         tokens = self.batch_samples * self.settings.batch.length
@@ -153,18 +162,17 @@ class Trainer:
             step=self.done,
             seconds=seconds,
             tokens_per_second=tokens / seconds,
-            utilisation=self._utilisation(seconds),
-            memory=tuple(glance.memory for glance in glances),
+            utilisation=self._utilisation(seconds, glances),
+            memory=tuple(int(glance.memory) for glance in glances),
             bubble=idle_share(busy, lanes, self.engine.mesh.devices),
             time=time.time(),
         )
 
-    def _utilisation(self, seconds: float) -> float | None:
+    def _utilisation(self, seconds: float, glances: Sequence[Glance]) -> float | None:
         peak = peak_flops(self.engine.device)
         if peak is None:
             return None
-        lengths = [self.settings.batch.length] * self.batch_samples
-        flops = model_flops(self.engine.layout.model, lengths)
+        flops = sum(glance.flops for glance in glances) / self.engine.mesh.devices
         return flops / (seconds * peak * gpu_count())
 
     def save(self) -> None:
