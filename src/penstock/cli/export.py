@@ -56,6 +56,8 @@ def export(
 
     folder = to or Path(settings.checkpoint.export or run / "export")
     done = export_checkpoint(settings, run, folder, step)
+    for what in done.damaged:
+        note(f"warning: {what}; an older checkpoint is exported")
     if as_json:
         emit_json({**done._asdict(), "folder": str(done.folder)})
         return

@@ -17,6 +17,7 @@ from torch import Tensor
 from penstock.arch.parameters import Shapes
 from penstock.errors import FormatError, RunError, ShapeError
 from penstock.files.durable import sync_path, write_file
+from penstock.files.regular import open_regular, read_regular
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -36,7 +37,7 @@ def file_name(number: int, of: int) -> str:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_regular(path).decode())
     except json.JSONDecodeError as error:
         raise FormatError(f"{path}: {error.msg}", line=error.lineno, column=error.colno) from error
     except (OSError, UnicodeDecodeError, RecursionError) as error:
@@ -102,6 +103,7 @@ def open_safetensors(path: Path) -> Iterator[Any]:
     """A file for reading; it is mapped into memory and read where it is touched."""
     library = _library()
     try:
+        open_regular(path).close()  # a pipe would be waited for
         with library.safe_open(str(path), framework="pt") as file:
             yield file
     except (library.SafetensorError, OSError) as error:

@@ -5,6 +5,7 @@ from a checkpoint at any time.
     by one        tensors of a checkpoint, as many at a time as one file holds
 """
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -47,6 +48,8 @@ class Exported(NamedTuple):
     dtype: str
     kept: tuple[str, ...]
     """Files that were copied from where the run began."""
+    damaged: tuple[str, ...] = ()
+    """What is wrong with newer checkpoints, which were not taken."""
 
     def __str__(self) -> str:
         kept = f", with {', '.join(self.kept)}" if self.kept else ""
@@ -71,7 +74,7 @@ def kept_files(settings: Settings) -> KeptFiles:
     return NOTHING_KEPT
 
 
-def export(trainer: Trainer) -> None:
+def export_weights(trainer: Trainer) -> None:
     """Write the weights of a run: each device of the first replica a file of its own."""
     trainer.tracker.handles_files("exports the weights")
     settings, mesh, layout = trainer.settings, trainer.engine.mesh, trainer.engine.layout
@@ -89,8 +92,7 @@ def export(trainer: Trainer) -> None:
 
 def export_checkpoint(settings: Settings, run: Path, folder: Path, step: int | None) -> Exported:
     """Write the weights that a run has stored, those of its newest checkpoint or of one step."""
-    checkpoints = run / "checkpoints"
-    found = newest_in(checkpoints) if step is None else stored_in(checkpoints, step)
+    found = _found(run / "checkpoints", step)
     if found is None:
         raise RunError(
             f"{str(run)!r} has no checkpoint", hint="give the folder of a run that has saved one"
@@ -99,7 +101,13 @@ def export_checkpoint(settings: Settings, run: Path, folder: Path, step: int | N
     with claim_export(folder):
         dtype = getattr(torch, name)
         write(folder, model, _stored_weights(found, model), dtype, kept=kept)
-    return Exported(folder, found.step, name, tuple(kept.files))
+    return Exported(folder, found.step, name, tuple(kept.files), found.damaged)
+
+
+def _found(checkpoints: Path, step: int | None) -> Found | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is damaged is in the answer
+        return newest_in(checkpoints) if step is None else stored_in(checkpoints, step)
 
 
 def _stored_weights(found: Found, model: ModelConfig) -> Iterator[tuple[str, Tensor]]:

@@ -1,7 +1,7 @@
 """What is left when a run ends: the exported weights and the report."""
 
 from penstock.run.comm.collective import meet
-from penstock.train.loop.export import export
+from penstock.train.loop.export import export_weights
 from penstock.train.loop.trainer import Trainer
 from penstock.train.report.report import EndedRun, report
 
@@ -12,7 +12,7 @@ def finish_run(trainer: Trainer, finished: bool) -> None:
         trainer.voice.say(f"stopped after step {trainer.done}; the same command goes on from there")
         return
     if trainer.settings.checkpoint.export:
-        export(trainer)
+        export_weights(trainer)
     if trainer.settings.log.report:
         report(_ended(trainer))
 

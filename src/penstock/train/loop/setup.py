@@ -16,6 +16,7 @@ from penstock.arch.layer_split import split_layers
 from penstock.core.schedule import Schedule
 from penstock.errors import FormatError, ShapeError
 from penstock.files import load
+from penstock.files.regular import read_regular
 from penstock.plan.slices import (
     Lengths,
     align,
@@ -84,7 +85,7 @@ def architecture(settings: Settings) -> ModelConfig:
 def _from_folder(folder: str) -> ModelConfig:
     path = Path(folder) / "config.json"
     try:
-        stated: Any = json.loads(path.read_text("utf-8"))
+        stated: Any = json.loads(read_regular(path).decode())
     except (OSError, ValueError, RecursionError) as error:
         raise ShapeError(
             f"cannot read {str(path)!r}: {error}", hint="name a folder with a Hugging Face model"

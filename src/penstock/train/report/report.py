@@ -39,6 +39,7 @@ from penstock.run.watchdog.position import Tracker
 from penstock.schedules import registry
 from penstock.sim import simulate
 from penstock.sim.cores import makespan_on
+from penstock.terminal import say_to
 from penstock.train.config.sections import PipelineSettings
 from penstock.train.config.settings import Settings
 from penstock.train.records.metrics import METRICS, TIMING, read_metrics
@@ -174,5 +175,4 @@ def _write(ran: Ran, found: Sequence[Compared], left_out: Sequence[str]) -> None
     save(ran.folder / "timeline.html", page.render(pair))
     save(ran.folder / "trace.json", trace.render(pair))
     save(ran.folder / "report.txt", text)
-    encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "replace").decode(encoding), flush=True)
+    say_to(sys.stdout, text)
