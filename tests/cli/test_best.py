@@ -3,8 +3,11 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Penstock
+from penstock.errors import ShapeError
 from penstock.files import load
 from penstock.sim import simulate
+from penstock.train.config.load import loads
+from penstock.train.loop.setup import layout_of
 
 pytestmark = pytest.mark.processes  # records that search are asked in processes of their own
 
@@ -75,11 +78,27 @@ def test_a_saved_winner_says_how_it_was_priced(penstock: Penstock, tmp_path: Pat
     path = tmp_path / "winner.txt"
     prices = "--times F=2,I=2,W=1 --sizes act=3,stash=1 --hop 1/2"
     winner = penstock(f"{SMALL} {prices} --json --save {path}").data["schedules"][0]
-    head = path.read_text().splitlines()[:3]
-    assert head[1] == f"# layers of stages: pipeline.layers={winner['layers']}"
-    assert head[2] == f"# priced with {prices}"
+    head = path.read_text().splitlines()[:2]
+    assert head[1] == f"# priced with {prices}"
     again = penstock(f"simulate {path} {prices} --json").data
     assert (again["makespan"], max(again["peak"])) == (winner["makespan"], winner["peak"])
+
+
+def test_a_saved_winner_is_trained_with_its_cut(penstock: Penstock, tmp_path: Path) -> None:
+    """The layers are those of the model and its head, which is no layer of the model."""
+    path = tmp_path / "winner.txt"
+    line = "best -p 2 -m 3 -v 1 --layers 6*1,3@0 --seconds 0.5"
+    winner = penstock(f"{line} --json --save {path}").data["schedules"][0]
+    *first, last = winner["layers"]
+    cut = (*first, last - 1)
+    assert len({*cut}) > 1
+    wanted = ["model.preset=tiny", "model.layers=6", "batch.microbatches=3"]
+    settings = loads(f'[pipeline]\nschedule = "{path}"\n', wanted)
+    assert layout_of(settings, 2).layers == cut
+    chosen = loads(f'[pipeline]\nschedule = "{path}"\nlayers = [3, 3]\n', wanted)
+    assert layout_of(chosen, 2).layers == (3, 3)
+    with pytest.raises(ShapeError, match="layers, 6 together, which is no cut of a model of 4"):
+        layout_of(loads(f'[pipeline]\nschedule = "{path}"\n', wanted[2:]), 2)
 
 
 def test_a_place_that_cannot_be_written_to_is_refused_before_the_search(

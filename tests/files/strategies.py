@@ -23,6 +23,7 @@ weightless: 1 3
 copies: 2
 embed: E
 loss: T
+layers: 3 0 2 1
 pair: 0F1 3B0
 pair: 0F2 1F2 3B1
 loan: 3F0.1 0F1 2
@@ -80,6 +81,7 @@ def shapes(draw: st.DrawFn) -> Shape:
         copies=draw(st.integers(1, 3)),
         embed=draw(st.sampled_from("FE")),
         loss=draw(st.sampled_from("FST")),
+        layers=draw(_maybe(st.tuples(*[numbers] * stages))),
     )
 
 

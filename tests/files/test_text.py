@@ -43,6 +43,7 @@ def test_every_key_is_read_and_written() -> None:
         copies=2,
         embed="E",
         loss="T",
+        layers=(3, 0, 2, 1),
     )
     assert schedule.pairs == (
         (Op("F", 0, 1), Op("B", 3, 0)),

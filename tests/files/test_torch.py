@@ -241,7 +241,7 @@ def test_pytorchs_loader_accepts_what_we_export(
 
 def _without_shares(schedule: Schedule) -> Schedule:
     """The same order of stages that weigh the same: what a CSV can say."""
-    even = replace(schedule.shape, stage_share=(), kind_share=())
+    even = replace(schedule.shape, stage_share=(), kind_share=(), layers=())
     return replace(schedule, shape=even, derived={})
 
 

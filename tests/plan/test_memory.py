@@ -1,6 +1,6 @@
 """How much memory a device needs: what it holds all the time, and what a step adds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -29,6 +29,15 @@ SCHEDULES = {
 def _workload(schedule: Schedule, model: ModelConfig = MODEL, length: int = 64) -> Workload:
     cuts = {count: (length // count,) * count for count in schedule.shape.slices}
     return Workload.of(schedule.shape, model, cuts[schedule.shape.slices[0]])
+
+
+def _peak_of(work: Callable[[], object]) -> int:
+    """Bytes of host tensors that are alive at once while something is done, beside those before."""
+    from penstock.run.observe.memory_meter import LiveBytes
+
+    with LiveBytes() as meter:
+        work()
+    return meter.peak
 
 
 @pytest.mark.torch
@@ -65,6 +74,8 @@ def test_what_is_held_all_the_time_is_what_the_engine_allocates(
         kept = sum(w.main.nbytes + w.grad.nbytes for w in flat) + sum(moments.values())
         narrow = sum(w.value.nbytes for w in flat if w.value is not w.main)
         assert (found[device].optimizer, found[device].weights) == (kept, narrow)
+        ends = [_peak_of(optimizer.step) for optimizer in engine.optimizers.values()]
+        assert max(ends) == pytest.approx(found[device].end, rel=1e-3)
 
 
 @pytest.mark.parametrize("model", VARIANTS.values(), ids=VARIANTS.keys())

@@ -153,8 +153,13 @@ def _head_size(stated: Mapping[str, Any]) -> int:
     return int(hidden // heads)
 
 
+def stated_dtype(config: Mapping[str, Any]) -> str:
+    """The type of numbers that a `config.json` says its weights have; empty where it says none."""
+    return str(config.get("dtype") or config.get("torch_dtype") or "").removeprefix("torch.")
+
+
 def _element_bytes(stated: Mapping[str, Any]) -> int:
-    name = str(stated.get("dtype", stated.get("torch_dtype", "bfloat16"))).removeprefix("torch.")
+    name = stated_dtype(stated) or "bfloat16"
     if name not in BYTES:
         raise ShapeError(f"dtype {name!r} is not supported", hint=f"one of: {', '.join(BYTES)}")
     return BYTES[name]

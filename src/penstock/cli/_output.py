@@ -15,6 +15,7 @@ import typer
 
 from penstock.draw.table import UNBROKEN, render_table
 from penstock.errors import ShapeError
+from penstock.terminal import encodable, printable, printable_colours, say_error
 
 BROKEN_PIPE = 141
 """128 + SIGPIPE, the status a shell gives to a program that the signal ended."""
@@ -23,8 +24,8 @@ WIDTH_WITHOUT_TERMINAL = 120
 
 def emit(text: str) -> None:
     """Print data."""
-    encoding = sys.stdout.encoding or "utf-8"
-    writable = text.encode(encoding, "replace").decode(encoding)  # a ? for what it cannot show
+    shown = printable_colours(text) if has_color() else printable(text)
+    writable = encodable(shown, sys.stdout)
     try:
         sys.stdout.write(writable if writable.endswith("\n") else writable + "\n")
         sys.stdout.flush()
@@ -49,7 +50,7 @@ def emit_json(data: Any) -> None:
 
 def note(text: str) -> None:
     """Say something to the person at the terminal."""
-    print(text, file=sys.stderr, flush=True)
+    say_error(text)
 
 
 def has_color() -> bool:

@@ -144,13 +144,12 @@ def _refuse_lost(path: str) -> None:
 
 
 def _save(path: str, wanted: Wanted, winner: RankedEntry) -> None:
-    """The lanes, and what a reader needs beside them: the cut of the layers, and the prices."""
+    """The lanes, with the cut of the layers, and what a reader needs beside them: the prices."""
     from penstock.files import save
     from penstock.files.text import dumps
 
     lines = [
         f"{winner.label}: makespan {words.number(winner.time)}, peak {words.number(winner.peak)}",
-        f"layers of stages: pipeline.layers={list(winner.layout.split)}",
         f"priced with {_flags(wanted.case)}",
     ]
     save(path, "".join(f"# {line}\n" for line in lines) + dumps(winner.schedule))

@@ -22,7 +22,10 @@ from penstock.cli._output import emit, note
 from penstock.errors import PenstockError
 from penstock.run.process.exit_codes import INTERRUPTED, MISUSE
 
-VERBS = ("list", "show", "check", "simulate", "compare", "best", "verify", "train", "bench")
+VERBS = (
+    *("list", "show", "check", "simulate", "compare", "best"),
+    *("verify", "train", "export", "bench"),
+)
 
 THREADS = "OPENBLAS_NUM_THREADS"
 

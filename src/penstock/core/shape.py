@@ -57,6 +57,9 @@ class Shape:
     """Who writes the first stage's input: its own `F`, or the `E` of all vocabulary shards."""
     loss: str = "F"
     """Who writes the last stage's gradient: its own `F`, or the `S` or `T` of all shards."""
+    layers: tuple[int, ...] = ()
+    """Layers of each stage, embedding and output layer not counted, where the order was made for
+    one cut of the model; empty where stages are to be as equal as can be."""
 
     def __post_init__(self) -> None:
         _positive("devices", self.devices)
@@ -84,12 +87,15 @@ class Shape:
         self._check_kinds()
         _same_length("slice_share", self.slice_share, self.microbatches)
         _same_length("boundary_bytes", self.boundary_bytes, self.stages - 1)
+        _same_length("layers", self.layers, self.stages)
         by_kind = [shares for _, shares in self.kind_share]
         every = [*self.stage_share]
         every += [share for shares in (*self.slice_share, *by_kind) for share in shares]
-        if min(every, default=0) < 0 or min(self.boundary_bytes, default=0) < 0:
+        counts = (*self.boundary_bytes, *self.layers)
+        if min(every, default=0) < 0 or min(counts, default=0) < 0:
             raise ShapeError(
-                "a share or the bytes of a boundary are negative", hint="give 0 or more"
+                "a share, the bytes of a boundary or the layers of a stage are negative",
+                hint="give 0 or more",
             )
         for mb, (shares, count) in enumerate(zip(self.slice_share, self.slices)):
             if len(shares) != count:
@@ -180,6 +186,34 @@ class Shape:
 
     def share_of_stage(self, stage: int) -> Fraction:
         return self.stage_share[stage] if self.stage_share else 1 / self.chunks
+
+    def cut(self, layers: int) -> tuple[int, ...]:
+        """Layers of each stage for a model that has so many; empty is as even as can be.
+
+        Where all layers weigh the same, a cut says the same of any number of them.
+
+        >>> Shape(2, 2, (1,), (Fraction(3, 2), Fraction(1, 2)), layers=(9, 3)).cut(4)
+        (3, 1)
+        """
+        whole, even = sum(self.layers), len({*self.layers}) <= 1
+        if even or whole == layers:
+            return self.layers if whole == layers else ()
+        scaled = [Fraction(count * layers, whole) for count in self.layers]
+        if not self._has_equal_layers or any(count.denominator > 1 for count in scaled):
+            raise ShapeError(
+                f"the schedule is made for stages of {', '.join(map(str, self.layers))} layers, "
+                f"{whole} together, which is no cut of a model of {layers}",
+                hint=f"make a schedule for {layers} layers, or give the layers of each stage",
+            )
+        return tuple(map(int, scaled))
+
+    @property
+    def _has_equal_layers(self) -> bool:
+        """Whether every stage weighs what the number of its layers says."""
+        shares = {(self.share_of_stage(s), count) for s, count in enumerate(self.layers) if count}
+        equal = len({share / count for share, count in shares}) == 1
+        idle = [self.share_of_stage(s) for s, count in enumerate(self.layers) if not count]
+        return equal and not any(idle) and not self.kind_share
 
     def share_in(self, name: str, stage: int) -> Fraction:
         """What a stage weighs in one kind of op or size of buffer."""

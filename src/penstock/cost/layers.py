@@ -18,7 +18,7 @@ A file says the same with a line for each kind of layer; what is left out is 1, 
 import re
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -139,11 +139,29 @@ def layered_shape(
     layers: Layers, split: Sequence[int], devices: int, microbatches: int, slices: int = 1
 ) -> Shape:
     """The shape of a model cut into stages: each weighs what its layers weigh together."""
+    decoder = _decoder_layers(layers)
     columns = dict(zip(Layer._fields, zip(*stage_sums(layers, split))))
     kinds = tuple((name, columns[name]) for name in WEIGHED if columns[name] != columns["F"])
     equal = set(columns["F"]) == {Fraction(devices, len(split))}
     share = () if equal else columns["F"]
-    return Shape(devices, len(split), (slices,) * microbatches, share, kinds)
+    ends = [min(max(end, decoder.start), decoder.stop) for end in (0, *accumulate(split))]
+    counts = tuple(end - start for start, end in pairwise(ends))
+    return Shape(devices, len(split), (slices,) * microbatches, share, kinds, layers=counts)
+
+
+def _decoder_layers(layers: Layers) -> range:
+    """The layers without embedding and head, which the first and the last stage have anyway.
+
+    They are known by their weight: the first and the last, where all between are equal and they
+    are not.
+
+    >>> _decoder_layers(read_layers("16*1,4@0")), _decoder_layers(read_layers("1,3*2,4"))
+    (range(0, 16), range(1, 4))
+    """
+    between = layers[1:-1]
+    if not between or between.count(between[0]) < len(between):
+        return range(len(layers))
+    return range(layers[0] != between[0], len(layers) - (layers[-1] != between[0]))
 
 
 def even_split(layers: int, stages: int) -> tuple[int, ...]:

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.layer_split import split_layers
 from penstock.core.lifetimes import TEMPORARY
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -106,9 +107,9 @@ class Workload:
 
     @classmethod
     def of(cls, shape: Shape, model: ModelConfig, lengths: Sequence[int]) -> "Workload":
-        """Every microbatch with the same slices; layers spread evenly, the first stages first."""
-        each, over = divmod(model.layers, shape.stages)
-        layers = tuple(each + (stage < over) for stage in range(shape.stages))
+        """Every microbatch with the same slices; layers as the shape cuts them, or evenly."""
+        split = split_layers(model.layers, shape.stages, shape.cut(model.layers))
+        layers = tuple(map(len, split))
         return cls(model, (tuple(lengths),) * shape.microbatches, layers)
 
     def applied_to(self, schedule: Schedule) -> Schedule:

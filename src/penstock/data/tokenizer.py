@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from penstock.data._digest import digest, unreadable
 from penstock.errors import RunError, ShapeError
+from penstock.files.regular import read_regular
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
@@ -105,7 +106,7 @@ def tokenizer(name: str, end_token: str = "") -> Tokenizer:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except (OSError, ValueError) as error:
         refusal = unreadable(path, error)
         refusal.hint = "data.tokenizer is 'byte' or the path of a tokenizer.json"

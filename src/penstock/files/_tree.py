@@ -56,6 +56,7 @@ SHAPE_FIELDS: dict[str, Callable[[Node], Any]] = {
     "copies": lambda node: node.whole(1),
     "embed": Node.word,
     "loss": Node.word,
+    "layers": _many(Node.whole),
 }
 ANNOTATIONS: dict[str, Callable[[Node], Any]] = {
     "pairs": _many(_pair),

@@ -3,20 +3,26 @@
 All the time: weights in the type that is computed in, main weights, gradients and two moments. In a
 step: what the simulator says is alive at the worst moment, and the receive slots, which are taken
 as long as something is under way. What has been sent and waits because its receiver is late comes
-on top; it is nothing where devices keep pace.
+on top; it is nothing where devices keep pace. At the end of a step, when nothing of the batch is
+alive any more: what the optimizer needs to update the largest stage. The gradients of embedding and
+head of a tied model are added up in place and need nothing.
 """
 
-from collections.abc import Collection, Sequence
-from fractions import Fraction
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+import numpy as np
 
 from penstock.core.homes import weight_homes
 from penstock.core.schedule import Schedule
+from penstock.core.table import Ticks
 from penstock.cost.hardware import HARDWARE
 from penstock.cost.transformer import TransformerCost
 from penstock.cost.workload import Workload
 from penstock.lower import lower_for_running
 from penstock.sim import simulate
+from penstock.sim.timeline import Curve, Timeline, Transfers
 
 MAIN_BYTES = 4
 """Main weights, gradients and moments are kept in 32 bits, or in more where that is computed in."""
@@ -30,11 +36,18 @@ class Footprint(NamedTuple):
     optimizer: int
     """Main weights, gradients and moments; of stages that are updated on the host, gradients."""
     step: int
-    """The most that a step adds."""
+    """The most that a batch adds on its way forward and back."""
+    end: int = 0
+    """The most that the update adds behind it."""
+
+    @property
+    def looked_at(self) -> int:
+        """What a device needs to run batches without updating anything: no moments."""
+        return self.weights + self.optimizer // 2 + self.step
 
     @property
     def total(self) -> int:
-        return sum(self)
+        return self.weights + self.optimizer + max(self.step, self.end)
 
 
 def footprints(
@@ -50,11 +63,21 @@ def footprints(
     for stage, devices in weight_homes(schedule).items():
         away = stage in on_host
         count = stage_elements(workload, stage)
+        root = 0 if away else stage_matrices(workload, stage) * main
         for device in devices:
-            weights, optimizer, step = found[device]
+            weights, optimizer, step, end = found[device]
             weights += count * narrow * (narrow < main or away)
-            found[device] = Footprint(weights, optimizer + (1 if away else 4) * count * main, step)
+            optimizer += (1 if away else 4) * count * main
+            found[device] = Footprint(weights, optimizer, step, max(end, root))
     return tuple(found)
+
+
+def stage_matrices(workload: Workload, stage: int) -> int:
+    """Parameters of a stage that decay. They are updated together, and the roots of their second
+    moments are there at once."""
+    model, last = workload.model, len(workload.layers) - 1
+    ends = model.head_weights * ((stage == 0) + (stage == last))
+    return workload.layers[stage] * model.layer_weights + ends
 
 
 def stage_elements(workload: Workload, stage: int) -> int:
@@ -68,9 +91,38 @@ def stage_elements(workload: Workload, stage: int) -> int:
 def step_peaks(schedule: Schedule, workload: Workload, rows: int = 1) -> list[int]:
     """The most that a step adds on each device, in bytes; times do not matter for it."""
     cost = TransformerCost(workload, next(iter(HARDWARE.values())))
-    peaks: Sequence[Fraction] = simulate(schedule, cost).peak
-    slots = slot_bytes(schedule, workload)
-    return [rows * (int(peak) + more) for peak, more in zip(peaks, slots)]
+    return [int(peak) for peak in with_slots(simulate(schedule, cost), workload, rows).peak]
+
+
+@dataclass(frozen=True, eq=False)
+class WithSlots:
+    """The details of a simulated step, with memory that is taken all through it."""
+
+    alive: Timeline
+    slots: Ticks
+    """Of each device, in the unit of its curve."""
+    rows: int
+
+    def starts(self, timeline: Timeline) -> Ticks:
+        return self.alive.start
+
+    def transfers(self, timeline: Timeline) -> Transfers:
+        return self.alive.transfers
+
+    def curves(self, timeline: Timeline) -> tuple[Curve, ...]:
+        return tuple(
+            Curve(curve.time, self.rows * (curve.level + more))
+            for curve, more in zip(self.alive.curves, self.slots)
+        )
+
+
+def with_slots(timeline: Timeline, workload: Workload, rows: int = 1) -> Timeline:
+    """A step that was simulated with the bytes of one sequence, as `rows` of them and the receive
+    slots make it. What is predicted of a step's memory is predicted by this."""
+    slots = [int(count / timeline.grain) for count in slot_bytes(timeline.schedule, workload)]
+    more = np.array(slots, np.int64)
+    levels = rows * (timeline.peak_levels + more)
+    return replace(timeline, peak_levels=levels, details=WithSlots(timeline, more, rows))
 
 
 def slot_bytes(schedule: Schedule, workload: Workload) -> list[int]:

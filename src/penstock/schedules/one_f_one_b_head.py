@@ -80,7 +80,12 @@ def _shape(c: Case, layers: Sequence[int]) -> Shape:
     kept = tuple(Fraction(count, c[LAYERS]) for count in layers)
     work = (*kept[:-1], kept[-1] + c[HEAD] / c[LAYERS])
     return Shape(
-        c.p, c.p, (1,) * c.m, stage_share=work, kind_share=(("act", kept), ("stash", kept))
+        c.p,
+        c.p,
+        (1,) * c.m,
+        stage_share=work,
+        kind_share=(("act", kept), ("stash", kept)),
+        layers=tuple(layers),
     )
 
 

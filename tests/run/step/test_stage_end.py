@@ -5,6 +5,7 @@ from math import sqrt
 import pytest
 import torch
 from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 
 from model.samples import random_weights
 from penstock.arch.parameters import EMBEDDING, HEAD
@@ -14,8 +15,9 @@ from penstock.model.stages.weights import Weights
 from penstock.run.comm.grid import Grid
 from penstock.run.comm.mesh import Mesh
 from penstock.run.launch.worker_pool import Crew
+from penstock.run.observe.memory_meter import LiveBytes
 from penstock.run.step.optimizer import AdamW, make_optimizer
-from penstock.run.step.stage_end import Rate, StageEnd, Totals
+from penstock.run.step.stage_end import NORM_PART, Rate, StageEnd, Totals, square_sum
 from penstock.schedules import build
 from run.jobs import reduced, trained
 from run.plans import plan_of, tied
@@ -140,3 +142,24 @@ def test_what_is_no_number_updates_nothing(bad: float) -> None:
     with pytest.raises(RunError, match="the norm of the gradient"):
         end_of(weights, {"m.weight": 0}).update(torch.tensor([0.0, bad]))
     assert torch.equal(weights.main, before)
+
+
+def test_the_gradients_of_a_tied_weight_are_added_up_in_place() -> None:
+    """The largest tensors of a model: a copy of one would have to be in the predicted memory."""
+    weights = random_weights(SIZES)
+    end = end_of(weights, {name: place for place, name in enumerate(SIZES)}, shared=True)
+    with LiveBytes() as meter:
+        meter.ignore(weights.grad)
+        total = end.shared_gradient()
+        assert total is not None
+        end.share(total)
+    assert meter.peak == 0
+
+
+def test_the_norm_is_taken_part_by_part_and_never_copies_a_whole_gradient() -> None:
+    gradient = torch.randn(3, NORM_PART)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        found = square_sum(gradient)
+    assert found.item() == pytest.approx(gradient.double().square().sum().item(), rel=1e-12)
+    largest = max(event.self_cpu_memory_usage for event in seen.events())
+    assert largest <= 8 * NORM_PART < gradient.nbytes

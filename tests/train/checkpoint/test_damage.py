@@ -1,5 +1,7 @@
 """Checkpoints that were whole when they were written, and are not any more."""
 
+import hashlib
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import RunError
-from penstock.train.checkpoint import Checkpoints, load_part, newest_in
+from penstock.train.checkpoint import Checkpoints, load_part, manifest, newest_in
 from penstock.train.checkpoint.folders import checkpoint_path
 from train.checkpoint.faults import empty_like, same, tensors
 
@@ -88,6 +90,36 @@ def test_every_one_of_250_flipped_bits_is_noticed(folder: Path, name: str) -> No
         assert_older_is_used(folder, blamed)
         path.write_bytes(whole)
     assert (newest_in(folder) or pytest.fail("none")).step == 2
+
+
+@pytest.mark.parametrize("left_out", [[".metadata"], ["state.json"], ["__0_0.distcp"]])
+def test_a_manifest_that_leaves_files_out_vouches_for_nothing(
+    folder: Path, left_out: list[str]
+) -> None:
+    """As if somebody had made a list of what a copy has, in the right spelling."""
+    path = checkpoint_path(folder, 2)
+    files = manifest.read_manifest(path, 2)
+    kept = {name: entry for name, entry in files.items() if name not in left_out}
+    (path / manifest.FILE).write_bytes(manifest.spell(2, kept))
+    assert_older_is_used(folder, f"manifest.json does not list {left_out[0]}")
+    (path / left_out[0]).unlink()
+    assert_older_is_used(folder, left_out[0])
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_pipe_in_the_place_of_a_file_is_noticed_and_not_waited_for(
+    folder: Path, name: str
+) -> None:
+    path = checkpoint_path(folder, 2) / name
+    path.unlink()
+    os.mkfifo(path)
+    assert_older_is_used(folder, name)
+
+
+def test_an_empty_file_that_became_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    nothing = {"pipe": manifest.FileEntry(0, hashlib.sha256().hexdigest())}
+    assert manifest.damage(tmp_path, nothing) == ["pipe: it is no regular file"]
 
 
 def test_what_is_used_instead_of_a_damaged_one_loads(folder: Path) -> None:

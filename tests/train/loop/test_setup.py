@@ -78,6 +78,17 @@ def test_layers_are_split_evenly_or_as_given() -> None:
     assert "do not hold 4 layers in 2 stages" in refusal("pipeline.layers=[2, 1, 1]")
 
 
+def test_a_schedule_that_is_made_for_a_cut_of_the_layers_gets_it() -> None:
+    made = '[pipeline]\nschedule = "1f1b-redis"\noptions = {layers = 4, head = 2}\n'
+    made += '[model]\npreset = "tiny"\n'
+    assert layout_of(loads(made, ["model.layers=8"]), 2).layers == (5, 3)
+    assert layout_of(loads(made, ["model.layers=8", "pipeline.layers=[4, 4]"]), 2).layers == (4, 4)
+    for other in (made, made.replace("1f1b-redis", "gpipe").replace("options", "#")):
+        settings = loads(other, ['log.compare=["1f1b-redis"]', "model.layers=9"])
+        with pytest.raises(PenstockError, match="no cut of a model of 9"):
+            layout_of(settings, 2)
+
+
 def test_recompute_takes_all_forwards_all_but_some_slices_or_some_stages() -> None:
     def light(*overrides: str) -> set[str]:
         lanes = (sliced(*overrides).schedule.lane(device) for device in range(2))

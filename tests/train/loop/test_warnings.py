@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from data.corpora import corpus_of, numbered
+from penstock.core.schedule import Schedule
 from penstock.data.samples import Once
 from penstock.schedules import build
 from penstock.train.loop.warnings import cautions, evaluation_batches, plainer
@@ -15,6 +16,10 @@ BATCH = ("batch.microbatches=2", "pipeline.replicas=2")
 """Global batches of 2 x 2 samples."""
 HELD_OUT = "data.held_out=0.1"
 EVALUATED = short(*BATCH, HELD_OUT, "evaluation.every=1", "evaluation.batches=3")
+
+
+def _piped(stages: int) -> Schedule:
+    return build("gpipe", devices=stages, microbatches=2)
 
 
 def _held_out(samples: int) -> Once:
@@ -30,7 +35,7 @@ def _held_out(samples: int) -> Once:
     ],
 )
 def test_stages_without_layers_are_named(layers: tuple[int, ...], said: str) -> None:
-    found = cautions(short(), layers, None)
+    found = cautions(short(), _piped(len(layers)), layers, None)
     assert [said in line and line.startswith("warning: ") for line in found] == [True] * bool(said)
 
 
@@ -42,7 +47,10 @@ def test_pairs_that_run_one_after_the_other_are_said() -> None:
 
 
 def test_who_has_given_a_stage_no_layers_is_not_told() -> None:
-    assert cautions(short("pipeline.layers=[0, 4]"), (0, 4), None) == []
+    assert cautions(short("pipeline.layers=[0, 4]"), _piped(2), (0, 4), None) == []
+    made_for = build("1f1b-redis", devices=2, microbatches=2, options={"layers": 2, "head": 4})
+    assert made_for.shape.layers == (4, 0)
+    assert cautions(short(), made_for, (4, 0), None) == []
 
 
 @pytest.mark.parametrize(
@@ -55,7 +63,7 @@ def test_an_evaluation_has_the_batches_in_which_something_is_held_out(
 
 
 def test_an_evaluation_of_fewer_samples_than_asked_for_is_told_with_both_numbers() -> None:
-    (said,) = cautions(EVALUATED, (2, 2), _held_out(11))
+    (said,) = cautions(EVALUATED, _piped(2), (2, 2), _held_out(11))
     assert "evaluation.batches is 3, which are 12 samples, but only 11 are held out" in said
-    assert cautions(EVALUATED, (2, 2), _held_out(12)) == []
-    assert cautions(short(*BATCH, HELD_OUT), (2, 2), _held_out(1)) == []
+    assert cautions(EVALUATED, _piped(2), (2, 2), _held_out(12)) == []
+    assert cautions(short(*BATCH, HELD_OUT), _piped(2), (2, 2), _held_out(1)) == []

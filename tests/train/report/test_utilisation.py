@@ -1,5 +1,7 @@
 """Model FLOPs: what the model needs, however it is computed; and the bubble as it is measured."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -7,7 +9,8 @@ from penstock.arch.config import ModelConfig
 from penstock.cost.hardware import HARDWARE
 from penstock.cost.model import UnitCost
 from penstock.cost.workload import Workload
-from penstock.run.observe.utilisation import idle_share, model_flops, peak_flops
+from penstock.data.batch import Microbatch
+from penstock.run.observe.utilisation import document_lengths, idle_share, model_flops, peak_flops
 from penstock.schedules import build
 from penstock.sim import simulate
 
@@ -25,6 +28,23 @@ def test_a_step_is_three_forwards() -> None:
 
 def test_longer_sequences_need_more_than_as_many_short_ones() -> None:
     assert model_flops(MODEL, [64]) > model_flops(MODEL, [32, 32])
+
+
+def test_tokens_attend_inside_their_own_document_only() -> None:
+    tokens = torch.zeros(2, 64, dtype=torch.long)
+    packed = Microbatch(tokens, tokens, ((0, 16, 32, 48), (0, 40)))
+    assert document_lengths([packed, packed]) == [16, 16, 16, 16, 40, 24] * 2
+    linear = 64 * MODEL.flops_per_token
+    apart = model_flops(MODEL, [16] * 4) - 3 * linear
+    assert 4 * apart == model_flops(MODEL, [64]) - 3 * linear
+
+
+def test_tokens_attend_within_the_window_only() -> None:
+    """A window of 8 has 8 keys for all tokens but the first ones: of 64, a triangle of 8 is cut."""
+    narrow = replace(MODEL, window=8)
+    attention = MODEL.flops_per_pair * (64 * 8 - 8 * 8 // 2)
+    assert model_flops(narrow, [64]) == 3 * (64 * MODEL.flops_per_token + attention)
+    assert model_flops(narrow, [8, 4]) == model_flops(MODEL, [8, 4])
 
 
 def test_the_count_is_that_of_the_cost_model_less_what_is_done_twice() -> None:

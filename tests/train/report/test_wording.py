@@ -33,6 +33,7 @@ RAN = Ran(
     processes=4,
     cores=2,
     slices=4,
+    replans=True,
     checkpoint=Path("runs/quickstart/checkpoints/step-00000120"),
     export="runs/quickstart/export",
 )
@@ -44,7 +45,7 @@ def of_schedule(name: str, slices: int, shared: Fraction | None) -> Compared:
     model = layout_of(load(ROOT / "examples/quickstart.toml"), 4).model
     workload = Workload(model, ((1024 // slices,) * slices,) * 4, (1, 1, 1, 1))
     timeline = simulate(schedule, TransformerCost(workload, hardware("h200")))
-    return Compared(name, timeline, shared, timeline, tuple(map(int, timeline.peak)))
+    return Compared(name, timeline, shared, timeline)
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +116,8 @@ def test_what_is_not_there_is_not_named(found: list[Compared]) -> None:
 def test_what_to_try_next_can_be_typed(found: list[Compared]) -> None:
     text = words(RAN, found)
     assert "penstock train runs/quickstart/config.toml --set run.steps=240\n" in text
+    assert "--set run.steps=240 --set optimizer.schedule_steps=240\n" in text
+    assert "schedule_steps" not in words(RAN._replace(replans=False), found)
     assert (
         "--set pipeline.slices=8 --set run.directory=runs/quickstart-8 --set checkpoint.export="
         in text

@@ -1,5 +1,6 @@
 """Weights go out to Hugging Face's folders, and come in from there."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from penstock.cli.main import main
 from penstock.data import IGNORE, Microbatch, open_data
+from penstock.model.io.huggingface import write
 from penstock.train.config.load import load
+from penstock.train.loop.setup import architecture
 from train.runs.kills import weights
 from train.runs.ranks import Ran, Setting
 
@@ -80,6 +84,35 @@ def test_a_run_begins_with_the_weights_of_a_folder_under_any_layout(
     assert mine == pytest.approx(theirs, rel=1e-9, abs=0)
     first, second = weights(setting, export), weights(setting, again)
     assert all(tensor.equal(second[name]) for name, tensor in first.items())
+
+
+def test_a_run_keeps_what_it_does_not_know_and_the_type_of_what_it_began_with(
+    exported: Ran, export: Path, tmp_path: Path
+) -> None:
+    """Weights in bfloat16 with token ids and a tokenizer are trained in float32."""
+    source, out = tmp_path / "source", tmp_path / "out"
+    stated = json.loads((export / "config.json").read_text())
+    stated |= {"torch_dtype": "bfloat16", "eos_token_id": [2, 7]}
+    given = Setting(tmp_path)
+    write(source, architecture(load(given.config)), weights(given, export), torch.bfloat16)
+    (source / "config.json").write_text(json.dumps(stated))
+    (source / "generation_config.json").write_text("{}")
+    (tmp_path / "continued").mkdir()
+    setting = Setting(tmp_path / "continued", f'huggingface = "{source}"')
+    alone = ("pipeline.devices=1", "pipeline.schedule=gpipe", "pipeline.slices=1")
+    there = (f"checkpoint.export={out}", "run.dtype=float32", "run.steps=2")
+    ran = setting.run(*alone, *there, name="kept", ranks=1)
+    assert set(ran.codes) == {0}, ran.said
+    assert f"exported the weights of step 2 as bfloat16 into {out}" in ran.said[0]
+    for name in ("config.json", "generation_config.json"):
+        assert json.loads((out / name).read_text()) == json.loads((source / name).read_text())
+    tensors = weights(given, out)
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
+    later = tmp_path / "later"
+    assert main(["export", str(ran.folder), "--to", str(later)]) == 0
+    again = weights(given, later)
+    assert all(tensor.equal(again[name]) for name, tensor in tensors.items())
+    assert (later / "generation_config.json").exists()
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:

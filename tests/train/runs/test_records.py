@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock.data import open_data
+from penstock.run.observe.utilisation import document_lengths, model_flops
 from penstock.train.config.load import load
-from train.runs.mistakes import slow_data
+from penstock.train.loop.setup import architecture
+from train.runs.mistakes import PEAK, known_peak, slow_data
 from train.runs.ranks import Ran, Setting
 
 pytestmark = pytest.mark.torch
@@ -132,3 +135,21 @@ def test_a_report_ends_a_run(setting: Setting) -> None:
     for words in ("seq1f1b", "1f1b", "measured", "predicted", str(ran.folder / "checkpoints")):
         assert words in report
     assert all(map(Path.is_file, (ran.folder / "timeline.html", ran.folder / "trace.json")))
+
+
+def test_utilisation_counts_the_documents_of_all_replicas(setting: Setting, tmp_path: Path) -> None:
+    """Documents of some 300 bytes in sequences of 512: attention across them is no work."""
+    changes = ["batch.length=512", "batch.microbatches=2", "pipeline.replicas=2", "run.steps=1"]
+    plain = ["pipeline.devices=1", "pipeline.schedule=gpipe", "pipeline.slices=1"]
+    ran = setting.run(
+        *changes, *plain, "optimizer.warmup_steps=0", name="utilised", prepare=known_peak
+    )
+    assert set(ran.codes) == {0}, ran.said
+    settings = load(setting.config, changes[:3])
+    data = open_data(settings.data, 512, 256, settings.run.seed, tmp_path).train
+    batch = [each for replica in range(2) for each in data.batch_at(0, replica, 2, 2, 1)]
+    model = architecture(settings)
+    (timing,) = map(json.loads, (ran.folder / "timing.jsonl").read_text().splitlines())
+    flops = timing["utilisation"] * timing["seconds"] * PEAK
+    assert flops == pytest.approx(model_flops(model, document_lengths(batch)))
+    assert flops < 0.9 * model_flops(model, [512] * 4)

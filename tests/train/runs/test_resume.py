@@ -145,6 +145,22 @@ def test_a_folder_without_checkpoints_is_refused(setting: Setting) -> None:
     assert "but no checkpoint is there" in ran.causes[0]
 
 
+def test_a_finished_run_goes_on_to_more_steps_with_its_last_learning_rate(
+    setting: Setting,
+) -> None:
+    alone = ("pipeline.devices=1", "pipeline.schedule=gpipe", "pipeline.slices=1")
+    first = setting.run(*alone, "run.steps=4", name="longer", ranks=1)
+    second = setting.run(*alone, "run.steps=6", name="longer", ranks=1)
+    third = setting.run(*alone, "optimizer.schedule_steps=8", name="longer", ranks=1)
+    assert {*first.codes, *second.codes, *third.codes} == {0}, first.said + second.said
+    rates = [record["rate"] for record in third.metrics]
+    assert rates[3] == pytest.approx(1e-3)
+    assert rates[4:6] == [rates[3], rates[3]]
+    assert rates[6] > 1.5 * rates[5]
+    assert "the learning rate keeps its plan of 4 steps" in second.said[0]
+    assert "the learning rate is planned anew, over 8 steps instead of 4" in third.said[0]
+
+
 def test_another_seed_is_refused_by_name(setting: Setting, undisturbed: Ran) -> None:
     halfway(setting, undisturbed, "other-seed")
     ran = setting.run("run.seed=1", name="other-seed")

@@ -1,9 +1,9 @@
 """Hugging Face folders in and out: `config.json` and safetensors files.
 
 A folder that is read has exactly the tensors of its config, in their shapes. A folder that is
-written appears whole or not at all: files grow in a folder beside it, which takes its place when
-everything is there and on the disk. Ranks may each write files of their own, so that no process
-ever holds the whole model:
+written has what was kept of the one that the model came from (kept_files), and appears whole or not
+at all: files grow in a folder beside it, which takes its place when everything is there and on the
+disk. Ranks may each write files of their own, so that no process ever holds the whole model:
 
     write_shard(folder, rank + 1, ranks, tensors, dtype)      on every rank
     write_index(folder, config, ranks, dtype)                 on one rank, when all are done
@@ -11,18 +11,18 @@ ever holds the whole model:
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from fnmatch import fnmatch
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
-from penstock.arch.families import BYTES, from_huggingface, to_huggingface
+from penstock.arch.families import BYTES, from_huggingface
 from penstock.arch.parameters import EMBEDDING, HEAD, elements, expected_shapes
 from penstock.errors import ShapeError
 from penstock.files.durable import sync_path
 from penstock.model.io.inventory import refuse_names, refuse_other_head, refuse_shape, refuse_wanted
+from penstock.model.io.kept_files import CONFIG, NOTHING_KEPT, KeptFiles, is_own
 from penstock.model.io.safetensors_files import (
     INDEX,
     explain_write_errors,
@@ -35,11 +35,10 @@ from penstock.model.io.safetensors_files import (
     write_json,
 )
 
-CONFIG = "config.json"
 SHARD_BYTES = 5 * 10**9
 """Bytes of one file, unless a single tensor is larger."""
 OURS = (CONFIG, INDEX, "model*.safetensors")
-"""What a folder that was written here consists of."""
+"""What a folder that was written here consists of, beside what was kept."""
 
 
 def read_config(folder: Path) -> ModelConfig:
@@ -79,15 +78,16 @@ def write(
     tensors: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]],
     dtype: torch.dtype,
     shard_bytes: int = SHARD_BYTES,
+    kept: KeptFiles = NOTHING_KEPT,
 ) -> None:
     """Write a whole model, in files of about `shard_bytes`; the tensors may come one by one."""
-    refuse_foreign(folder)
+    refuse_foreign(folder, kept)
     _refuse_dtype(dtype)
     shutil.rmtree(staging_folder(folder), ignore_errors=True)
     pairs = tensors.items() if isinstance(tensors, Mapping) else tensors
     try:
         of = _write_parts(_make_staging_folder(folder), _shards(pairs, dtype, shard_bytes), dtype)
-        write_index(folder, config, of, dtype)
+        write_index(folder, config, of, dtype, kept)
     except BaseException:
         shutil.rmtree(staging_folder(folder), ignore_errors=True)
         raise
@@ -124,25 +124,30 @@ def write_shard(
     folder: Path, number: int, of: int, tensors: Mapping[str, Tensor], dtype: torch.dtype
 ) -> None:
     """Write one file of a model that several ranks write together; files count from 1."""
-    refuse_foreign(folder)
     _refuse_dtype(dtype)
     save(_make_staging_folder(folder) / file_name(number, of), tensors, dtype)
 
 
-def write_index(folder: Path, config: ModelConfig, of: int, dtype: torch.dtype) -> None:
+def write_index(
+    folder: Path,
+    config: ModelConfig,
+    of: int,
+    dtype: torch.dtype,
+    kept: KeptFiles = NOTHING_KEPT,
+) -> None:
     """Complete a model whose files are all written, and put it in its place."""
     stage = _make_staging_folder(folder)
     names = [file_name(number, of) for number in range(1, of + 1)]
     files = _files_by_tensor(stage, config, names)
     for path in stage.iterdir():
-        if path.name not in names:
-            path.unlink()  # of an attempt that did not come to its end
+        if path.name not in names:  # of an attempt that did not come to its end
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     if of > 1:
         size = elements(expected_shapes(config)) * dtype.itemsize
         write_json(stage / INDEX, {"metadata": {"total_size": size}, "weight_map": files})
-    stated = {**to_huggingface(config), "torch_dtype": _name(dtype)}
-    write_json(stage / CONFIG, stated)
-    _publish(stage, folder)
+    kept.copy_to(stage)
+    write_json(stage / CONFIG, kept.config(config, _name(dtype)))
+    _publish(stage, folder, kept)
 
 
 def _files_by_tensor(stage: Path, config: ModelConfig, names: Iterable[str]) -> dict[str, str]:
@@ -172,11 +177,15 @@ def staging_folder(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.partial")
 
 
-def refuse_foreign(folder: Path) -> None:
-    """Refuse to replace a folder that holds anything but a model."""
+def refuse_foreign(folder: Path, kept: KeptFiles = NOTHING_KEPT) -> None:
+    """Refuse to replace a folder that holds anything but a model, and what is kept beside it."""
+    if kept.source and kept.source.resolve() == folder.resolve():
+        raise ShapeError(
+            f"{folder} cannot be replaced: the model came from it", hint="give another folder"
+        )
     with explain_write_errors(folder):
         inside = sorted(folder.iterdir()) if folder.is_dir() else []
-    strange = [path.name for path in inside if not any(fnmatch(path.name, own) for own in OURS)]
+    strange = [path.name for path in inside if not is_own(path.name, OURS, kept)]
     if strange or (folder.exists() and not folder.is_dir()):
         raise ShapeError(
             f"{folder} is not a model that could be replaced: {', '.join(strange[:3]) or 'a file'}",
@@ -202,9 +211,9 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _publish(stage: Path, folder: Path) -> None:
+def _publish(stage: Path, folder: Path, kept: KeptFiles) -> None:
     """Put the new folder in the place of the old one; at every moment one of them is whole."""
-    refuse_foreign(folder)
+    refuse_foreign(folder, kept)
     old = folder.with_name(f"{folder.name}.old")
     with explain_write_errors(folder):
         if folder.exists():

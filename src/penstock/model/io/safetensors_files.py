@@ -17,6 +17,7 @@ from torch import Tensor
 from penstock.arch.parameters import Shapes
 from penstock.errors import FormatError, RunError, ShapeError
 from penstock.files.durable import sync_path, write_file
+from penstock.files.regular import open_regular, read_regular
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -36,7 +37,7 @@ def file_name(number: int, of: int) -> str:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_regular(path).decode())
     except json.JSONDecodeError as error:
         raise FormatError(f"{path}: {error.msg}", line=error.lineno, column=error.colno) from error
     except (OSError, UnicodeDecodeError, RecursionError) as error:
@@ -102,6 +103,7 @@ def open_safetensors(path: Path) -> Iterator[Any]:
     """A file for reading; it is mapped into memory and read where it is touched."""
     library = _library()
     try:
+        open_regular(path).close()  # a pipe would be waited for
         with library.safe_open(str(path), framework="pt") as file:
             yield file
     except (library.SafetensorError, OSError) as error:
@@ -118,11 +120,25 @@ def save(path: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype) -> None:
         name: tensor.detach().to(device="cpu", dtype=dtype, copy=True).contiguous()
         for name, tensor in tensors.items()
     }
+    for name, tensor in own.items():
+        _refuse_overflow(path, name, tensor, tensors[name])
     with explain_write_errors(path):
         from safetensors.torch import save_file
 
         save_file(own, str(path), metadata={"format": "pt"})
         sync_path(path)
+
+
+def _refuse_overflow(path: Path, name: str, written: Tensor, original: Tensor) -> None:
+    """Refuse numbers that were finite and are not in the type that they are written in."""
+    narrower = torch.finfo(written.dtype).max < torch.finfo(original.dtype).max
+    if narrower and bool(written.isinf().any()) and not bool(original.isinf().any()):
+        most = original.abs().max().item()
+        raise ShapeError(
+            f"{path}: {name} has numbers up to {most:.4g}, beyond those of "
+            f"{str(written.dtype).removeprefix('torch.')}",
+            hint="write it in a wider type",
+        )
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import IO, Any, BinaryIO
 
 from penstock.errors import RunError
 from penstock.run.launch.start import OutputPair, RankProcess
+from penstock.terminal import printable
 
 CHUNK = 1 << 16
 DRAIN = 2.0
@@ -65,19 +66,20 @@ class Console:
     def _pump(self, pipe: IO[bytes], log: BinaryIO | None, screen: Any, prefix: str) -> None:
         sinks = [_quietly(_by_line(log.write))] if log else []
         if screen is not None:
-            sinks.append(_quietly(self._shown(screen, prefix.encode())))
+            sinks.append(_quietly(self._shown(screen, prefix)))
         # Progress bars have no line ends; lines of several ranks must not mix.
         follow = _follow_lines if prefix else _follow_all
         pump = Thread(target=follow, args=(pipe, sinks), name="output", daemon=True)
         self._pumps.append(pump)
         pump.start()
 
-    def _shown(self, screen: Any, prefix: bytes) -> Callable[[bytes], Any]:
+    def _shown(self, screen: Any, prefix: str) -> Callable[[bytes], Any]:
         def show(data: bytes) -> None:
             if data == END_OF_OUTPUT:
                 return
+            line = prefix + printable(data.decode(errors="backslashreplace")) if prefix else ""
             with self._lock:
-                screen.buffer.write(prefix + data)
+                screen.buffer.write(line.encode() or data)
                 screen.buffer.flush()
 
         return show

@@ -5,11 +5,14 @@ storage that an operation makes is counted until it is freed. That costs some mi
 operation: it is for a step that is looked at, not for all.
 """
 
+import re
+import sys
 import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -18,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from penstock.core.ops import Op
 from penstock.run.execute.observer import Quiet
+from penstock.run.process.environment import read_place
 from penstock.run.program.calls import Call
 
 
@@ -128,6 +132,17 @@ class MemoryRecorder(Quiet):
 
     def ran(self, call: Call) -> None:
         self.samples[call.op] = Sample(self._before, self.meter.peak, self.meter.level)
+
+
+def free_bytes(device: torch.device) -> int:
+    """What a rank may still take: its share of a GPU, or of the memory of this machine."""
+    ranks = read_place().local_world
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        return torch.cuda.mem_get_info(device)[0] // -(-ranks // torch.cuda.device_count())
+    file = Path("/proc/meminfo")
+    found = re.search(r"MemAvailable: *(\d+) kB", file.read_text() if file.exists() else "")
+    return int(found[1]) * 1024 // ranks if found else sys.maxsize
 
 
 @contextmanager

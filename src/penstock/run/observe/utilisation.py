@@ -2,24 +2,36 @@
 
 Utilisation is the FLOPs that the model needs over what the devices could have done.
 Work that is done twice (recomputation, logits made again in the backward) does not count twice, so
-that the number can be compared between schedules.
+that the number can be compared between schedules. Tokens attend inside their own document, and
+within the window of the model where it has one: no other pair counts, since none is needed.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 
 from penstock.arch.config import ModelConfig
 from penstock.cost.hardware import HARDWARE
+from penstock.data.batch import Microbatch
 from penstock.run.process.environment import read_place
 
 
-def model_flops(model: ModelConfig, lengths: Sequence[int]) -> int:
-    """FLOPs of one training step on sequences of these lengths: three forwards."""
-    return sum(
-        3 * (model.flops_per_token * length + model.flops_per_pair * length**2 // 2)
-        for length in lengths
-    )
+def model_flops(model: ModelConfig, documents: Sequence[int]) -> int:
+    """FLOPs of one training step on documents of these lengths: three forwards."""
+    reach = [min(length, model.window or length) for length in documents]
+    half_pairs = sum(near * (2 * length - near) for near, length in zip(reach, documents))
+    return 3 * (model.flops_per_token * sum(documents) + model.flops_per_pair * half_pairs // 2)
+
+
+def document_lengths(batch: Sequence[Microbatch]) -> list[int]:
+    """Tokens of each document of a batch; one that goes on in another sequence counts as two."""
+    return [
+        end - start
+        for microbatch in batch
+        for starts in microbatch.documents
+        for start, end in pairwise((*starts, microbatch.length))
+    ]
 
 
 def idle_share(busy: Sequence[float], spans: Sequence[float], devices: int) -> float:

@@ -46,9 +46,10 @@ class Layout:
         layers: Sequence[int] = (),
         dtype: torch.dtype = torch.float32,
     ) -> "Layout":
-        """The layout that a schedule has."""
-        homes = homes_of(schedule)
-        return cls(model, schedule.shape.devices, homes, longest, tuple(layers), dtype)
+        """The layout that a schedule has; without `layers`, cut as the schedule is made for."""
+        homes, shape = homes_of(schedule), schedule.shape
+        cut = tuple(layers) or shape.cut(model.layers)
+        return cls(model, shape.devices, homes, longest, cut, dtype)
 
     def _refuse_other_cuts(self) -> None:
         """Every second stage is the attention of one layer, and nothing else is without weights."""

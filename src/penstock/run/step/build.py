@@ -12,7 +12,7 @@ from penstock.run.comm.transport import Alone, Transport
 from penstock.run.process.environment import RankPlace
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine
-from penstock.run.step.optimizer import AdamW
+from penstock.run.step.optimizer import AdamW, NoUpdate
 
 
 def torch_device(wanted: str, place: RankPlace) -> torch.device:
@@ -27,7 +27,9 @@ def torch_device(wanted: str, place: RankPlace) -> torch.device:
     return torch.device("cuda", place.local_rank % torch.cuda.device_count())
 
 
-def build_engine(plan: StepPlan, replicas: int, adam: AdamW, device: torch.device) -> Engine:
+def build_engine(
+    plan: StepPlan, replicas: int, adam: AdamW | NoUpdate, device: torch.device
+) -> Engine:
     """The engine of this rank, with a transport that suits where its tensors are."""
     if device.type == "cuda":
         torch.cuda.set_device(device)

@@ -7,6 +7,7 @@ every gradient is that of loss sum / count.
 The layout is fixed; the step plan may be another one in every step.
 """
 
+import gc
 from collections.abc import Iterable, Sequence
 from resource import RUSAGE_SELF, getrusage
 from typing import Any, NamedTuple
@@ -29,7 +30,7 @@ from penstock.run.program.calls import Join
 from penstock.run.program.pieces import cut_batch
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.agreement import agree_on_plan
-from penstock.run.step.optimizer import AdamW, make_optimizer
+from penstock.run.step.optimizer import AdamW, NoUpdate, make_optimizer
 from penstock.run.step.stage_end import Rate, StageEnd, Totals
 from penstock.run.step.stages import empty_weights, home_views, stage_of, weightless_stages
 from penstock.run.watchdog.position import Tracker
@@ -49,7 +50,13 @@ class Engine:
     """Trains one rank's stages, step by step."""
 
     def __init__(
-        self, plan: StepPlan, mesh: Mesh, transport: Transport, *, adam: AdamW, device: torch.device
+        self,
+        plan: StepPlan,
+        mesh: Mesh,
+        transport: Transport,
+        *,
+        adam: AdamW | NoUpdate,
+        device: torch.device,
     ) -> None:
         self.layout, self.mesh, self.transport = plan.layout, mesh, transport
         self.adam, self.device = adam, device
@@ -128,11 +135,24 @@ class Engine:
             return torch.cuda.max_memory_allocated(self.device)
         return getrusage(RUSAGE_SELF).ru_maxrss * 1024
 
+    def release(self) -> None:
+        """Give back the memory of weights, gradients and moments; no step can follow."""
+        self._close_executors()
+        del self.executor
+        for held in (self._executors, self._homes, self._ends, self.working):
+            held.clear()
+        for of_stage in (self.stages, self.weights, self.optimizers):
+            of_stage.clear()
+        gc.collect()  # an executor and its streams know each other
+
     def close(self) -> None:
         """End what works at the side."""
+        self._close_executors()
+        self.transport.close()
+
+    def _close_executors(self) -> None:
         for executor in self._executors.values():
             executor.close()
-        self.transport.close()
 
     def _prepare(self, plan: StepPlan) -> Executor:
         """Compile a plan that all ranks agree on, with the channels and groups that it needs."""

@@ -19,8 +19,22 @@ class AdamW:
     """Largest norm of the gradient; 0 leaves it as it is."""
 
 
-def make_optimizer(settings: AdamW, weights: Weights) -> torch.optim.AdamW:
-    """The optimizer of a stage: matrices decay, norms and biases do not.
+@dataclass(frozen=True)
+class NoUpdate:
+    """For an engine whose steps are only looked at: it has no moments, and updates nothing."""
+
+    clip: float = 0.0
+
+
+def make_optimizer(settings: AdamW | NoUpdate, weights: Weights) -> torch.optim.Optimizer:
+    """The optimizer of a stage, which knows its main weights and their gradients."""
+    if isinstance(settings, NoUpdate):
+        return torch.optim.SGD([{"params": [*weights.named(weights.main).values()]}], lr=0.0)
+    return make_adam(settings, weights)
+
+
+def make_adam(settings: AdamW, weights: Weights) -> torch.optim.AdamW:
+    """AdamW of a stage: matrices decay, norms and biases do not.
 
     Its state is there from the start and not from the first step on, so that it can be loaded, and
     so that memory is refused at once where there is too little.

@@ -21,6 +21,9 @@ from penstock.run.comm.collective import add_up
 from penstock.run.comm.mesh import Mesh
 from penstock.run.step.optimizer import clip_factor
 
+NORM_PART = 1 << 22
+"""Elements whose norm is taken at a time: 32 MiB in 64 bits."""
+
 
 class Totals(NamedTuple):
     """What the whole batch came to, on all devices of all replicas."""
@@ -100,8 +103,7 @@ class StageEnd:
             return found  # every replica holds the same gradients: they count once
         for name, grad in self.weights.named(self.weights.grad).items():
             if not (self.tied and name == HEAD):
-                norm = torch.linalg.vector_norm(grad, dtype=torch.float64)
-                found[1 + self.names[name]] = norm.square()
+                found[1 + self.names[name]] = square_sum(grad)
         return found
 
     def update(self, vector: Tensor) -> None:
@@ -115,6 +117,14 @@ class StageEnd:
             group["lr"] = self.rate.learning_rate
         self.optimizer.step()
         self.weights.publish()
+
+
+def square_sum(grad: Tensor) -> Tensor:
+    """The sum of squares in 64 bits, part by part: torch makes a copy in 64 bits of what it
+    reduces, and that of a whole embedding may be the largest tensor of a run."""
+    parts = torch.split(grad.reshape(-1), NORM_PART)
+    norms = [torch.linalg.vector_norm(part, dtype=torch.float64).square() for part in parts]
+    return torch.stack(norms).sum()
 
 
 def refuse_broken(loss: float, norm: float) -> None:

@@ -26,7 +26,12 @@ class Entry(NamedTuple):
     def stored(self) -> dict[str, Tensor]:
         """Weight and moments under the names that checkpoints know."""
         kept = {f"{moment}/{self.name}": self.moments[moment] for moment in MOMENTS}
-        return {f"weights/{self.name}": self.main, **kept}
+        return {weight_key(self.name): self.main, **kept}
+
+
+def weight_key(name: str) -> str:
+    """The name of a parameter's values in checkpoints."""
+    return f"weights/{name}"
 
 
 def entries(engine: Engine) -> list[Entry]:

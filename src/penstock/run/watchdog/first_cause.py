@@ -16,6 +16,7 @@ from torch._C._distributed_c10d import Store
 from torch.distributed import DistError
 
 from penstock.run.process.store import peek
+from penstock.terminal import say_error
 
 KEY = "cause"
 LAUNCHER = -1
@@ -90,7 +91,7 @@ def _says_lost(error: BaseException) -> bool:
 
 def say(text: str) -> None:
     """Print a cause where people look for errors."""
-    print(f"error: {text}", file=sys.stderr, flush=True)
+    say_error(f"error: {text}")
 
 
 def end_process(code: int) -> NoReturn:

@@ -13,11 +13,10 @@ from typing import Any
 from warnings import warn
 
 from penstock.errors import RunError
-from penstock.train.checkpoint import manifest
+from penstock.files.regular import read_regular
+from penstock.train.checkpoint import manifest, storage
 from penstock.train.checkpoint.folders import checkpoint_path, steps
 from penstock.train.checkpoint.ranks import Ranks
-
-STATE = "state.json"
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,17 @@ def _complaints(path: Path, step: int, ranks: Ranks) -> list[str]:
         return [complaint]
     share = sorted(files, key=lambda name: -files[name].size)[ranks.rank :: ranks.size]
     found = ranks.together(lambda: manifest.damage(path, {name: files[name] for name in share}))
-    return [complaint for complaints in found for complaint in complaints]
+    damaged = [complaint for complaints in found for complaint in complaints]
+    return damaged or ranks.first(lambda: _left_out(path, files))
+
+
+def _left_out(path: Path, files: manifest.Files) -> list[str]:
+    """Files that hold tensors and that the manifest does not speak of; the description is whole."""
+    try:
+        complaint = manifest.not_listed(storage.files_with_tensors(path), files)
+    except RunError as error:
+        complaint = error.message
+    return [complaint] if complaint else []
 
 
 def _listed(path: Path, step: int) -> tuple[dict[str, manifest.FileEntry], str]:
@@ -68,7 +77,7 @@ def _listed(path: Path, step: int) -> tuple[dict[str, manifest.FileEntry], str]:
 
 def _found(path: Path, step: int, damaged: list[str], ranks: Ranks) -> Found:
     _refuse_others(path, step, ranks)
-    state = ranks.first(lambda: json.loads((path / STATE).read_text()))
+    state = ranks.first(lambda: json.loads(read_regular(path / manifest.STATE)))
     if damaged and ranks.leads:
         warn(f"{'. '.join(damaged)}. Using {path.name} instead", stacklevel=2)
     return Found(step, path, state, tuple(damaged))
@@ -83,3 +92,15 @@ def _refuse_others(path: Path, step: int, ranks: Ranks) -> None:
             f"{path} is another checkpoint for rank {odd} than for rank 0",
             hint="give a folder that all machines share",
         )
+
+
+def at_step(folder: Path, step: int, ranks: Ranks) -> Found:
+    """The checkpoint of one step, the same on all ranks."""
+    path = checkpoint_path(folder, step)
+    if complaints := _complaints(path, step, ranks):
+        known = ", ".join(map(str, ranks.first(lambda: steps(folder) if folder.is_dir() else [])))
+        raise RunError(
+            f"{path} cannot be used: {'; '.join(complaints[:3])}",
+            hint=f"there are checkpoints of step {known}" if known else "there is no checkpoint",
+        )
+    return _found(path, step, [], ranks)

@@ -3,19 +3,29 @@
 Neither torch's checkpoints nor safetensors notice a flipped byte: they load, and the numbers are
 wrong. So the manifest names every file with its size and its SHA-256. It is written last: a folder
 without one was never finished. It has one spelling only, so that a change of any byte of it shows.
+
+A list that was shortened in the right spelling, by whoever repaired a copy that lacks files, still
+does not vouch for the checkpoint: the state and torch's own description must be on it, and every
+file that the description names (find).
 """
 
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.errors import RunError
 from penstock.files.durable import reason
+from penstock.files.regular import open_regular
 
 FILE = "manifest.json"
+STATE = "state.json"
+DESCRIPTION = ".metadata"
+"""Where torch's storage says which tensors there are, and in which files."""
+ALWAYS = (STATE, DESCRIPTION)
+"""Files that every checkpoint has."""
 MANIFEST_FORMAT = "penstock checkpoint 1"
 
 _BYTES_BELOW = 1 << 26
@@ -45,7 +55,7 @@ def spell(step: int, files: Files) -> bytes:
 def read_manifest(folder: Path, step: int) -> dict[str, FileEntry]:
     """The files of a checkpoint, out of a manifest that is as it was written."""
     try:
-        with open(folder / FILE, "rb") as file:
+        with open_regular(folder / FILE) as file:
             content = file.read(_BYTES_BELOW)
         tree = json.loads(content)
     except FileNotFoundError:
@@ -55,12 +65,20 @@ def read_manifest(folder: Path, step: int) -> dict[str, FileEntry]:
     files = _files(tree)
     if spell(step, files) != content:
         raise RunError(f"{FILE} was changed, or is of another format than {MANIFEST_FORMAT!r}")
+    if unlisted := not_listed(ALWAYS, files):
+        raise RunError(unlisted)
     return files
 
 
 def content_digest(folder: Path, step: int) -> str:
     """What two checkpoints have in common only if all of their files are the same."""
     return hashlib.sha256(spell(step, read_manifest(folder, step))).hexdigest()
+
+
+def not_listed(needed: Iterable[str], files: Files) -> str:
+    """What is wrong with a list that leaves out files which a checkpoint consists of."""
+    left_out = sorted(set(needed) - set(files))
+    return f"{FILE} does not list {', '.join(left_out[:3])}" if left_out else ""
 
 
 def _files(tree: Any) -> dict[str, FileEntry]:
@@ -108,7 +126,7 @@ def _size_complaint(path: Path, size: int) -> str:
 
 def _content_complaint(path: Path, sha256: str) -> str:
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         return f"{path.name}: {error.strerror}"

@@ -121,6 +121,11 @@ def contents(folder: Path) -> Metadata:
         raise RunError(f"{folder} cannot be read as a checkpoint: {reason(error)}") from error
 
 
+def files_with_tensors(folder: Path) -> set[str]:
+    """The files in which a checkpoint has its tensors, as its description says."""
+    return {place.relative_path for place in contents(folder).storage_data.values()}
+
+
 def read_tensors(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     """Fill tensors, found by name, with what a checkpoint has for them."""
     reader, planner = FileSystemReader(folder), DefaultLoadPlanner()

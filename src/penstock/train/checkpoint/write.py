@@ -16,7 +16,6 @@ from torch import Tensor
 from penstock.errors import RunError
 from penstock.files.durable import Disk
 from penstock.train.checkpoint import folders, manifest, storage
-from penstock.train.checkpoint.find import STATE
 from penstock.train.checkpoint.manifest import FileEntry
 from penstock.train.checkpoint.ranks import Ranks
 
@@ -52,7 +51,7 @@ def _fill(written: Path, content: Content, ranks: Ranks, disk: Disk) -> dict[str
     """The files of all ranks, each one read back."""
     files = storage.HashedFiles(disk)
     storage.write_tensors(written, content.tensors, files, ranks)
-    ranks.first(lambda: files.put(written / STATE, content.state.encode()))
+    ranks.first(lambda: files.put(written / manifest.STATE, content.state.encode()))
     parts = ranks.together(lambda: _settled(written, files))
     return {name: entry for part in parts for name, entry in part.items()}
 

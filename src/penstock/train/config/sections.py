@@ -79,7 +79,8 @@ class PipelineSettings(Section):
     cut: Literal["even", "equal-flops"] | tuple[Count, ...] = "equal-flops"
     """Slices of equal length, of equal work, or of these lengths in tokens."""
     layers: tuple[Natural, ...] = ()
-    """Layers of each stage; empty divides them as evenly as can be."""
+    """Layers of each stage; empty takes the cut that the schedule is made for, such as one from
+    `penstock best`, and otherwise divides them as evenly as can be."""
     recompute: Literal["none", "all"] | tuple[Natural, ...] = "none"
     """Forwards that keep only their input and run again: none, all, or those of these stages."""
     keep_slices: Natural = 0
@@ -129,6 +130,9 @@ class OptimizerSettings(Section):
     """With `wsd`: steps over which the learning rate falls at the end."""
     minimum_factor: Factor = 0.1
     """Learning rate of the last step of `cosine` and `wsd`, as a share of the highest."""
+    schedule_steps: Natural = 0
+    """Steps over which the learning rate is planned; after them it stays as it is. 0 takes
+    `run.steps` of the beginning of the run: one that goes on to more steps keeps its curve."""
 
     @model_validator(mode="after")
     def _refuse_decay(self) -> Self:
@@ -157,7 +161,11 @@ class CheckpointSettings(Section):
     keep: Count = 2
     """Newest checkpoints that are kept."""
     export: str = ""
-    """Folder for the final weights as safetensors with their `config.json`; empty exports none."""
+    """Folder for the final weights as safetensors, with their `config.json` and all other files of
+    the Hugging Face folder that the run began with; empty exports none."""
+    export_dtype: Literal["auto", "float32", "float64", "bfloat16", "float16"] = "auto"
+    """What exported weights are stored in; `auto` takes the type of the Hugging Face folder that
+    the run began with, or else `run.dtype`."""
     resume: str = "auto"
     """`auto` goes on from the run's newest whole checkpoint, `never` starts anew; the path of a
     folder of checkpoints is where a run begins that has none of its own."""

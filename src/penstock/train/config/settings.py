@@ -1,5 +1,6 @@
 """A whole configuration, and what its sections ask of each other."""
 
+from os.path import abspath
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -61,11 +62,27 @@ class Settings(Section):
     @model_validator(mode="after")
     def _refuse_learning_rate(self) -> Self:
         warmup, decay = self.optimizer.warmup_steps, self.optimizer.decay_steps
-        if warmup + decay > self.run.steps:
+        key = "optimizer.schedule_steps" if self.optimizer.schedule_steps else "run.steps"
+        if warmup + decay > self.planned_steps:
             raise MisfitError(
                 f"optimizer.warmup_steps {warmup} and optimizer.decay_steps {decay} take "
-                f"{warmup + decay} steps, but run.steps is {self.run.steps}",
-                hint=f"shorten them to {self.run.steps} steps together, or raise run.steps",
+                f"{warmup + decay} steps, but {key} is {self.planned_steps}",
+                hint=f"shorten them to {self.planned_steps} steps together, or raise {key}",
+            )
+        return self
+
+    @property
+    def planned_steps(self) -> int:
+        """Steps over which a run that begins with these settings plans its learning rate."""
+        return self.optimizer.schedule_steps or self.run.steps
+
+    @model_validator(mode="after")
+    def _refuse_export(self) -> Self:
+        source, export = self.model.huggingface, self.checkpoint.export
+        if source and export and abspath(source) == abspath(export):
+            raise MisfitError(
+                f"checkpoint.export is {export!r}, the folder that the run begins with",
+                hint="export into another folder, so that the model it began with stays",
             )
         return self
 

@@ -1,10 +1,7 @@
 """What is left when a run ends: the exported weights and the report."""
 
-from pathlib import Path
-
-from penstock.model.io.huggingface import write_index, write_shard
 from penstock.run.comm.collective import meet
-from penstock.run.step.state import held
+from penstock.train.loop.export import export_weights
 from penstock.train.loop.trainer import Trainer
 from penstock.train.report.report import EndedRun, report
 
@@ -15,7 +12,7 @@ def finish_run(trainer: Trainer, finished: bool) -> None:
         trainer.voice.say(f"stopped after step {trainer.done}; the same command goes on from there")
         return
     if trainer.settings.checkpoint.export:
-        export(trainer, Path(trainer.settings.checkpoint.export))
+        export_weights(trainer)
     if trainer.settings.log.report:
         report(_ended(trainer))
 
@@ -37,15 +34,3 @@ def leave(trainer: Trainer) -> None:
     trainer.close()
     with trainer.tracker.gathers("close their records"):
         meet(trainer.engine.mesh.world)
-
-
-def export(trainer: Trainer, folder: Path) -> None:
-    """Write the weights as safetensors: each device of the first replica a file of its own."""
-    trainer.tracker.handles_files("exports the weights")
-    mesh, layout = trainer.engine.mesh, trainer.engine.layout
-    if mesh.replica == 0:
-        write_shard(folder, mesh.device + 1, mesh.devices, held(trainer.engine), layout.main)
-    with trainer.tracker.gathers("export the weights"):
-        meet(mesh.world)
-    if mesh.rank == 0:
-        write_index(folder, layout.model, mesh.devices, layout.main)

@@ -25,7 +25,7 @@ from penstock.train.config.save import shared_settings
 from penstock.train.config.settings import Settings
 from penstock.train.loop.finish import finish_run, leave
 from penstock.train.loop.resume import ready_trainer
-from penstock.train.loop.run_lock import claim_folder
+from penstock.train.loop.run_lock import claim_run
 from penstock.train.loop.setup import layout_of
 from penstock.train.loop.stop_signals import Stopping
 from penstock.train.loop.trainer import Trainer
@@ -41,7 +41,7 @@ def run_rank(settings: Settings) -> int:
     with ExitStack() as stack:
         watch = stack.enter_context(_watched(settings))
         if watch.connection.rank == 0:
-            stack.enter_context(claim_folder(Path(settings.run.directory)))
+            stack.enter_context(claim_run(settings))
         trainer = _trainer(settings, watch.connection, watch.tracker)
         stack.enter_context(_closed(trainer))
         stack.enter_context(trainer.stopping)  # before this there is nothing to save

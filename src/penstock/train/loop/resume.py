@@ -12,8 +12,9 @@ from penstock.run.step.engine import Engine
 from penstock.run.step.state import begin, entries, publish
 from penstock.train.checkpoint import Found
 from penstock.train.config.save import save
+from penstock.train.loop.learning_rate import plan_notes
 from penstock.train.loop.trainer import Trainer
-from penstock.train.loop.warnings import cautions, plainer
+from penstock.train.loop.warnings import cautions
 
 
 def ready_trainer(trainer: Trainer) -> list[str]:
@@ -32,9 +33,11 @@ def ready_trainer(trainer: Trainer) -> list[str]:
     else:
         begin(trainer.engine, settings.run.seed)
     origin = _origin(found, settings.model.huggingface)
+    if found is not None:
+        origin += plan_notes(settings, found.state, found.step)
     plan = trainer.engine.plan
     layers = [len(stage) for stage in plan.layout.split]
-    warned = [*plainer(plan.schedule), *cautions(settings, layers, trainer.held_out)]
+    warned = cautions(settings, plan.schedule, layers, trainer.held_out)
     return [_introduction(trainer), *origin, *warned]
 
 

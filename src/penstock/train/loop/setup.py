@@ -16,6 +16,7 @@ from penstock.arch.layer_split import split_layers
 from penstock.core.schedule import Schedule
 from penstock.errors import FormatError, ShapeError
 from penstock.files import load
+from penstock.files.regular import read_regular
 from penstock.plan.slices import (
     Lengths,
     align,
@@ -58,9 +59,11 @@ def layout_of(settings: Settings, processes: int) -> RunSetup:
     schedule = _schedule(settings, device_count(pipeline, processes))
     _refuse_cut_layers(schedule)
     lengths = tuple(_lengths(settings, model, count) for count in schedule.shape.slices)
-    split = split_layers(model.layers, schedule.shape.stages, pipeline.layers)
+    cut = pipeline.layers or schedule.shape.cut(model.layers)
+    split = split_layers(model.layers, schedule.shape.stages, cut)
     schedule = _weighed(_recomputed(schedule, pipeline), lengths, model)
-    compared_schedules(settings, schedule.shape.devices)
+    for other in compared_schedules(settings, schedule.shape.devices):
+        other.shape.cut(model.layers)  # refused now, and not by the report
     return RunSetup(model, schedule, lengths, tuple(map(len, split)), pipeline.replicas)
 
 
@@ -82,7 +85,7 @@ def architecture(settings: Settings) -> ModelConfig:
 def _from_folder(folder: str) -> ModelConfig:
     path = Path(folder) / "config.json"
     try:
-        stated: Any = json.loads(path.read_text("utf-8"))
+        stated: Any = json.loads(read_regular(path).decode())
     except (OSError, ValueError, RecursionError) as error:
         raise ShapeError(
             f"cannot read {str(path)!r}: {error}", hint="name a folder with a Hugging Face model"

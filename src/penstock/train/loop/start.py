@@ -8,7 +8,7 @@ from penstock.run.launch.launcher import Limits, launch
 from penstock.run.process.environment import refuse_environment
 from penstock.train.config.save import SETTINGS_FILE
 from penstock.train.config.settings import Settings
-from penstock.train.loop.run_lock import claim_folder
+from penstock.train.loop.run_lock import claim_run
 from penstock.train.loop.setup import layout_of
 
 
@@ -25,8 +25,8 @@ def start(
     layout_of(settings, count)
     refuse_environment()
     folder = Path(settings.run.directory)
-    with claim_folder(folder):
-        pass  # the first rank holds it; what is refused here has started nothing
+    with claim_run(settings):
+        pass  # the first rank holds this; what is refused here has started nothing
     saved = folder / SETTINGS_FILE
     say(f"starting {count} {'process' if count == 1 else 'processes'}; settings in {saved}")
     command = ["train", str(config), *(word for change in changes for word in ("--set", change))]

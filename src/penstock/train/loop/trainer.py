@@ -8,7 +8,7 @@ that a step ends with are known to all.
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -16,14 +16,20 @@ import torch
 from penstock.data import Microbatch, Samples
 from penstock.errors import RunError
 from penstock.run.comm.collective import add_up
-from penstock.run.observe.utilisation import gpu_count, idle_share, model_flops, peak_flops
+from penstock.run.observe.utilisation import (
+    document_lengths,
+    gpu_count,
+    idle_share,
+    model_flops,
+    peak_flops,
+)
 from penstock.run.step.engine import Engine
 from penstock.run.step.state import settle, to_load, to_save
 from penstock.run.watchdog.first_cause import is_consequence
 from penstock.run.watchdog.position import Tracker
 from penstock.train.checkpoint import Checkpoints, Found
 from penstock.train.config.settings import Settings
-from penstock.train.loop.learning_rate import rate_at
+from penstock.train.loop.learning_rate import PLANNED, kept_steps, rate_at
 from penstock.train.loop.stop_signals import Stopping
 from penstock.train.loop.warnings import evaluation_batches
 from penstock.train.records.metrics import Metrics, Timing
@@ -37,9 +43,12 @@ class Glance(NamedTuple):
     """Seconds in which it computed."""
     lane: float
     """Seconds from its first op to its last."""
-    memory: int
+    memory: float
     """Peak bytes."""
-    told_to_stop: bool
+    told_to_stop: float
+    """Above 0 where it was."""
+    flops: float
+    """What the model needs for the batch of its replica."""
 
 
 @dataclass
@@ -61,6 +70,11 @@ class Trainer:
     tokens: int = 0
     saved: int = -1
     """The step that was saved last."""
+    planned: int = field(init=False)
+    """Steps over which the learning rate is planned."""
+
+    def __post_init__(self) -> None:
+        self.planned = self.settings.planned_steps
 
     def run(self) -> bool:
         """Train to the last step; returns whether that was reached, and not a signal to stop."""
@@ -93,13 +107,13 @@ class Trainer:
         """One step with its records; returns whether some rank was told to stop."""
         settings, began = self.settings, time.perf_counter()
         self.tracker.step, self.tracker.at = self.done + 1, "reads its batch"
-        rate = rate_at(settings, self.done)
+        rate = rate_at(settings.optimizer, self.done, self.planned)
         batch = self.batch_of(self.train, self.samples)
         outcome = self.engine.step(batch, rate)
         self.done += 1
         self.samples += self.batch_samples
         self.tokens += self.batch_samples * settings.batch.length
-        glances = self._exchange()
+        glances = self._exchange(batch)
         seconds = time.perf_counter() - began
         evaluation = self._evaluate()
         metrics = Metrics(self.done, outcome.loss, outcome.norm, rate, self.tokens, evaluation)
@@ -127,19 +141,19 @@ class Trainer:
         self.tracker.at = "evaluates"
         return self.engine.evaluate(self.batch_of(held, start * size) for start in range(count))
 
-    def _exchange(self) -> list[Glance]:
+    def _exchange(self, batch: Sequence[Microbatch]) -> list[Glance]:
         """What every rank says of the step, known to all."""
         mesh = self.engine.mesh
         world = mesh.replicas * mesh.devices
         said = torch.zeros(world, len(Glance._fields), dtype=torch.float64)
         times = (self.engine.busy_seconds(), self.engine.lane_seconds())
-        own = (*times, self.engine.peak_bytes(), self.stopping.asked)
+        flops = model_flops(self.engine.layout.model, document_lengths(batch))
+        own = (*times, self.engine.peak_bytes(), self.stopping.asked, flops)
         said[mesh.rank] = torch.tensor(own, dtype=torch.float64)
         self.tracker.at = "ends its step"
         with self.tracker.gathers("end the step"):
             add_up(said, mesh.world)
-        rows = said.tolist()
-        return [Glance(busy, lane, int(memory), stop > 0) for busy, lane, memory, stop in rows]
+        return [Glance(*row) for row in said.tolist()]
 
     def _timing(self, seconds: float, glances: Sequence[Glance]) -> Timing:
         tokens = self.batch_samples * self.settings.batch.length
@@ -148,18 +162,17 @@ class Trainer:
             step=self.done,
             seconds=seconds,
             tokens_per_second=tokens / seconds,
-            utilisation=self._utilisation(seconds),
-            memory=tuple(glance.memory for glance in glances),
+            utilisation=self._utilisation(seconds, glances),
+            memory=tuple(int(glance.memory) for glance in glances),
             bubble=idle_share(busy, lanes, self.engine.mesh.devices),
             time=time.time(),
         )
 
-    def _utilisation(self, seconds: float) -> float | None:
+    def _utilisation(self, seconds: float, glances: Sequence[Glance]) -> float | None:
         peak = peak_flops(self.engine.device)
         if peak is None:
             return None
-        lengths = [self.settings.batch.length] * self.batch_samples
-        flops = model_flops(self.engine.layout.model, lengths)
+        flops = sum(glance.flops for glance in glances) / self.engine.mesh.devices
         return flops / (seconds * peak * gpu_count())
 
     def save(self) -> None:
@@ -183,6 +196,7 @@ class Trainer:
         return {
             "data": self.train.state(self.samples),
             "tokens": self.tokens,
+            PLANNED: self.planned,
             "writer": {
                 "schedule": self.engine.plan.schedule.name,
                 "devices": shape.devices,
@@ -199,4 +213,5 @@ class Trainer:
             self.checkpoints.load(found, to_load(self.engine))
         settle(self.engine, found.step)
         self.done = self.saved = found.step
+        self.planned = kept_steps(self.settings, found.state)
         self.tokens = int(found.state["tokens"])

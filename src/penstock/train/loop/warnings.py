@@ -8,9 +8,13 @@ from penstock.run.program.unsupported import set_aside
 from penstock.train.config.settings import Settings
 
 
-def cautions(settings: Settings, layers: Sequence[int], held_out: Samples | None) -> list[str]:
+def cautions(
+    settings: Settings, schedule: Schedule, layers: Sequence[int], held_out: Samples | None
+) -> list[str]:
     """Warnings to begin with, one line each; `layers` are those of each stage."""
-    return [*_empty_stages(settings, layers), *_short_evaluation(settings, held_out)]
+    chosen = settings.pipeline.layers or schedule.shape.cut(sum(layers))
+    empty = [] if chosen else _empty_stages(layers)
+    return [*plainer(schedule), *empty, *_short_evaluation(settings, held_out)]
 
 
 def plainer(schedule: Schedule) -> list[str]:
@@ -29,10 +33,10 @@ def _batch_samples(settings: Settings) -> int:
     return settings.pipeline.replicas * settings.batch.microbatches * settings.batch.rows
 
 
-def _empty_stages(settings: Settings, layers: Sequence[int]) -> list[str]:
+def _empty_stages(layers: Sequence[int]) -> list[str]:
     """Stages that only pass on what they get; who has given each its layers knows."""
     empty = [str(stage) for stage, count in enumerate(layers) if not count]
-    if settings.pipeline.layers or not empty:
+    if not empty:
         return []
     which = f"stage {empty[0]}" if len(empty) == 1 else f"stages {', '.join(empty)}"
     have = "has" if len(empty) == 1 else "have"

@@ -6,10 +6,12 @@ stdout stays free for data.
 
 from collections import deque
 from time import monotonic
-from typing import IO, Protocol
+from typing import Protocol, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+from penstock.terminal import printable, say_to
 
 MEAN_OVER = 10
 """Steps over which the shown loss is a mean."""
@@ -54,7 +56,7 @@ class Display(Protocol):
 class BarDisplay:
     """One line that moves."""
 
-    def __init__(self, steps: int, done: int, stream: IO[str]) -> None:
+    def __init__(self, steps: int, done: int, stream: TextIO) -> None:
         self._means, self._clock = Means(), RemainingTime(done, steps)
         self._progress = Progress(
             TextColumn("training"),
@@ -74,7 +76,7 @@ class BarDisplay:
         self._progress.update(self._task, completed=step, words=words)
 
     def say(self, text: str) -> None:
-        self._progress.console.print(text, markup=False)
+        self._progress.console.print(printable(text), markup=False)
 
     def close(self) -> None:
         self._progress.stop()
@@ -83,7 +85,7 @@ class BarDisplay:
 class LineDisplay:
     """A line every few steps, and one for the last."""
 
-    def __init__(self, steps: int, done: int, stream: IO[str], every: int) -> None:
+    def __init__(self, steps: int, done: int, stream: TextIO, every: int) -> None:
         self._means, self._clock = Means(), RemainingTime(done, steps)
         self._steps, self._stream, self._every = steps, stream, every
 
@@ -94,13 +96,13 @@ class LineDisplay:
             self.say(f"step {step}/{self._steps}  {words}")
 
     def say(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
+        say_to(self._stream, text)
 
     def close(self) -> None:
         self._stream.flush()
 
 
-def open_display(steps: int, done: int, stream: IO[str], every: int) -> Display:
+def open_display(steps: int, done: int, stream: TextIO, every: int) -> Display:
     """A bar where the stream is a terminal, otherwise a line every so many steps."""
     if stream.isatty():
         return BarDisplay(steps, done, stream)

@@ -1,7 +1,10 @@
 """The report at the end of a run: what was learnt, and how the prediction and the machine compare.
 
 Two steps are looked at after the last one, for the run's schedule and for those it is to be
-compared with: all ranks take part, the first one writes.
+compared with: all ranks take part, the first one writes. Another schedule has its weights at other
+places, so an engine of its own runs it. For that the run's engine gives its memory back, and since
+nothing is updated there are no moments: who had room for the run has room for the comparison. What
+would not fit nevertheless, because it keeps more of a batch alive, is not run.
 """
 
 import os
@@ -9,6 +12,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import torch
 
 from penstock.core.schedule import Schedule
 from penstock.cost.hardware import HARDWARE
@@ -19,19 +24,22 @@ from penstock.data import Microbatch
 from penstock.draw import trace
 from penstock.draw.page import page
 from penstock.files import save
-from penstock.plan.memory import step_peaks
+from penstock.plan.memory import footprints, with_slots
+from penstock.run.comm.collective import add_up
 from penstock.run.observe.inspected_step import StepLook, look_at_step
+from penstock.run.observe.memory_meter import free_bytes
 from penstock.run.process.environment import read_place
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine
 from penstock.run.step.engine import Engine
-from penstock.run.step.optimizer import AdamW
+from penstock.run.step.optimizer import NoUpdate
 from penstock.run.step.state import begin
 from penstock.run.watchdog.position import Tracker
 from penstock.schedules import registry
 from penstock.sim import simulate
 from penstock.sim.cores import makespan_on
+from penstock.terminal import say_to
 from penstock.train.config.sections import PipelineSettings
 from penstock.train.config.settings import Settings
 from penstock.train.records.metrics import METRICS, TIMING, read_metrics
@@ -58,21 +66,57 @@ def report(run: EndedRun) -> None:
     """Look, compare, write and say it."""
     run.tracker.at = "looks at a step"
     engine, settings = run.engine, run.settings
-    looks = [(engine.plan, look_at_step(engine, run.batch))]
-    for schedule in compared_schedules(settings, engine.mesh.devices):
+    looks, left_out = [(engine.plan, look_at_step(engine, run.batch))], list[str]()
+    others = compared_schedules(settings, engine.mesh.devices)
+    if others:
+        engine.release()
+    for schedule in others:
         plan = _unsliced(engine.plan, schedule)
-        other = build_engine(plan, engine.mesh.replicas, AdamW(), engine.device)
-        other.tell(run.tracker)
-        begin(other, settings.run.seed)
-        looks.append((plan, look_at_step(other, run.batch)))
-        other.close()
+        if refusal := _too_large(plan, run):
+            left_out.append(refusal)
+            continue
+        looks.append((plan, _look_at(plan, run)))
     if engine.mesh.rank == 0:
         ran = ran_by(run)
         cores = ran.cores if engine.device.type == "cpu" else ran.processes
         found = [compare_step(plan, seen, cores) for plan, seen in looks if seen]
         run.close()
         run.tracker.at = "writes its report"
-        _write(ran, found)
+        _write(ran, found, left_out)
+
+
+def _look_at(plan: StepPlan, run: EndedRun) -> StepLook | None:
+    """A step of another schedule, with initial weights: time and memory do not ask for values."""
+    other = build_engine(plan, run.engine.mesh.replicas, NoUpdate(), run.engine.device)
+    other.tell(run.tracker)
+    begin(other, run.settings.run.seed)
+    try:
+        return look_at_step(other, run.batch)
+    finally:
+        other.close()
+        other.release()
+
+
+def _too_large(plan: StepPlan, run: EndedRun) -> str:
+    """Why a plan cannot be run on some rank for want of memory; the same words on all of them."""
+    engine, mesh = run.engine, run.engine.mesh
+    own, other = (
+        footprints(each.schedule, workload_of(each), each.rows)[mesh.device]
+        for each in (engine.plan, plan)
+    )
+    # The host's allocator keeps what the run has given back; that of a GPU does not.
+    kept = own.total if engine.device.type == "cpu" else 0
+    said = torch.zeros(mesh.replicas * mesh.devices, 2, dtype=torch.float64)
+    said[mesh.rank] = torch.tensor([other.looked_at, free_bytes(engine.device) + kept])
+    with run.tracker.gathers("state their free memory"):
+        add_up(said, mesh.world)
+    for rank, (wanted, there) in enumerate(said.tolist()):
+        if wanted > there:
+            return (
+                f"{plan.schedule.name} is not run for comparison: rank {rank} would need "
+                f"{wanted / 1e9:.2f} GB and has {there / 1e9:.2f} GB"
+            )
+    return ""
 
 
 def _unsliced(plan: StepPlan, schedule: Schedule) -> StepPlan:
@@ -84,17 +128,21 @@ def _unsliced(plan: StepPlan, schedule: Schedule) -> StepPlan:
 
 def compare_step(plan: StepPlan, seen: StepLook, cores: int) -> Compared:
     """Predictions for a schedule from what a look at it has shown."""
-    workload = Workload(plan.layout.model, plan.lengths, tuple(map(len, plan.layout.split)))
+    workload = workload_of(plan)
     sizes = TransformerCost(workload, next(iter(HARDWARE.values())))
     profile = Profile.of(plan.schedule, seen.seconds, sizes)
     scarce = cores < plan.schedule.shape.devices
     return Compared(
         plan.schedule.name,
-        simulate(plan.schedule, profile),
+        with_slots(simulate(plan.schedule, profile), workload, plan.rows),
         makespan_on(plan.schedule, profile, cores) if scarce else None,
         seen.timeline,
-        tuple(step_peaks(plan.schedule, workload, plan.rows)),
     )
+
+
+def workload_of(plan: StepPlan) -> Workload:
+    """The work of a step of a plan, for one sequence of each microbatch."""
+    return Workload(plan.layout.model, plan.lengths, tuple(map(len, plan.layout.split)))
 
 
 def ran_by(run: EndedRun) -> Ran:
@@ -110,6 +158,7 @@ def ran_by(run: EndedRun) -> Ran:
         processes=mesh.devices * mesh.replicas,
         cores=machines * len(os.sched_getaffinity(0)),
         slices=_slices(run.settings.pipeline),
+        replans=run.settings.optimizer.schedule != "constant",
         checkpoint=run.checkpoint,
         export=run.settings.checkpoint.export,
     )
@@ -120,11 +169,10 @@ def _slices(pipeline: PipelineSettings) -> int:
     return pipeline.slices if pipeline.schedule in registry() else 1
 
 
-def _write(ran: Ran, found: Sequence[Compared]) -> None:
+def _write(ran: Ran, found: Sequence[Compared], left_out: Sequence[str]) -> None:
     pair = drawn(found[0])
-    text = words(ran, found)
+    text = words(ran, found, left_out)
     save(ran.folder / "timeline.html", page.render(pair))
     save(ran.folder / "trace.json", trace.render(pair))
     save(ran.folder / "report.txt", text)
-    encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "replace").decode(encoding), flush=True)
+    say_to(sys.stdout, text)

@@ -23,12 +23,11 @@ class Compared(NamedTuple):
 
     name: str
     predicted: Timeline
-    """As if every process had a core or a GPU of its own, from the time that its ops took."""
+    """As if every process had a core or a GPU of its own, from the time that its ops took; with the
+    bytes that the step adds on each device."""
     shared: Fraction | None
     """Seconds predicted with the cores that there are, where they are fewer than processes."""
     measured: Timeline
-    peaks: tuple[int, ...]
-    """Predicted bytes that a step adds, by device."""
 
     @property
     def peak(self) -> int:
@@ -47,6 +46,8 @@ class Ran(NamedTuple):
     processes: int
     cores: int
     slices: int
+    replans: bool
+    """Whether the learning rate of further steps depends on whether it is planned anew."""
     checkpoint: Path
     export: str
     """Where the exported weights are; empty where there are none."""
@@ -66,9 +67,10 @@ def drawn(found: Compared) -> list[Timeline]:
     ]
 
 
-def words(ran: Ran, found: Sequence[Compared]) -> str:
-    """The report as people read it."""
+def words(ran: Ran, found: Sequence[Compared], left_out: Sequence[str] = ()) -> str:
+    """The report as people read it; `left_out` says which schedules it is not compared with."""
     parts = [learnt(ran), time_table(ran, found), memory_table(found), *_verdicts(found)]
+    parts += ["".join(f"{line}\n" for line in left_out)] if left_out else []
     return "\n".join([*parts, _places(ran), _next_steps(ran)])
 
 
@@ -115,10 +117,10 @@ def memory_table(found: Sequence[Compared]) -> str:
     """Megabytes that a step adds on each device, predicted and measured."""
     rows = []
     for each in found:
-        measured = [int(peak) for peak in each.measured.peak]
-        for what, peaks in (("predicted", each.peaks), ("measured", measured)):
-            rows.append((each.name, what, *(f"{peak / 1e6:.2f}" for peak in peaks)))
-    heads = ("schedule", "", *(f"device {device}" for device in range(len(found[0].peaks))))
+        for what, timeline in (("predicted", each.predicted), ("measured", each.measured)):
+            rows.append((each.name, what, *(f"{int(peak) / 1e6:.2f}" for peak in timeline.peak)))
+    devices = found[0].predicted.schedule.shape.devices
+    heads = ("schedule", "", *(f"device {device}" for device in range(devices)))
     return "peak memory of a step in MB, beside weights and optimizer\n" + _table(heads, rows)
 
 
@@ -151,6 +153,9 @@ def _places(ran: Ran) -> str:
 def _next_steps(ran: Ran) -> str:
     train, steps, slices = f"penstock train {ran.folder / 'config.toml'}", *_doubled(ran)
     tries = [(f"go on to step {steps}", f"{train} --set run.steps={steps}")]
+    if ran.replans:
+        anew = f"{tries[0][1]} --set optimizer.schedule_steps={steps}"
+        tries.append(("plan the rate anew", anew))
     if ran.slices > 1:
         folder = f"{ran.folder}-{slices}"
         cut = f"--set pipeline.slices={slices} --set run.directory={folder}"

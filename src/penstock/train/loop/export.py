@@ -1,0 +1,128 @@
+"""The weights of a run as a Hugging Face folder: by all its ranks at its end, and by one process
+from a checkpoint at any time.
+
+    by ranks      each device of the first replica writes a file of its own; no process has them all
+    by one        tensors of a checkpoint, as many at a time as one file holds
+"""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from penstock.arch.config import ModelConfig
+from penstock.arch.parameters import expected_shapes
+from penstock.data.tokenizer import Bytes
+from penstock.errors import RunError
+from penstock.model.io.huggingface import (
+    SHARD_BYTES,
+    refuse_foreign,
+    write,
+    write_index,
+    write_shard,
+)
+from penstock.model.io.kept_files import (
+    NOTHING_KEPT,
+    KeptFiles,
+    kept_of_model,
+    kept_of_tokenizer,
+    stored_dtype,
+)
+from penstock.run.comm.collective import meet
+from penstock.run.step.state import held, weight_key
+from penstock.train.checkpoint import Found, load_part, newest_in, stored_in, stored_kinds
+from penstock.train.config.settings import Settings
+from penstock.train.loop.run_lock import claim_export
+from penstock.train.loop.setup import architecture
+from penstock.train.loop.trainer import Trainer
+
+
+class Exported(NamedTuple):
+    """What was written."""
+
+    folder: Path
+    step: int
+    dtype: str
+    kept: tuple[str, ...]
+    """Files that were copied from where the run began."""
+    damaged: tuple[str, ...] = ()
+    """What is wrong with newer checkpoints, which were not taken."""
+
+    def __str__(self) -> str:
+        kept = f", with {', '.join(self.kept)}" if self.kept else ""
+        return f"exported the weights of step {self.step} as {self.dtype} into {self.folder}{kept}"
+
+
+def export_dtype(settings: Settings) -> str:
+    """The type that weights are exported in."""
+    if settings.checkpoint.export_dtype != "auto":
+        return settings.checkpoint.export_dtype
+    source = settings.model.huggingface
+    return stored_dtype(Path(source)) if source else settings.run.dtype
+
+
+def kept_files(settings: Settings) -> KeptFiles:
+    """What an export has beside weights: all of the folder that the run began with, or else the
+    tokenizer that it was trained with."""
+    if settings.model.huggingface:
+        return kept_of_model(Path(settings.model.huggingface))
+    if settings.data.tokenizer != Bytes.name:
+        return kept_of_tokenizer(Path(settings.data.tokenizer).expanduser())
+    return NOTHING_KEPT
+
+
+def export_weights(trainer: Trainer) -> None:
+    """Write the weights of a run: each device of the first replica a file of its own."""
+    trainer.tracker.handles_files("exports the weights")
+    settings, mesh, layout = trainer.settings, trainer.engine.mesh, trainer.engine.layout
+    folder, name = Path(settings.checkpoint.export), export_dtype(settings)
+    dtype, kept = getattr(torch, name), kept_files(settings)
+    refuse_foreign(folder, kept)
+    if mesh.replica == 0:
+        write_shard(folder, mesh.device + 1, mesh.devices, held(trainer.engine), dtype)
+    with trainer.tracker.gathers("export the weights"):
+        meet(mesh.world)
+    if mesh.rank == 0:
+        write_index(folder, layout.model, mesh.devices, dtype, kept)
+    trainer.voice.say(str(Exported(folder, trainer.done, name, tuple(kept.files))))
+
+
+def export_checkpoint(settings: Settings, run: Path, folder: Path, step: int | None) -> Exported:
+    """Write the weights that a run has stored, those of its newest checkpoint or of one step."""
+    found = _found(run / "checkpoints", step)
+    if found is None:
+        raise RunError(
+            f"{str(run)!r} has no checkpoint", hint="give the folder of a run that has saved one"
+        )
+    model, name, kept = architecture(settings), export_dtype(settings), kept_files(settings)
+    with claim_export(folder):
+        dtype = getattr(torch, name)
+        write(folder, model, _stored_weights(found, model), dtype, kept=kept)
+    return Exported(folder, found.step, name, tuple(kept.files), found.damaged)
+
+
+def _found(checkpoints: Path, step: int | None) -> Found | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is damaged is in the answer
+        return newest_in(checkpoints) if step is None else stored_in(checkpoints, step)
+
+
+def _stored_weights(found: Found, model: ModelConfig) -> Iterator[tuple[str, Tensor]]:
+    """The weights of a checkpoint, loaded some at a time."""
+    kinds, group, held_bytes = stored_kinds(found), dict[str, Tensor](), 0
+    for name, shape in expected_shapes(model).items():
+        kind = kinds.get(weight_key(name))
+        tensor = torch.empty(shape, dtype=kind.dtype if kind else torch.float32)
+        if group and held_bytes + tensor.nbytes > SHARD_BYTES:
+            yield from _loaded(found, group)
+            group, held_bytes = {}, 0
+        group[name], held_bytes = tensor, held_bytes + tensor.nbytes
+    yield from _loaded(found, group)
+
+
+def _loaded(found: Found, tensors: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    load_part(found, {weight_key(name): tensor for name, tensor in tensors.items()})
+    yield from tensors.items()
