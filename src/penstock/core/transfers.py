@@ -5,6 +5,7 @@ share it. On each directed edge between devices the transfers of one payload for
 order in which the sender produces them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,10 @@ class Moves:
     def payload(self, move: int) -> str:
         """Name of the buffer that a transfer carries."""
         return NAMES[int(self.buffer[move])]
+
+    def of_rows(self, rows: Sequence[int]) -> list[range]:
+        """The transfers that each of several rows writes."""
+        return list(map(range, self.start[rows].tolist(), self.start[1:][rows].tolist()))
 
 
 _UNSENT = np.zeros(max(AFTER, len(NAMES)) + 1, np.bool_)

@@ -7,10 +7,14 @@ comes later, on whatever device, so hosts that go through their ops in this orde
 other.
 """
 
+import gc
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.core.graph import graph_of
 from penstock.core.homes import parts_of, sums_of
@@ -18,6 +22,7 @@ from penstock.core.meaning import BUFFERS, SUM, Buf
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.program import Program
 from penstock.core.scoreboard import play_schedule
+from penstock.core.table import Ints
 from penstock.run.program.calls import NOTHING, Call, Join, Lane, Post
 from penstock.run.program.places import READ, WRITE, PlaceTable, names_of
 from penstock.run.program.unsupported import refuse_unsupported
@@ -26,7 +31,21 @@ from penstock.run.program.unsupported import refuse_unsupported
 def compile_lane(program: Program, device: int) -> Lane:
     """The calls of one device."""
     refuse_unsupported(program)
-    return _Compiler(program, device).lane()
+    with _collector_at_rest():
+        return _Compiler(program, device).lane()
+
+
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """Every object that is made here is kept, so looking for garbage among them finds none and
+    takes as long as making them."""
+    active = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if active:
+            gc.enable()
 
 
 def host_order(program: Program, device: int) -> list[int]:
@@ -39,11 +58,12 @@ def host_order(program: Program, device: int) -> list[int]:
         )
         computes = np.array(table.lane_stream)[table.lane[rows]] == "compute"
         rows = rows[np.lexsort((computes, ticks.end[rows]))]  # side streams are told first
-    return [int(row) for row in rows]
+    numbers: list[int] = rows.tolist()
+    return numbers
 
 
 class _Compiler:
-    """Everything about one device, looked up once."""
+    """Everything about one device, looked up once; each field of its calls is a column."""
 
     def __init__(self, program: Program, device: int) -> None:
         self.program, self.device = program, device
@@ -51,48 +71,71 @@ class _Compiler:
         self.rows = host_order(program, device)
         self.number = {row: number for number, row in enumerate(self.rows)}
         self.ops = dict(zip(self.rows, self.schedule.table.ops_at(self.rows)))
-        self.unit = self.schedule.unit.tolist()
-        self.places = PlaceTable(program, device)
-        self.freed = set(program.frees.items.tolist())
-        self.read_first: dict[int, list[int]] = defaultdict(list)
+        self.units: list[int] = self.schedule.unit[self.rows].tolist()
+        self.places = PlaceTable(program, device, [*self.ops.values()], self.units)
+        moves, at = program.moves, self.schedule.table.device
+        self.sent = self._posts(np.flatnonzero(at[moves.writer] == device), "target")
+        """Transfers from this device."""
+        self.received = self._posts(np.flatnonzero(at[moves.reader] == device), "source")
+        self.read_first = _by_row(moves.reader, self.received)
         """Transfers to this device by the row that reads them first."""
-        self.read_last: dict[int, list[int]] = defaultdict(list)
-        moves = program.moves
-        for move in np.flatnonzero(self.schedule.table.device[moves.reader] == device).tolist():
-            self.read_first[int(moves.reader[move])].append(move)
-            self.read_last[int(moves.last_reader[move])].append(move)
+        self.read_last = _by_row(moves.last_reader, self.received)
         self.crossings = _between_streams(program, device)
-        self.awaited = {writer for writers in self.crossings.values() for writer in writers}
+
+    def _posts(self, moves: NDArray[np.intp], peer: str) -> dict[int, Post]:
+        """Transfers as this device sees them; `peer` is the end that it is not."""
+        program = self.program
+        peers = [getattr(channel, peer) for channel in program.channels]
+        indices = program.carried[moves]
+        columns = (
+            [peers[channel] for channel in program.channel[moves].tolist()],
+            moves.tolist(),
+            self.places.of_units(indices.tolist()),
+            self.schedule.unit[program.moves.writer[moves]].tolist(),
+            program.bufs_at(indices),
+        )
+        return dict(zip(columns[1], map(Post, *columns)))
 
     def lane(self) -> Lane:
-        joins = self._joins()
-        calls = tuple(self._call(row, joins.get(row, [])) for row in self.rows)
         first = self.program.posts.after(len(self.schedule.table))
-        posts = tuple(self._received(move) for move in first if self._arrives(move))
+        posts = tuple(self.received[move] for move in first if move in self.received)
+        calls = tuple(map(Call, *self._columns()))
         braids = self._braids()
         return Lane(self.device, calls, posts, len(self.places), self.places.homes, braids)
 
-    def _call(self, row: int, joins: Iterable[Join]) -> Call:
-        program, table, op = self.program, self.schedule.table, self.ops[row]
-        unit = self.unit[row]
-        reads, writes = self.places.reads(op, unit), self.places.writes(op, unit)
-        sent = range(program.moves.start[row], program.moves.start[row + 1])
-        return Call(
-            number=self.number[row],
-            row=row,
-            op=op,
-            unit=unit,
-            stream=table.lane_stream[table.lane[row]],
-            reads=reads,
-            writes=writes,
-            waits=tuple(map(self._received, self.read_first.get(row, ()))),
-            awaits=(*(self.number[w] for w in self.crossings.get(row, ())), *_totals(op, reads)),
-            awaited=row in self.awaited,
-            sends=tuple(map(self._sent, sent)),
-            frees=tuple(self._freed(row, sent)),
-            posts=tuple(map(self._received, program.posts.after(row))),
-            joins=tuple(joins),
+    def _columns(self) -> tuple[Iterable[Any], ...]:
+        """The fields of all calls, in the order of a call's fields."""
+        program, table = self.program, self.schedule.table
+        lane_of = table.lane[self.rows].tolist()
+        posted = program.posts.of_rows(self.rows)
+        started, joins = program.moves.of_rows(self.rows), self._joins()
+        awaited = {writer for writers in self.crossings.values() for writer in writers}
+        return (
+            range(len(self.rows)),
+            self.rows,
+            self.ops.values(),
+            self.units,
+            [table.lane_stream[lane] for lane in lane_of],
+            self.places.reads,
+            self.places.writes,
+            [tuple([self.received[m] for m in self.read_first.get(row, ())]) for row in self.rows],
+            self._awaits(),
+            [row in awaited for row in self.rows],
+            [tuple([self.sent[move] for move in moves]) for moves in started],
+            self._frees(started),
+            [tuple([self.received[move] for move in moves]) for moves in posted],
+            [tuple(joins.get(row, ())) for row in self.rows],
         )
+
+    def _awaits(self) -> list[tuple[int, ...]]:
+        """Calls of other streams, and sums, that each call waits for."""
+        awaits = {
+            row: tuple([self.number[w] for w in writers]) for row, writers in self.crossings.items()
+        }
+        for row, reads in zip(self.rows, self.places.reads):
+            if self.ops[row].kind in STAGE_KINDS:
+                awaits[row] = (*awaits.get(row, ()), *_totals(self.ops[row], reads))
+        return [awaits.get(row, ()) for row in self.rows]
 
     def _joins(self) -> dict[int, list[Join]]:
         """Sums that this device has parts of, by the row that writes its last part."""
@@ -122,30 +165,28 @@ class _Compiler:
         numbers = (tuple(sorted(self.number[row_of[op]] for op in pair)) for pair in pairs)
         return {strands[0]: strands for strands in numbers}
 
-    def _freed(self, row: int, sent: range) -> list[int]:
-        """What is used last here, received or written here, and what was only written to be sent:
-        the transport keeps it."""
-        indices = self.program.frees.after(row)
-        carried = self.program.carried
-        indices += [carried[move] for move in self.read_last.get(row, ())]
-        indices += [carried[move] for move in sent if carried[move] not in self.freed]
-        places = map(self.places.known, indices)
-        return [place for place in places if place is not None]
+    def _frees(self, started: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
+        """What is used last by each call, received or written here, and what was only written to
+        be sent: the transport keeps it."""
+        carried, place = self.program.carried.tolist(), self.places.units
+        freed = set(self.program.frees.items.tolist())
+        found: list[tuple[int, ...]] = []
+        for row, ends, sent in zip(self.rows, self.program.frees.of_rows(self.rows), started):
+            if row in self.read_last:
+                ends += [carried[move] for move in self.read_last[row]]
+            if sent:
+                ends += [carried[move] for move in sent if carried[move] not in freed]
+            found.append(tuple([place[at] for at in ends if at in place]))
+        return found
 
-    def _arrives(self, move: int) -> bool:
-        return self.program.channels[int(self.program.channel[move])].target == self.device
 
-    def _received(self, move: int) -> Post:
-        return self._post(move, self.program.channels[self.program.channel[move]].source)
-
-    def _sent(self, move: int) -> Post:
-        return self._post(move, self.program.channels[self.program.channel[move]].target)
-
-    def _post(self, move: int, peer: int) -> Post:
-        index = self.program.carried[move]
-        buf = self.program.buf(index)
-        unit = self.shape.first_unit[buf.mb] + buf.slice
-        return Post(peer, move, self.places.of_unit(index), unit, buf)
+def _by_row(rows: Ints, moves: Iterable[int]) -> dict[int, list[int]]:
+    """Transfers by the row that each has in a column."""
+    of = rows.tolist()
+    found: dict[int, list[int]] = defaultdict(list)
+    for move in moves:
+        found[of[move]].append(move)
+    return found
 
 
 def _totals(op: Op, reads: tuple[int, ...]) -> list[int]:
