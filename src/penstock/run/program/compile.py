@@ -7,15 +7,14 @@ comes later, on whatever device, so hosts that go through their ops in this orde
 other.
 """
 
-import gc
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.collector import collector_resting
 from penstock.core.graph import graph_of
 from penstock.core.homes import parts_of, sums_of
 from penstock.core.meaning import BUFFERS, SUM, Buf
@@ -31,21 +30,8 @@ from penstock.run.program.unsupported import refuse_unsupported
 def compile_lane(program: Program, device: int) -> Lane:
     """The calls of one device."""
     refuse_unsupported(program)
-    with _collector_at_rest():
+    with collector_resting():
         return _Compiler(program, device).lane()
-
-
-@contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """Every object that is made here is kept, so looking for garbage among them finds none and
-    takes as long as making them."""
-    active = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if active:
-            gc.enable()
 
 
 def host_order(program: Program, device: int) -> list[int]:

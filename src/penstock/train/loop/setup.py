@@ -26,6 +26,7 @@ from penstock.plan.slices import (
 from penstock.schedules import find, registry
 from penstock.train.config.sections import PipelineSettings
 from penstock.train.config.settings import Settings
+from penstock.train.loop.flags import refusals_in_keys
 from penstock.train.report.compared import compared_schedules
 from penstock.transform import (
     recompute_all,
@@ -60,7 +61,8 @@ def layout_of(settings: Settings, processes: int) -> RunSetup:
     lengths = tuple(_lengths(settings, model, count) for count in schedule.shape.slices)
     split = split_layers(model.layers, schedule.shape.stages, pipeline.layers)
     schedule = _weighed(_recomputed(schedule, pipeline), lengths, model)
-    compared_schedules(settings, schedule.shape.devices)
+    with refusals_in_keys():
+        compared_schedules(settings, schedule.shape.devices)
     return RunSetup(model, schedule, lengths, tuple(map(len, split)), pipeline.replicas)
 
 
@@ -111,10 +113,9 @@ def _schedule(settings: Settings, devices: int) -> Schedule:
     if pipeline.schedule not in registry() and _names_a_file(pipeline.schedule):
         return _from_file(settings, devices)
     spec = find(pipeline.schedule)
-    case = spec.case(
-        devices, microbatches, pipeline.chunks or None, pipeline.slices, pipeline.options
-    )
-    return spec.build(case)
+    sizes = (devices, microbatches, pipeline.chunks or None, pipeline.slices)
+    with refusals_in_keys():
+        return spec.build(spec.case(*sizes, pipeline.options))
 
 
 def _names_a_file(schedule: str) -> bool:
