@@ -331,6 +331,28 @@ def test_a_wrong_value_far_down_a_large_file_is_found_at_once() -> None:
     assert process_time() - start < 1
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (".".join(["a"] * 300_000) + " = 1\n", "line 1, column 1: tables or lists are nested"),
+        ("x = 1\n[" + ".".join(["a"] * 9_000) + "]\n", "line 2, column 1: tables or lists are"),
+        ("x = {" + ".".join(["a"] * 9_000) + " = 1}\n", "line 1, column 1: tables or lists are"),
+        ("a = " + "[" * 40 + "]" * 40, "line 1, column 1: tables or lists are nested"),
+        ("[data]\npaths = [" + "1," * 60_000 + "]\n", "line 1, column 1: there are more than 50,0"),
+    ],
+    ids=["key", "table", "inline", "lists", "values"],
+)
+def test_what_would_take_minutes_to_read_is_refused_at_once(text: str, message: str) -> None:
+    start = process_time()
+    assert refusal(text).startswith(message)
+    assert process_time() - start < 1
+
+
+def test_dots_in_texts_and_comments_are_no_names() -> None:
+    text = f'[run]\ndirectory = "{"../" * 40}x" # {"." * 99}\n{SHORT}'
+    assert loads(text).run.directory.endswith("/x")
+
+
 def test_a_message_that_quotes_a_section_which_is_no_table_is_no_crash() -> None:
     tokens = "[data]\nsource = 'tokens'\npaths = ['a']\nend_token = 'log.x'\n"
     said = refusal(f"log = 3\n{SHORT}{tokens}").splitlines()

@@ -4,11 +4,9 @@ Everything here is settled without torch, so that a launcher refuses what cannot
 starts a process, and every process arrives at the same layout from the same settings.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.families import from_huggingface
@@ -16,6 +14,7 @@ from penstock.arch.layer_split import split_layers
 from penstock.core.schedule import Schedule
 from penstock.errors import FormatError, ShapeError
 from penstock.files import load
+from penstock.files.json_object import read_object
 from penstock.plan.slices import (
     Lengths,
     align,
@@ -23,7 +22,7 @@ from penstock.plan.slices import (
     even,
     flops_shares,
 )
-from penstock.schedules import find, registry
+from penstock.schedules import find, names_a_file
 from penstock.train.config.sections import PipelineSettings
 from penstock.train.config.settings import Settings
 from penstock.train.loop.flags import refusals_in_keys
@@ -83,15 +82,7 @@ def architecture(settings: Settings) -> ModelConfig:
 
 def _from_folder(folder: str) -> ModelConfig:
     path = Path(folder) / "config.json"
-    try:
-        stated: Any = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ShapeError(
-            f"cannot read {str(path)!r}: {error}", hint="name a folder with a Hugging Face model"
-        ) from None
-    if not isinstance(stated, dict):
-        raise ShapeError(f"{str(path)!r} holds no object", hint="it is no model's config.json")
-    return from_huggingface(stated)
+    return from_huggingface(read_object(path, "name a folder with a Hugging Face model"))
 
 
 def device_count(pipeline: PipelineSettings, processes: int) -> int:
@@ -110,16 +101,12 @@ def device_count(pipeline: PipelineSettings, processes: int) -> int:
 def _schedule(settings: Settings, devices: int) -> Schedule:
     """The schedule of a registered name or of a file."""
     pipeline, microbatches = settings.pipeline, settings.batch.microbatches
-    if pipeline.schedule not in registry() and _names_a_file(pipeline.schedule):
+    if names_a_file(pipeline.schedule):
         return _from_file(settings, devices)
     spec = find(pipeline.schedule)
     sizes = (devices, microbatches, pipeline.chunks or None, pipeline.slices)
     with refusals_in_keys():
         return spec.build(spec.case(*sizes, pipeline.options))
-
-
-def _names_a_file(schedule: str) -> bool:
-    return "/" in schedule or "." in schedule or Path(schedule).exists()
 
 
 def _from_file(settings: Settings, devices: int) -> Schedule:
