@@ -66,7 +66,8 @@ def read_bytes(text: str) -> Fraction:
     found = _BYTES.fullmatch(text)
     if found is None:
         return read_number(text)
-    return read_number(found[1]) * (1024 if found[3] else 1000) ** _POWERS[found[2]]
+    factor: int = (1024 if found[3] else 1000) ** _POWERS[found[2]]
+    return read_number(found[1]) * factor
 
 
 def read_tokens(text: str) -> int:
@@ -76,7 +77,8 @@ def read_tokens(text: str) -> int:
     (65536, 524288, 1000)
     """
     found = _TOKENS.fullmatch(text)
-    value = read_number(found[1]) * 1024 ** _POWERS[found[2]] if found else read_number(text)
+    factor: int = 1024 ** _POWERS[found[2]] if found else 1
+    value = read_number(found[1] if found else text) * factor
     if value.denominator > 1:
         raise ValueError(f"{text[:40]!r} is no whole number")
     return int(value)
