@@ -311,3 +311,27 @@ def test_whatever_stands_in_a_config_it_is_read_or_refused(
     except PenstockError:
         return
     assert from_huggingface(to_huggingface(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_hidden_layers": 10**18}, "num_hidden_layers is 1000000000000000000"),
+        ({"num_hidden_layers": 10**18, "use_sliding_window": True}, "num_hidden_layers is 10000"),
+        ({"sliding_window": 10**18, "use_sliding_window": True}, "sliding_window is 10000"),
+        ({"hidden_size": 10**5000}, "hidden_size is a number of 16,610 bits"),
+        ({"max_position_embeddings": 10**18}, "max_position_embeddings is 1000"),
+        ({"rope_theta": 10**400}, "rope_theta is a number of 1,329 bits"),
+        ({"rope_theta": 1e300}, r"rope_theta is 1e\+300"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 10**400}}, "factor is a number of"),
+        (
+            {"rope_scaling": {"rope_type": "yarn", "original_max_position_embeddings": 10**400}},
+            "original_max_position_embeddings is a number of",
+        ),
+        ({"rms_norm_eps": 1e-300}, "norm_epsilon is 1e-300"),
+    ],
+)
+def test_numbers_that_no_model_has_are_refused_at_once(changes: Json, message: str) -> None:
+    with pytest.raises(ShapeError, match=message) as caught:
+        from_huggingface({**QWEN, **changes})
+    assert caught.value.hint.startswith("give ")

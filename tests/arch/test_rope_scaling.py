@@ -25,7 +25,7 @@ def test_every_variant_can_be_stated() -> None:
         ("linear", {"factor": nan}, "factor is nan"),
         ("linear", {"factor": inf}, "factor is inf"),
         ("linear", {"factor": True}, "factor is True"),
-        ("linear", {"factor": "2"}, "factor is 2"),
+        ("linear", {"factor": "2"}, "factor is '2'"),
         ("linear", {"beta_fast": 16.0}, "rope scaling linear has no beta_fast, but it is 16.0"),
         ("linear", {"original_positions": 64}, "linear has no original_positions"),
         ("llama3", {}, "original_positions is 0"),

@@ -1,10 +1,13 @@
 """`check`: a proof in words, or findings that name the op at fault."""
 
+import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli.conftest import Penstock
+from penstock import files
 
 WRONG_ORDER = """\
 devices: 2
@@ -100,3 +103,35 @@ def test_a_schedule_that_depends_on_prices_is_proven_at_those_that_are_given(
 ) -> None:
     request = "check zb-auto -p 3 -m 4 -o limit=4 --sizes act=2,stash=2 --limit 4 --json"
     assert penstock(request).data["proven"]
+
+
+class _Endless(io.RawIOBase):
+    """A stream that has always more."""
+
+    taken = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, room: Any) -> int:
+        self.taken += len(room)
+        return len(room)
+
+
+def test_a_stream_without_end_is_read_only_as_far_as_a_schedule_can_be(
+    penstock: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MAX_BYTES", 1_000)
+    stream = _Endless()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(stream)))
+    answer = penstock("check -")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error: stdin is larger than 1,000 bytes\nhint: ")
+    assert stream.taken <= 100_000
+
+
+@pytest.mark.parametrize("verb", ["check", "simulate", "show"])
+def test_a_name_that_is_too_long_for_a_file_is_no_schedule(penstock: Penstock, verb: str) -> None:
+    answer = penstock(f"{verb} {'x' * 300} -p 2 -m 2")
+    assert answer.code == 2
+    assert answer.err.startswith(f"error: no schedule is called '{'x' * 60}...'\n")

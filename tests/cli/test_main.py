@@ -52,7 +52,7 @@ def test_nothing_at_all_is_misuse_and_explained_on_stderr(penstock: Penstock) ->
         ("simulate 1f1b -p 4 -m 8 -o group=2", "has no option 'group'", "has no options"),
         ("simulate 1f1b -p 4 -m 8 -o group", "where key=value is wanted", "-o key=value"),
         ("simulate 1f1b -p 4 -m 8 -o a=1 -o a=2", "-o sets a twice", "leave one"),
-        ("simulate 1f1b -p 4 -m 8 --times F=x", "--times F is 'x'", "0.25 or 1/3"),
+        ("simulate 1f1b -p 4 -m 8 --times F=x", "--times F is 'x'", "1e-3 or 1/3"),
         ("simulate 1f1b -p 4 -m 8 --times B=2", "no time called 'B'", "B is I + W"),
         ("simulate 1f1b -p 4 -m 8 --times Q=2", "no time called 'Q'", "one of: F, I, W"),
         ("simulate 1f1b -p 4 -m 8 --times F=-1", "must not be negative", "0 or more"),

@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 
+from penstock.core import kernel as kernel_module
 from penstock.core.kernel import COMPILE_ABOVE, kernel, part
 
 
@@ -32,11 +33,28 @@ def test_parts_are_compiled_with_the_kernel_that_calls_them() -> None:
     assert raised(3) == 7
 
 
-def test_without_a_compiler_loops_run_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_loops_run_as_they_are_and_that_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
-    again = kernel(summed.plain)
-    assert again.compiled is summed.plain
-    assert again(COMPILE_ABOVE + 1, np.arange(5)) == 25
+    kernel_module._say_slow.cache_clear()
+    for _ in range(2):
+        again = kernel(summed.plain)
+        assert again(0, np.arange(5)) == 25
+        assert again(COMPILE_ABOVE + 1, np.arange(5)) == 25
+        assert again.compiled is summed.plain
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == printed.err.count("numba is not installed") == 1
+
+
+def test_small_work_without_a_compiler_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    kernel_module._say_slow.cache_clear()
+    assert kernel(summed.plain)(COMPILE_ABOVE, np.arange(5)) == 25
+    assert capsys.readouterr().err == ""
 
 
 def test_another_part_makes_another_kernel_for_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:

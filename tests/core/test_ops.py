@@ -75,6 +75,8 @@ def test_shares_default_to_equal_parts() -> None:
         ({"boundary_bytes": (1, 2)}, "boundary_bytes has 2"),
         ({"weightless": frozenset({2})}, "weightless stage 2"),
         ({"skips": ((1, 0),)}, "skip edge 1-0"),
+        ({"skips": ((0, 1), (0, 1))}, "the skip edge 0-1 is given 2 times"),
+        ({"ties": ((0, 1), (0, 1))}, "the tie 0-1 is given 2 times"),
         ({"loss": "X"}, "loss=X"),
     ],
 )

@@ -54,7 +54,7 @@ def test_a_file_that_cannot_be_read_is_refused_with_its_line(
     assert refusal.value.hint
 
 
-@pytest.mark.parametrize("given", ["", "x", "1,x", "1,,2", "1@", "*1", "1/0", "-1", "1e9"])
+@pytest.mark.parametrize("given", ["", "x", "1,x", "1,,2", "1@", "*1", "1/0", "-1", "1e99"])
 def test_a_text_that_is_no_list_is_refused(given: str) -> None:
     with pytest.raises(PenstockError) as refusal:
         read_layers(given)
@@ -116,3 +116,15 @@ def test_a_schedule_with_shares_of_kinds_survives_a_file() -> None:
     again = text.loads(text.dumps(schedule))
     assert again == schedule
     assert simulate(again).makespan == simulate(schedule).makespan
+
+
+def test_a_file_without_end_is_refused_at_once() -> None:
+    with pytest.raises(PenstockError, match="'/dev/zero' is larger than 1,000,000 bytes"):
+        read_layers("/dev/zero")
+
+
+def test_numbers_are_read_as_programs_print_them() -> None:
+    assert [layer.F for layer in read_layers("0.3333333333333333,1e-3")] == [
+        Fraction(1, 3),
+        Fraction(1, 1000),
+    ]

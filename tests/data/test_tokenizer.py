@@ -117,7 +117,15 @@ def test_a_file_that_is_no_tokenizer_is_refused(words: Path, content: bytes) -> 
         tokenizer(str(words))
 
 
-@pytest.mark.parametrize("name", ["nothing.json", "bytes", "a\0b"])
+def test_a_text_that_a_tokenizer_has_no_token_for_is_refused(words: Path) -> None:
+    model = {"type": "WordLevel", "vocab": WORDS, "unk_token": "<none>"}
+    words.write_text(json.dumps(described(model=model)))
+    with pytest.raises(ShapeError, match=r"has no tokens for a text: .*Missing") as refusal:
+        tokenizer(str(words)).encode("unheard")
+    assert "unknown token" in refusal.value.hint
+
+
+@pytest.mark.parametrize("name", ["nothing.json", "bytes", "a\0b", "x" * 300])
 def test_a_path_without_a_tokenizer_is_refused(name: str) -> None:
     with pytest.raises(ShapeError) as refusal:
         tokenizer(name)

@@ -75,8 +75,12 @@ def shapes(draw: st.DrawFn) -> Shape:
         kind_share=draw(_maybe(_kind_shares(stages))),
         slice_share=draw(_maybe(same if len(set(slices)) == 1 else ragged) | ragged),
         boundary_bytes=draw(_maybe(st.tuples(*[st.integers(0, 10**18 - 1)] * (stages - 1)))),
-        skips=draw(_maybe(st.lists(edges, max_size=3).map(tuple))) if stages > 1 else (),
-        ties=draw(_maybe(st.lists(edges, max_size=2).map(tuple))) if stages > 1 else (),
+        skips=draw(_maybe(st.lists(edges, max_size=3, unique=True).map(tuple)))
+        if stages > 1
+        else (),
+        ties=draw(_maybe(st.lists(edges, max_size=2, unique=True).map(tuple)))
+        if stages > 1
+        else (),
         weightless=draw(st.frozensets(st.integers(0, stages - 1))),
         copies=draw(st.integers(1, 3)),
         embed=draw(st.sampled_from("FE")),

@@ -163,3 +163,16 @@ def test_prices_are_left_out_because_they_are_no_part_of_the_order() -> None:
     priced = f"{TWO}stage_share: 1/2 3/2\nslice_share: 1/2; 2\nboundary_bytes: 7\n{LANE}"
     plain = text.loads(TWO + LANE)
     assert torch_csv.loads(torch_csv.dumps(text.loads(priced))) == plain
+
+
+@pytest.mark.parametrize("content", ["0F0,1000000F1\n", "0F0,0F1000000\n", "99999F0,0F99\n"])
+def test_sizes_that_the_ops_are_far_from_are_refused_before_any_table_is_made(content: str) -> None:
+    with pytest.raises(FormatError, match="ops, but there are 2") as caught:
+        torch_csv.loads(content)
+    assert "without gaps" in caught.value.hint
+    with pytest.raises(FormatError, match="ops, but there are 1"):
+        text.loads("devices: 1\nstages: 1000000\nslices: 1 x 2\n0 compute: 0F0\n")
+
+
+def test_a_file_that_lacks_some_ops_is_read() -> None:
+    assert len(torch_csv.loads("0F0,9F9\n").table) == 2

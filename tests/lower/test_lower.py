@@ -1,14 +1,19 @@
 """Programs: sends behind their writer, receives into planned slots, frees at the last use."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
 
 from core.samples import every
 from penstock.check import check_program
+from penstock.core.meaning import Buf, reads, writes
+from penstock.core.ops import Op
 from penstock.core.program import Channel, Program
 from penstock.core.schedule import Schedule
+from penstock.core.shape import Shape
 from penstock.errors import ScheduleError, ShapeError
 from penstock.lower import lower, needed_slots
 from penstock.schedules import build
@@ -127,3 +132,39 @@ def test_only_a_proven_schedule_is_lowered() -> None:
     lanes = [(device, stream, ops[::-1]) for device, stream, ops in good.table.lanes()]
     with pytest.raises(ScheduleError):
         lower(Schedule.from_lanes("backwards", good.shape, lanes))
+
+
+def skipping(devices: int, stages: int, most: int) -> Iterator[Schedule]:
+    """One microbatch through looped stages, with every set of so many skip edges."""
+    edges = [(source, target) for target in range(stages) for source in range(target)]
+    order = [Op("F", stage, 0) for stage in range(stages)]
+    order += [Op("B", stage, 0) for stage in reversed(range(stages))]
+    lanes = [[op for op in order if op.stage % devices == device] for device in range(devices)]
+    for count in range(1, most + 1):
+        for skips in combinations(edges, count):
+            yield Schedule.of(str(skips), Shape(devices, stages, (1,), skips=skips), lanes)
+
+
+def wanted(schedule: Schedule) -> set[tuple[Buf, int]]:
+    """What each device reads and another one writes, op by op."""
+    shape = schedule.shape
+    home = {op: device for device, _, ops in schedule.table.lanes() for op in ops}
+    writer = {buf: op for op in home for buf in writes(op, shape)}
+    return {
+        (buf, device)
+        for op, device in home.items()
+        for buf in reads(op, shape)
+        if buf in writer and home[writer[buf]] != device
+    }
+
+
+@pytest.mark.parametrize(("devices", "stages"), [(2, 4), (3, 3), (4, 4)])
+def test_a_transfer_carries_the_skip_edge_that_its_ends_write_and_read(
+    devices: int, stages: int
+) -> None:
+    for schedule in skipping(devices, stages, 3):
+        program = lower(schedule)
+        moves = range(len(program.moves.writer))
+        sent = [(program.moved(move), program.channels[program.channel[move]]) for move in moves]
+        assert {(buf, channel.target) for buf, channel in sent} == wanted(schedule)
+        assert len(sent) == len(wanted(schedule)), schedule.name

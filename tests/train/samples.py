@@ -53,7 +53,7 @@ def models(draw: st.DrawFn) -> ModelSettings:
         "tied": draw(st.booleans()),
         "window": draw(st.none() | st.integers(1, 4096)),
         "rope_scaling": draw(st.sampled_from([None, scaling])),
-        "rope_theta": draw(positive),
+        "rope_theta": draw(st.floats(1e-30, 1e12)),
     }
     numbers = {key: value for key, value in vars(base).items() if key != "element_bytes"}
     return ModelSettings(**{**numbers, **changes})

@@ -17,7 +17,8 @@ from penstock.arch.layers.gated_mlp import GatedMlp, PlainMlp
 from penstock.arch.layers.lm_head import LmHead
 from penstock.arch.layers.norm import Norm
 from penstock.arch.layers.record import LayerRecord
-from penstock.arch.rope_scaling import RopeScaling, refuse_number
+from penstock.arch.limits import LARGEST, MOST_LAYERS, refuse_count, refuse_number
+from penstock.arch.rope_scaling import RopeScaling
 from penstock.errors import ShapeError, nearest
 
 
@@ -203,8 +204,7 @@ def _refuse_field(name: str, value: Any) -> None:
     elif name in _SWITCHES:
         _refuse_unless(isinstance(value, bool), name, value, "give true or false")
     else:
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        _refuse_unless(whole and value > 0, name, value, "give a whole number above 0")
+        refuse_count(name, value, MOST_LAYERS if name == "layers" else LARGEST)
 
 
 def _refuse_unless(good: bool, name: str, value: Any, hint: str) -> None:

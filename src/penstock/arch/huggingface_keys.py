@@ -8,6 +8,7 @@ a model that silently lacks it would only be noticed by its loss.
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.arch.limits import LARGEST, MOST_LAYERS, refuse_count
 from penstock.arch.rope_keys import ROPE_KEYS as ROPE_KEYS
 from penstock.arch.window_keys import WINDOW_KEYS as WINDOW_KEYS
 from penstock.errors import ShapeError
@@ -82,8 +83,8 @@ def refuse_keys(stated: Mapping[str, Any]) -> None:
                 hint=f"only models with {key} = {value!r} can be loaded",
             )
     for key in COUNTS:
-        if not _is_count(stated.get(key, 1)):
-            raise ShapeError(f"{key} is {stated[key]!r}", hint="give a whole number above 0")
+        most = MOST_LAYERS if key == SIZE_KEYS["layers"] else LARGEST
+        refuse_count(key, stated.get(key, 1), most)
     missing = [key for key in SIZE_KEYS.values() if key not in stated]
     if missing:
         raise ShapeError(f"config.json has no {', '.join(missing)}", hint="add it")
@@ -93,7 +94,3 @@ def refuse_keys(stated: Mapping[str, Any]) -> None:
             f"config.json has keys that are not known: {', '.join(unknown)}",
             hint="remove a key if it does not change what the model computes",
         )
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0

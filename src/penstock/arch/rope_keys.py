@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.arch.config import ModelConfig
-from penstock.arch.rope_scaling import NUMBERS, RopeScaling, refuse_number, yarn_scale
+from penstock.arch.limits import refuse_number
+from penstock.arch.rope_scaling import NUMBERS, RopeScaling, yarn_scale
 from penstock.errors import ShapeError
 
 ROPE_KEYS = (

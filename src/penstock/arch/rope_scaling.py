@@ -12,9 +12,10 @@ another model. A variant is data here; model/layers/rope.py turns it into freque
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from math import isfinite, log
+from math import log
 from typing import Any
 
+from penstock.arch.limits import refuse_number
 from penstock.errors import ShapeError, nearest
 
 NUMBERS: Mapping[str, tuple[str, ...]] = {
@@ -90,13 +91,6 @@ def _refuse_value(name: str, default: object, value: Any) -> None:
             raise ShapeError(f"{name} is {value}", hint="give true or false")
     elif value is not None or default is not None:
         refuse_number(name, value)
-
-
-def refuse_number(name: str, value: Any) -> None:
-    """Refuse what is not a finite number above 0."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not isfinite(value) or value <= 0:
-        raise ShapeError(f"{name} is {value}", hint="give a finite number above 0")
 
 
 def _refuse_order(scaling: RopeScaling) -> None:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.cli._numbers import assignments
-from penstock.cli._request import Request, generate_schedule, names_a_file, read_schedule
+from penstock.cli._request import STDIN, Request, generate_schedule, read_schedule
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.errors import ShapeError
-from penstock.schedules import Spec, find, registry
+from penstock.schedules import Spec, find, names_a_file, registry
 
 
 def resolve_all(
@@ -24,7 +24,7 @@ def resolve_all(
     schedules: list[Schedule] = []
     notes: list[str] = []
     for target in targets:
-        if target not in registry() and names_a_file(target):
+        if target == STDIN or names_a_file(target):
             schedules.append(read_schedule(target, Request()))
         else:
             fitting, found = _fit(find(target), request)

@@ -5,19 +5,18 @@ Every verb reads its options from here, so that a flag means the same everywhere
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 from warnings import catch_warnings, simplefilter
 
 import typer
 
-from penstock.cli._numbers import amounts, assignments, parse_number
+from penstock.cli._numbers import assignments, parse_number, sizes_of, times_of
 from penstock.cli._output import note
 from penstock.core.schedule import Schedule
 from penstock.cost.causal import CausalCost
 from penstock.cost.model import UnitCost
 from penstock.errors import FormatError, ShapeError
-from penstock.schedules import Spec, find, registry
+from penstock.schedules import Spec, find, names_a_file
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 Target = Annotated[
@@ -104,8 +103,8 @@ class PriceFlags:
     def cost(self) -> UnitCost:
         """The cost model of these prices."""
         return CausalCost(
-            times=amounts("--times", self.times),
-            sizes=amounts("--sizes", self.sizes),
+            times=times_of("--times", self.times),
+            sizes=sizes_of("--sizes", self.sizes),
             hop=parse_number("--hop", self.hop),
             attention=parse_number("--attention", self.attention),
             communication=parse_number("--communication", self.communication),
@@ -120,7 +119,7 @@ def resolve(target: str, request: Request, cost: UnitCost = UNPRICED) -> Schedul
 
     The prices matter to a schedule whose order depends on them.
     """
-    if target not in registry() and names_a_file(target):
+    if target == STDIN or names_a_file(target):
         return read_schedule(target, request)
     return generate_schedule(find(target), request, cost)
 
@@ -141,11 +140,6 @@ def generate_schedule(spec: Spec, request: Request, cost: UnitCost = UNPRICED) -
     return spec.build(case)
 
 
-def names_a_file(target: str) -> bool:
-    """A path, the name of something that exists, or `-` for stdin."""
-    return target == STDIN or "/" in target or "." in target or Path(target).exists()
-
-
 def read_schedule(path: str, request: Request) -> Schedule:
     if request.given:
         flags = " ".join(f"-{flag}" for flag in request.given)
@@ -153,12 +147,12 @@ def read_schedule(path: str, request: Request) -> Schedule:
             f"{path} is a file and says its own size, but {flags} was given",
             hint=f"leave {flags} out",
         )
-    from penstock.files import load, loads  # deferred: most requests are names
+    from penstock.files import load, load_stream  # deferred: most requests are names
 
     try:
         with catch_warnings(record=True) as warnings:
             simplefilter("always")
-            schedule = loads(sys.stdin.read()) if path == STDIN else load(path)
+            schedule = load_stream(sys.stdin.buffer, "stdin") if path == STDIN else load(path)
     except FormatError as error:
         raise ShapeError(f"{path}, {error.message}", hint=error.hint) from None
     for warning in warnings:

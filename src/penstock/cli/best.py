@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli._flat import flat
-from penstock.cli._numbers import amounts, parse_number
+from penstock.cli._numbers import parse_bytes, parse_number, sizes_of, times_of
 from penstock.cli._output import emit, emit_json, emit_table, note
 from penstock.cli._record import plain
 from penstock.cli._request import AsJson, Devices, Hop, Microbatches, Times
@@ -88,7 +88,7 @@ def best_of_all(
     """
     if not seconds > 0:  # not a number is not in any range
         raise ShapeError(f"--seconds is {seconds}", hint="give a number of seconds, as 7")
-    boundary = parse_number("--boundary", costs.boundary)
+    boundary = parse_bytes("--boundary", costs.boundary)
     _refuse_lost(save)
     wanted = replace(_wanted(size, costs), chunks=size.chunks, slices=size.slices, seconds=seconds)
     ranking = best(wanted)
@@ -106,7 +106,7 @@ def best_of_all(
 
 
 def _wanted(size: Size, costs: Costs) -> Wanted:
-    prices = {**amounts("--times", costs.times), **amounts("--sizes", costs.sizes)}
+    prices = {**times_of("--times", costs.times), **sizes_of("--sizes", costs.sizes)}
     for name in prices:
         if name not in COUNTED:
             raise ShapeError(
@@ -115,7 +115,7 @@ def _wanted(size: Size, costs: Costs) -> Wanted:
             )
     prices["hop"] = parse_number("--hop", costs.hop)
     case = _case(size, prices)
-    limit = parse_number("--limit", costs.limit) if costs.limit else None
+    limit = parse_bytes("--limit", costs.limit) if costs.limit else None
     wanted = Wanted.of(case, costs.layers, limit)
     if len(wanted.layers) < case.p:
         raise ShapeError(

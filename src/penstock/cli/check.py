@@ -8,7 +8,7 @@ import typer
 
 from penstock.check import Finding, Report, check, explain, memory_findings
 from penstock.cli._flat import flat
-from penstock.cli._numbers import parse_number as number_of
+from penstock.cli._numbers import parse_bytes
 from penstock.cli._output import emit, emit_json
 from penstock.cli._record import plain
 from penstock.cli._request import AsJson, PriceFlags, Request, Target, resolve
@@ -40,7 +40,7 @@ def check_one(
     transfer waits, are those of the given prices.
     """
     cost = prices.cost()
-    most = number_of("--limit", limit) if limit else None
+    most = parse_bytes("--limit", limit) if limit else None
     schedule = resolve(target, request, cost)
     report = check(schedule)
     if report.proven and most is not None:

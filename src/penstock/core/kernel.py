@@ -7,8 +7,9 @@ one function is written in pieces, marked `@part`, which are compiled with the k
 them. A part may serve kernels of several files.
 """
 
+import sys
 from collections.abc import Callable
-from functools import cached_property, update_wrapper
+from functools import cache, cached_property, update_wrapper
 from hashlib import sha256
 from types import FunctionType
 from typing import Any
@@ -52,11 +53,23 @@ class Kernel:
         return run(*arguments)
 
 
+@cache
+def _say_slow() -> None:
+    """Tell the person at the terminal, once, why nothing seems to happen."""
+    print(
+        f"note: numba is not installed, so work on more than {COMPILE_ABOVE:,} ops is done by the "
+        "plain interpreter, about a hundred times slower; pip install numba",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function in machine code, with the parts it calls; itself where there is no compiler."""
     try:
         from numba import njit  # deferred: loading it costs more than a small schedule
     except ImportError:
+        _say_slow()
         return function
     known = function.__globals__
     called = [

@@ -4,6 +4,7 @@ The program keeps the schedule's rows and attaches to each what follows it, as c
 instructions that a device executes is a view of them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -64,6 +65,12 @@ class Attached(NamedTuple):
         found: list[int] = self.items[self.start[row] : self.start[row + 1]].tolist()
         return found
 
+    def of_rows(self, rows: Sequence[int]) -> list[list[int]]:
+        """The same for each of several rows."""
+        starts, ends = self.start[rows].tolist(), self.start[1:][rows].tolist()
+        items = self.items.tolist()
+        return [items[start:end] for start, end in zip(starts, ends)]
+
 
 def _numbers(of_kind: tuple[Rule, ...], name: str, stage: int) -> list[int]:
     """Numbers of the instances of a buffer that a kind of op names on a stage."""
@@ -101,29 +108,44 @@ class Program:
     def __repr__(self) -> str:
         return f"<Program of {self.schedule!r} over {len(self.channels)} channels>"
 
-    def buf(self, index: int) -> Buf:
-        """The buffer instance of a dense number."""
-        shape = self.schedule.shape
-        for name, (base, room) in self.bufs.items():
-            if base <= index < base + room:
-                number, unit = divmod(index - base, shape.units)
-                return Buf(name, number, *shape.mb_and_slice(unit))
-        raise IndexError(index)
+    def bufs_at(self, indices: Ints) -> list[Buf]:
+        """The buffer instances of dense numbers."""
+        shape, names = self.schedule.shape, [*self.bufs]
+        bases = np.array([base for base, _ in self.bufs.values()])
+        which = np.searchsorted(bases, indices, side="right") - 1
+        number, unit = np.divmod(indices - bases[which], shape.units)
+        first = np.array(shape.first_unit)
+        mb: Ints = np.asarray(np.searchsorted(first, unit, side="right") - 1)
+        columns: list[list[int]] = [number.tolist(), mb.tolist(), (unit - first[mb]).tolist()]
+        return list(map(Buf, [names[each] for each in which.tolist()], *columns))
 
     def moved(self, move: int) -> Buf:
         """The buffer instance that a transfer carries."""
-        name = self.moves.payload(move)
-        if BUFFERS[name].per == "loan":
-            ends = int(self.moves.writer[move]), int(self.moves.reader[move])
-            return loan_buffer(self.schedule, name, self._loans[ends])
-        return self.buf(self.carried[move])
+        return self._moved[move]
+
+    @cached_property
+    def _moved(self) -> list[Buf]:
+        plain = iter(self.bufs_at(self.carried[self.carried >= 0]))
+        return [
+            next(plain) if index >= 0 else self._lent(move)
+            for move, index in enumerate(self.carried.tolist())
+        ]
+
+    def _lent(self, move: int) -> Buf:
+        """What a transfer carries that belongs to a loan."""
+        ends = int(self.moves.writer[move]), int(self.moves.reader[move])
+        return loan_buffer(self.schedule, self.moves.payload(move), self._loans[ends])
 
     @cached_property
     def _loans(self) -> dict[tuple[int, int], int]:
         return loans_by_rows(self.schedule)
 
     @cached_property
-    def carried(self) -> list[int]:
+    def _freed(self) -> list[Buf]:
+        return self.bufs_at(self.frees.items)
+
+    @cached_property
+    def carried(self) -> Ints:
         """Dense number of what each transfer carries: written at one end, read at the other; -1
         for what belongs to a loan."""
         table, moves = self.schedule.table, self.moves
@@ -132,7 +154,7 @@ class Program:
         different, case_of = np.unique(cases, axis=0, return_inverse=True)
         first = [self._first_carried(*case) for case in different.tolist()]
         offsets = np.array(first, np.int64).reshape(-1)[case_of.reshape(-1)]
-        numbers: list[int] = np.maximum(offsets + self.schedule.unit[moves.writer], -1).tolist()
+        numbers: Ints = np.maximum(offsets + self.schedule.unit[moves.writer], -1)
         return numbers
 
     def _first_carried(self, buffer: int, writer: int, source: int, reader: int, to: int) -> int:
@@ -169,7 +191,10 @@ class Program:
             Instr("run", op=op, stream=stream),
             *(self._send(move) for move in sent),
             *(self._join(at) for at in self.joins.after(row)),
-            *(Instr("free", buf=self.buf(index)) for index in self.frees.after(row)),
+            *(
+                Instr("free", buf=buf)
+                for buf in self._freed[slice(*self.frees.start[row : row + 2])]
+            ),
             *(self._receive(move) for move in self.posts.after(row)),
         ]
 

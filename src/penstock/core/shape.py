@@ -6,6 +6,7 @@ They are fractions, so that a closed form of a paper can be compared with `==`.
 """
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -120,6 +121,8 @@ class Shape:
                 )
 
     def _check_stage_numbers(self) -> None:
+        _different("skip edge", self.skips)
+        _different("tie", self.ties)
         for stage in self.weightless:
             if not 0 <= stage < self.stages:
                 raise ShapeError(
@@ -247,6 +250,15 @@ def _limited(devices: int, stages: int, units: int) -> None:
             f"{2 * stages * units:,} ops, above the limit of {MAX_OPS:,}",
             hint="lower the number of microbatches or slices",
         )
+
+
+def _different(what: str, pairs: Sequence[tuple[int, int]]) -> None:
+    """Two edges between the same stages would carry the same thing, and only one be sent."""
+    for (first, second), count in Counter(pairs).items():
+        if count > 1:
+            raise ShapeError(
+                f"the {what} {first}-{second} is given {count} times", hint="give it once"
+            )
 
 
 def _same_length(name: str, values: Sequence[object], wanted: int) -> None:

@@ -5,6 +5,7 @@ share it. What a collective brings is none. On each directed edge between device
 one payload form a channel, in the order in which the sender produces them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,10 @@ class Moves:
     def payload(self, move: int) -> str:
         """Name of the buffer that a transfer carries."""
         return NAMES[int(self.buffer[move])]
+
+    def of_rows(self, rows: Sequence[int]) -> list[range]:
+        """The transfers that each of several rows writes."""
+        return list(map(range, self.start[rows].tolist(), self.start[1:][rows].tolist()))
 
 
 _JOINED = np.zeros(AFTER + 1, np.bool_)

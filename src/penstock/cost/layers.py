@@ -22,14 +22,15 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from penstock.core.numbers import read_number
 from penstock.core.shape import WEIGHED, Shape
 from penstock.errors import FormatError, ShapeError, nearest
 
 MAX_LAYERS = 10_000
-_NUMBER = r"\d{1,9}(?:\.\d{1,9}|/\d{1,9})?"
-_ITEM = re.compile(rf"(?:(\d{{1,6}})\*)?({_NUMBER})(?:@({_NUMBER}))?", re.ASCII)
+MAX_BYTES = 1_000_000
+"""Files above this are no list of layers."""
+_ITEM = re.compile(r"(?:(\d{1,6})\*)?([^*@]+)(?:@([^*@]+))?", re.ASCII)
 _LINE = re.compile(r"([^:=]+?)(?: x (\d{1,6}))?:(.*)", re.ASCII)
-_VALUE = re.compile(_NUMBER, re.ASCII)
 
 
 class Layer(NamedTuple):
@@ -56,15 +57,10 @@ def read_layers(text: str) -> Layers:
     >>> [float(layer.F) for layer in read_layers("2*1,4@0")]
     [1.0, 1.0, 4.0]
     """
-    if _ITEM.fullmatch(text.split(",")[0].strip()):
+    first = _ITEM.fullmatch(text.split(",")[0].strip())
+    if first and _number(first[2]) is not None:
         return check_layers([layer for item in text.split(",") for layer in _of_item(item.strip())])
-    try:
-        lines = Path(text).read_text().splitlines()
-    except (OSError, UnicodeDecodeError):
-        raise ShapeError(
-            f"{text[:60]!r} is neither a list of layers nor a file that can be read",
-            hint="write layers as 16*1,4@0 (COUNT*TIME@MEMORY), or name a file",
-        ) from None
+    lines = _file(text).splitlines()
     return check_layers(
         [
             layer
@@ -73,6 +69,25 @@ def read_layers(text: str) -> Layers:
             for layer in _of_line(said, number)
         ]
     )
+
+
+def _file(path: str) -> str:
+    """The text of a file of layers, which is short."""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        text = content.decode()
+    except (OSError, ValueError):
+        raise ShapeError(
+            f"{path[:60]!r} is neither a list of layers nor a file that can be read",
+            hint="write layers as 16*1,4@0 (COUNT*TIME@MEMORY), or name a file",
+        ) from None
+    if len(content) > MAX_BYTES:
+        raise ShapeError(
+            f"{path[:60]!r} is larger than {MAX_BYTES:,} bytes",
+            hint="give a line for each kind of layer",
+        )
+    return text
 
 
 def check_layers(layers: Sequence[Layer]) -> Layers:
@@ -89,13 +104,22 @@ def check_layers(layers: Sequence[Layer]) -> Layers:
 
 def _of_item(item: str) -> list[Layer]:
     found = _ITEM.fullmatch(item)
-    if found is None or item.endswith("/0"):
+    numbers = [_number(text) for text in found.groups()[1:] if text] if found else [None]
+    if found is None or None in numbers:
         raise ShapeError(
             f"{item[:40]!r} is not a layer", hint="write COUNT*TIME@MEMORY, as 16*1 or 4@0 or 1/2"
         )
-    time = Fraction(found[2])
-    memory = Fraction(found[3]) if found[3] else time
-    return [Layer.even(time, memory)] * _counted(found[1])
+    time, *memory = (number for number in numbers if number is not None)
+    return [Layer.even(time, *memory or [time])] * _counted(found[1])
+
+
+def _number(text: str) -> Fraction | None:
+    """A number of at least 0; None for what is none."""
+    try:
+        value = read_number(text)
+    except ValueError:
+        return None
+    return value if value >= 0 else None
 
 
 def _counted(text: str | None) -> int:
@@ -118,10 +142,11 @@ def _assignment(item: str, number: int) -> tuple[str, Fraction]:
     if key not in WEIGHED:
         hint = nearest(key[:40], WEIGHED)
         raise FormatError(f"{key[:40]!r} is not known", line=number, column=1, hint=hint)
-    if not _VALUE.fullmatch(value) or value.endswith("/0"):
+    amount = _number(value)
+    if amount is None:
         hint = "write it as 2, 0.25 or 1/3"
         raise FormatError(f"{item[:40]!r} is no number", line=number, column=1, hint=hint)
-    return key, Fraction(value)
+    return key, amount
 
 
 def stage_sums(layers: Layers, split: Sequence[int]) -> list[Layer]:

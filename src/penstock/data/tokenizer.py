@@ -5,6 +5,7 @@ beside themselves. What a tokenizer file puts around a text (a token that begins
 """
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -85,7 +86,14 @@ class HuggingFace:
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[Tokens]:
-        found = self._library.encode_batch(list(texts))
+        try:
+            found = self._library.encode_batch(list(texts))
+        except Exception as error:  # the library raises plain exceptions
+            raise ShapeError(
+                f"{self.name!r} has no tokens for a text: {str(error)[:200]}",
+                hint="give the tokenizer an unknown token (unk_token of its model), or one that "
+                "falls back to bytes",
+            ) from None
         # An empty text stays empty and is left out, instead of two special tokens without content.
         whole = [one.ids + self._end if text else [] for text, one in zip(texts, found)]
         return [np.array(ids, dtype=np.uint32) for ids in whole]
@@ -95,7 +103,7 @@ def tokenizer(name: str, end_token: str = "") -> Tokenizer:
     """The tokenizer of that name: `byte`, or a path."""
     if name != "byte":
         path = Path(name).expanduser()
-        return HuggingFace(path / "tokenizer.json" if path.is_dir() else path, end_token)
+        return HuggingFace(path / "tokenizer.json" if os.path.isdir(path) else path, end_token)
     if end_token:
         raise ShapeError(
             f"data.end_token is {end_token!r}, but bytes have no token beside themselves",

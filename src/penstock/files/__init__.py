@@ -8,7 +8,7 @@ column and a hint.
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from penstock.core.schedule import Schedule
 from penstock.core.shape import MAX_OPS
@@ -16,7 +16,7 @@ from penstock.errors import FormatError, ShapeError
 from penstock.files import json, text, torch_csv
 from penstock.files.durable import write_file
 
-__all__ = ["FORMATS", "MAX_BYTES", "Format", "load", "loads", "save"]
+__all__ = ["FORMATS", "MAX_BYTES", "Format", "load", "load_stream", "loads", "save"]
 
 MAX_BYTES = 16 * MAX_OPS
 """Files above this cannot hold a schedule of the size we accept."""
@@ -43,18 +43,29 @@ def load(path: str | Path) -> Schedule:
     path = Path(path)
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+            content = _text(file, repr(str(path)))
     except (OSError, ValueError) as error:
         raise ShapeError(
             f"cannot read {str(path)!r}: {_reason(error)}", hint="give the path of a schedule file"
         ) from None
+    name = path.stem.strip() if path.stem.isprintable() else ""
+    return loads(content, name, path.suffix)
+
+
+def load_stream(stream: BinaryIO, name: str) -> Schedule:
+    """The schedule in a stream that is open, as stdin is; errors call it by this name."""
+    return loads(_text(stream, name))
+
+
+def _text(file: BinaryIO, name: str) -> str:
+    """What a file holds, unless it cannot be a schedule: nobody knows how much there is to read."""
+    content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise ShapeError(
-            f"{str(path)!r} is larger than {MAX_BYTES:,} bytes",
+            f"{name} is larger than {MAX_BYTES:,} bytes",
             hint=f"a schedule has at most {MAX_OPS:,} ops",
         )
-    name = path.stem.strip() if path.stem.isprintable() else ""
-    return loads(_decode(content), name, path.suffix)
+    return _decode(content)
 
 
 def loads(content: str, name: str = "", suffix: str = "") -> Schedule:

@@ -18,6 +18,7 @@ from penstock.core.schedule import After, Loan, Schedule
 from penstock.core.shape import MAX_OPS, Shape
 from penstock.core.table import PlainLane
 from penstock.errors import ShapeError, nearest
+from penstock.files._bounds import missing_ops
 from penstock.files._node import Node, is_name
 
 NEEDED = ("devices", "stages", "slices")
@@ -114,8 +115,11 @@ def from_tree(root: Node, name: str) -> Schedule:
     shape = _shape(found["shape"])
     annotations = {key: read(found[key]) for key, read in ANNOTATIONS.items() if key in found}
     lanes = _lanes(found["lanes"], shape)
-    if not any(ops for _, _, ops in lanes):
+    count = sum(len(ops) for _, _, ops in lanes)
+    if not count:
         raise found["lanes"].fail("a schedule needs at least one op", "give a lane some ops")
+    if reason := missing_ops(shape, count):
+        raise found["shape"].fail(reason, "lower the sizes, or give every stage its ops")
     name = found["name"].name() if "name" in found else name
     return Schedule.from_lanes(name, shape, lanes, **annotations)
 

@@ -22,6 +22,7 @@ from penstock.core.schedule import Schedule
 from penstock.core.shape import MAX_OPS, Shape
 from penstock.core.table import Table
 from penstock.errors import FormatError, ShapeError
+from penstock.files._bounds import missing_ops
 
 __all__ = ["dumps", "loads"]
 
@@ -33,6 +34,7 @@ _OVERLAP = re.compile(r"\(([^()]*)\)OVERLAP_F_B", re.ASCII)
 _COMMUNICATION = re.compile(
     r"[0-9]{1,9}(UNSHARD|RESHARD|REDUCE_GRAD|SEND_F|RECV_F|SEND_B|RECV_B)[0-9]{0,9}", re.ASCII
 )
+_NUMBERED = "number stages and microbatches from 0, without gaps"
 _ELSEWHERE = "write text lanes or JSON, which can say everything"
 
 
@@ -45,6 +47,8 @@ def loads(text: str, name: str = "") -> Schedule:
         shape = Shape(len(rows), reader.stages, (1,) * reader.microbatches)
     except ShapeError as error:
         raise FormatError(error.message, line=len(rows), hint=error.hint) from None
+    if reason := missing_ops(shape, sum(map(len, lanes))):
+        raise FormatError(reason, line=len(rows), hint=_NUMBERED)
     if reader.transfers:
         warn(
             f"{reader.transfers} sends and receives are not read and not checked: here transfers "
@@ -109,7 +113,7 @@ class _Reader:
                 f"microbatches, above the limit of {MAX_OPS:,} ops",
                 line=line,
                 column=column,
-                hint="number stages and microbatches from 0, without gaps",
+                hint=_NUMBERED,
             )
 
 

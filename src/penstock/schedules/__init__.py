@@ -6,6 +6,7 @@ and what generators share is in `generators/`. Orders that are searched for, wit
 solver, have their file in the layer above (penstock.search), which is looked through as well.
 """
 
+import os
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cache
@@ -74,6 +75,9 @@ READING_ORDER = (
 A file that is not named here follows, by its name."""
 
 
+_LONGEST_SHOWN = 60
+
+
 @cache
 def modules() -> tuple[str, ...]:
     """Dotted names of the files that register a schedule, in the order of reading."""
@@ -105,8 +109,19 @@ def find(name: str) -> Spec:
     """The record of a schedule, or an error with the nearest name."""
     specs = registry()
     if name not in specs:
-        raise ShapeError(f"no schedule is called {name!r}", hint=nearest(name, list(specs)))
+        called = name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}..."
+        raise ShapeError(f"no schedule is called {called!r}", hint=nearest(called, list(specs)))
     return specs[name]
+
+
+def names_a_file(target: str) -> bool:
+    """Whether a schedule is asked for by its file: a path, or a name of something that exists.
+
+    >>> names_a_file("gpipe"), names_a_file("mine.txt"), names_a_file("x" * 300)
+    (False, True, False)
+    """
+    # os.path knows nothing of names that are too long for a file; Path raises
+    return target not in registry() and ("/" in target or "." in target or os.path.exists(target))
 
 
 def build(

@@ -5,13 +5,12 @@ The record says what the schedule needs, what it claims and which options it has
 schedule by name.
 """
 
-import gc
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from typing import Any, Concatenate, Literal, ParamSpec
 
+from penstock.core.collector import collector_resting
 from penstock.core.schedule import Draft, Lanes, Schedule
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError, nearest
@@ -63,6 +62,10 @@ SEVERAL_STAGES = Need(
 """Of schedules whose devices turn from stage to stage."""
 
 
+WHOLE = "whole sequences"
+"""What a schedule without slices takes."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """A closed form of a paper, to be compared with the simulation by `==`."""
@@ -107,7 +110,7 @@ class Spec:
     """What `-v` counts, where a device has something else than so many stages."""
     sliced: bool = False
     """Whether it cuts sequences into slices."""
-    sequences: str = "whole sequences"
+    sequences: str = WHOLE
     """What it takes, where it is not one number of slices."""
     priced: bool = False
     """Whether its order depends on prices: its generator takes the case beside the shape."""
@@ -161,9 +164,16 @@ class Spec:
             )
         if not self.sliced and slices not in (None, 1):
             raise ShapeError(
-                f"{self.name} does not cut sequences into slices, but -k {slices} was given",
+                f"{self.name} {self._refusing_slices}, but -k {slices} was given",
                 hint="leave -k out, or take a schedule with slices (see `penstock list`)",
             )
+
+    @property
+    def _refusing_slices(self) -> str:
+        """Why a number of slices has no meaning here."""
+        if self.sequences == WHOLE:
+            return "does not cut sequences into slices"
+        return f"takes {self.sequences}"
 
     def _read_options(self, case: Case, given: dict[str, Any]) -> dict[str, Any]:
         known = [option.name for option in self.options]
@@ -184,23 +194,8 @@ class Spec:
         """The schedule of a request."""
         shape = self.shape(case)
         given = (shape, case) if self.priced else (shape,)
-        with _collector_resting():
+        with collector_resting():
             return Schedule.of(self.name, shape, self.generate(*given, **case.options))
-
-
-@contextmanager
-def _collector_resting() -> Iterator[None]:
-    """Look for no reference cycles among the new ops: tuples of numbers have none to find.
-
-    The search would take as long as making a million of them.
-    """
-    working = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if working:
-            gc.enable()
 
 
 def _decorator(

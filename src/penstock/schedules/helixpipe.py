@@ -22,6 +22,7 @@ released code, the residual travels along with the input and the output of the a
 from collections.abc import Iterator
 from fractions import Fraction
 
+from penstock.core.numbers import read_number
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
@@ -69,7 +70,7 @@ FOLD = Option(
 
 ATTENTION = Option(
     "attention",
-    Fraction,
+    read_number,
     default=lambda c: Fraction(4),
     text="how long the attention of a layer takes, against the rest of the layer; a fact "
     "about the model, 4 unless told otherwise",

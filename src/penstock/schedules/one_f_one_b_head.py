@@ -23,6 +23,7 @@ layers on the last device, and larger stages last, where fewer microbatches are 
 from collections.abc import Sequence
 from fractions import Fraction
 
+from penstock.core.numbers import read_number
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.schedules._registry import Case, Claim, Option, schedule
@@ -47,7 +48,7 @@ LAYERS = Option(
 
 HEAD = Option(
     "head",
-    Fraction,
+    read_number,
     default=lambda c: Fraction(2),
     text="how many transformer layers the output layer weighs: V/(12h + 2s) for a vocabulary "
     "of V, a width of h and sequences of s tokens",

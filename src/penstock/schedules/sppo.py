@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 
+from penstock.core.numbers import read_number
 from penstock.core.ops import Op
 from penstock.core.schedule import After, Draft
 from penstock.core.shape import Shape
@@ -43,7 +44,7 @@ PAPER = "arXiv:2503.10377"
 @lru_cache(maxsize=64)
 def read_ratios(text: str) -> tuple[Fraction, ...]:
     """Ratios written as 1/2,2/3,1."""
-    return tuple(map(Fraction, text.split(",")))
+    return tuple(map(read_number, text.split(",")))
 
 
 def _write(text: str) -> str:

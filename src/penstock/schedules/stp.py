@@ -26,6 +26,7 @@ copies both ways; a device computes at most one block while an offload of the bl
 from fractions import Fraction
 from typing import Any
 
+from penstock.core.numbers import read_number
 from penstock.core.ops import Op
 from penstock.core.schedule import After, Draft, Lanes
 from penstock.core.shape import Shape
@@ -88,7 +89,7 @@ def stp(shape: Shape) -> Lanes:
 
 SHARE = Option(
     "share",
-    Fraction,
+    read_number,
     default=lambda c: Fraction(1),
     text="the part, above 0 and at most 1, of a first-half activation that is offloaded",
     least=None,

@@ -273,7 +273,7 @@ def test_damaged_and_missing_files_are_named(folder: Path, sharded: Path, tmp_pa
     file.unlink()
     with pytest.raises(ShapeError, match=r"neither model\.safetensors nor"):
         read_all(folder)
-    with pytest.raises(ShapeError, match=r"config\.json cannot be read: No such file"):
+    with pytest.raises(ShapeError, match=r"cannot read .*config\.json': No such file"):
         read_config(tmp_path / "nowhere")
     (folder / "config.json").write_text('{"model_type": }')
     with pytest.raises(FormatError, match="line 1, column 16"):

@@ -1,7 +1,7 @@
 """A lane knows where everything is, waits for what it reads, and frees all that it holds."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from time import process_time
@@ -212,15 +212,30 @@ def test_a_reduction_is_told_before_the_work_that_runs_beside_it() -> None:
     assert text.index("2Z0") < text.index("0B0")
 
 
-def test_sixteen_thousand_ops_are_compiled_in_linear_time() -> None:
-    def seconds(microbatches: int) -> float:
-        program = lower(build("seq1f1b", devices=4, microbatches=microbatches, slices=8))
-        compile_lane(program, 1)
+def seconds(work: Callable[[], object]) -> float:
+    """CPU seconds of some work, the least of three times: a busy machine only adds to them."""
+    taken = []
+    for _ in range(3):
         start = process_time()
-        compile_lane(program, 1)
-        return process_time() - start
+        work()
+        taken.append(process_time() - start)
+    return min(taken)
 
-    assert seconds(1000) < 20 * max(seconds(125), 0.01)
+
+def test_sixteen_thousand_ops_are_compiled_in_linear_time() -> None:
+    def compiling(microbatches: int) -> float:
+        program = lower(build("seq1f1b", devices=4, microbatches=microbatches, slices=8))
+        return seconds(lambda: compile_lane(program, 1))
+
+    assert compiling(1000) < 20 * max(compiling(125), 0.01)
+
+
+def test_compiling_an_op_takes_no_longer_than_making_some_hundred_tuples() -> None:
+    """16,000 ops in 0.2 s on a quiet machine, as a ratio to something that the same load slows."""
+    program = lower(build("1f1b", devices=2, microbatches=8000))
+    tuples = seconds(lambda: {number: (number,) for number in range(200_000)})
+    assert len(compile_lane(program, 0).calls) == 16_000
+    assert seconds(lambda: compile_lane(program, 0)) < 15 * tuples
 
 
 def _schedule(**changed: object) -> Schedule:

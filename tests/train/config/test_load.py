@@ -274,7 +274,8 @@ def test_several_mistakes_are_told_together_in_the_order_of_the_file(tmp_path: P
         "  --set 'run.seed=-1': run.seed is -1; give a whole number of 0 or more",
         "  line 2, column 1: [run] has no key 'stepz'; did you mean 'steps'?",
         "  line 5, column 1: pipeline.cut is 3; "
-        'give "even" or "equal-flops" or a list, each item a whole number of 1 or more',
+        'give "even" or "equal-flops" or a list, each item a whole number of 1 or more or a text '
+        'such as "64K"',
         "  line 7, column 1: optimizer.betas is [0.9]; "
         "give a list of 2, each item a number of 0 or more and below 1",
         "  line 8, column 2: there is no section [bach]; did you mean 'batch'?",
@@ -329,6 +330,57 @@ def test_a_wrong_value_far_down_a_large_file_is_found_at_once() -> None:
     start = process_time()
     assert refusal(text).startswith("line 8504, column 1: pipeline.options.last is True")
     assert process_time() - start < 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (".".join(["a"] * 300_000) + " = 1\n", "line 1, column 1: tables or lists are nested"),
+        ("x = 1\n[" + ".".join(["a"] * 9_000) + "]\n", "line 2, column 1: tables or lists are"),
+        ("x = {" + ".".join(["a"] * 9_000) + " = 1}\n", "line 1, column 1: tables or lists are"),
+        ("a = " + "[" * 40 + "]" * 40, "line 1, column 1: tables or lists are nested"),
+        ("[data]\npaths = [" + "1," * 60_000 + "]\n", "line 1, column 1: there are more than 50,0"),
+    ],
+    ids=["key", "table", "inline", "lists", "values"],
+)
+def test_what_would_take_minutes_to_read_is_refused_at_once(text: str, message: str) -> None:
+    start = process_time()
+    assert refusal(text).startswith(message)
+    assert process_time() - start < 1
+
+
+def test_tokens_and_bytes_may_have_units() -> None:
+    text = f"""{SHORT}slices = 2
+cut = ["32K", 32768]
+[batch]
+length = "64K"
+[data]
+limit_bytes = "1.5GB"
+[model]
+preset = "tiny"
+max_positions = "1M"
+"""
+    settings = loads(text)
+    assert (settings.batch.length, settings.pipeline.cut) == (65536, (32768, 32768))
+    assert (settings.data.limit_bytes, settings.model.max_positions) == (1_500_000_000, 2**20)
+    assert loads(SHORT, ["batch.length=64K"]).batch.length == 65536
+    assert loads(dump(settings)) == settings
+
+
+@pytest.mark.parametrize("value", ["64k", "64KB", "0.0001K", "K"])
+def test_a_text_that_says_no_number_of_tokens_is_refused_as_one(value: str) -> None:
+    said = refusal(SHORT, f"batch.length={value}")
+    assert said.startswith(f"--set 'batch.length={value}': batch.length is '{value}'")
+    assert said.endswith('give a whole number of 1 or more or a text such as "64K"')
+
+
+def test_no_other_key_takes_a_number_in_quotes() -> None:
+    assert "batch.rows is '2K'" in refusal(SHORT, "batch.rows=2K")
+
+
+def test_dots_in_texts_and_comments_are_no_names() -> None:
+    text = f'[run]\ndirectory = "{"../" * 40}x" # {"." * 99}\n{SHORT}'
+    assert loads(text).run.directory.endswith("/x")
 
 
 def test_a_message_that_quotes_a_section_which_is_no_table_is_no_crash() -> None:

@@ -1,6 +1,8 @@
 """What settings amount to: devices, schedule, slices, layers."""
 
+import itertools
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 from penstock.arch.config import MODELS
 from penstock.errors import PenstockError
 from penstock.plan.slices import equal_flops_of_model, flops_shares
-from penstock.schedules import build
+from penstock.schedules import build, registry
 from penstock.train.config.load import load, loads
 from penstock.train.loop.setup import RunSetup, architecture, layout_of
 from penstock.train.report.compared import compared_schedules
@@ -111,6 +113,33 @@ def test_options_reach_the_schedule() -> None:
 def test_a_schedule_that_has_no_slices_refuses_them() -> None:
     with pytest.raises(PenstockError, match="does not cut sequences into slices"):
         layout_of(short("pipeline.slices=2"), 2)
+
+
+@pytest.mark.parametrize("name", list(registry()))
+def test_what_a_schedule_refuses_is_told_in_the_keys_of_a_configuration(name: str) -> None:
+    """Whoever wrote a file gave no -k and would look for it in vain."""
+    base = [f"pipeline.schedule={name}", "batch.length=64"]
+    sizes = itertools.product((1, 3), (1, 5), (0, 3), (1, 3))
+    refused: list[str] = []
+    for devices, microbatches, chunks, slices in sizes:
+        changes = (
+            f"batch.microbatches={microbatches}",
+            f"pipeline.chunks={chunks}",
+            f"pipeline.slices={slices}",
+        )
+        try:
+            layout_of(loads(SLICED, [*base, *changes]), devices)
+        except PenstockError as error:
+            refused.append(str(error))
+    assert refused
+    assert not [text for text in refused if re.search(r"(?<!\w)-[pmvko]\b", text)]
+
+
+def test_slices_beside_lengths_of_their_own_are_refused_by_their_key() -> None:
+    with pytest.raises(PenstockError) as caught:
+        layout_of(loads(SLICED, ["pipeline.schedule=chunkflow", "pipeline.slices=2"]), 2)
+    assert "takes sequences of any lengths" in caught.value.message
+    assert "but pipeline.slices 2 was given" in caught.value.message
 
 
 FILE = """\

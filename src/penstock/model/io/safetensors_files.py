@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from penstock.arch.parameters import Shapes
-from penstock.errors import FormatError, RunError, ShapeError
+from penstock.errors import RunError, ShapeError
 from penstock.files.durable import sync_path, write_file
-from penstock.files.regular import open_regular, read_regular
+from penstock.files.json_object import read_object
+from penstock.files.regular import open_regular
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -36,18 +37,7 @@ def file_name(number: int, of: int) -> str:
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file."""
-    try:
-        content = json.loads(read_regular(path).decode())
-    except json.JSONDecodeError as error:
-        raise FormatError(f"{path}: {error.msg}", line=error.lineno, column=error.colno) from error
-    except (OSError, UnicodeDecodeError, RecursionError) as error:
-        raise ShapeError(
-            f"{path} cannot be read: {_cause(error)}",
-            hint="give a folder with config.json and safetensors files",
-        ) from error
-    if not isinstance(content, dict):
-        raise FormatError(f"{path}: there is no JSON object", hint="it begins with {")
-    return content
+    return read_object(path, "give a folder with config.json and safetensors files")
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

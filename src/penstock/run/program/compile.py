@@ -5,14 +5,19 @@ edges. The lanes of a device (compute, copies, collectives) are merged into one 
 """
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.core.buffers import BUFFERS
+from penstock.core.collector import collector_resting
 from penstock.core.graph import graph_of
 from penstock.core.host_order import host_order
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.program import Program
+from penstock.core.table import Ints
 from penstock.errors import RunError
 from penstock.run.program.calls import NOTHING, Call, Join, Lane, Post
 from penstock.run.program.places import READ, PlaceTable, names_of
@@ -27,11 +32,12 @@ def compile_lane(program: Program, device: int) -> Lane:
             f"{program.schedule.name} lends attention work, which its owners do when it is run",
             hint="lower it with lower_for_running, which sets loans aside",
         )
-    return _Compiler(program, device).lane()
+    with collector_resting():
+        return _Compiler(program, device).lane()
 
 
 class _Compiler:
-    """Everything about one device, looked up once."""
+    """Everything about one device, looked up once; each field of its calls is a column."""
 
     def __init__(self, program: Program, device: int) -> None:
         self.program, self.device = program, device
@@ -39,51 +45,71 @@ class _Compiler:
         self.rows = host_order(program.schedule, device).tolist()
         self.number = {row: number for number, row in enumerate(self.rows)}
         self.ops = dict(zip(self.rows, self.schedule.table.ops_at(self.rows)))
-        self.unit = self.schedule.unit.tolist()
-        self.places = PlaceTable(program, device)
-        self.freed = set(program.frees.items.tolist())
-        self.read_first: dict[int, list[int]] = defaultdict(list)
+        self.units: list[int] = self.schedule.unit[self.rows].tolist()
+        self.places = PlaceTable(program, device, [*self.ops.values()], self.units)
+        moves, at = program.moves, self.schedule.table.device
+        self.sent = self._posts(np.flatnonzero(at[moves.writer] == device), "target")
+        """Transfers from this device."""
+        self.received = self._posts(np.flatnonzero(at[moves.reader] == device), "source")
+        self.read_first = _by_row(moves.reader, self.received)
         """Transfers to this device by the row that reads them first."""
-        self.read_last: dict[int, list[int]] = defaultdict(list)
-        moves = program.moves
-        for move in np.flatnonzero(self.schedule.table.device[moves.reader] == device).tolist():
-            self.read_first[int(moves.reader[move])].append(move)
-            self.read_last[int(moves.last_reader[move])].append(move)
+        self.read_last = _by_row(moves.last_reader, self.received)
         self.crossings = _between_streams(program, device)
-        self.awaited = {writer for writers in self.crossings.values() for writer in writers}
+
+    def _posts(self, moves: NDArray[np.intp], peer: str) -> dict[int, Post]:
+        """Transfers as this device sees them; `peer` is the end that it is not."""
+        program = self.program
+        peers = [getattr(channel, peer) for channel in program.channels]
+        indices = program.carried[moves]
+        columns = (
+            [peers[channel] for channel in program.channel[moves].tolist()],
+            moves.tolist(),
+            self.places.of_units(indices.tolist()),
+            self.schedule.unit[program.moves.writer[moves]].tolist(),
+            program.bufs_at(indices),
+        )
+        return dict(zip(columns[1], map(Post, *columns)))
 
     def lane(self) -> Lane:
-        calls = tuple(map(self._call, self.rows))
         first = self.program.posts.after(len(self.schedule.table))
-        posts = tuple(self._received(move) for move in first if self._arrives(move))
+        posts = tuple(self.received[move] for move in first if move in self.received)
+        calls = tuple(map(Call, *self._columns()))
         braids = self._braids()
         return Lane(self.device, calls, posts, len(self.places), self.places.homes, braids)
 
-    def _call(self, row: int) -> Call:
-        program, table, op = self.program, self.schedule.table, self.ops[row]
-        unit = self.unit[row]
-        reads, writes = self.places.reads(op, unit), self.places.writes(op, unit)
-        sent = range(program.moves.start[row], program.moves.start[row + 1])
-        return Call(
-            number=self.number[row],
-            row=row,
-            op=op,
-            unit=unit,
-            stream=table.lane_stream[table.lane[row]],
-            reads=reads,
-            writes=writes,
-            waits=tuple(map(self._received, self.read_first.get(row, ()))),
-            awaits=(*(self.number[w] for w in self.crossings.get(row, ())), *_totals(op, reads)),
-            awaited=row in self.awaited,
-            sends=tuple(map(self._sent, sent)),
-            frees=tuple(self._freed(row, sent)),
-            posts=tuple(map(self._received, program.posts.after(row))),
-            joins=self._joins(row),
+    def _columns(self) -> tuple[Iterable[Any], ...]:
+        """The fields of all calls, in the order of a call's fields."""
+        program, table = self.program, self.schedule.table
+        lane_of = table.lane[self.rows].tolist()
+        posted = program.posts.of_rows(self.rows)
+        started, joined = program.moves.of_rows(self.rows), program.joins.of_rows(self.rows)
+        awaited = {writer for writers in self.crossings.values() for writer in writers}
+        return (
+            range(len(self.rows)),
+            self.rows,
+            self.ops.values(),
+            self.units,
+            [table.lane_stream[lane] for lane in lane_of],
+            self.places.reads,
+            self.places.writes,
+            [tuple([self.received[m] for m in self.read_first.get(row, ())]) for row in self.rows],
+            self._awaits(),
+            [row in awaited for row in self.rows],
+            [tuple([self.sent[move] for move in moves]) for moves in started],
+            self._frees(started),
+            [tuple([self.received[move] for move in moves]) for moves in posted],
+            [tuple(map(self._join, numbers)) for numbers in joined],
         )
 
-    def _joins(self, row: int) -> tuple[Join, ...]:
-        """Collectives whose last part on this device an op has written."""
-        return tuple(map(self._join, self.program.joins.after(row)))
+    def _awaits(self) -> list[tuple[int, ...]]:
+        """Calls of other streams, and sums, that each call waits for."""
+        awaits = {
+            row: tuple([self.number[w] for w in writers]) for row, writers in self.crossings.items()
+        }
+        for row, reads in zip(self.rows, self.places.reads):
+            if self.ops[row].kind in STAGE_KINDS:
+                awaits[row] = (*awaits.get(row, ()), *_totals(self.ops[row], reads))
+        return [awaits.get(row, ()) for row in self.rows]
 
     def _join(self, at: int) -> Join:
         collectives, device = self.program.collectives, self.schedule.table.device
@@ -100,30 +126,28 @@ class _Compiler:
         numbers = (tuple(sorted(self.number[row_of[op]] for op in pair)) for pair in pairs)
         return {strands[0]: strands for strands in numbers}
 
-    def _freed(self, row: int, sent: range) -> list[int]:
-        """What is used last here, received or written here, and what was only written to be sent:
-        the transport keeps it."""
-        indices = self.program.frees.after(row)
-        carried = self.program.carried
-        indices += [carried[move] for move in self.read_last.get(row, ())]
-        indices += [carried[move] for move in sent if carried[move] not in self.freed]
-        places = map(self.places.known, indices)
-        return [place for place in places if place is not None]
+    def _frees(self, started: Iterable[Sequence[int]]) -> list[tuple[int, ...]]:
+        """What is used last by each call, received or written here, and what was only written to
+        be sent: the transport keeps it."""
+        carried, place = self.program.carried.tolist(), self.places.units
+        freed = set(self.program.frees.items.tolist())
+        found: list[tuple[int, ...]] = []
+        for row, ends, sent in zip(self.rows, self.program.frees.of_rows(self.rows), started):
+            if row in self.read_last:
+                ends += [carried[move] for move in self.read_last[row]]
+            if sent:
+                ends += [carried[move] for move in sent if carried[move] not in freed]
+            found.append(tuple([place[at] for at in ends if at in place]))
+        return found
 
-    def _arrives(self, move: int) -> bool:
-        return self.program.channels[int(self.program.channel[move])].target == self.device
 
-    def _received(self, move: int) -> Post:
-        return self._post(move, self.program.channels[self.program.channel[move]].source)
-
-    def _sent(self, move: int) -> Post:
-        return self._post(move, self.program.channels[self.program.channel[move]].target)
-
-    def _post(self, move: int, peer: int) -> Post:
-        index = self.program.carried[move]
-        buf = self.program.buf(index)
-        unit = self.shape.first_unit[buf.mb] + buf.slice
-        return Post(peer, move, self.places.of_unit(index), unit, buf)
+def _by_row(rows: Ints, moves: Iterable[int]) -> dict[int, list[int]]:
+    """Transfers by the row that each has in a column."""
+    of = rows.tolist()
+    found: dict[int, list[int]] = defaultdict(list)
+    for move in moves:
+        found[of[move]].append(move)
+    return found
 
 
 def _totals(op: Op, reads: tuple[int, ...]) -> list[int]:

@@ -4,7 +4,9 @@ A plan may have tens of thousands of ops and must be ready in milliseconds. So t
 at once for each kind and stage, and what is left for an op is to add its unit.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
+from itertools import compress, count
 from typing import NamedTuple
 
 from penstock.core.buffers import BUFFERS
@@ -32,8 +34,19 @@ class _Home(NamedTuple):
 
 
 _Way = _Unit | _Home
-_Ways = tuple[tuple[_Way, ...], ...]
-"""For each buffer of a kind, in the order of the table, how an op finds it."""
+_Ways = Sequence[_Way]
+"""How the ops of a kind and stage find a buffer: in the first way that leads to one."""
+
+
+class _Alike(NamedTuple):
+    """The ops of one kind and stage on a device."""
+
+    turns: list[int]
+    """Their numbers among the ops of the device."""
+    units: list[int]
+    slices: list[int]
+    counts: list[int]
+    """Slices that the microbatch of each has."""
 
 
 READ, WRITE = 0, 1
@@ -55,77 +68,74 @@ def _part(name: str) -> str:
 
 
 class PlaceTable:
-    """Gives places to the buffers of one device as they are met."""
+    """Gives places to the buffers of one device's ops, in their order."""
 
-    def __init__(self, program: Program, device: int) -> None:
+    def __init__(self, program: Program, device: int, ops: Sequence[Op], units: list[int]) -> None:
         self.program, self.device = program, device
         self.shape = program.schedule.shape
         self.homes: dict[tuple[str, int], int] = {}
-        self._units: dict[int, int] = {}
-        self._next = 2
-        self._ways: dict[tuple[str, int, int], _Ways] = {}
+        """Places of what belongs to a stage."""
+        self.units: dict[int, int] = {}
+        """Places of buffer instances that the ops read or write, by their dense numbers."""
+        self._next = count(2)  # behind NOTHING and DROPPED
+        self._alike = _sorted(ops, units, self.shape.slices)
+        self.reads = self._side(READ, NOTHING)
+        """For each op the places of what it reads, in the order of the meaning table."""
+        self.writes = self._side(WRITE, DROPPED)
 
     def __len__(self) -> int:
-        return self._next
+        return 2 + len(self.homes) + len(self.units)
 
-    def _new(self) -> int:
-        self._next += 1
-        return self._next - 1
-
-    def reads(self, op: Op, unit: int) -> tuple[int, ...]:
-        return self._all(op, unit, READ, NOTHING)
-
-    def writes(self, op: Op, unit: int) -> tuple[int, ...]:
-        return self._all(op, unit, WRITE, DROPPED)
-
-    def of_unit(self, index: int) -> int:
-        """The place of a buffer instance by its dense number."""
-        place = self._units.get(index)
-        if place is None:
-            place = self._units[index] = self._new()
-        return place
+    def of_units(self, indices: Sequence[int]) -> list[int]:
+        """The places of buffer instances by their dense numbers, new ones where they have none."""
+        new = [index for index in indices if index not in self.units]
+        self.units.update(zip(dict.fromkeys(new), self._next))
+        return [self.units[index] for index in indices]
 
     def of_home(self, name: str, number: int) -> int:
         if (name, number) not in self.homes:
-            self.homes[name, number] = self._new()
+            self.homes[name, number] = next(self._next)
         return self.homes[name, number]
 
     def of_part(self, name: str, stage: int) -> int:
         """The place of a stage's part of a sum."""
         return self.of_home(_part(name), stage)
 
-    def known(self, index: int) -> int | None:
-        """The place of a dense number, if some op of this device reads or writes it."""
-        return self._units.get(index)
+    def _side(self, side: int, absent: int) -> list[tuple[int, ...]]:
+        places: list[tuple[int, ...]] = [()] * sum(len(g.turns) for g in self._alike.values())
+        for (kind, stage), ops in self._alike.items():
+            ways = self._resolve(kind, stage, side)
+            for turn, found in zip(ops.turns, zip(*(self._column(w, ops, absent) for w in ways))):
+                places[turn] = found
+        return places
 
-    def _all(self, op: Op, unit: int, side: int, absent: int) -> tuple[int, ...]:
-        key = (op.kind, op.stage, side)
-        if key not in self._ways:
-            self._ways[key] = self._resolve(*key)
-        slices = 1 if unit < 0 else self.shape.slices[op.mb]
-        return tuple(
-            [self._find(ways, op.slice, unit, slices) or absent for ways in self._ways[key]]
-        )
+    def _column(self, ways: _Ways, ops: _Alike, absent: int) -> list[int]:
+        """The place of one buffer for each of the ops."""
+        if not ways:
+            return [absent] * len(ops.turns)
+        way = ways[0]
+        if isinstance(way, _Home):
+            return [self.of_home(*way)] * len(ops.turns)
+        base, newer, step, shared = way
+        # the slices of one allocation share its place
+        at = [u - s for u, s in zip(ops.units, ops.slices)] if shared else ops.units
+        if newer >= 0:
+            return self.of_units([newer + u if newer + u in self._loaded else base + u for u in at])
+        if not step:
+            return self.of_units([base + u for u in at])
+        base += 0 if shared else step
+        there = [0 <= s + step < n for s, n in zip(ops.slices, ops.counts)]
+        found = iter(self.of_units([base + u for u in compress(at, there)]))
+        others = self._column(ways[1:], ops, absent)
+        return [next(found) if is_there else other for is_there, other in zip(there, others)]
 
-    def _find(self, ways: tuple[_Way, ...], slice: int, unit: int, slices: int) -> int:
-        """The place, or 0."""
-        for way in ways:
-            if len(way) == 2:
-                return self.of_home(*way)
-            base, newer, step, shared = way
-            if 0 <= slice + step < slices:
-                # the slices of one allocation share its place
-                at = unit - slice if shared else unit + step
-                newest = newer >= 0 and newer + at in self._loaded
-                return self.of_unit((newer if newest else base) + at)
-        return 0
-
-    def _resolve(self, kind: str, stage: int, side: int) -> _Ways:
+    def _resolve(self, kind: str, stage: int, side: int) -> list[_Ways]:
+        """For each buffer of a kind, in the order of the table, how its ops find it."""
         found: dict[str, list[_Way]] = {name: [] for name in names_of(kind, side)}
         for rule in rules(self.shape)[kind][side]:
             if rule.first <= stage < rule.end:
                 found[rule.buffer].append(self._way(rule, stage, side))
-        return tuple(tuple(ways) for ways in found.values())
+        return list(found.values())
 
     def _way(self, rule: Rule, stage: int, side: int) -> _Way:
         number = stage + rule.offset if rule.fixed < 0 else rule.fixed
@@ -166,3 +176,19 @@ class PlaceTable:
             for row in rows.nonzero()[0]
             for ref in MEANING[table.op(int(row)).kind].writes
         }
+
+
+def _sorted(
+    ops: Sequence[Op], units: Sequence[int], slices: Sequence[int]
+) -> dict[tuple[str, int], _Alike]:
+    """The ops by kind and stage; ops of a whole stage have a unit below 0 and one slice."""
+    found: dict[tuple[str, int], _Alike] = {}
+    for turn, ((kind, stage, mb, slice), unit) in enumerate(zip(ops, units)):
+        alike = found.get((kind, stage))
+        if alike is None:
+            alike = found[kind, stage] = _Alike([], [], [], [])
+        alike.turns.append(turn)
+        alike.units.append(unit)
+        alike.slices.append(slice)
+        alike.counts.append(1 if unit < 0 else slices[mb])
+    return found

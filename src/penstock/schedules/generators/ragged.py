@@ -11,6 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil
 
+from penstock.core.numbers import read_number
 from penstock.core.shape import Shape
 from penstock.schedules.generators.streams import PlainOp, Unit, backward_units, forward_units
 
@@ -24,7 +25,7 @@ def read_lengths(text: str) -> RaggedLengths:
     >>> read_lengths("1,0.5,3") == (1, Fraction(1, 2), 3)
     True
     """
-    lengths = tuple(map(Fraction, text.split(",")))
+    lengths = tuple(map(read_number, text.split(",")))
     if min(lengths) <= 0:
         raise ValueError("a sequence has no length")
     return lengths

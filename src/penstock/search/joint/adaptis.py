@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.core.numbers import read_bytes
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.cost.layers import layered_shape, read_layers
@@ -144,7 +145,7 @@ LAYERS = Option(
 
 LIMIT = Option(
     "limit",
-    Fraction,
+    read_bytes,
     default=lambda c: None,
     text="what a device may hold, in the unit of act and stash; that of p microbatches on "
     "an average device if left out",

@@ -26,6 +26,7 @@ device in its direction.
 
 from fractions import Fraction
 
+from penstock.core.numbers import read_number
 from penstock.core.schedule import Draft, Schedule
 from penstock.core.shape import Shape
 from penstock.cost.model import UnitCost
@@ -40,7 +41,7 @@ PAPER = "arXiv:2503.01328"
 
 
 def _ratio(text: str) -> Fraction:
-    ratio = Fraction(text)
+    ratio = read_number(text)
     if ratio <= 0:
         raise ValueError(text)
     return ratio

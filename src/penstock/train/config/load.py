@@ -17,6 +17,7 @@ from penstock.train.config.errors import complaint, mistakes
 from penstock.train.config.overrides import Tables, apply_overrides, parse_overrides
 from penstock.train.config.settings import Settings
 from penstock.train.config.toml_places import Path, parse, too_deep
+from penstock.train.config.units import with_numbers
 
 LARGEST_FILE = 1_000_000
 """Bytes above which a text is no configuration."""
@@ -61,7 +62,7 @@ def _read(text: str, overrides: Sequence[str], name: str, file: str) -> Settings
     changes = parse_overrides(overrides)
     try:
         tables = _whole(apply_overrides(parse(text), changes, _wrong), name)
-        return Settings.model_validate(prepare(tables))
+        return Settings.model_validate(prepare(with_numbers(tables)))
     except ValidationError as error:
         raise complaint(error, Document(text, tables, changes, file)) from None
     except RecursionError:
@@ -71,7 +72,7 @@ def _read(text: str, overrides: Sequence[str], name: str, file: str) -> Settings
 def _wrong(tables: Tables) -> set[Path]:
     """Keys whose values are refused."""
     try:
-        Settings.model_validate(prepare(_whole(tables, "")))
+        Settings.model_validate(prepare(with_numbers(_whole(tables, ""))))
     except ValidationError as error:
         return {mistake.path for mistake in mistakes(error)}
     return set()

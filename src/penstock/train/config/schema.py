@@ -11,6 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from penstock.train.config.fields import Section
 from penstock.train.config.settings import Settings
+from penstock.train.config.units import UNITS, with_texts
 
 Schema = dict[str, Any]
 
@@ -44,11 +45,15 @@ class _Generator(GenerateJsonSchema):
 @cache
 def schema() -> Schema:
     """JSON schema (draft 2020-12) of a configuration file."""
-    head = {
+    head: Schema = {
         "$schema": GenerateJsonSchema.schema_dialect,
         "title": "Penstock training configuration",
     }
-    return head | schema_of(Settings)
+    whole = head | schema_of(Settings)
+    for (section, key), unit in UNITS.items():
+        keys = whole["properties"][section]["properties"]
+        keys[key] = with_texts(keys[key], unit)
+    return whole
 
 
 def schema_of(section: type[Section]) -> Schema:
@@ -89,6 +94,8 @@ def type_words(takes: Schema) -> str:
         return _list(takes)
     if kind == "object":
         return _table(takes)
+    if "examples" in takes:
+        return f'a text such as "{takes["examples"][0]}"'
     return _WORDS.get(kind) or " or ".join(map(type_words, takes["anyOf"]))
 
 

@@ -16,8 +16,8 @@ Path = tuple[str, ...]
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _TOKEN = re.compile(
     r'''\#[^\n]*
-    |"""(?:[^"\\]+|\\.|"{1,2}(?!"))*"{3,5}|\'\'\'(?:[^']+|'{1,2}(?!'))*'{3,5}
-    |"(?:[^"\\\n]+|\\.)*"|'[^'\n]*'
+    |"""(?:[^"\\]++|\\.|"{1,2}(?!"))*+"{3,5}|\'\'\'(?:[^']++|'{1,2}(?!'))*+'{3,5}
+    |"(?:[^"\\\n]++|\\.)*+"|'[^'\n]*'
     |[\[\]{}=,.\n]
     |[^\s"'\[\]{}=,.\#]+''',
     re.VERBOSE | re.DOTALL,
@@ -25,8 +25,49 @@ _TOKEN = re.compile(
 """A comment, a text, a mark or a bare word; blanks are passed over."""
 
 
+DEEPEST = 32
+"""Tables and lists inside each other; a configuration needs 3."""
+MOST_VALUES = 50_000
+
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*+"|\'[^\']*\'|#.*')
+_BETWEEN_NAMES = re.compile(r"[=,{}\[\]]")
+
+
 def parse(text: str) -> dict[str, Any]:
     """The tables of a text, or an error with its place."""
+    _refuse_long_names(text)
+    tree = _parsed(text)
+    _refuse_large(tree)
+    return tree
+
+
+def _refuse_long_names(text: str) -> None:
+    """The standard library takes minutes for a name of many parts, so they are counted before."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") > DEEPEST:
+            names = _BETWEEN_NAMES.split(_QUOTED.sub("", line))
+            if max(name.count(".") for name in names) > DEEPEST:
+                raise too_deep(number)
+
+
+def _refuse_large(tree: dict[str, Any]) -> None:
+    """Refuse more values than a configuration can have, before each of them is looked at."""
+    level: list[Any] = [tree]
+    for _ in range(DEEPEST):
+        inner = (item.values() if isinstance(item, dict) else item for item in level)
+        values = [value for group in inner for value in group]
+        if len(values) > MOST_VALUES:
+            raise FormatError(
+                f"there are more than {MOST_VALUES:,} values",
+                hint="this is no configuration; many files are named by a pattern",
+            )
+        level = [value for value in values if isinstance(value, dict | list)]
+        if not level:
+            return
+    raise too_deep()
+
+
+def _parsed(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -44,8 +85,8 @@ def parse(text: str) -> dict[str, Any]:
         ) from None
 
 
-def too_deep() -> FormatError:
-    return FormatError("tables or lists are nested too deeply", hint="use fewer")
+def too_deep(line: int = 1) -> FormatError:
+    return FormatError("tables or lists are nested too deeply", line=line, hint="use fewer")
 
 
 def line_of(text: str, offset: int) -> tuple[int, int]:

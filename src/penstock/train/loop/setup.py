@@ -4,11 +4,9 @@ Everything here is settled without torch, so that a launcher refuses what cannot
 starts a process, and every process arrives at the same layout from the same settings.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.families import from_huggingface
@@ -16,7 +14,7 @@ from penstock.arch.layer_split import split_layers
 from penstock.core.schedule import Schedule
 from penstock.errors import FormatError, ShapeError
 from penstock.files import load
-from penstock.files.regular import read_regular
+from penstock.files.json_object import read_object
 from penstock.plan.slices import (
     Lengths,
     align,
@@ -24,9 +22,10 @@ from penstock.plan.slices import (
     even,
     flops_shares,
 )
-from penstock.schedules import find, registry
+from penstock.schedules import find, names_a_file
 from penstock.train.config.sections import PipelineSettings
 from penstock.train.config.settings import Settings
+from penstock.train.loop.flags import refusals_in_keys
 from penstock.train.report.compared import compared_schedules
 from penstock.transform import (
     recompute_all,
@@ -62,8 +61,9 @@ def layout_of(settings: Settings, processes: int) -> RunSetup:
     cut = pipeline.layers or schedule.shape.cut(model.layers)
     split = split_layers(model.layers, schedule.shape.stages, cut)
     schedule = _weighed(_recomputed(schedule, pipeline), lengths, model)
-    for other in compared_schedules(settings, schedule.shape.devices):
-        other.shape.cut(model.layers)  # refused now, and not by the report
+    with refusals_in_keys():
+        for other in compared_schedules(settings, schedule.shape.devices):
+            other.shape.cut(model.layers)  # refused now, and not by the report
     return RunSetup(model, schedule, lengths, tuple(map(len, split)), pipeline.replicas)
 
 
@@ -84,15 +84,7 @@ def architecture(settings: Settings) -> ModelConfig:
 
 def _from_folder(folder: str) -> ModelConfig:
     path = Path(folder) / "config.json"
-    try:
-        stated: Any = json.loads(read_regular(path).decode())
-    except (OSError, ValueError, RecursionError) as error:
-        raise ShapeError(
-            f"cannot read {str(path)!r}: {error}", hint="name a folder with a Hugging Face model"
-        ) from None
-    if not isinstance(stated, dict):
-        raise ShapeError(f"{str(path)!r} holds no object", hint="it is no model's config.json")
-    return from_huggingface(stated)
+    return from_huggingface(read_object(path, "name a folder with a Hugging Face model"))
 
 
 def device_count(pipeline: PipelineSettings, processes: int) -> int:
@@ -111,17 +103,12 @@ def device_count(pipeline: PipelineSettings, processes: int) -> int:
 def _schedule(settings: Settings, devices: int) -> Schedule:
     """The schedule of a registered name or of a file."""
     pipeline, microbatches = settings.pipeline, settings.batch.microbatches
-    if pipeline.schedule not in registry() and _names_a_file(pipeline.schedule):
+    if names_a_file(pipeline.schedule):
         return _from_file(settings, devices)
     spec = find(pipeline.schedule)
-    case = spec.case(
-        devices, microbatches, pipeline.chunks or None, pipeline.slices, pipeline.options
-    )
-    return spec.build(case)
-
-
-def _names_a_file(schedule: str) -> bool:
-    return "/" in schedule or "." in schedule or Path(schedule).exists()
+    sizes = (devices, microbatches, pipeline.chunks or None, pipeline.slices)
+    with refusals_in_keys():
+        return spec.build(spec.case(*sizes, pipeline.options))
 
 
 def _from_file(settings: Settings, devices: int) -> Schedule:
