@@ -22,6 +22,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from penstock.parent_process import tie
+
 CONFIG = """
 [run]
 steps = 1000000
@@ -61,10 +63,12 @@ class Started:
         self._mark = f"{MARK}={secrets.token_hex(8)}"
         self.said = folder / "said.txt"
         name, _, value = self._mark.partition("=")
+        tied = tie()  # whoever ends this script ends what it has started
         with self.said.open("wb") as said:
             self.launcher = subprocess.Popen(
                 [sys.executable, "-m", "penstock", *words],
-                env={**os.environ, name: value},
+                env={**os.environ, **tied.environment, name: value},
+                pass_fds=[tied.descriptor],
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
