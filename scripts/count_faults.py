@@ -1,6 +1,6 @@
 """Count what becomes of runs whose processes are killed, frozen and told to stop.
 
-    python scripts/count_faults.py 20 --seed 1
+    python scripts/count_faults.py 20
 
 Every fault is tried so many times, each time on a new run, between the moment at which the first
 rank is started (nothing is imported yet) and some seconds later. It counts as held if every process
@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
+
+from penstock.parent_process import tie
 
 CONFIG = """
 [run]
@@ -61,10 +63,12 @@ class Started:
         self._mark = f"{MARK}={secrets.token_hex(8)}"
         self.said = folder / "said.txt"
         name, _, value = self._mark.partition("=")
+        tied = tie()  # whoever ends this script ends what it has started
         with self.said.open("wb") as said:
             self.launcher = subprocess.Popen(
                 [sys.executable, "-m", "penstock", *words],
-                env={**os.environ, name: value},
+                env={**os.environ, **tied.environment, name: value},
+                pass_fds=[tied.descriptor],
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
@@ -189,7 +193,7 @@ def _outcome(run: Started, fault: Fault, rank: int) -> Trial:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("times", type=int, help="how often each fault is tried")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     chance = random.Random(arguments.seed)
     print("| fault | times | held | named after at most | all gone after at most |")
