@@ -17,6 +17,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="of each schedule take the first case only; part of `make quick`",
     )
+    parser.addoption(
+        "--fuzz", type=int, default=0, metavar="INPUTS", help="inputs of each format in tests/fuzz"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

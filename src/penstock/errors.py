@@ -64,11 +64,21 @@ class RunError(PenstockError):
     a checkpoint that cannot be written."""
 
 
+def shown(value: object, most: int = 80) -> str:
+    """A value as an error repeats it: escaped, and never longer than a line.
+
+    >>> shown("a" * 99, 5)
+    "'aaaa..."
+    """
+    text = repr(value)
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def nearest(word: str, known: Sequence[str]) -> str:
     """A hint for a misspelt word: the nearest known one, or the whole list when it is short."""
     begun = [name for name in known if len(word) > 1 and name.startswith(word)]
     ended = [name for name in known if len(word) > 1 and name.endswith(f"_{word}")]
     close = begun or ended or get_close_matches(word, known, n=1, cutoff=0.5)
     if close:
-        return f"did you mean {close[0]!r}?"
-    return f"one of: {', '.join(known)}" if known else "none are known here"
+        return f"did you mean {shown(close[0])}?"
+    return f"one of: {', '.join(name[:80] for name in known)}" if known else "none are known here"

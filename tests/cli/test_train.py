@@ -1,13 +1,20 @@
 """`train`: what it shows, and what it refuses before it starts a process."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from cli.conftest import Penstock
+from penstock.arch.families import to_huggingface
+from penstock.run.process import machine
+from penstock.run.process.machine import Machine
 from penstock.train.config.load import load, loads
+from penstock.train.config.save import save
+from penstock.train.loop import before_start, start
 
 pytestmark = pytest.mark.torch
 
@@ -156,3 +163,193 @@ def test_without_pydantic_the_verbs_that_do_not_train_work() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (run.returncode, run.stderr.count("Error")) == (0, 0), run.stderr
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Numbers of processes that were asked for; none is started."""
+    asked: list[int] = []
+
+    def launch(command: object, count: int, **_: object) -> int:
+        asked.append(count)
+        return 0
+
+    monkeypatch.setattr(start, "launch", launch)
+    return asked
+
+
+REFUSED = {
+    "a schedule that cannot be run": (
+        "--set pipeline.schedule=sppo --set pipeline.slices=2",
+        "sppo has ops of kind",
+        "it can be checked, simulated and drawn",
+    ),
+    "a device that is not there": (
+        "--set run.device=cuda",
+        "run.device is cuda, but this machine has no CUDA device",
+        'set run.device to "auto" or "cpu"',
+    ),
+    "data that is not there": (
+        "--set data.source=text --set data.paths=['{0}/none.txt']",
+        "no file matches",
+        "give files",
+    ),
+    "held-out data that is not there": (
+        "--set data.source=text --set data.paths=['{0}'] --set data.held_out_paths=['{0}/none']",
+        "no file matches",
+        "give files",
+    ),
+    "a tokenizer that is not there": (
+        "--set data.tokenizer={0}/none.json",
+        "cannot read",
+        "data.tokenizer is 'byte' or the path",
+    ),
+    "a checkpoint that is not there": (
+        "--set checkpoint.resume={0}/none",
+        "which is no folder",
+        'give "auto", "never" or a folder',
+    ),
+    "an export into a file": (
+        "--set checkpoint.export={0}/tiny.toml/weights",
+        "is no folder that can be written to",
+        "give a folder that can be made",
+    ),
+    "an export in the place of something else": (
+        "--set checkpoint.export={0}",
+        "is not a model that could be replaced",
+        "give a folder",
+    ),
+    "an export into a name that is too long": (
+        f"--set checkpoint.export={{0}}/{'x' * 300}",
+        "File name too long",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_begin_or_end_well_is_refused_before_a_process_starts(
+    penstock: Penstock, config: Path, started: list[int], case: str
+) -> None:
+    if case == "a device that is not there" and torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    words, message, hint = REFUSED[case]
+    answer = penstock(f"train {config} {words.format(config.parent)}")
+    assert (answer.code, answer.out, started) == (2, "", []), answer.err
+    first, *rest = answer.err.splitlines()
+    assert message in first
+    assert rest[0].startswith(f"hint: {hint}")
+    assert not (config.parent / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ((), "cannot read"),
+        (("config.json",), "has neither model.safetensors nor"),
+        (("config.json", "model.safetensors.index.json"), "lacks lm_head.weight"),
+    ],
+)
+def test_weights_that_are_not_there_are_refused_before_a_process_starts(
+    penstock: Penstock, config: Path, started: list[int], files: tuple[str, ...], message: str
+) -> None:
+    folder = config.parent / "weights"
+    folder.mkdir()
+    content = {
+        "config.json": to_huggingface(load(config).model.config),
+        "model.safetensors.index.json": {"weight_map": {}},
+    }
+    for name in files:
+        (folder / name).write_text(json.dumps(content[name]))
+    text = config.read_text()
+    own = text[text.index("[model]") : text.index("[batch]")]
+    config.write_text(text.replace(own, f"[model]\nhuggingface = '{folder}'\n"))
+    answer = penstock(f"train {config}")
+    assert (answer.code, answer.out, started) == (2, "", [])
+    assert message in answer.err
+
+
+@pytest.mark.parametrize(
+    ("package", "words", "extra"),
+    [
+        ("safetensors", "--set checkpoint.export={0}/weights", "hf"),
+        ("tokenizers", "--set data.tokenizer={0}/tokenizer.json", "hf"),
+        ("tensorboard", "--set log.tensorboard=true", "log"),
+        ("wandb", "--set log.wandb=project", "wandb"),
+    ],
+)
+def test_a_missing_extra_is_named_before_a_process_starts(
+    penstock: Penstock,
+    config: Path,
+    started: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    package: str,
+    words: str,
+    extra: str,
+) -> None:
+    there = before_start.find_spec
+    monkeypatch.setattr(
+        before_start, "find_spec", lambda name: None if name == package else there(name)
+    )
+    answer = penstock(f"train {config} {words.format(config.parent)}")
+    assert (answer.code, started) == (2, [])
+    assert answer.err == (
+        f"error: the settings need the package {package}, which is not installed\n"
+        f"hint: pip install 'penstock[{extra}]'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("-n 4096 --set pipeline.devices=0", "4,096 processes would share 2 cores"),
+        ("--set pipeline.replicas=5000", "10,000 processes would share 2 cores"),
+        ("--set batch.length=100000000", " are free"),
+        ("--set model.vocabulary=100000000000", " are free"),
+        ("--set model.layers=9999 --set model.hidden=65536", " are free"),
+    ],
+)
+def test_what_the_machine_has_no_room_for_is_refused_with_the_figures(
+    penstock: Penstock,
+    config: Path,
+    started: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    message: str,
+) -> None:
+    monkeypatch.setattr(machine, "this_machine", lambda: Machine(cores=2, free=16 * 10**9))
+    answer = penstock(f"train {config} {words}")
+    assert (answer.code, answer.out, started) == (2, "", [])
+    assert message in answer.err
+    assert "or go on nevertheless with --force" in answer.err
+
+
+def test_force_goes_on_nevertheless(
+    penstock: Penstock, config: Path, started: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "this_machine", lambda: Machine(cores=0.01, free=0))
+    assert penstock(f"train {config}").code == 2
+    assert started == []
+    assert penstock(f"train {config} --force").code == 0
+    assert started == [2]
+
+
+def test_another_model_in_the_folder_of_a_run_is_told_by_its_key(
+    penstock: Penstock, config: Path, started: list[int]
+) -> None:
+    settings = load(config)
+    save(settings)
+    (config.parent / "run/checkpoints/step-00000002").mkdir(parents=True)
+    assert penstock(f"train {config} --set model.rope_theta=5e5 --force").code == 0
+    answer = penstock(f"train {config} --set model.hidden=32 --set model.tied=true")
+    assert (answer.code, started) == (2, [2])
+    folder = config.parent / "run"
+    assert answer.err.splitlines()[0] == (
+        f"error: the run in {str(folder)!r} has another model: model.hidden is 32, but was 16; "
+        "model.tied is True, but was False"
+    )
+    resumed = f"--set checkpoint.resume={folder}/checkpoints --set run.directory={folder}/new"
+    answer = penstock(f"train {config} --set model.heads=1 --set model.head_size=16 {resumed}")
+    assert "model.head_size is 16, but was 8" in answer.err
+    never = "--set model.hidden=32 --set checkpoint.resume=never --force"
+    assert penstock(f"train {config} {never}").code == 0

@@ -5,11 +5,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
 
 from cli.conftest import Penstock
+from penstock.cli import _progress, verify
+from penstock.run.process.machine import Machine
 from penstock.run.program.unsupported import why_not
 from penstock.schedules import build, registry
 from penstock.verify.cases import smallest, trials_of
@@ -181,3 +184,21 @@ def test_an_explanation_says_everything_that_is_wrong() -> None:
         f"{PARAMETER} (and 1 more) has other bits than in one process"
     )
     assert replace(row, difference=Difference(0.0, 0.0, "", ""), unequal_bits=()).explanation == ""
+
+
+def test_more_processes_than_the_machine_has_room_for_are_refused(
+    penstock: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify, "this_machine", lambda: Machine(cores=0.1, free=None))
+    answer = penstock("verify gpipe -p 8 -m 8")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error: 8 processes would share 0.1 cores, more than 32 on each\n")
+
+
+def test_without_a_terminal_lines_say_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_progress, "EVERY", 0.01)
+    for number in _progress.watched([1, 2], "verified on 64 processes"):
+        while f"verified on 64 processes: {number - 1} of 2, 0 s" not in capsys.readouterr().err:
+            sleep(0.001)

@@ -18,7 +18,7 @@ from penstock.arch.window_keys import (
     WINDOW_OF_ALL,
     WindowRule,
 )
-from penstock.errors import ShapeError, nearest
+from penstock.errors import ShapeError, nearest, shown
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def _family(config: Mapping[str, Any]) -> Family:
     name = str(config.get("model_type"))
     if name not in FAMILIES:
         raise ShapeError(
-            f"model_type {name!r} is not supported", hint=nearest(name, list(FAMILIES))
+            f"model_type {shown(name)} is not supported", hint=nearest(name[:40], list(FAMILIES))
         )
     return FAMILIES[name]
 
@@ -161,5 +161,7 @@ def stated_dtype(config: Mapping[str, Any]) -> str:
 def _element_bytes(stated: Mapping[str, Any]) -> int:
     name = stated_dtype(stated) or "bfloat16"
     if name not in BYTES:
-        raise ShapeError(f"dtype {name!r} is not supported", hint=f"one of: {', '.join(BYTES)}")
+        raise ShapeError(
+            f"dtype {shown(name)} is not supported", hint=f"one of: {', '.join(BYTES)}"
+        )
     return BYTES[name]

@@ -11,7 +11,7 @@ from typing import Any
 from penstock.arch.limits import LARGEST, MOST_LAYERS, refuse_count
 from penstock.arch.rope_keys import ROPE_KEYS as ROPE_KEYS
 from penstock.arch.window_keys import WINDOW_KEYS as WINDOW_KEYS
-from penstock.errors import ShapeError
+from penstock.errors import ShapeError, shown
 
 FIXED: Mapping[str, tuple[Any, str]] = {
     "hidden_act": ("silu", "the MLP is gated by silu"),
@@ -57,6 +57,9 @@ WITHOUT_EFFECT = frozenset(
 )
 """Keys that say how to generate text or where a file comes from, not what the model computes."""
 
+SHOWN = 10
+"""Keys that a message names."""
+
 COUNTS = (
     *SIZE_KEYS.values(),
     *("num_key_value_heads", "head_dim", "max_position_embeddings", "sliding_window"),
@@ -79,7 +82,7 @@ def refuse_keys(stated: Mapping[str, Any]) -> None:
     for key, (value, reason) in FIXED.items():
         if stated.get(key, value) != value:
             raise ShapeError(
-                f"{key} is {stated[key]!r}, which is not supported: {reason}",
+                f"{key} is {shown(stated[key])}, which is not supported: {reason}",
                 hint=f"only models with {key} = {value!r} can be loaded",
             )
     for key in COUNTS:
@@ -91,6 +94,12 @@ def refuse_keys(stated: Mapping[str, Any]) -> None:
     unknown = sorted(set(stated) - _READ - WITHOUT_EFFECT - set(FIXED))
     if unknown:
         raise ShapeError(
-            f"config.json has keys that are not known: {', '.join(unknown)}",
+            f"config.json has keys that are not known: {_listed(unknown)}",
             hint="remove a key if it does not change what the model computes",
         )
+
+
+def _listed(keys: list[str]) -> str:
+    """Some keys, as far as they fit into a message."""
+    more = [f"and {len(keys) - SHOWN} more"] if len(keys) > SHOWN else []
+    return ", ".join([*(shown(key)[1:-1] for key in keys[:SHOWN]), *more])

@@ -4,7 +4,7 @@ or turns by such an angle would fail far from their cause."""
 from math import isfinite
 from typing import Any
 
-from penstock.errors import ShapeError
+from penstock.errors import ShapeError, shown
 
 MOST_LAYERS = 10_000
 LARGEST = 10**12
@@ -35,5 +35,4 @@ def _shown(value: Any) -> str:
     """A value as an error shows it, on one line; a number of thousands of digits has no text."""
     if isinstance(value, int) and value.bit_length() > 200:
         return f"a number of {value.bit_length():,} bits"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}..."
+    return shown(value)

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.arch.config import ModelConfig
 from penstock.arch.limits import refuse_number
 from penstock.arch.rope_scaling import NUMBERS, RopeScaling, yarn_scale
-from penstock.errors import ShapeError
+from penstock.errors import ShapeError, shown
 
 ROPE_KEYS = (
     *("rope_theta", "rope_scaling", "rope_parameters"),
@@ -45,7 +45,7 @@ def read_rope(config: Mapping[str, Any], positions: int) -> tuple[float, RopeSca
     partial = stated.get("partial_rotary_factor", config.get("partial_rotary_factor"))
     if partial not in (None, 1):
         raise ShapeError(
-            f"partial_rotary_factor is {partial}, but only whole heads are turned",
+            f"partial_rotary_factor is {shown(partial)}, but only whole heads are turned",
             hint="models that turn a part of each head are not supported",
         )
     theta = stated.get("rope_theta", config.get("rope_theta", PLAIN_THETA))
@@ -55,7 +55,7 @@ def read_rope(config: Mapping[str, Any], positions: int) -> tuple[float, RopeSca
         return theta, None
     if kind not in NUMBERS:
         raise ShapeError(
-            f"rope_type {kind!r} is not supported",
+            f"rope_type {shown(kind)} is not supported",
             hint=f"these are: default, {', '.join(NUMBERS)}",
         )
     return theta, _scaling(kind, {**_inherited(config, kind, positions), **stated}, positions)
@@ -83,7 +83,7 @@ def _kind(stated: Mapping[str, Any]) -> str:
     names = {str(stated[key]) for key in ("rope_type", "type") if key in stated}
     if len(names) > 1:
         raise ShapeError(
-            f"rope_type is {stated['rope_type']!r} and type is {stated['type']!r}",
+            f"rope_type is {shown(stated['rope_type'])} and type is {shown(stated['type'])}",
             hint="leave one of them out of config.json",
         )
     return names.pop() if names else "default"
@@ -131,7 +131,8 @@ def _refuse_foreign(stated: Mapping[str, Any], kind: str, known: tuple[str, ...]
     foreign = [key for key in stated if key not in known]
     if foreign:
         raise ShapeError(
-            f"rope_type {kind!r} has no {', '.join(foreign)}, but config.json states it",
+            f"rope_type {kind!r} has no {shown(', '.join(foreign))[1:-1]}, but config.json "
+            "states it",
             hint="correct rope_type, or leave it out if it has no effect",
         )
 

@@ -11,7 +11,7 @@ sequences are refused (`ModelConfig.refuse_length`). A window of some layers is 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from penstock.errors import ShapeError
+from penstock.errors import ShapeError, shown
 
 Config = Mapping[str, Any]
 
@@ -35,8 +35,8 @@ def _read_none(config: Config) -> int | None:
     stated = [key for key in WINDOW_KEYS if config.get(key)]
     if stated:
         raise ShapeError(
-            f"{', '.join(stated)} is stated, but model_type {config.get('model_type')!r} has no "
-            "sliding window",
+            f"{', '.join(stated)} is stated, but model_type {shown(config.get('model_type'))} "
+            "has no sliding window",
             hint="remove it, or correct model_type",
         )
     return None
@@ -54,7 +54,7 @@ def _read_switched(config: Config) -> int | None:
     window: int | None = config.get("sliding_window", PLAIN_WINDOW)
     first = config.get("max_window_layers", PLAIN_FIRST)
     if not isinstance(first, int):
-        raise ShapeError(f"max_window_layers is {first!r}", hint="give a whole number")
+        raise ShapeError(f"max_window_layers is {shown(first)}", hint="give a whole number")
     implied = [
         "sliding_attention" if window is not None and layer >= first else "full_attention"
         for layer in range(config["num_hidden_layers"])
@@ -66,7 +66,7 @@ def _read_switched(config: Config) -> int | None:
 def _types(config: Config) -> list[Any]:
     types = config.get("layer_types") or []
     if not isinstance(types, list):
-        raise ShapeError(f"layer_types is {types!r}", hint="give a list with a name per layer")
+        raise ShapeError(f"layer_types is {shown(types)}", hint="give a list with a name per layer")
     return types
 
 
@@ -77,8 +77,8 @@ def _agreed(window: int | None, types: list[Any]) -> int | None:
     if other:
         layer, kind = other[0]
         raise ShapeError(
-            f"layer {layer} has {kind!r}, but with sliding_window {window} all layers would have "
-            f"{wanted!r}: windows of some layers are not supported",
+            f"layer {layer} has {shown(kind)}, but with sliding_window {window} all layers would "
+            f"have {wanted!r}: windows of some layers are not supported",
             hint="only models whose layers attend alike can be loaded",
         )
     return window

@@ -19,6 +19,10 @@ from penstock.errors import FormatError, ShapeError
 from penstock.schedules import Spec, find, names_a_file
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Start also what this machine has too few cores or bytes for."),
+]
 Target = Annotated[
     str,
     typer.Argument(

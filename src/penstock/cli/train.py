@@ -8,6 +8,7 @@ import typer
 
 from penstock.cli._needs import need_pydantic, need_torch
 from penstock.cli._output import emit, emit_json, note
+from penstock.cli._request import Force
 from penstock.errors import PenstockError
 
 LAUNCHED = "RANK"
@@ -45,6 +46,7 @@ def train(
             "--set", metavar="SECTION.KEY=VALUE", help="Change a setting; may be repeated."
         ),
     ] = None,
+    force: Force = False,
     show: Annotated[
         bool, typer.Option("--show", help="Print the settings, resolved, and leave.")
     ] = False,
@@ -84,6 +86,8 @@ def train(
         from penstock.train.loop.rank import run_rank
 
         raise typer.Exit(run_rank(settings))
+    from penstock.run.process.machine import this_machine
     from penstock.train.loop.start import start
 
-    raise typer.Exit(start(settings, config, ranks, changes or [], note))
+    machine = None if force else this_machine()
+    raise typer.Exit(start(settings, config, ranks, changes or [], note, machine))

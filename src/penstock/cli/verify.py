@@ -10,10 +10,11 @@ from penstock.cli._flat import flat
 from penstock.cli._needs import need_torch
 from penstock.cli._numbers import assignments
 from penstock.cli._output import emit_json, note
-from penstock.cli._request import AsJson, Request, resolve
+from penstock.cli._request import AsJson, Force, Request, resolve
 from penstock.cli._verdicts import print_verdicts, verdict_record, worst_of
 from penstock.draw.words import count_of
 from penstock.errors import RunError, ShapeError
+from penstock.run.process.machine import Machine, this_machine
 from penstock.schedules import registry
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def verify(
     request: Request,
     target: VerifyTarget = "",
     everything: Everything = False,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a schedule for real and compare loss and gradients with one process.
@@ -56,7 +58,10 @@ def verify(
     """
     _refuse_both_or_neither(target, request, everything)
     need_torch()
+    machine = None if force else this_machine()
+    _refuse_processes(request.devices or 1, machine)
     trials, notes = _all_trials() if everything else _trials_of(target, request)
+    _refuse_processes(_processes(trials), machine)
     _refuse_unrunnable(trials)
     for line in notes:
         note(line)
@@ -114,16 +119,21 @@ def _halved(target: str, request: Request) -> "Schedule | None":
     return spec.build(halved) if halved else None
 
 
+def _refuse_processes(count: int, machine: Machine | None) -> None:
+    """Refuse more processes than are started here, or than the machine has room for."""
+    if count > MOST_PROCESSES:
+        raise ShapeError(
+            f"{count} processes are more than the {MOST_PROCESSES} that are started here",
+            hint=f"lower -p to {MOST_PROCESSES} or less",
+        )
+    if machine is not None:
+        machine.refuse(count, 0)
+
+
 def _refuse_unrunnable(trials: Sequence["Trial"]) -> None:
     """Refuse what cannot be run before any process is started."""
     from penstock.verify.verifier import refuse_unrunnable
 
-    most = _processes(trials)
-    if most > MOST_PROCESSES:
-        raise ShapeError(
-            f"{most} processes are more than the {MOST_PROCESSES} that are started here",
-            hint=f"lower -p to {MOST_PROCESSES} or less",
-        )
     try:
         refuse_unrunnable(trials)
     except RunError as refusal:  # nothing has gone wrong yet: it is the request that cannot be met
@@ -134,18 +144,13 @@ def _processes(trials: Sequence["Trial"]) -> int:
     return max(trial.processes for trial in trials)
 
 
-def _run(trials: Sequence["Trial"]) -> list["VerdictRow"]:
-    """The verdicts, with a bar for the person who waits."""
-    from rich.console import Console
-    from rich.progress import track
-
+def _run(trials: list["Trial"]) -> list["VerdictRow"]:
+    """The verdicts, with what is done so far for the person who waits."""
+    from penstock.cli._progress import watched
     from penstock.verify.verifier import Verifier
 
-    watched = sys.stderr.isatty()
-    if not watched:
-        processes = count_of(_processes(trials), "process")
+    processes = count_of(_processes(trials), "process")
+    if not sys.stderr.isatty():
         note(f"verifying {count_of(len(trials), 'run')} on {processes} ...")
-    screen = Console(stderr=True)
     with Verifier() as verifier:
-        bar = track(trials, "verifying", console=screen, transient=True, disable=not watched)
-        return [verifier.row(trial) for trial in bar]
+        return [verifier.row(trial) for trial in watched(trials, f"verified on {processes}")]

@@ -3,7 +3,7 @@
 from hashlib import blake2b
 from pathlib import Path
 
-from penstock.errors import ShapeError
+from penstock.errors import ShapeError, shown
 
 BLOCK = 1 << 20
 """Bytes read at a time."""
@@ -35,5 +35,6 @@ def unreadable(path: Path, error: Exception) -> ShapeError:
     """The refusal of a file that the system does not give."""
     reason = getattr(error, "strerror", None) or str(error)
     return ShapeError(
-        f"cannot read {str(path)!r}: {reason}", hint="look at the path and its permissions"
+        f"cannot read {shown(str(path), 300)}: {reason}",
+        hint="look at the path and its permissions",
     )

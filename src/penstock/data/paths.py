@@ -10,7 +10,7 @@ from glob import glob, has_magic
 from pathlib import Path
 
 from penstock.data._digest import unreadable
-from penstock.errors import ShapeError
+from penstock.errors import ShapeError, shown
 
 WantedFile = Callable[[Path], bool]
 
@@ -22,7 +22,7 @@ def find_files(paths: Sequence[str], wanted: WantedFile, kind: str) -> tuple[Pat
         files = _meant(path, wanted)
         if not files:
             raise ShapeError(
-                f"no file matches {path!r}",
+                f"no file matches {shown(path, 300)}",
                 hint=f"give files, folders with {kind}, or patterns; relative ones start at "
                 f"{os.getcwd()!r}",
             )

@@ -88,7 +88,8 @@ class HuggingFace:
     def encode_all(self, texts: Sequence[str]) -> list[Tokens]:
         try:
             found = self._library.encode_batch(list(texts))
-        except Exception as error:  # the library raises plain exceptions
+        except BaseException as error:
+            _pass_on(error)
             raise ShapeError(
                 f"{self.name!r} has no tokens for a text: {str(error)[:200]}",
                 hint="give the tokenizer an unknown token (unk_token of its model), or one that "
@@ -132,11 +133,18 @@ def _parsed(path: Path, content: bytes) -> "Library":
     try:
         json.loads(content)
         return Library.from_buffer(content)
-    except Exception as error:  # the library raises plain exceptions
+    except BaseException as error:
+        _pass_on(error)
         raise ShapeError(
             f"{str(path)!r} is not a tokenizer: {str(error)[:200]}",
             hint="give the tokenizer.json that belongs to the model",
         ) from None
+
+
+def _pass_on(error: BaseException) -> None:
+    """The library raises plain exceptions, and what its Rust code panics with is not even one."""
+    if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit | MemoryError):
+        raise error
 
 
 def _end(path: Path, ids: dict[str, int], end_token: str) -> list[int]:

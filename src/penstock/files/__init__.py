@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 from penstock.core.schedule import Schedule
 from penstock.core.shape import MAX_OPS
-from penstock.errors import FormatError, ShapeError
+from penstock.errors import FormatError, ShapeError, shown
 from penstock.files import json, text, torch_csv
 from penstock.files.durable import write_file
 
@@ -20,6 +20,10 @@ __all__ = ["FORMATS", "MAX_BYTES", "Format", "load", "load_stream", "loads", "sa
 
 MAX_BYTES = 16 * MAX_OPS
 """Files above this cannot hold a schedule of the size we accept."""
+
+
+PATH = 300
+"""Letters of a path that an error repeats."""
 
 
 class Format(NamedTuple):
@@ -43,10 +47,11 @@ def load(path: str | Path) -> Schedule:
     path = Path(path)
     try:
         with path.open("rb") as file:
-            content = _text(file, repr(str(path)))
+            content = _text(file, shown(str(path), PATH))
     except (OSError, ValueError) as error:
         raise ShapeError(
-            f"cannot read {str(path)!r}: {_reason(error)}", hint="give the path of a schedule file"
+            f"cannot read {shown(str(path), PATH)}: {_reason(error)}",
+            hint="give the path of a schedule file",
         ) from None
     name = path.stem.strip() if path.stem.isprintable() else ""
     return loads(content, name, path.suffix)
@@ -83,7 +88,8 @@ def save(path: str | Path, content: str) -> None:
             write_file(target, content.encode())
     except (OSError, ValueError, RuntimeError) as error:  # a loop of links is a RuntimeError
         raise ShapeError(
-            f"cannot write {str(path)!r}: {_reason(error)}", hint="give a path that can be written"
+            f"cannot write {shown(str(path), PATH)}: {_reason(error)}",
+            hint="give a path that can be written",
         ) from None
 
 

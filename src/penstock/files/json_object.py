@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import FormatError, ShapeError
+from penstock.errors import FormatError, ShapeError, shown
 from penstock.files.regular import open_regular
 
 MAX_BYTES = 1 << 28
@@ -25,7 +25,7 @@ def read_object(path: Path, hint: str) -> dict[str, Any]:
             content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ShapeError(f"cannot read {str(path)!r}: {reason}", hint=hint) from None
+        raise ShapeError(f"cannot read {shown(str(path), 300)}: {reason}", hint=hint) from None
     if len(content) > MAX_BYTES:
         raise ShapeError(f"{str(path)!r} is larger than {MAX_BYTES:,} bytes", hint=hint)
     found = _decode(path, content)

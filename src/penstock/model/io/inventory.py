@@ -9,7 +9,7 @@ from torch import Tensor
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.parameter import TensorShape
 from penstock.arch.parameters import EMBEDDING, HEAD, Shapes, expected_shapes
-from penstock.errors import ShapeError, nearest
+from penstock.errors import ShapeError, nearest, shown
 
 SHOWN = 3
 """Names that a message spells out; a wrong config can make hundreds differ."""
@@ -69,8 +69,8 @@ def _instead(unexpected: Sequence[str]) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:SHOWN])
-    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
+    some = ", ".join(shown(name)[1:-1] for name in names[:SHOWN])
+    return some if len(names) <= SHOWN else f"{some} and {len(names) - SHOWN} more"
 
 
 def _by(shape: TensorShape) -> str:

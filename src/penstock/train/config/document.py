@@ -10,6 +10,7 @@ from functools import cached_property
 from re import findall
 from typing import Any
 
+from penstock.errors import shown
 from penstock.train.config.overrides import Override, Tables
 from penstock.train.config.toml_places import Path, line_of, places
 
@@ -41,7 +42,7 @@ class Document:
     def place(self, path: Path) -> str:
         origin = self.origin(path)
         if not isinstance(origin, int):
-            return f"--set {origin.written!r}"
+            return f"--set {shown(origin.written)}"
         line, column = line_of(self.text, origin)
         return f"line {line}, column {column}"
 

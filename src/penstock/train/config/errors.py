@@ -10,13 +10,11 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from penstock.errors import ShapeError, nearest
+from penstock.errors import ShapeError, nearest, shown
 from penstock.train.config.document import Document
 from penstock.train.config.schema import Schema, schema, type_words
 from penstock.train.config.toml_places import Path
 
-LONGEST_SHOWN = 80
-"""Characters of a value that an error repeats."""
 LONGEST_NAME = 40
 MOST_TOLD = 10
 """Mistakes that are told at once; a file with more of them is of another kind."""
@@ -142,9 +140,3 @@ def _misfit(message: str, path: Path) -> str:
     if len(path) > 1:
         return f"{'.'.join(path)}: {message}"
     return f"[{path[0]}] {message}" if path and f"{path[0]}." not in message else message
-
-
-def shown(value: Any) -> str:
-    """A value as an error shows it, never longer than a line."""
-    text = repr(value)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."

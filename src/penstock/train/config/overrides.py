@@ -5,12 +5,11 @@ wants to quote a word twice for the shell, so a value that is not TOML, or not o
 key takes, stands for its own letters.
 """
 
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from penstock.errors import ShapeError
-from penstock.train.config.toml_places import Path
+from penstock.errors import FormatError, ShapeError, shown
+from penstock.train.config.toml_places import DEEPEST, Path, parse
 
 Tables = dict[str, Any]
 
@@ -46,17 +45,19 @@ def _parse(text: str) -> Override:
     path = tuple(part.strip() for part in name.split("."))
     if not equals or len(path) < 2 or not all(path):
         raise ShapeError(
-            f"--set {text!r} names no value of a section",
+            f"--set {shown(text)} names no value of a section",
             hint="write section.key=value, for example run.steps=200",
         )
+    if len(path) > DEEPEST:
+        raise ShapeError(f"--set {shown(text)} names {len(path):,} tables", hint="name a section")
     return Override(path, _toml(letters), letters, text)
 
 
 def _toml(letters: str) -> Any:
     """What the letters say as one TOML value, or the letters themselves."""
     try:
-        tree = tomllib.loads(f"value = {letters}")
-    except (ValueError, RecursionError):
+        tree = parse(f"value = {letters}")
+    except FormatError:
         return letters
     return tree["value"] if tree.keys() == {"value"} else letters
 
@@ -86,7 +87,8 @@ def _with(tables: Tables, path: Path, override: Override) -> Tables:
     inner = tables.get(name, {})
     if not isinstance(inner, dict):
         raise ShapeError(
-            f"--set {override.written!r}: {name!r} is no table, so it has no key {rest[0]!r}",
+            f"--set {shown(override.written)}: {shown(name)} is no table, so it has no key "
+            f"{shown(rest[0])}",
             hint="name a section and a key of it",
         )
     return {**tables, name: _with(inner, tuple(rest), override)}

@@ -117,7 +117,7 @@ def _from_file(settings: Settings, devices: int) -> Schedule:
     try:
         schedule = load(path)
     except FormatError as error:
-        raise ShapeError(f"{path}, {error.message}", hint=error.hint) from None
+        raise ShapeError(f"{path[:300]}, {error.message}", hint=error.hint) from None
     shape = schedule.shape
     sizes = (
         ("devices", shape.devices, devices),

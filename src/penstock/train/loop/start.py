@@ -6,23 +6,36 @@ from pathlib import Path
 from penstock.errors import ShapeError
 from penstock.run.launch.launcher import Limits, launch
 from penstock.run.process.environment import refuse_environment
+from penstock.run.process.machine import Machine
 from penstock.train.config.save import SETTINGS_FILE
 from penstock.train.config.settings import Settings
+from penstock.train.loop.before_start import refuse_start, refuse_too_large
 from penstock.train.loop.run_lock import claim_run
 from penstock.train.loop.setup import layout_of
 
 
 def start(
-    settings: Settings, config: Path, ranks: int, changes: Sequence[str], say: Callable[[str], None]
+    settings: Settings,
+    config: Path,
+    ranks: int,
+    changes: Sequence[str],
+    say: Callable[[str], None],
+    machine: Machine | None,
 ) -> int:
-    """Launch the ranks and return the exit code of the run."""
+    """Launch the ranks and return the exit code of the run; a machine refuses what it has no room
+    for."""
     count = ranks or settings.pipeline.devices * settings.pipeline.replicas
     if count < 1:
         raise ShapeError(
             f"{count} processes: pipeline.devices is {settings.pipeline.devices}",
             hint="give -n 1 or more, or set pipeline.devices",
         )
-    layout_of(settings, count)
+    if machine is not None:
+        machine.refuse(count, 0)  # before a schedule of so many devices is made
+    setup = layout_of(settings, count)
+    refuse_start(settings, setup)
+    if machine is not None:
+        refuse_too_large(settings, setup, machine)
     refuse_environment()
     folder = Path(settings.run.directory)
     with claim_run(settings):

@@ -1,0 +1,57 @@
+"""How far a long piece of work is, for the person who waits: a bar on a terminal, or a line on
+stderr every few seconds, also while nothing is done yet."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from time import monotonic
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from penstock.cli._output import note
+
+Item = TypeVar("Item")
+
+EVERY = 10.0
+"""Seconds between two lines."""
+
+
+def watched(items: list[Item], what: str) -> Iterator[Item]:
+    """The items one by one, while it is shown how many are done."""
+    return _with_bar(items, what) if sys.stderr.isatty() else _with_lines(items, what)
+
+
+def _with_bar(items: Iterable[Item], what: str) -> Iterator[Item]:
+    parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    bar = Progress(*parts, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+    with bar:
+        yield from bar.track(items, description=what)
+
+
+def _with_lines(items: list[Item], what: str) -> Iterator[Item]:
+    done = [0]
+    with _every(EVERY, lambda seconds: note(f"{what}: {done[0]} of {len(items)}, {seconds:.0f} s")):
+        for item in items:
+            yield item
+            done[0] += 1
+
+
+@contextmanager
+def _every(seconds: float, say: Callable[[float], None]) -> Iterator[None]:
+    """Say something again and again until the block ends."""
+    over, since = Event(), monotonic()
+
+    def speak() -> None:
+        while not over.wait(seconds):
+            say(monotonic() - since)
+
+    speaker = Thread(target=speak, daemon=True)
+    speaker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        speaker.join()

@@ -1,0 +1,122 @@
+"""Everything about a run that can be refused before a process starts.
+
+A rank that refuses has imported torch, met the others and claimed a folder; its message comes half
+a minute late and once for each rank, or from a library. The launcher knows all of it at once.
+"""
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+
+from penstock.cost.workload import Workload
+from penstock.data.paths import find_files
+from penstock.data.tokenizer import tokenizer
+from penstock.errors import RunError, ShapeError
+from penstock.lower import lower
+from penstock.model.io.huggingface import refuse_foreign
+from penstock.model.io.inventory import refuse_names
+from penstock.model.io.safetensors_files import locate
+from penstock.plan.memory import footprints
+from penstock.run.process.machine import Machine
+from penstock.run.program.unsupported import refuse_unsupported
+from penstock.train.config.settings import Settings
+from penstock.train.loop.former_model import refuse_other_model
+from penstock.train.loop.setup import RunSetup
+
+AUTOMATIC = ("auto", "never")
+"""Words in the place of a folder to resume from."""
+
+
+def refuse_start(settings: Settings, setup: RunSetup) -> None:
+    """Refuse a run that could not begin, or that would lose its result at the end."""
+    try:
+        refuse_unsupported(lower(setup.schedule))
+        _refuse_missing_packages(settings)
+        _refuse_device(settings)
+        _refuse_paths(settings, setup)
+        refuse_other_model(settings, setup.model)
+    except RunError as refusal:  # nothing has gone wrong yet: it is the request that cannot be met
+        raise ShapeError(refusal.message, hint=refusal.hint) from None
+
+
+def refuse_too_large(settings: Settings, setup: RunSetup, machine: Machine) -> None:
+    """Refuse more bytes than this machine has free; those of a GPU are not the host's."""
+    if _on_host(settings):
+        processes = setup.schedule.shape.devices * setup.replicas
+        machine.refuse(processes, predicted_bytes(settings, setup))
+
+
+def predicted_bytes(settings: Settings, setup: RunSetup) -> int:
+    """What all processes of a run hold at most, torch itself apart."""
+    workload = Workload(setup.model, setup.lengths, setup.layers)
+    held = footprints(setup.schedule, workload, settings.batch.rows)
+    return setup.replicas * sum(device.total for device in held)
+
+
+def _on_host(settings: Settings) -> bool:
+    device = settings.run.device
+    return device == "cpu" or (device == "auto" and not torch.cuda.is_available())
+
+
+def _refuse_missing_packages(settings: Settings) -> None:
+    """Packages of extras that the settings ask for."""
+    needed = {
+        "safetensors": ("hf", settings.model.huggingface or settings.checkpoint.export),
+        "tokenizers": ("hf", settings.data.tokenizer != "byte"),
+        "tensorboard": ("log", settings.log.tensorboard),
+        "wandb": ("wandb", settings.log.wandb),
+    }
+    for package, (extra, wanted) in needed.items():
+        if wanted and find_spec(package) is None:
+            raise ShapeError(
+                f"the settings need the package {package}, which is not installed",
+                hint=f"pip install 'penstock[{extra}]'",
+            )
+
+
+def _refuse_device(settings: Settings) -> None:
+    if settings.run.device == "cuda" and not torch.cuda.is_available():
+        raise ShapeError(
+            "run.device is cuda, but this machine has no CUDA device",
+            hint='set run.device to "auto" or "cpu"',
+        )
+
+
+def _refuse_paths(settings: Settings, setup: RunSetup) -> None:
+    """Files and folders that are not there, or cannot be written to."""
+    if settings.model.huggingface:
+        folder = Path(settings.model.huggingface)
+        refuse_names(folder, setup.model, locate(folder))
+    if settings.data.tokenizer != "byte":
+        tokenizer(settings.data.tokenizer, settings.data.end_token)
+    for paths in (settings.data.paths, settings.data.held_out_paths):
+        find_files(paths, lambda path: True, "files")
+    if settings.checkpoint.resume not in AUTOMATIC and not os.path.isdir(
+        settings.checkpoint.resume
+    ):
+        raise ShapeError(
+            f"checkpoint.resume is {settings.checkpoint.resume!r}, which is no folder",
+            hint='give "auto", "never" or a folder with step-N folders in it',
+        )
+    if settings.checkpoint.export:
+        _refuse_export(Path(settings.checkpoint.export))
+
+
+def _refuse_export(folder: Path) -> None:
+    """Refuse a folder that could not be written at the end of the run."""
+    try:
+        refuse_foreign(folder)
+        above = next(path for path in folder.absolute().parents if os.path.exists(path))
+    except OSError as error:
+        raise ShapeError(
+            f"checkpoint.export is {str(folder)[:80]!r}: {error.strerror}",
+            hint="give another folder",
+        ) from None
+    if not (above.is_dir() and os.access(above, os.W_OK)):
+        raise ShapeError(
+            f"checkpoint.export is {str(folder)!r}, but {str(above)!r} is no folder that can be "
+            "written to",
+            hint="give a folder that can be made",
+        )

@@ -1,0 +1,101 @@
+"""Inputs that are almost right: a sample with a few random changes, the same for the same seed.
+
+Most changes are small, so that a reader gets far before it notices. Some put in what has broken
+readers before: numbers without end, half a character, names of a hundred thousand parts.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+
+NASTY = (
+    *("", "0", "-1", "1e999", "1e-999", "nan", "inf", "NaN", "Infinity", "null", "true", "0x10"),
+    *("1000000", "999999999", "1000000000000000000", "18446744073709551616", "1/0", "0.1", "1e6"),
+    *("[]", "{}", '""', "''", '"\\ud800"', "\\ud800", '"\\u0000"', "\x00", "\x1b[31m", "\u2028"),
+    *("\ufeff", "\u0663", "\U0001f600", ",", ":", "=", ".", "/", "#", "\n", "\r\n", "[[", "]]"),
+    *("9" * 5000, "1/" + "9" * 5000, "[" * 3000, '{"a":' * 3000, "a." * 50_000, "x" * 300),
+)
+"""What readers have stumbled over, or might."""
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_WORD = re.compile(r"[A-Za-z_]{2,}")
+Change = Callable[[Random, str], str]
+
+
+def _piece(random: Random, text: str, longest: int = 40) -> tuple[int, int]:
+    start = random.randint(0, len(text))
+    return start, min(len(text), start + random.randint(0, longest))
+
+
+def _delete(random: Random, text: str) -> str:
+    start, end = _piece(random, text)
+    return text[:start] + text[end:]
+
+
+def _insert(random: Random, text: str) -> str:
+    start, _ = _piece(random, text)
+    return text[:start] + random.choice(NASTY) + text[start:]
+
+
+def _repeat(random: Random, text: str) -> str:
+    start, end = _piece(random, text, 12)
+    return text[:start] + text[start:end] * random.choice((2, 3, 50, 2000)) + text[end:]
+
+
+def _move(random: Random, text: str) -> str:
+    start, end = _piece(random, text)
+    rest = text[:start] + text[end:]
+    place, _ = _piece(random, rest)
+    return rest[:place] + text[start:end] + rest[place:]
+
+
+def _letter(random: Random, text: str) -> str:
+    start, _ = _piece(random, text)
+    return (
+        text[:start]
+        + chr(random.choice((random.randrange(128), random.randrange(0xD800))))
+        + (text[start + 1 :])
+    )
+
+
+def _cut(random: Random, text: str) -> str:
+    return text[: random.randint(0, len(text))]
+
+
+def _replace(pattern: "re.Pattern[str]", by: Callable[[Random, str], str]) -> Change:
+    """One of the places that a pattern finds, with something else in it."""
+
+    def change(random: Random, text: str) -> str:
+        places = list(pattern.finditer(text))
+        if not places:
+            return text
+        found = random.choice(places)
+        return text[: found.start()] + by(random, text) + text[found.end() :]
+
+    return change
+
+
+def _any_number(random: Random, _: str) -> str:
+    power = str(10 ** random.randrange(20))
+    return random.choice((random.choice(NASTY), str(random.randrange(12)), power))
+
+
+def _other_word(random: Random, text: str) -> str:
+    return random.choice(_WORD.findall(text))
+
+
+CHANGES: tuple[Change, ...] = (
+    *(_delete, _insert, _repeat, _move, _letter, _cut),
+    *(_replace(_NUMBER, _any_number),) * 4,
+    *(_replace(_WORD, _other_word),) * 2,
+)
+
+
+def mutants(samples: Sequence[str], count: int, seed: str) -> Iterator[str]:
+    """So many changed samples; each has one change to three."""
+    for number in range(count):
+        random = Random(f"{seed} {number}")
+        text = random.choice(samples)
+        for _ in range(random.choice((1, 1, 1, 2, 3))):
+            text = random.choice(CHANGES)(random, text)
+        yield text
