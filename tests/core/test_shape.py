@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
 
@@ -39,3 +40,11 @@ def test_an_even_cut_is_even_for_any_number_of_layers() -> None:
 def test_every_stage_has_a_number_of_layers(layers: tuple[int, ...]) -> None:
     with pytest.raises(ShapeError):
         Shape(2, 2, (1,), layers=layers)
+
+
+def test_schedules_for_different_cuts_are_different() -> None:
+    lanes = [[("F", 0, 0, 0), ("B", 0, 0, 0)]]
+    cuts = [
+        Schedule.of("cut", Shape(1, 1, (1,), layers=layers), lanes) for layers in ((), (1,), (2,))
+    ]
+    assert len({schedule.digest for schedule in cuts}) == 3

@@ -153,6 +153,8 @@ class Schedule:
         weightless = sorted(self.shape.weightless)
         content.update(repr((table.lane_stream, annotations, weightless)).encode())
         content.update(repr(replace(self.shape, weightless=frozenset())).encode())
+        if self.shape.layers:  # named apart: most schedules have none, and keep their hash
+            content.update(repr(self.shape.layers).encode())
         return content.hexdigest()
 
     def __eq__(self, other: object) -> bool:

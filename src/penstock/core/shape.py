@@ -58,7 +58,7 @@ class Shape:
     """Who writes the first stage's input: its own `F`, or the `E` of all vocabulary shards."""
     loss: str = "F"
     """Who writes the last stage's gradient: its own `F`, or the `S` or `T` of all shards."""
-    layers: tuple[int, ...] = ()
+    layers: tuple[int, ...] = field(default=(), repr=False)
     """Layers of each stage, embedding and output layer not counted, where the order was made for
     one cut of the model; empty where stages are to be as equal as can be."""
 

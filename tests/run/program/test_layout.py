@@ -29,7 +29,7 @@ def test_every_parameter_is_on_one_stage_and_every_stage_on_one_device(name: str
     spec = registry()[name]
     schedule = spec.build(smallest(spec))
     weightless = schedule.shape.weightless
-    layers = sum(schedule.shape.layers) or len(weightless) or schedule.shape.stages + 1
+    layers = len(weightless) or sum(schedule.shape.layers) or schedule.shape.stages + 1
     layout = _layout(schedule, replace(MODEL, layers=layers))
     stages = [stage for stage in range(schedule.shape.stages) if stage not in weightless]
     found = [item for stage in stages for item in layout.parameters(stage).parts.items()]
@@ -54,6 +54,12 @@ def test_layers_are_spread_as_they_are_given() -> None:
     layout = _layout(build("1f1b", devices=3, microbatches=3), layers=(5, 0, 3))
     assert layout.split == (range(5), range(5, 5), range(5, 8))
     assert layout.parameters(1).parts == {}
+
+
+def test_a_schedule_that_is_made_for_a_cut_has_it() -> None:
+    made_for = build("1f1b-redis", devices=2, microbatches=2, options={"layers": 4})
+    assert _layout(made_for).split == (range(5), range(5, 8))
+    assert _layout(made_for, layers=(4, 4)).split == (range(4), range(4, 8))
 
 
 def test_weights_are_kept_in_32_bits_at_least() -> None:
