@@ -13,7 +13,7 @@ timed = @echo "== $(1)"; start=$$(date +%s); status=0; $(2) || status=$$?; \
 	echo "== $(1): $$(($$(date +%s) - start)) s"; exit $$status
 
 .DEFAULT_GOAL := help
-.PHONY: help install train check format-check lint types house quick test matrix new-schedule check-schedule golden format clean
+.PHONY: help install train check format-check lint types house quick test matrix fuzz new-schedule check-schedule golden format clean
 
 help: ## list what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ test: $(STAMP) ## every test but the matrices; JOBS=2 for two processes, PYTEST_
 
 matrix: $(STAMP) ## the large matrices: all small shapes and mutants, all variants on processes
 	$(call timed,matrix,$(BIN)/python -m pytest $(PARALLEL) -m matrix $(PYTEST_FLAGS))
+
+fuzz: $(STAMP) ## changed inputs of every format, 100,000 each; about half an hour
+	$(call timed,fuzz,$(BIN)/python -m pytest $(PARALLEL) tests/fuzz --fuzz 100000 $(PYTEST_FLAGS))
 
 new-schedule: $(STAMP) ## write file, page and test of a schedule: NAME=my-schedule
 	$(BIN)/python scripts/new_schedule.py $(NAME)
