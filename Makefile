@@ -13,7 +13,7 @@ timed = @echo "== $(1)"; start=$$(date +%s); status=0; $(2) || status=$$?; \
 	echo "== $(1): $$(($$(date +%s) - start)) s"; exit $$status
 
 .DEFAULT_GOAL := help
-.PHONY: help install train check format-check lint types house quick test matrix faults new-schedule check-schedule golden format clean
+.PHONY: help install train check format-check lint types house quick test matrix faults fuzz new-schedule check-schedule golden format clean
 
 help: ## list what can be done
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ TIMES ?= 5
 
 faults: $(STAMP) ## kill, freeze and signal processes of new runs, and count what becomes of them: TIMES=5
 	$(BIN)/python scripts/count_faults.py $(TIMES)
+
+fuzz: $(STAMP) ## changed inputs of every format, 100,000 each; about half an hour
+	$(call timed,fuzz,$(BIN)/python -m pytest $(PARALLEL) tests/fuzz --fuzz 100000 $(PYTEST_FLAGS))
 
 new-schedule: $(STAMP) ## write file, page and test of a schedule: NAME=my-schedule
 	$(BIN)/python scripts/new_schedule.py $(NAME)
