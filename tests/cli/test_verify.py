@@ -199,6 +199,6 @@ def test_without_a_terminal_lines_say_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(_progress, "EVERY", 0.01)
-    for number in _progress.watched([1, 2], "verified on 64 processes"):
+    for number in _progress.show_progress([1, 2], "verified on 64 processes"):
         while f"verified on 64 processes: {number - 1} of 2, 0 s" not in capsys.readouterr().err:
             sleep(0.001)

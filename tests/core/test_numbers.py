@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.numbers import LARGEST, SMALLEST, read_bytes, read_number, read_tokens
+from penstock.core.numbers import (
+    LARGEST_NUMBER,
+    SMALLEST_NUMBER,
+    read_bytes,
+    read_number,
+    read_tokens,
+)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +55,7 @@ def test_anything_else_is_no_number(text: str) -> None:
 @given(value=st.floats(1e-17, 1e17))
 def test_what_python_prints_is_read_to_nine_digits(value: float) -> None:
     found = read_number(repr(value))
-    assert SMALLEST <= found <= LARGEST
+    assert SMALLEST_NUMBER <= found <= LARGEST_NUMBER
     assert abs(found - Fraction(value)) <= Fraction(value) / 10**8
 
 

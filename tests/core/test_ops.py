@@ -70,7 +70,7 @@ def test_shares_default_to_equal_parts() -> None:
         ({"stage_share": (Fraction(1),)}, "stage_share has 1"),
         ({"kind_share": (("W", (Fraction(1),)),)}, "kind_share W has 1 entries for 2"),
         ({"kind_share": (("kv", (Fraction(1),) * 2),)}, "kind_share has 'kv'"),
-        ({"kind_share": (("W", (Fraction(-1),) * 2),)}, "a share or the bytes"),
+        ({"kind_share": (("W", (Fraction(-1),) * 2),)}, "a share, the bytes"),
         ({"slice_share": ((Fraction(1),), ())}, "shares for microbatch 1"),
         ({"boundary_bytes": (1, 2)}, "boundary_bytes has 2"),
         ({"weightless": frozenset({2})}, "weightless stage 2"),

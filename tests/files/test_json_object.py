@@ -42,7 +42,7 @@ def test_anything_else_is_refused(tmp_path: Path, content: bytes, message: str) 
 
 
 def test_a_file_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_object, "MAX_BYTES", 1000)
+    monkeypatch.setattr(json_object, "MAX_OBJECT_BYTES", 1000)
     with pytest.raises(PenstockError, match="'/dev/zero' is larger than 1,000 bytes"):
         read_object(Path("/dev/zero"), "name a folder")
 

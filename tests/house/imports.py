@@ -45,7 +45,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "run.step": (*_STEP, "run.execute", "run.watchdog"),
     "run.observe": (*_BELOW_PLAN, "data", "run.process", "run.program", "run.execute", "run.step"),
     "verify": (*_BELOW_RUN, *_STEP, "run.launch", "run.step"),
-    "train.config": ("arch", "data", "files", "schedules"),
+    "train.config": ("core", "arch", "data", "files", "schedules"),
     "train.records": ("terminal", "files", "train.config"),
     "train.checkpoint": ("files", "run.comm"),
     "train.report": ("terminal", *_BELOW_RUN, *_RUN, "train.config", "train.records"),

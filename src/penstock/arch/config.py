@@ -17,7 +17,7 @@ from penstock.arch.layers.gated_mlp import GatedMlp, PlainMlp
 from penstock.arch.layers.lm_head import LmHead
 from penstock.arch.layers.norm import Norm
 from penstock.arch.layers.record import LayerRecord
-from penstock.arch.limits import LARGEST, MOST_LAYERS, refuse_count, refuse_number
+from penstock.arch.limits import LARGEST_OF_MODEL, MOST_MODEL_LAYERS, refuse_count, refuse_number
 from penstock.arch.rope_scaling import RopeScaling
 from penstock.errors import ShapeError, nearest
 
@@ -204,7 +204,7 @@ def _refuse_field(name: str, value: Any) -> None:
     elif name in _SWITCHES:
         _refuse_unless(isinstance(value, bool), name, value, "give true or false")
     else:
-        refuse_count(name, value, MOST_LAYERS if name == "layers" else LARGEST)
+        refuse_count(name, value, MOST_MODEL_LAYERS if name == "layers" else LARGEST_OF_MODEL)
 
 
 def _refuse_unless(good: bool, name: str, value: Any, hint: str) -> None:

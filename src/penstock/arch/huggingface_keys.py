@@ -8,7 +8,7 @@ a model that silently lacks it would only be noticed by its loss.
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.arch.limits import LARGEST, MOST_LAYERS, refuse_count
+from penstock.arch.limits import LARGEST_OF_MODEL, MOST_MODEL_LAYERS, refuse_count
 from penstock.arch.rope_keys import ROPE_KEYS as ROPE_KEYS
 from penstock.arch.window_keys import WINDOW_KEYS as WINDOW_KEYS
 from penstock.errors import ShapeError, shown
@@ -57,7 +57,7 @@ WITHOUT_EFFECT = frozenset(
 )
 """Keys that say how to generate text or where a file comes from, not what the model computes."""
 
-SHOWN = 10
+KEYS_SHOWN = 10
 """Keys that a message names."""
 
 COUNTS = (
@@ -86,7 +86,7 @@ def refuse_keys(stated: Mapping[str, Any]) -> None:
                 hint=f"only models with {key} = {value!r} can be loaded",
             )
     for key in COUNTS:
-        most = MOST_LAYERS if key == SIZE_KEYS["layers"] else LARGEST
+        most = MOST_MODEL_LAYERS if key == SIZE_KEYS["layers"] else LARGEST_OF_MODEL
         refuse_count(key, stated.get(key, 1), most)
     missing = [key for key in SIZE_KEYS.values() if key not in stated]
     if missing:
@@ -101,5 +101,5 @@ def refuse_keys(stated: Mapping[str, Any]) -> None:
 
 def _listed(keys: list[str]) -> str:
     """Some keys, as far as they fit into a message."""
-    more = [f"and {len(keys) - SHOWN} more"] if len(keys) > SHOWN else []
-    return ", ".join([*(shown(key)[1:-1] for key in keys[:SHOWN]), *more])
+    more = [f"and {len(keys) - KEYS_SHOWN} more"] if len(keys) > KEYS_SHOWN else []
+    return ", ".join([*(shown(key)[1:-1] for key in keys[:KEYS_SHOWN]), *more])

@@ -6,13 +6,13 @@ from typing import Any
 
 from penstock.errors import ShapeError, shown
 
-MOST_LAYERS = 10_000
-LARGEST = 10**12
+MOST_MODEL_LAYERS = 10_000
+LARGEST_OF_MODEL = 10**12
 """Of every other count and number; larger ones overflow where they are multiplied."""
-SMALLEST = 1e-30
+SMALLEST_OF_MODEL = 1e-30
 
 
-def refuse_count(name: str, value: Any, most: int = LARGEST) -> None:
+def refuse_count(name: str, value: Any, most: int = LARGEST_OF_MODEL) -> None:
     """Refuse what is not a whole number above 0, or too large for any model."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ShapeError(f"{name} is {_shown(value)}", hint="give a whole number above 0")
@@ -25,9 +25,10 @@ def refuse_number(name: str, value: Any) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or value <= 0 or (isinstance(value, float) and not isfinite(value)):
         raise ShapeError(f"{name} is {_shown(value)}", hint="give a finite number above 0")
-    if not SMALLEST <= value <= LARGEST:
+    if not SMALLEST_OF_MODEL <= value <= LARGEST_OF_MODEL:
         raise ShapeError(
-            f"{name} is {_shown(value)}", hint=f"give a number from {SMALLEST:g} to {LARGEST:.0e}"
+            f"{name} is {_shown(value)}",
+            hint=f"give a number from {SMALLEST_OF_MODEL:g} to {LARGEST_OF_MODEL:.0e}",
         )
 
 

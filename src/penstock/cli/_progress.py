@@ -19,7 +19,7 @@ EVERY = 10.0
 """Seconds between two lines."""
 
 
-def watched(items: list[Item], what: str) -> Iterator[Item]:
+def show_progress(items: list[Item], what: str) -> Iterator[Item]:
     """The items one by one, while it is shown how many are done."""
     return _with_bar(items, what) if sys.stderr.isatty() else _with_lines(items, what)
 

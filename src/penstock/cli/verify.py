@@ -146,11 +146,11 @@ def _processes(trials: Sequence["Trial"]) -> int:
 
 def _run(trials: list["Trial"]) -> list["VerdictRow"]:
     """The verdicts, with what is done so far for the person who waits."""
-    from penstock.cli._progress import watched
+    from penstock.cli._progress import show_progress
     from penstock.verify.verifier import Verifier
 
     processes = count_of(_processes(trials), "process")
     if not sys.stderr.isatty():
         note(f"verifying {count_of(len(trials), 'run')} on {processes} ...")
     with Verifier() as verifier:
-        return [verifier.row(trial) for trial in watched(trials, f"verified on {processes}")]
+        return [verifier.row(trial) for trial in show_progress(trials, f"verified on {processes}")]

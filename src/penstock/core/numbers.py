@@ -14,8 +14,8 @@ from math import floor, log10
 
 DECIMALS = 9
 """Decimals that are taken as they are, and digits that are left of more."""
-LARGEST = Fraction(10**18)
-SMALLEST = 1 / LARGEST
+LARGEST_NUMBER = Fraction(10**18)
+SMALLEST_NUMBER = 1 / LARGEST_NUMBER
 _SIMPLE = 1000
 _AGREES = Fraction(2, 10**12)
 """How far, as a share, a simple fraction may be from the number that it stands for."""
@@ -43,7 +43,7 @@ def read_number(text: str) -> Fraction:
             raise ValueError(f"{text[:40]!r} divides by 0")
         return Fraction(int(whole), int(parts))
     value = Fraction(text)
-    if value and not SMALLEST <= abs(value) <= LARGEST:
+    if value and not SMALLEST_NUMBER <= abs(value) <= LARGEST_NUMBER:
         raise ValueError(f"{text[:40]!r} is not between 1e-18 and 1e18")
     return value if value.denominator <= 10**DECIMALS else _rounded(value)
 

@@ -27,7 +27,7 @@ from penstock.core.shape import WEIGHED, Shape
 from penstock.errors import FormatError, ShapeError, nearest
 
 MAX_LAYERS = 10_000
-MAX_BYTES = 1_000_000
+MAX_LAYER_BYTES = 1_000_000
 """Files above this are no list of layers."""
 _ITEM = re.compile(r"(?:(\d{1,6})\*)?([^*@]+)(?:@([^*@]+))?", re.ASCII)
 _LINE = re.compile(r"([^:=]+?)(?: x (\d{1,6}))?:(.*)", re.ASCII)
@@ -75,16 +75,16 @@ def _file(path: str) -> str:
     """The text of a file of layers, which is short."""
     try:
         with Path(path).open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+            content = file.read(MAX_LAYER_BYTES + 1)
         text = content.decode()
     except (OSError, ValueError):
         raise ShapeError(
             f"{path[:60]!r} is neither a list of layers nor a file that can be read",
             hint="write layers as 16*1,4@0 (COUNT*TIME@MEMORY), or name a file",
         ) from None
-    if len(content) > MAX_BYTES:
+    if len(content) > MAX_LAYER_BYTES:
         raise ShapeError(
-            f"{path[:60]!r} is larger than {MAX_BYTES:,} bytes",
+            f"{path[:60]!r} is larger than {MAX_LAYER_BYTES:,} bytes",
             hint="give a line for each kind of layer",
         )
     return text

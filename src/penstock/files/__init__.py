@@ -22,7 +22,7 @@ MAX_BYTES = 16 * MAX_OPS
 """Files above this cannot hold a schedule of the size we accept."""
 
 
-PATH = 300
+_LONGEST_PATH = 300
 """Letters of a path that an error repeats."""
 
 
@@ -47,10 +47,10 @@ def load(path: str | Path) -> Schedule:
     path = Path(path)
     try:
         with path.open("rb") as file:
-            content = _text(file, shown(str(path), PATH))
+            content = _text(file, shown(str(path), _LONGEST_PATH))
     except (OSError, ValueError) as error:
         raise ShapeError(
-            f"cannot read {shown(str(path), PATH)}: {_reason(error)}",
+            f"cannot read {shown(str(path), _LONGEST_PATH)}: {_reason(error)}",
             hint="give the path of a schedule file",
         ) from None
     name = path.stem.strip() if path.stem.isprintable() else ""
@@ -88,7 +88,7 @@ def save(path: str | Path, content: str) -> None:
             write_file(target, content.encode())
     except (OSError, ValueError, RuntimeError) as error:  # a loop of links is a RuntimeError
         raise ShapeError(
-            f"cannot write {shown(str(path), PATH)}: {_reason(error)}",
+            f"cannot write {shown(str(path), _LONGEST_PATH)}: {_reason(error)}",
             hint="give a path that can be written",
         ) from None
 

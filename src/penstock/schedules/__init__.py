@@ -28,6 +28,7 @@ __all__ = [
     "build",
     "find",
     "modules",
+    "names_a_file",
     "registry",
     "schedule",
 ]

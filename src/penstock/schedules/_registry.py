@@ -62,7 +62,7 @@ SEVERAL_STAGES = Need(
 """Of schedules whose devices turn from stage to stage."""
 
 
-WHOLE = "whole sequences"
+_WHOLE = "whole sequences"
 """What a schedule without slices takes."""
 
 
@@ -110,7 +110,7 @@ class Spec:
     """What `-v` counts, where a device has something else than so many stages."""
     sliced: bool = False
     """Whether it cuts sequences into slices."""
-    sequences: str = WHOLE
+    sequences: str = _WHOLE
     """What it takes, where it is not one number of slices."""
     priced: bool = False
     """Whether its order depends on prices: its generator takes the case beside the shape."""
@@ -171,7 +171,7 @@ class Spec:
     @property
     def _refusing_slices(self) -> str:
         """Why a number of slices has no meaning here."""
-        if self.sequences == WHOLE:
+        if self.sequences == _WHOLE:
             return "does not cut sequences into slices"
         return f"takes {self.sequences}"
 

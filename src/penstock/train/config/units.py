@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from penstock.core.numbers import read_bytes, read_tokens
 
 
-class Unit(NamedTuple):
+class CountUnit(NamedTuple):
     """What a key counts."""
 
     read: Callable[[str], int]
@@ -26,15 +26,15 @@ def _whole_bytes(text: str) -> int:
     return int(value)
 
 
-TOKENS = Unit(read_tokens, r"^[0-9.]+[KMG]?$", "64K")
-BYTES = Unit(_whole_bytes, r"^[0-9.]+ ?([KMGTP]i?)?B?$", "80GB")
+_TOKEN_COUNT = CountUnit(read_tokens, r"^[0-9.]+[KMG]?$", "64K")
+_BYTE_COUNT = CountUnit(_whole_bytes, r"^[0-9.]+ ?([KMGTP]i?)?B?$", "80GB")
 
 UNITS = {
-    ("batch", "length"): TOKENS,
-    ("pipeline", "cut"): TOKENS,
-    ("model", "window"): TOKENS,
-    ("model", "max_positions"): TOKENS,
-    ("data", "limit_bytes"): BYTES,
+    ("batch", "length"): _TOKEN_COUNT,
+    ("pipeline", "cut"): _TOKEN_COUNT,
+    ("model", "window"): _TOKEN_COUNT,
+    ("model", "max_positions"): _TOKEN_COUNT,
+    ("data", "limit_bytes"): _BYTE_COUNT,
 }
 """Keys that count tokens or bytes, alone or as items of a list."""
 
@@ -53,7 +53,7 @@ def with_numbers(tables: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _number(unit: Unit | None, value: Any) -> Any:
+def _number(unit: CountUnit | None, value: Any) -> Any:
     if unit and isinstance(value, list):
         return [_number(unit, item) for item in value]
     if unit is None or not isinstance(value, str):
@@ -64,7 +64,7 @@ def _number(unit: Unit | None, value: Any) -> Any:
         return value
 
 
-def with_texts(takes: dict[str, Any], unit: Unit) -> dict[str, Any]:
+def with_texts(takes: dict[str, Any], unit: CountUnit) -> dict[str, Any]:
     """The schema of a key that takes a number, with the texts that say one."""
     if "anyOf" in takes:
         return takes | {"anyOf": [with_texts(each, unit) for each in takes["anyOf"]]}
