@@ -41,10 +41,13 @@ def test_anything_else_is_refused(tmp_path: Path, content: bytes, message: str) 
     assert caught.value.hint
 
 
-def test_a_file_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_object, "MAX_OBJECT_BYTES", 1000)
-    with pytest.raises(PenstockError, match="'/dev/zero' is larger than 1,000 bytes"):
+def test_a_file_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PenstockError, match="cannot read '/dev/zero': it is no regular file"):
         read_object(Path("/dev/zero"), "name a folder")
+    (tmp_path / "long").write_bytes(b" " * 1001)
+    monkeypatch.setattr(json_object, "MAX_OBJECT_BYTES", 1000)
+    with pytest.raises(PenstockError, match="long' is larger than 1,000 bytes"):
+        read_object(tmp_path / "long", "name a folder")
 
 
 @pytest.mark.parametrize("name", ["nothing", "x" * 300, "a\0b"])

@@ -19,7 +19,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "errors": (),
     "parent_process": (),
     "terminal": (),
-    "core": (),
+    "core": ("terminal",),
     "schedules": ("core",),
     "transform": ("core",),
     "check": ("core",),

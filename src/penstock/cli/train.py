@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from penstock.cli._needs import need_pydantic, need_torch
 from penstock.cli._output import emit, emit_json, note
 from penstock.cli._request import Force
 from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.train.config.settings import Settings
 
 LAUNCHED = "RANK"
 """Set in the environment of a process that a launcher started as one rank of many."""
@@ -65,19 +68,9 @@ def train(
     Without -n, the configuration says how many: pipeline.devices x pipeline.replicas.
     """
     need_pydantic()
-    from penstock.run.process.environment import read_place, refuse_environment
-    from penstock.train.config.load import load
     from penstock.train.config.save import dump
 
-    try:
-        settings = load(config, changes or [])
-        if LAUNCHED in os.environ:
-            read_place()
-            refuse_environment()
-    except PenstockError as error:
-        if os.environ.get(LOCAL_RANK, "0") != "0":  # the first process of this machine says it
-            raise typer.Exit(error.exit_code) from None
-        raise
+    settings = _settings(config, changes or [])
     if show:
         emit(dump(settings).rstrip())
         return
@@ -91,3 +84,20 @@ def train(
 
     machine = None if force else this_machine()
     raise typer.Exit(start(settings, config, ranks, changes or [], note, machine))
+
+
+def _settings(config: Path, changes: list[str]) -> "Settings":
+    """What is asked for; of the ranks of a machine the first says what is wrong with it."""
+    from penstock.run.process.environment import read_place, refuse_environment
+    from penstock.train.config.load import load
+
+    try:
+        settings = load(config, changes)
+        if LAUNCHED in os.environ:
+            read_place()
+            refuse_environment()
+    except PenstockError as error:
+        if os.environ.get(LOCAL_RANK, "0") != "0":
+            raise typer.Exit(error.exit_code) from None
+        raise
+    return settings

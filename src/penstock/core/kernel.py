@@ -7,12 +7,13 @@ one function is written in pieces, marked `@part`, which are compiled with the k
 them. A part may serve kernels of several files.
 """
 
-import sys
 from collections.abc import Callable
 from functools import cache, cached_property, update_wrapper
 from hashlib import sha256
 from types import FunctionType
 from typing import Any
+
+from penstock.terminal import say_error
 
 COMPILE_ABOVE = 20_000
 """Ops from which compiled code wins over the half second that loading numba takes."""
@@ -56,11 +57,9 @@ class Kernel:
 @cache
 def _say_slow() -> None:
     """Tell the person at the terminal, once, why nothing seems to happen."""
-    print(
+    say_error(
         f"note: numba is not installed, so work on more than {COMPILE_ABOVE:,} ops is done by the "
-        "plain interpreter, about a hundred times slower; pip install numba",
-        file=sys.stderr,
-        flush=True,
+        "plain interpreter, about a hundred times slower; pip install numba"
     )
 
 

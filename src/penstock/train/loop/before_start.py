@@ -22,6 +22,7 @@ from penstock.plan.memory import footprints
 from penstock.run.process.machine import Machine
 from penstock.run.program.unsupported import refuse_unsupported
 from penstock.train.config.settings import Settings
+from penstock.train.loop.export import kept_files
 from penstock.train.loop.former_model import refuse_other_model
 from penstock.train.loop.setup import RunSetup
 
@@ -101,13 +102,14 @@ def _refuse_paths(settings: Settings, setup: RunSetup) -> None:
             hint='give "auto", "never" or a folder with step-N folders in it',
         )
     if settings.checkpoint.export:
-        _refuse_export(Path(settings.checkpoint.export))
+        _refuse_export(settings)
 
 
-def _refuse_export(folder: Path) -> None:
+def _refuse_export(settings: Settings) -> None:
     """Refuse a folder that could not be written at the end of the run."""
+    folder = Path(settings.checkpoint.export)
     try:
-        refuse_foreign(folder)
+        refuse_foreign(folder, kept_files(settings))
         above = next(path for path in folder.absolute().parents if os.path.exists(path))
     except OSError as error:
         raise ShapeError(
