@@ -217,7 +217,7 @@ def test_head_sizes_follow_from_the_heads_unless_stated() -> None:
     [
         ({"model_type": "gemma2"}, "model_type 'gemma2' is not supported"),
         ({"model_type": None}, "model_type 'None' is not supported"),
-        ({"model_type": "qwen"}, "did you mean 'qwen2'"),
+        ({"model_type": "qwen"}, "supported are llama, mistral, qwen2, qwen3"),
         ({"hidden_size": None}, "config.json has no hidden_size"),
         ({"hidden_size": "32"}, "hidden_size is '32'"),
         ({"hidden_size": 33}, "hidden_size 33 is not a multiple of num_attention_heads 4"),
@@ -335,3 +335,9 @@ def test_numbers_that_no_model_has_are_refused_at_once(changes: Json, message: s
     with pytest.raises(ShapeError, match=message) as caught:
         from_huggingface({**QWEN, **changes})
     assert caught.value.hint.startswith("give ")
+
+
+def test_a_family_with_a_similar_name_is_not_proposed() -> None:
+    with pytest.raises(ShapeError, match="model_type 'mixtral' is not supported") as refusal:
+        from_huggingface({**MISTRAL, "model_type": "mixtral"})
+    assert refusal.value.hint == "supported are llama, mistral, qwen2, qwen3"

@@ -18,7 +18,7 @@ from penstock.arch.window_keys import (
     WINDOW_OF_ALL,
     WindowRule,
 )
-from penstock.errors import ShapeError, nearest, shown
+from penstock.errors import ShapeError, shown
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,9 @@ def _family(config: Mapping[str, Any]) -> Family:
     name = str(config.get("model_type"))
     if name not in FAMILIES:
         raise ShapeError(
-            f"model_type {shown(name)} is not supported", hint=nearest(name[:40], list(FAMILIES))
+            f"model_type {shown(name)} is not supported",
+            # no guess: a name that is alike (mixtral, mistral) is another architecture
+            hint=f"supported are {', '.join(FAMILIES)}",
         )
     return FAMILIES[name]
 
