@@ -173,7 +173,7 @@ class Spec:
         """Why a number of slices has no meaning here."""
         if self.sequences == _WHOLE:
             return "does not cut sequences into slices"
-        return f"takes {self.sequences}"
+        return f"takes {self.sequences} and no number of slices"
 
     def _read_options(self, case: Case, given: dict[str, Any]) -> dict[str, Any]:
         known = [option.name for option in self.options]
