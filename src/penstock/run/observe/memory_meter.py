@@ -5,14 +5,12 @@ storage that an operation makes is counted until it is freed. That costs some mi
 operation: it is for a step that is looked at, not for all.
 """
 
-import re
 import sys
 import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -22,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 from penstock.core.ops import Op
 from penstock.run.execute.observer import Quiet
 from penstock.run.process.environment import read_place
+from penstock.run.process.machine import this_machine
 from penstock.run.program.calls import Call
 
 
@@ -140,9 +139,8 @@ def free_bytes(device: torch.device) -> int:
     if device.type == "cuda":
         torch.cuda.empty_cache()
         return torch.cuda.mem_get_info(device)[0] // -(-ranks // torch.cuda.device_count())
-    file = Path("/proc/meminfo")
-    found = re.search(r"MemAvailable: *(\d+) kB", file.read_text() if file.exists() else "")
-    return int(found[1]) * 1024 // ranks if found else sys.maxsize
+    free = this_machine().free
+    return sys.maxsize if free is None else free // ranks
 
 
 @contextmanager
