@@ -1,5 +1,6 @@
 """Configurations for the tests: a short one, and random ones with every key."""
 
+from dataclasses import fields
 from typing import Any
 
 from hypothesis import settings
@@ -55,7 +56,9 @@ def models(draw: st.DrawFn) -> ModelSettings:
         "rope_scaling": draw(st.sampled_from([None, scaling])),
         "rope_theta": draw(st.floats(1e-30, 1e12)),
     }
-    numbers = {key: value for key, value in vars(base).items() if key != "element_bytes"}
+    # Not `vars`: it holds the cached properties too once another test has asked for them.
+    numbers = {field.name: getattr(base, field.name) for field in fields(base)}
+    del numbers["element_bytes"]
     return ModelSettings(**{**numbers, **changes})
 
 

@@ -1,6 +1,7 @@
 """A rank that dies, freezes, raises or hangs is named once, and the others leave within seconds."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -32,6 +33,12 @@ class Outcome(NamedTuple):
     @property
     def causes(self) -> list[str]:
         return [line for line in self.err.splitlines() if "error: " in line]
+
+    def seconds_stopped(self, rank: int) -> float:
+        """How long a rank had not moved, as the one cause says: a busy machine looks later."""
+        said = re.search(rf"rank {rank} is stopped since ([\d.]+) s", self.causes[0])
+        assert said, self.err
+        return float(said[1])
 
 
 class Toy:
@@ -112,7 +119,7 @@ def test_a_frozen_rank_is_named_with_who_waits_for_it(toy: Toy, rank: int) -> No
     outcome = toy(100, "freeze", rank, 1, 2)
     assert outcome.code == 1
     assert len(outcome.causes) == 1, outcome.err
-    assert f"rank {rank} is stopped since {FROZEN:g}" in outcome.causes[0]
+    assert FROZEN <= outcome.seconds_stopped(rank) < FROZEN + 1
     assert "rank 1 waits for " in outcome.causes[0]
     assert outcome.seconds < FROZEN + LEAVING
 
@@ -124,7 +131,7 @@ def test_a_rank_that_freezes_between_its_arrival_and_the_first_step_is_named(
     outcome = toy(3, "freeze", rank, -1, 0)
     assert outcome.code == 1
     assert len(outcome.causes) == 1, outcome.err
-    assert f"rank {rank} is stopped since {FROZEN:g}" in outcome.causes[0]
+    assert FROZEN <= outcome.seconds_stopped(rank) < FROZEN + 1
     assert "wait for all ranks to connect to each other" in outcome.causes[0]
     assert outcome.seconds < FROZEN + LEAVING
 

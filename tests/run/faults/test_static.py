@@ -1,6 +1,7 @@
 """Ranks without a launcher: rank 0 hosts the store, and takes it away when it freezes."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -58,7 +59,7 @@ def test_the_rank_that_hosts_the_store_leaves_last() -> None:
 def test_a_frozen_rank_is_named_by_the_one_that_is_left() -> None:
     code, errors = left_alone(1, "freeze")
     assert code == 1
-    assert "error: rank 1 is stopped since 3." in errors
+    assert re.search(r"error: rank 1 is stopped since [34]\.\d s", errors)
     assert "rank 0 waits for " in errors
 
 
@@ -66,7 +67,7 @@ def test_a_store_that_does_not_answer_is_an_alarm_of_its_own() -> None:
     code, errors = left_alone(0, "freeze")
     assert code == 1
     assert "error: the store at 127.0.0.1:" in errors
-    assert "does not answer since 3.5 s: rank 0 hosts it and is stopped" in errors
+    assert re.search(r"not answer since [34]\.\d s: rank 0 hosts it and is stopped", errors)
 
 
 @pytest.mark.parametrize(("fault", "state"), [("freeze", "stopped"), ("kill", "gone")])

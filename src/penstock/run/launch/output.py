@@ -5,7 +5,6 @@ that a rank prints goes to a file of its own where a folder is given. Only what 
 terminal stays there: progress bars would neither work through a pipe nor be of use in a file.
 """
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,14 +17,13 @@ from penstock.errors import RunError
 from penstock.run.launch.start import OutputPair, RankProcess
 from penstock.terminal import printable
 
-CHUNK = 1 << 16
+LONGEST_LINE = 1 << 16
+"""Bytes after which a line is passed on in parts."""
+
 DRAIN = 2.0
 """Seconds to wait for the last words of ranks that have ended."""
 
-END_OF_OUTPUT = b""
-"""What a sink is given when nothing more comes."""
-
-LineSink = Callable[[bytes], None]
+LineSink = Callable[[bytes], Any]
 
 
 class Console:
@@ -64,22 +62,19 @@ class Console:
             self._pump(process.stderr, log, sys.stderr, f"[rank {rank}] " if rank else "")
 
     def _pump(self, pipe: IO[bytes], log: BinaryIO | None, screen: Any, prefix: str) -> None:
-        sinks = [_quietly(_by_line(log.write))] if log else []
+        sinks = [_quietly(log.write)] if log else []
         if screen is not None:
             sinks.append(_quietly(self._shown(screen, prefix)))
-        # Progress bars have no line ends; lines of several ranks must not mix.
-        follow = _follow_lines if prefix else _follow_all
-        pump = Thread(target=follow, args=(pipe, sinks), name="output", daemon=True)
+        pump = Thread(target=_follow, args=(pipe, sinks), name="output", daemon=True)
         self._pumps.append(pump)
         pump.start()
 
-    def _shown(self, screen: Any, prefix: str) -> Callable[[bytes], Any]:
-        def show(data: bytes) -> None:
-            if data == END_OF_OUTPUT:
-                return
-            line = prefix + printable(data.decode(errors="backslashreplace")) if prefix else ""
+    def _shown(self, screen: Any, prefix: str) -> LineSink:
+        def show(line: bytes) -> None:
+            if prefix:
+                line = (prefix + printable(line.decode(errors="backslashreplace"))).encode()
             with self._lock:
-                screen.buffer.write(line.encode() or data)
+                screen.buffer.write(line)
                 screen.buffer.flush()
 
         return show
@@ -100,48 +95,22 @@ def _open(folder: Path, rank: int) -> BinaryIO:
         ) from error
 
 
-def _follow_all(pipe: IO[bytes], sinks: list[LineSink]) -> None:
-    """Pass on as it comes until the end; a rank must never block because nobody reads."""
+def _follow(pipe: IO[bytes], sinks: list[LineSink]) -> None:
+    """Pass on line by line until the end, so that lines of several ranks do not mix.
+
+    A rank must never block because nobody reads, and a line without an end may not fill the memory.
+    """
     with pipe:
-        while data := os.read(pipe.fileno(), CHUNK):
-            _pass_on(data, sinks)
-    _pass_on(END_OF_OUTPUT, sinks)
+        while line := pipe.readline(LONGEST_LINE):
+            for sink in sinks:
+                sink(line)
 
 
-def _follow_lines(pipe: IO[bytes], sinks: list[LineSink]) -> None:
-    """The same, line by line."""
-    with pipe:
-        for line in pipe:
-            _pass_on(line, sinks)
-    _pass_on(END_OF_OUTPUT, sinks)
-
-
-def _pass_on(data: bytes, sinks: list[LineSink]) -> None:
-    for sink in sinks:
-        sink(data)
-
-
-def _by_line(write: Callable[[bytes], Any]) -> LineSink:
-    """A sink that writes whole lines: the outputs and errors of a rank share its log."""
-    begun = b""
-
-    def sink(data: bytes) -> None:
-        nonlocal begun
-        whole, end, rest = (begun + data).rpartition(b"\n")
-        begun = rest
-        if data == END_OF_OUTPUT:
-            whole, end, begun = rest, b"", b""
-        if whole or end:
-            write(whole + end)
-
-    return sink
-
-
-def _quietly(write: Callable[[bytes], Any]) -> LineSink:
+def _quietly(write: LineSink) -> LineSink:
     """A sink that a closed console or a full disk does not break."""
 
-    def sink(data: bytes) -> None:
+    def sink(line: bytes) -> None:
         with suppress(OSError, ValueError):
-            write(data)
+            write(line)
 
     return sink
