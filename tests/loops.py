@@ -7,10 +7,14 @@ that loops costs the cases alone, as long as one failure does not hide the other
         for value in (0, -1, "many"):
             with case(name, value):
                 assert refused(name, value)
+
+    @each("name", list(registry()))         every value of an argument; may be stacked
+    @each_case("p", range(1, 17))           the same; in the quick tier the first of them alone
+    @looped("schedule", {"1f1b": cases})    cases that are made when the test runs
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from itertools import islice
@@ -21,12 +25,19 @@ import pytest
 Place = Callable[..., AbstractContextManager[None]]
 Cases = Callable[[], Iterable[tuple[str, Any]]]
 """Makes labels and cases when it is called, not when tests are collected."""
+Decorator = Callable[[Callable[..., None]], Any]
+Labelled = Iterator[tuple[str, dict[str, Any]]]
+"""Where a case is, and the arguments that a test gets for it."""
 
 
 @contextmanager
 def all_cases() -> Iterator[Place]:
-    """Collect what fails in each `with case(*place)` and raise all of it at the end."""
+    """Collect what fails in each `with case(*place)` and raise all of it at the end.
+
+    A case that is skipped leaves the others as they are; where all are, so is the test.
+    """
     failures: list[BaseException] = []
+    skips: list[BaseException] = []
     count = 0
 
     @contextmanager
@@ -35,7 +46,9 @@ def all_cases() -> Iterator[Place]:
         count += 1
         try:
             yield
-        except (Exception, pytest.fail.Exception) as failure:
+        except pytest.skip.Exception as skip:
+            skips.append(skip)
+        except (Exception, pytest.fail.Exception, BaseExceptionGroup) as failure:
             failure.add_note(f"case: {', '.join(map(str, place))}")
             failures.append(failure)
 
@@ -43,32 +56,73 @@ def all_cases() -> Iterator[Place]:
     if failures:
         raise BaseExceptionGroup(f"{len(failures)} of {count} cases failed", failures)
     assert count, "the loop had no case, so it proves nothing"
+    if len(skips) == count:
+        raise skips[0]
 
 
-def looped(argument: str, groups: Mapping[str, Cases]) -> Callable[[Any], Any]:
-    """Call a test once for each group, with `argument` set to each of its cases in turn.
+def each(arguments: str | Sequence[str], values: Iterable[Any], ids: Any = None) -> Decorator:
+    """As `pytest.mark.parametrize`, in one test."""
+    return _loop(_names(arguments), lambda _: _labelled(arguments, values, ids))
 
-    With `--first-case` only the first case of each group is taken.
-    """
 
+def each_case(arguments: str | Sequence[str], values: Iterable[Any], ids: Any = None) -> Decorator:
+    """As `each`, for values that are cases of one schedule: the quick tier takes the first."""
+    return _loop(
+        _names(arguments),
+        lambda first: islice(_labelled(arguments, values, ids), 1 if first else None),
+    )
+
+
+def looped(argument: str, groups: Mapping[str, Cases]) -> Decorator:
+    """Call a test with `argument` set to each case of each group in turn; in the quick tier to the
+    first case of each group."""
+
+    def cases(first: bool) -> Labelled:
+        for group, make in groups.items():
+            for label, value in islice(make(), 1 if first else None):
+                yield f"{group}, {label}", {argument: value}
+
+    return _loop((argument,), cases)
+
+
+def _names(arguments: str | Sequence[str]) -> Sequence[str]:
+    return (arguments,) if isinstance(arguments, str) else arguments
+
+
+def _labelled(arguments: str | Sequence[str], values: Iterable[Any], ids: Any) -> Labelled:
+    """Values as pytest takes them: one for one name, a sequence for several."""
+    for number, value in enumerate(values):
+        own = {arguments: value} if isinstance(arguments, str) else dict(zip(arguments, value))
+        yield _label(own, ids, number), own
+
+
+def _label(arguments: Mapping[str, Any], ids: Any, number: int) -> str:
+    if ids is None:
+        return ", ".join(f"{name}={value}" for name, value in arguments.items())
+    return ", ".join(map(ids, arguments.values())) if callable(ids) else list(ids)[number]
+
+
+def _loop(names: Sequence[str], cases: Callable[[bool], Labelled]) -> Decorator:
     def decorate(test: Callable[..., None]) -> Any:
-        @wraps(test)
-        def loop(group: str, first_case: bool, **fixtures: Any) -> None:
-            found = iter(groups[group]())
-            with all_cases() as case:
-                for label, value in islice(found, 1 if first_case else None):
-                    with case(label):
-                        test(**{argument: value}, **fixtures)
+        asks = "first_case" in inspect.signature(test).parameters
 
-        loop.__signature__ = _signature(test, argument)  # type: ignore[attr-defined]
-        return pytest.mark.parametrize("group", list(groups))(loop)
+        @wraps(test)
+        def loop(first_case: bool, **fixtures: Any) -> None:
+            fixtures = {**fixtures, "first_case": first_case} if asks else fixtures
+            with all_cases() as case:
+                for label, arguments in cases(first_case):
+                    with case(label):
+                        test(**arguments, **fixtures)
+
+        loop.__signature__ = _signature(test, names)  # type: ignore[attr-defined]
+        return loop
 
     return decorate
 
 
-def _signature(test: Callable[..., None], argument: str) -> inspect.Signature:
-    """What pytest has to supply: the group and the option instead of the case."""
+def _signature(test: Callable[..., None], names: Sequence[str]) -> inspect.Signature:
+    """What others have to supply: what the test asks for without what is looped over."""
     own = inspect.signature(test).parameters
-    names = ["group", "first_case", *(name for name in own if name != argument)]
+    left = dict.fromkeys(["first_case", *(name for name in own if name not in names)])
     kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Signature([inspect.Parameter(name, kind) for name in names])
+    return inspect.Signature([inspect.Parameter(name, kind) for name in left])

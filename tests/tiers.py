@@ -14,8 +14,6 @@ from typing import Any, NoReturn
 
 import pytest
 
-from penstock.schedules import Case, Spec
-
 STARTING_FIXTURES = frozenset(
     {"browser", "crew", "extended", "nodes", "pair", "ranks", "setting", "verifier"}
 )
@@ -64,17 +62,12 @@ def without_processes(test: str) -> Iterator[None]:
 
 
 def first_cases(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Without the tests that take a schedule's second or later case."""
-    first: dict[tuple[str, str], object] = {}
-    return [item for item in items if _is_first(item, first)]
+    """Of the tests about one schedule each one once, with the first of its cases."""
+    seen: set[str] = set()
+    return [item for item in items if not _is_later_case(item.nodeid.split("[")[0], seen)]
 
 
-def _is_first(item: pytest.Item, first: dict[tuple[str, str], object]) -> bool:
-    test = item.nodeid.split("[")[0]
-    found = getattr(item, "callspec", None)
-    spec, case = (found.params.get(name) if found else None for name in ("spec", "case"))
-    if isinstance(spec, Spec) and isinstance(case, Case):
-        return bool(first.setdefault((test, spec.name), case) == case)
-    if test.startswith(ONE_SCHEDULE):
-        return first.setdefault((test, ""), item.nodeid) == item.nodeid
-    return True
+def _is_later_case(test: str, seen: set[str]) -> bool:
+    later = test.startswith(ONE_SCHEDULE) and test in seen
+    seen.add(test)
+    return later

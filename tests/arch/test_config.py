@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from loops import each
 from penstock.arch.config import MODELS, ModelConfig, RopeScaling, model
 from penstock.errors import ShapeError
 
@@ -13,7 +14,7 @@ def gpt(layers: int, hidden: int, heads: int, vocabulary: int) -> ModelConfig:
     return ModelConfig(layers, hidden, 4 * hidden, heads, heads, head_size, vocabulary, gated=False)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "parameters"),
     [
         ("llama-7b", 6_738_415_616),
@@ -100,7 +101,7 @@ def test_every_preset_can_be_found_and_a_misspelt_one_gets_a_hint() -> None:
         model("lama-7b")
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "message"),
     [
         ({"layers": 0}, "layers is 0"),

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loops import each
 from penstock.arch.config import MODELS, ModelConfig, RopeScaling, model
 from penstock.arch.families import FAMILIES, from_huggingface, to_huggingface
 from penstock.errors import PenstockError, ShapeError
@@ -145,7 +146,7 @@ def test_published_files_are_the_presets(published: Json, name: str) -> None:
     assert from_huggingface(published) == model(name)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each("name", MODELS)
 def test_what_is_written_is_read_as_the_same_model(name: str) -> None:
     assert from_huggingface(to_huggingface(model(name))) == model(name)
 
@@ -212,7 +213,7 @@ def test_head_sizes_follow_from_the_heads_unless_stated() -> None:
     assert from_huggingface({**QWEN, "model_type": "qwen3"}).head_size == 128
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "message"),
     [
         ({"model_type": "gemma2"}, "model_type 'gemma2' is not supported"),
@@ -313,7 +314,7 @@ def test_whatever_stands_in_a_config_it_is_read_or_refused(
     assert from_huggingface(to_huggingface(config)) == config
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "message"),
     [
         ({"num_hidden_layers": 10**18}, "num_hidden_layers is 1000000000000000000"),

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from loops import each
 from penstock.arch.config import MODELS, ModelConfig, model
 from penstock.arch.parameters import (
     HEAD,
@@ -14,7 +15,7 @@ from penstock.arch.parameters import (
 from penstock.errors import ShapeError
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each("name", MODELS)
 def test_the_parameters_listed_are_the_parameters_counted(name: str) -> None:
     assert elements(expected_shapes(model(name))) == model(name).parameters
 

@@ -2,6 +2,7 @@ from math import inf, nan
 
 import pytest
 
+from loops import each
 from penstock.arch.rope_scaling import NUMBERS, RopeScaling
 from penstock.errors import ShapeError
 
@@ -17,7 +18,7 @@ def test_every_variant_can_be_stated() -> None:
     assert set(COMPLETE) == set(NUMBERS)
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "numbers", "message"),
     [
         ("yearn", {}, "no rope scaling is called 'yearn'\nhint: did you mean 'yarn'"),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from core.worked import offloaded
+from loops import each
 from penstock.check import RULES, Finding, check, explain, require
 from penstock.check.memory import memory_findings
 from penstock.core.ops import Op, parse_op
@@ -97,7 +98,7 @@ FAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@each("fault", FAULTS)
 def test_every_fault_is_reported_by_its_rule_with_its_op(fault: str) -> None:
     text, shape, rule, op = FAULTS[fault]
     report = check(schedule_of(text, shape))

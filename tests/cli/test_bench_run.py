@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cli.conftest import Penstock
+from loops import each
 from penstock.bench import choice
 from penstock.bench.run import accepted_case, read_bench_settings
 from penstock.bench.steps import step_ratios
@@ -79,7 +80,7 @@ def test_the_best_of_each_side_makes_the_ratio() -> None:
     assert step_ratios(rows[:2], read_bench_settings()["real"])["ratio"] is None
 
 
-@pytest.mark.parametrize("name", registry())
+@each("name", registry())
 def test_every_schedule_has_a_size_to_be_emulated_at(name: str) -> None:
     settings = read_bench_settings()["emulate"]
     assert accepted_case(registry()[name], settings).p == settings["ranks"] == 8

@@ -2,6 +2,7 @@ from fractions import Fraction
 
 import pytest
 
+from loops import each
 from penstock.cli._numbers import assignments, parse_bytes, parse_number, sizes_of, times_of
 from penstock.errors import ShapeError
 from penstock.schedules import find
@@ -22,7 +23,7 @@ def test_decimals_and_fractions_are_read_exactly(text: str, value: Fraction) -> 
     assert parse_number("--hop", text) == value
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["", " ", "x", "1e99", "1e999999999", "1/0", "1/", "nan", "inf", "0x10", "1_0", "٣", "1" * 40],
 )

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loops import each
 from penstock.core.numbers import (
     LARGEST_NUMBER,
     SMALLEST_NUMBER,
@@ -15,7 +16,7 @@ from penstock.core.numbers import (
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "value"),
     [
         ("2", Fraction(2)),
@@ -42,7 +43,7 @@ def test_numbers_are_read_as_they_are_meant(text: str, value: Fraction) -> None:
     assert read_number(text) == value
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["", " ", "x", "1e999999999", "1e19", "1e-19", "1/0", "1/", "nan", "inf", "0x10", "1_0", "٣"]
     + ["1" * 40, "--1", "1e", "1.2.3", "1/2/3", "9" * 5000, "1/" + "9" * 5000, "64K", "80GB"],

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loops import each
 from penstock.core.ops import KINDS, Op, parse_op
 from penstock.core.shape import MAX_OPS, Shape
 from penstock.core.table import Table
@@ -57,7 +58,7 @@ def test_shares_default_to_equal_parts() -> None:
     assert shape.share_of_slice(2, 3) == Fraction(1, 4)
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "word"),
     [
         ({"devices": 0}, "devices is 0"),

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from loops import each
 from penstock.data.settings import DataSettings
 from penstock.errors import ShapeError
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "message", "hint"),
     [
         ({"source": "txt"}, "data.source is 'txt'", "did you mean 'text'?"),

@@ -6,6 +6,7 @@ import pytest
 
 from draw.samples import sliced, split
 from draw.vision import VISION, distance
+from loops import each
 from penstock.core.ops import KINDS
 from penstock.draw.style import INKS, LOOKS, PATTERNS, SHADES, colour, contrast, ink, shades
 
@@ -15,14 +16,14 @@ def test_every_kind_has_a_look() -> None:
     assert {look.pattern for look in LOOKS.values()} == {"plain", *PATTERNS}
 
 
-@pytest.mark.parametrize("kind", LOOKS)
+@each("kind", LOOKS)
 def test_letters_can_be_read_on_every_shade(kind: str) -> None:
     for shade in range(SHADES):
         background = colour(kind, shade)
         assert contrast(ink(background), background) >= 4.5
 
 
-@pytest.mark.parametrize("kind", LOOKS)
+@each("kind", LOOKS)
 def test_later_shades_are_darker(kind: str) -> None:
     brightness = [contrast(colour(kind, shade), "#000000") for shade in range(SHADES)]
     assert brightness == sorted(brightness, reverse=True)

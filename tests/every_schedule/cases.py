@@ -29,9 +29,9 @@ def completed(spec: Spec, case: Case) -> Case:
     return spec.case(case.p, case.m, case.v, case.k, case.options)
 
 
-def spec_cases() -> list[tuple[Spec, Case]]:
-    """Every case of every record."""
-    return [(spec, completed(spec, case)) for spec in specs() for case in spec.cases]
+def cases_of(spec: Spec) -> list[Case]:
+    """Every case of a record."""
+    return [completed(spec, case) for case in spec.cases]
 
 
 def name_of(value: object) -> str:

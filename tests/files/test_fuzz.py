@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from files.strategies import FULL, damaged, small, thorough, usual
+from loops import each
 from penstock import files
 from penstock.core.schedule import Schedule
 from penstock.errors import FormatError
@@ -91,8 +92,8 @@ def test_random_bytes_in_a_file_are_read_or_refused(
     assert isinstance(answer, Schedule | FormatError)
 
 
-@pytest.mark.parametrize("parser", PARSERS)
-@pytest.mark.parametrize(
+@each("parser", PARSERS)
+@each(
     "piece",
     ["0F0 ", "0F0,", "[", '{"a":', "a: b\n", "0 compute: 0F0\n", ";", "x ", "((", "\0", "\n"],
 )

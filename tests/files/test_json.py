@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 
 from files.strategies import everything, schedules, small, usual
+from loops import each
 from penstock.core.schedule import Schedule
 from penstock.errors import FormatError, ShapeError
 from penstock.files import json, text
@@ -82,7 +83,7 @@ def changed(path: str, value: Any) -> str:
     return standard.dumps(tree, indent=1)
 
 
-@pytest.mark.parametrize(
+@each(
     ("path", "value", "message"),
     [
         ("format", "other", "the format is not 'penstock-schedule'"),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 
 from files.strategies import FULL, everything, schedules, small, usual
+from loops import each
 from penstock.core.ops import Op, parse_op
 from penstock.core.schedule import After, Loan, Schedule
 from penstock.core.shape import Shape
@@ -129,7 +130,7 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSALS)
+@each("case", REFUSALS)
 def test_refused_with_line_message_and_hint(case: str) -> None:
     damage, line, message, hint = REFUSALS[case]
     key = damage.partition(":")[0]
@@ -142,7 +143,7 @@ def test_refused_with_line_message_and_hint(case: str) -> None:
     assert hint in refusal.value.hint
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "place"),
     [
         ("  0 compute: 0F0  0Q0", (1, 19)),

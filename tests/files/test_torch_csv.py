@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from files.strategies import small, usual
+from loops import each
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -86,7 +87,7 @@ def test_communication_is_dropped_because_it_follows_from_the_order() -> None:
         assert torch_csv.loads(full) == small()
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "place", "message"),
     [
         ("", (1, 1), "no compute action"),
@@ -123,7 +124,7 @@ TWO = "devices: 1\nstages: 2\nslices: 1 x 2\n"
 LANE = "0 compute: 0F0 1F0 0F1 1F1 1B0 0B0\n"
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "named"),
     [
         ("devices: 1\nstages: 1\nslices: 2 x 1\n0 compute: 0F0 0F0.1 0B0.1", "0F0.1"),

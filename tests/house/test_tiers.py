@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from penstock.schedules import registry
 from tiers import first_cases, mark_processes, without_processes
 
 STARTS: dict[str, Callable[[], object]] = {
@@ -42,10 +41,8 @@ def test_a_test_with_the_marker_can() -> None:
 class Item:
     """As much of a collected test as the tiers look at."""
 
-    def __init__(self, nodeid: str, *fixtures: str, **params: object) -> None:
+    def __init__(self, nodeid: str, *fixtures: str) -> None:
         self.nodeid, self.fixturenames, self.markers = nodeid, fixtures, [""]
-        self.callspec = self
-        self.params = params
 
     def add_marker(self, name: str) -> None:
         self.markers.append(name)
@@ -61,22 +58,9 @@ def test_folders_and_fixtures_that_start_processes_mark_their_tests() -> None:
     assert [item.markers[-1] for item in items] == ["processes", "", "processes"]
 
 
-def test_the_first_case_of_each_schedule_is_taken_in_each_test() -> None:
-    items = [
-        Item(f"tests/test_it.py::{test}[{index}]", spec=spec, case=case)
-        for test in ("test_one", "test_other")
-        for spec in registry().values()
-        for index, case in enumerate(spec.cases)
-    ]
-    chosen = first_cases(items)  # type: ignore[arg-type]
-    assert [item.params["case"] for item in chosen] == [  # type: ignore[attr-defined]
-        spec.cases[0] for spec in registry().values()
-    ] * 2
-
-
 def test_of_a_file_about_one_schedule_each_test_is_taken_once() -> None:
     names = ("core/test_ops.py::test_it", "schedules/test_it.py::test_it")
-    items = [Item(f"tests/{name}[{index}]", case=index) for name in names for index in (0, 1)]
+    items = [Item(f"tests/{name}[{index}]") for name in names for index in (0, 1)]
     chosen = first_cases(items)  # type: ignore[arg-type]
     assert chosen == items[:3]
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from loops import each
 from model.peers import VARIANTS, named, peer, sentences, stated, whole_stage
 from model.samples import Held
 from penstock.arch.config import MODELS, ModelConfig, model
@@ -36,7 +37,7 @@ def logits_of(held: Held, lengths: tuple[int, ...]) -> Tensor:
     return torch.cat(parts, dim=1)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@each("variant", VARIANTS)
 def test_logits_equal_those_of_transformers(variant: str) -> None:
     theirs = peer(stated(variant))
     config = from_huggingface(stated(variant))
@@ -48,7 +49,7 @@ def test_logits_equal_those_of_transformers(variant: str) -> None:
         assert (logits_of(stage, lengths) - expected).abs().max() < 1e-5
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@each("variant", VARIANTS)
 def test_rotary_tables_equal_those_of_transformers_bit_for_bit_at_long_positions(
     variant: str,
 ) -> None:
@@ -61,7 +62,7 @@ def test_rotary_tables_equal_those_of_transformers_bit_for_bit_at_long_positions
     assert all(torch.equal(a, b[0]) for a, b in zip(ours, expected))
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@each("variant", VARIANTS)
 def test_loss_and_gradients_equal_those_of_transformers(variant: str) -> None:
     theirs = peer(stated(variant))
     config = from_huggingface(stated(variant))
@@ -104,7 +105,7 @@ def test_a_part_left_out_would_be_noticed(variant: str, change: dict[str, object
     assert (right - wrong).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each("name", MODELS)
 def test_presets_have_the_parameters_of_the_models_that_transformers_builds(name: str) -> None:
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -131,7 +132,7 @@ def test_keys_that_are_left_out_have_the_values_that_transformers_gives_them(fam
     assert from_huggingface({"model_type": family, **sizes}) == from_huggingface(full)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@each("variant", VARIANTS)
 def test_what_we_write_is_the_config_that_transformers_had(variant: str) -> None:
     from transformers import AutoConfig
 

@@ -4,6 +4,7 @@ from itertools import groupby
 
 import pytest
 
+from loops import each_case
 from penstock.core.schedule import Schedule
 from penstock.core.table import Table
 from penstock.errors import ShapeError
@@ -31,7 +32,7 @@ def test_section_2_one_device_with_rounds_of_one_is_plain_accumulation() -> None
     assert lanes(built("breadth-first", p=1, v=1, m=3, rounds=3)) == picture("0 F0 B0 F1 B1 F2 B2")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("p", "v", "m", "makespan"),
     [
         (4, 2, 4, "16.5"),
@@ -51,7 +52,7 @@ def test_section_6_it_is_as_fast_as_depth_first_but_holds_the_whole_batch(
     assert chunk_units(timeline.peak, v) == [m * v] * p
 
 
-@pytest.mark.parametrize(("p", "v", "m"), [(4, 2, 4), (4, 2, 16), (4, 4, 16), (8, 2, 16)])
+@each_case(("p", "v", "m"), [(4, 2, 4), (4, 2, 16), (4, 4, 16), (8, 2, 16)])
 def test_section_6_descending_microbatches_in_a_backward_window_change_nothing(
     p: int, v: int, m: int
 ) -> None:

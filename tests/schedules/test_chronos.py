@@ -2,6 +2,7 @@ from fractions import Fraction
 
 import pytest
 
+from loops import each_case
 from penstock.check import check
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
@@ -60,15 +61,15 @@ def test_the_offsets_of_the_worked_example() -> None:
     assert [found.start("B", stage, 0) for stage in (3, 7)] == [22, 13]
 
 
-@pytest.mark.parametrize("p", range(2, 17))
-@pytest.mark.parametrize("v", [2, 3, 4])
+@each_case("p", range(2, 17))
+@each_case("v", [2, 3, 4])
 def test_the_bubble_is_that_of_1f1b(p: int, v: int) -> None:
     """Section 3."""
     timeline = priced(p, v, 4 * p)
     assert timeline.makespan - timeline.work[0] == (p - 1) * v * 3
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("p", "v", "units"),
     [
         *(
@@ -86,8 +87,8 @@ def test_the_published_peaks_of_the_first_device(p: int, v: int, units: int) -> 
     assert found == [units - r for r in range(p)]
 
 
-@pytest.mark.parametrize("times", [(1, 1), (2, 3), (3, 5), (1, 3)])
-@pytest.mark.parametrize(("p", "least"), [(4, 6), (8, 12)])
+@each_case("times", [(1, 1), (2, 3), (3, 5), (1, 3)])
+@each_case(("p", "least"), [(4, 6), (8, 12)])
 def test_other_times_have_the_bubble_of_1f1b_too(times: Times, p: int, least: int) -> None:
     """Section 3: peaks of 6 or 7 units for four devices, 12 or 13 for eight."""
     timeline = priced(p, 2, 4 * p, times)
@@ -112,7 +113,7 @@ def test_first_stages_hold_more_than_last_ones(p: int, v: int, alive: list[int])
     assert found == sorted(found, reverse=True)
 
 
-@pytest.mark.parametrize("p", range(2, 17))
+@each_case("p", range(2, 17))
 def test_a_microbatch_waits_only_where_it_comes_round(p: int) -> None:
     """Section 3: ((3 - p) mod 6 + (3 - 2p) mod 6) forward times in all, for v = 2 and B = 2F."""
     found = grid(p, 2)
@@ -122,7 +123,7 @@ def test_a_microbatch_waits_only_where_it_comes_round(p: int) -> None:
     assert waits == (3 - p) % 6 + (3 - 2 * p) % 6
 
 
-@pytest.mark.parametrize("p", range(3, 17))
+@each_case("p", range(3, 17))
 def test_it_holds_less_than_1f1b_from_three_devices_on(p: int) -> None:
     """Section 7."""
     for v in (2, 3, 4):
@@ -180,8 +181,8 @@ def test_section_7_kept_inputs_do_not_depend_on_the_number_of_microbatches(
         assert chunk_units(found.peak, 2)[0] == inputs
 
 
-@pytest.mark.parametrize("name", ["chronos", "chronos-recompute"])
-@pytest.mark.parametrize(("p", "v"), [(4, 2), (3, 3), (8, 4)])
+@each_case("name", ["chronos", "chronos-recompute"])
+@each_case(("p", "v"), [(4, 2), (3, 3), (8, 4)])
 def test_section_7_gradients_add_up_in_ascending_order(name: str, p: int, v: int) -> None:
     cost = prices(v, USUAL)
     schedule = build(name, devices=p, microbatches=2 * p, chunks=v, prices=cost)

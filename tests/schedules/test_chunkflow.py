@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loops import each_case
 from penstock.check import check
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
@@ -59,7 +60,7 @@ def test_1f1b_over_whole_sequences_is_four_sevenths_idle(order: list[int]) -> No
     assert priced(built("1f1b", p=4, m=4)).bubble_makespan == Fraction(3, 7)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("size", "retain", "warmup", "makespan", "bubble"),
     [
         (2, 2, 1, 46, Fraction(11, 23)),
@@ -100,9 +101,9 @@ def test_the_price_of_a_longer_warm_up_is_memory(name: str) -> None:
     assert (longer.makespan, longer.peak) == (63, (9, 9, 9, 8))
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("slices", [1, 2, 5, 8])
-@pytest.mark.parametrize("retain", [1, 2, 3, 8])
+@each_case("name", NAMES)
+@each_case("slices", [1, 2, 5, 8])
+@each_case("retain", [1, 2, 3, 8])
 def test_one_device_holds_the_kept_slices_of_one_sequence(
     name: str, slices: int, retain: int
 ) -> None:
@@ -146,8 +147,8 @@ def test_memory_does_not_grow_with_the_longest_sequence(p: int) -> None:
         assert len(peaks) == 1
 
 
-@pytest.mark.parametrize("p", [1, 2, 4])
-@pytest.mark.parametrize(
+@each_case("p", [1, 2, 4])
+@each_case(
     ("name", "before", "behind"),
     [("chunkflow", 4, 0), ("chunkflow", 1, 0), *(("chunkflow-paced", a, 9) for a in (0, 1, 4))],
 )
@@ -218,7 +219,7 @@ def test_a_missing_relay_of_key_value_gradients_is_rejected() -> None:
     assert "complete" in rules(Schedule.of("cut", schedule.shape, rows))
 
 
-@pytest.mark.parametrize("groups", ["1,1", "1,x", "0,1,1", "-1,1,1", "", "1/0,1,1"])
+@each_case("groups", ["1,1", "1,x", "0,1,1", "-1,1,1", "", "1/0,1,1"])
 def test_groups_that_disagree_or_cannot_be_read_are_refused(groups: str) -> None:
     with pytest.raises(ShapeError) as refusal:
         find("chunkflow").case(2, 3, options={"groups": groups})

@@ -1,7 +1,6 @@
 from fractions import Fraction
 
-import pytest
-
+from loops import each_case
 from penstock.core.ops import Op
 from schedules.picture import built, chunk_units, lanes, picture, priced
 
@@ -26,8 +25,8 @@ def test_the_first_pair_at_the_fold_is_not_braided() -> None:
     assert Op("B", 3, 0) in braided
 
 
-@pytest.mark.parametrize("p", range(1, 9))
-@pytest.mark.parametrize("more", [0, 3])
+@each_case("p", range(1, 9))
+@each_case("more", [0, 3])
 def test_bubble_and_memory_of_the_published_table(p: int, more: int) -> None:
     m = 2 * p + more
     F, W = 3, 2

@@ -2,8 +2,7 @@
 
 from fractions import Fraction
 
-import pytest
-
+from loops import each_case
 from penstock.core.shape import Shape
 from penstock.schedules.generators.greedy import greedy_lanes
 from schedules.picture import built, lanes, picture, priced
@@ -18,7 +17,7 @@ def test_the_order_is_that_of_the_table_in_the_public_code() -> None:
     """)
 
 
-@pytest.mark.parametrize(("p", "m"), [(1, 4), (3, 6), (4, 2), (5, 16)])
+@each_case(("p", "m"), [(1, 4), (3, 6), (4, 2), (5, 16)])
 def test_it_is_the_greedy_order_that_admits_twice_the_distance_to_the_end(p: int, m: int) -> None:
     found = greedy_lanes(
         Shape.even(p, m),
@@ -30,8 +29,8 @@ def test_it_is_the_greedy_order_that_admits_twice_the_distance_to_the_end(p: int
     assert found == [schedule.lane(device) for device in range(p)]
 
 
-@pytest.mark.parametrize("hop", [Fraction(1, 4), Fraction(1), Fraction(3)])
-@pytest.mark.parametrize(("p", "m"), [(2, 8), (4, 16), (8, 32)])
+@each_case("hop", [Fraction(1, 4), Fraction(1), Fraction(3)])
+@each_case(("p", "m"), [(2, 8), (4, 16), (8, 32)])
 def test_a_latency_costs_less_than_in_1f1b(p: int, m: int, hop: Fraction) -> None:
     eager, usual = (priced(built(name, p=p, m=m), hop=hop) for name in ("eager-1f1b", "1f1b"))
     assert eager.makespan < usual.makespan

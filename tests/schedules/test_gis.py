@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+from loops import each_case
 from penstock.schedules.generators.group_block import block_slots
 from schedules.picture import built, chunk_units, lane, picture, priced
 
@@ -45,8 +46,8 @@ def test_half_the_devices_is_a_group_too() -> None:
         assert built("gis-h", p=p, m=7, v=2) == built("gis", p=p, m=7, v=2, group=-(-p // 2))
 
 
-@pytest.mark.parametrize("p", [2, 3, 4, 8])
-@pytest.mark.parametrize("v", [2, 3, 4])
+@each_case("p", [2, 3, 4, 8])
+@each_case("v", [2, 3, 4])
 def test_section_3_the_warm_up_is_shorter_than_that_of_interleaved_1f1b(p: int, v: int) -> None:
     for name, forwards in (("gis", lambda r: p - r), ("interleaved", lambda r: 2 * (p - r) - 1)):
         schedule = built(name, p=p, m=3 * p, v=v)
@@ -55,8 +56,8 @@ def test_section_3_the_warm_up_is_shorter_than_that_of_interleaved_1f1b(p: int, 
             assert len(kinds) - len(kinds.lstrip("F")) == p * (v - 1) + forwards(r)
 
 
-@pytest.mark.parametrize("p", range(1, 9))
-@pytest.mark.parametrize("v", range(2, 6))
+@each_case("p", range(1, 9))
+@each_case("v", range(2, 6))
 def test_section_7_peak_and_bubble_of_every_group(p: int, v: int) -> None:
     for group in range(-(-p // 2), p + 1):
         schedule = built("gis", p=p, m=3 * group, v=v, group=group)

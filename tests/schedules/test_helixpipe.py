@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+from loops import each_case
 from penstock.check import check, check_program
 from penstock.core.homes import weight_homes
 from penstock.core.ops import Op
@@ -148,10 +149,10 @@ def told(p: int, layers: int, r: int, repeats: int) -> Iterator[Turn]:
         yield from ([("P", layers, (repeats - 1) * p + d)] for d in range(1, p))
 
 
-@pytest.mark.parametrize("p", [2, 3, 5])
-@pytest.mark.parametrize("loops", [1, 2, 3])
-@pytest.mark.parametrize("fold", [1, 2, 3])
-@pytest.mark.parametrize("repeats", [1, 2, 3])
+@each_case("p", [2, 3, 5])
+@each_case("loops", [1, 2, 3])
+@each_case("fold", [1, 2, 3])
+@each_case("repeats", [1, 2, 3])
 def test_section_2_the_order_step_by_step(p: int, loops: int, fold: int, repeats: int) -> None:
     layers = loops * p
     assert forwards(helix(p, layers, fold, m=p * fold * repeats)) == [
@@ -165,8 +166,8 @@ def test_section_2_the_order_step_by_step(p: int, loops: int, fold: int, repeats
     ]
 
 
-@pytest.mark.parametrize("repeats", [1, 2])
-@pytest.mark.parametrize("fold", [1, 2, 3])
+@each_case("repeats", [1, 2])
+@each_case("fold", [1, 2, 3])
 def test_backwards_are_the_forwards_reversed(fold: int, repeats: int) -> None:
     """Section 2: first in, last out on every device."""
     schedule = helix(4, 8, fold, m=4 * fold * repeats)
@@ -176,7 +177,7 @@ def test_backwards_are_the_forwards_reversed(fold: int, repeats: int) -> None:
         assert lane[half:] == [op._replace(kind="B") for op in reversed(lane[:half])]
 
 
-@pytest.mark.parametrize(("p", "fold"), [(4, 1), (4, 2), (3, 3), (2, 2)])
+@each_case(("p", "fold"), [(4, 1), (4, 2), (3, 3), (2, 2)])
 def test_parts_are_dealt_round_robin_and_attention_goes_where_its_microbatch_says(
     p: int, fold: int
 ) -> None:
@@ -190,7 +191,7 @@ def test_parts_are_dealt_round_robin_and_attention_goes_where_its_microbatch_say
                 assert device == (op.stage // 2 + group + 1) % p
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("p", "layers", "fold", "m", "makespan", "busy"),
     [
         (4, 4, 1, 4, 69, 60),
@@ -219,10 +220,10 @@ def test_what_1f1b_takes_for_the_same_model(p: int, layers: int, m: int, makespa
     assert simulate(built("1f1b", p=p, m=m), cost).makespan == makespan
 
 
-@pytest.mark.parametrize(("fold", "bubble"), [(1, 21), (2, 36)])
-@pytest.mark.parametrize("attention", [1, 2, 4, 16])
-@pytest.mark.parametrize("layers", [8, 24])
-@pytest.mark.parametrize("repeats", [1, 3])
+@each_case(("fold", "bubble"), [(1, 21), (2, 36)])
+@each_case("attention", [1, 2, 4, 16])
+@each_case("layers", [8, 24])
+@each_case("repeats", [1, 3])
 def test_eight_devices_idle_the_same_whatever_attention_layers_and_repeats(
     fold: int, bubble: int, attention: int, layers: int, repeats: int
 ) -> None:
@@ -231,7 +232,7 @@ def test_eight_devices_idle_the_same_whatever_attention_layers_and_repeats(
     assert idle(timeline) == bubble
 
 
-@pytest.mark.parametrize("p", range(2, 12))
+@each_case("p", range(2, 12))
 def test_how_long_a_device_idles(p: int) -> None:
     """Section 5: forward p - 1, 2(p - 2) and fold (p - 3) + 2 parts; three times that in all."""
     assert idle(priced(p, p, 1, p)) == 3 * (p - 1)

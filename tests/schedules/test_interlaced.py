@@ -3,8 +3,7 @@
 from fractions import Fraction
 from itertools import pairwise
 
-import pytest
-
+from loops import each_case
 from penstock.cost.model import UnitCost
 from penstock.sim import simulate
 from schedules.picture import built, lanes, picture
@@ -31,7 +30,7 @@ def test_every_s_is_followed_by_its_t() -> None:
             assert (op.kind == "S") == (following == op._replace(kind="T"))
 
 
-@pytest.mark.parametrize("p", range(1, 17))
+@each_case("p", range(1, 17))
 def test_half_as_much_memory_again_as_1f1b_and_the_same_bubble(p: int) -> None:
     m = 2 * p
     times = {"S": Fraction(1, 3), "T": Fraction(2, 3)}

@@ -2,6 +2,7 @@ from fractions import Fraction
 
 import pytest
 
+from loops import each_case
 from penstock.core.program import Channel
 from penstock.core.schedule import Schedule
 from penstock.sim.slots import stall_free_slots
@@ -28,7 +29,7 @@ def test_section_7_a_short_last_group_walks_on_its_own() -> None:
     assert [place for _, place in forwards] == [0, 0, 0, 1, 1, 1, 0, 0, 1, 1]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("p", "v", "m", "group", "makespan", "bubble", "peaks"),
     [
         (4, 2, 8, 4, "57/2", "9/2", range(11, 4, -2)),
@@ -49,7 +50,7 @@ def test_section_8_time_bubble_and_memory(
     assert chunk_units(timeline.peak, v) == list(peaks)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("hop", "depth_first", "twice_the_group", "breadth_first"),
     [
         ("0", "52.5", "52.5", "52.5"),

@@ -1,7 +1,6 @@
 from fractions import Fraction
 
-import pytest
-
+from loops import each_case
 from schedules.picture import built, chunk_units, lanes, picture, priced
 
 
@@ -12,12 +11,12 @@ def test_weight_gradients_run_one_unit_behind_on_the_second_device() -> None:
     """)
 
 
-@pytest.mark.parametrize(("p", "m"), [(2, 3), (4, 8), (4, 3), (8, 16)])
+@each_case(("p", "m"), [(2, 3), (4, 8), (4, 3), (8, 16)])
 def test_one_stage_per_device_is_the_schedule_it_extends(p: int, m: int) -> None:
     assert built("interleaved-zb", p=p, v=1, m=m) == built("zb-h1", p=p, m=m)
 
 
-@pytest.mark.parametrize(("p", "v", "m"), [(2, 2, 4), (4, 2, 8), (4, 3, 8), (8, 2, 16)])
+@each_case(("p", "v", "m"), [(2, 2, 4), (4, 2, 8), (4, 3, 8), (8, 2, 16)])
 def test_p_minus_1_short_steps_are_left_and_memory_is_the_same_everywhere(
     p: int, v: int, m: int
 ) -> None:

@@ -4,6 +4,7 @@ from itertools import zip_longest
 
 import pytest
 
+from loops import each_case
 from penstock.cost.model import UnitCost
 from penstock.sim import simulate
 from schedules.picture import built, lane, lanes, picture, priced
@@ -45,7 +46,7 @@ def test_section_1_groups_of_one_and_of_everything_are_the_known_schedules() -> 
 QUARTER, HALF = Fraction(1, 4), Fraction(1, 2)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("p", "m", "hop", "makespans"),
     [
         (4, 16, 0, (57, 57, 57, 57)),
@@ -65,8 +66,8 @@ def test_section_7_larger_groups_hide_longer_transfers(
     assert found == list(makespans)
 
 
-@pytest.mark.parametrize("group", [1, 2, 3])
-@pytest.mark.parametrize("hop", [1, 2, 4])
+@each_case("group", [1, 2, 3])
+@each_case("hop", [1, 2, 4])
 def test_section_3_in_the_long_run_only_what_exceeds_the_rest_of_the_group_is_paid(
     group: int, hop: int
 ) -> None:

@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+from loops import each_case
 from penstock.schedules import Case
 from penstock.schedules.one_f_one_b_head import moved_layers
 from schedules.picture import built, lanes, priced
@@ -28,8 +29,8 @@ def test_the_weight_of_the_output_layer_in_layers() -> None:
     assert moved_layers(Case(4, 8, options={"layers": 2, "head": head})) == [2, 3, 3, 0]
 
 
-@pytest.mark.parametrize("head", ["1/2", "1", "16/7", "4", "9"])
-@pytest.mark.parametrize(("p", "layers"), [(2, 3), (3, 2), (4, 2), (3, 3)])
+@each_case("head", ["1/2", "1", "16/7", "4", "9"])
+@each_case(("p", "layers"), [(2, 3), (3, 2), (4, 2), (3, 3)])
 def test_no_other_way_to_move_layers_is_faster(p: int, layers: int, head: str) -> None:
     weight, total = Fraction(head), p * layers
     found = moved_layers(Case(p, 2 * p, options={"layers": layers, "head": weight}))

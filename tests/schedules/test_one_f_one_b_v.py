@@ -1,12 +1,13 @@
 import pytest
 
+from loops import each_case
 from schedules.picture import bubble, built, chunk_units, lanes, picture, priced
 
 PEAKS = {4: 6, 5: 8, 6: 10, 8: 12, 16: 22}
 BUBBLES = {4: 15, 8: 33, 16: 75}
 
 
-@pytest.mark.parametrize(("p", "peak"), PEAKS.items())
+@each_case(("p", "peak"), PEAKS.items())
 def test_section_6_measured_activations_of_a_stage(p: int, peak: int) -> None:
     """arXiv:2405.15362, section 6: about two thirds of the 2p of 1F1B, on every device."""
     timeline = priced(built("1f1b-v", p=p, m=2 * p))
@@ -20,7 +21,7 @@ def test_section_6_measured_bubbles(p: int, idle: int) -> None:
         assert 2 * bubble(priced(built("1f1b-v", p=p, m=m))) == idle < 6 * (p - 1)
 
 
-@pytest.mark.parametrize("p", range(1, 17))
+@each_case("p", range(1, 17))
 def test_the_peak_has_a_closed_form(p: int) -> None:
     timeline = priced(built("1f1b-v", p=p, m=2 * p))
     assert timeline.peak == ((2 * p + 3) // 3,) * p

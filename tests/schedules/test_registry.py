@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from loops import each_case
 from penstock.core.schedule import Lanes
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
@@ -55,7 +56,7 @@ def test_all_broken_needs_are_told_at_once_with_what_to_do() -> None:
     assert refusal.hint == "raise -m to 9 or more; raise -v above 1"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("value", "message"),
     [
         ("x", "option group=x cannot be read"),
@@ -84,7 +85,7 @@ def test_a_foreign_option_is_refused_with_the_nearest_name() -> None:
     assert refusal.hint == "did you mean 'group'?"
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("request_", "message"),
     [
         ({"devices": 0}, "devices is 0, but must be a whole number of at least 1"),

@@ -1,8 +1,7 @@
 from dataclasses import replace
 from fractions import Fraction
 
-import pytest
-
+from loops import each_case
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.schedules import find
@@ -36,12 +35,12 @@ def test_four_slices() -> None:
     assert timeline.peak == (Fraction(7, 4), Fraction(3, 2), Fraction(5, 4), 1)
 
 
-@pytest.mark.parametrize(("p", "m"), [(1, 2), (2, 3), (4, 8), (4, 2)])
+@each_case(("p", "m"), [(1, 2), (2, 3), (4, 8), (4, 2)])
 def test_one_slice_is_1f1b(p: int, m: int) -> None:
     assert built("seq1f1b", p=p, m=m, k=1) == built("1f1b", p=p, m=m)
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 8])
+@each_case("k", [1, 2, 3, 8])
 def test_the_last_device_never_holds_more_than_one_sequence(k: int) -> None:
     peaks = priced(built("seq1f1b", p=4, m=6, k=k)).peak
     assert peaks[-1] == 1

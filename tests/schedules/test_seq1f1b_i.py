@@ -2,6 +2,7 @@ from fractions import Fraction
 
 import pytest
 
+from loops import each_case
 from penstock.check import check
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -25,7 +26,7 @@ def test_the_published_picture_runs_16_14_12_and_10_forwards_before_the_first_ba
     assert lane(schedule, 0)[:18] == start
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("p", "m", "k", "v", "group", "makespan", "peaks"),
     [
         (4, 8, 2, 2, 4, "26.25", ["3", "2.5", "2", "1.5"]),

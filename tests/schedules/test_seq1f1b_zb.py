@@ -2,6 +2,7 @@ from fractions import Fraction
 
 import pytest
 
+from loops import each_case
 from schedules.picture import built, lane, picture, priced
 
 
@@ -22,7 +23,7 @@ def test_slices_and_weight_gradients_shrink_the_bubble_together(k: int, makespan
     assert timeline.peak == (Fraction(3 + k, k),) * 4
 
 
-@pytest.mark.parametrize(("p", "m"), [(1, 2), (2, 3), (4, 8), (4, 2)])
+@each_case(("p", "m"), [(1, 2), (2, 3), (4, 8), (4, 2)])
 def test_one_slice_is_zero_bubble_over_microbatches(p: int, m: int) -> None:
     assert built("seq1f1b-zb", p=p, m=m, k=1) == built("zb-h1", p=p, m=m)
 

@@ -3,6 +3,7 @@ from fractions import Fraction
 
 import pytest
 
+from loops import each_case
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.schedules import find
@@ -22,7 +23,7 @@ def test_each_device_runs_two_slices_further_ahead_than_the_next() -> None:
     """)
 
 
-@pytest.mark.parametrize(("k", "v"), [(4, 1), (8, 1), (4, 2), (8, 3)])
+@each_case(("k", "v"), [(4, 1), (8, 1), (4, 2), (8, 3)])
 def test_section_3_devices_that_alternate_are_in_lock_step(k: int, v: int) -> None:
     """Forward unit t - r of device r has the same place in every lane, and so have backwards."""
     p, m = 4, 4

@@ -6,6 +6,7 @@ from itertools import pairwise, product
 
 import pytest
 
+from loops import each_case
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.cost.causal import CausalCost
@@ -71,8 +72,8 @@ def test_section_5_the_largest_loads_of_one_period(
     assert sum(Fraction(sum(loads), p) + Fraction(1, 2) for loads in period(p, k)) == mean
 
 
-@pytest.mark.parametrize("rule", [pairs, level])
-@pytest.mark.parametrize("p", [1, 2, 3, 4, 5])
+@each_case("rule", [pairs, level])
+@each_case("p", [1, 2, 3, 4, 5])
 def test_section_10_work_is_conserved_and_nobody_lends_what_it_does_not_have(
     p: int, rule: Rule
 ) -> None:
@@ -84,7 +85,7 @@ def test_section_10_work_is_conserved_and_nobody_lends_what_it_does_not_have(
         assert not {move.heavy for move in moves} & {move.light for move in moves}
 
 
-@pytest.mark.parametrize("p", [2, 3, 4, 5])
+@each_case("p", [2, 3, 4, 5])
 def test_section_10_pairs_meet_halfway_and_nobody_is_in_two(p: int) -> None:
     for loads in product(range(6), repeat=p):
         moves, left = pairs(loads), after(loads, pairs(loads))
@@ -152,8 +153,8 @@ def test_section_4_exchange_saves_two_fifths_of_what_unequal_slices_cost() -> No
     assert priced(built("slimpipe", p=4, m=4, k=8)).makespan == Fraction("13.125")
 
 
-@pytest.mark.parametrize("name", ["slimpipe-exchange", "slimpipe-level"])
-@pytest.mark.parametrize("v", [1, 2])
+@each_case("name", ["slimpipe-exchange", "slimpipe-level"])
+@each_case("v", [1, 2])
 def test_section_10_with_more_slices_time_approaches_that_of_equal_slices(
     name: str, v: int
 ) -> None:
@@ -165,7 +166,7 @@ def test_section_10_with_more_slices_time_approaches_that_of_equal_slices(
     assert over[-1] < Fraction(27, 1000)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("part", "plain", "paired", "levelled"),
     [("0.25", "13.371", "13.559", "13.465"), ("0.5", "13.828", "13.992", "13.805"),
      ("0.75", "14.777", "14.426", "14.145"), ("1", "16.078", "14.859", "14.484")],

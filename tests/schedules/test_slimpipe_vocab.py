@@ -1,8 +1,7 @@
 from fractions import Fraction
 from itertools import accumulate
 
-import pytest
-
+from loops import each_case
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.sim import simulate
@@ -23,7 +22,7 @@ def test_passes_stand_around_the_steps_of_the_lock_step() -> None:
     """)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each_case("shape", SHAPES)
 def test_section_7_the_order_of_the_stages_is_that_without_passes(
     shape: tuple[int, int, int, int],
 ) -> None:
@@ -34,7 +33,7 @@ def test_section_7_the_order_of_the_stages_is_that_without_passes(
         assert ops == plain.lane(r)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each_case("shape", SHAPES)
 def test_section_7_all_devices_join_the_passes_in_the_same_order(
     shape: tuple[int, int, int, int],
 ) -> None:
@@ -46,7 +45,7 @@ def test_section_7_all_devices_join_the_passes_in_the_same_order(
     assert len(orders) == 1
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each_case("shape", SHAPES)
 def test_section_7_device_r_joins_r_embeddings_before_its_first_input(
     shape: tuple[int, int, int, int],
 ) -> None:
@@ -57,7 +56,7 @@ def test_section_7_device_r_joins_r_embeddings_before_its_first_input(
         assert before == min(r + 1, m * k)  # its own step embeds one more slice, for device 0
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each_case("shape", SHAPES)
 def test_section_4_every_device_keeps_its_words_of_one_sequence(
     shape: tuple[int, int, int, int],
 ) -> None:
@@ -72,8 +71,8 @@ def test_section_4_every_device_keeps_its_words_of_one_sequence(
         )
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("passes", [(0, 0), (1, 2), (3, 1), (Fraction(1, 7), 5)])
+@each_case("shape", SHAPES)
+@each_case("passes", [(0, 0), (1, 2), (3, 1), (Fraction(1, 7), 5)])
 def test_passes_add_their_time_and_no_bubble(
     shape: tuple[int, int, int, int], passes: tuple[Fraction, Fraction]
 ) -> None:

@@ -4,6 +4,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from loops import each_case
 from penstock.check import check
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
@@ -126,7 +127,7 @@ def test_section_10_no_device_waits_for_copies_that_fit_a_forward(p: int) -> Non
     assert run("1", p=p)[0] > time
 
 
-@pytest.mark.parametrize("ratios", ["0", "1/2", "1", "1/2,2/3,1,0"])
+@each_case("ratios", ["0", "1/2", "1", "1/2,2/3,1,0"])
 def test_section_10_keys_and_values_never_leave(ratios: str) -> None:
     schedule = built("sppo", p=2, m=1, k=4, ratios=ratios)
     alone = UnitCost(sizes={"act": Fraction(0), "kv": Fraction(1)})
@@ -168,7 +169,7 @@ def test_its_copies_stand_where_the_transform_puts_them() -> None:
     assert {note for note in general.after if note.op.kind == "L"} <= set(own.after)
 
 
-@pytest.mark.parametrize("ratios", ["2", "-1/2", "1,1,1", "x", ""])
+@each_case("ratios", ["2", "-1/2", "1,1,1", "x", ""])
 def test_ratios_that_make_no_sense_are_refused(ratios: str) -> None:
     with pytest.raises(ShapeError) as refusal:
         built("sppo", p=2, m=1, k=4, ratios=ratios)
@@ -197,7 +198,7 @@ def forward_time(schedule: Schedule) -> Fraction:
     return max(span.end for span in spans if span.op.kind == "F")
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("p", "k", "plain", "helped", "rounded"),
     [
         (2, 4, 5, Fraction(4), "4.00"),
@@ -214,7 +215,7 @@ def test_the_forward_times_of_section_8(
     assert f"{float(helped):.2f}" == rounded
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("p", "k", "barriers", "rounded"),
     [
         (2, 4, Fraction(4), "4.00"),
@@ -247,7 +248,7 @@ def test_the_order_of_two_devices() -> None:
     assert [str(op) for op in schedule.gangs] == ["0F0", "1F0.3", "1B0.3", "0B0"]
 
 
-@pytest.mark.parametrize(("p", "k"), [(3, 3), (4, 4), (8, 8), (5, 9)])
+@each_case(("p", "k"), [(3, 3), (4, 4), (8, 8), (5, 9)])
 def test_backwards_mirror_forwards(p: int, k: int) -> None:
     schedule = built("sppo-msp", p=p, m=1, k=k)
     assert check(schedule).findings == ()

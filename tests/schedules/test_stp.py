@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import pytest
 
+from loops import each_case
 from penstock.check import check, memory_findings
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
@@ -45,7 +46,7 @@ def test_section_3_the_published_figure_op_by_op() -> None:
     """)
 
 
-@pytest.mark.parametrize(("p", "m"), [(1, 2), (2, 5), (4, 11), (4, 20), (8, 23)])
+@each_case(("p", "m"), [(1, 2), (2, 5), (4, 11), (4, 20), (8, 23)])
 def test_section_3_weight_gradients_that_wait_are_as_many_as_it_says(p: int, m: int) -> None:
     schedule = built("stp", p=p, m=m)
     for r in range(p):
@@ -53,7 +54,7 @@ def test_section_3_weight_gradients_that_wait_are_as_many_as_it_says(p: int, m: 
         assert len(deferred) == (p - 1 - r) + 2 * (p - 1)
 
 
-@pytest.mark.parametrize("p", [1, 2, 4, 8])
+@each_case("p", [1, 2, 4, 8])
 def test_section_6_fewer_than_3p_minus_1_microbatches_are_refused(p: int) -> None:
     assert check(built("stp", p=p, m=3 * p - 1)).proven
     for name in ("stp", "stp-offload"):
@@ -61,7 +62,7 @@ def test_section_6_fewer_than_3p_minus_1_microbatches_are_refused(p: int) -> Non
             built(name, p=p, m=3 * p - 2)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("p", "m", "makespan"),
     [(2, 6, 37), (2, 8, 49), (4, 12, 75), (4, 16, 99), (4, 32, 195), (8, 32, 199), (8, 64, 391)],
 )
@@ -95,8 +96,8 @@ def test_section_6_exposed_all_reduces(p: int, m: int, makespans: tuple[str, ...
     assert found == [Fraction(text) for text in makespans]
 
 
-@pytest.mark.parametrize("each", [QUARTER, HALF, ONE])
-@pytest.mark.parametrize("p", range(2, 9))
+@each_case("each", [QUARTER, HALF, ONE])
+@each_case("p", range(2, 9))
 def test_section_4_the_published_bubbles_of_braided_pairs(p: int, each: Fraction) -> None:
     """Exact for two devices; one all-reduce more for every two devices beyond."""
     m = 3 * p + 2
@@ -104,8 +105,8 @@ def test_section_4_the_published_bubbles_of_braided_pairs(p: int, each: Fraction
     assert with_all_reduces("stp", p, m, each).makespan == published + (p - 1) // 2 * each
 
 
-@pytest.mark.parametrize("each", [QUARTER, HALF, ONE])
-@pytest.mark.parametrize("p", [2, 4])
+@each_case("each", [QUARTER, HALF, ONE])
+@each_case("p", [2, 4])
 def test_section_4_the_published_bubbles_of_the_schedules_it_is_compared_with(
     p: int, each: Fraction
 ) -> None:
@@ -137,7 +138,7 @@ def test_the_comparison_on_its_page() -> None:
     assert found == [52, Fraction("59.5"), Fraction("65.5")]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("times", "over"),
     [
         (("1", "1.2", "0.8"), "2.0"),
@@ -146,7 +147,7 @@ def test_the_comparison_on_its_page() -> None:
         (("1", "0.8", "1"), "1.0"),
     ],
 )
-@pytest.mark.parametrize("p", [2, 4, 8])
+@each_case("p", [2, 4, 8])
 def test_section_4_unequal_times_cost_atomic_pairs_more(
     p: int, times: tuple[str, str, str], over: str
 ) -> None:
@@ -162,7 +163,7 @@ def test_section_4_unequal_times_cost_atomic_pairs_more(
     assert early <= simulate(schedule, cost).makespan
 
 
-@pytest.mark.parametrize("p", [1, 2, 4, 8])
+@each_case("p", [1, 2, 4, 8])
 def test_section_4_memory_depends_on_when_a_pair_gives_back_and_what_a_stash_is(p: int) -> None:
     schedule = built("stp", p=p, m=3 * p + 1)
     only_activations = priced(schedule, sizes={"stash": 0}).peak
@@ -236,7 +237,7 @@ def test_section_5_copies_no_longer_than_a_forward_cost_no_time(p: int) -> None:
     assert simulate(built("stp-offload", p=p, m=m), slow).makespan > 6 * m + p - 1
 
 
-@pytest.mark.parametrize("copying", [0, 1, 3, 8])
+@each_case("copying", [0, 1, 3, 8])
 def test_section_5_memory_is_bounded_whatever_copies_take(copying: int) -> None:
     schedule = built("stp-offload", p=4, m=12)
     cost = UnitCost(times={"O": Fraction(copying), "L": Fraction(copying)})

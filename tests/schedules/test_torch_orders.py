@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from loops import each_case
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from schedules.picture import built
@@ -52,25 +53,25 @@ def our_lanes(schedule: Schedule) -> list[list[Any]]:
 SIZES = [(2, 3), (2, 4), (2, 7), (4, 7), (4, 8), (4, 13), (8, 15), (8, 16), (8, 20)]
 
 
-@pytest.mark.parametrize(("p", "m"), [*SIZES, (4, 2), (8, 3)])
+@each_case(("p", "m"), [*SIZES, (4, 2), (8, 3)])
 def test_zb_v(p: int, m: int) -> None:
     assert our_lanes(built("zb-v", p, m)) == torch_lanes("ScheduleZBVZeroBubble", p, m, 2)
 
 
-@pytest.mark.parametrize(("p", "m"), [(p, m) for p, m in SIZES if m >= 2 * p])
+@each_case(("p", "m"), [(p, m) for p, m in SIZES if m >= 2 * p])
 def test_dualpipev(p: int, m: int) -> None:
     assert our_lanes(built("dualpipev", p, m)) == torch_lanes("ScheduleDualPipeV", p, m, 2)
 
 
-@pytest.mark.parametrize("v", [1, 2, 3])
-@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (4, 10), (4, 3), (8, 16)])
+@each_case("v", [1, 2, 3])
+@each_case(("p", "m"), [(2, 4), (4, 8), (4, 10), (4, 3), (8, 16)])
 def test_interleaved_zb(p: int, m: int, v: int) -> None:
     theirs = torch_lanes("ScheduleInterleavedZeroBubble", p, m, v)
     assert our_lanes(built("interleaved-zb", p, m, v)) == theirs
 
 
-@pytest.mark.parametrize("v", [2, 3])
-@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (4, 10), (8, 16), (8, 22)])
+@each_case("v", [2, 3])
+@each_case(("p", "m"), [(2, 4), (4, 8), (4, 10), (8, 16), (8, 22)])
 def test_interleaved(p: int, m: int, v: int) -> None:
     group = m // (m // p)
     theirs = torch_lanes("ScheduleInterleaved1F1B", p, m, v)

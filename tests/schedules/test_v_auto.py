@@ -6,6 +6,7 @@ from time import process_time
 import numpy as np
 import pytest
 
+from loops import each_case
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.schedules import build, find
@@ -48,7 +49,7 @@ def test_section_5_the_published_bubbles_under_a_limit(p: int) -> None:
         assert passes(schedule) == idle == closed_form(p, alive)
 
 
-@pytest.mark.parametrize("p", range(1, 9))
+@each_case("p", range(1, 9))
 def test_section_8_the_closed_form_holds_for_every_limit(p: int) -> None:
     """Section 5, from the least that a V needs to the memory of 1F1B; the peak is the limit."""
     for alive in range(2 * ((p + 4) // 3), 2 * p + 1):
@@ -59,7 +60,7 @@ def test_section_8_the_closed_form_holds_for_every_limit(p: int) -> None:
         assert closed_form(p, alive) >= 6 * p - 1 - 3 * alive
 
 
-@pytest.mark.parametrize("alive", [12, 13, 21, 24, 31, 32])
+@each_case("alive", [12, 13, 21, 24, 31, 32])
 def test_section_8_the_closed_form_holds_on_16_devices(alive: int) -> None:
     schedule = searched("v-auto", 16, 32, limit=Fraction(alive, 2))
     assert passes(schedule) == closed_form(16, alive)
@@ -76,7 +77,7 @@ def test_section_7_the_published_lane_without_bubble() -> None:
     assert (2 * timeline.span, max(chunk_units(timeline.peak, 2))) == (48, 8)
 
 
-@pytest.mark.parametrize("p", range(1, 9))
+@each_case("p", range(1, 9))
 def test_section_8_v_zb_has_no_bubble_in_the_memory_of_1f1b(p: int) -> None:
     """All devices hold the same, in activations of a stage."""
     for m in (2 * p, 3 * p + 1):
@@ -85,14 +86,14 @@ def test_section_8_v_zb_has_no_bubble_in_the_memory_of_1f1b(p: int) -> None:
         assert chunk_units(timeline.peak, 2) == [2 * p] * p
 
 
-@pytest.mark.parametrize("p", range(9, 17))
+@each_case("p", range(9, 17))
 def test_section_8_v_zb_has_the_memory_of_1f1b_on_many_devices(p: int) -> None:
     timeline = priced(searched("v-zb", p, 2 * p))
     assert bubble(timeline) == 0
     assert chunk_units(timeline.peak, 2) == [2 * p] * p
 
 
-@pytest.mark.parametrize("times", [(3, 4, 2), (10, 11, 8), (2, 3, 1), (1, 3, 1), (1, 2, 3)])
+@each_case("times", [(3, 4, 2), (10, 11, 8), (2, 3, 1), (1, 3, 1), (1, 2, 3)])
 def test_section_3_the_bubble_of_v_zb_does_not_grow_with_the_batch(times: Times) -> None:
     """Section 3."""
     assert len({passes(searched("v-zb", 6, m, times), times) for m in (12, 18, 30)}) == 1
@@ -112,8 +113,8 @@ def test_section_5_there_is_a_cliff_just_above_half_of_the_memory_of_1f1b() -> N
     assert curve[9][1] > 2 * curve[10][1]
 
 
-@pytest.mark.parametrize("times", [(1, 1, 1), (3, 4, 2), (10, 11, 8), (2, 2, 1), (1, 2, 3)])
-@pytest.mark.parametrize("p", [3, 4, 5])
+@each_case("times", [(1, 1, 1), (3, 4, 2), (10, 11, 8), (2, 2, 1), (1, 2, 3)])
+@each_case("p", [3, 4, 5])
 def test_the_search_is_not_slower_than_fixed_blocks_in_the_same_memory(
     p: int, times: Times
 ) -> None:
@@ -150,7 +151,7 @@ def test_small_stashes_leave_room_for_a_faster_order() -> None:
     assert 2 * bubble(timeline) <= closed_form(4, 6)
 
 
-@pytest.mark.parametrize(("p", "m"), [(4, 1), (4, 3), (4, 5), (6, 2), (6, 7)])
+@each_case(("p", "m"), [(4, 1), (4, 3), (4, 5), (6, 2), (6, 7)])
 def test_few_microbatches_are_searched_too(p: int, m: int) -> None:
     limit = Fraction(min(m, (p + 4) // 3))
     timeline = priced(searched("v-auto", p, m, limit=limit))
@@ -178,7 +179,7 @@ def test_what_no_search_could_hold_is_refused() -> None:
         build("v-zb", devices=2, microbatches=2, prices=digits)
 
 
-@pytest.mark.parametrize("p", [1, 2, 7, 12, 17, 24])
+@each_case("p", [1, 2, 7, 12, 17, 24])
 def test_the_least_memory_is_that_of_the_shortest_lifespans(p: int) -> None:
     assert block_peaks(v_blocks(p)).min() == 2 * ((p + 4) // 3)
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from loops import each_case
 from penstock.core.schedule import Schedule
 from schedules.picture import bubble, built, chunk_units, lanes, picture, priced
 
@@ -51,7 +52,7 @@ def test_section_7_the_published_order_of_v_half() -> None:
     assert chunk_units(timeline.peak, 2) == [6, 6, 6, 6]
 
 
-@pytest.mark.parametrize("p", DEVICES)
+@each_case("p", DEVICES)
 def test_section_8_peaks_are_a_third_and_a_half_of_1f1b(p: int) -> None:
     """Section 8: (p + 4)//3 and (p + 2)//2 microbatches, alike on all devices up to one stage."""
     third = chunk_units(priced(built("v-min", p=p, m=2 * p)).peak, 2)
@@ -61,7 +62,7 @@ def test_section_8_peaks_are_a_third_and_a_half_of_1f1b(p: int) -> None:
     assert half == [2 * ((p + 2) // 2)] * p
 
 
-@pytest.mark.parametrize("p", DEVICES)
+@each_case("p", DEVICES)
 def test_section_8_bubbles_do_not_depend_on_the_number_of_microbatches(p: int) -> None:
     """Section 8: 4p - 5 (4p - 7 where 3 divides p); 3p - 7 for even p, 3p - 4 for odd p."""
     third = {passes(built("v-min", p=p, m=m)) for m in (2 * p, 2 * p + 5)}
@@ -80,7 +81,7 @@ def test_section_8_v_half_keeps_its_pace_at_unequal_times(
     assert second - first == third - second > 0
 
 
-@pytest.mark.parametrize(
+@each_case(
     "times",
     [(2, 3, 1), (1, 3, 1), (3, 4, 2), (2, 1, 1), (3, 1, 1), (1, 1, 3), (1, 2, 3), (5, 3, 4)],
 )
@@ -94,7 +95,7 @@ def test_section_3_the_condition_under_which_v_half_keeps_its_pace(
     assert [idle[1] - idle[0], idle[2] - idle[1]] == [8 * missing] * 2
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("times", "added"),
     [
         ((3, 4, 2), 6),

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+from loops import each_case
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.schedules import build
@@ -81,9 +82,9 @@ def test_section_6_time_and_memory_of_the_worked_example(
     assert timeline.peak == peak
 
 
-@pytest.mark.parametrize("p", range(2, 17))
-@pytest.mark.parametrize("algorithm", [1, 2])
-@pytest.mark.parametrize("vocabulary", [(0, 0), (QUARTER, QUARTER), (Fraction(1, 3), 2), (7, 5)])
+@each_case("p", range(2, 17))
+@each_case("algorithm", [1, 2])
+@each_case("vocabulary", [(0, 0), (QUARTER, QUARTER), (Fraction(1, 3), 2), (7, 5)])
 def test_section_7_the_bubble_is_that_of_1f1b_for_any_time_of_s_and_t(
     algorithm: int, p: int, vocabulary: tuple[Fraction, Fraction]
 ) -> None:
@@ -93,7 +94,7 @@ def test_section_7_the_bubble_is_that_of_1f1b_for_any_time_of_s_and_t(
         assert timeline.peak == tuple(min(p - r + 3 - algorithm, m) for r in range(p))
 
 
-@pytest.mark.parametrize("backward", [1, Fraction(5, 4), Fraction(3, 2), Fraction(19, 10), 3])
+@each_case("backward", [1, Fraction(5, 4), Fraction(3, 2), Fraction(19, 10), 3])
 def test_the_bubble_is_that_of_1f1b_for_any_backward_that_is_no_shorter_than_a_forward(
     backward: Fraction,
 ) -> None:
@@ -112,8 +113,8 @@ def test_input_passes_cost_no_more_than_their_time(algorithm: int) -> None:
         assert work <= timeline.makespan <= work + (p - 1) * 3
 
 
-@pytest.mark.parametrize("algorithm", [1, 2])
-@pytest.mark.parametrize("p", [2, 4, 7])
+@each_case("algorithm", [1, 2])
+@each_case("p", [2, 4, 7])
 def test_a_device_is_at_most_two_microbatches_ahead_with_the_embedding(
     p: int, algorithm: int
 ) -> None:

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+from loops import each_case
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.schedules import build
@@ -29,9 +30,9 @@ def test_one_slice_is_the_schedule_of_whole_microbatches(algorithm: int) -> None
     assert sliced(4, 8, 1, algorithm) == built("vocab-1f1b", p=4, m=8, algorithm=algorithm)
 
 
-@pytest.mark.parametrize("algorithm", [1, 2])
-@pytest.mark.parametrize("k", [2, 3, 4, 8])
-@pytest.mark.parametrize("p", [2, 3, 4, 8])
+@each_case("algorithm", [1, 2])
+@each_case("k", [2, 3, 4, 8])
+@each_case("p", [2, 3, 4, 8])
 def test_the_bubble_is_that_of_seq1f1b_and_a_wait_costs_a_slice(
     p: int, k: int, algorithm: int
 ) -> None:

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+from loops import each_case
 from penstock.cost.model import UnitCost
 from penstock.sim import simulate
 from schedules.picture import built, chunk_units, priced
@@ -20,8 +21,8 @@ def test_section_5_a_wait_costs_a_microbatch_of_two_stages_on_every_device() -> 
     assert peaks(4, 8, algorithm=1) == [10, 10, 10, 10]
 
 
-@pytest.mark.parametrize("p", range(1, 17))
-@pytest.mark.parametrize("algorithm", [1, 2])
+@each_case("p", range(1, 17))
+@each_case("algorithm", [1, 2])
 def test_memory_is_even_from_a_few_more_microbatches_than_devices_on(
     p: int, algorithm: int
 ) -> None:
@@ -42,7 +43,7 @@ def test_t_of_a_microbatch_stands_in_front_of_s_of_the_next(algorithm: int) -> N
         assert passes == "S0 T0 S1 T1 S2 T2 S3 T3 S4 T4 S5 T5"
 
 
-@pytest.mark.parametrize("p", [2, 3, 4, 8])
+@each_case("p", [2, 3, 4, 8])
 def test_input_passes_stand_half_the_devices_ahead_and_behind(p: int) -> None:
     m = 2 * p + 6
     for device in range(p):
@@ -52,8 +53,8 @@ def test_input_passes_stand_half_the_devices_ahead_and_behind(p: int) -> None:
         assert ops.index(f"S{p // 2 + 3}") < ops.index("D0") <= ops.index(f"S{p // 2 + 3}") + 2
 
 
-@pytest.mark.parametrize("algorithm", [1, 2])
-@pytest.mark.parametrize("p", [3, 4, 8])
+@each_case("algorithm", [1, 2])
+@each_case("p", [3, 4, 8])
 def test_the_idle_time_depends_neither_on_the_batch_nor_grows_with_the_passes(
     p: int, algorithm: int
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loops import each_case
 from penstock.check import check
 from penstock.cost.model import UnitCost
 from penstock.errors import ShapeError
@@ -56,8 +57,8 @@ def test_a_limit_between_the_two_ends_between_the_two() -> None:
     assert (bubble(timeline), timeline.peak) == (1, (6, 6, 6, 6))
 
 
-@pytest.mark.parametrize("p", range(2, 9))
-@pytest.mark.parametrize("sizes", [HALF, {"act": 1, "stash": 1}])
+@each_case("p", range(2, 9))
+@each_case("sizes", [HALF, {"act": 1, "stash": 1}])
 def test_section_10_at_unit_times_1p_is_the_handcrafted_order(
     p: int, sizes: dict[str, int]
 ) -> None:
@@ -69,7 +70,7 @@ def test_section_10_at_unit_times_1p_is_the_handcrafted_order(
         assert len(spans) == 1  # other orders, equally long
 
 
-@pytest.mark.parametrize("p", range(2, 9))
+@each_case("p", range(2, 9))
 def test_section_10_at_unit_times_2p_has_no_bubble_within_its_memory(p: int) -> None:
     for m in (2 * p - 1, 2 * p + 5):
         timeline = measured(cost(sizes=HALF), "zb-2p", p, m)
@@ -79,8 +80,8 @@ def test_section_10_at_unit_times_2p_has_no_bubble_within_its_memory(p: int) -> 
         assert measured(cost(sizes=HALF), name, p, m=p).span == 3 * p + p - 1
 
 
-@pytest.mark.parametrize("name", ["zb-1p", "zb-2p"])
-@pytest.mark.parametrize("times", [(1, 1, 1), (3, 4, 2), (10, 11, 8), (2, 2, 1), (1, 3, 2)])
+@each_case("name", ["zb-1p", "zb-2p"])
+@each_case("times", [(1, 1, 1), (3, 4, 2), (10, 11, 8), (2, 2, 1), (1, 3, 2)])
 def test_section_10_few_microbatches_expose_one_weight_gradient(
     name: str, times: tuple[int, int, int]
 ) -> None:
@@ -92,7 +93,7 @@ def test_section_10_few_microbatches_expose_one_weight_gradient(
             assert found.makespan == (m + p - 1) * (F + I) + W + (m - 1) * max(0, W - F)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("p", "limit", "optimum"),
     [(2, 1, 20), (2, 2, 13), (2, 3, 12), (3, 1, 28), (3, 2, 17), (3, 3, 14), (3, 5, 13), (4, 2, 21),
      (4, 3, 18)],
@@ -103,7 +104,7 @@ def test_section_5_no_order_is_better_than_the_optimum(p: int, limit: int, optim
     assert found == optimum or 1 < limit < p  # with room for 1F1B or for one microbatch, the best
 
 
-@pytest.mark.parametrize("p", range(1, 8))
+@each_case("p", range(1, 8))
 def test_section_5_the_bubble_shrinks_by_one_forward_per_activation(p: int) -> None:
     m = 2 * p + 3
     for limit in range(p, 2 * p + 2):
@@ -112,7 +113,7 @@ def test_section_5_the_bubble_shrinks_by_one_forward_per_activation(p: int) -> N
         )
 
 
-@pytest.mark.parametrize(("times", "hop", "p"), MEASURED)
+@each_case(("times", "hop", "p"), MEASURED)
 def test_section_4_memory_for_a_start_without_bubble(
     times: tuple[int, int, int], hop: int, p: int
 ) -> None:
@@ -131,7 +132,7 @@ def test_section_4_memory_for_a_start_without_bubble(
         assert warmup <= enough + p - 1
 
 
-@pytest.mark.parametrize(("times", "hop", "p"), MEASURED)
+@each_case(("times", "hop", "p"), MEASURED)
 def test_section_10_more_memory_never_makes_the_bubble_larger_here(
     times: tuple[int, int, int], hop: int, p: int
 ) -> None:
@@ -143,7 +144,7 @@ def test_section_10_more_memory_never_makes_the_bubble_larger_here(
     assert rates[-1] < Fraction(1, 1000)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("p", "m", "times", "hop", "sizes", "rates"),
     [
         (8, 24, ("18.5", "18.1", "9.3"), "0.6", (3, 1), "0.2430 0.1588 0.1087 0.1588 0.0440"),

@@ -1,7 +1,6 @@
 from fractions import Fraction
 
-import pytest
-
+from loops import each_case
 from schedules.picture import bubble, built, chunk_units, lanes, picture, priced
 
 
@@ -31,7 +30,7 @@ def test_section_9_no_bubble_and_the_memory_of_1f1b_on_every_device() -> None:
     assert chunk_units(timeline.peak, 2) == [8, 8, 8, 8]
 
 
-@pytest.mark.parametrize("p", range(1, 9))
+@each_case("p", range(1, 9))
 def test_section_10_the_bubble_is_gone_from_2p_minus_1_microbatches_on(p: int) -> None:
     full = priced(built("zb-v", p=p, m=2 * p - 1))
     assert bubble(full) == 0
@@ -40,7 +39,7 @@ def test_section_10_the_bubble_is_gone_from_2p_minus_1_microbatches_on(p: int) -
         assert bubble(priced(built("zb-v", p=p, m=2 * p - 2))) > 0
 
 
-@pytest.mark.parametrize("p", range(2, 7))
+@each_case("p", range(2, 7))
 def test_section_6_few_microbatches_leave_a_bubble_and_less_memory_on_early_devices(p: int) -> None:
     for m in range(1, 2 * p):
         timeline = priced(built("zb-v", p=p, m=m))
@@ -48,10 +47,8 @@ def test_section_6_few_microbatches_leave_a_bubble_and_less_memory_on_early_devi
         assert chunk_units(timeline.peak, 2) == [min(m + 1 + r, 2 * m, 2 * p) for r in range(p)]
 
 
-@pytest.mark.parametrize(
-    "times", [(10, 11, 8), (3, 4, 2), (2, 2, 1), (1, 3, 2), (2, 5, 3), (1, 9, 4)]
-)
-@pytest.mark.parametrize(("p", "m"), [(2, 3), (4, 8), (5, 13)])
+@each_case("times", [(10, 11, 8), (3, 4, 2), (2, 2, 1), (1, 3, 2), (2, 5, 3), (1, 9, 4)])
+@each_case(("p", "m"), [(2, 3), (4, 8), (5, 13)])
 def test_section_6_unequal_times_cost_what_the_input_gradient_is_longer(
     p: int, m: int, times: tuple[int, int, int]
 ) -> None:
@@ -60,8 +57,8 @@ def test_section_6_unequal_times_cost_what_the_input_gradient_is_longer(
     assert found == 2 * (p - 1) * Fraction(input_time - weight_time, 2)
 
 
-@pytest.mark.parametrize("times", [(1, 2, 2), (1, 4, 4), (2, 4, 4), (1, 5, 4)])
-@pytest.mark.parametrize(("p", "m"), [(2, 3), (4, 8)])
+@each_case("times", [(1, 2, 2), (1, 4, 4), (2, 4, 4), (1, 5, 4)])
+@each_case(("p", "m"), [(2, 3), (4, 8)])
 def test_section_6_weight_gradients_longer_than_the_mean_of_the_others_cost_more_than_that(
     p: int, m: int, times: tuple[int, int, int]
 ) -> None:

@@ -1,9 +1,9 @@
 from fractions import Fraction
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loops import each_case
 from penstock.check import check
 from penstock.sim import simulate
 from schedules.measured import built_for, cost, measured
@@ -18,7 +18,7 @@ def test_the_order_at_equal_times() -> None:
     """)
 
 
-@pytest.mark.parametrize("p", range(1, 9))
+@each_case("p", range(1, 9))
 def test_section_6_no_bubble_and_the_memory_of_1f1b_on_every_device(p: int) -> None:
     for m in (2 * p - 1, 2 * p, 2 * p + 5):
         timeline = priced(built("zb-v-auto", p=p, m=m))
@@ -26,8 +26,8 @@ def test_section_6_no_bubble_and_the_memory_of_1f1b_on_every_device(p: int) -> N
         assert chunk_units(timeline.peak, 2) == [2 * p] * p
 
 
-@pytest.mark.parametrize("times", [(10, 11, 8), (3, 4, 2), (2, 2, 1), (5, 4, 3), (1, 2, 3)])
-@pytest.mark.parametrize("hop", [0, 1])
+@each_case("times", [(10, 11, 8), (3, 4, 2), (2, 2, 1), (5, 4, 3), (1, 2, 3)])
+@each_case("hop", [0, 1])
 def test_measured_times_leave_no_more_bubble_than_the_fixed_order(
     times: tuple[int, int, int], hop: int
 ) -> None:
@@ -37,7 +37,7 @@ def test_measured_times_leave_no_more_bubble_than_the_fixed_order(
         assert found <= fixed
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("p", "m", "times", "hop", "sizes", "rate"),
     [
         (8, 24, ("18.5", "18.1", "9.3"), "0.6", (3, 1), "0.0705"),

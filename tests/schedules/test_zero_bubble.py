@@ -1,7 +1,6 @@
 """ZB-H1 and ZB-H2; sections are those of the paper's specification."""
 
-import pytest
-
+from loops import each_case
 from schedules.picture import bubble, built, lanes, picture, priced
 
 SIZES = {"act": 2, "stash": 1}
@@ -38,11 +37,11 @@ def test_section_9_h2_has_no_bubble_in_twice_the_memory() -> None:
     assert timeline.peak == (14, 12, 10, 8)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("p", "times", "h1", "h2"),
     [(4, (10, 11, 8), 39, 15), (8, (10, 11, 8), 91, 35), (8, (3, 4, 2), 35, 21)],
 )
-@pytest.mark.parametrize("more", [0, 5])
+@each_case("more", [0, 5])
 def test_section_10_bubbles_at_measured_times(
     p: int, times: tuple[int, int, int], h1: int, h2: int, more: int
 ) -> None:
@@ -51,8 +50,8 @@ def test_section_10_bubbles_at_measured_times(
     assert bubble(priced(built("zb-h2", p=p, m=m), times)) == h2
 
 
-@pytest.mark.parametrize("name", ["zb-h1", "zb-h2"])
-@pytest.mark.parametrize("times", [(1, 1, 1), (3, 4, 2), (10, 11, 8), (1, 3, 2), (1, 3, 3)])
+@each_case("name", ["zb-h1", "zb-h2"])
+@each_case("times", [(1, 1, 1), (3, 4, 2), (10, 11, 8), (1, 3, 2), (1, 3, 3)])
 def test_section_10_few_microbatches_expose_one_weight_gradient_only(
     name: str, times: tuple[int, int, int]
 ) -> None:
@@ -80,8 +79,8 @@ def test_section_10_with_as_many_microbatches_as_devices_both_have_the_same_span
         assert spans == {3 * p + p - 1}
 
 
-@pytest.mark.parametrize("times", [(1, 3, 2), (2, 5, 3), (1, 9, 4)])
-@pytest.mark.parametrize("p", [2, 3, 5])
+@each_case("times", [(1, 3, 2), (2, 5, 3), (1, 9, 4)])
+@each_case("p", [2, 3, 5])
 def test_section_10_a_weight_gradient_longer_than_a_forward_lengthens_the_span_beyond_the_formula(
     p: int, times: tuple[int, int, int]
 ) -> None:

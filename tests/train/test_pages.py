@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from loops import each
 from penstock.schedules import registry
 from penstock.train.config.load import loads
 from penstock.train.config.save import tables
@@ -52,7 +53,7 @@ def every_key() -> list[tuple[str, str, Schema]]:
     ]
 
 
-@pytest.mark.parametrize(("section", "key", "takes"), every_key())
+@each(("section", "key", "takes"), every_key())
 def test_every_key_has_a_meaning_and_a_default_that_it_takes(
     section: str, key: str, takes: Schema
 ) -> None:

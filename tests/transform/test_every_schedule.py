@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from loops import each
 from penstock.check import check
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
@@ -91,8 +92,8 @@ REFUSED = {
 """Loans count whole slices and belong to one forward; an offload needs what a forward keeps."""
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.__name__)
-@pytest.mark.parametrize("name", sorted(TRANSFORMS))
+@each("sample", SAMPLES, ids=lambda sample: sample.__name__)
+@each("name", sorted(TRANSFORMS))
 def test_annotations_are_kept_or_refused_by_name(name: str, sample: Sample) -> None:
     if (sample.__name__, name) in REFUSED:
         with pytest.raises(ShapeError, match=r"(lends|offloads) .*\nhint: "):

@@ -5,6 +5,7 @@ from functools import cached_property
 
 import pytest
 
+from loops import each
 from penstock.arch.config import MODELS, ModelConfig, model
 from penstock.arch.layers.parameter import INPUTS, InitialValue, Parameter
 from penstock.arch.layers.record import LayerRecord
@@ -94,9 +95,9 @@ def test_a_new_kind_is_priced() -> None:
     assert set(more[forward].tolist()) == {2 * n * 2 * 8 * SIZE for n in (3, 5)}
     pairs = adapted.work(schedule).attention - plain.work(schedule).attention
     assert set(pairs[forward].tolist()) == {2 * 5 * half for half in (9, 5 * (16 - 5))}
-    for size, each in (("act", 5 + 11), ("stash", 7), ("kv", 3), ("dkv", 3)):
+    for size, number in (("act", 5 + 11), ("stash", 7), ("kv", 3), ("dkv", 3)):
         grown = adapted.bytes(schedule, size) - plain.bytes(schedule, size)
-        assert set(grown[forward].tolist()) == {2 * each * n for n in (3, 5)}, size
+        assert set(grown[forward].tolist()) == {2 * number * n for n in (3, 5)}, size
     assert backward_bytes(ADAPTED) == 100_000
     assert stage_elements(adapted, 0) - stage_elements(plain, 0) == 2 * (SIZE + 8 * SIZE)
 
@@ -124,7 +125,7 @@ def test_a_new_kind_starts_as_its_record_says() -> None:
     assert float(weight.std()) == pytest.approx(SPREAD / 8**0.5, rel=0.03)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each("name", MODELS)
 def test_weights_are_what_a_token_is_multiplied_by(name: str) -> None:
     config = model(name)
     assert config.layer_flops == 2 * config.layer_weights

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from loops import each
 from model.attention.dense import Case, Sliced, error
 from penstock.bench.measure import gpu
 from penstock.bench.measure.gpu import measure_alone
@@ -47,8 +48,8 @@ def test_cudnn_serves_sequences_of_one_document(kv_heads: int, lengths: tuple[in
     assert error(case) <= ROUNDINGS
 
 
-@pytest.mark.parametrize("documents", PACKED.values(), ids=PACKED.keys())
-@pytest.mark.parametrize("lengths", [(576,), (256, 320), (256, 1, 319)])
+@each("documents", PACKED.values(), ids=PACKED.keys())
+@each("lengths", [(576,), (256, 320), (256, 1, 319)])
 def test_flash_serves_documents(
     documents: tuple[tuple[int, ...], ...], lengths: tuple[int, ...]
 ) -> None:

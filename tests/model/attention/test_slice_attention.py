@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from loops import each
 from model.attention.dense import Case, Sliced, cuts, dense, error, relative, starts
 from penstock.errors import RunError
 from penstock.model.attention.memory import KeyValueGradients, KeyValues
@@ -37,7 +38,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@each("case", CASES.values(), ids=CASES.keys())
 def test_slices_give_what_the_definition_gives(case: Case) -> None:
     assert error(case) <= EXACT
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from loops import each
 from model.attention.dense import Case, dense, relative
 from penstock.model.attention import aten, folded, plain
 from penstock.model.attention.back_end import AttentionSaved
@@ -24,9 +25,9 @@ FOLDED = Tiled("folded", anything, folded.folded_forward, folded.folded_backward
 PLAIN = Tiled("plain", anything, plain.plain_forward, plain.plain_backward)
 
 
-@pytest.mark.parametrize("kernel", [CPU, FOLDED, PLAIN], ids=["cpu", "folded", "plain"])
-@pytest.mark.parametrize("square", [1, 5, 64])
-@pytest.mark.parametrize("block", [1, 7, 64])
+@each("kernel", [CPU, FOLDED, PLAIN], ids=["cpu", "folded", "plain"])
+@each("square", [1, 5, 64])
+@each("block", [1, 7, 64])
 def test_squares_and_blocks_do_not_change_the_result(
     kernel: Tiled, square: int, block: int
 ) -> None:

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
+from loops import each
 from model.samples import EXACT, cut, microbatch_of, random_weights, relative, tiny
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameters import layer_parameters, shapes_of
@@ -92,8 +93,8 @@ def _plain(
     return out.detach(), x.grad, {n: t.grad for n, t in leaves.items() if t.grad is not None}
 
 
-@pytest.mark.parametrize("model", VARIANTS.values(), ids=VARIANTS.keys())
-@pytest.mark.parametrize("lengths", CUTS.values(), ids=CUTS.keys())
+@each("model", VARIANTS.values(), ids=VARIANTS.keys())
+@each("lengths", CUTS.values(), ids=CUTS.keys())
 def test_output_and_gradients_are_those_of_autograd(
     model: ModelConfig, lengths: tuple[int, ...]
 ) -> None:

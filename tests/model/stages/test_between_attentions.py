@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from loops import each
 from model.samples import (
     CPU,
     EXACT,
@@ -73,9 +74,9 @@ def _gradients(stages: Sequence[Held]) -> dict[str, Tensor]:
     return {name: grad for w in held for name, grad in w.named(w.grad).items()}
 
 
-@pytest.mark.parametrize("backward", [at_once, in_two])
-@pytest.mark.parametrize("lengths", [(LENGTH,), (4, 7), (2, 1, 8)])
-@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
+@each("backward", [at_once, in_two])
+@each("lengths", [(LENGTH,), (4, 7), (2, 1, 8)])
+@each("model", MODELS.values(), ids=MODELS.keys())
 def test_loss_and_gradients_are_those_of_whole_layers(
     model: ModelConfig, lengths: tuple[int, ...], backward: Any
 ) -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from loops import each
 from model.samples import (
     EXACT,
     BackwardOf,
@@ -67,9 +68,9 @@ def _error(
     return max(found.loss, found.gradient)
 
 
-@pytest.mark.parametrize("backward", BACKWARDS.values(), ids=BACKWARDS.keys())
-@pytest.mark.parametrize("lengths", [(11,), (4, 7), (1, 5, 3, 2)], ids=str)
-@pytest.mark.parametrize("model", VARIANTS.values(), ids=VARIANTS.keys())
+@each("backward", BACKWARDS.values(), ids=BACKWARDS.keys())
+@each("lengths", [(11,), (4, 7), (1, 5, 3, 2)], ids=str)
+@each("model", VARIANTS.values(), ids=VARIANTS.keys())
 def test_loss_and_gradients_are_those_of_the_judge(
     model: ModelConfig, lengths: Sequence[int], backward: BackwardOf
 ) -> None:

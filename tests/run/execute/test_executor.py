@@ -9,6 +9,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from loops import each
 from penstock.core.program import Channel
 from penstock.core.schedule import Schedule
 from penstock.data.batch import Microbatch
@@ -35,7 +36,7 @@ from run.threads import Office, Rig, in_order, shuffled
 
 pytestmark = pytest.mark.torch
 
-every_schedule = pytest.mark.parametrize("name", list(registry()))
+every_schedule = each("name", list(registry()))
 
 
 @cache
@@ -101,7 +102,7 @@ def _evaluated(name: str, variant: str) -> Ran:
     return Ran(loss, office, rig.gradients())
 
 
-both_passes = pytest.mark.parametrize("run", [_stepped, _evaluated], ids=["step", "evaluation"])
+both_passes = each("run", [_stepped, _evaluated], ids=["step", "evaluation"])
 
 
 @every_schedule
@@ -126,7 +127,7 @@ def test_when_messages_arrive_changes_no_bit(name: str, seed: int) -> None:
     assert all(torch.equal(gradient, other[key]) for key, gradient in right.items())
 
 
-@pytest.mark.parametrize("variant", ["ragged", "recompute"])
+@each("variant", ["ragged", "recompute"])
 @every_schedule
 def test_evaluation_gives_the_loss_of_the_judge_and_no_gradient(name: str, variant: str) -> None:
     if variant == "recompute":

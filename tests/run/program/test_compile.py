@@ -8,6 +8,7 @@ from time import process_time
 
 import pytest
 
+from loops import each
 from penstock.core.buffers import BUFFERS
 from penstock.core.graph import graph_of
 from penstock.core.host_order import host_order
@@ -26,7 +27,7 @@ from penstock.verify.cases import smallest
 
 pytestmark = pytest.mark.torch
 
-every = pytest.mark.parametrize("name", list(registry()))
+every = each("name", list(registry()))
 
 
 @cache
@@ -72,7 +73,7 @@ def test_every_op_stands_once_in_the_order_of_its_lane(name: str) -> None:
 
 
 @every
-@pytest.mark.parametrize("evaluation", [False, True], ids=["training", "evaluation"])
+@each("evaluation", [False, True], ids=["training", "evaluation"])
 def test_every_transfer_is_sent_posted_and_awaited_once(name: str, evaluation: bool) -> None:
     lanes = [forward_lane(lane) if evaluation else lane for lane in lanes_of(name)]
     sent = Counter(post.tag for lane in lanes for call in lane.calls for post in call.sends)
@@ -104,7 +105,7 @@ def held_after(lane: Lane) -> set[int]:
     return held - homes - {NOTHING, DROPPED}
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["kept", "recomputed"])
+@each("again", [False, True], ids=["kept", "recomputed"])
 @every
 def test_what_a_place_holds_is_written_before_it_is_read_and_freed_after(
     name: str, again: bool

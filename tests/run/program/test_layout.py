@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from loops import each
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameters import EMBEDDING, HEAD, LAST_NORM, expected_shapes
 from penstock.core.schedule import Schedule
@@ -24,7 +25,7 @@ def _layout(schedule: Schedule, model: ModelConfig = MODEL, layers: tuple[int, .
     return Layout.of(model, schedule, 4 * max(schedule.shape.slices), layers=layers)
 
 
-@pytest.mark.parametrize("name", list(registry()))
+@each("name", list(registry()))
 def test_every_parameter_is_on_one_stage_and_every_stage_on_one_device(name: str) -> None:
     spec = registry()[name]
     schedule = spec.build(smallest(spec))

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from loops import each_case
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
@@ -44,8 +45,8 @@ def half_block_of_the_table(p: int) -> Block:
     )
 
 
-@pytest.mark.parametrize("p", range(1, 9))
-@pytest.mark.parametrize("m", [1, 5, 20])
+@each_case("p", range(1, 9))
+@each_case("m", [1, 5, 20])
 def test_section_6_known_schedules_are_repeated_blocks(p: int, m: int) -> None:
     """Section 6: 1F1B, ZB-H1 and ZB-H2 are expressible."""
     shape = Shape.even(p, m)
@@ -54,7 +55,7 @@ def test_section_6_known_schedules_are_repeated_blocks(p: int, m: int) -> None:
         assert Schedule.of(name, shape, order) == built(name, p, m)
 
 
-@pytest.mark.parametrize("p", DEVICES)
+@each_case("p", DEVICES)
 def test_section_3_the_blocks_of_the_paper_meet_nowhere(p: int) -> None:
     """Sections 2 and 3."""
     for block in (third_block(p), half_block(p), half_block_of_the_table(p), half_block(p, 2)):
@@ -77,7 +78,7 @@ def moves(block: Block) -> tuple[list[int], list[int]]:
     return gaps, turns[::-1]
 
 
-@pytest.mark.parametrize("p", DEVICES)
+@each_case("p", DEVICES)
 def test_section_3_steps_and_turns_of_the_table(p: int) -> None:
     long_turn = 3 if p % 3 == 0 else 1
     assert moves(third_block(p)) == ([1] * 4 * (p - 1), [1, long_turn, 1])
@@ -108,7 +109,7 @@ def test_an_order_that_waits_for_itself_is_refused() -> None:
         squeeze(shape, one_stage_each(2, F=[2, 1], B=[0, 2]).repeat(1))
 
 
-@pytest.mark.parametrize("p", DEVICES)
+@each_case("p", DEVICES)
 def test_section_2_lifespans_decide_memory(p: int) -> None:
     """Section 2: at most ceil(l/T) activations; section 3: about 4p and 6p units at most."""
     assert [steady(p).peak(r) for r in range(p)] == [p - r for r in range(p)]

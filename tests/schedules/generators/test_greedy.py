@@ -2,6 +2,7 @@
 
 import pytest
 
+from loops import each_case
 from penstock.check import check
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
@@ -25,7 +26,7 @@ def lanes_of(schedule: Schedule) -> list[list[Op]]:
     return [schedule.lane(device) for device in range(schedule.shape.devices)]
 
 
-@pytest.mark.parametrize(("p", "m"), [(1, 3), (2, 5), (4, 2), (4, 8), (5, 12)])
+@each_case(("p", "m"), [(1, 3), (2, 5), (4, 2), (4, 8), (5, 12)])
 def test_one_backward_for_each_forward_that_p_minus_r_admit_is_1f1b(p: int, m: int) -> None:
     shape = Shape.even(p, m)
     found = greedy_lanes(shape, range(p), backward_first, admission=lambda stage: p - stage)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, ValidationError, create_model
 
+from loops import each
 from penstock.errors import ShapeError
 from penstock.train.config.fields import (
     Count,
@@ -54,7 +55,7 @@ def takes(hint: Any, value: Any) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
+@each(
     ("hint", "good", "bad"),
     [
         (int, [0, -3, 2**63 - 1], [True, 1.0, "1", None, 2**63, [1]]),
@@ -119,7 +120,7 @@ def key_schema(hint: Any) -> dict[str, Any]:
     return dict(found)
 
 
-@pytest.mark.parametrize(
+@each(
     ("hint", "said"),
     [
         (Count, "a whole number of 1 or more"),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loops import each
 from penstock.arch.config import MODELS
 from penstock.errors import PenstockError, ShapeError
 from penstock.train.config.load import load, loads
@@ -55,7 +56,7 @@ def test_the_run_is_called_as_the_file_unless_it_is_named(tmp_path: Path) -> Non
     assert load(path, ["run.directory=there"]).run.directory == "there"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "message"),
     [
         ('[pipline]\nschedule = "gpipe"\n', "line 1, column 2: there is no section [pipline]"),
@@ -128,7 +129,7 @@ def test_a_long_value_is_not_repeated_whole() -> None:
     assert len(refusal(f"{SHORT}slices = '{'x' * 10_000}'\n")) < 250
 
 
-@pytest.mark.parametrize(
+@each(
     ("overrides", "message"),
     [
         (

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loops import each
 from penstock.errors import PenstockError, ShapeError
 from penstock.train.config.overrides import parse_overrides
 from train.samples import short, usual
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "value"),
     [
         ("run.steps=20", 20),

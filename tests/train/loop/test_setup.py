@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from loops import each
 from penstock.arch.config import MODELS
 from penstock.errors import PenstockError
 from penstock.plan.slices import equal_flops_of_model, flops_shares
@@ -115,7 +116,7 @@ def test_a_schedule_that_has_no_slices_refuses_them() -> None:
         layout_of(short("pipeline.slices=2"), 2)
 
 
-@pytest.mark.parametrize("name", list(registry()))
+@each("name", list(registry()))
 def test_what_a_schedule_refuses_is_told_in_the_keys_of_a_configuration(name: str) -> None:
     """Whoever wrote a file gave no -k and would look for it in vain."""
     base = [f"pipeline.schedule={name}", "batch.length=64"]

@@ -17,6 +17,14 @@ from penstock.errors import RunError
 from penstock.train.checkpoint.ranks import Ranks
 
 
+class Content(NamedTuple):
+    """What one rank saves; the state is the same on all ranks."""
+
+    step: int
+    tensors: Mapping[str, Tensor]
+    state: str
+
+
 class Copy(NamedTuple):
     """What a rank has under a name, short enough to be sent around."""
 

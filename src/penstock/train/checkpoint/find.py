@@ -14,7 +14,7 @@ from warnings import warn
 
 from penstock.errors import RunError
 from penstock.files.regular import read_regular
-from penstock.train.checkpoint import manifest, storage
+from penstock.train.checkpoint import manifest
 from penstock.train.checkpoint.folders import checkpoint_path, steps
 from penstock.train.checkpoint.ranks import Ranks
 
@@ -61,8 +61,10 @@ def _complaints(path: Path, step: int, ranks: Ranks) -> list[str]:
 
 def _left_out(path: Path, files: manifest.Files) -> list[str]:
     """Files that hold tensors and that the manifest does not speak of; the description is whole."""
+    from penstock.train.checkpoint.storage import files_with_tensors  # deferred: see there
+
     try:
-        complaint = manifest.not_listed(storage.files_with_tensors(path), files)
+        complaint = manifest.not_listed(files_with_tensors(path), files)
     except RunError as error:
         complaint = error.message
     return [complaint] if complaint else []

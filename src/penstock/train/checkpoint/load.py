@@ -10,10 +10,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
 from penstock.errors import RunError, nearest
-from penstock.train.checkpoint import storage
 from penstock.train.checkpoint.find import Found
 from penstock.train.checkpoint.ranks import Ranks
 
@@ -33,10 +31,11 @@ class TensorKind(NamedTuple):
 
 def stored_kinds(found: Found) -> dict[str, TensorKind]:
     """Every tensor of a checkpoint, by name."""
+    from penstock.train.checkpoint.storage import tensor_entries  # deferred: see there
+
     return {
         name: TensorKind(tuple(entry.size), entry.properties.dtype)
-        for name, entry in storage.contents(found.folder).state_dict_metadata.items()
-        if isinstance(entry, TensorStorageMetadata)
+        for name, entry in tensor_entries(found.folder)
     }
 
 
@@ -53,8 +52,10 @@ def load_part(found: Found, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _fill(found: Found, tensors: Mapping[str, Tensor]) -> None:
+    from penstock.train.checkpoint.storage import read_tensors  # deferred: see there
+
     _refuse_misfits(found, stored_kinds(found), tensors)
-    storage.read_tensors(found.folder, tensors)
+    read_tensors(found.folder, tensors)
 
 
 def _refuse_left(found: Found, have: Mapping[str, TensorKind], asked: set[str]) -> None:

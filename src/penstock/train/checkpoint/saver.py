@@ -6,7 +6,7 @@ next call. Every rank makes the same calls in the same order.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -20,11 +20,10 @@ from penstock.errors import RunError, ShapeError
 from penstock.files.durable import Disk, reason
 from penstock.run.comm.collective import make_group
 from penstock.train.checkpoint import folders
-from penstock.train.checkpoint.copies import capture, refuse_differences
+from penstock.train.checkpoint.copies import Content, capture, refuse_differences
 from penstock.train.checkpoint.find import Found, newest
 from penstock.train.checkpoint.load import load_checkpoint
 from penstock.train.checkpoint.ranks import Ranks
-from penstock.train.checkpoint.write import Content, write_checkpoint
 
 
 class Checkpoints:
@@ -46,6 +45,7 @@ class Checkpoints:
         self._ranks = Ranks(group or _own_group())
         self._disk = disk or Disk()
         self._flight: Future[None] | None = None
+        self._write = _writer()
         self._refuse_counts()
         self._ranks.first(self._prepare)
 
@@ -125,7 +125,7 @@ class Checkpoints:
             self._refuse_disagreement(content)
             writes = self._ranks.rank < self._ranks.size // self._replicas
             own = content if writes else content._replace(tensors={})
-            write_checkpoint(self.folder, own, self._ranks, self._disk)
+            self._write(self.folder, own, self._ranks, self._disk)
         except RunError as error:
             raise RunError(
                 f"step {content.step} was not saved: {error.message}; nothing saved before is lost",
@@ -174,3 +174,10 @@ def _spelled(state: Mapping[str, Any]) -> str:
             f"the state of a checkpoint cannot be written as JSON: {error}",
             hint="a state has texts, finite numbers, lists and objects",
         ) from None
+
+
+def _writer() -> Callable[[Path, Content, Ranks, Disk], None]:
+    """What writes a checkpoint: imported before the first step of a run, not by its first save."""
+    from penstock.train.checkpoint.write import write_checkpoint  # deferred: see storage.py
+
+    return write_checkpoint

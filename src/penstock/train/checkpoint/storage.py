@@ -3,12 +3,15 @@
 Its planners and its file format do the work; the ranks agree through `Ranks`, and the files are
 written through our own `Disk`. Each file is hashed on its way to the disk and not afterwards: a
 hash of what came to lie there would vouch for a write that lost something.
+
+It takes about a second to import, for torch's part. So it is imported where a checkpoint is read or
+written, and a launcher that starts ranks does not wait for it.
 """
 
 import hashlib
 import io
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,7 +19,7 @@ from typing import Any, BinaryIO
 from torch import Tensor
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemReader, FileSystemWriter
-from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.checkpoint.storage import WriteResult
 
@@ -119,6 +122,13 @@ def contents(folder: Path) -> Metadata:
         return FileSystemReader(folder).read_metadata()
     except Exception as error:  # a pickle that is not ours can raise anything
         raise RunError(f"{folder} cannot be read as a checkpoint: {reason(error)}") from error
+
+
+def tensor_entries(folder: Path) -> Iterator[tuple[str, TensorStorageMetadata]]:
+    """The tensors of a checkpoint by name, as its description says."""
+    for name, entry in contents(folder).state_dict_metadata.items():
+        if isinstance(entry, TensorStorageMetadata):
+            yield name, entry
 
 
 def files_with_tensors(folder: Path) -> set[str]:

@@ -6,26 +6,15 @@
 Whatever stops this half way leaves a folder that nobody reads, and all older checkpoints.
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
-
-from torch import Tensor
 
 from penstock.errors import RunError
 from penstock.files.durable import Disk
 from penstock.train.checkpoint import folders, manifest, storage
+from penstock.train.checkpoint.copies import Content
 from penstock.train.checkpoint.manifest import FileEntry
 from penstock.train.checkpoint.ranks import Ranks
-
-
-class Content(NamedTuple):
-    """What one rank saves; the state is the same on all ranks."""
-
-    step: int
-    tensors: Mapping[str, Tensor]
-    state: str
 
 
 def write_checkpoint(folder: Path, content: Content, ranks: Ranks, disk: Disk) -> None:
