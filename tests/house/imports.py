@@ -33,7 +33,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "draw": ("core", "sim.timeline"),
     "data": ("files",),
     "model.attention": ("data",),
-    "model.layers": ("arch", "data", "model.attention"),
+    "model.kernels": (),
+    "model.layers": ("arch", "data", "model.attention", "model.kernels"),
     "model.stages": ("arch", "data", "model.attention", "model.layers"),
     "model.io": ("arch", "files"),
     "run.process": ("parent_process",),
@@ -71,6 +72,7 @@ FOREIGN: dict[str, tuple[str, ...]] = {
     "safetensors": ("model",),
     "tokenizers": ("data",),
     "torch": TORCH_LAYERS,
+    "triton": ("model.kernels",),
     "wandb": ("train",),
 }
 """Packages from outside, and the layers that may import them; others are not dependencies."""

@@ -58,8 +58,10 @@ def switches(function: Function) -> int:
 
 
 def is_kernel(function: Function) -> bool:
-    """A loop over arrays that may be compiled, or a part of one: its parameters are columns."""
-    return any(ast.unparse(mark) in ("kernel", "part") for mark in function.decorator_list)
+    """A loop over arrays that may be compiled, or a part of one: its parameters are columns. So is
+    a kernel of a GPU, whose parameters are pointers and strides."""
+    marks = {ast.unparse(mark).split("(")[0] for mark in function.decorator_list}
+    return bool(marks & {"kernel", "part", "triton.jit"})
 
 
 def _where(source: Source, function: Function) -> str:

@@ -47,8 +47,8 @@ def test_every_module_loads_without_torch_and_without_the_compiler(house: Path) 
 
 
 @pytest.mark.torch
-def test_only_training_needs_pydantic(house: Path) -> None:
-    run = loaded_at_import(house / "src", ("pydantic",), ("train.",))
+def test_only_training_needs_pydantic_and_only_kernels_triton(house: Path) -> None:
+    run = loaded_at_import(house / "src", ("pydantic", "triton"), ("train.", "model.kernels."))
     assert (run.returncode, run.stderr) == (0, "")
 
 

@@ -76,4 +76,4 @@ class DecoderLayer:
             pre.projection, d_pre.projection, saved.a, saved.attention, d_out, context, queue
         )
         del d_out
-        return norm_backward(pre.norm, d_pre.norm, saved.x, saved.r, da).add_(dx)
+        return norm_backward(pre.norm, d_pre.norm, saved.x, saved.r, da, dx)

@@ -9,5 +9,8 @@ def embed(weight: Tensor, tokens: Tensor) -> Tensor:
 
 
 def embed_backward(gradient: Tensor, tokens: Tensor, dx: Tensor) -> None:
-    """Add the gradient of each token's vector to its row."""
-    gradient.index_add_(0, tokens.flatten(), dx.to(gradient.dtype))
+    """Add the gradient of each token's vector to its row, always in the same order."""
+    if gradient.is_cuda:  # where `index_add_` adds in the order in which threads come
+        gradient.index_put_((tokens.flatten(),), dx.to(gradient.dtype), accumulate=True)
+    else:
+        gradient.index_add_(0, tokens.flatten(), dx.to(gradient.dtype))

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from penstock.arch.layers.lm_head import LOGITS_AT_A_TIME
 from penstock.data.batch import IGNORE
+from penstock.model.kernels.choice import fusible
+from penstock.model.layers.fused_lm_head import fused_head_loss, fused_head_loss_backward
 from penstock.model.layers.linear import add_product
 
 ALIGNED = 128
@@ -31,6 +33,22 @@ class HeadLoss(NamedTuple):
 
 def head_loss(head: Tensor, x: Tensor, labels: Tensor) -> HeadLoss:
     """head [vocabulary, hidden], x [tokens, hidden], labels [tokens]"""
+    if fusible(x):
+        return HeadLoss(*fused_head_loss(head, x, labels))
+    return plain_head_loss(head, x, labels)
+
+
+def head_loss_backward(
+    head: Tensor, gradient: Tensor, x: Tensor, labels: Tensor, lse: Tensor, scale: float
+) -> Tensor:
+    """The gradient of scale x loss with respect to x; that of the head is added to `gradient`."""
+    if fusible(x):
+        return fused_head_loss_backward(head, gradient, x, labels, lse, scale)
+    return plain_head_loss_backward(head, gradient, x, labels, lse, scale)
+
+
+def plain_head_loss(head: Tensor, x: Tensor, labels: Tensor) -> HeadLoss:
+    """By PyTorch's own kernels."""
     lse = torch.full(labels.shape, -torch.inf, dtype=_wide(x), device=x.device)
     picked = torch.zeros_like(lse)
     for chunk, place, inside in _chunks(head, labels):
@@ -41,10 +59,10 @@ def head_loss(head: Tensor, x: Tensor, labels: Tensor) -> HeadLoss:
     return HeadLoss(losses.sum(dtype=torch.float64), lse)
 
 
-def head_loss_backward(
+def plain_head_loss_backward(
     head: Tensor, gradient: Tensor, x: Tensor, labels: Tensor, lse: Tensor, scale: float
 ) -> Tensor:
-    """The gradient of scale x loss with respect to x; that of the head is added to `gradient`."""
+    """By PyTorch's own kernels."""
     dx = torch.zeros(x.shape, dtype=_wide(x), device=x.device)
     weight = (labels != IGNORE).to(dx.dtype).mul_(scale).unsqueeze(-1)
     for chunk, place, inside in _chunks(head, labels):

@@ -85,4 +85,4 @@ class PostAttention:
         d_gated = linear_backward(weights.down, gradients.down, saved.gated, dz, queue)
         d_gate_up = swiglu_backward(saved.gate_up, d_gated)
         db = linear_backward(weights.gate_up, gradients.gate_up, saved.b, d_gate_up, queue)
-        return norm_backward(weights.norm, gradients.norm, saved.y, saved.r, db).add_(dz)
+        return norm_backward(weights.norm, gradients.norm, saved.y, saved.r, db, dz)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.rope_scaling import RopeScaling
+from penstock.model.kernels.choice import fusible
 
 
 def rope_tables(
@@ -44,8 +45,21 @@ def rotate_back(g: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return _turn(g, cos, -sin)
 
 
+def rotate_into(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
+    """Turn `x` [rows, tokens, heads, head_size] into `out`, which may be `x` itself; only where
+    `fusible` says so."""
+    from penstock.model.kernels.rope import turn_into  # deferred: needs Triton
+
+    turn_into(out, x, cos, sin)
+
+
 def rotate_back_into(out: Tensor, g: Tensor, cos: Tensor, sin: Tensor) -> None:
-    """As `rotate_back`, written where it stays."""
+    """As `rotate_back`, written where it stays: both [rows, tokens, heads, head_size]."""
+    if fusible(g):
+        from penstock.model.kernels.rope import turn_into  # deferred: needs Triton
+
+        turn_into(out, g, cos, sin, sign=-1.0)
+        return
     half = g.shape[-1] // 2
     torch.mul(g, cos, out=out)
     out[..., :half].addcmul_(g[..., half:], sin[..., :half])

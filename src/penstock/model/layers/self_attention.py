@@ -6,6 +6,7 @@ another device than the projection.
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
@@ -15,6 +16,7 @@ from penstock.model.attention.slice_attention import (
     attention_backward,
     attention_forward,
 )
+from penstock.model.kernels.choice import fusible
 from penstock.model.layers.linear import Queue
 from penstock.model.layers.qkv_projection import (
     HeadNormsSaved,
@@ -24,7 +26,7 @@ from penstock.model.layers.qkv_projection import (
     qkv_width,
     split_heads,
 )
-from penstock.model.layers.rope import rotate, rotate_back_into
+from penstock.model.layers.rope import rotate, rotate_back_into, rotate_into
 
 
 class SliceContext(NamedTuple):
@@ -56,6 +58,10 @@ class SelfAttention:
 
     def forward(self, weights: QkvWeights, a: Tensor, context: SliceContext) -> SelfAttentionSaved:
         heads, norms = self.projection.forward(weights, a, context.at.piece.rows)
+        if fusible(a):
+            return SelfAttentionSaved(
+                *attend(rotate_heads_in_place(heads, context), context), norms
+            )
         # Values are a view of the projection; kept so, they would keep all of it. With norms on
         # queries and keys it is kept anyway.
         if norms is None and context.at.memory is None:
@@ -85,6 +91,18 @@ def rotate_heads(heads: Heads, context: SliceContext) -> Heads:
     """Queries and keys turned to their positions; all are [rows, heads, tokens, head_size]."""
     q, k = (rotate(x, context.cos, context.sin).transpose(1, 2) for x in heads[:2])
     return Heads(q, k, heads.v.transpose(1, 2))
+
+
+def rotate_heads_in_place(heads: Heads, context: SliceContext) -> Heads:
+    """As `rotate_heads`, where they lie: side by side in the projection, which nobody else reads,
+    or where their norms put them. Where keys and values are copied into the memory of a sequence,
+    the queries move out too, for as a view they would keep all of the projection."""
+    q, k, v = heads
+    if context.at.memory is not None:
+        q = torch.empty_like(q, memory_format=torch.contiguous_format)
+    rotate_into(q, heads.q, context.cos, context.sin)
+    rotate_into(k, heads.k, context.cos, context.sin)
+    return Heads(*(x.transpose(1, 2) for x in (q, k, v)))
 
 
 def attend(heads: Heads, context: SliceContext) -> tuple[Tensor, AttentionSaved]:

@@ -4,17 +4,37 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from penstock.model.kernels.choice import fusible
+
 _aten = torch.ops.aten
 
 
 def swiglu(both: Tensor) -> Tensor:
     """[tokens, 2 f] -> [tokens, f]"""
+    if fusible(both):
+        from penstock.model.kernels.swiglu import fused_swiglu  # deferred: needs Triton
+
+        return fused_swiglu(both)
+    return plain_swiglu(both)
+
+
+def swiglu_backward(both: Tensor, d: Tensor) -> Tensor:
+    """The gradient of both halves, side by side as the weight gradient wants it."""
+    if fusible(both):
+        from penstock.model.kernels.swiglu import fused_swiglu_backward  # deferred: needs Triton
+
+        return fused_swiglu_backward(both, d)
+    return plain_swiglu_backward(both, d)
+
+
+def plain_swiglu(both: Tensor) -> Tensor:
+    """By PyTorch's own kernels."""
     first, second = both.chunk(2, dim=-1)
     return functional.silu(first).mul_(second)
 
 
-def swiglu_backward(both: Tensor, d: Tensor) -> Tensor:
-    """The gradient of both halves, side by side as the weight gradient wants it.
+def plain_swiglu_backward(both: Tensor, d: Tensor) -> Tensor:
+    """By PyTorch's own kernels.
 
     Everything is computed where it stays: these are the largest tensors of a layer.
     """

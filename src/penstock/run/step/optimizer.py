@@ -39,6 +39,7 @@ def make_adam(settings: AdamW, weights: Weights) -> torch.optim.AdamW:
     Its state is there from the start and not from the first step on, so that it can be loaded, and
     so that memory is refused at once where there is too little.
     """
+    fused = weights.main.is_cuda
     groups: tuple[list[Tensor], list[Tensor]] = ([], [])
     state: dict[Tensor, dict[str, Tensor]] = {}
     grads = weights.named(weights.grad)
@@ -47,7 +48,7 @@ def make_adam(settings: AdamW, weights: Weights) -> torch.optim.AdamW:
         main.grad = grads[name]
         groups[main.ndim > 1].append(main)
         moments = {"exp_avg": first[name], "exp_avg_sq": second[name]}
-        state[main] = {"step": torch.tensor(0.0), **moments}
+        state[main] = {"step": torch.tensor(0.0, device=main.device if fused else None), **moments}
     plain, decaying = groups
     optimizer = torch.optim.AdamW(
         [
@@ -57,7 +58,8 @@ def make_adam(settings: AdamW, weights: Weights) -> torch.optim.AdamW:
         lr=0.0,
         betas=settings.betas,
         eps=settings.epsilon,
-        foreach=True,
+        foreach=None if fused else True,
+        fused=fused or None,
     )
     optimizer.state.update(state)
     return optimizer

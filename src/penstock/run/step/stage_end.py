@@ -96,15 +96,17 @@ class StageEnd:
     def squares(self) -> Tensor:
         """The loss of the step so far, and the square of each parameter's gradient norm at its
         place in the model, in 64 bits. Copies of a weight that lives elsewhere do not count."""
-        found = torch.zeros(1 + len(self.names), dtype=torch.float64)
+        found = torch.zeros(
+            1 + len(self.names), dtype=torch.float64, device=self.weights.grad.device
+        )
         for loss in self.losses():
-            found[0] += loss.cpu()
+            found[0] += loss
         if self.mesh.replica > 0:
-            return found  # every replica holds the same gradients: they count once
+            return found.cpu()  # every replica holds the same gradients: they count once
         for name, grad in self.weights.named(self.weights.grad).items():
             if not (self.tied and name == HEAD):
                 found[1 + self.names[name]] = square_sum(grad)
-        return found
+        return found.cpu()  # at once: each number by itself would make the host wait for the GPU
 
     def update(self, vector: Tensor) -> None:
         """Clip by the norm of the whole model, and let the optimizer update the weights."""

@@ -1,0 +1,197 @@
+"""Fused kernels against PyTorch's in more precision: values, gradients, the same bits again."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from loops import each
+from penstock.data.batch import IGNORE
+from penstock.model.kernels.choice import fusible
+from penstock.model.layers import lm_head, norm, rope, swiglu
+from penstock.model.layers.embedding import embed_backward
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.processes,  # Triton starts a compiler
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+]
+
+BOUNDS = {torch.float32: 2e-6, torch.bfloat16: 2**-8, torch.float16: 2**-10}
+"""Largest difference over the largest value: about one rounding of the result."""
+
+every_type = each("dtype", list(BOUNDS))
+
+
+def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(*shape, device="cuda").to(dtype)
+
+
+def close(ours: Tensor, exact: Tensor, bound: float) -> None:
+    assert float((ours.double() - exact).abs().max()) <= bound * float(exact.abs().max())
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+@every_type
+@each("tokens", [1, 7, 1000])
+@each("size", [64, 96, 2048, 5120])
+def test_norm(dtype: torch.dtype, tokens: int, size: int) -> None:
+    x, dy, residual = (numbers(tokens, size, dtype=dtype) for _ in range(3))
+    weight = numbers(size, dtype=dtype)
+    gradient, exact_gradient = torch.ones(size, device="cuda"), torch.ones(size, device="cuda")
+    assert fusible(x)
+    y, r = norm.norm(weight, x, 1e-5)
+    wide = [tensor.double() for tensor in (weight, x, dy)]
+    exact_y, exact_r = norm.plain_norm(wide[0], wide[1], 1e-5)
+    exact_gradient = exact_gradient.double()
+    exact = norm.plain_norm_backward(wide[0], exact_gradient, wide[1], exact_r, wide[2])
+    ours = norm.norm_backward(weight, gradient, x, r, dy, residual)
+    close(y, exact_y, 2 * BOUNDS[dtype])
+    close(r, exact_r, 1e-6)
+    close(ours, exact + residual.double(), 2 * BOUNDS[dtype])
+    close(gradient, exact_gradient, 1e-5)
+
+
+@every_type
+def test_norm_of_heads_that_lie_in_a_wider_product(dtype: torch.dtype) -> None:
+    rows, tokens, heads, size = 2, 33, 3, 64
+    product = numbers(rows, tokens, heads + 2, size, dtype=dtype)
+    x, weight = product[:, :, 1 : 1 + heads], numbers(size, dtype=dtype)
+    dy = numbers(rows, tokens, heads + 1, size, dtype=dtype)[:, :, :heads]
+    gradient = torch.zeros(size, device="cuda")
+    y, r = norm.norm(weight, x, 1e-5)
+    assert y.is_contiguous()
+    assert r.shape == (rows, tokens, heads, 1)
+    wide = [tensor.double() for tensor in (weight, x, dy)]
+    exact_y, exact_r = norm.plain_norm(wide[0], wide[1], 1e-5)
+    exact_gradient = gradient.double()
+    exact = norm.plain_norm_backward(wide[0], exact_gradient, wide[1], exact_r, wide[2])
+    close(y, exact_y, 2 * BOUNDS[dtype])
+    close(norm.norm_backward(weight, gradient, x, r, dy), exact, 2 * BOUNDS[dtype])
+    close(gradient, exact_gradient, 1e-5)
+
+
+@every_type
+@each(("tokens", "width"), [(1, 16), (5, 1000), (300, 8192)])
+def test_swiglu(dtype: torch.dtype, tokens: int, width: int) -> None:
+    both, d = numbers(tokens, 2 * width, dtype=dtype), numbers(tokens, width, dtype=dtype)
+    close(swiglu.swiglu(both), swiglu.plain_swiglu(both.double()), BOUNDS[dtype])
+    exact = swiglu.plain_swiglu_backward(both.double(), d.double())
+    close(swiglu.swiglu_backward(both, d), exact, BOUNDS[dtype])
+
+
+@every_type
+@each("size", [32, 96, 128])
+def test_rope(dtype: torch.dtype, size: int) -> None:
+    rows, tokens, heads = 2, 50, 5
+    product = numbers(rows, tokens, heads + 3, size, dtype=dtype)
+    x = product[:, :, 2 : 2 + heads]
+    turns = numbers(tokens, size // 2)
+    angles = torch.cat((turns, turns), -1)
+    cos, sin = angles.cos()[:, None].to(dtype), angles.sin()[:, None].to(dtype)
+    exact = rope.rotate(x.double(), cos.double(), sin.double())
+    back = torch.empty(rows, heads, tokens, size, device="cuda", dtype=dtype).transpose(1, 2)
+    rope.rotate_back_into(back, x, cos, sin)
+    close(back, rope.rotate_back(x.double(), cos.double(), sin.double()), BOUNDS[dtype])
+    around = product.clone()
+    rope.rotate_into(x, x, cos, sin)
+    close(x, exact, BOUNDS[dtype])
+    assert torch.equal(product[:, :, :2], around[:, :, :2])
+    assert torch.equal(product[:, :, 2 + heads :], around[:, :, 2 + heads :])
+
+
+@every_type
+@each("at_a_time", [1, 10**5, 1 << 30])
+def test_head(dtype: torch.dtype, at_a_time: int) -> None:
+    tokens, hidden, words = 130, 64, 5003
+    head, x = numbers(words, hidden, dtype=dtype) / 8, numbers(tokens, hidden, dtype=dtype)
+    labels = torch.randint(words, (tokens,), device="cuda")
+    labels[::7] = IGNORE
+    gradient = torch.ones(words, hidden, device="cuda", dtype=torch.float32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("penstock.model.layers.fused_lm_head.FUSED_LOGITS_BYTES", at_a_time)
+        loss, lse = lm_head.head_loss(head, x, labels)
+        dx = lm_head.head_loss_backward(head, gradient, x, labels, lse, 0.25)
+    wide = head.double(), x.double()
+    exact_gradient = torch.ones_like(wide[0])
+    exact = lm_head.plain_head_loss(*wide, labels)
+    exact_dx = lm_head.plain_head_loss_backward(
+        wide[0], exact_gradient, wide[1], labels, exact.lse, 0.25
+    )
+    close(loss, exact.loss, 1e-3 if dtype != torch.float32 else 1e-5)
+    close(dx, exact_dx, 8 * BOUNDS[dtype])
+    close(gradient, exact_gradient, 8 * BOUNDS[dtype])
+    assert not dx[::7].any()
+
+
+def _norm_gradient() -> Tensor:
+    gradient = torch.zeros(2048, device="cuda")
+    x, dy = numbers(5000, 2048), numbers(5000, 2048)
+    weight = numbers(2048)
+    norm.norm_backward(weight, gradient, x, norm.norm(weight, x, 1e-5)[1], dy)
+    return gradient
+
+
+def _embedding_gradient() -> Tensor:
+    gradient = torch.zeros(100, 256, device="cuda")
+    embed_backward(gradient, torch.randint(100, (1, 20_000), device="cuda"), numbers(20_000, 256))
+    return gradient
+
+
+@pytest.mark.parametrize("compute", [_norm_gradient, _embedding_gradient])
+def test_a_sum_over_tokens_has_the_same_bits_again(compute: Callable[[], Tensor]) -> None:
+    results = []
+    for _ in range(5):
+        torch.manual_seed(1)
+        results.append(compute())
+    assert all(torch.equal(results[0], other) for other in results[1:])
+
+
+def test_other_lengths_build_no_other_kernels() -> None:
+    """Slices have many lengths, and building a kernel takes seconds."""
+    from penstock.model.kernels import cross_entropy
+    from penstock.model.kernels import norm as norm_kernels
+    from penstock.model.kernels import rope as rope_kernels
+    from penstock.model.kernels import swiglu as swiglu_kernels
+
+    kernels = [
+        norm_kernels._forward,
+        norm_kernels._backward,
+        swiglu_kernels._forward,
+        swiglu_kernels._backward,
+        rope_kernels._turn,
+        cross_entropy._lse,
+        cross_entropy._gradient,
+    ]
+
+    def built() -> int:
+        return sum(len(cache[0]) for kernel in kernels for cache in kernel.device_caches.values())
+
+    _a_layer(1024)
+    before = built()
+    for tokens in (1000, 17, 3, 2, 4096, 1531):
+        _a_layer(tokens)
+    assert built() == before > 0
+
+
+def _a_layer(tokens: int) -> None:
+    """All kernels once, as a layer and the head use them."""
+    x, weight = numbers(tokens, 256, dtype=torch.bfloat16), numbers(256, dtype=torch.bfloat16)
+    y, r = norm.norm(weight, x, 1e-5)
+    norm.norm_backward(weight, torch.zeros(256, device="cuda"), x, r, y, x)
+    both = numbers(tokens, 512, dtype=torch.bfloat16)
+    swiglu.swiglu_backward(both, swiglu.swiglu(both))
+    heads = y.view(1, tokens, 4, 64)
+    tables = numbers(tokens, 1, 64, dtype=torch.bfloat16)
+    rope.rotate_into(heads, heads, tables, tables)
+    head, labels = (
+        numbers(1000, 256, dtype=torch.bfloat16),
+        torch.zeros(tokens, device="cuda").long(),
+    )
+    lse = lm_head.head_loss(head, y, labels).lse
+    lm_head.head_loss_backward(head, torch.zeros(1000, 256, device="cuda"), y, labels, lse, 0.5)
