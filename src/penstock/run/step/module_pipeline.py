@@ -14,21 +14,17 @@ from torch import Tensor, distributed
 from torch.nn import Module, Parameter
 
 from penstock.core.schedule import Schedule
-from penstock.errors import RunError, ShapeError
-from penstock.lower import lower_for_running
+from penstock.errors import RunError
 from penstock.model.attention.piece import Piece
 from penstock.model.stages.module_stage import Loss, ModuleStage
 from penstock.run.comm.collective import add_up
 from penstock.run.comm.mesh import Mesh, make_mesh
 from penstock.run.execute.boundary import AnyBoundary
 from penstock.run.execute.executor import Executor, by_stage
-from penstock.run.program.layout import homes_of
+from penstock.run.program.plain_modules import module_homes, module_program
 from penstock.run.step.agreement import odd_ranks
 from penstock.run.step.build import transport_for
 from penstock.run.step.trial_forward import try_stages
-
-PLAIN_KINDS = frozenset("FNRBIW")
-"""Kinds of ops that a module has work for."""
 
 
 class ModulePipeline:
@@ -44,7 +40,7 @@ class ModulePipeline:
         that makes the module of a stage. `loss` takes the output of the last stage and the targets
         of a microbatch and returns one number; the loss of a batch is the mean over microbatches.
         """
-        homes = _plain_homes(schedule, None if callable(stages) else len(stages))
+        homes = module_homes(schedule, None if callable(stages) else len(stages))
         self.schedule, self._homes = schedule, homes
         self._mesh = make_mesh(1, schedule.shape.devices)
         make = stages if callable(stages) else stages.__getitem__
@@ -59,7 +55,7 @@ class ModulePipeline:
         self._device = _device_of([*self.stages.values()])
         _refuse_hostless(self._mesh)
         self._agree("schedule", schedule.digest, "give every rank the same schedule")
-        self._program = lower_for_running(schedule)
+        self._program = module_program(schedule)
         self._transport = transport_for(self._mesh, self._device)
         self._transport.open(self._program.channels)
         self._executors: dict[str, Executor] = {}
@@ -135,36 +131,6 @@ class ModulePipeline:
             raise RunError(
                 f"ranks {', '.join(map(str, odd))} have another {what} than rank 0", hint=hint
             )
-
-
-def _plain_homes(schedule: Schedule, modules: int | None) -> tuple[int, ...]:
-    """The device of each stage; what plain modules cannot do is refused."""
-    shape = schedule.shape
-    if max(shape.slices) > 1:
-        raise ShapeError(
-            f"{schedule.name} cuts sequences into slices, but a plain module cannot hand keys and "
-            "values from one slice to the next",
-            hint="take a schedule without slices (see `penstock list`), or train one of the "
-            "built-in models with `penstock train`",
-        )
-    if other := sorted(schedule.table.kinds - PLAIN_KINDS):
-        raise ShapeError(
-            f"{schedule.name} has ops of kind {', '.join(other)}, which a plain module has no work "
-            "for",
-            hint=f"take a schedule whose ops are of the kinds {', '.join(sorted(PLAIN_KINDS))}",
-        )
-    homes = tuple(home for home in homes_of(schedule) if home is not None)
-    if len(homes) != shape.stages:
-        raise ShapeError(
-            f"{schedule.name} has stages without weights, which move from device to device",
-            hint="take a schedule in which every stage has one device",
-        )
-    if modules not in (None, shape.stages):
-        raise ShapeError(
-            f"{modules} modules for the {shape.stages} stages of {schedule.name}",
-            hint="give one module for each stage, in the order of the model",
-        )
-    return homes
 
 
 def _device_of(modules: Sequence[Module]) -> torch.device:
