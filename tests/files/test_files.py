@@ -21,8 +21,23 @@ from penstock.files import FORMATS
 @pytest.mark.parametrize("suffix", [".txt", ".json", ".csv", ".weird", ""])
 def test_a_file_is_recognised_by_its_content(tmp_path: Path, format: str, suffix: str) -> None:
     path = tmp_path / f"file{suffix}"
-    files.save(path, FORMATS[format].dumps(small()))
+    files.save_text(path, FORMATS[format].dumps(small()))
     assert files.load(path) == small()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_schedule_is_saved_in_the_format_of_the_ending(tmp_path: Path, format: str) -> None:
+    path = tmp_path / f"file{FORMATS[format].suffix}"
+    files.save(small(), path)
+    assert path.read_text() == FORMATS[format].dumps(small())
+
+
+@pytest.mark.parametrize("name", ["file.png", "file", ".txt"])
+def test_an_ending_of_no_format_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ShapeError, match="is that of no format") as refusal:
+        files.save(small(), tmp_path / name)
+    assert ".json (JSON)" in refusal.value.hint
+    assert list(tmp_path.iterdir()) == []
 
 
 def outcome(read: Callable[[], Schedule]) -> tuple[str, str]:
@@ -112,8 +127,8 @@ def test_a_file_that_is_too_large_is_not_parsed(
 
 def test_saving_replaces_the_whole_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    files.save(path, "a long first version\n")
-    files.save(path, "second\n")
+    files.save_text(path, "a long first version\n")
+    files.save_text(path, "second\n")
     assert path.read_text() == "second\n"
     assert os.listdir(tmp_path) == ["file"]
 
@@ -122,14 +137,14 @@ def test_a_failed_save_leaves_the_old_file_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "file"
-    files.save(path, "old\n")
+    files.save_text(path, "old\n")
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(ShapeError, match="No space left on device"):
-        files.save(path, "new\n")
+        files.save_text(path, "new\n")
     assert path.read_text() == "old\n"
     assert os.listdir(tmp_path) == ["file"]
 
@@ -137,16 +152,16 @@ def test_a_failed_save_leaves_the_old_file_as_it_was(
 def test_text_that_cannot_be_encoded_is_refused_before_the_file_is_touched(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with pytest.raises(ShapeError, match="cannot write"):
-        files.save(path, "\ud800")
+        files.save_text(path, "\ud800")
     assert os.listdir(tmp_path) == []
 
 
 def test_saving_keeps_permissions_and_follows_links(tmp_path: Path) -> None:
     path, link = tmp_path / "file", tmp_path / "link"
-    files.save(path, "old\n")
+    files.save_text(path, "old\n")
     path.chmod(0o640)
     link.symlink_to(path)
-    files.save(link, "new\n")
+    files.save_text(link, "new\n")
     assert link.is_symlink()
     assert path.read_text() == "new\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
@@ -155,7 +170,7 @@ def test_saving_keeps_permissions_and_follows_links(tmp_path: Path) -> None:
 def test_a_new_file_is_readable_as_the_user_wishes(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
-        files.save(tmp_path / "file", "new\n")
+        files.save_text(tmp_path / "file", "new\n")
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
@@ -165,7 +180,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    files.save(path, "through\n")
+    files.save_text(path, "through\n")
     assert os.read(reader, 100) == b"through\n"
     os.close(reader)
     assert path.is_fifo()
@@ -174,7 +189,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", [".", "no/such/folder/file", "nul\0l", "x" * 5000])
 def test_what_cannot_be_written_is_refused(path: str) -> None:
     with pytest.raises(ShapeError, match="cannot write") as refusal:
-        files.save(path, "text\n")
+        files.save_text(path, "text\n")
     assert refusal.value.hint
 
 
@@ -182,7 +197,7 @@ def test_a_loop_of_links_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     with pytest.raises(ShapeError, match="cannot write"):
-        files.save(tmp_path / "a", "text\n")
+        files.save_text(tmp_path / "a", "text\n")
     with pytest.raises(ShapeError, match="cannot read"):
         files.load(tmp_path / "a")
 

@@ -16,10 +16,11 @@ _RUN = (*_STEP, "run.execute", "run.watchdog", "run.launch", "run.step", "run.ob
 _BELOW_LOOP = ("train.config", "train.records", "train.checkpoint", "train.report")
 
 ALLOWED: dict[str, tuple[str, ...]] = {
+    "display": (),
     "errors": (),
     "parent_process": (),
     "terminal": (),
-    "core": ("terminal",),
+    "core": ("terminal", "display"),
     "schedules": ("core",),
     "transform": ("core",),
     "check": ("core",),
@@ -27,7 +28,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "arch": (),
     "cost": ("core", "arch"),
     "lower": ("core", "check"),
-    "sim": ("core", "check", "lower", "cost"),
+    "sim": ("core", "check", "lower", "cost", "display"),
     "search": (*_BELOW_PLAN, "parent_process"),
     "plan": _BELOW_PLAN,
     "draw": ("core", "sim.timeline"),
@@ -54,7 +55,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "bench.measure": (*_BELOW_RUN, *_RUN, "verify"),
     "bench": (*_BELOW_RUN, *_RUN, "verify", "bench.measure"),
     "web": (*_BELOW_RUN, PACKAGE),
-    PACKAGE: _BELOW_RUN,
+    "interface": ("display", *_BELOW_RUN),
+    "run": ("run.step",),
+    PACKAGE: ("display", *_BELOW_RUN, "interface", "run"),
     "cli": ("terminal", *_BELOW_RUN, *_RUN, *_BELOW_LOOP, "train.loop", "verify", "bench", PACKAGE),
     "__main__": ("parent_process", "cli"),
 }

@@ -78,7 +78,7 @@ def test_an_upward_import_is_named_with_its_line_and_the_allowed_layers(
     (complaint,) = wrong_directions(root)
     line = 2 + statement.count("\n")
     assert complaint.startswith(f"src/penstock/core/ops.py:{line}: imports penstock.sim")
-    assert complaint.endswith("but core may import core, errors, terminal")
+    assert complaint.endswith("but core may import core, errors, terminal, display")
 
 
 def test_a_relative_import_is_refused(plant: Plant) -> None:

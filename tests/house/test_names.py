@@ -22,7 +22,7 @@ PER_MODULE = {
     "loads": "a text in one of the file formats or a configuration, as in the standard library",
     "register": "how a command joins the command line, one per verb",
     "render": "how a picture is made, one per format",
-    "save": "a file with a text, tensors or a configuration, beside load",
+    "save": "a file with a schedule, tensors or a configuration, beside load",
 }
 """Names that several modules define on purpose, and why."""
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli._output import emit, note
+from penstock.draw import render_as
 from penstock.errors import ShapeError
 from penstock.sim.timeline import Timeline
 
@@ -22,12 +23,6 @@ WRITERS = {
     "json": "penstock.files.json",
 }
 """Formats of a schedule, without times."""
-PICTURES = {
-    "svg": "penstock.draw.svg.picture",
-    "html": "penstock.draw.page.page",
-    "trace": "penstock.draw.trace",
-}
-"""Pictures of timelines."""
 
 Width = Annotated[
     int | None,
@@ -87,16 +82,15 @@ def write_pictures(files: Mapping[str, str], timelines: Sequence[Timeline]) -> N
         if path == STDOUT:
             emit(text)
         else:
-            from penstock.files import save  # deferred: most pictures stay in the terminal
+            from penstock.files import save_text  # deferred: most pictures stay in the terminal
 
-            save(path, text)
+            save_text(path, text)
             note(f"wrote {path}")
 
 
 def _render(name: str, timelines: Sequence[Timeline]) -> str:
-    """One format of the timelines; its module is loaded only when it is wanted."""
-    if name in WRITERS:
-        text: str = import_module(WRITERS[name]).dumps(timelines[0].schedule)
-    else:
-        text = import_module(PICTURES[name]).render(timelines)
+    """One format of the schedule or of the timelines."""
+    if name not in WRITERS:
+        return render_as(name, timelines)
+    text: str = import_module(WRITERS[name]).dumps(timelines[0].schedule)
     return text

@@ -145,14 +145,14 @@ def _refuse_lost(path: str) -> None:
 
 def _save(path: str, wanted: Wanted, winner: RankedEntry) -> None:
     """The lanes, with the cut of the layers, and what a reader needs beside them: the prices."""
-    from penstock.files import save
+    from penstock.files import save_text
     from penstock.files.text import dumps
 
     lines = [
         f"{winner.label}: makespan {words.number(winner.time)}, peak {words.number(winner.peak)}",
         f"priced with {_flags(wanted.case)}",
     ]
-    save(path, "".join(f"# {line}\n" for line in lines) + dumps(winner.schedule))
+    save_text(path, "".join(f"# {line}\n" for line in lines) + dumps(winner.schedule))
     note(f"wrote {path}")
 
 

@@ -106,7 +106,7 @@ class Program:
     """First dense number and count of numbers of each buffer."""
 
     def __repr__(self) -> str:
-        return f"<Program of {self.schedule!r} over {len(self.channels)} channels>"
+        return f"<Program {self.schedule.summary}, {len(self.channels)} channels>"
 
     def bufs_at(self, indices: Ints) -> list[Buf]:
         """The buffer instances of dense numbers."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from penstock.core.ops import STREAMS, Op
 from penstock.core.shape import Shape
 from penstock.core.table import Ints, PlainLane, Table
+from penstock.display import Displayed
 from penstock.errors import ShapeError
 
 Derived = TypeVar("Derived")
@@ -55,7 +56,7 @@ class Draft:
 
 
 @dataclass(frozen=True, eq=False)
-class Schedule:
+class Schedule(Displayed):
     """Who does what in which order. Proven by `check`, priced by `simulate`, run by the runtime."""
 
     name: str
@@ -114,10 +115,15 @@ class Schedule:
         return cls(name, shape, Table.of(rows), **annotations)
 
     def __repr__(self) -> str:
+        return f"<Schedule {self.summary}>"
+
+    @property
+    def summary(self) -> str:
+        """Name and sizes, as the `repr` of whatever is made of this schedule says them."""
         shape = self.shape
         return (
-            f"<Schedule {self.name!r}: {shape.devices} devices, {shape.stages} stages, "
-            f"{shape.microbatches} microbatches, {len(self.table):,} ops>"
+            f"{self.name!r}: {shape.devices} devices, {shape.stages} stages, "
+            f"{shape.microbatches} microbatches, {len(self.table):,} ops"
         )
 
     def lane(self, device: int, stream: str = "compute") -> list[Op]:

@@ -10,6 +10,7 @@ say the same without it.
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import groupby
+from sys import maxsize
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from penstock.core.table import LETTERS, Ints
 from penstock.draw.axis import Axis, axis_of, marks, stride_of
 from penstock.draw.style import LOOKS, SHADES, channels, colour, ink, shades
 from penstock.draw.tracks import Track, tracks
-from penstock.draw.words import labels, name_words, number, result_words, size_words
+from penstock.draw.words import count_of, labels, name_words, number, result_words, size_words
 from penstock.sim.timeline import Timeline
 
 IDLE = "\N{MIDDLE DOT}"
@@ -52,9 +53,17 @@ class TrackSpans(NamedTuple):
 
 def render(timelines: Sequence[Timeline], *, width: int, color: bool) -> str:
     """Draw timelines under each other on one time axis, `width` columns wide."""
-    paint = _coloured if color else _plain
+    return _blocks(timelines, width, _coloured if color else _plain, maxsize)
+
+
+def render_excerpt(timelines: Sequence[Timeline], *, width: int, lines: int) -> str:
+    """The same without colour, with the first lines of each timeline, and how much that hides."""
+    return _blocks(timelines, width, _plain, lines)
+
+
+def _blocks(timelines: Sequence[Timeline], width: int, paint: Paint, most: int) -> str:
     frame = _frame(timelines, width)
-    blocks = ("\n".join(_block(timeline, frame, paint)) for timeline in timelines)
+    blocks = ("\n".join(_block(timeline, frame, paint, most)) for timeline in timelines)
     return "\n\n".join(blocks) + "\n"
 
 
@@ -71,20 +80,23 @@ def _frame(timelines: Sequence[Timeline], width: int) -> Frame:
     return Frame(axis, gutter, int(axis.length * scale), scale)
 
 
-def _block(timeline: Timeline, frame: Frame, paint: Paint) -> Iterator[str]:
-    """Headline, axis and lanes of one timeline."""
+def _block(timeline: Timeline, frame: Frame, paint: Paint, most: int) -> Iterator[str]:
+    """Headline, axis and lanes of one timeline, not more lines of these than `most`."""
     yield "   ".join(
         (name_words(timeline), size_words(timeline.schedule.shape), *result_words(timeline))
     )
     yield _ruler(frame)
-    shade = shades(timeline.schedule)
-    for track in tracks(timeline):
+    shade, found = shades(timeline.schedule), list(tracks(timeline))
+    for track in found[:most]:
         line = _line(timeline, track, frame, shade, paint)
         name, peak = _name(track), number(timeline.peak[track.device])
         if track.strand:  # where only the first strand runs, the device is not idle
             line = line.replace(IDLE, " ").rstrip()
         whole = track.stream == "compute" and not track.strand
         yield f"{name:>{frame.gutter - 2}}  {line}  {peak if whole else ''}".rstrip()
+    if hidden := found[most:]:
+        ops = sum(len(track.rows) for track in hidden)
+        yield f"{count_of(len(hidden), 'more line')} with {ops:,} ops not shown"
 
 
 def _name(track: Track) -> str:

@@ -16,7 +16,7 @@ from penstock.errors import FormatError, ShapeError, shown
 from penstock.files import json, text, torch_csv
 from penstock.files.durable import write_file
 
-__all__ = ["FORMATS", "MAX_BYTES", "Format", "load", "load_stream", "loads", "save"]
+__all__ = ["FORMATS", "MAX_BYTES", "Format", "load", "load_stream", "loads", "save", "save_text"]
 
 MAX_BYTES = 16 * MAX_OPS
 """Files above this cannot hold a schedule of the size we accept."""
@@ -78,7 +78,20 @@ def loads(content: str, name: str = "", suffix: str = "") -> Schedule:
     return _recognise(content, suffix).loads(content, name)
 
 
-def save(path: str | Path, content: str) -> None:
+def save(schedule: Schedule, path: str | Path) -> None:
+    """Write a schedule to a file, in the format that the ending of its name says."""
+    suffix = Path(path).suffix
+    for known in FORMATS.values():
+        if known.suffix == suffix:
+            return save_text(path, known.dumps(schedule))
+    endings = ", ".join(f"{known.suffix} ({known.title})" for known in FORMATS.values())
+    raise ShapeError(
+        f"the ending {shown(suffix)} of {shown(str(path), _LONGEST_PATH)} is that of no format",
+        hint=f"give a path that ends in one of: {endings}",
+    )
+
+
+def save_text(path: str | Path, content: str) -> None:
     """Write a text file so that nobody ever sees half of it."""
     try:
         target = Path(path).resolve()

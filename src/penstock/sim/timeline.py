@@ -14,6 +14,7 @@ import numpy as np
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.core.table import Ints, Ticks
+from penstock.display import Displayed
 
 
 class Transfers(NamedTuple):
@@ -57,7 +58,7 @@ class Details(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Timeline:
+class Timeline(Displayed):
     """Row i of the schedule's table ran from `start[i]` to `end[i]`."""
 
     schedule: Schedule
@@ -71,7 +72,10 @@ class Timeline:
     """Where starts, transfers and curves come from when somebody looks at them."""
 
     def __repr__(self) -> str:
-        return f"<Timeline of {self.schedule!r}: makespan {float(self.makespan):g}>"
+        return (
+            f"<Timeline {self.schedule.summary}, makespan {float(self.makespan):g}, "
+            f"bubble {float(self.bubble_makespan):.1%}, peak {float(max(self.peak)):g}>"
+        )
 
     @property
     def name(self) -> str:

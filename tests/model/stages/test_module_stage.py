@@ -104,6 +104,16 @@ def test_an_output_that_ignores_the_input_gives_a_gradient_of_zero() -> None:
     assert torch.equal(stage.module.value.grad, torch.full((2, 5, 6), 4.0))
 
 
+def test_a_first_stage_that_is_frozen_as_a_whole_has_no_backward() -> None:
+    stage, piece = ModuleStage(model(2)[0].requires_grad_(False)), pieces(1)[0]
+    for backward in (stage.backward, stage.input_gradient):
+        out, act, _ = stage.forward(None, piece, None, None)
+        g, _, stash = backward(None, None, piece, act, torch.ones_like(out), None, None)
+        assert g is None
+        if stash is not None:
+            stage.weight_gradient(None, piece, stash)
+
+
 @pytest.mark.parametrize("split", [False, True])
 def test_a_loss_stays_without_the_graph_behind_it(split: bool) -> None:
     stage, piece = ModuleStage(model(2)[1], summed_loss), pieces(1)[0]

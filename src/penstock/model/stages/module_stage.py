@@ -61,8 +61,8 @@ class ModuleStage:
             raise _refusal(piece)
         entry = piece.tokens if x is None else _leaf(x)
         out = self.module(entry)
-        if self.loss is not None:
-            out = self.loss(out, piece.labels)
+        # a transfer takes nothing but whole memory
+        out = out.contiguous() if self.loss is None else self.loss(out, piece.labels)
         return out, (entry, out), None
 
     def forward_light(self, weights: None, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
@@ -94,8 +94,7 @@ class ModuleStage:
     ) -> Backward:
         """Both gradients in one pass."""
         x, out = act
-        torch.autograd.backward(out, self._start(piece, out, g))
-        self._let_go(out)
+        self._go_back(out, self._start(piece, out, g))
         return _or_zero(x.grad, x), None, None
 
     def input_gradient(
@@ -118,10 +117,15 @@ class ModuleStage:
 
     def weight_gradient(self, gradients: None, piece: Piece, stash: Any) -> None:
         if isinstance(stash, WholeBackward):
-            torch.autograd.backward(stash.out, stash.g)
-            self._let_go(stash.out)
+            self._go_back(stash.out, stash.g)
         else:
             backward_to_weights(stash)
+
+    def _go_back(self, out: Tensor, g: Tensor | None) -> None:
+        """A whole backward; a first stage that is frozen as a whole has none."""
+        if out.requires_grad:
+            torch.autograd.backward(out, g)
+            self._let_go(out)
 
     def _start(self, piece: Piece, out: Tensor, g: Tensor | None) -> Tensor | None:
         """Where the backward starts: what comes from the next stage, or the weight of the loss.
@@ -151,7 +155,9 @@ def _leaf(x: Tensor) -> Tensor:
 
 def _or_zero(g: Tensor | None, x: Tensor) -> Tensor | None:
     """The gradient that the stage before waits for, also where the output ignores the input."""
-    return g if g is not None or not x.requires_grad else torch.zeros_like(x)
+    if g is not None:
+        return g.contiguous()  # a transfer takes nothing but whole memory
+    return torch.zeros_like(x) if x.requires_grad else None
 
 
 def _refusal(piece: Piece) -> RunError:

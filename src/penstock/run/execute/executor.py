@@ -17,7 +17,7 @@ from penstock.core.program import Program
 from penstock.model.attention.piece import Piece
 from penstock.run.comm.side_stream import SideStream
 from penstock.run.comm.transport import Transport
-from penstock.run.execute.boundary import Boundary, Landings
+from penstock.run.execute.boundary import Between, Landings
 from penstock.run.execute.handlers import HANDLERS, Handler
 from penstock.run.execute.handlers.forward_light import forward_light
 from penstock.run.execute.lane_run import LaneRun, Summing, Surroundings, Turn
@@ -63,7 +63,7 @@ class Executor:
         subjects: Subjects,
         *,
         transport: Transport,
-        boundary: Boundary,
+        boundary: Between,
         homes: Homes | None = None,
         sums: Summing = no_sums,
     ) -> None:

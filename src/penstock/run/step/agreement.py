@@ -17,15 +17,19 @@ DIGITS = 15
 
 def agree_on_plan(plan: StepPlan, mesh: Mesh) -> None:
     """Return where all ranks have stated the same plan; otherwise refuse, on every rank."""
-    if mesh.world is None:
-        return
-    stated = torch.tensor([int(plan.signature[:DIGITS], 16)])
-    heard = [torch.zeros_like(stated) for _ in range(mesh.grid.ranks)]
-    distributed.all_gather(heard, stated, group=mesh.world)
-    odd = [rank for rank, other in enumerate(heard) if other != heard[0]]
-    if odd:
+    if odd := odd_ranks(plan.signature, mesh):
         raise RunError(
             f"ranks {', '.join(map(str, odd))} have another plan for the step than rank 0; this "
             f"rank has {plan.schedule.name} over {len(plan.lengths)} microbatches",
             hint="choose the plan of a step by what all ranks know",
         )
+
+
+def odd_ranks(signature: str, mesh: Mesh) -> list[int]:
+    """Ranks that state another signature than rank 0 does; every rank gets the same list."""
+    if mesh.world is None:
+        return []
+    stated = torch.tensor([int(signature[:DIGITS], 16)])
+    heard = [torch.zeros_like(stated) for _ in range(mesh.grid.ranks)]
+    distributed.all_gather(heard, stated, group=mesh.world)
+    return [rank for rank, other in enumerate(heard) if other != heard[0]]

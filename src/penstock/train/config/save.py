@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import ShapeError
-from penstock.files import save as save_text
+from penstock.files import save_text
 from penstock.train.config.settings import Settings
 from penstock.train.config.toml_text import written
 

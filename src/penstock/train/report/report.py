@@ -23,7 +23,7 @@ from penstock.cost.workload import Workload
 from penstock.data import Microbatch
 from penstock.draw import trace
 from penstock.draw.page import page
-from penstock.files import save
+from penstock.files import save_text
 from penstock.plan.memory import footprints, with_slots
 from penstock.run.comm.collective import add_up
 from penstock.run.observe.inspected_step import StepLook, look_at_step
@@ -172,7 +172,7 @@ def _slices(pipeline: PipelineSettings) -> int:
 def _write(ran: Ran, found: Sequence[Compared], left_out: Sequence[str]) -> None:
     pair = drawn(found[0])
     text = words(ran, found, left_out)
-    save(ran.folder / "timeline.html", page.render(pair))
-    save(ran.folder / "trace.json", trace.render(pair))
-    save(ran.folder / "report.txt", text)
+    save_text(ran.folder / "timeline.html", page.render(pair))
+    save_text(ran.folder / "trace.json", trace.render(pair))
+    save_text(ran.folder / "report.txt", text)
     say_to(sys.stdout, text)

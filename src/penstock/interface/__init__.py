@@ -1,0 +1,1 @@
+"""What the package offers beside the functions of its layers: pictures that show themselves."""
