@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli._completion import complete_settings
 from penstock.cli._needs import need_pydantic, need_torch
 from penstock.cli._output import emit, emit_json, note
 from penstock.cli._request import Force
@@ -24,8 +25,8 @@ def register(app: typer.Typer) -> None:
     app.command("train")(train)
 
 
-def _print_schema(wanted: bool) -> None:
-    if wanted:
+def _print_schema(context: typer.Context, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:  # a shell that completes reads a line only
         need_pydantic()
         from penstock.train.config.schema import schema
 
@@ -46,7 +47,10 @@ def train(
     changes: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="SECTION.KEY=VALUE", help="Change a setting; may be repeated."
+            "--set",
+            metavar="SECTION.KEY=VALUE",
+            help="Change a setting; may be repeated.",
+            autocompletion=complete_settings,
         ),
     ] = None,
     force: Force = False,
