@@ -17,7 +17,7 @@ from penstock.errors import RunError
 from penstock.run.launch.start import OutputPair, RankProcess
 from penstock.terminal import printable
 
-LONGEST_LINE = 1 << 16
+LONGEST_PIECE = 1 << 16
 """Bytes after which a line is passed on in parts."""
 
 DRAIN = 2.0
@@ -101,7 +101,7 @@ def _follow(pipe: IO[bytes], sinks: list[LineSink]) -> None:
     A rank must never block because nobody reads, and a line without an end may not fill the memory.
     """
     with pipe:
-        while line := pipe.readline(LONGEST_LINE):
+        while line := pipe.readline(LONGEST_PIECE):
             for sink in sinks:
                 sink(line)
 
