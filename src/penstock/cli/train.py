@@ -15,7 +15,7 @@ from penstock.terminal import printable
 
 if TYPE_CHECKING:
     from penstock.train.config.settings import Settings
-    from penstock.train.report.outcome import Outcome
+    from penstock.train.report.outcome import RunOutcome
 
 LAUNCHED = "RANK"
 """Set in the environment of a process that a launcher started as one rank of many."""
@@ -98,14 +98,14 @@ def train(
     raise typer.Exit(start(settings, config, ranks, words, note, machine))
 
 
-def _print_report(outcome: "Outcome") -> None:
+def _print_report(outcome: "RunOutcome") -> None:
     from penstock.train.report.wording import words
 
     if outcome.compared:
         emit(printable(words(outcome)))  # a folder may be called anything
 
 
-def _print_record(outcome: "Outcome") -> None:
+def _print_record(outcome: "RunOutcome") -> None:
     from penstock.train.report.outcome import outcome_record
 
     emit_json(outcome_record(outcome))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from penstock.schedules import build
 from penstock.sim import simulate
-from penstock.train.report.outcome import Compared, Outcome, Ran, outcome_record
+from penstock.train.report.outcome import Compared, Ran, RunOutcome, outcome_record
 
 RAN = Ran(
     Path("runs/mine"),
@@ -21,14 +21,14 @@ RAN = Ran(
 
 
 def test_a_run_that_was_told_to_stop_has_its_figures_and_is_not_finished() -> None:
-    record = outcome_record(Outcome(RAN, False))
+    record = outcome_record(RunOutcome(RAN, False))
     assert (record["finished"], record["steps"], record["loss"]) == (False, 20, RAN.losses[-1])
     assert (record["tokens_per_second"], record["export"]) == (200.0, None)
     assert record["schedules"] == record["left_out"] == []
 
 
 def test_a_run_that_had_nothing_left_to_train_has_no_figures() -> None:
-    record = outcome_record(Outcome(RAN._replace(losses=[], seconds=[], tokens=0), True))
+    record = outcome_record(RunOutcome(RAN._replace(losses=[], seconds=[], tokens=0), True))
     assert record["steps"] == 0
     figures = ("loss", "first_mean_loss", "last_mean_loss", "tokens_per_second")
     assert [record[name] for name in figures] == [None] * 4
@@ -36,7 +36,7 @@ def test_a_run_that_had_nothing_left_to_train_has_no_figures() -> None:
 
 def test_times_and_peaks_are_those_of_each_schedule() -> None:
     timeline = simulate(build("1f1b", devices=2, microbatches=2))
-    (told,) = outcome_record(Outcome(RAN, True, [Compared("1f1b", timeline, None, timeline)]))[
+    (told,) = outcome_record(RunOutcome(RAN, True, [Compared("1f1b", timeline, None, timeline)]))[
         "schedules"
     ]
     assert told["measured_seconds"] == told["predicted_seconds"] == float(timeline.makespan)

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from penstock.run.comm.collective import meet
 from penstock.train.loop.export import export_weights
 from penstock.train.loop.trainer import Trainer
-from penstock.train.report.outcome import Outcome
+from penstock.train.report.outcome import RunOutcome
 from penstock.train.report.report import EndedRun, plain_outcome, report
 
-Tell = Callable[[Outcome], None]
+Tell = Callable[[RunOutcome], None]
 """Says on the console of the first rank how a run ended."""
 
 
@@ -19,7 +19,7 @@ def finish_run(trainer: Trainer, finished: bool, tell: Tell) -> None:
         tell(outcome)
 
 
-def _outcome(trainer: Trainer, finished: bool) -> Outcome | None:
+def _outcome(trainer: Trainer, finished: bool) -> RunOutcome | None:
     if not finished:
         trainer.voice.say(f"stopped after step {trainer.done}; the same command goes on from there")
         return plain_outcome(_ended(trainer), finished=False)

@@ -64,7 +64,7 @@ class Ran(NamedTuple):
         return self.tokens / len(self.losses) * len(self.seconds) / sum(self.seconds)
 
 
-class Outcome(NamedTuple):
+class RunOutcome(NamedTuple):
     """All that there is to say when a run ends."""
 
     ran: Ran
@@ -76,7 +76,7 @@ class Outcome(NamedTuple):
     """Why schedules are not compared."""
 
 
-def outcome_record(outcome: Outcome) -> dict[str, Any]:
+def outcome_record(outcome: RunOutcome) -> dict[str, Any]:
     """The fields that scripts depend on; seconds and bytes."""
     ran = outcome.ran
     first, last = ran.mean_losses or (None, None)

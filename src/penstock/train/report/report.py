@@ -42,7 +42,7 @@ from penstock.train.config.sections import PipelineSettings
 from penstock.train.config.settings import Settings
 from penstock.train.records.metrics import METRICS, TIMING, read_metrics
 from penstock.train.report.compared import compared_schedules
-from penstock.train.report.outcome import Compared, Outcome, Ran
+from penstock.train.report.outcome import Compared, Ran, RunOutcome
 from penstock.train.report.wording import drawn, words
 
 
@@ -61,7 +61,7 @@ class EndedRun(NamedTuple):
     """Ends the records, so that the report is what is said last."""
 
 
-def report(run: EndedRun) -> Outcome | None:
+def report(run: EndedRun) -> RunOutcome | None:
     """Look, compare and write; returns what is to be said, on the first rank."""
     run.tracker.at = "looks at a step"
     engine, settings = run.engine, run.settings
@@ -80,19 +80,19 @@ def report(run: EndedRun) -> Outcome | None:
     ran = ran_by(run)
     cores = ran.cores if engine.device.type == "cpu" else ran.processes
     found = [compare_step(plan, seen, cores) for plan, seen in looks if seen]
-    outcome = Outcome(ran, True, found, left_out)
+    outcome = RunOutcome(ran, True, found, left_out)
     run.close()
     run.tracker.at = "writes its report"
     _write(outcome)
     return outcome
 
 
-def plain_outcome(run: EndedRun, *, finished: bool) -> Outcome | None:
+def plain_outcome(run: EndedRun, *, finished: bool) -> RunOutcome | None:
     """What there is to say without a look at a step, on the first rank."""
     if run.engine.mesh.rank != 0:
         return None
     run.close()
-    return Outcome(ran_by(run), finished)
+    return RunOutcome(ran_by(run), finished)
 
 
 def _look_at(plan: StepPlan, run: EndedRun) -> StepLook | None:
@@ -179,7 +179,7 @@ def _slices(pipeline: PipelineSettings) -> int:
     return pipeline.slices if pipeline.schedule in registry() else 1
 
 
-def _write(outcome: Outcome) -> None:
+def _write(outcome: RunOutcome) -> None:
     pair, folder = drawn(outcome.compared[0]), outcome.ran.folder
     save(folder / "timeline.html", page.render(pair))
     save(folder / "trace.json", trace.render(pair))

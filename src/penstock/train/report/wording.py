@@ -10,7 +10,7 @@ from dataclasses import replace
 from penstock.draw.table import render_table
 from penstock.sim.timeline import Settled, Timeline
 from penstock.train.report.loss_curve import curve
-from penstock.train.report.outcome import SHOWN_MEAN, Compared, Outcome, Ran
+from penstock.train.report.outcome import SHOWN_MEAN, Compared, Ran, RunOutcome
 
 
 def drawn(found: Compared) -> list[Timeline]:
@@ -27,7 +27,7 @@ def drawn(found: Compared) -> list[Timeline]:
     ]
 
 
-def words(outcome: Outcome) -> str:
+def words(outcome: RunOutcome) -> str:
     """The report as people read it."""
     ran, found, left_out = outcome.ran, outcome.compared, outcome.left_out
     parts = [learnt(ran), time_table(ran, found), memory_table(found), *_verdicts(found)]
