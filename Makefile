@@ -78,6 +78,7 @@ golden: $(STAMP) ## write golden lanes and what pages show anew; read the differ
 	$(BIN)/python scripts/write_shell_sessions.py
 	$(BIN)/python scripts/write_config_reference.py
 	$(BIN)/python scripts/write_python_reference.py
+	$(BIN)/python scripts/write_counts.py
 
 format: $(STAMP) ## rewrite the code in the house format
 	$(BIN)/ruff format .

@@ -22,8 +22,9 @@ from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin
 from penstock.train.config.load import load
 from penstock.train.loop.rank import plan_of
+from penstock.train.report.outcome import Compared
 from penstock.train.report.report import compare_step
-from penstock.train.report.wording import Compared, drawn
+from penstock.train.report.wording import drawn
 
 ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "examples/quickstart.toml"

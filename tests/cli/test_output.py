@@ -85,3 +85,17 @@ def test_a_long_table_is_not_broken_on_its_way_into_a_file(
 ) -> None:
     emit_table(("text",), [("word " * 100 + "end",)])
     assert "word end" in capsys.readouterr().out
+
+
+def test_a_table_fits_the_terminal_and_keeps_names_and_numbers_whole(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    row = ("seq1f1b-interleaved", "word " * 30, "0.366412213740458", "word " * 30, "1,600,000")
+    emit_table(("name", "what", "time", "why", "ops"), [row])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert all(cell in lines[2] for cell in row[::2])
+    assert " ".join(lines).count("word") == 60

@@ -60,6 +60,12 @@ def test_show_prints_every_setting_as_a_file_that_reads_back(
     assert not (config.parent / "run").exists()
 
 
+def test_the_settings_are_shown_as_json_too(penstock: Penstock, config: Path) -> None:
+    answer = penstock(f"train {config} --show --json --set run.steps=7")
+    assert answer.code == 0
+    assert answer.data == load(config, ["run.steps=7"]).model_dump(mode="json")
+
+
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [

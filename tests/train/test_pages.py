@@ -14,6 +14,7 @@ from penstock.schedules import registry
 from penstock.train.config.load import loads
 from penstock.train.config.save import tables
 from penstock.train.config.schema import Schema, schema
+from penstock.train.config.sections import WatchSettings
 from penstock.train.config.toml_text import value_text
 from train.samples import short
 from write_config_reference import PAGE, SCHEMA, rewritten, schema_text
@@ -65,6 +66,34 @@ def test_every_key_has_a_meaning_and_a_default_that_it_takes(
         assert section == "model" or key in schema()["properties"][section]["required"]
 
 
+ROOT = Path(__file__).parents[2]
+
+
+def test_seconds_beside_a_key_on_any_page_are_its_default() -> None:
+    found = [
+        (page.name, section, key, float(seconds))
+        for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+        for section, key, seconds in re.findall(
+            r"`([a-z]+)\.([a-z_]+)` \(([\d.]+) s\)", page.read_text()
+        )
+    ]
+    assert {key for _, _, key, _ in found} >= {"heartbeat", "frozen", "patience", "stuck"}
+    for page, section, key, seconds in found:
+        assert seconds == schema()["properties"][section]["properties"][key]["default"], (page, key)
+
+
+@pytest.mark.torch
+def test_a_watch_without_settings_has_the_same_defaults() -> None:
+    from penstock.run.launch.launcher import Limits
+    from penstock.run.watchdog.alarm import Patience
+    from penstock.run.watchdog.watchdog import BEAT
+
+    watch = WatchSettings()
+    assert Patience()[:3] == (watch.patience, watch.stuck, watch.frozen)
+    assert Limits() == (watch.patience, watch.frozen)
+    assert watch.heartbeat == BEAT
+
+
 def test_editors_are_offered_every_schedule_and_may_name_a_file() -> None:
     offered = schema()["properties"]["pipeline"]["properties"]["schedule"]["anyOf"]
     assert offered == [{"enum": list(registry())}, {"type": "string"}]
@@ -89,6 +118,5 @@ def test_a_configuration_is_read_without_torch() -> None:
         "from penstock.train.config.schema import schema\n"
         "layout_of(load('examples/quickstart.toml'), 4), schema()"
     )
-    root = Path(__file__).parents[2]
-    run = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")

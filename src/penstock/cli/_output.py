@@ -20,6 +20,8 @@ from penstock.terminal import encodable, printable, printable_colours, say_error
 BROKEN_PIPE = 141
 """128 + SIGPIPE, the status a shell gives to a program that the signal ended."""
 WIDTH_WITHOUT_TERMINAL = 120
+TEXT_WIDTH = 80
+"""Columns of text where there is no terminal to ask."""
 
 
 def emit(text: str) -> None:
@@ -64,8 +66,15 @@ def width() -> int:
     return get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns
 
 
-def emit_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def text_width() -> int:
+    """Columns for sentences, which are broken into lines also on their way into a file."""
+    return get_terminal_size((TEXT_WIDTH, 24)).columns
+
+
+def emit_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, columns: int | None = None
+) -> None:
     """Print rows of text under a head."""
     # A table that leads into a file or a pipe must not be broken into lines of a screen.
-    columns = width() if sys.stdout.isatty() else UNBROKEN
-    emit(render_table(head, list(rows), width=columns, color=has_color()))
+    fitting = width() if sys.stdout.isatty() else UNBROKEN
+    emit(render_table(head, list(rows), width=columns or fitting, color=has_color()))

@@ -10,6 +10,7 @@ from warnings import catch_warnings, simplefilter
 
 import typer
 
+from penstock.cli._completion import complete_names, complete_options
 from penstock.cli._numbers import assignments, parse_number, sizes_of, times_of
 from penstock.cli._output import note
 from penstock.core.schedule import Schedule
@@ -30,11 +31,17 @@ Target = Annotated[
         show_default=False,
         help="A schedule of `penstock list`, or a file (`-` is stdin): text lanes, JSON or "
         "PyTorch's CSV.",
+        autocompletion=complete_names,
     ),
 ]
 Targets = Annotated[
     list[str],
-    typer.Argument(metavar="NAME|FILE...", show_default=False, help="Schedules or files."),
+    typer.Argument(
+        metavar="NAME|FILE...",
+        show_default=False,
+        help="Schedules or files.",
+        autocompletion=complete_names,
+    ),
 ]
 
 
@@ -71,7 +78,11 @@ class Request:
     options: Annotated[
         list[str] | None,
         typer.Option(
-            "-o", "--option", metavar="KEY=VALUE", help="An option of the schedule; repeatable."
+            "-o",
+            "--option",
+            metavar="KEY=VALUE",
+            help="An option of the schedule; repeatable.",
+            autocompletion=complete_options,
         ),
     ] = None
 

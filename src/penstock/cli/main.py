@@ -18,6 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock import __version__
+from penstock.cli._completion import typed_words
 from penstock.cli._output import emit, note
 from penstock.errors import PenstockError
 from penstock.run.process.exit_codes import INTERRUPTED, MISUSE
@@ -35,6 +36,9 @@ _UsageError: type[Any] = typer.BadParameter.__mro__[1]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
+    typed = typed_words()
+    if typed is not None:
+        return _run(typed)
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words:
         with redirect_stdout(sys.stderr):
@@ -51,13 +55,14 @@ def _run(words: Sequence[str]) -> int:
         return _complain(_sentence(error), _where_to_look(error), MISUSE)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
+    except SystemExit as end:  # typer leaves so when it has answered a shell
+        return int(end.code or 0)
     return code or 0
 
 
 def application(words: Sequence[str] = ()) -> typer.Typer:
     """The commands: the one that `words` names, or all of them where it names none."""
     app = typer.Typer(
-        add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -87,8 +92,8 @@ def _without_threads() -> Iterator[None]:
         del os.environ[THREADS]
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(context: typer.Context, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:  # a shell that completes reads a line only
         emit(__version__)
         raise typer.Exit
 

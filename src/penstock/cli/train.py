@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli._completion import complete_settings
 from penstock.cli._needs import need_pydantic, need_torch
 from penstock.cli._output import emit, emit_json, note
-from penstock.cli._request import Force
+from penstock.cli._request import AsJson, Force
 from penstock.errors import PenstockError
+from penstock.terminal import printable
 
 if TYPE_CHECKING:
     from penstock.train.config.settings import Settings
+    from penstock.train.report.outcome import RunOutcome
 
 LAUNCHED = "RANK"
 """Set in the environment of a process that a launcher started as one rank of many."""
@@ -24,8 +27,8 @@ def register(app: typer.Typer) -> None:
     app.command("train")(train)
 
 
-def _print_schema(wanted: bool) -> None:
-    if wanted:
+def _print_schema(context: typer.Context, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:  # a shell that completes reads a line only
         need_pydantic()
         from penstock.train.config.schema import schema
 
@@ -46,7 +49,10 @@ def train(
     changes: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="SECTION.KEY=VALUE", help="Change a setting; may be repeated."
+            "--set",
+            metavar="SECTION.KEY=VALUE",
+            help="Change a setting; may be repeated.",
+            autocompletion=complete_settings,
         ),
     ] = None,
     force: Force = False,
@@ -62,6 +68,7 @@ def train(
             help="Print the JSON schema of a configuration, for editors, and leave.",
         ),
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a model. Under torchrun each process is one rank; otherwise N are started here.
 
@@ -72,18 +79,36 @@ def train(
 
     settings = _settings(config, changes or [])
     if show:
-        emit(dump(settings).rstrip())
+        if as_json:
+            emit_json(settings.model_dump(mode="json"))
+        else:
+            emit(dump(settings).rstrip())
         return
     need_torch()
     if LAUNCHED in os.environ:
         from penstock.train.loop.rank import run_rank
 
-        raise typer.Exit(run_rank(settings))
+        raise typer.Exit(run_rank(settings, _print_record if as_json else _print_report))
     from penstock.run.process.machine import this_machine
     from penstock.train.loop.start import start
 
     machine = None if force else this_machine()
-    raise typer.Exit(start(settings, config, ranks, changes or [], note, machine))
+    words = [word for change in changes or [] for word in ("--set", change)]
+    words += ["--json"] if as_json else []
+    raise typer.Exit(start(settings, config, ranks, words, note, machine))
+
+
+def _print_report(outcome: "RunOutcome") -> None:
+    from penstock.train.report.wording import words
+
+    if outcome.compared:
+        emit(printable(words(outcome)))  # a folder may be called anything
+
+
+def _print_record(outcome: "RunOutcome") -> None:
+    from penstock.train.report.outcome import outcome_record
+
+    emit_json(outcome_record(outcome))
 
 
 def _settings(config: Path, changes: list[str]) -> "Settings":

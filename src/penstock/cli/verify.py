@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli._completion import complete_names
 from penstock.cli._flat import flat
 from penstock.cli._needs import need_torch
 from penstock.cli._numbers import assignments
@@ -32,6 +33,7 @@ VerifyTarget = Annotated[
         metavar="[NAME|FILE]",
         show_default=False,
         help="A schedule of `penstock list`, or a file (`-` is stdin).",
+        autocompletion=complete_names,
     ),
 ]
 Everything = Annotated[

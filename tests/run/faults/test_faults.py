@@ -166,7 +166,7 @@ def test_a_rank_that_does_not_come_to_what_all_do_together_is_named(toy: Toy) ->
     assert outcome.code == 1
     assert len(outcome.causes) == 1, outcome.err
     assert "rank 1 is stuck since 6." in outcome.causes[0]
-    said = "at step 1: ends its step; ranks 0, 2 wait for all ranks to end the step"
+    said = "at step 1, while it ends its step; ranks 0, 2 wait for all ranks to end the step"
     assert said in outcome.causes[0]
     assert outcome.seconds < 6.0 + LEAVING
 

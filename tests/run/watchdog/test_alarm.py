@@ -24,11 +24,11 @@ def runs(still: float = 90.0) -> Beat:
 
 def together(what: str = "end the step", still: float = 90.0) -> Beat:
     text = f"waits for all ranks to {what}"
-    return Beat(7, still, text, f"step 12: {text}", what, EVERYBODY)
+    return Beat(7, still, text, f"step 12, while it {text}", what, EVERYBODY)
 
 
 def does(text: str = "evaluates", still: float = 90.0) -> Beat:
-    return Beat(7, still, text, f"step 12: {text}")
+    return Beat(7, still, text, f"step 12, while it {text}")
 
 
 def files(beat: Beat) -> Beat:
@@ -151,7 +151,7 @@ def test_a_long_op_is_no_alarm_while_something_moves_or_nobody_waits(
 def test_who_does_not_come_to_what_all_do_together_is_stuck() -> None:
     beats = {0: together(), 1: together(), 2: does(), 3: together("count their labels")}
     assert stuck(beats, PATIENCE) == (
-        "rank 2 is stuck since 90.0 s, at step 12: evaluates; "
+        "rank 2 is stuck since 90.0 s, at step 12, while it evaluates; "
         "ranks 0-1 wait for all ranks to end the step; "
         "rank 3 waits for all ranks to count their labels"
     )
@@ -166,7 +166,7 @@ def test_a_chain_goes_on_through_what_all_do_together() -> None:
         3: does("reads its batch"),
     }
     assert stuck(beats, PATIENCE) == (
-        "rank 3 is stuck since 90.0 s, at step 12: reads its batch; "
+        "rank 3 is stuck since 90.0 s, at step 12, while it reads its batch; "
         "rank 2 waits for the input from it; rank 1 waits for all ranks to count their labels"
     )
 
@@ -190,7 +190,7 @@ def test_who_has_waited_for_a_moment_only_is_listed_too() -> None:
 
 
 def test_what_happens_before_the_first_step_is_said_without_a_number() -> None:
-    place = "before the first step: builds its stages"
+    place = "before the first step, while it builds its stages"
     beats = {0: together(), 1: Beat(7, 61.0, "builds its stages", place)}
     assert stuck(beats, PATIENCE).startswith(f"rank 1 is stuck since 61.0 s, {place}; rank 0 waits")
 
@@ -212,7 +212,7 @@ def test_files_are_read_and_written_for_as_long_as_it_takes(beats: dict[int, Bea
 def test_who_keeps_others_from_writing_together_is_stuck() -> None:
     beats = {0: does("writes its records"), 1: files(together("write the checkpoint"))}
     assert stuck(beats, PATIENCE) == (
-        "rank 0 is stuck since 90.0 s, at step 12: writes its records; "
+        "rank 0 is stuck since 90.0 s, at step 12, while it writes its records; "
         "rank 1 waits for all ranks to write the checkpoint"
     )
 

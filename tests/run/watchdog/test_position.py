@@ -29,14 +29,14 @@ def tracker(lane: Lane) -> Tracker:
 def test_outside_of_a_lane_it_says_what_is_done() -> None:
     tracker = Tracker()
     tracker.step, tracker.at = 3, "saves"
-    assert tracker.position() == Position("saves", "step 3: saves")
+    assert tracker.position() == Position("saves", "step 3, while it saves")
     assert tracker.picture() == ""
 
 
 def test_what_is_done_before_the_first_step_is_said_to_be_so() -> None:
     tracker = Tracker()
     tracker.handles_files("opens the data")
-    place = "before the first step: opens the data"
+    place = "before the first step, while it opens the data"
     assert tracker.position() == Position("opens the data", place, files=True)
 
 
@@ -47,10 +47,10 @@ def test_what_all_do_together_is_waited_for_from_everybody_and_then_it_goes_on()
     text = "waits for all ranks to add up their gradients"
     with tracker.gathers("add up their gradients"):
         assert tracker.position() == Position(
-            text, f"step 3: {text}", "add up their gradients", EVERYBODY, steady=True
+            text, f"step 3, while it {text}", "add up their gradients", EVERYBODY, steady=True
         )
         assert tracker.picture() == ""
-    assert tracker.position() == Position("ends its step", "step 3: ends its step")
+    assert tracker.position() == Position("ends its step", "step 3, while it ends its step")
 
 
 def test_what_all_do_with_files_is_waited_for_as_long_as_it_takes() -> None:

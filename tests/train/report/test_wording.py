@@ -1,6 +1,7 @@
 """The report says what was learnt, compared and left behind; the README shows one as it is."""
 
 import re
+import shlex
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,15 +15,8 @@ from penstock.schedules import build
 from penstock.sim import simulate
 from penstock.train.config.load import load
 from penstock.train.loop.setup import layout_of
-from penstock.train.report.wording import (
-    Compared,
-    Ran,
-    drawn,
-    learnt,
-    memory_table,
-    time_table,
-    words,
-)
+from penstock.train.report.outcome import Compared, Ran, RunOutcome
+from penstock.train.report.wording import drawn, learnt, memory_table, time_table, words
 
 ROOT = Path(__file__).parents[3]
 RAN = Ran(
@@ -99,29 +93,43 @@ def test_memory_has_a_column_for_each_device(found: list[Compared]) -> None:
 def test_the_verdict_is_the_ratio_of_peaks_and_of_predicted_times(found: list[Compared]) -> None:
     one, other = found
     memory, time = one.peak / other.peak, one.predicted.makespan / other.predicted.makespan
-    (line,) = [line for line in words(RAN, found).splitlines() if " needs " in line]
+    (line,) = [
+        line for line in words(RunOutcome(RAN, True, found)).splitlines() if " needs " in line
+    ]
     assert line.startswith(f"seq1f1b needs {memory:.2f} of the memory of 1f1b")
     assert line.endswith(f" {float(time):.2f} of its time")
 
 
 def test_without_another_schedule_there_is_no_verdict(found: list[Compared]) -> None:
-    assert " needs " not in words(RAN, found[:1])
+    assert " needs " not in words(RunOutcome(RAN, True, found[:1]))
 
 
 def test_what_is_not_there_is_not_named(found: list[Compared]) -> None:
-    assert "safetensors" not in words(RAN._replace(export=""), found)
-    assert "pipeline.slices" not in words(RAN._replace(slices=1), found)
+    assert "safetensors" not in words(RunOutcome(RAN._replace(export=""), True, found))
+    assert "pipeline.slices" not in words(RunOutcome(RAN._replace(slices=1), True, found))
 
 
 def test_what_to_try_next_can_be_typed(found: list[Compared]) -> None:
-    text = words(RAN, found)
+    text = words(RunOutcome(RAN, True, found))
     assert "penstock train runs/quickstart/config.toml --set run.steps=240\n" in text
     assert "--set run.steps=240 --set optimizer.schedule_steps=240\n" in text
-    assert "schedule_steps" not in words(RAN._replace(replans=False), found)
+    assert "schedule_steps" not in words(RunOutcome(RAN._replace(replans=False), True, found))
     assert (
         "--set pipeline.slices=8 --set run.directory=runs/quickstart-8 --set checkpoint.export="
         in text
     )
+
+
+def test_what_to_try_next_can_be_typed_also_for_a_folder_with_spaces_and_quotes(
+    found: list[Compared],
+) -> None:
+    folder = "runs/it's mine"
+    text = words(RunOutcome(RAN._replace(folder=Path(folder)), True, found))
+    lines = text[text.index("try next") :].splitlines()[1:]
+    commands = [shlex.split(line[line.index("penstock") :]) for line in lines]
+    assert [each[2] for each in commands[:3]] == [f"{folder}/config.toml"] * 3
+    assert [len(each) for each in commands] == [5, 7, 9, 3]
+    assert f"run.directory={folder}-8" in commands[2]
 
 
 def test_a_picture_is_in_seconds_and_megabytes(found: list[Compared]) -> None:
@@ -146,7 +154,7 @@ def shape_of(text: str) -> list[str]:
 def test_the_report_in_the_readme_has_the_lines_of_a_report(found: list[Compared]) -> None:
     page = (ROOT / "README.md").read_text()
     (shown,) = re.findall(r"^```text\n(loss .*?)^```$", page, re.M | re.S)
-    assert shape_of(shown) == shape_of(words(RAN, found))
+    assert shape_of(shown) == shape_of(words(RunOutcome(RAN, True, found)))
     losses = re.search(r"loss ([\d.]+) -> ([\d.]+)", shown)
     assert losses is not None
     assert float(losses[2]) < float(losses[1]) < 6

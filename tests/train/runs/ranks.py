@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -124,19 +124,29 @@ class Setting:
         return ["train", str(self.config), *(word for each in every for word in ("--set", each))]
 
     def run(
-        self, *changes: str, name: str = "run", ranks: int = 2, prepare: Prepare | None = None
+        self,
+        *changes: str,
+        name: str = "run",
+        ranks: int = 2,
+        prepare: Prepare | None = None,
+        flags: Sequence[str] = (),
     ) -> Ran:
         """Train with so many ranks to the end, whatever that is."""
-        crew = self.start(*changes, name=name, ranks=ranks, prepare=prepare)
+        crew = self.start(*changes, name=name, ranks=ranks, prepare=prepare, flags=flags)
         return crew.ran()
 
     def start(
-        self, *changes: str, name: str = "run", ranks: int = 2, prepare: Prepare | None = None
+        self,
+        *changes: str,
+        name: str = "run",
+        ranks: int = 2,
+        prepare: Prepare | None = None,
+        flags: Sequence[str] = (),
     ) -> "Members":
         """Begin to train with so many ranks."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        return Members(folder, self.words(*changes, name=name), ranks, prepare)
+        return Members(folder, [*self.words(*changes, name=name), *flags], ranks, prepare)
 
 
 def write_text(folder: Path) -> None:

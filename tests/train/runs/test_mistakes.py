@@ -70,7 +70,10 @@ def test_an_exception_in_the_data_is_told_once_although_all_ranks_meet_it(
     ran = setting.run("checkpoint.every=1", name="lost-disk", prepare=lost)
     assert ran.codes == (1, 1)
     assert len(ran.causes) == 1, ran.said
-    assert ", at step 3: reads its batch: OSError: [Errno 5] Input/output error" in ran.causes[0]
+    assert (
+        ", at step 3, while it reads its batch: OSError: [Errno 5] Input/output error"
+        in ran.causes[0]
+    )
 
 
 def test_a_step_that_is_no_number_ends_the_run_before_it_reaches_the_weights(
@@ -100,7 +103,10 @@ def test_a_step_without_a_label_ends_the_run_before_it_reaches_the_weights(
     ran = setting.run(*data, name="no-label")
     assert ran.codes == (1, 1)
     assert len(ran.causes) == 1, ran.said
-    assert ", at step 1: reads its batch: no label of the global batch counts" in ran.causes[0]
+    assert (
+        ", at step 1, while it reads its batch: no label of the global batch counts"
+        in ran.causes[0]
+    )
     assert "hint: documents of a single token" in "".join(ran.said)
     assert ran.records == b""
 
@@ -134,7 +140,7 @@ def test_a_full_disk_costs_the_checkpoint_and_no_more(
     ("rank", "prepare", "place", "others"),
     [
         (3, sleep_in_update, r": it runs 1U0, at 1U0 \(op 19 of 19 of step 2\)", "end the step"),
-        (1, sleep_in_evaluation, ", at step 2: evaluates", "count their labels"),
+        (1, sleep_in_evaluation, ", at step 2, while it evaluates", "count their labels"),
     ],
     ids=["update", "evaluation"],
 )
@@ -156,7 +162,10 @@ def test_records_that_cannot_be_closed_fail_the_run_with_their_rank(setting: Set
     ran = setting.run("run.steps=2", name="unclosed", prepare=raise_in_closing)
     assert ran.codes == (1, 1)
     assert len(ran.causes) == 1, ran.said
-    assert "error: rank 0, at step 2: closes its records: OSError: [Errno 28]" in ran.causes[0]
+    assert (
+        "error: rank 0, at step 2, while it closes its records: OSError: [Errno 28]"
+        in ran.causes[0]
+    )
     assert saved(ran) == 2
 
 
@@ -166,7 +175,10 @@ def test_records_that_hang_in_closing_are_named_by_those_that_wait(setting: Sett
     assert ran.codes == (1, 1)
     assert len(ran.causes) == 1, ran.said
     assert "error: rank 0 is stuck since " in ran.causes[0]
-    assert "at step 2: closes its records; rank 1 waits for all ranks to close" in ran.causes[0]
+    assert (
+        "at step 2, while it closes its records; rank 1 waits for all ranks to close"
+        in ran.causes[0]
+    )
 
 
 def test_what_went_wrong_first_is_said_where_closing_fails_too(setting: Setting) -> None:
@@ -224,4 +236,7 @@ def test_one_process_with_a_launcher_says_once_what_is_wrong(
     assert launch(setting.words(*alone, name="alone"), 1) == 2
     said = capfd.readouterr().err
     assert said.count("error: ") == 1, said
-    assert "error: rank 0, before the first step: opens the data: no file matches 'nowhere'" in said
+    assert (
+        "error: rank 0, before the first step, while it opens the data: no file matches 'nowhere'"
+        in said
+    )

@@ -47,8 +47,8 @@ class Phase(NamedTuple):
 def at(where: str) -> str:
     """A place as it stands in a sentence.
 
-    >>> at("step 3: saves"), at("before the first step: opens the data")
-    ('at step 3: saves', 'before the first step: opens the data')
+    >>> at("step 3, while it saves"), at("before the first step, while it starts")
+    ('at step 3, while it saves', 'before the first step, while it starts')
     """
     return where if where.startswith(BEFORE) else f"at {where}"
 
@@ -117,7 +117,7 @@ class Tracker:
         if isinstance(here, Phase):
             when = f"step {self.step}" if self.step else BEFORE
             steady = self.step > 0 and here.owes == EVERYBODY and not here.files
-            return Position(here.text, f"{when}: {here.text}", *here[1:], steady=steady)
+            return Position(here.text, f"{when}, while it {here.text}", *here[1:], steady=steady)
         call, post = here
         where = f"{call.op}{self._place(call)}"
         if post is None:

@@ -1,20 +1,32 @@
 """What is left when a run ends: the exported weights and the report."""
 
+from collections.abc import Callable
+
 from penstock.run.comm.collective import meet
 from penstock.train.loop.export import export_weights
 from penstock.train.loop.trainer import Trainer
-from penstock.train.report.report import EndedRun, report
+from penstock.train.report.outcome import RunOutcome
+from penstock.train.report.report import EndedRun, plain_outcome, report
+
+Tell = Callable[[RunOutcome], None]
+"""Says on the console of the first rank how a run ended."""
 
 
-def finish_run(trainer: Trainer, finished: bool) -> None:
+def finish_run(trainer: Trainer, finished: bool, tell: Tell) -> None:
     """Export and report after the last step; after a signal to stop, only say where it stands."""
+    outcome = _outcome(trainer, finished)
+    if outcome is not None:
+        tell(outcome)
+
+
+def _outcome(trainer: Trainer, finished: bool) -> RunOutcome | None:
     if not finished:
         trainer.voice.say(f"stopped after step {trainer.done}; the same command goes on from there")
-        return
+        return plain_outcome(_ended(trainer), finished=False)
     if trainer.settings.checkpoint.export:
         export_weights(trainer)
-    if trainer.settings.log.report:
-        report(_ended(trainer))
+    ended = _ended(trainer)
+    return report(ended) if trainer.settings.log.report else plain_outcome(ended, finished=True)
 
 
 def _ended(trainer: Trainer) -> EndedRun:

@@ -23,7 +23,7 @@ from penstock.run.watchdog.watched import watched_connection
 from penstock.train.checkpoint import Checkpoints
 from penstock.train.config.save import shared_settings
 from penstock.train.config.settings import Settings
-from penstock.train.loop.finish import finish_run, leave
+from penstock.train.loop.finish import Tell, finish_run, leave
 from penstock.train.loop.resume import ready_trainer
 from penstock.train.loop.run_lock import claim_run
 from penstock.train.loop.setup import layout_of
@@ -35,7 +35,7 @@ BACK_END = {"cpu": "gloo", "cuda": "", "auto": ""}
 """What torch.distributed is told; nothing lets the devices of the machine decide."""
 
 
-def run_rank(settings: Settings) -> int:
+def run_rank(settings: Settings, tell: Tell) -> int:
     """Train as one rank of the run that the environment describes; returns the exit code."""
     torch.set_num_threads(settings.run.threads)
     with ExitStack() as stack:
@@ -46,7 +46,7 @@ def run_rank(settings: Settings) -> int:
         stack.enter_context(_closed(trainer))
         stack.enter_context(trainer.stopping)  # before this there is nothing to save
         finished = trainer.run()
-        finish_run(trainer, finished)
+        finish_run(trainer, finished, tell)
         leave(trainer)
         return GOOD if finished else SAVED
 

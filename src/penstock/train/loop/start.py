@@ -18,12 +18,12 @@ def start(
     settings: Settings,
     config: Path,
     ranks: int,
-    changes: Sequence[str],
+    words: Sequence[str],
     say: Callable[[str], None],
     machine: Machine | None,
 ) -> int:
-    """Launch the ranks and return the exit code of the run; a machine refuses what it has no room
-    for."""
+    """Launch the ranks, each as `train CONFIG` with these words, and return the exit code of the
+    run; a machine refuses what it has no room for."""
     count = ranks or settings.pipeline.devices * settings.pipeline.replicas
     if count < 1:
         raise ShapeError(
@@ -42,6 +42,5 @@ def start(
         pass  # the first rank holds this; what is refused here has started nothing
     saved = folder / SETTINGS_FILE
     say(f"starting {count} {'process' if count == 1 else 'processes'}; settings in {saved}")
-    command = ["train", str(config), *(word for change in changes for word in ("--set", change))]
     limits = Limits(settings.watch.patience, settings.watch.frozen)
-    return launch(command, count, limits=limits, logs=folder / "logs")
+    return launch(["train", str(config), *words], count, limits=limits, logs=folder / "logs")

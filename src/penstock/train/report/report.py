@@ -8,7 +8,6 @@ would not fit nevertheless, because it keeps more of a batch alive, is not run.
 """
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -39,12 +38,12 @@ from penstock.run.watchdog.position import Tracker
 from penstock.schedules import registry
 from penstock.sim import simulate
 from penstock.sim.cores import makespan_on
-from penstock.terminal import say_to
 from penstock.train.config.sections import PipelineSettings
 from penstock.train.config.settings import Settings
 from penstock.train.records.metrics import METRICS, TIMING, read_metrics
 from penstock.train.report.compared import compared_schedules
-from penstock.train.report.wording import Compared, Ran, drawn, words
+from penstock.train.report.outcome import Compared, Ran, RunOutcome
+from penstock.train.report.wording import drawn, words
 
 
 class EndedRun(NamedTuple):
@@ -62,8 +61,8 @@ class EndedRun(NamedTuple):
     """Ends the records, so that the report is what is said last."""
 
 
-def report(run: EndedRun) -> None:
-    """Look, compare, write and say it."""
+def report(run: EndedRun) -> RunOutcome | None:
+    """Look, compare and write; returns what is to be said, on the first rank."""
     run.tracker.at = "looks at a step"
     engine, settings = run.engine, run.settings
     looks, left_out = [(engine.plan, look_at_step(engine, run.batch))], list[str]()
@@ -76,13 +75,24 @@ def report(run: EndedRun) -> None:
             left_out.append(refusal)
             continue
         looks.append((plan, _look_at(plan, run)))
-    if engine.mesh.rank == 0:
-        ran = ran_by(run)
-        cores = ran.cores if engine.device.type == "cpu" else ran.processes
-        found = [compare_step(plan, seen, cores) for plan, seen in looks if seen]
-        run.close()
-        run.tracker.at = "writes its report"
-        _write(ran, found, left_out)
+    if engine.mesh.rank != 0:
+        return None
+    ran = ran_by(run)
+    cores = ran.cores if engine.device.type == "cpu" else ran.processes
+    found = [compare_step(plan, seen, cores) for plan, seen in looks if seen]
+    outcome = RunOutcome(ran, True, found, left_out)
+    run.close()
+    run.tracker.at = "writes its report"
+    _write(outcome)
+    return outcome
+
+
+def plain_outcome(run: EndedRun, *, finished: bool) -> RunOutcome | None:
+    """What there is to say without a look at a step, on the first rank."""
+    if run.engine.mesh.rank != 0:
+        return None
+    run.close()
+    return RunOutcome(ran_by(run), finished)
 
 
 def _look_at(plan: StepPlan, run: EndedRun) -> StepLook | None:
@@ -169,10 +179,8 @@ def _slices(pipeline: PipelineSettings) -> int:
     return pipeline.slices if pipeline.schedule in registry() else 1
 
 
-def _write(ran: Ran, found: Sequence[Compared], left_out: Sequence[str]) -> None:
-    pair = drawn(found[0])
-    text = words(ran, found, left_out)
-    save_text(ran.folder / "timeline.html", page.render(pair))
-    save_text(ran.folder / "trace.json", trace.render(pair))
-    save_text(ran.folder / "report.txt", text)
-    say_to(sys.stdout, text)
+def _write(outcome: RunOutcome) -> None:
+    pair, folder = drawn(outcome.compared[0]), outcome.ran.folder
+    save_text(folder / "timeline.html", page.render(pair))
+    save_text(folder / "trace.json", trace.render(pair))
+    save_text(folder / "report.txt", words(outcome))

@@ -3,54 +3,14 @@
 Nothing here runs or reads anything, so that a report can be made from any run's figures.
 """
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
-from pathlib import Path
-from statistics import mean
-from typing import NamedTuple
 
 from penstock.draw.table import render_table
 from penstock.sim.timeline import Settled, Timeline
 from penstock.train.report.loss_curve import curve
-
-SHOWN_MEAN = 10
-"""Steps over which a loss is a mean: single steps jump about."""
-
-
-class Compared(NamedTuple):
-    """One schedule: what was predicted, and what was measured."""
-
-    name: str
-    predicted: Timeline
-    """As if every process had a core or a GPU of its own, from the time that its ops took; with the
-    bytes that the step adds on each device."""
-    shared: Fraction | None
-    """Seconds predicted with the cores that there are, where they are fewer than processes."""
-    measured: Timeline
-
-    @property
-    def peak(self) -> int:
-        """The most that a step added on any device."""
-        return max(int(peak) for peak in self.measured.peak)
-
-
-class Ran(NamedTuple):
-    """What a run leaves behind."""
-
-    folder: Path
-    losses: Sequence[float]
-    tokens: int
-    seconds: Sequence[float]
-    """Of each step that was timed."""
-    processes: int
-    cores: int
-    slices: int
-    replans: bool
-    """Whether the learning rate of further steps depends on whether it is planned anew."""
-    checkpoint: Path
-    export: str
-    """Where the exported weights are; empty where there are none."""
+from penstock.train.report.outcome import SHOWN_MEAN, Compared, Ran, RunOutcome
 
 
 def drawn(found: Compared) -> list[Timeline]:
@@ -67,8 +27,9 @@ def drawn(found: Compared) -> list[Timeline]:
     ]
 
 
-def words(ran: Ran, found: Sequence[Compared], left_out: Sequence[str] = ()) -> str:
-    """The report as people read it; `left_out` says which schedules it is not compared with."""
+def words(outcome: RunOutcome) -> str:
+    """The report as people read it."""
+    ran, found, left_out = outcome.ran, outcome.compared, outcome.left_out
     parts = [learnt(ran), time_table(ran, found), memory_table(found), *_verdicts(found)]
     parts += ["".join(f"{line}\n" for line in left_out)] if left_out else []
     return "\n".join([*parts, _places(ran), _next_steps(ran)])
@@ -76,14 +37,12 @@ def words(ran: Ran, found: Sequence[Compared], left_out: Sequence[str] = ()) -> 
 
 def learnt(ran: Ran) -> str:
     """From which loss to which, how fast, and the curve between."""
-    if not ran.losses or not ran.seconds:
+    means, pace, count = ran.mean_losses, ran.tokens_per_second, len(ran.losses)
+    if means is None or pace is None:
         return f"{ran.checkpoint} is complete: no step was left to train\n"
-    first, last = (mean(part) for part in (ran.losses[:SHOWN_MEAN], ran.losses[-SHOWN_MEAN:]))
-    count = len(ran.losses)
-    pace = ran.tokens / count * len(ran.seconds) / sum(ran.seconds)
     return (
-        f"loss {first:.3f} -> {last:.3f} (means of {min(SHOWN_MEAN, count)} steps) after {count} "
-        f"steps, {ran.tokens:,} tokens; {pace:,.0f} tokens/s\n{curve(ran.losses)}"
+        f"loss {means[0]:.3f} -> {means[1]:.3f} (means of {min(SHOWN_MEAN, count)} steps) after "
+        f"{count} steps, {ran.tokens:,} tokens; {pace:,.0f} tokens/s\n{curve(ran.losses)}"
     )
 
 
@@ -151,20 +110,26 @@ def _places(ran: Ran) -> str:
 
 
 def _next_steps(ran: Ran) -> str:
-    train, steps, slices = f"penstock train {ran.folder / 'config.toml'}", *_doubled(ran)
-    tries = [(f"go on to step {steps}", f"{train} --set run.steps={steps}")]
+    steps, slices = _doubled(ran)
+    tries = [(f"go on to step {steps}", _train(ran, f"run.steps={steps}"))]
     if ran.replans:
-        anew = f"{tries[0][1]} --set optimizer.schedule_steps={steps}"
-        tries.append(("plan the rate anew", anew))
+        anew = (f"run.steps={steps}", f"optimizer.schedule_steps={steps}")
+        tries.append(("plan the rate anew", _train(ran, *anew)))
     if ran.slices > 1:
         folder = f"{ran.folder}-{slices}"
-        cut = f"--set pipeline.slices={slices} --set run.directory={folder}"
+        cut = [f"pipeline.slices={slices}", f"run.directory={folder}"]
         if ran.export:
-            cut += f" --set checkpoint.export={folder}/export"
-        tries.append((f"cut into {slices} slices", f"{train} {cut}"))
+            cut.append(f"checkpoint.export={folder}/export")
+        tries.append((f"cut into {slices} slices", _train(ran, *cut)))
     tries.append(("prove every schedule", "penstock verify --all"))
     width = max(len(what) for what, _ in tries)
     return "try next\n" + "".join(f"  {what:<{width}}  {command}\n" for what, command in tries)
+
+
+def _train(ran: Ran, *changes: str) -> str:
+    """A command that can be typed as it is, whatever the folder is called."""
+    sets = [word for change in changes for word in ("--set", change)]
+    return shlex.join(["penstock", "train", str(ran.folder / "config.toml"), *sets])
 
 
 def _doubled(ran: Ran) -> tuple[int, int]:
