@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import FormatError, ShapeError, shown
-from penstock.files.regular import open_regular
+from penstock.files.regular import read_regular
 
-MAX_OBJECT_BYTES = 1 << 28
-"""Files above this hold no description of a model; the index of a large one has some megabytes."""
 MOST_DIGITS = 19
 """Digits of the largest whole number that a processor has."""
 
@@ -21,13 +19,11 @@ MOST_DIGITS = 19
 def read_object(path: Path, hint: str) -> dict[str, Any]:
     """The object in a JSON file; `hint` says what to give instead of a file that is not there."""
     try:
-        with open_regular(path) as file:
-            content = file.read(MAX_OBJECT_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ShapeError(f"cannot read {shown(str(path), 300)}: {reason}", hint=hint) from None
-    if len(content) > MAX_OBJECT_BYTES:
-        raise ShapeError(f"{str(path)!r} is larger than {MAX_OBJECT_BYTES:,} bytes", hint=hint)
+        content = read_regular(path)
+    except OSError as error:
+        raise ShapeError(
+            f"cannot read {shown(str(path), 300)}: {error.strerror}", hint=hint
+        ) from None
     found = _decode(path, content)
     if not isinstance(found, dict):
         raise FormatError(f"{str(path)!r} holds no JSON object", hint="it begins with {")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from penstock.errors import ShapeError
+from penstock.errors import ShapeError, shown
 from penstock.run.launch.launcher import Limits, launch
 from penstock.run.process.environment import refuse_environment
 from penstock.run.process.machine import Machine
@@ -29,6 +29,11 @@ def start(
         raise ShapeError(
             f"{count} processes: pipeline.devices is {settings.pipeline.devices}",
             hint="give -n 1 or more, or set pipeline.devices",
+        )
+    if not config.is_file():
+        raise ShapeError(
+            f"{shown(str(config))} is no file, but every rank reads it",
+            hint="write the configuration into a file",
         )
     if machine is not None:
         machine.refuse(count, 0)  # before a schedule of so many devices is made
