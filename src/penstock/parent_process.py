@@ -28,6 +28,7 @@ TORCHRUN = "TORCHELASTIC_RUN_ID"
 """Set by torchrun's agent for its ranks."""
 LOOK = 0.5
 """Seconds between two looks at the number of the parent."""
+_TOLD = re.compile(r"\d{1,9}:\d{1,19}:[01]", re.ASCII)
 ORPHANED = 1
 """Exit code of a process whose parent is gone."""
 
@@ -77,8 +78,9 @@ os.register_at_fork(after_in_child=_let_go)
 def hold() -> None:
     """End this process with its parent, if that has asked for it or is torchrun's agent."""
     told = os.environ.pop(VARIABLE, "")
-    if re.fullmatch(r"\d{1,9}:\d{1,19}:[01]", told, re.ASCII):
-        hold_to(Tie(*map(int, told.split(":"))))
+    tied = Tie(*map(int, told.split(":"))) if _TOLD.fullmatch(told) else None
+    if tied and _inherited(tied):  # or else it was meant for somebody between it and us
+        hold_to(tied)
     elif TORCHRUN in os.environ:
         _follow_agent()
 
@@ -91,8 +93,6 @@ def _follow_agent() -> None:
 
 def hold_to(tied: Tie) -> None:
     """End this process with the parent that made this tie."""
-    if not _inherited(tied):
-        return
     if tied.steady and sys.platform == "linux":
         _ask_kernel()
     _start(_wait, tied.descriptor)

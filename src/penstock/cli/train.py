@@ -75,14 +75,15 @@ def train(
         emit(dump(settings).rstrip())
         return
     need_torch()
+    from penstock.run.process.machine import this_machine
+
+    machine = None if force else this_machine()
     if LAUNCHED in os.environ:
         from penstock.train.loop.rank import run_rank
 
-        raise typer.Exit(run_rank(settings))
-    from penstock.run.process.machine import this_machine
+        raise typer.Exit(run_rank(settings, machine))
     from penstock.train.loop.start import start
 
-    machine = None if force else this_machine()
     raise typer.Exit(start(settings, config, ranks, changes or [], note, machine))
 
 

@@ -129,7 +129,8 @@ def refuse_environment(environment: Mapping[str, str] = os.environ) -> None:
     unknown = [name for name in environment.get(INTERFACE, "").split(",") if name not in here]
     if environment.get(INTERFACE) and unknown:
         raise ShapeError(
-            f"{INTERFACE} names {shown(unknown[0])}, but this machine has {', '.join(sorted(here))}",
+            f"{INTERFACE} names {shown(unknown[0])}, "
+            f"but this machine has {', '.join(sorted(here))}",
             hint=f"unset {INTERFACE}, or name one of these",
         )
 

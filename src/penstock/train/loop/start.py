@@ -47,6 +47,12 @@ def start(
         pass  # the first rank holds this; what is refused here has started nothing
     saved = folder / SETTINGS_FILE
     say(f"starting {count} {'process' if count == 1 else 'processes'}; settings in {saved}")
-    command = ["train", str(config), *(word for change in changes for word in ("--set", change))]
+    # a rank is not asked again for what is settled here, with less memory free by then
+    command = [
+        "train",
+        str(config),
+        "--force",
+        *(word for change in changes for word in ("--set", change)),
+    ]
     limits = Limits(settings.watch.patience, settings.watch.frozen)
     return launch(command, count, limits=limits, logs=folder / "logs")
