@@ -16,6 +16,7 @@ from penstock.run.process.machine import Machine
 from penstock.train.config.load import load, loads
 from penstock.train.config.save import save
 from penstock.train.loop import before_start, start
+from train.runs.ranks import MODEL
 
 pytestmark = pytest.mark.torch
 
@@ -24,15 +25,7 @@ TINY = """
 steps = 2
 directory = "{folder}/run"
 
-[model]
-layers = 4
-hidden = 16
-ffn = 24
-heads = 2
-kv_heads = 1
-head_size = 8
-vocabulary = 256
-
+[model]{model}
 [batch]
 length = 8
 
@@ -45,7 +38,7 @@ devices = 2
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     path = tmp_path / "tiny.toml"
-    path.write_text(TINY.format(folder=tmp_path))
+    path.write_text(TINY.format(folder=tmp_path, model=MODEL))
     return path
 
 

@@ -30,17 +30,23 @@ def read_object(path: Path, hint: str) -> dict[str, Any]:
     return found
 
 
-def _decode(path: Path, content: bytes) -> Any:
+def decode_json(text: str, what: str, **hooks: Any) -> Any:
+    """What a text in JSON says, or the place where it is none; `what` is how an error calls it."""
     try:
-        found = json.loads(content.decode("utf-8-sig"), parse_int=_integer)
-        json.dumps(found, ensure_ascii=False).encode()  # half of a surrogate pair cannot be written
+        return json.loads(text, **hooks)
     except json.JSONDecodeError as error:
         raise FormatError(
-            f"{str(path)!r} is not JSON: {error.msg}",
+            f"{what} is not JSON: {error.msg}",
             line=error.lineno,
             column=error.colno,
             hint="look at the commas, quotes and brackets around this place",
         ) from None
+
+
+def _decode(path: Path, content: bytes) -> Any:
+    try:
+        found = decode_json(content.decode("utf-8-sig"), repr(str(path)), parse_int=_integer)
+        json.dumps(found, ensure_ascii=False).encode()  # half of a surrogate pair cannot be written
     except UnicodeError:
         raise FormatError(
             f"{str(path)!r} has what is no character", hint="save it as UTF-8 text"
