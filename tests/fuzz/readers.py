@@ -224,7 +224,7 @@ READERS = {
     "layers": Reader([LAYERS], _layers, share=0.5),
     "safetensors": Reader([json.dumps(_HEADER)], _safetensors),
     "manifest": Reader([manifest.spell(20, _FILES).decode()], _manifest),
-    "metrics": Reader([STEPS], _metrics, share=0.5),
+    "metrics": Reader([STEPS], _metrics, share=0.1),
     "config.json": Reader([json.dumps(config) for config in _CONFIGS], _config_json),
     "index": Reader([json.dumps(_INDEX)], _index),
     "tokenizer.json": Reader([json.dumps(described())], _tokenizer),
