@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -59,14 +59,14 @@ POLL = 0.02
 class Started:
     """A command at work, with all the processes that it has started."""
 
-    def __init__(self, words: list[str], folder: Path) -> None:
+    def __init__(self, words: Sequence[str], folder: Path) -> None:
         self._mark = f"{MARK}={secrets.token_hex(8)}"
         self.said = folder / "said.txt"
         name, _, value = self._mark.partition("=")
         tied = tie()  # whoever ends this script ends what it has started
         with self.said.open("wb") as said:
             self.launcher = subprocess.Popen(
-                [sys.executable, "-m", "penstock", *words],
+                [sys.executable, "-m", *words],
                 env={**os.environ, **tied.environment, name: value},
                 pass_fds=[tied.descriptor],
                 stdin=subprocess.DEVNULL,
@@ -99,6 +99,10 @@ class Started:
             if self._mark in names:
                 yield int(path.parent.name), names
 
+    def wait_for_child(self) -> None:
+        """Until the command has started a process."""
+        self._wait_for(lambda: len(self.left) > 1, STARTED)
+
     def wait_for_ranks(self, count: int = 1) -> None:
         """Until so many ranks are processes, whatever they have imported."""
         self._wait_for(lambda: len(self.ranks()) >= count, STARTED)
@@ -124,13 +128,25 @@ class Started:
 
 
 @contextmanager
-def started(words: list[str], folder: Path) -> Iterator[Started]:
+def started(words: Sequence[str], folder: Path) -> Iterator[Started]:
     """A command whose processes are all gone after the block, whatever has become of them."""
     run = Started(words, folder)
     try:
         yield run
     finally:
         run.end()
+
+
+TORCHRUN = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m")
+TRAIN = ("penstock", "train", "tiny.toml")
+COMMANDS = {
+    "verify": ("penstock", "verify", "--all"),
+    "train": TRAIN,
+    "bench run": ("penstock", "bench", "run", "--emulate", "--ranks", "2"),
+    "best": ("penstock", "best", "-p", "8", "-m", "32", "--seconds", "60"),
+    "torchrun": (*TORCHRUN, *TRAIN),
+}
+"""Everything that starts processes: the module that is run, and its words."""
 
 
 class Fault(NamedTuple):
@@ -150,6 +166,9 @@ class Fault(NamedTuple):
 FAULTS = (
     *(Fault("verify", number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)),
     *(Fault("train", number) for number in (signal.SIGHUP, signal.SIGKILL)),
+    *(Fault("bench run", number) for number in (signal.SIGTERM, signal.SIGKILL)),
+    *(Fault("best", number) for number in (signal.SIGTERM, signal.SIGKILL)),
+    Fault("torchrun", signal.SIGKILL),
     Fault("train", signal.SIGTERM, within=30.0),
     Fault("train", signal.SIGKILL, to_rank=True, within=NAMED + 5.0),
     Fault("train", signal.SIGSTOP, to_rank=True, within=NAMED + 5.0),
@@ -172,9 +191,10 @@ def tried(fault: Fault, chance: random.Random) -> Trial:
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "tiny.toml").write_text(CONFIG)
-        words = ["verify", "--all"] if fault.verb == "verify" else ["train", "tiny.toml"]
-        with started(words, folder) as run:
-            run.wait_for_ranks(2 if fault.to_rank else 1)
+        with started(COMMANDS[fault.verb], folder) as run:
+            run.wait_for_child()
+            if fault.to_rank:
+                run.wait_for_ranks(2)
             time.sleep(chance.uniform(0.0, LATEST))
             return _outcome(run, fault, chance.randrange(2))
 
@@ -194,12 +214,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("times", type=int, help="how often each fault is tried")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="faults with this in their name")
     arguments = parser.parse_args()
     chance = random.Random(arguments.seed)
     print("| fault | times | held | named after at most | all gone after at most |")
     print("| --- | --- | --- | --- | --- |")
     bad = 0
-    for fault in FAULTS:
+    for fault in (fault for fault in FAULTS if arguments.only in str(fault)):
         trials = [tried(fault, chance) for _ in range(arguments.times)]
         held = sum(trial.held for trial in trials)
         bad += len(trials) - held

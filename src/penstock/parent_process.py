@@ -5,18 +5,30 @@ a word, nobody is left to end them. The parent's number does not say enough: a p
 before its child has looked once was never seen. So a parent keeps one end of a pipe open for as
 long as it lives, and its children wait at the other end, from their first line on. On Linux the
 kernel is asked as well, because a child that is stopped or has lost its interpreter cannot wait.
+
+torchrun's agent knows nothing of this. Its ranks look at the number of their parent: a rank whose
+agent dies has lost its store too, but would look for it for minutes. The agent's own parent, and
+whoever starts a rank by hand, may leave as they like.
 """
 
 import os
+import re
 import stat
 import sys
 import threading
+import time
+from collections.abc import Callable
 from functools import cache
 from signal import SIGKILL
 from typing import NamedTuple
 
 VARIABLE = "PENSTOCK_PARENT"
 """Where a child that is another program finds its tie."""
+TORCHRUN = "TORCHELASTIC_RUN_ID"
+"""Set by torchrun's agent for its ranks."""
+LOOK = 0.5
+"""Seconds between two looks at the number of the parent."""
+_TOLD = re.compile(r"\d{1,9}:\d{1,19}:[01]", re.ASCII)
 ORPHANED = 1
 """Exit code of a process whose parent is gone."""
 
@@ -64,19 +76,30 @@ os.register_at_fork(after_in_child=_let_go)
 
 
 def hold() -> None:
-    """End this process with its parent, if that is what the parent has asked for."""
+    """End this process with its parent, if that has asked for it or is torchrun's agent."""
     told = os.environ.pop(VARIABLE, "")
-    if told:
-        hold_to(Tie(*map(int, told.split(":"))))
+    tied = Tie(*map(int, told.split(":"))) if _TOLD.fullmatch(told) else None
+    if tied and _inherited(tied):  # or else it was meant for somebody between it and us
+        hold_to(tied)
+    elif TORCHRUN in os.environ:
+        _follow_agent()
+
+
+@cache
+def _follow_agent() -> None:
+    """Once: a rank asks for it at its first line, and again where it joins its run."""
+    _start(_look, os.getppid())
 
 
 def hold_to(tied: Tie) -> None:
     """End this process with the parent that made this tie."""
-    if not _inherited(tied):
-        return
     if tied.steady and sys.platform == "linux":
         _ask_kernel()
-    threading.Thread(target=_wait, args=(tied.descriptor,), name="parent", daemon=True).start()
+    _start(_wait, tied.descriptor)
+
+
+def _start(waiting: Callable[[int], None], number: int) -> None:
+    threading.Thread(target=waiting, args=(number,), name="parent", daemon=True).start()
 
 
 def _inherited(tied: Tie) -> bool:
@@ -92,6 +115,12 @@ def _ask_kernel() -> None:
     import ctypes  # most processes that import this module need none of it
 
     ctypes.CDLL(None).prctl(_SET_SIGNAL_OF_PARENTS_DEATH, int(SIGKILL), 0, 0, 0)
+
+
+def _look(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(LOOK)
+    os._exit(ORPHANED)
 
 
 def _wait(descriptor: int) -> None:

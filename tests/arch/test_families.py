@@ -1,7 +1,7 @@
 """Configs as they are published, and configs that mean something which is not supported."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loops import each
@@ -297,7 +297,9 @@ ROPE = st.dictionaries(
 )
 
 
-@settings(deadline=None)
+# no word of slowness: it takes milliseconds to make up a configuration, and a busy machine is no
+# defect of a reader
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     base=st.sampled_from(sorted(FAMILIES)),
     change=st.dictionaries(st.sampled_from(sorted({**QWEN_3_8B, "layer_types": 0})), JUNK),

@@ -11,6 +11,8 @@ from loops import each
 from penstock.bench import choice
 from penstock.bench.run import accepted_case, read_bench_settings
 from penstock.bench.steps import step_ratios
+from penstock.cli import bench
+from penstock.run.process.machine import Machine
 from penstock.schedules import registry
 
 pytestmark = pytest.mark.torch
@@ -92,3 +94,22 @@ def test_the_promises_stand_in_the_settings() -> None:
     assert settings["emulate"]["target"] == 0.05
     assert settings["emulate"]["shortest"] >= 0.02
     assert settings["real"]["target"] == 1.3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--emulate --ranks 64", "64 processes would share 1 cores"),
+        ("--real --ranks 2 --tokens 64 --tokens 100000", "2 processes need about"),
+        ("--profile --tokens 100000", "1 process needs about"),
+    ],
+)
+@pytest.mark.usefixtures("small")
+def test_what_the_machine_has_no_room_for_is_refused_before_a_process_starts(
+    penstock: Penstock, monkeypatch: pytest.MonkeyPatch, words: str, message: str
+) -> None:
+    monkeypatch.setattr(bench, "this_machine", lambda: Machine(cores=1, free=500 * 10**6))
+    answer = penstock(f"bench run {words}")
+    assert answer.code == 2
+    assert message in answer.err
+    assert "with --force" in answer.err

@@ -1,11 +1,11 @@
 """JSON of others is plain values or a refusal with what to do."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import PenstockError
-from penstock.files import json_object
 from penstock.files.json_object import read_object
 
 
@@ -41,12 +41,12 @@ def test_anything_else_is_refused(tmp_path: Path, content: bytes, message: str) 
     assert caught.value.hint
 
 
-def test_a_file_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PenstockError, match="cannot read '/dev/zero': it is no regular file"):
         read_object(Path("/dev/zero"), "name a folder")
-    (tmp_path / "long").write_bytes(b" " * 1001)
-    monkeypatch.setattr(json_object, "MAX_OBJECT_BYTES", 1000)
-    with pytest.raises(PenstockError, match="long' is larger than 1,000 bytes"):
+    (tmp_path / "long").touch()
+    os.truncate(tmp_path / "long", 1 << 40)
+    with pytest.raises(PenstockError, match="long': it is larger than 268,435,456 bytes"):
         read_object(tmp_path / "long", "name a folder")
 
 

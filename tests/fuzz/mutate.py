@@ -15,8 +15,13 @@ NASTY = (
     *("[]", "{}", '""', "''", '"\\ud800"', "\\ud800", '"\\u0000"', "\x00", "\x1b[31m", "\u2028"),
     *("\ufeff", "\u0663", "\U0001f600", ",", ":", "=", ".", "/", "#", "\n", "\r\n", "[[", "]]"),
     *("1/" + "9" * 5000, "[" * 3000, '{"a":' * 3000, "a." * 50_000, "x" * 300),
+    *("\\u0000", "\\u001b[2J", "\u202e", "../", "~", "-", "--force", "%s", "{0}", "$HOME", "*"),
 )
 """What readers have stumbled over, or might."""
+LARGE = 300_000
+"""Letters of a text that was made large: what takes quadratic time with it takes seconds."""
+RARE = 0.002
+"""Share of the inputs that are made large, for they take long."""
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _WORD = re.compile(r"[A-Za-z_]{2,}")
@@ -57,6 +62,14 @@ def _letter(random: Random, text: str) -> str:
         + chr(random.choice((random.randrange(128), random.randrange(0xD800))))
         + (text[start + 1 :])
     )
+
+
+def _enlarge(random: Random, text: str) -> str:
+    """A line so often that a reader which takes quadratic time is noticed."""
+    lines = text.splitlines(keepends=True) or [text]
+    place = random.randrange(len(lines))
+    lines[place] *= LARGE // max(1, len(lines[place]))
+    return "".join(lines)
 
 
 def _cut(random: Random, text: str) -> str:
@@ -105,4 +118,4 @@ def mutants(samples: Sequence[str], count: int, seed: str) -> Iterator[str]:
         text = random.choice(samples)
         for _ in range(random.choice((1, 1, 1, 2, 3))):
             text = random.choice(CHANGES)(random, text)
-        yield text
+        yield _enlarge(random, text) if random.random() < RARE else text

@@ -22,11 +22,20 @@ from penstock.data.tokenizer import tokenizer
 from penstock.errors import RunError, ShapeError
 from penstock.files import FORMATS
 from penstock.model.io.inventory import refuse_names
-from penstock.model.io.safetensors_files import INDEX, locate, read_json, shapes_in
+from penstock.model.io.safetensors_files import INDEX, locate, read_json, shapes_in, tensors_in
+from penstock.run.process.environment import (
+    LAST_PORT,
+    MOST_RANKS,
+    read_place,
+    refuse_environment,
+)
 from penstock.schedules import build, registry
+from penstock.train.checkpoint import manifest
 from penstock.train.config.load import loads
 from penstock.train.config.save import dump
+from penstock.train.loop.before_start import refuse_start
 from penstock.train.loop.setup import layout_of
+from penstock.train.records.metrics import read_metrics, take_back
 
 TOML = """\
 # a run
@@ -52,7 +61,26 @@ learning_rate = 3e-4
 source = "text"
 paths = ["a/**/*.txt", 'b']
 """
-OVERRIDES = ("batch.length=64K", "pipeline.cut=[1, 2]", "model.tied=true")
+OVERRIDES = (
+    *("batch.length=64K", "pipeline.cut=[1, 2]", "model.tied=true", "run.threads=2"),
+    *("watch.frozen=4", "checkpoint.resume=old", "optimizer.betas=[0.9, 0.95]"),
+)
+ENVIRONMENT = """\
+RANK=1
+WORLD_SIZE=4
+LOCAL_RANK=1
+LOCAL_WORLD_SIZE=4
+MASTER_ADDR=127.0.0.1
+MASTER_PORT=29500
+GLOO_SOCKET_IFNAME=lo
+TORCHELASTIC_USE_AGENT_STORE=True
+TORCHELASTIC_RESTART_COUNT=0
+PENSTOCK_SECRET=word
+"""
+LAYERS = "# a line for each kind\nblock x 16: F=1 I=1/2 W=0.5 act=2\nhead: F=3 stash=0\n"
+STEPS = '{"step": 1, "loss": 2.5, "tokens": 4096}\n{"step": 2, "loss": 2.25, "tokens": 8192}\n'
+MOST_THREADS = 4096
+"""No machine has so many cores; torch would try to start as many threads."""
 NUMBERS = ("0.366412213740458", "1e-3", "1/3", "80GB", "64K", "2", ".5", "1,1/2,3", "16*1,4@0")
 LINES = (
     "simulate 1f1b -p 4 -m 8 --times F=1,I=1/2 --hop 0.1",
@@ -73,6 +101,11 @@ class Reader(NamedTuple):
     """Of the inputs that each format gets: less where one takes long."""
 
 
+def _written(path: Path, content: str) -> Path:
+    path.write_bytes(content.encode("utf-8", "surrogatepass"))
+    return path
+
+
 def _schedule(content: str, _: Path) -> object:
     schedule = files.loads(content)
     assert len(schedule.table) <= MAX_OPS
@@ -80,14 +113,13 @@ def _schedule(content: str, _: Path) -> object:
 
 
 def _config_json(content: str, folder: Path) -> object:
-    path = folder / "config.json"
-    path.write_bytes(content.encode("utf-8", "surrogatepass"))
+    path = _written(folder / "config.json", content)
     model = from_huggingface(read_json(path))
     return len(expected_shapes(model)), model.parameters, model.longest
 
 
 def _index(content: str, folder: Path) -> object:
-    (folder / INDEX).write_bytes(content.encode("utf-8", "surrogatepass"))
+    _written(folder / INDEX, content)
     found = locate(folder)
     try:
         return [shapes_in(folder / path) for path in found.values()]
@@ -96,26 +128,60 @@ def _index(content: str, folder: Path) -> object:
 
 
 def _tokenizer(content: str, folder: Path) -> object:
-    path = folder / "tokenizer.json"
-    path.write_bytes(content.encode("utf-8", "surrogatepass"))
+    path = _written(folder / "tokenizer.json", content)
     return tokenizer(str(path)).encode_all(["some words", "a line\n", ""])
 
 
 def _json_lines(content: str, folder: Path) -> object:
-    path = folder / "lines.jsonl"
-    path.write_bytes(content.encode("utf-8", "surrogatepass"))
+    path = _written(folder / "lines.jsonl", content)
     return list(JsonLines([path], "text", 0).documents())
 
 
 def _settings(content: str, _: Path) -> object:
     settings = loads(content)
     assert loads(dump(settings)) == settings
+    assert settings.run.threads <= MOST_THREADS
     small_enough = settings.batch.microbatches * settings.pipeline.slices <= 256
-    return layout_of(settings, 2) if small_enough else None
+    return refuse_start(settings, layout_of(settings, 2)) if small_enough else None
 
 
 def _override(content: str, _: Path) -> object:
-    return loads(TOML, content.splitlines())
+    settings = loads(TOML, content.splitlines())
+    assert settings.run.threads <= MOST_THREADS
+    return settings
+
+
+def _environment(content: str, _: Path) -> object:
+    """Variables that somebody else has set; what is accepted fits into memory and into torch."""
+    variables = dict(line.partition("=")[::2] for line in content.split("\n"))
+    here = read_place(variables)
+    refuse_environment(variables)
+    assert here.rank < here.world <= MOST_RANKS
+    assert here.port <= LAST_PORT
+    return here
+
+
+def _layers(content: str, folder: Path) -> object:
+    return read_layers(str(_written(folder / "layers.txt", content)))
+
+
+def _safetensors(content: str, folder: Path) -> object:
+    """A file with this header, which says where in the file each tensor is."""
+    header = content.encode("utf-8", "surrogatepass")
+    path = folder / "some.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(48))
+    return [tensor.sum() for _, tensor in tensors_in(path, list(shapes_in(path)))]
+
+
+def _manifest(content: str, folder: Path) -> object:
+    _written(folder / manifest.FILE, content)
+    return manifest.damage(folder, manifest.read_manifest(folder, 20))
+
+
+def _metrics(content: str, folder: Path) -> object:
+    path = _written(folder / "metrics.jsonl", content)
+    take_back(path, 1)
+    return read_metrics(path)
 
 
 def _option(content: str, _: Path) -> object:
@@ -138,6 +204,12 @@ def _command_line(content: str, _: Path) -> object:
 
 
 _INDEX = {"metadata": {"total_size": 8}, "weight_map": {"lm_head.weight": "model.safetensors"}}
+_HEADER = {
+    "__metadata__": {"format": "pt"},
+    "model.norm.weight": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]},
+    "lm_head.weight": {"dtype": "BF16", "shape": [4, 4], "data_offsets": [16, 48]},
+}
+_FILES = {name: manifest.FileEntry(8, "0" * 64) for name in (*manifest.ALWAYS, "0_0.distcp")}
 _CONFIGS = (LLAMA, LLAMA_3_2_1B, MISTRAL, {**QWEN, "use_sliding_window": True})
 
 READERS = {
@@ -146,10 +218,13 @@ READERS = {
     "csv": Reader(
         [OVERLAPPED, FORMATS["csv"].dumps(build("1f1b", devices=2, microbatches=3))], _schedule
     ),
-    "toml": Reader([TOML], _settings, share=0.5),
-    "overrides": Reader(
-        ["batch.length=64K", "pipeline.cut=[1, 2]", "model.tied=true"], _override, 0.5
-    ),
+    "toml": Reader([TOML, dump(loads(TOML))], _settings, share=0.5),
+    "overrides": Reader(OVERRIDES, _override, share=0.5),
+    "environment": Reader([ENVIRONMENT], _environment),
+    "layers": Reader([LAYERS], _layers, share=0.5),
+    "safetensors": Reader([json.dumps(_HEADER)], _safetensors),
+    "manifest": Reader([manifest.spell(20, _FILES).decode()], _manifest),
+    "metrics": Reader([STEPS], _metrics, share=0.1),
     "config.json": Reader([json.dumps(config) for config in _CONFIGS], _config_json),
     "index": Reader([json.dumps(_INDEX)], _index),
     "tokenizer.json": Reader([json.dumps(described())], _tokenizer),

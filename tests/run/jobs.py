@@ -30,7 +30,7 @@ from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine, transport_for
 from penstock.run.step.engine import Engine, Outcome
 from penstock.run.step.optimizer import AdamW
-from penstock.run.step.state import begin, gradients, held
+from penstock.run.step.state import begin, entries, held
 
 CPU = torch.device("cpu")
 
@@ -155,7 +155,8 @@ def reduced(connection: Connection, plan: StepPlan) -> Reduced:
         first = engine.mesh.replica * share
         engine.executor.observer = turns = Turns()
         engine.gradients(batch_of(plan, 0, 2)[first : first + share])
-        found = {name: gradient.clone() for name, gradient in gradients(engine).items()}
+        own = [entry for entry in entries(engine) if not entry.copy]
+        found = {entry.name: entry.grad.clone() for entry in own}
         calls = [(str(call.op), call.stream) for call in engine.executor.spans.calls]
         return Reduced(calls, turns.ran_calls, found)
 

@@ -7,7 +7,7 @@ from penstock.arch.config import ModelConfig
 from penstock.core.ops import parse_op
 from penstock.core.schedule import Loan, Schedule
 from penstock.core.shape import Shape
-from penstock.cost.hardware import Hardware, hardware
+from penstock.cost.hardware import HARDWARE
 from penstock.cost.layer_exchange import step_exchange
 from penstock.cost.model import Link, UnitCost
 from penstock.cost.transformer import TransformerCost
@@ -93,7 +93,7 @@ def test_a_model_prices_the_layers_of_the_stage() -> None:
         layers=8, hidden=64, ffn=128, heads=8, kv_heads=2, head_size=8, vocabulary=256
     )
     schedule = build("slimpipe-exchange", devices=2, microbatches=2, slices=4)
-    machine: Hardware = hardware("h200")
+    machine = HARDWARE["h200"]
     cost = TransformerCost.of(schedule.shape, model, machine, [50] * 4)
     moved = [cost.exchange(loan, schedule.shape) for loan in schedule.loans]
     assert sum(sum(each) for each in moved) == step_exchange(schedule, model, 50)

@@ -5,11 +5,10 @@ from itertools import pairwise
 
 from core.samples import every
 from penstock.core.schedule import Schedule
-from penstock.core.shape import Shape
 from penstock.cost.model import UnitCost
 from penstock.schedules import build
 from penstock.sim import simulate
-from penstock.sim.path import critical_path, link_bytes
+from penstock.sim.path import critical_path
 
 
 @every
@@ -26,10 +25,3 @@ def test_every_op_on_the_path_starts_when_the_one_before_lets_it(schedule: Sched
 def test_the_path_of_one_microbatch_goes_down_and_up_the_pipeline() -> None:
     path = critical_path(simulate(build("1f1b", devices=3, microbatches=1)))
     assert [str(span.op) for span in path] == ["0F0", "1F0", "2F0", "2B0", "1B0", "0B0"]
-
-
-def test_links_carry_the_boundary_of_every_slice_once_each_way() -> None:
-    good = build("seq1f1b", devices=3, microbatches=2, slices=2)
-    shape = Shape(3, 3, good.shape.slices, boundary_bytes=(100, 40))
-    schedule = Schedule.from_lanes("sized", shape, good.table.lanes())
-    assert link_bytes(simulate(schedule)) == {(0, 1): 200, (1, 0): 200, (1, 2): 80, (2, 1): 80}

@@ -39,7 +39,7 @@ counts = st.integers(1, 2**63 - 1)
 naturals = st.integers(0, 2**63 - 1)
 positive = st.floats(0, exclude_min=True, allow_infinity=False)
 shares = st.floats(0, 1, exclude_max=True)
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=20)
 names = texts.filter(bool)
 rows = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 

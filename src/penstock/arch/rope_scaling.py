@@ -16,7 +16,7 @@ from math import log
 from typing import Any
 
 from penstock.arch.limits import refuse_number
-from penstock.errors import ShapeError, nearest
+from penstock.errors import ShapeError, nearest, shown
 
 NUMBERS: Mapping[str, tuple[str, ...]] = {
     "linear": ("factor",),
@@ -57,7 +57,7 @@ class RopeScaling:
         if self.kind not in NUMBERS:
             known = list(NUMBERS)
             raise ShapeError(
-                f"no rope scaling is called {self.kind!r}", hint=nearest(self.kind, known)
+                f"no rope scaling is called {shown(self.kind)}", hint=nearest(self.kind, known)
             )
         for field in fields(self)[1:]:
             value = getattr(self, field.name)

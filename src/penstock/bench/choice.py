@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from penstock.bench.limits import refuse_bench
 from penstock.bench.profile import measure_profile
 from penstock.bench.run import (
     BenchSettings,
@@ -15,6 +16,7 @@ from penstock.bench.run import (
     read_bench_settings,
 )
 from penstock.bench.steps import measure_real
+from penstock.run.process.machine import Machine
 
 PARTS: dict[str, Callable[[BenchSettings, Say], Result]] = {
     "host": measure_host,
@@ -42,10 +44,15 @@ def adjust_settings(
     return settings
 
 
-def measure(settings: BenchSettings, chosen: Sequence[str], say: Say) -> Result:
-    """The chosen parts, or those that this machine can measure."""
+def measure(
+    settings: BenchSettings, chosen: Sequence[str], say: Say, room: Machine | None = None
+) -> Result:
+    """The chosen parts, or those that this machine can measure; none that it has no room for."""
     results: Result = {"machine": machine()}
-    for part in chosen or suitable(settings, say):
+    parts = chosen or suitable(settings, say)
+    if room is not None:
+        refuse_bench(settings, parts, room)
+    for part in parts:
         say(f"bench: {part} ...")
         results[part] = PARTS[part](settings[part], say)
     return results

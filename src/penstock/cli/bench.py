@@ -8,7 +8,8 @@ import typer
 from penstock.bench.core import read_core_settings, run_core
 from penstock.cli._needs import need_torch
 from penstock.cli._output import emit_json, emit_table, note
-from penstock.cli._request import AsJson
+from penstock.cli._request import AsJson, Force
+from penstock.run.process.machine import this_machine
 
 Host = Annotated[bool, typer.Option("--host", help="CPU beside the work, against PyTorch.")]
 Emulate = Annotated[
@@ -60,6 +61,7 @@ def bench_run(
     ranks: RanksFlag = None,
     tokens: TokensFlag = None,
     steps: Steps = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure the runtime: its own cost, waiting ops against the simulation, whole steps.
@@ -72,7 +74,8 @@ def bench_run(
 
     settings = adjust_settings(ranks, tokens, steps)
     flags = {"host": host, "emulate": emulate, "real": real, "profile": profile}
-    results = measure(settings, [part for part, chosen in flags.items() if chosen], note)
+    parts = [part for part, chosen in flags.items() if chosen]
+    results = measure(settings, parts, note, None if force else this_machine())
     if as_json:
         emit_json(results)
     else:

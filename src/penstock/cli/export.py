@@ -1,5 +1,6 @@
 """`penstock export`: the weights of a run as a Hugging Face folder."""
 
+from os.path import isfile
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,7 @@ import typer
 from penstock.cli._needs import need_pydantic, need_torch
 from penstock.cli._output import emit, emit_json, note
 from penstock.cli._request import AsJson
-from penstock.errors import ShapeError
+from penstock.errors import ShapeError, shown
 
 
 def register(app: typer.Typer) -> None:
@@ -45,9 +46,9 @@ def export(
     from penstock.train.config.load import load
     from penstock.train.config.save import SETTINGS_FILE
 
-    if not (run / SETTINGS_FILE).is_file():
+    if not isfile(run / SETTINGS_FILE):
         raise ShapeError(
-            f"{str(run)!r} is no folder of a run: it has no {SETTINGS_FILE}",
+            f"{shown(str(run), 300)} is no folder of a run: it has no {SETTINGS_FILE}",
             hint="give the run.directory of a run, such as runs/quickstart",
         )
     settings = load(run / SETTINGS_FILE, [f"checkpoint.export_dtype={dtype}"] if dtype else [])

@@ -85,14 +85,15 @@ def train(
             emit(dump(settings).rstrip())
         return
     need_torch()
+    from penstock.run.process.machine import this_machine
+
+    machine = None if force else this_machine()
     if LAUNCHED in os.environ:
         from penstock.train.loop.rank import run_rank
 
-        raise typer.Exit(run_rank(settings, _print_record if as_json else _print_report))
-    from penstock.run.process.machine import this_machine
+        raise typer.Exit(run_rank(settings, _print_record if as_json else _print_report, machine))
     from penstock.train.loop.start import start
 
-    machine = None if force else this_machine()
     words = [word for change in changes or [] for word in ("--set", change)]
     words += ["--json"] if as_json else []
     raise typer.Exit(start(settings, config, ranks, words, note, machine))

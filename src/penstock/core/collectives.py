@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.buffers import ALL, BUFFERS, COLLECTIVE, Buf
-from penstock.core.homes import rows_by_home, sums_of
+from penstock.core.homes import sum_parts
 from penstock.core.host_order import unit_ends
 from penstock.core.meaning import kinds_writing, rules
 from penstock.core.rules import NAMES, NUMBER_OF
@@ -84,11 +84,8 @@ def _parts(schedule: Schedule, name: str) -> NDArray[np.int32]:
         return _no_parts()
     code = NUMBER_OF[name]
     if BUFFERS[name].per == "home":
-        found = [
-            (code, number, _NO_UNIT, int(rows[-1]))
-            for (stage, _), rows in rows_by_home(table, kinds).items()
-            for number in sums_of(shape, name, stage)
-        ]
+        parts = sum_parts(schedule, name, kinds)
+        found = [(code, number, _NO_UNIT, row) for number, row in parts]
         return np.array(found, np.int32).reshape(-1, 4).T
     rows = np.flatnonzero(table.of_kinds(kinds)).astype(np.int32)
     return np.stack([np.full_like(rows, code), np.full_like(rows, ALL), schedule.unit[rows], rows])

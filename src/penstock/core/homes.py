@@ -91,12 +91,17 @@ def _turns(schedule: Schedule, name: str) -> list[tuple[int, int]]:
 
 def parts_of(schedule: Schedule, name: str, stage: int) -> list[int]:
     """Rows that write the parts of a sum as a stage reads it: the last one of each stage."""
-    table, shape = schedule.table, schedule.shape
-    wanted = set(sums_of(shape, name, stage))
+    wanted = set(sums_of(schedule.shape, name, stage))
+    parts = sum_parts(schedule, name, kinds_writing(name))
+    return list(dict.fromkeys(row for number, row in parts if number in wanted))
+
+
+def sum_parts(schedule: Schedule, name: str, kinds: Collection[str]) -> list[tuple[int, int]]:
+    """Number of the sum, and row, of each part that ops of these kinds write."""
     return [
-        int(rows[-1])
-        for home, rows in rows_by_home(table, kinds_writing(name)).items()
-        if wanted.intersection(sums_of(shape, name, home[0]))
+        (number, int(rows[-1]))
+        for (stage, _), rows in rows_by_home(schedule.table, kinds).items()
+        for number in sums_of(schedule.shape, name, stage)
     ]
 
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
 
-from penstock.errors import ShapeError
+from penstock.errors import ShapeError, shown
 
 MAX_OPS = 20_000_000
 """Schedules above this many ops are refused before anything is allocated for them."""
@@ -111,7 +111,7 @@ class Shape:
         for name, shares in self.kind_share:
             if name not in WEIGHED or names.count(name) > 1:
                 raise ShapeError(
-                    f"kind_share has {name!r}, which is not known or named twice",
+                    f"kind_share has {shown(name)}, which is not known or named twice",
                     hint=f"give each of {', '.join(WEIGHED)} at most once",
                 )
             if len(shares) != self.stages:

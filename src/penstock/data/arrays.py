@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from penstock.data._digest import digest, unreadable
 from penstock.data.corpus import Array, Longs
 from penstock.errors import ShapeError
+from penstock.files.regular import open_regular
 
 DOCUMENTS = ".documents.npy"
 PROBES = 64
@@ -38,6 +39,7 @@ def open_array(path: Path, dtype: str) -> Array:
 
 def _numpy(path: Path) -> NDArray[Any]:
     try:
+        open_regular(path).close()  # a pipe would be waited for
         found: Any = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise unreadable(path, error) from None

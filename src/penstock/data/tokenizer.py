@@ -116,7 +116,7 @@ def tokenizer(name: str, end_token: str = "") -> Tokenizer:
 def _content(path: Path) -> bytes:
     try:
         return read_regular(path)
-    except (OSError, ValueError) as error:
+    except OSError as error:
         refusal = unreadable(path, error)
         refusal.hint = "data.tokenizer is 'byte' or the path of a tokenizer.json"
         raise refusal from None

@@ -46,6 +46,8 @@ def load(path: str | Path) -> Schedule:
     """The schedule in a file; a file that does not name it lends its own name."""
     path = Path(path)
     try:
+        if path.stat().st_size > MAX_BYTES:  # a file with holes would be read for long
+            raise _too_large(shown(str(path), _LONGEST_PATH))
         with path.open("rb") as file:
             content = _text(file, shown(str(path), _LONGEST_PATH))
     except (OSError, ValueError) as error:
@@ -66,11 +68,15 @@ def _text(file: BinaryIO, name: str) -> str:
     """What a file holds, unless it cannot be a schedule: nobody knows how much there is to read."""
     content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
-        raise ShapeError(
-            f"{name} is larger than {MAX_BYTES:,} bytes",
-            hint=f"a schedule has at most {MAX_OPS:,} ops",
-        )
+        raise _too_large(name)
     return _decode(content)
+
+
+def _too_large(name: str) -> ShapeError:
+    return ShapeError(
+        f"{name} is larger than {MAX_BYTES:,} bytes",
+        hint=f"a schedule has at most {MAX_OPS:,} ops",
+    )
 
 
 def loads(content: str, name: str = "", suffix: str = "") -> Schedule:

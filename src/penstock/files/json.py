@@ -23,6 +23,7 @@ from penstock.core.schedule import Schedule
 from penstock.errors import FormatError
 from penstock.files._node import Node, NodePath
 from penstock.files._tree import TREE_KEYS, from_tree, to_tree
+from penstock.files.json_object import decode_json
 
 __all__ = ["FORMAT", "VERSION", "dumps", "loads"]
 
@@ -58,23 +59,12 @@ def _spell(value: Any) -> str:
 def loads(text: str, name: str = "") -> Schedule:
     """The schedule that a JSON text says; `name` is for files that do not name it."""
     try:
-        root = Node(_decode(text), (), lambda path: _place(text, path))
+        found = decode_json(text, "this", parse_int=_integer, object_pairs_hook=_object)
+        root = Node(found, (), lambda path: _place(text, path))
         return from_tree(_strip_header(root), name)
     except RecursionError:
         raise FormatError(
             "the text is nested too deeply to be a schedule", hint="lists nest at most 3 deep here"
-        ) from None
-
-
-def _decode(text: str) -> Any:
-    try:
-        return json.loads(text, parse_int=_integer, object_pairs_hook=_object)
-    except json.JSONDecodeError as error:
-        raise FormatError(
-            f"this is not JSON: {error.msg}",
-            line=error.lineno,
-            column=error.colno,
-            hint="look at the commas, quotes and brackets around this place",
         ) from None
 
 

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import FormatError, ShapeError, shown
-from penstock.files.regular import open_regular
+from penstock.files.regular import read_regular
 
-MAX_OBJECT_BYTES = 1 << 28
-"""Files above this hold no description of a model; the index of a large one has some megabytes."""
 MOST_DIGITS = 19
 """Digits of the largest whole number that a processor has."""
 
@@ -21,30 +19,34 @@ MOST_DIGITS = 19
 def read_object(path: Path, hint: str) -> dict[str, Any]:
     """The object in a JSON file; `hint` says what to give instead of a file that is not there."""
     try:
-        with open_regular(path) as file:
-            content = file.read(MAX_OBJECT_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ShapeError(f"cannot read {shown(str(path), 300)}: {reason}", hint=hint) from None
-    if len(content) > MAX_OBJECT_BYTES:
-        raise ShapeError(f"{str(path)!r} is larger than {MAX_OBJECT_BYTES:,} bytes", hint=hint)
+        content = read_regular(path)
+    except OSError as error:
+        raise ShapeError(
+            f"cannot read {shown(str(path), 300)}: {error.strerror}", hint=hint
+        ) from None
     found = _decode(path, content)
     if not isinstance(found, dict):
         raise FormatError(f"{str(path)!r} holds no JSON object", hint="it begins with {")
     return found
 
 
-def _decode(path: Path, content: bytes) -> Any:
+def decode_json(text: str, what: str, **hooks: Any) -> Any:
+    """What a text in JSON says, or the place where it is none; `what` is how an error calls it."""
     try:
-        found = json.loads(content.decode("utf-8-sig"), parse_int=_integer)
-        json.dumps(found, ensure_ascii=False).encode()  # half of a surrogate pair cannot be written
+        return json.loads(text, **hooks)
     except json.JSONDecodeError as error:
         raise FormatError(
-            f"{str(path)!r} is not JSON: {error.msg}",
+            f"{what} is not JSON: {error.msg}",
             line=error.lineno,
             column=error.colno,
             hint="look at the commas, quotes and brackets around this place",
         ) from None
+
+
+def _decode(path: Path, content: bytes) -> Any:
+    try:
+        found = decode_json(content.decode("utf-8-sig"), repr(str(path)), parse_int=_integer)
+        json.dumps(found, ensure_ascii=False).encode()  # half of a surrogate pair cannot be written
     except UnicodeError:
         raise FormatError(
             f"{str(path)!r} has what is no character", hint="save it as UTF-8 text"

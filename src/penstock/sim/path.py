@@ -5,12 +5,9 @@ its lane, or the writer of what it read, plus the time of the transfer. That cha
 path; to shorten the step, one of its links has to become shorter.
 """
 
-from fractions import Fraction
-
 from penstock.core.graph import graph_of
 from penstock.core.groups import groups_of
 from penstock.core.transfers import joined_edges, moves_of
-from penstock.sim.links import transfer_parts
 from penstock.sim.timeline import Span, Timeline
 
 
@@ -46,15 +43,3 @@ def _cause(timeline: Timeline, row: int) -> int:
             if cause not in members and end > latest:
                 best, latest = cause, end
     return best
-
-
-def link_bytes(timeline: Timeline) -> dict[tuple[int, int], Fraction]:
-    """Bytes that each directed link carries in a step."""
-    schedule, moves = timeline.schedule, moves_of(timeline.schedule)
-    device, (parts, scale) = schedule.table.device, transfer_parts(schedule)
-    total: dict[tuple[int, int], Fraction] = {}
-    for source, target, part in zip(
-        device[moves.writer].tolist(), device[moves.reader].tolist(), parts.tolist()
-    ):
-        total[source, target] = total.get((source, target), Fraction(0)) + Fraction(part, scale)
-    return dict(sorted(total.items()))

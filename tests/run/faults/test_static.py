@@ -78,3 +78,17 @@ def test_a_rank_lost_between_its_arrival_and_the_first_step_is_named(
     assert code == 1
     assert f"error: rank 1 is {state} since 3." in errors
     assert "rank 0 waits for all ranks to connect to each other" in errors
+
+
+def test_a_rank_that_is_stopped_while_it_imports_is_named() -> None:
+    port = free_port()
+    late, waiting = (start(rank, port, 100, "nothing") for rank in (1, 0))
+    late.send_signal(signal.SIGSTOP)
+    try:
+        errors = waiting.communicate(timeout=LIMIT)[1]
+        assert waiting.returncode == 1
+        assert re.search(r"error: rank 1 is stopped since [34]\.\d s, before its first", errors)
+        assert "rank 0 waits for all ranks to start" in errors
+    finally:
+        late.kill()
+        late.communicate()

@@ -4,22 +4,21 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from count_faults import CONFIG, Started, started
+from count_faults import COMMANDS, CONFIG, Started, started
+from penstock.parent_process import VARIABLE, hold
 
 pytestmark = pytest.mark.torch
 
 LEAVING = 5.0
 """Seconds in which everybody is gone."""
 
-VERBS = {
-    "verify": ["verify", "gpipe", "-p", "2", "-m", "2"],
-    "train": ["train", "tiny.toml"],
-}
+VERIFY = ("penstock", "verify", "gpipe", "-p", "2", "-m", "2")
 
 
 @pytest.fixture(autouse=True)
@@ -35,16 +34,16 @@ def ended(run: Started, number: int) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_verify_leaves_nobody_behind(tmp_path: Path, number: int) -> None:
-    with started(VERBS["verify"], tmp_path) as run:
+    with started(VERIFY, tmp_path) as run:
         run.wait_for_ranks(2)
         ended(run, number)
 
 
-@pytest.mark.parametrize("verb", ["verify", "train"])
+@pytest.mark.parametrize("verb", ["verify", "train", "bench run", "torchrun"])
 def test_ranks_that_still_import_notice_too(tmp_path: Path, verb: str) -> None:
     """The first rank is at its first line when the launcher is killed."""
     (tmp_path / "tiny.toml").write_text(CONFIG)
-    with started(VERBS[verb], tmp_path) as run:
+    with started(COMMANDS[verb], tmp_path) as run:
         run.wait_for_ranks()
         ended(run, signal.SIGKILL)
 
@@ -101,6 +100,17 @@ def test_a_search_beside_us_ends_with_us() -> None:
         child = int(out.readline())
         searching.kill()
         assert _ends(child)
+
+
+@pytest.mark.parametrize("told", ["", "word", "1:2", "-1:2:1", "7:99999999:1", "9" * 5000 + ":1:1"])
+def test_a_tie_that_this_process_does_not_have_holds_nobody(
+    told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, told)
+    threads = threading.active_count()
+    hold()
+    assert threading.active_count() == threads
+    assert VARIABLE not in os.environ
 
 
 def _ends(process: int) -> bool:

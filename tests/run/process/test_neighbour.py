@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -15,6 +16,7 @@ from penstock.run.process.neighbour import (
     machine_name,
     own_name,
     state_of,
+    stopped_siblings,
 )
 
 
@@ -44,3 +46,21 @@ def test_a_process_sees_itself_and_nobody_on_another_machine() -> None:
     assert state_of(own_name()) == THERE
     assert state_of(f"elsewhere/{os.getpid()}") == UNKNOWN
     assert state_of("") == UNKNOWN
+
+
+@pytest.mark.processes
+def test_a_stopped_sibling_is_known_by_its_rank_and_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "7")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(os, "getppid", os.getpid)  # children of this process stand for siblings
+    with ExitStack() as stack:
+        places = (("1", "7"), ("2", "7"), ("3", "8"))
+        for rank, port in places:
+            known = {**os.environ, "RANK": rank, "MASTER_PORT": port}
+            sleeper = stack.enter_context(subprocess.Popen(["sleep", "60"], env=known))
+            stack.callback(sleeper.kill)
+            if rank != "2":
+                sleeper.send_signal(signal.SIGSTOP)
+                assert settles(f"{machine_name()}/{sleeper.pid}", STOPPED)
+        assert stopped_siblings([1, 2, 3]) == [1]  # the second runs, the third is of another run
+        assert stopped_siblings([0, 2]) == []

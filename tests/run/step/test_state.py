@@ -14,7 +14,6 @@ from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import (
     begin,
     entries,
-    gradients,
     held,
     set_step,
     settle,
@@ -53,7 +52,6 @@ def test_a_rank_with_the_tied_head_alone_loads_it_under_the_name_of_the_embeddin
     assert f"weights/{EMBEDDING}" in to_load(engine)
     assert f"weights/{EMBEDDING}" not in to_save(engine)
     assert EMBEDDING not in held(engine)
-    assert EMBEDDING not in gradients(engine)
 
 
 def test_initial_weights_are_the_same_however_the_model_is_spread() -> None:

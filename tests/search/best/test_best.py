@@ -16,7 +16,7 @@ from penstock.search.best import best as module
 from penstock.search.best import contenders
 from penstock.search.best.best import SEARCHED, best
 from penstock.search.best.request import Wanted
-from penstock.search.best.time_limit import within
+from penstock.search.best.time_limit import Attempt
 from penstock.search.joint.joint import Effort
 from penstock.sim import simulate
 from schedules.picture import built, priced
@@ -145,5 +145,5 @@ def test_a_deep_pipeline_takes_less_than_15_seconds_of_a_processor() -> None:
 
 
 def test_work_that_takes_too_long_is_given_up() -> None:
-    assert within(0.05, lambda: time.sleep(60)) is None
-    assert within(30.0, lambda: 7) == 7
+    assert Attempt(lambda: time.sleep(60)).answer(0.05) is None
+    assert Attempt(lambda: 7).answer(30.0) == 7

@@ -82,9 +82,18 @@ def test_a_key_of_something_that_is_no_table_is_refused() -> None:
 
 
 @usual
-@given(st.text())
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",))))
 def test_no_value_crashes_the_reader(letters: str) -> None:
     assert short(f"log.wandb='{letters.replace(chr(39), '')}'").log.wandb is not None
     for key in ("run.steps", "pipeline.cut", "pipeline.options.a", "model.rope_scaling.factor"):
         with suppress(PenstockError):
             short(f"{key}={letters}")
+
+
+@pytest.mark.parametrize(
+    "key", ["run.directory", "checkpoint.export", "checkpoint.resume", "model.huggingface"]
+)
+def test_a_nul_in_the_name_of_a_folder_is_refused_where_it_stands(key: str) -> None:
+    with pytest.raises(ShapeError, match=rf"{key.split('.')[1]} has a NUL character") as caught:
+        short(rf'{key}="a\u0000b"')
+    assert caught.value.hint == "leave it out"

@@ -22,6 +22,8 @@ from penstock.files.regular import open_regular
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+MOST_LETTERS = 200
+"""Letters that an error repeats of what the library says."""
 
 
 def file_name(number: int, of: int) -> str:
@@ -65,7 +67,7 @@ def locate(folder: Path) -> dict[str, str]:
 
 
 def _plain(name: object) -> bool:
-    return isinstance(name, str) and Path(name).name == name
+    return isinstance(name, str) and Path(name).name == name and "\0" not in name
 
 
 def shapes_in(path: Path) -> Shapes:
@@ -98,7 +100,7 @@ def open_safetensors(path: Path) -> Iterator[Any]:
             yield file
     except (library.SafetensorError, OSError) as error:
         raise RunError(
-            f"{path} cannot be read: {_cause(error)}",
+            f"{str(path)[:300]} cannot be read: {_cause(error)}",
             hint="the file is missing, cut off or no safetensors file: fetch it again",
         ) from error
 
@@ -145,7 +147,8 @@ def explain_write_errors(path: Path) -> Iterator[None]:
 
 
 def _cause(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+    """What the system or the library says, which repeats names of any length."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)[:MOST_LETTERS]
 
 
 def _library() -> Any:

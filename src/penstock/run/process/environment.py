@@ -9,7 +9,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from penstock.errors import ShapeError
+from penstock.errors import ShapeError, shown
 
 SECRET = "PENSTOCK_SECRET"
 """A word that only the ranks of this run know; our launcher makes one up."""
@@ -108,7 +108,9 @@ def _whole(
     text = environment.get(name, "") or str(default)
     digits = text.lstrip("0") or "0"
     if not (text.isascii() and text.isdecimal()):
-        raise ShapeError(f"{name} is {text!r}, but must be a whole number", hint=f"unset {name}")
+        raise ShapeError(
+            f"{name} is {shown(text)}, but must be a whole number", hint=f"unset {name}"
+        )
     if len(digits) > len(str(most)) or not least <= int(digits) <= most:
         raise ShapeError(
             f"{name} is {_short(digits)}, but must be from {least} to {most}", hint=f"unset {name}"
@@ -127,7 +129,8 @@ def refuse_environment(environment: Mapping[str, str] = os.environ) -> None:
     unknown = [name for name in environment.get(INTERFACE, "").split(",") if name not in here]
     if environment.get(INTERFACE) and unknown:
         raise ShapeError(
-            f"{INTERFACE} names {unknown[0]!r}, but this machine has {', '.join(sorted(here))}",
+            f"{INTERFACE} names {shown(unknown[0])}, "
+            f"but this machine has {', '.join(sorted(here))}",
             hint=f"unset {INTERFACE}, or name one of these",
         )
 

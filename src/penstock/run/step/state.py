@@ -94,11 +94,6 @@ def held(engine: Engine) -> dict[str, Tensor]:
     return {entry.name: entry.main for entry in entries(engine) if not entry.copy}
 
 
-def gradients(engine: Engine) -> dict[str, Tensor]:
-    """The gradients of this rank by name, copies left out."""
-    return {entry.name: entry.grad for entry in entries(engine) if not entry.copy}
-
-
 def to_load(engine: Engine) -> dict[str, Tensor]:
     """Everything of this rank, copies too; where it has original and copy, the original."""
     wanted: dict[str, Tensor] = {}

@@ -37,6 +37,10 @@ class Patience(NamedTuple):
 
 def silent(ear: Ear, beats: Beats, patience: Patience) -> str:
     """The rank that has been silent for too long, and who waits for it."""
+    for rank, seconds in ear.stopped.items():
+        if seconds >= patience.frozen:
+            since = f"rank {rank} is stopped since {seconds:.1f} s"
+            return f"{since}, before its first beat{who_waits(rank, beats)}"
     late = [rank for rank in ear.others if ear.silence[rank] >= silence_limit(ear, rank, patience)]
     rank = max(late, key=lambda other: ear.silence[other], default=NOBODY)
     if rank == NOBODY:

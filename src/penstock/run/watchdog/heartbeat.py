@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from torch._C._distributed_c10d import Store
 
+from penstock.run.process.neighbour import stopped_siblings
 from penstock.run.watchdog.position import NOBODY, Position, at
 
 WATCHED = 8
@@ -79,6 +80,8 @@ class Ear:
         """Beats from inside of steps, one after the other."""
         self._longest = dict.fromkeys(self.others, 0.0)
         """Seconds of the longest silence between two of these."""
+        self.stopped: dict[int, float] = {}
+        """Seconds that a neighbour which has never beaten is stopped."""
 
     def listen(self, store: Store, elapsed: float) -> None:
         """One round, `elapsed` seconds after the last one."""
@@ -91,6 +94,9 @@ class Ear:
                 self._longest[rank] = max(self._longest[rank], self.silence[rank])
             self.silence[rank] = 0.0 if moved else self.silence[rank] + elapsed
         self.beats |= heard
+        unheard = [rank for rank in self.others if rank not in self.beats]
+        stopped = stopped_siblings(unheard) if unheard else ()
+        self.stopped = {rank: self.stopped.get(rank, 0.0) + elapsed for rank in stopped}
 
     def unusual(self, rank: int) -> float:
         """Seconds of silence that a rank has never come near, now that it is inside of a step;

@@ -43,11 +43,6 @@ class Attempt(Generic[Result]):
             self._line.close()
 
 
-def within(seconds: float, function: Callable[[], Result]) -> Result | None:
-    """What a function returns, or None if it fails or takes longer."""
-    return Attempt(function).answer(seconds)
-
-
 def _answer(connection: "Connection[Any, Any]", function: Callable[[], Any], tied: Tie) -> None:
     hold_to(tied)
     connection.send(function())

@@ -5,9 +5,9 @@ count, an unknown key is refused. The text below a field is its meaning on the r
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema, core_schema
 
 from penstock.errors import ShapeError
@@ -30,6 +30,15 @@ class Section(BaseModel):
         allow_inf_nan=False,
         use_attribute_docstrings=True,
     )
+
+    @model_validator(mode="after")
+    def _refuse_nul(self) -> Self:
+        """No path, name or token has one, and a system that is given one knows no such file."""
+        for key, value in self:
+            texts = value if isinstance(value, tuple) else (value,)
+            if any(isinstance(text, str) and "\0" in text for text in texts):
+                raise MisfitError(f"{key} has a NUL character in it", hint="leave it out")
+        return self
 
 
 class MisfitError(ShapeError, ValueError):

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from penstock.errors import FormatError, ShapeError
+from penstock.errors import FormatError, ShapeError, shown
 from penstock.train.config.document import Document
 from penstock.train.config.errors import complaint, mistakes
 from penstock.train.config.overrides import Tables, apply_overrides, parse_overrides
@@ -51,7 +51,7 @@ def _text(path: File) -> str:
     except (OSError, ValueError) as error:  # text that is no UTF-8 is a ValueError
         reason = error.strerror if isinstance(error, OSError) else error
         raise ShapeError(
-            f"cannot read {str(path)!r}: {reason}", hint="give the path of a TOML file"
+            f"cannot read {shown(str(path), 300)}: {reason}", hint="give the path of a TOML file"
         ) from None
     raise ShapeError(
         f"{path} is larger than {LARGEST_FILE:,} bytes", hint="this is no configuration"

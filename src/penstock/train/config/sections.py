@@ -44,7 +44,7 @@ class RunSettings(Section):
 
     @model_validator(mode="after")
     def _refuse_directory(self) -> Self:
-        if not self.directory or "\0" in self.directory:
+        if not self.directory:
             raise MisfitError(f"directory is {self.directory!r}", hint="name a folder")
         return self
 

@@ -19,12 +19,13 @@ from penstock.model.io.huggingface import refuse_foreign
 from penstock.model.io.inventory import refuse_names
 from penstock.model.io.safetensors_files import locate
 from penstock.plan.memory import footprints
+from penstock.run.process.environment import RankPlace
 from penstock.run.process.machine import Machine
 from penstock.run.program.unsupported import refuse_unsupported
 from penstock.train.config.settings import Settings
 from penstock.train.loop.export import kept_files
 from penstock.train.loop.former_model import refuse_other_model
-from penstock.train.loop.setup import RunSetup
+from penstock.train.loop.setup import RunSetup, layout_of
 
 AUTOMATIC = ("auto", "never")
 """Words in the place of a folder to resume from."""
@@ -47,6 +48,17 @@ def refuse_too_large(settings: Settings, setup: RunSetup, machine: Machine) -> N
     if _on_host(settings):
         processes = setup.schedule.shape.devices * setup.replicas
         machine.refuse(processes, predicted_bytes(settings, setup))
+
+
+def refuse_share(settings: Settings, here: RankPlace, machine: Machine) -> None:
+    """Refuse the ranks that somebody else has started on this machine, if it has no room for them;
+    the first of them asks, and says so for all."""
+    if here.local_rank:
+        return
+    machine.refuse(here.local_world, 0)  # before a schedule of so many devices is made
+    if _on_host(settings):
+        held = predicted_bytes(settings, layout_of(settings, here.world))
+        machine.refuse(here.local_world, held * here.local_world // here.world)
 
 
 def predicted_bytes(settings: Settings, setup: RunSetup) -> int:

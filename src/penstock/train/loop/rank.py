@@ -9,7 +9,9 @@ import torch
 from penstock.data import Data, open_data
 from penstock.run.comm.collective import meet
 from penstock.run.comm.handshake import agree
+from penstock.run.process.environment import read_place
 from penstock.run.process.exit_codes import GOOD, SAVED
+from penstock.run.process.machine import Machine
 from penstock.run.process.rendezvous import Connection
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
@@ -23,6 +25,7 @@ from penstock.run.watchdog.watched import watched_connection
 from penstock.train.checkpoint import Checkpoints
 from penstock.train.config.save import shared_settings
 from penstock.train.config.settings import Settings
+from penstock.train.loop.before_start import refuse_share
 from penstock.train.loop.finish import Tell, finish_run, leave
 from penstock.train.loop.resume import ready_trainer
 from penstock.train.loop.run_lock import claim_run
@@ -35,8 +38,11 @@ BACK_END = {"cpu": "gloo", "cuda": "", "auto": ""}
 """What torch.distributed is told; nothing lets the devices of the machine decide."""
 
 
-def run_rank(settings: Settings, tell: Tell) -> int:
-    """Train as one rank of the run that the environment describes; returns the exit code."""
+def run_rank(settings: Settings, tell: Tell, machine: Machine | None = None) -> int:
+    """Train as one rank of the run that the environment describes; returns the exit code. A machine
+    refuses what it has no room for, where no launcher of ours has asked it."""
+    if machine is not None:
+        refuse_share(settings, read_place(), machine)
     torch.set_num_threads(settings.run.threads)
     with ExitStack() as stack:
         watch = stack.enter_context(_watched(settings))

@@ -1,11 +1,12 @@
 """One run in a folder at a time: two would take back each other's records and checkpoints, and two
 that export into one folder would mix their weights."""
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from penstock.errors import RunError, ShapeError
+from penstock.errors import RunError, ShapeError, shown
 from penstock.files.lock import hold_lock
 from penstock.train.config.settings import Settings
 
@@ -38,7 +39,7 @@ def claim_folder(folder: Path) -> Iterator[None]:
 @contextmanager
 def claim_export(folder: Path) -> Iterator[None]:
     """Hold the place of an export; the lock lies beside it, since the folder itself is replaced."""
-    target = folder.resolve()
+    target = Path(os.path.realpath(folder))
     lock = target.with_name(f".{target.name}.exporting")
     with _claimed(target.parent, lock, "checkpoint.export") as held:
         if not held:
@@ -57,13 +58,13 @@ def _claimed(folder: Path, lock: Path, key: str) -> Iterator[bool]:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ShapeError(
-                f"cannot make {str(folder)!r}: {error.strerror}", hint=f"set {key}"
+                f"cannot make {shown(str(folder), 300)}: {error.strerror}", hint=f"set {key}"
             ) from None
         try:
             held = stack.enter_context(hold_lock(lock))
         except OSError as error:
             raise ShapeError(
-                f"cannot lock {str(lock)!r}: {error.strerror}",
+                f"cannot lock {shown(str(lock), 300)}: {error.strerror}",
                 hint=f"give {key} where you may write, on a file system with locks; a second run "
                 "there would not be noticed",
             ) from None

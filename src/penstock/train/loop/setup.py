@@ -4,6 +4,7 @@ Everything here is settled without torch, so that a launcher refuses what cannot
 starts a process, and every process arrives at the same layout from the same settings.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.families import from_huggingface
 from penstock.arch.layer_split import split_layers
 from penstock.core.schedule import Schedule
-from penstock.errors import FormatError, ShapeError
+from penstock.errors import FormatError, ShapeError, shown
 from penstock.files import load
 from penstock.files.json_object import read_object
 from penstock.plan.slices import (
@@ -114,6 +115,11 @@ def _schedule(settings: Settings, devices: int) -> Schedule:
 def _from_file(settings: Settings, devices: int) -> Schedule:
     """The schedule of a file, which has its own size: it must be the run's."""
     pipeline, path = settings.pipeline, settings.pipeline.schedule
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe can be read once
+        raise ShapeError(
+            f"pipeline.schedule is {shown(path)}, which is no file",
+            hint="give a name of `penstock list`, or a file, which every rank reads",
+        )
     try:
         schedule = load(path)
     except FormatError as error:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from penstock.errors import ShapeError
+from penstock.errors import ShapeError, shown
 from penstock.run.launch.launcher import Limits, launch
 from penstock.run.process.environment import refuse_environment
 from penstock.run.process.machine import Machine
@@ -30,6 +30,11 @@ def start(
             f"{count} processes: pipeline.devices is {settings.pipeline.devices}",
             hint="give -n 1 or more, or set pipeline.devices",
         )
+    if not config.is_file():
+        raise ShapeError(
+            f"{shown(str(config))} is no file, but every rank reads it",
+            hint="write the configuration into a file",
+        )
     if machine is not None:
         machine.refuse(count, 0)  # before a schedule of so many devices is made
     setup = layout_of(settings, count)
@@ -42,5 +47,7 @@ def start(
         pass  # the first rank holds this; what is refused here has started nothing
     saved = folder / SETTINGS_FILE
     say(f"starting {count} {'process' if count == 1 else 'processes'}; settings in {saved}")
+    # a rank is not asked again for what is settled here, with less memory free by then
+    command = ["train", str(config), "--force", *words]
     limits = Limits(settings.watch.patience, settings.watch.frozen)
-    return launch(["train", str(config), *words], count, limits=limits, logs=folder / "logs")
+    return launch(command, count, limits=limits, logs=folder / "logs")
