@@ -74,7 +74,7 @@ def _decode(text: str) -> Any:
             f"this is not JSON: {error.msg}",
             line=error.lineno,
             column=error.colno,
-            hint="look at the commas, quotes and brackets around this place",
+            hint="check the commas, quotes and brackets around this place",
         ) from None
 
 

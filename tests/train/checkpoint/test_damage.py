@@ -119,7 +119,7 @@ def test_a_pipe_in_the_place_of_a_file_is_noticed_and_not_waited_for(
 def test_an_empty_file_that_became_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     nothing = {"pipe": manifest.FileEntry(0, hashlib.sha256().hexdigest())}
-    assert manifest.damage(tmp_path, nothing) == ["pipe: it is no regular file"]
+    assert manifest.damage(tmp_path, nothing) == ["pipe: it is not a regular file"]
 
 
 def test_what_is_used_instead_of_a_damaged_one_loads(folder: Path) -> None:

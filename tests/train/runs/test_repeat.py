@@ -47,7 +47,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
     warnings = [line for line in ran.said[0].splitlines() if "warning" in line.lower()]
     assert len(warnings) == 1, ran.said[0]
     assert warnings[0].startswith("warning: step-00000008 is damaged: ")
-    assert "goes on from step 4" in ran.said[0]
+    assert "continues from step 4" in ran.said[0]
     assert ran.said[1] == ""
     assert ran.records == undisturbed.records
 

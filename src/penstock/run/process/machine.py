@@ -30,7 +30,7 @@ class Machine:
             raise ShapeError(
                 f"{processes:,} processes would share {self.cores:g} cores, more than "
                 f"{RANKS_PER_CORE} on each",
-                hint="take fewer devices or replicas, or go on nevertheless with --force",
+                hint="use fewer devices or replicas, or start anyway with --force",
             )
         needed = held + processes * PROCESS_BYTES
         if self.free is not None and needed > self.free:

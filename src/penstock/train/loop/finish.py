@@ -9,7 +9,9 @@ from penstock.train.report.report import EndedRun, report
 def finish_run(trainer: Trainer, finished: bool) -> None:
     """Export and report after the last step; after a signal to stop, only say where it stands."""
     if not finished:
-        trainer.voice.say(f"stopped after step {trainer.done}; the same command goes on from there")
+        trainer.voice.say(
+            f"stopped after step {trainer.done}; the same command continues from there"
+        )
         return
     if trainer.settings.checkpoint.export:
         export_weights(trainer)
