@@ -70,7 +70,7 @@ new-schedule: $(STAMP) ## write file, page and test of a schedule: NAME=my-sched
 check-schedule: $(STAMP) ## prove one schedule alone, under a minute: NAME=my-schedule
 	$(BIN)/python scripts/check_schedule.py $(NAME)
 
-golden: $(STAMP) ## write golden lanes and what pages show anew; read the difference
+golden: $(STAMP) ## write golden lanes and what pages show; read the difference
 	$(BIN)/python scripts/write_golden.py
 	$(BIN)/python scripts/write_schedule_pages.py
 	$(BIN)/python scripts/write_readme.py
@@ -78,7 +78,7 @@ golden: $(STAMP) ## write golden lanes and what pages show anew; read the differ
 	$(BIN)/python scripts/write_shell_sessions.py
 	$(BIN)/python scripts/write_config_reference.py
 
-format: $(STAMP) ## rewrite the code in the house format
+format: $(STAMP) ## rewrite the code in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

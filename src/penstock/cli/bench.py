@@ -73,8 +73,8 @@ def bench_run(
 ) -> None:
     """Measure the runtime: its own cost, waiting ops against the simulation, whole steps.
 
-    Without a choice: --host, --emulate, and --real where every rank has a core. Results are told
-    on stderr as they come.
+    By default: --host, --emulate, and --real where every rank has a core. Results are
+    printed on stderr as they come.
     """
     need_torch()
     from penstock.bench.choice import adjust_settings, measure

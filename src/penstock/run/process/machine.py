@@ -38,7 +38,7 @@ class Machine:
                 f"{processes:,} {'process needs' if processes == 1 else 'processes need'} about "
                 f"{_amount(needed)} of memory ({_amount(held)} as predicted, "
                 f"{_amount(PROCESS_BYTES)} for each process), but {_amount(self.free)} are free",
-                hint="make the model, the sequences or the batch smaller, or go on nevertheless "
+                hint="make the model, the sequences or the batch smaller, or start anyway "
                 "with --force",
             )
 
