@@ -90,8 +90,8 @@ def best_of_all(
     """Find the fastest schedule: every registered one, then a search, against a lower bound.
 
     Registered schedules are tried with each number of stages and slices and each value of their
-    options, with the splits of the layers that suit them. The search has its own split, placement and
-    order. Exit code 1: no schedule stays within the memory limit.
+    options, with the splits of the layers that suit them. The search has its own split, placement
+    and order. Exit code 1: no schedule stays within the memory limit.
     """
     if not seconds > 0:  # not a number is not in any range
         raise ShapeError(f"--seconds is {seconds}", hint="give a number of seconds, as 7")

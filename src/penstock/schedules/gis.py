@@ -61,7 +61,7 @@ GROUP = Option(
 
 @schedule(
     name="gis",
-    title="interleaved stages with split backwards and a shorter warm-up",
+    title="several stages per device, with split backwards and a shorter warm-up",
     paper="arXiv:2503.01328",
     chunks=None,
     options=(GROUP,),
@@ -108,7 +108,7 @@ def gis(shape: Shape, group: int) -> Lanes:
 
 @schedule(
     name="gis-h",
-    title="interleaved stages in half the memory",
+    title="several stages per device, in half the memory",
     paper="arXiv:2503.01328",
     chunks=None,
     needs=(SEVERAL_STAGES,),

@@ -64,7 +64,7 @@ FOLD = Option(
     "fold",
     int,
     default=lambda c: 2,
-    text="how many microbatches go together, so that the transfer of one hides behind the "
+    text="how many microbatches go together, so that the transfer of one overlaps with the "
     "work of the others; 2 by default",
 )
 

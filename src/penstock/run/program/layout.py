@@ -60,7 +60,7 @@ class Layout:
                 f"the schedule has {self.stages} stages, {len(weightless)} of them without "
                 f"weights, but the model has {layers} layers",
                 hint="a model cut at its attention has a stage for each attention, and one before, "
-                "between and behind them",
+                "between and after them",
             )
 
     @property
