@@ -79,7 +79,7 @@ def test_a_saved_winner_says_how_it_was_priced(penstock: Penstock, tmp_path: Pat
     prices = "--times F=2,I=2,W=1 --sizes act=3,stash=1 --hop 1/2"
     winner = penstock(f"{SMALL} {prices} --json --save {path}").data["schedules"][0]
     head = path.read_text().splitlines()[:2]
-    assert head[1] == f"# priced with {prices}"
+    assert head[1] == f"# simulated with {prices}"
     again = penstock(f"simulate {path} {prices} --json").data
     assert (again["makespan"], max(again["peak"])) == (winner["makespan"], winner["peak"])
 

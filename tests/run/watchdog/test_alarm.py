@@ -74,7 +74,7 @@ def test_a_neighbour_is_given_up_early_only_if_it_is_stopped_or_gone(
     monkeypatch.setattr(alarm, "state_of", lambda process: state)
     how = "silent" if state == THERE else state
     assert silent(ear(two=limit - 0.1), {}, PATIENCE) == ""
-    assert silent(ear(two=limit), {}, PATIENCE).startswith(f"rank 2 is {how} since {limit} s")
+    assert silent(ear(two=limit), {}, PATIENCE).startswith(f"rank 2 has been {how} for {limit} s")
 
 
 def test_a_rank_elsewhere_is_given_up_early_only_if_its_beats_were_regular(

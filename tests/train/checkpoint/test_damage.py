@@ -135,7 +135,7 @@ def test_what_is_used_instead_of_a_damaged_one_loads(folder: Path) -> None:
 def test_when_none_is_whole_the_run_is_refused_and_does_not_start_anew(folder: Path) -> None:
     for step in (1, 2):
         cut(checkpoint_path(folder, step) / "__0_0.distcp", random.Random(step))
-    with pytest.raises(RunError, match=r"no checkpoint in .* is whole.*step-00000002.*00000001"):
+    with pytest.raises(RunError, match=r"no checkpoint in .* is complete.*step-00000002.*00000001"):
         newest_in(folder)
 
 

@@ -62,5 +62,5 @@ def test_where_every_checkpoint_is_damaged_nothing_is_overwritten(
     ran = setting.run(name="ruined")
     assert ran.codes == (1, 1)
     assert len(ran.causes) == 1
-    assert "is whole: step-00000008 is damaged" in ran.causes[0]
+    assert "is complete: step-00000008 is damaged" in ran.causes[0]
     assert ran.records == undisturbed.records
