@@ -70,7 +70,7 @@ new-schedule: $(STAMP) ## write file, page and test of a schedule: NAME=my-sched
 check-schedule: $(STAMP) ## prove one schedule alone, under a minute: NAME=my-schedule
 	$(BIN)/python scripts/check_schedule.py $(NAME)
 
-golden: $(STAMP) ## write golden lanes and what pages show anew; read the difference
+golden: $(STAMP) ## write golden lanes and what pages show; read the difference
 	$(BIN)/python scripts/write_golden.py
 	$(BIN)/python scripts/write_schedule_pages.py
 	$(BIN)/python scripts/write_readme.py
@@ -80,7 +80,7 @@ golden: $(STAMP) ## write golden lanes and what pages show anew; read the differ
 	$(BIN)/python scripts/write_python_reference.py
 	$(BIN)/python scripts/write_counts.py
 
-format: $(STAMP) ## rewrite the code in the house format
+format: $(STAMP) ## rewrite the code in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

@@ -22,7 +22,7 @@ HEAD = """\
 
 Every schedule at 4 devices, on one time axis, at equal times F = I = W = 1 of one microbatch on one
 device; copies and vocabulary passes, which are free elsewhere, take the times in the command. Below
-each device stands its memory, on one scale too. Where a schedule needs more than 8
+each device is its memory, on one scale too. Where a schedule needs more than 8
 microbatches, or fewer, its step is longer or shorter for that reason: the numbers are in its
 headline. `penstock show NAME ... --svg FILE` draws any other size.
 """

@@ -20,8 +20,8 @@ COLUMNS = "100"
 LEGEND = """\
 p devices, m microbatches, v stages per device, k slices per microbatch; r is the device, from 0.
 F, I, W and B = I + W are the times of one microbatch on one device. Memory counts the activations
-of one microbatch on one device (act) as 1; stash is what of them waits for W, 1 unless told
-otherwise.
+of one microbatch on one device (act) as 1; stash is the part of them that is kept for W, 1 by
+default.
 
 """
 

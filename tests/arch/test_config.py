@@ -109,7 +109,7 @@ def test_every_preset_can_be_found_and_a_misspelt_one_gets_a_hint() -> None:
         ({"hidden": 6.5}, "hidden is 6.5"),
         ({"kv_heads": 3}, "4 heads cannot share 3"),
         ({"layers": True}, "layers is True"),
-        ({"head_size": 15}, "head_size is 15, but rotary positions turn pairs"),
+        ({"head_size": 15}, "head_size is 15, but rotary positions rotate pairs"),
         ({"tied": 1}, "tied is 1"),
         ({"qk_norm": None}, "qk_norm is None"),
         ({"rope_theta": 0.0}, "rope_theta is 0.0"),

@@ -157,11 +157,11 @@ def test_every_rule_about_order_has_a_fault_here_or_beside() -> None:
     ("annotations", "word"),
     [
         ({"pairs": ((Op("F", 0, 1), Op("B", 0, 1)),)}, "not neighbours"),
-        ({"pairs": ((Op("F", 0, 7), Op("B", 0, 1)),)}, "stands in no lane"),
+        ({"pairs": ((Op("F", 0, 7), Op("B", 0, 1)),)}, "is in no lane"),
         ({"gangs": (Op("F", 0, 1),)}, "two or more different ones"),
         ({"loans": (Loan(Op("F", 0, 1), Op("F", 1, 1), 1),)}, "between 1 and 0"),
         ({"shares": ((Op("F", 0, 1), Fraction(1, 2)),)}, "a share belongs to an offload"),
-        ({"after": (After(Op("F", 3, 1), Op("F", 0, 1)),)}, "stands in no lane"),
+        ({"after": (After(Op("F", 3, 1), Op("F", 0, 1)),)}, "is in no lane"),
     ],
 )
 def test_annotations_that_cannot_be_obeyed_are_refused(annotations: dict, word: str) -> None:
@@ -211,7 +211,7 @@ def test_an_op_moved_far_to_the_back_is_blamed_itself() -> None:
     lanes[0][2].append(Op("F", 0, 2, 0))
     finding = check(Schedule.from_lanes("broken", good.shape, lanes)).findings[0]
     assert finding.ops[0] == Op("F", 0, 2, 0)
-    assert finding.hint == "move 0F2 in front of 0F2.1"
+    assert finding.hint == "move 0F2 before 0F2.1"
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_a_saved_winner_says_how_it_was_priced(penstock: Penstock, tmp_path: Pat
     prices = "--times F=2,I=2,W=1 --sizes act=3,stash=1 --hop 1/2"
     winner = penstock(f"{SMALL} {prices} --json --save {path}").data["schedules"][0]
     head = path.read_text().splitlines()[:2]
-    assert head[1] == f"# priced with {prices}"
+    assert head[1] == f"# simulated with {prices}"
     again = penstock(f"simulate {path} {prices} --json").data
     assert (again["makespan"], max(again["peak"])) == (winner["makespan"], winner["peak"])
 
@@ -97,7 +97,7 @@ def test_a_saved_winner_is_trained_with_its_cut(penstock: Penstock, tmp_path: Pa
     assert layout_of(settings, 2).layers == cut
     chosen = loads(f'[pipeline]\nschedule = "{path}"\nlayers = [3, 3]\n', wanted)
     assert layout_of(chosen, 2).layers == (3, 3)
-    with pytest.raises(ShapeError, match="layers, 6 together, which is no cut of a model of 4"):
+    with pytest.raises(ShapeError, match="layers, 6 together, which does not fit a model of 4"):
         layout_of(loads(f'[pipeline]\nschedule = "{path}"\n', wanted[2:]), 2)
 
 
@@ -114,8 +114,8 @@ def test_a_place_that_cannot_be_written_to_is_refused_before_the_search(
     [
         ("best -p 0 -m 3", "-p is 0"),
         ("best -p 2 -m 0", "-m is 0"),
-        ("best -p 2 -m 3 --times G=1", "G is not what schedules are ranked by"),
-        ("best -p 2 -m 3 --sizes kv=1", "kv is not what schedules are ranked by"),
+        ("best -p 2 -m 3 --times G=1", "schedules are not ranked by G"),
+        ("best -p 2 -m 3 --sizes kv=1", "schedules are not ranked by kv"),
         ("best -p 2 -m 3 --layers none.txt", "neither a list of layers nor a file"),
         ("best -p 2 -m 3 --layers 1", "1 layer"),
         ("best -p 2 -m 3 --limit x", "not a number"),
@@ -134,4 +134,4 @@ def test_misuse_is_refused_in_words(line: str, words: str, penstock: Penstock) -
 def test_a_limit_that_nothing_keeps_is_bad_news(penstock: Penstock) -> None:
     answer = penstock("best -p 2 -m 3 --limit 1/2 --seconds 1000")
     assert answer.code == 1
-    assert "no schedule of 3 microbatches keeps within 1/2" in answer.err
+    assert "no schedule of 3 microbatches stays within 1/2" in answer.err

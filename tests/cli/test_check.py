@@ -77,7 +77,7 @@ def test_a_file_that_cannot_be_read_is_misuse_with_line_and_column(
 def test_a_file_says_its_own_size(penstock: Penstock, broken: Path) -> None:
     answer = penstock(f"check {broken} -p 4")
     assert answer.code == 2
-    assert "says its own size, but -p was given" in answer.err
+    assert "has its own size, but -p was given" in answer.err
 
 
 def test_a_file_with_far_too_many_devices_is_refused_at_once(

@@ -36,14 +36,14 @@ def test_flags_go_to_those_that_take_them_and_the_others_are_told(penstock: Pens
         (1, 1),
     ]
     assert answer.err.splitlines() == [
-        "note: 1f1b has 1 stage(s) per device: -v 2 left out",
-        "note: 1f1b does not cut sequences into slices: -k 2 left out",
-        "note: 1f1b has no option 'group': -o group=4 left out",
-        "note: seq1f1b has 1 stage(s) per device: -v 2 left out",
-        "note: seq1f1b has no option 'group': -o group=4 left out",
-        "note: interleaved does not cut sequences into slices: -k 2 left out",
-        "note: kfkb has 1 stage(s) per device: -v 2 left out",
-        "note: kfkb does not cut sequences into slices: -k 2 left out",
+        "note: 1f1b has 1 stage(s) per device: -v 2 ignored",
+        "note: 1f1b does not cut sequences into slices: -k 2 ignored",
+        "note: 1f1b has no option 'group': -o group=4 ignored",
+        "note: seq1f1b has 1 stage(s) per device: -v 2 ignored",
+        "note: seq1f1b has no option 'group': -o group=4 ignored",
+        "note: interleaved does not cut sequences into slices: -k 2 ignored",
+        "note: kfkb has 1 stage(s) per device: -v 2 ignored",
+        "note: kfkb does not cut sequences into slices: -k 2 ignored",
     ]
 
 

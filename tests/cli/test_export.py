@@ -19,7 +19,7 @@ def run(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("line", "code", "words"),
     [
-        ("export nowhere", 2, "'nowhere' is no folder of a run: it has no config.toml"),
+        ("export nowhere", 2, "'nowhere' is not the folder of a run: it has no config.toml"),
         ("export {run}", 1, "has no checkpoint"),
         ("export {run} --step 4", 1, "step-00000004 cannot be used: manifest.json is missing"),
         ("export {run} --dtype int8", 2, "checkpoint.export_dtype is 'int8'"),

@@ -50,7 +50,7 @@ def test_nothing_at_all_is_misuse_and_explained_on_stderr(penstock: Penstock) ->
         ("simulate seq1f1b -p 99999999999999999999 -m 1", "is deeper than 4,096", "lower"),
         ("simulate 1f1b -p 3000000 -m 1", "3,000,000 devices is deeper than 4,096", "copies of"),
         ("simulate 1f1b -p 4 -m 8 -o group=2", "has no option 'group'", "has no options"),
-        ("simulate 1f1b -p 4 -m 8 -o group", "where key=value is wanted", "-o key=value"),
+        ("simulate 1f1b -p 4 -m 8 -o group", "where key=value is expected", "-o key=value"),
         ("simulate 1f1b -p 4 -m 8 -o a=1 -o a=2", "-o sets a twice", "leave one"),
         ("simulate 1f1b -p 4 -m 8 --times F=x", "--times F is 'x'", "1e-3 or 1/3"),
         ("simulate 1f1b -p 4 -m 8 --times B=2", "no time called 'B'", "B is I + W"),

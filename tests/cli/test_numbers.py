@@ -56,7 +56,7 @@ def test_a_list_of_amounts_may_have_spaces_and_may_be_empty() -> None:
 
 @pytest.mark.parametrize("text", ["F", "F=", "=1", ",", "F=1,", "F=1,,W=1"])
 def test_what_is_not_key_and_value_is_refused(text: str) -> None:
-    with pytest.raises(ShapeError, match="where key=value is wanted"):
+    with pytest.raises(ShapeError, match="where key=value is expected"):
         times_of("--times", text)
 
 

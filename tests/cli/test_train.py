@@ -65,7 +65,7 @@ def test_the_settings_are_shown_as_json_too(penstock: Penstock, config: Path) ->
     [
         ("--set run.stesp=7", "[run] has no key 'stesp'", "did you mean 'steps'?"),
         ("--set rnu.steps=7", "there is no section [rnu]", "did you mean 'run'?"),
-        ("--set run.steps=many", "run.steps is 'many'", "give a whole number"),
+        ("--set run.steps=many", "run.steps is 'many'", "give an integer"),
         ("-n 3", "3 processes cannot be 1 replicas of 2 devices", "start 2 processes"),
         ("-n -1", "-1 processes", "give -n 1 or more"),
         ("--set pipeline.devices=0", "0 processes", "give -n 1 or more, or set pipeline.devices"),
@@ -131,7 +131,7 @@ def test_several_mistakes_are_told_at_once(penstock: Penstock, config: Path) -> 
     assert answer.err.splitlines() == [
         f"error: {config} has 2 mistakes",
         "  --set 'run.stesp=7': [run] has no key 'stesp'; did you mean 'steps'?",
-        "  --set 'batch.rows=0': batch.rows is 0; give a whole number of 1 or more",
+        "  --set 'batch.rows=0': batch.rows is 0; give an integer of 1 or more",
     ]
 
 
@@ -206,12 +206,12 @@ REFUSED = {
     ),
     "a checkpoint that is not there": (
         "--set checkpoint.resume={0}/none",
-        "which is no folder",
+        "which is not a folder",
         'give "auto", "never" or a folder',
     ),
     "an export into a file": (
         "--set checkpoint.export={0}/tiny.toml/weights",
-        "is no folder that can be written to",
+        "is not a folder that can be written to",
         "give a folder that can be made",
     ),
     "an export in the place of something else": (
@@ -321,7 +321,7 @@ def test_what_the_machine_has_no_room_for_is_refused_with_the_figures(
     answer = penstock(f"train {config} {words}")
     assert (answer.code, answer.out, started) == (2, "", [])
     assert message in answer.err
-    assert "or go on nevertheless with --force" in answer.err
+    assert "or start anyway with --force" in answer.err
 
 
 def test_force_goes_on_nevertheless(

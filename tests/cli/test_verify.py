@@ -91,7 +91,7 @@ def test_a_wrong_gradient_is_named_with_its_error_and_exits_1(
     judged(Difference(0.0, 0.25, PARAMETER, "its norm is 3, not 4"))
     answer = penstock("verify gpipe -p 3 -m 4")
     assert answer.code == 1
-    assert f"gpipe tied: {PARAMETER} is off by 0.25: its norm is 3, not 4" in answer.out
+    assert f"gpipe tied: {PARAMETER} differs by 0.25: its norm is 3, not 4" in answer.out
     assert "7 rows, 7 not equal" in answer.out
     assert "note: gpipe replicas: left out" in answer.err
 
@@ -180,7 +180,7 @@ def test_an_explanation_says_everything_that_is_wrong() -> None:
     trials, _ = trials_of(build("gpipe", devices=2, microbatches=2), None)
     row = VerdictRow(trials[0], Difference(0.5, 0.25, PARAMETER, "so it is"), (PARAMETER, "b"), 0.0)
     assert row.explanation == (
-        f"{PARAMETER} is off by 0.25: so it is; the loss is off by 0.5; "
+        f"{PARAMETER} differs by 0.25: so it is; the loss differs by 0.5; "
         f"{PARAMETER} (and 1 more) has other bits than in one process"
     )
     assert replace(row, difference=Difference(0.0, 0.0, "", ""), unequal_bits=()).explanation == ""

@@ -84,7 +84,7 @@ def test_collectives_joined_in_another_order_are_found() -> None:
     assert check_program(program) == ()
     findings = check_program(moved_joins(program, [second, first]))
     assert any(finding.rule == "collective-order" for finding in findings)
-    assert any("out of turn" in finding.message for finding in findings)
+    assert any("out of order" in finding.message for finding in findings)
 
 
 def test_a_collective_joined_before_its_part_is_written_is_found() -> None:

@@ -49,7 +49,7 @@ def test_numbers_are_read_as_they_are_meant(text: str, value: Fraction) -> None:
     + ["1" * 40, "--1", "1e", "1.2.3", "1/2/3", "9" * 5000, "1/" + "9" * 5000, "64K", "80GB"],
 )
 def test_anything_else_is_no_number(text: str) -> None:
-    with pytest.raises(ValueError, match=r"no number|divides by 0|not between"):
+    with pytest.raises(ValueError, match=r"not a number|divides by 0|not between"):
         read_number(text)
 
 
@@ -90,5 +90,5 @@ def test_tokens_may_have_a_unit(text: str, value: int) -> None:
 
 @pytest.mark.parametrize("text", ["64KB", "1/3", "0.3K", "K", "64k", "1e18K" * 9])
 def test_tokens_are_whole(text: str) -> None:
-    with pytest.raises(ValueError, match=r"no number|no whole number"):
+    with pytest.raises(ValueError, match=r"is not a number|is not an integer"):
         read_tokens(text)

@@ -27,7 +27,7 @@ def test_a_cut_is_taken_as_it_is_or_in_proportion_or_refused() -> None:
         shape.cut(6)
     heavy_head = Shape(2, 2, (1,), (Fraction(1), Fraction(2)), layers=(4, 2))
     assert heavy_head.cut(6) == (4, 2)
-    with pytest.raises(ShapeError, match="no cut of a model of 12"):
+    with pytest.raises(ShapeError, match="does not fit a model of 12"):
         heavy_head.cut(12)
 
 

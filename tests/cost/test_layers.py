@@ -35,9 +35,9 @@ def test_a_file_has_a_line_for_each_kind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("block x: F=1 W", "'W' is no number"),
+        ("block x: F=1 W", "'W' is not a number"),
         ("block: G=1", "'G' is not known"),
-        ("block: F=1/0", "'F=1/0' is no number"),
+        ("block: F=1/0", "'F=1/0' is not a number"),
         ("F=1 I=1", "is not a layer"),
         ("", "0 layers cannot be divided"),
         ("block x 999999: F=1", "cannot be divided"),

@@ -106,7 +106,7 @@ def test_text_is_tokenised_once_and_mapped(tmp_path: Path) -> None:
     assert again.tokens.dtype == np.uint8
     assert first.offsets.tolist() == again.offsets.tolist() == [0, 3, 3, 8]
     assert first.fingerprint == again.fingerprint
-    assert notes == same_notes == ("1 of 3 documents are empty and left out",)
+    assert notes == same_notes == ("1 of 3 documents are empty and skipped",)
 
 
 def test_replaced_characters_are_told_from_the_cache_too(tmp_path: Path) -> None:
@@ -196,5 +196,5 @@ def test_a_disk_that_does_not_keep_what_it_is_given_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.data.tokenise.read_cache", lambda path, key: None)
-    with pytest.raises(RunError, match="is not what was written to it a moment ago"):
+    with pytest.raises(RunError, match="does not hold what was just written to it"):
         tokenise_source(text_files(tmp_path, "text"), Bytes(), tmp_path / "cache", None)

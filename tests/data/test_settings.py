@@ -23,7 +23,7 @@ from penstock.errors import ShapeError
         ({"paths": ("a",)}, "but paths are given: a", "'text'"),
         ({"held_out_paths": ("a",)}, "but paths are given: a", "'text'"),
         ({"source": "text"}, "data.paths is empty", "name files"),
-        ({"source": "text", "paths": "a"}, "data.paths is one text", "a list of paths"),
+        ({"source": "text", "paths": "a"}, "data.paths is one string", "a list of paths"),
         (
             {"source": "text", "paths": ("a",), "held_out": 0.1, "held_out_paths": ("b",)},
             "data.held_out is 0.1, but data.held_out_paths",

@@ -62,7 +62,9 @@ def test_bytes_give_the_text_back(text: str) -> None:
 def test_bytes_are_all_there_is() -> None:
     made = tokenizer("byte")
     assert (made.name, made.vocabulary, made.fingerprint) == ("byte", 256, Bytes.fingerprint)
-    with pytest.raises(ShapeError, match=r"data.end_token is '</s>', but bytes have no token"):
+    with pytest.raises(
+        ShapeError, match=r"data.end_token is '</s>', but the byte tokenizer has no special"
+    ):
         tokenizer("byte", "</s>")
 
 
@@ -120,7 +122,7 @@ def test_a_file_that_is_no_tokenizer_is_refused(words: Path, content: bytes) -> 
 def test_a_text_that_a_tokenizer_has_no_token_for_is_refused(words: Path) -> None:
     model = {"type": "WordLevel", "vocab": WORDS, "unk_token": "<none>"}
     words.write_text(json.dumps(described(model=model)))
-    with pytest.raises(ShapeError, match=r"has no tokens for a text: .*Missing") as refusal:
+    with pytest.raises(ShapeError, match=r"cannot tokenise a text: .*Missing") as refusal:
         tokenizer(str(words)).encode("unheard")
     assert "unknown token" in refusal.value.hint
 

@@ -28,9 +28,9 @@ def test_an_object_is_read(tmp_path: Path) -> None:
         (b"[1]", "holds no JSON object"),
         (b'{"a": ' + b"1" * 5000 + b"}", "has a number of 5,000 characters"),
         (b'{"a": 12345678901234567890}', "has a number of 20 characters"),
-        (b'{"a": "\\ud800"}', "has what is no character"),
-        (b'{"\\udfff": 1}', "has what is no character"),
-        (b'{"a": "\xff"}', "has what is no character"),
+        (b'{"a": "\\ud800"}', "contains an invalid character"),
+        (b'{"\\udfff": 1}', "contains an invalid character"),
+        (b'{"a": "\xff"}', "contains an invalid character"),
         (b'{"a": ' + b"[" * 100_000, "is nested too deeply"),
     ],
 )
@@ -42,7 +42,7 @@ def test_anything_else_is_refused(tmp_path: Path, content: bytes, message: str) 
 
 
 def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PenstockError, match="cannot read '/dev/zero': it is no regular file"):
+    with pytest.raises(PenstockError, match="cannot read '/dev/zero': it is not a regular file"):
         read_object(Path("/dev/zero"), "name a folder")
     (tmp_path / "long").touch()
     os.truncate(tmp_path / "long", 1 << 40)

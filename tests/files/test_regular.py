@@ -21,12 +21,12 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 def test_anything_else_is_refused_at_once(kind: str, tmp_path: Path) -> None:
     path = {"device": Path("/dev/zero"), "folder": tmp_path}.get(kind, tmp_path / "pipe")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="it is no regular file"):
+    with pytest.raises(OSError, match="it is not a regular file"):
         open_regular(path)
 
 
 def test_a_model_whose_config_is_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "config.json")
     settings = short(f"model.huggingface={tmp_path}")
-    with pytest.raises(PenstockError, match="it is no regular file"):
+    with pytest.raises(PenstockError, match="it is not a regular file"):
         layout_of(settings, 1)

@@ -35,10 +35,15 @@ def unreached(root: Path) -> list[str]:
 
 def links(text: str) -> Iterator[tuple[int, str]]:
     """Line and target of every link inside the repository, code left out."""
-    prose = _CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
+    prose = without_code(text)
     for found in _LINK.finditer(prose):
         if not re.match(r"[a-z]+:", found[1]):
             yield prose.count("\n", 0, found.start()) + 1, found[1]
+
+
+def without_code(text: str) -> str:
+    """The prose of a page; what was code is blank, so that lines and columns stay."""
+    return _CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
 
 
 def _resolves(page: Path, target: str) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from house import words
+from house import figures, words
 from house.conftest import Plant
 from house.registry import owners
 from house.source import none_of
@@ -148,3 +148,36 @@ def test_a_protocol_describes_without_doing(plant: Plant) -> None:
 def test_a_command_may_have_only_its_help(plant: Plant) -> None:
     code = 'def root():\n    """What it is for."""\n\napp.callback()(root)\n'
     assert words.stubs(plant({OPS: code})) == []
+
+
+def test_messages_and_pages_are_in_plain_words(house: Path) -> None:
+    none_of(figures.figures(house))
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("rank 1 is silent since 3 s", "has been ... for"),
+        ("x is no number", "is not a"),
+        ("it goes\non from here", "continue, or resume"),
+        ("A refuted schedule", "not valid"),
+        ("priced with these times", "cost, times and sizes, or simulate"),
+    ],
+)
+@pytest.mark.parametrize("path", [OPS, "README.md"])
+def test_a_figure_of_speech_is_found(plant: Plant, path: str, text: str, plain: str) -> None:
+    (complaint,) = figures.figures(plant({path: f"message = {text!r}\n" if path == OPS else text}))
+    assert complaint.startswith(f"{path}:1: ")
+    assert complaint.endswith(f"say {plain}")
+
+
+@pytest.mark.parametrize(
+    "text", ["there is no op", "it is no longer equal", "after", "`priced`", "since the last step"]
+)
+def test_plain_words_and_code_are_left_alone(plant: Plant, text: str) -> None:
+    assert figures.figures(plant({"README.md": text})) == []
+
+
+def test_a_docstring_and_a_decision_may_say_more(plant: Plant) -> None:
+    files = {OPS: '"""Nobody reads it."""\n', "docs/decisions/0001.md": "made anew"}
+    assert figures.figures(plant(files)) == []

@@ -88,9 +88,9 @@ def test_a_foreign_option_is_refused_with_the_nearest_name() -> None:
 @each_case(
     ("request_", "message"),
     [
-        ({"devices": 0}, "devices is 0, but must be a whole number of at least 1"),
-        ({"microbatches": -1}, "microbatches is -1, but must be a whole number of at least 1"),
-        ({"chunks": 0}, "chunks is 0, but must be a whole number of at least 1"),
+        ({"devices": 0}, "devices is 0, but must be an integer of at least 1"),
+        ({"microbatches": -1}, "microbatches is -1, but must be an integer of at least 1"),
+        ({"chunks": 0}, "chunks is 0, but must be an integer of at least 1"),
         ({"slices": 2}, "sample does not cut sequences into slices, but -k 2 was given"),
         ({"slices": 0}, "sample does not cut sequences into slices, but -k 0 was given"),
         ({"devices": 10**9}, "1,000,000,000 devices is deeper than 4,096"),

@@ -65,7 +65,7 @@ def test_the_default_group_is_the_smallest_legal_one() -> None:
 def test_a_group_that_tears_a_microbatch_apart_is_refused_because_it_would_deadlock(
     k: int, m: int
 ) -> None:
-    with pytest.raises(ShapeError, match="no microbatch is torn apart") as refusal:
+    with pytest.raises(ShapeError, match="no microbatch is divided between groups") as refusal:
         built("seq1f1b-i", p=4, m=m, k=k, v=2, group=4)
     assert "leave -o group out" in refusal.value.hint
     shape = Shape.even(4, m, 2, k)

@@ -283,7 +283,7 @@ def test_negative_costs_are_refused(fields: dict) -> None:
 
 def test_a_time_for_an_op_that_is_not_there_is_refused() -> None:
     cost = UnitCost(op_times={Op("F", 7, 0): Fraction(1)})
-    with pytest.raises(ShapeError, match="7F0, which stands in no lane"):
+    with pytest.raises(ShapeError, match="7F0, which is in no lane"):
         simulate(build("1f1b", devices=2, microbatches=2), cost)
 
 

@@ -50,7 +50,9 @@ def test_what_is_not_run_as_it_stands_is_said_by_name() -> None:
         "note: vocab-1f1b: not run, vocab-1f1b has ops of kind D, E, S, T, which cannot be run"
     ]
     assert said["stp"] == ["note: stp: 90 pairs run one op after the other"]
-    assert said["slimpipe-exchange"][0].endswith("loans of attention work stay with their owners")
+    assert said["slimpipe-exchange"][0].endswith(
+        "loans of attention work are computed by their own device"
+    )
 
 
 def test_all_of_them_run_on_the_same_four_processes(

@@ -59,7 +59,7 @@ def test_a_loss_that_is_no_number_is_infinitely_wrong(loss: float) -> None:
 def test_a_gradient_that_is_no_number_is_infinitely_wrong() -> None:
     found = difference(2.0, _with(small=torch.tensor([3.0, nan])), RIGHT)
     assert (found.gradient, found.parameter) == (inf, "small")
-    assert "1 of 2 elements are no numbers" in found.reason
+    assert "1 of 2 elements are not numbers" in found.reason
 
 
 def test_a_parameter_that_nobody_holds_is_named() -> None:

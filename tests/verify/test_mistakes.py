@@ -53,7 +53,7 @@ def test_a_mistake_is_found_and_the_parameter_that_suffers_most_is_named(
 def test_a_wrong_count_of_labels_shows_in_the_loss(verifier: Verifier) -> None:
     wrong = verifier.row(_trial("replicas"), mistakes.own_labels_only)
     assert wrong.difference.loss == pytest.approx(1.0)
-    assert "the loss is off by 1" in wrong.explanation
+    assert "the loss differs by 1" in wrong.explanation
 
 
 @pytest.mark.processes

@@ -29,17 +29,17 @@ class ModelConfig:
     layers: int
     """Transformer layers."""
     hidden: int
-    """Elements of a token between layers."""
+    """Width of a token between layers (hidden size)."""
     ffn: int
-    """Elements of a token inside the MLP."""
+    """Width of a token inside the MLP (intermediate size)."""
     heads: int
-    """Heads of the queries."""
+    """Query heads."""
     kv_heads: int
-    """Heads of the keys and values; each is shared by equally many query heads."""
+    """Key/value heads; each is shared by the same number of query heads."""
     head_size: int
-    """Elements of one head; an even number."""
+    """Width of one head; an even number."""
     vocabulary: int
-    """Tokens that there are; the byte tokenizer has 256."""
+    """Number of tokens in the vocabulary; the byte tokenizer has 256."""
     gated: bool = True
     """Whether the MLP has a gate: three matrices instead of two."""
     tied: bool = False
@@ -50,17 +50,17 @@ class ModelConfig:
     rope_theta: float = 10000.0
     """Base of the rotary frequencies."""
     rope_scaling: RopeScaling | None = None
-    """How the frequencies were changed for a longer context; None: not at all."""
+    """How the frequencies were scaled for a longer context; None: not scaled."""
     norm_epsilon: float = 1e-5
-    """What is added to a mean square before its root is taken."""
+    """Epsilon of RMSNorm: added to the mean square before the root is taken."""
     qkv_bias: bool = False
     """Whether queries, keys and values have a bias."""
     qk_norm: bool = False
-    """Whether every head of the queries and keys is normalised before it is turned."""
+    """Whether each query and key head is normalised before rotary positions are applied."""
     window: int | None = None
-    """Tokens that a query reaches back over, itself included; None: all."""
+    """Sliding window: tokens that a query attends to, itself included; None: all."""
     max_positions: int = 131072
-    """Longest sequence the model was made for; it bounds only what `longest` says."""
+    """Longest sequence the model was made for; a limit only with dynamic rope scaling."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -72,7 +72,7 @@ class ModelConfig:
             )
         if self.head_size % 2:
             raise ShapeError(
-                f"head_size is {self.head_size}, but rotary positions turn pairs of elements",
+                f"head_size is {self.head_size}, but rotary positions rotate pairs of elements",
                 hint="give an even head_size",
             )
 

@@ -113,7 +113,7 @@ def dtype_name(config: ModelConfig) -> str:
     """The type of numbers that has as many bytes as the model's activations."""
     if config.element_bytes not in _DTYPES:
         raise ShapeError(
-            f"no type of numbers has element_bytes {config.element_bytes}",
+            f"no dtype has element_bytes {config.element_bytes}",
             hint=f"one of: {', '.join(map(str, _DTYPES))}",
         )
     return _DTYPES[config.element_bytes]

@@ -23,7 +23,7 @@ FIXED: Mapping[str, tuple[Any, str]] = {
     "use_mrope": (False, "positions have one coordinate"),
     "is_encoder_decoder": (False, "the model is a decoder"),
     "add_cross_attention": (False, "the model is a decoder"),
-    "pruned_heads": ({}, "all heads are there"),
+    "pruned_heads": ({}, "no head is removed"),
     "chunk_size_feed_forward": (0, "the MLP works on all tokens at once"),
 }
 """Keys that have one value here, and why."""

@@ -15,7 +15,7 @@ SMALLEST_OF_MODEL = 1e-30
 def refuse_count(name: str, value: Any, most: int = LARGEST_OF_MODEL) -> None:
     """Refuse what is not a whole number above 0, or too large for any model."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ShapeError(f"{name} is {_shown(value)}", hint="give a whole number above 0")
+        raise ShapeError(f"{name} is {_shown(value)}", hint="give an integer above 0")
     if value > most:
         raise ShapeError(f"{name} is {_shown(value)}", hint=f"give at most {most:,}")
 

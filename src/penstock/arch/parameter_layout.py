@@ -90,7 +90,7 @@ def _part(name: str, parameter: Parameter, offset: int, index: int, of: int) -> 
         return ParameterPart(shape, 0, 0, shape[0], offset)
     if shape[axis] % parameter.unit:
         raise ShapeError(
-            f"{name} has {shape[axis]} elements along axis {axis}, which are no multiple of its "
+            f"{name} has {shape[axis]} elements along axis {axis}, which is not a multiple of its "
             f"unit of {parameter.unit}",
             hint="a unit must divide the axis that is shared",
         )

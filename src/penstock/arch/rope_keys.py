@@ -45,8 +45,9 @@ def read_rope(config: Mapping[str, Any], positions: int) -> tuple[float, RopeSca
     partial = stated.get("partial_rotary_factor", config.get("partial_rotary_factor"))
     if partial not in (None, 1):
         raise ShapeError(
-            f"partial_rotary_factor is {shown(partial)}, but only whole heads are turned",
-            hint="models that turn a part of each head are not supported",
+            f"partial_rotary_factor is {shown(partial)}, but rotary positions "
+            "are applied to whole heads only",
+            hint="models that apply them to a part of each head are not supported",
         )
     theta = stated.get("rope_theta", config.get("rope_theta", PLAIN_THETA))
     kind = _kind(stated)

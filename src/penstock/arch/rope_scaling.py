@@ -45,9 +45,9 @@ class RopeScaling:
     high_factor: float = 4.0
     """llama3: wavelengths below original_positions / high_factor are kept."""
     beta_fast: float = 32.0
-    """yarn: turns within the original positions from which a frequency is kept."""
+    """yarn: rotations within the original positions from which a frequency is kept."""
     beta_slow: float = 1.0
-    """yarn: turns within the original positions up to which it is divided by the factor."""
+    """yarn: rotations within the original positions up to which it is divided by the factor."""
     attention_factor: float | None = None
     """yarn: what queries and keys are multiplied by; None: as the paper derives it."""
     truncate: bool = True

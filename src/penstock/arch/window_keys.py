@@ -54,7 +54,7 @@ def _read_switched(config: Config) -> int | None:
     window: int | None = config.get("sliding_window", PLAIN_WINDOW)
     first = config.get("max_window_layers", PLAIN_FIRST)
     if not isinstance(first, int):
-        raise ShapeError(f"max_window_layers is {shown(first)}", hint="give a whole number")
+        raise ShapeError(f"max_window_layers is {shown(first)}", hint="give an integer")
     implied = [
         "sliding_attention" if window is not None and layer >= first else "full_attention"
         for layer in range(config["num_hidden_layers"])
@@ -79,7 +79,7 @@ def _agreed(window: int | None, types: list[Any]) -> int | None:
         raise ShapeError(
             f"layer {layer} has {shown(kind)}, but with sliding_window {window} all layers would "
             f"have {wanted!r}: windows of some layers are not supported",
-            hint="only models whose layers attend alike can be loaded",
+            hint="only models whose layers all have the same attention can be loaded",
         )
     return window
 

@@ -36,8 +36,8 @@ def _absent(what: str, op: Op) -> Finding:
         "annotation",
         (op,),
         0,
-        f"the {what} of {op} names an op that stands in no lane",
-        f"put {op} into a lane, or drop the {what}",
+        f"the {what} of {op} names an op that is in no lane",
+        f"put {op} into a lane, or remove the {what}",
     )
 
 
@@ -55,7 +55,7 @@ def _pairs(schedule: Schedule, rows: Rows) -> Iterator[Finding]:
             inside = [row for row in range(places[0], places[-1]) if row not in places]
             intruder = [table.op(row) for row in inside] if len(inside) == 1 else []
             text = "+".join(str(op) for op in pair)
-            between = "".join(f", {op} stands between them" for op in intruder)
+            between = "".join(f", {op} is between them" for op in intruder)
             problem = (
                 f"{twice[0]} is in two pairs"
                 if twice
@@ -80,7 +80,7 @@ def _together(schedule: Schedule, rows: Rows) -> Iterator[Finding]:
                 "annotation",
                 (op,),
                 int(table.device[rows[op][0]]),
-                f"the gang {op} stands in lanes {lanes}, but needs two or more different ones",
+                f"the gang {op} is in lanes {lanes}, but needs two or more different ones",
                 f"put {op} once into each lane of its gang",
             )
     for loan in schedule.loans:
@@ -107,6 +107,6 @@ def _shares(schedule: Schedule, rows: Rows) -> Iterator[Finding]:
                 (op,),
                 int(schedule.table.device[rows[op][0]]),
                 f"{op} has the share {share}, but a share belongs to an offload and its load, "
-                "lies above 0 and at most at 1, and is the same for both",
+                "is above 0 and at most 1, and is the same for both",
                 "correct the share",
             )

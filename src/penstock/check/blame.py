@@ -27,7 +27,7 @@ class Misplacement(NamedTuple):
 
     def words(self, schedule: Schedule) -> str:
         op, other = (schedule.table.op(row) for row in self)
-        return f"move {op} {'behind' if self.source < self.target else 'in front of'} {other}"
+        return f"move {op} {'after' if self.source < self.target else 'before'} {other}"
 
 
 def culprit(schedule: Schedule, inverted: Sequence[tuple[int, int]]) -> Misplacement | None:

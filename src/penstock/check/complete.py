@@ -76,7 +76,7 @@ def stream(schedule: Schedule) -> Iterator[Finding]:
             "stream",
             (op,),
             device,
-            f"{op} stands in lane {place}, but belongs to the {streams} lane of {where}",
+            f"{op} is in lane {place}, but belongs to the {streams} lane of {where}",
             f"move {op} to the {streams} lane of {where}",
         )
 

@@ -7,16 +7,16 @@ from penstock.errors import ScheduleError
 
 RULES: dict[str, str] = {
     "known": "every op belongs to the shape: its stage, microbatch and slice exist",
-    "stream": "an op stands in a lane of its own stream and, for a shard, on its own device",
-    "complete": "every unit of work is done exactly once: one forward, one backward, no remainder",
-    "annotation": "pairs, loans, gangs, after and shares name ops that exist and can obey them",
+    "stream": "an op is in a lane of its own stream and, for a shard, on its own device",
+    "complete": "every unit of work is done exactly once: one forward and one backward",
+    "annotation": "pairs, loans, gangs, after and shares name ops that exist and can run that way",
     "read-before-write": "an op may only read what an earlier op has written",
     "slice-order": "slices go forward from first to last and backward from last to first, because "
-    "keys and values pass on in one direction and their gradients in the other",
+    "later slices read the keys and values of earlier ones, and return their gradients",
     "deadlock": "no set of lanes may wait for each other in a circle",
-    "one-home": "a stage's weights live on one device unless the shape declares copies",
-    "local": "only outputs, gradients and vocabulary parts travel; what an op saves stays on its "
-    "device",
+    "one-home": "a stage's weights are on one device unless the shape declares copies",
+    "local": "only outputs, gradients and vocabulary parts are sent to other devices; what an op "
+    "saves stays on its device",
     "collective-order": "all members join the collectives of one buffer in the same order",
     "memory": "no device may hold more than its limit, in any timing that the order allows",
     "channel": "sends and receives of one channel come in the same order on both ends",
@@ -63,7 +63,7 @@ class Report:
         first = self.findings[0]
         more = f" (and {len(self.findings) - 1} more)" if len(self.findings) > 1 else ""
         return ScheduleError(
-            f"{name} is refuted: {first.message}{more}\nrule: {RULES[first.rule]}",
+            f"{name} is not valid: {first.message}{more}\nrule: {RULES[first.rule]}",
             findings=self.findings,
             hint=first.hint,
         )

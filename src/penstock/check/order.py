@@ -112,12 +112,12 @@ def _front_of(schedule: Schedule, graph: Graph, edge: int, blamed: int) -> Findi
 def _hint(schedule: Schedule, rule: str, broken: tuple[int, int], blamed: int) -> str:
     early, late = (schedule.table.op(row) for row in broken)
     if blamed == broken[1]:
-        return f"move {late} in front of {early}"
+        return f"move {late} before {early}"
     if rule == "slice-order" and early.kind in "BI":
         return f"run the backward slices of microbatch {early.mb} from the last to the first"
     if rule == "slice-order":
         return f"run the forward slices of microbatch {early.mb} from the first to the last"
-    return f"move {early} behind {late}"
+    return f"move {early} after {late}"
 
 
 def _circle(schedule: Schedule, graph: Graph, played: Run) -> Finding:
@@ -126,7 +126,7 @@ def _circle(schedule: Schedule, graph: Graph, played: Run) -> Finding:
     waits = circle(schedule, graph, played)
     following = [*waits[1:], waits[0]]
     chain = [
-        f"{_who(schedule, wait)} waits for {table.op(wait.writer)}, behind "
+        f"{_who(schedule, wait)} waits for {table.op(wait.writer)}, which comes after "
         f"{table.op(behind.head)} on device {table.device[wait.writer]}"
         for wait, behind in zip(waits, following)
     ]

@@ -41,7 +41,7 @@ def _homeless(schedule: Schedule, stage: int, devices: list[int]) -> Finding:
         ops,
         strays[0],
         f"stage {stage} has ops on devices {', '.join(map(str, devices))}, among them {named}; its "
-        f"weights may live on {schedule.shape.copies}",
+        f"weights may be on {schedule.shape.copies}",
         f"move {ops[0]} to device {home}, or declare copies: {len(devices)}",
     )
 
@@ -128,7 +128,7 @@ def _out_of_order(
         "collective-order",
         ops,
         devices[0],
-        f"pass {place} of kind {kind} is {ops[0]} on device {devices[0]}, but {ops[1]} belongs "
-        f"there: so it is on device {', '.join(map(str, orders[usual]))}",
+        f"pass {place} of kind {kind} is {ops[0]} on device {devices[0]}, but {ops[1]} "
+        f"on device {', '.join(map(str, orders[usual]))}",
         f"run the {kind} passes in the same order on all devices",
     )

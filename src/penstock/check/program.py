@@ -115,7 +115,7 @@ class _Machine:
                 "collective-order",
                 (),
                 device,
-                f"device {device} joins the collective for {buf} out of turn",
+                f"device {device} joins the collective for {buf} out of order",
                 "let all devices join collectives in one order",
             )
         self.latest[device] = turn
@@ -127,7 +127,7 @@ class _Machine:
                 device,
                 f"device {device} joins the collective for {buf} before {min(lacking)}, which "
                 "writes a part of it",
-                "join behind the last part",
+                "join after the last part is written",
             )
         self.joined[buf].add(device)
         if len(self.joined[buf]) == len(self.members[buf]):
@@ -145,7 +145,7 @@ class _Machine:
                 device,
                 f"device {device} frees {buf}, "
                 + (f"which {last} still reads" if last else "twice"),
-                "free a buffer once, behind its last reader",
+                "free a buffer once, after its last reader",
             )
         whole = BUFFERS[buf.name].per == "microbatch"
         self.held[device] -= {
@@ -162,7 +162,7 @@ class _Machine:
                 device,
                 f"device {device} receives {step.buf} into slot {step.slot} of {channel}, which is "
                 "still in use",
-                "post the receive behind the op that reads the slot, or plan more slots",
+                "post the receive after the op that reads the slot, or plan more slots",
             )
         self.posted[channel].append((step.buf, step.slot))
 
@@ -203,7 +203,7 @@ class _Machine:
                     (),
                     channel.source,
                     f"{channel} ends with {len(self.sent[channel])} sends and "
-                    f"{len(self.posted[channel])} receives unanswered",
+                    f"{len(self.posted[channel])} receives without a partner",
                     "every send needs its receive",
                 )
 

@@ -1,7 +1,7 @@
 """One request for several schedules that do not all take the same flags.
 
 `compare` lays schedules side by side, and some cut sequences or models and others do not. A flag
-goes to the schedules that take it; for the others it is left out, and the user is told.
+goes to the schedules that take it; for the others it is ignored, and the user is told.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from penstock.schedules import Spec, find, names_a_file, registry
 def resolve_all(
     targets: Sequence[str], request: Request, cost: UnitCost
 ) -> tuple[list[Schedule], list[str]]:
-    """The schedules of names and files, and a note on each flag that was left out."""
+    """The schedules of names and files, and a note on each flag that was ignored."""
     specs = [registry()[target] for target in targets if target in registry()]
     _refuse_foreign_options(specs, request)
     schedules: list[Schedule] = []
@@ -57,7 +57,7 @@ def _fit(spec: Spec, request: Request) -> tuple[Request, list[str]]:
     fitting = [item for item in request.options or () if _key(item) in known]
     foreign = [item for item in request.options or () if _key(item) not in known]
     left_out += [f"has no option {_key(item)!r}: -o {item}" for item in foreign]
-    notes = [f"note: {spec.name} {reason} left out" for reason in left_out]
+    notes = [f"note: {spec.name} {reason} ignored" for reason in left_out]
     return replace(request, options=fitting), notes
 
 

@@ -56,7 +56,7 @@ def assignments(flag: str, items: Iterable[str]) -> dict[str, str]:
         key, equals, value = (part.strip() for part in item.partition("="))
         if not (key and equals and value):
             raise ShapeError(
-                f"{flag} has {item[:_LONGEST_VALUE]!r} where key=value is wanted",
+                f"{flag} has {item[:_LONGEST_VALUE]!r} where key=value is expected",
                 hint=f"write it as {flag} key=value, without spaces",
             )
         if key in found:

@@ -36,7 +36,7 @@ def emit(text: str) -> None:
         if isinstance(error, BrokenPipeError):
             raise typer.Exit(BROKEN_PIPE) from None
         raise ShapeError(
-            f"the output cannot be written: {error.strerror}", hint="look at where stdout leads"
+            f"the output cannot be written: {error.strerror}", hint="check where stdout goes"
         ) from None
 
 

@@ -40,7 +40,7 @@ class Pictures:
         str | None, typer.Option(metavar="FILE", help="Write an SVG picture. FILE - is stdout.")
     ] = None
     html: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write a page to zoom and hover in.")
+        str | None, typer.Option(metavar="FILE", help="Write an interactive HTML page.")
     ] = None
     trace: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write a Chrome/Perfetto trace.")

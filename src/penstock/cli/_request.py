@@ -22,7 +22,7 @@ from penstock.schedules import Spec, find, names_a_file
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 Force = Annotated[
     bool,
-    typer.Option("--force", help="Start also what this machine has too few cores or bytes for."),
+    typer.Option("--force", help="Start even with too few cores or too little memory."),
 ]
 Target = Annotated[
     str,
@@ -159,7 +159,7 @@ def read_schedule(path: str, request: Request) -> Schedule:
     if request.given:
         flags = " ".join(f"-{flag}" for flag in request.given)
         raise ShapeError(
-            f"{path} is a file and says its own size, but {flags} was given",
+            f"{path} is a file and has its own size, but {flags} was given",
             hint=f"leave {flags} out",
         )
     from penstock.files import load, load_stream  # deferred: most requests are names

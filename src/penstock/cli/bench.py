@@ -11,11 +11,18 @@ from penstock.cli._output import emit_json, emit_table, note
 from penstock.cli._request import AsJson, Force
 from penstock.run.process.machine import this_machine
 
-Host = Annotated[bool, typer.Option("--host", help="CPU beside the work, against PyTorch.")]
-Emulate = Annotated[
-    bool, typer.Option("--emulate", help="Every schedule with ops that wait, as simulated.")
+Host = Annotated[
+    bool, typer.Option("--host", help="CPU time of the runtime itself, compared with PyTorch.")
 ]
-Real = Annotated[bool, typer.Option("--real", help="Steps of a model, against PyTorch.")]
+Emulate = Annotated[
+    bool,
+    typer.Option(
+        "--emulate", help="Every schedule with ops that only wait, compared with the simulation."
+    ),
+]
+Real = Annotated[
+    bool, typer.Option("--real", help="Training steps of a model, compared with PyTorch.")
+]
 ProfileFlag = Annotated[bool, typer.Option("--profile", help="Where the time of one stage goes.")]
 RanksFlag = Annotated[
     int | None, typer.Option("--ranks", min=1, max=64, help="Processes of --emulate and --real.")
@@ -26,7 +33,9 @@ TokensFlag = Annotated[
 Steps = Annotated[
     int | None,
     typer.Option(
-        "--steps", min=0, help="Steps that --host and --real measure after a first one; 0: that."
+        "--steps",
+        min=0,
+        help="Steps that --host and --real measure after a first one; 0 measures the first.",
     ),
 ]
 
@@ -66,8 +75,8 @@ def bench_run(
 ) -> None:
     """Measure the runtime: its own cost, waiting ops against the simulation, whole steps.
 
-    Without a choice: --host, --emulate, and --real where every rank has a core. Results are told
-    on stderr as they come.
+    By default: --host, --emulate, and --real where every rank has a core. Results are
+    printed on stderr as they come.
     """
     need_torch()
     from penstock.bench.choice import adjust_settings, measure

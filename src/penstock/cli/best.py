@@ -33,10 +33,16 @@ class Size:
     devices: Devices = None
     microbatches: Microbatches = None
     chunks: Annotated[
-        int, typer.Option("-v", "--chunks", metavar="V", min=1, help="Most stages per device.")
+        int,
+        typer.Option(
+            "-v", "--chunks", metavar="V", min=1, help="Largest number of stages per device."
+        ),
     ] = 3
     slices: Annotated[
-        int, typer.Option("-k", "--slices", metavar="K", min=1, help="Most slices of a sequence.")
+        int,
+        typer.Option(
+            "-k", "--slices", metavar="K", min=1, help="Largest number of slices per sequence."
+        ),
     ] = 1
 
 
@@ -50,13 +56,14 @@ class Costs:
         str, typer.Option(metavar="act=1,stash=1", help="Memory of an activation and of a stash.")
     ] = ""
     limit: Annotated[
-        str, typer.Option(metavar="SIZE", help="Memory that no device may exceed, as --sizes.")
+        str,
+        typer.Option(metavar="SIZE", help="Memory limit of each device, in the unit of --sizes."),
     ] = ""
     layers: Annotated[
         str,
         typer.Option(
             metavar="LAYERS|FILE",
-            help="Layers as COUNT*TIME@MEMORY,... or a file with a line for each kind.",
+            help="Layers as COUNT*TIME@MEMORY,... or a file with a line for each kind of layer.",
         ),
     ] = ""
     boundary: Annotated[
@@ -69,7 +76,7 @@ Save = Annotated[
 ]
 Seconds = Annotated[
     float,
-    typer.Option("--seconds", min=0.1, max=3600, help="Processor time to spend at most."),
+    typer.Option("--seconds", min=0.1, max=3600, help="Limit of processor time."),
 ]
 
 
@@ -83,8 +90,8 @@ def best_of_all(
     """Find the fastest schedule: every registered one, then a search, against a lower bound.
 
     Registered schedules are tried with each number of stages and slices and each value of their
-    options, with the cuts of the layers that suit them. The search cuts, places and orders anew.
-    Exit code 1 is a memory limit that nothing keeps.
+    options, with the splits of the layers that suit them. The search has its own split, placement
+    and order. Exit code 1: no schedule stays within the memory limit.
     """
     if not seconds > 0:  # not a number is not in any range
         raise ShapeError(f"--seconds is {seconds}", hint="give a number of seconds, as 7")
@@ -94,7 +101,7 @@ def best_of_all(
     ranking = best(wanted)
     if not ranking.entries:
         raise PlanError(
-            f"no schedule of {wanted.case.m} microbatches keeps within {costs.limit}",
+            f"no schedule of {wanted.case.m} microbatches stays within {costs.limit}",
             hint="raise --limit, or give more devices",
         )
     if save:
@@ -110,8 +117,8 @@ def _wanted(size: Size, costs: Costs) -> Wanted:
     for name in prices:
         if name not in COUNTED:
             raise ShapeError(
-                f"{name} is not what schedules are ranked by",
-                hint=f"give prices of {', '.join(COUNTED)} only",
+                f"schedules are not ranked by {name}",
+                hint=f"set only {', '.join(COUNTED)}",
             )
     prices["hop"] = parse_number("--hop", costs.hop)
     case = _case(size, prices)
@@ -138,7 +145,7 @@ def _refuse_lost(path: str) -> None:
     folder = Path(path).absolute().parent
     if path and not os.access(folder, os.W_OK):
         raise ShapeError(
-            f"cannot write {path!r}: {folder} is no folder that can be written to",
+            f"cannot write {path!r}: {folder} is not a folder that can be written to",
             hint="give --save a path in a folder that exists",
         )
 
@@ -150,7 +157,7 @@ def _save(path: str, wanted: Wanted, winner: RankedEntry) -> None:
 
     lines = [
         f"{winner.label}: makespan {words.number(winner.time)}, peak {words.number(winner.peak)}",
-        f"priced with {_flags(wanted.case)}",
+        f"simulated with {_flags(wanted.case)}",
     ]
     save_text(path, "".join(f"# {line}\n" for line in lines) + dumps(winner.schedule))
     note(f"wrote {path}")
@@ -217,10 +224,10 @@ def _print(ranking: Ranking, boundary: Fraction) -> None:
     if more > 0 or ranking.passed_over:
         note(f"{max(more, 0)} more are slower, {len(ranking.passed_over)} are over the limit")
     if ranking.late:
-        note(f"too long to find: {', '.join(ranking.late)}; give more --seconds")
+        note(f"took too long: {', '.join(ranking.late)}; raise --seconds")
     if ranking.unasked:
         names = ", ".join(ranking.unasked)
-        note(f"no time for all values of the options of {names}; give more --seconds")
+        note(f"no time for all values of the options of {names}; raise --seconds")
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

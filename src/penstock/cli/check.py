@@ -21,7 +21,9 @@ from penstock.sim.timeline import Timeline
 
 Limit = Annotated[
     str,
-    typer.Option("--limit", metavar="SIZE", help="Memory that no device may exceed, as --sizes."),
+    typer.Option(
+        "--limit", metavar="SIZE", help="Memory limit of each device, in the unit of --sizes."
+    ),
 ]
 FINDINGS = 1
 FINDINGS_SHOWN = 16
@@ -34,10 +36,10 @@ def register(app: typer.Typer) -> None:
 def check_one(
     target: Target, request: Request, prices: PriceFlags, limit: Limit = "", as_json: AsJson = False
 ) -> None:
-    """Prove a schedule, or say which op breaks which rule. Exit code 1 is a refuted one.
+    """Prove a schedule, or say which op breaks which rule. Exit code 1: it is not valid.
 
     The order and the memory limit are proven for every timing. Peaks, and the slots with which no
-    transfer waits, are those of the given prices.
+    transfer waits, are those of the given times and sizes.
     """
     cost = prices.cost()
     most = parse_bytes("--limit", limit) if limit else None
@@ -111,11 +113,12 @@ def _print_proof(timeline: Timeline, report: Report) -> None:
         order = f"another order than one process on stages {_listed(report.unordered)}"
     emit(
         f"{timeline.name}: {size_words(timeline.schedule.shape)}: proven\n"
-        f"  ops        {report.ops:,}, each done once and behind all it reads, in any timing\n"
+        f"  ops        {report.ops:,}, each runs once and after all it reads, in any timing\n"
         f"  channels   {len(channels)}, sends and receives in one order on both ends\n"
         f"  slots      {slots} per channel cannot deadlock; with {free} no transfer waits\n"
         f"  gradients  {report.accumulation}: added up in {order}\n"
-        f"  peak       {_listed([number(peak) for peak in timeline.peak])} at these prices"
+        f"  peak       {_listed([number(peak) for peak in timeline.peak])} "
+        "at these times and sizes"
     )
 
 

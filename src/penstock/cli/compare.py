@@ -38,9 +38,9 @@ def compare(
     columns: Width = None,
     as_json: AsJson = False,
 ) -> None:
-    """Price several schedules and draw them on one time axis.
+    """Simulate several schedules and draw them on one time axis.
 
-    -v, -k and -o go to the schedules that take them. The least value of a column has a *.
+    -v, -k and -o go to the schedules that take them. The smallest value of a column has a *.
     """
     files = destinations(pictures, as_json=as_json)
     cost = prices.cost()

@@ -33,7 +33,9 @@ def export(
     ] = "",
     step: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Step of a checkpoint; the newest that is whole."),
+        typer.Option(
+            metavar="N", help="Step of the checkpoint; the newest complete one if left out."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -48,7 +50,7 @@ def export(
 
     if not isfile(run / SETTINGS_FILE):
         raise ShapeError(
-            f"{shown(str(run), 300)} is no folder of a run: it has no {SETTINGS_FILE}",
+            f"{shown(str(run), 300)} is not the folder of a run: it has no {SETTINGS_FILE}",
             hint="give the run.directory of a run, such as runs/quickstart",
         )
     settings = load(run / SETTINGS_FILE, [f"checkpoint.export_dtype={dtype}"] if dtype else [])

@@ -23,7 +23,7 @@ def list_schedules(
         typer.Argument(
             metavar="[NAME...]",
             show_default=False,
-            help="Schedules to tell all about: paper, options, needs.",
+            help="Schedules to describe in full: paper, options, needs.",
             autocompletion=complete_names,
         ),
     ] = None,
@@ -55,7 +55,7 @@ def schedule_record(spec: Spec) -> dict[str, Any]:
 def _print_summary(specs: Sequence[Spec]) -> None:
     rows = [(spec.name, spec.title, " ".join(_choices(spec))) for spec in specs]
     emit_table(("name", "title", "takes"), rows, columns=text_width())
-    note("all take -p and -m; `penstock list NAME` tells paper, options (-o) and needs")
+    note("all take -p and -m; `penstock list NAME` shows paper, options (-o) and needs")
 
 
 def _choices(spec: Spec) -> list[str]:

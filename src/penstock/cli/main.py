@@ -102,7 +102,7 @@ def _root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", is_eager=True, callback=_print_version, help="Print the version and leave."
+            "--version", is_eager=True, callback=_print_version, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:

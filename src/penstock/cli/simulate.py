@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 def simulate_one(
     target: Target, request: Request, prices: PriceFlags, as_json: AsJson = False
 ) -> None:
-    """Price a schedule: makespan, bubble, work and peak memory of each device."""
+    """Simulate a schedule: makespan, bubble, work and peak memory of each device."""
     cost = prices.cost()
     timeline = simulate(resolve(target, request, cost), cost)
     if as_json:

@@ -36,6 +36,17 @@ def _print_schema(context: typer.Context, wanted: bool) -> None:
         raise typer.Exit
 
 
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="SECTION.KEY=VALUE",
+        help="Change a setting; may be repeated.",
+        autocompletion=complete_settings,
+    ),
+]
+
+
 def train(
     config: Annotated[
         Path, typer.Argument(metavar="CONFIG.toml", help="What to train, on what, and how.")
@@ -46,18 +57,10 @@ def train(
             "-n", "--ranks", metavar="N", help="Processes to start here.", show_default=False
         ),
     ] = 0,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="SECTION.KEY=VALUE",
-            help="Change a setting; may be repeated.",
-            autocompletion=complete_settings,
-        ),
-    ] = None,
+    changes: Changes = None,
     force: Force = False,
     show: Annotated[
-        bool, typer.Option("--show", help="Print the settings, resolved, and leave.")
+        bool, typer.Option("--show", help="Print the settings, resolved, and exit.")
     ] = False,
     schema: Annotated[
         bool,
@@ -65,7 +68,7 @@ def train(
             "--schema",
             is_eager=True,
             callback=_print_schema,
-            help="Print the JSON schema of a configuration, for editors, and leave.",
+            help="Print the JSON schema of a configuration, for editors, and exit.",
         ),
     ] = False,
     as_json: AsJson = False,

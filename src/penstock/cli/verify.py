@@ -52,11 +52,11 @@ def verify(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a schedule for real and compare loss and gradients with one process.
+    """Run a schedule on several processes and compare loss and gradients with one process.
 
     Each run is one process per device, on a tiny model, under one variant: tied weights, uneven
-    layers, packed documents and so on. The judge is a plain model that knows nothing of slices
-    and stages. Exit code 1 is a run that is not equal.
+    layers, packed documents and so on. The reference is a plain model without slices and
+    stages. Exit code 1: a run is not equal.
     """
     _refuse_both_or_neither(target, request, everything)
     need_torch()

@@ -44,7 +44,7 @@ BUFFERS: dict[str, Buffer] = {
     "act": Buffer("the saved activation", size="act", newer="back"),
     "keep": Buffer("what the weight gradient needs of the activation", newer="back"),
     "ckpt": Buffer("the kept input", size="ckpt"),
-    "work": Buffer("the activation that lives only while the op runs", size="act"),
+    "work": Buffer("the activation that exists only while the op runs", size="act"),
     "kv": Buffer("the keys and values", per="microbatch", size="kv", rule="slice-order"),
     "dkv": Buffer("the key/value gradient", per="microbatch", size="dkv", rule="slice-order"),
     "g": Buffer("the output gradient", crosses="writer"),

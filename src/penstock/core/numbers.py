@@ -36,7 +36,7 @@ def read_number(text: str) -> Fraction:
     (Fraction(1, 10), Fraction(48, 131), Fraction(1, 1000))
     """
     if not _NUMBER.fullmatch(text):
-        raise ValueError(f"{text[:40]!r} is no number")
+        raise ValueError(f"{text[:40]!r} is not a number")
     if "/" in text:
         whole, _, parts = text.partition("/")
         if not int(parts):
@@ -80,5 +80,5 @@ def read_tokens(text: str) -> int:
     factor: int = 1024 ** _POWERS[found[2]] if found else 1
     value = read_number(found[1] if found else text) * factor
     if value.denominator > 1:
-        raise ValueError(f"{text[:40]!r} is no whole number")
+        raise ValueError(f"{text[:40]!r} is not an integer")
     return int(value)

@@ -205,7 +205,7 @@ class Shape:
         if not self._has_equal_layers or any(count.denominator > 1 for count in scaled):
             raise ShapeError(
                 f"the schedule is made for stages of {', '.join(map(str, self.layers))} layers, "
-                f"{whole} together, which is no cut of a model of {layers}",
+                f"{whole} together, which does not fit a model of {layers} layers",
                 hint=f"make a schedule for {layers} layers, or give the layers of each stage",
             )
         return tuple(map(int, scaled))
@@ -232,7 +232,7 @@ class Shape:
 def _positive(name: str, count: int) -> None:
     if type(count) is not int or count < 1:
         raise ShapeError(
-            f"{name} is {count!r}, but must be a whole number of at least 1",
+            f"{name} is {count!r}, but must be an integer of at least 1",
             hint=f"give {name} a value of 1 or more",
         )
 

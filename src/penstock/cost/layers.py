@@ -145,7 +145,7 @@ def _assignment(item: str, number: int) -> tuple[str, Fraction]:
     amount = _number(value)
     if amount is None:
         hint = "write it as 2, 0.25 or 1/3"
-        raise FormatError(f"{item[:40]!r} is no number", line=number, column=1, hint=hint)
+        raise FormatError(f"{item[:40]!r} is not a number", line=number, column=1, hint=hint)
     return key, amount
 
 

@@ -140,7 +140,7 @@ def override(schedule: Schedule, scaled: Scaled, op_times: Mapping[Op, Fraction]
     for op, time in op_times.items():
         if op not in row_of:
             raise ShapeError(
-                f"a time is given for {op}, which stands in no lane of {schedule.name}",
+                f"a time is given for {op}, which is in no lane of {schedule.name}",
                 hint="give times for ops of the schedule only",
             )
         rows |= dict.fromkeys(row_of[op], Fraction(time))

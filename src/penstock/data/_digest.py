@@ -36,5 +36,5 @@ def unreadable(path: Path, error: Exception) -> ShapeError:
     reason = getattr(error, "strerror", None) or str(error)
     return ShapeError(
         f"cannot read {shown(str(path), 300)}: {reason}",
-        hint="look at the path and its permissions",
+        hint="check the path and its permissions",
     )

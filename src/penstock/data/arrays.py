@@ -48,7 +48,7 @@ def _numpy(path: Path) -> NDArray[Any]:
     if not isinstance(found, np.ndarray) or found.ndim != 1 or found.dtype.kind not in "iu":
         shape = getattr(found, "shape", "several arrays")
         kind = getattr(found, "dtype", "unknown")
-        raise _refusal(path, f"holds {kind} of shape {shape}, not whole numbers in a row")
+        raise _refusal(path, f"holds {kind} of shape {shape}, not a list of integers")
     return found
 
 
@@ -57,7 +57,9 @@ def _raw(path: Path, dtype: str) -> NDArray[Any]:
     try:
         size = path.stat().st_size
         if size % stored.itemsize:
-            raise _refusal(path, f"has {size:,} bytes, which are no whole number of {dtype}")
+            raise _refusal(
+                path, f"has {size:,} bytes, which is not a multiple of the size of {dtype}"
+            )
         return np.memmap(path, dtype=stored, mode="r") if size else np.empty(0, stored)
     except OSError as error:
         raise unreadable(path, error) from None
@@ -90,6 +92,6 @@ def _probed(tokens: NDArray[Any]) -> bytes:
 def _refusal(path: Path, what: str) -> ShapeError:
     return ShapeError(
         f"{str(path)!r} {what}",
-        hint="tokens are a 1-D .npy of whole numbers or a .bin of data.dtype, document starts a "
-        "1-D .npy that begins with 0 and rises",
+        hint="tokens are a 1-D .npy of integers or a .bin of data.dtype, document starts a "
+        "1-D .npy that begins with 0 and ascends",
     )

@@ -62,7 +62,7 @@ class Corpus:
         return ShapeError(
             f"document {inside} of {self.arrays[number].name} has token {token:,} at offset "
             f"{offset:,}, but the model's vocabulary is {self.vocabulary:,}",
-            hint="take the tokenizer that belongs to the model, or a model of a larger vocabulary",
+            hint="use the tokenizer that belongs to the model, or a model of a larger vocabulary",
         )
 
     def refuse_outside(self) -> None:

@@ -82,7 +82,7 @@ def parse_line(content: bytes, field: str, path: Path, line: int) -> SourceText:
     text = found[field]
     if not isinstance(text, str):
         kind = type(text).__name__
-        raise _refusal(path, line, f"has a {kind} in {field!r}", "the field must hold a text")
+        raise _refusal(path, line, f"has a {kind} in {field!r}", "the field must hold a string")
     whole = text.encode(errors="replace").decode()  # half of a surrogate pair is no character
     replaced = sum(a != b for a, b in zip(text, whole)) if whole != text else 0
     return SourceText(whole, len(content), replaced)

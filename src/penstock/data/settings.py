@@ -29,9 +29,9 @@ class DataSettings:
     tokenizer: str = "byte"
     """byte, or the path of a Hugging Face `tokenizer.json` or of the folder that holds it."""
     end_token: str = ""
-    """Token put after every document, as the tokenizer spells it; empty for none."""
+    """Token put after every document, as text such as `<|endoftext|>`; empty for none."""
     dtype: StoredDtype = "uint16"
-    """What the tokens of a `.bin` file are stored in; a `.npy` file says it itself."""
+    """Type of the tokens of a `.bin` file; a `.npy` file has its own."""
     held_out: float = 0.0
     """Share of the documents kept for evaluation, 0 to below 1."""
     held_out_paths: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class DataSettings:
     def _refuse_paths(self) -> None:
         for name in ("paths", "held_out_paths"):
             if isinstance(getattr(self, name), str):
-                raise ShapeError(f"data.{name} is one text", hint="give a list of paths")
+                raise ShapeError(f"data.{name} is one string", hint="give a list of paths")
         if self.source == "stdlib" and (self.paths or self.held_out_paths):
             raise ShapeError(
                 f"data.source is 'stdlib', but paths are given: "

@@ -35,7 +35,7 @@ def tokenise_source(
     except OSError as error:
         raise RunError(
             f"the tokens cannot be kept in {str(folder)!r}: {error.strerror or error}",
-            hint="make room there, or name another cache folder",
+            hint="free space there, or name another cache folder",
         ) from None
     return Array("the text", found.tokens, found.offsets, key), _notes(found.facts)
 
@@ -51,13 +51,14 @@ def _made(
             _write(file, source, tokenizer, key, progress)
             if digest("tokenised", source.fingerprint(), tokenizer.fingerprint) != key:
                 raise RunError(
-                    "the text has changed while it was tokenised", hint="start again when it rests"
+                    "the text has changed while it was tokenised",
+                    hint="start again when its files no longer change",
                 )
     if made := read_cache(path, key):
         return made
     raise RunError(
-        f"{str(path)!r} is not what was written to it a moment ago",
-        hint="look at the disk, or name another cache folder",
+        f"{str(path)!r} does not hold what was just written to it",
+        hint="check the disk, or name another cache folder",
     )
 
 
@@ -114,5 +115,5 @@ def _notes(facts: CacheFacts) -> tuple[str, ...]:
             f"were not UTF-8 and are replaced"
         )
     if facts.empty:
-        found.append(f"{facts.empty:,} of {facts.documents:,} documents are empty and left out")
+        found.append(f"{facts.empty:,} of {facts.documents:,} documents are empty and skipped")
     return tuple(found)

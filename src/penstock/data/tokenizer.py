@@ -91,7 +91,7 @@ class HuggingFace:
         except BaseException as error:
             _pass_on(error)
             raise ShapeError(
-                f"{self.name!r} has no tokens for a text: {str(error)[:200]}",
+                f"{self.name!r} cannot tokenise a text: {str(error)[:200]}",
                 hint="give the tokenizer an unknown token (unk_token of its model), or one that "
                 "falls back to bytes",
             ) from None
@@ -107,7 +107,7 @@ def tokenizer(name: str, end_token: str = "") -> Tokenizer:
         return HuggingFace(path / "tokenizer.json" if os.path.isdir(path) else path, end_token)
     if end_token:
         raise ShapeError(
-            f"data.end_token is {end_token!r}, but bytes have no token beside themselves",
+            f"data.end_token is {end_token!r}, but the byte tokenizer has no special tokens",
             hint="leave data.end_token out, or name a tokenizer.json in data.tokenizer",
         )
     return Bytes()

@@ -42,7 +42,7 @@ class Node(NamedTuple):
     def members(self, known: Sequence[str], needed: Sequence[str]) -> dict[str, "Node"]:
         """The members of an object, none unknown, none repeated, none of the needed ones absent."""
         if not isinstance(self.value, dict):
-            raise self.fail(f"{_short(self.value)} stands where an object should", "write {...}")
+            raise self.fail(f"{_short(self.value)} is not an object", "write {...}")
         for key in self.value:
             if key not in known:
                 child = self.child(key, None)
@@ -61,14 +61,14 @@ class Node(NamedTuple):
         """The items of a list; `wanted` says how many there must be, where that is fixed."""
         values = self._list()
         if wanted >= 0 and len(values) != wanted:
-            raise self.fail(f"{len(values)} values stand where {wanted} should", f"give {wanted}")
+            raise self.fail(f"{len(values)} values instead of {wanted}", f"give {wanted}")
         return [self.child(number, value) for number, value in enumerate(values)]
 
     def whole(self, least: int = 0, below: int = COUNT_BELOW) -> int:
         """A whole number; `True` is none."""
         if type(self.value) is not int or not least <= self.value < below:
             raise self.fail(
-                f"{_short(self.value)} is not a whole number from {least} to {below - 1:,}",
+                f"{_short(self.value)} is not an integer from {least} to {below - 1:,}",
                 "write decimal digits only, without quotes",
             )
         return self.value
@@ -90,7 +90,7 @@ class Node(NamedTuple):
 
     def word(self) -> str:
         if not isinstance(self.value, str):
-            raise self.fail(f"{_short(self.value)} stands where a word should", "write text")
+            raise self.fail(f"{_short(self.value)} is not a string", "write it in quotes")
         return self.value
 
     def name(self) -> str:
@@ -99,7 +99,7 @@ class Node(NamedTuple):
         if not is_name(name):
             raise self.fail(
                 f"the name {_short(name)} cannot be printed on one line",
-                f"take at most {_NAME_LENGTH} printable characters, without space at the ends",
+                f"use at most {_NAME_LENGTH} printable characters, without space at the ends",
             )
         return name
 
@@ -119,7 +119,7 @@ class Node(NamedTuple):
 
     def _list(self) -> list[Any]:
         if not isinstance(self.value, list):
-            raise self.fail(f"{_short(self.value)} stands where a list should", "write [...]")
+            raise self.fail(f"{_short(self.value)} is not a list", "write [...]")
         return self.value
 
 

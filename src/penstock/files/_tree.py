@@ -39,7 +39,7 @@ def _record(make: Callable[..., Any], *read: Callable[[Node], Any]) -> Callable[
 def _pair(node: Node) -> tuple[Op, ...]:
     ops = node.ops()
     if len(ops) < 2:
-        raise node.fail(f"a pair of {len(ops)} op is none", "name two ops that run braided")
+        raise node.fail(f"a pair has {len(ops)} op instead of two", "name two ops that run braided")
     return tuple(ops)
 
 
@@ -152,7 +152,9 @@ def _lanes(node: Node, shape: Shape) -> list[PlainLane]:
         found = item.members(("device", "stream", "ops"), needed=("device", "stream", "ops"))
         device, stream = _lane_head(found, shape)
         if (device, stream) in seen:
-            raise item.fail(f"the lane {device} {stream} is given twice", "join its ops in one")
+            raise item.fail(
+                f"the lane {device} {stream} is given twice", "put its ops into one lane"
+            )
         seen.add((device, stream))
         ops = found["ops"].ops()
         total += len(ops)

@@ -39,7 +39,7 @@ def decode_json(text: str, what: str, **hooks: Any) -> Any:
             f"{what} is not JSON: {error.msg}",
             line=error.lineno,
             column=error.colno,
-            hint="look at the commas, quotes and brackets around this place",
+            hint="check the commas, quotes and brackets around this place",
         ) from None
 
 
@@ -49,7 +49,7 @@ def _decode(path: Path, content: bytes) -> Any:
         json.dumps(found, ensure_ascii=False).encode()  # half of a surrogate pair cannot be written
     except UnicodeError:
         raise FormatError(
-            f"{str(path)!r} has what is no character", hint="save it as UTF-8 text"
+            f"{str(path)!r} contains an invalid character", hint="save it as UTF-8 text"
         ) from None
     except RecursionError:
         raise FormatError(f"{str(path)!r} is nested too deeply", hint="nest less") from None

@@ -24,7 +24,7 @@ def open_regular(path: Path) -> BufferedReader:
     if stat.S_ISREG(os.fstat(number).st_mode):
         return os.fdopen(number, "rb")
     os.close(number)
-    raise OSError(EINVAL, "it is no regular file", str(path))
+    raise OSError(EINVAL, "it is not a regular file", str(path))
 
 
 def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:

@@ -121,7 +121,7 @@ class _Reader:
         into, path = (tree, ()) if key == "name" else (tree["shape"], ("shape",))
         if key in into:
             before = self.line_of[*path, key]
-            hint = f"keep one of it; the other stands on line {before}"
+            hint = f"keep one of them; the other is on line {before}"
             raise self._fail(number, f"the key {key!r} is given twice", hint)
         self.line_of[*path, key] = number
         into[key] = self._slices(value) if key == "slices" else _VALUES.get(key, _numbers)(value)

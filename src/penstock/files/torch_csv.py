@@ -127,7 +127,7 @@ def dumps(schedule: Schedule) -> str:
     for pair in schedule.pairs:
         if pair not in written:
             raise ShapeError(
-                f"{pair[0]} and {pair[1]} are a pair, but do not stand side by side in one lane, "
+                f"{pair[0]} and {pair[1]} are a pair, but are not next to each other in one lane, "
                 "as an OVERLAP_F_B of PyTorch's CSV must",
                 hint=_ELSEWHERE,
             )
@@ -184,7 +184,7 @@ def _refuse_shape(schedule: Schedule) -> None:
     }
     for problem, present in problems.items():
         if present:
-            raise ShapeError(f"PyTorch's CSV cannot say {problem}", hint=_ELSEWHERE)
+            raise ShapeError(f"PyTorch's CSV cannot express {problem}", hint=_ELSEWHERE)
 
 
 def _refuse_annotations(schedule: Schedule) -> None:
@@ -198,7 +198,7 @@ def _refuse_annotations(schedule: Schedule) -> None:
     }
     for what, ops in annotations.items():
         if ops:
-            raise ShapeError(f"PyTorch's CSV cannot say {what} {ops[0]}", hint=_ELSEWHERE)
+            raise ShapeError(f"PyTorch's CSV cannot express {what} {ops[0]}", hint=_ELSEWHERE)
 
 
 def _overlap(pair: _Pair) -> bool:

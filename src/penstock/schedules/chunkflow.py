@@ -99,7 +99,7 @@ WARMUP = Option(
     int,
     default=lambda c: 1,
     text="slices of the sequence that devices warm up for: 1 is the warm-up of 1F1B; with those"
-    " of the longest sequence nobody waits for it to be complete",
+    " of the longest sequence no device waits until it is complete",
 )
 
 OPTIONS = (GROUPS, RETAIN, WARMUP)
@@ -175,7 +175,7 @@ def chunkflow(shape: Shape, groups: str, retain: int, warmup: int) -> Lanes:
 
 @schedule(
     name="chunkflow-paced",
-    title="ChunkFlow that falls back into step after a long sequence",
+    title="ChunkFlow that returns to the pace of 1F1B after a long sequence",
     paper=PAPER,
     sequences="sequences of any lengths (`-o groups`)",
     shape=lambda c: ragged_shape(c.p, _lengths(c)),

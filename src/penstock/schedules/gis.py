@@ -54,14 +54,14 @@ GROUP = Option(
     "group",
     int,
     default=lambda c: c.p,
-    text="how many microbatches a stage runs before the device turns to its next stage; p "
+    text="how many microbatches a stage runs before the device changes to its next stage; p "
     "if left out, fewer need less memory and wait longer",
 )
 
 
 @schedule(
     name="gis",
-    title="several stages by turns, with split backwards and a shorter warm-up",
+    title="several stages per device, with split backwards and a shorter warm-up",
     paper="arXiv:2503.01328",
     chunks=None,
     options=(GROUP,),
@@ -108,7 +108,7 @@ def gis(shape: Shape, group: int) -> Lanes:
 
 @schedule(
     name="gis-h",
-    title="several stages by turns, in half the memory",
+    title="several stages per device, in half the memory",
     paper="arXiv:2503.01328",
     chunks=None,
     needs=(SEVERAL_STAGES,),

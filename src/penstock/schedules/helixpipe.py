@@ -64,16 +64,16 @@ FOLD = Option(
     "fold",
     int,
     default=lambda c: 2,
-    text="how many microbatches go together, so that the transfer of one hides behind the "
-    "work of the others; 2 unless told otherwise",
+    text="how many microbatches go together, so that the transfer of one overlaps with the "
+    "work of the others; 2 by default",
 )
 
 ATTENTION = Option(
     "attention",
     read_number,
     default=lambda c: Fraction(4),
-    text="how long the attention of a layer takes, against the rest of the layer; a fact "
-    "about the model, 4 unless told otherwise",
+    text="time of a layer's attention divided by the time of the rest of the layer; a property "
+    "of the model, 4 by default",
     least=0,
 )
 

@@ -39,7 +39,7 @@ GROUP = Option(
     "group",
     int,
     default=_smallest_group,
-    text="how many microbatches a stage runs before the device turns to its next stage; "
+    text="how many microbatches a stage runs before the device changes to its next stage; "
     "p where p divides m, else the smallest that fits",
 )
 

@@ -50,8 +50,8 @@ HEAD = Option(
     "head",
     read_number,
     default=lambda c: Fraction(2),
-    text="how many transformer layers the output layer weighs: V/(12h + 2s) for a vocabulary "
-    "of V, a width of h and sequences of s tokens",
+    text="how many transformer layers cost as much as the output layer: V/(12h + 2s) for a "
+    "vocabulary of V, a width of h and sequences of s tokens",
     least=0,
 )
 

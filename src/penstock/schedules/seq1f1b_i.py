@@ -37,7 +37,7 @@ GROUP = Option(
     "group",
     int,
     default=_smallest_group,
-    text="how many slices a stage runs before the device turns to its next stage; "
+    text="how many slices a stage runs before the device changes to its next stage; "
     "the smallest that fits",
 )
 
@@ -53,7 +53,7 @@ GROUP = Option(
         SEVERAL_STAGES,
         Need(
             lambda c: c[GROUP] % c.k == 0,
-            "group is a multiple of k, so that no microbatch is torn apart",
+            "group is a multiple of k, so that no microbatch is divided between groups",
             "leave -o group out, or give a multiple of {k}",
         ),
         Need(

@@ -33,7 +33,7 @@ SLACK = Option(
 
 @schedule(
     name="slimpipe",
-    title="slices in lock-step, about one microbatch alive",
+    title="slices in lock-step, about one microbatch in memory",
     paper="arXiv:2504.14519",
     chunks=None,
     default_chunks=1,

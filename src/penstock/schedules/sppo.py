@@ -93,7 +93,7 @@ RATIOS = Option(
 
 @schedule(
     name="sppo",
-    title="slices that are offloaded as far as the copy hides",
+    title="slices that are offloaded as far as copies can be hidden",
     paper=PAPER,
     sliced=True,
     options=(RATIOS,),

@@ -112,7 +112,7 @@ def zb_2p(shape: Shape, case: Case) -> Lanes:
 
 @schedule(
     name="zb-auto",
-    title="zero bubble for measured times, in the memory there is",
+    title="zero bubble for measured times, within a memory limit",
     paper=PAPER,
     priced=True,
     options=(LIMIT,),

@@ -41,7 +41,7 @@ def item_lanes(schedule: Schedule) -> ItemLanes:
     for pair in schedule.pairs:
         if frozenset(pair) not in found:
             raise ShapeError(
-                f"the pair {' '.join(map(str, pair))} does not stand together in a lane",
+                f"the pair {' '.join(map(str, pair))} is not together in a lane",
                 hint="write the ops of a pair one right after the other",
             )
     return lanes

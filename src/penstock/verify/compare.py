@@ -75,7 +75,7 @@ def _reason(a: Tensor, b: Tensor | None) -> str:
     if a.shape != b.shape:
         return f"its size is {tuple(a.shape)}, not {tuple(b.shape)}"
     if not torch.isfinite(a).all():
-        return f"{int((~torch.isfinite(a)).sum())} of {a.numel()} elements are no numbers"
+        return f"{int((~torch.isfinite(a)).sum())} of {a.numel()} elements are not numbers"
     return f"its norm is {float(a.norm()):.6g}, not {float(b.norm()):.6g}"
 
 

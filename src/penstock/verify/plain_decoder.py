@@ -161,6 +161,6 @@ def _refuse_unknown(config: ModelConfig, tied_apart: bool) -> None:
         )
     if tied_apart:
         raise ShapeError(
-            "the head is tied to the embedding, but they stand in different stages",
+            "the head is tied to the embedding, but they are in different stages",
             hint="take all layers into one stage, or a model that is not tied",
         )

@@ -60,9 +60,9 @@ class VerdictRow:
         found = self.difference
         parts = []
         if found.gradient > self.tolerance:
-            parts.append(f"{found.parameter} is off by {found.gradient:.2g}: {found.reason}")
+            parts.append(f"{found.parameter} differs by {found.gradient:.2g}: {found.reason}")
         if found.loss > self.tolerance:
-            parts.append(f"the loss is off by {found.loss:.2g}")
+            parts.append(f"the loss differs by {found.loss:.2g}")
         if self.unequal_bits:
             others = len(self.unequal_bits) - 1
             more = f" (and {others} more)" if others else ""

@@ -59,7 +59,7 @@ def test_a_long_fact_that_only_goes_on_is_shown_as_such() -> None:
 
 def test_a_rank_that_says_nothing_is_named() -> None:
     connection = Connection(RankPlace(0, 3), HashStore())
-    with pytest.raises(RunError, match=r"ranks 1, 2 have not stated their facts within 0\.1 s"):
+    with pytest.raises(RunError, match=r"ranks 1, 2 have not reported their facts within 0\.1 s"):
         agree(connection, {}, wait=0.1)
 
 

@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
 
     def seconds_stopped(self, rank: int) -> float:
         """How long a rank had not moved, as the one cause says: a busy machine looks later."""
-        said = re.search(rf"rank {rank} is stopped since ([\d.]+) s", self.causes[0])
+        said = re.search(rf"rank {rank} has been stopped for ([\d.]+) s", self.causes[0])
         assert said, self.err
         return float(said[1])
 
@@ -111,7 +111,7 @@ def test_a_rank_that_leaves_without_a_word_is_named(toy: Toy) -> None:
     outcome = toy(100, "exit", 2, 1, 0)
     assert outcome.code == 7
     assert len(outcome.causes) == 1, outcome.err
-    assert "rank 2 left with exit code 7" in outcome.causes[0]
+    assert "rank 2 exited with code 7" in outcome.causes[0]
 
 
 @pytest.mark.parametrize("rank", [0, 2])
@@ -156,7 +156,7 @@ def test_a_rank_that_beats_but_does_not_move_is_named_with_its_op(toy: Toy) -> N
     outcome = toy(100, "hang", 2, 1, 2)
     assert outcome.code == 1
     assert len(outcome.causes) == 1, outcome.err
-    assert "rank 2 is stuck since 6." in outcome.causes[0]
+    assert "rank 2 has been stuck for 6." in outcome.causes[0]
     assert "it runs 2F1, at 2F1 (op 3 of 8 of step 1); rank 1 waits for " in outcome.causes[0]
     assert outcome.seconds < 6.0 + LEAVING
 
@@ -165,7 +165,7 @@ def test_a_rank_that_does_not_come_to_what_all_do_together_is_named(toy: Toy) ->
     outcome = toy(100, "hang", 1, 1, 8)
     assert outcome.code == 1
     assert len(outcome.causes) == 1, outcome.err
-    assert "rank 1 is stuck since 6." in outcome.causes[0]
+    assert "rank 1 has been stuck for 6." in outcome.causes[0]
     said = "at step 1, while it ends its step; ranks 0, 2 wait for all ranks to end the step"
     assert said in outcome.causes[0]
     assert outcome.seconds < 6.0 + LEAVING

@@ -59,7 +59,7 @@ def test_the_rank_that_hosts_the_store_leaves_last() -> None:
 def test_a_frozen_rank_is_named_by_the_one_that_is_left() -> None:
     code, errors = left_alone(1, "freeze")
     assert code == 1
-    assert re.search(r"error: rank 1 is stopped since [34]\.\d s", errors)
+    assert re.search(r"error: rank 1 has been stopped for [34]\.\d s", errors)
     assert "rank 0 waits for " in errors
 
 
@@ -67,7 +67,7 @@ def test_a_store_that_does_not_answer_is_an_alarm_of_its_own() -> None:
     code, errors = left_alone(0, "freeze")
     assert code == 1
     assert "error: the store at 127.0.0.1:" in errors
-    assert re.search(r"not answer since [34]\.\d s: rank 0 hosts it and is stopped", errors)
+    assert re.search(r"not answered for [34]\.\d s: rank 0 hosts it and is stopped", errors)
 
 
 @pytest.mark.parametrize(("fault", "state"), [("freeze", "stopped"), ("kill", "gone")])
@@ -76,7 +76,7 @@ def test_a_rank_lost_between_its_arrival_and_the_first_step_is_named(
 ) -> None:
     code, errors = left_alone(1, fault, step=-1)
     assert code == 1
-    assert f"error: rank 1 is {state} since 3." in errors
+    assert f"error: rank 1 has been {state} for 3." in errors
     assert "rank 0 waits for all ranks to connect to each other" in errors
 
 
@@ -87,7 +87,7 @@ def test_a_rank_that_is_stopped_while_it_imports_is_named() -> None:
     try:
         errors = waiting.communicate(timeout=LIMIT)[1]
         assert waiting.returncode == 1
-        assert re.search(r"error: rank 1 is stopped since [34]\.\d s, before its first", errors)
+        assert re.search(r"error: rank 1 has been stopped for [34]\.\d s, before its first", errors)
         assert "rank 0 waits for all ranks to start" in errors
     finally:
         late.kill()

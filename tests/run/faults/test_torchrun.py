@@ -40,7 +40,7 @@ def test_the_ranks_find_the_store_of_the_agent(undisturbed: Finished) -> None:
 @pytest.mark.parametrize(
     ("fault", "cause"),
     [
-        ("kill", "error: rank 1 is gone, last heard "),
+        ("kill", "error: rank 1 is gone, last seen "),
         ("raise", "error: rank 1, at 1F1 (op 3 of 8 of step 25): RuntimeError: inconsistent"),
     ],
 )

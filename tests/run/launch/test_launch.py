@@ -101,7 +101,7 @@ def test_the_ranks_that_are_left_are_ended_even_if_they_do_not_listen(capfd: Cap
     begin = time.monotonic()
     assert script(deaf + "time.sleep(0.5 if rank == 1 else 60); sys.exit(3)") == 3
     assert time.monotonic() - begin < SETTLED
-    assert capfd.readouterr().err == "error: rank 1 left with exit code 3\n"
+    assert capfd.readouterr().err == "error: rank 1 exited with code 3\n"
 
 
 def test_a_rank_that_stays_when_the_others_are_done_is_named(capfd: Capture) -> None:
@@ -223,7 +223,7 @@ def test_no_ranks_are_refused() -> None:
     ("environment", "message"),
     [
         ({"RANK": "0"}, "WORLD_SIZE and MASTER_ADDR and MASTER_PORT not set"),
-        ({"RANK": "x"}, "RANK is 'x', but must be a whole number"),
+        ({"RANK": "x"}, "RANK is 'x', but must be an integer"),
         ({"RANK": "4"}, "RANK is 4, but WORLD_SIZE is 4"),
         ({"RANK": "-1"}, "RANK is '-1'"),
     ],

@@ -25,7 +25,7 @@ def test_ranks_that_have_all_come_go_on() -> None:
 
 
 def test_ranks_that_do_not_come_are_named() -> None:
-    with pytest.raises(RunError, match=r"rank 0, 2 of 3 has not come within 0\.1 s"):
+    with pytest.raises(RunError, match=r"rank 0, 2 of 3 has not connected within 0\.1 s"):
         assemble(HashStore(), RankPlace(1, 3), 0.1)
 
 

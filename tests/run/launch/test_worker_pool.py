@@ -92,7 +92,7 @@ def test_a_killed_rank_is_named_and_the_next_job_finds_a_new_crew(crew: Crew) ->
 
 def test_a_stopped_rank_is_named_long_before_the_job_takes_too_long(crew: Crew) -> None:
     begin = time.monotonic()
-    with pytest.raises(RunError, match=r"rank 1 of 2: stopped since [34]\."):
+    with pytest.raises(RunError, match=r"rank 1 of 2: stopped for [34]\."):
         crew.run(jobs.stops_on, 1)
     assert time.monotonic() - begin < 10
     assert crew.run(jobs.total, 1.0) == [3.0, 3.0]

@@ -17,7 +17,7 @@ WHOLE = {"RANK": "0", "WORLD_SIZE": "4", "MASTER_ADDR": "here", "MASTER_PORT": "
         ("WORLD_SIZE", "1" * 9000, "WORLD_SIZE is a number of 9000 digits, but must be"),
         ("WORLD_SIZE", "0", "WORLD_SIZE is 0, but must be from 1"),
         ("RANK", "9" * 30, "RANK is a number of 30 digits"),
-        ("RANK", "\u0663", "RANK is '\u0663', but must be a whole number"),
+        ("RANK", "\u0663", "RANK is '\u0663', but must be an integer"),
         ("LOCAL_WORLD_SIZE", "5", "LOCAL_WORLD_SIZE is 5, but must be from 1 to 4"),
         ("TORCHELASTIC_RESTART_COUNT", "9" * 30, "TORCHELASTIC_RESTART_COUNT is a number of"),
     ],

@@ -78,7 +78,7 @@ def test_other_slices_than_the_schedule_has_are_refused() -> None:
 
 def test_a_longer_sequence_than_the_layout_has_room_for_is_refused() -> None:
     schedule = build("1f1b", devices=2, microbatches=2)
-    with pytest.raises(ShapeError, match="a sequence has 5 tokens, but the run was laid out for 4"):
+    with pytest.raises(ShapeError, match="a sequence has 5 tokens, but the run was planned for 4"):
         StepPlan(_layout(schedule), schedule, ((4,), (5,)))
 
 
@@ -102,5 +102,5 @@ def test_a_stage_with_two_homes_is_refused() -> None:
         [("F", 0, 1, 0), ("F", 1, 0, 0), ("B", 1, 0, 0), ("B", 0, 1, 0)],
     ]
     schedule = Schedule.of("copies", Shape(2, 2, (1, 1)), lanes)
-    with pytest.raises(ShapeError, match="stage 0 of copies lives on devices 0, 1"):
+    with pytest.raises(ShapeError, match="stage 0 of copies is on devices 0, 1"):
         _layout(schedule)

@@ -46,13 +46,15 @@ def ear(**silence: float) -> Ear:
 def test_a_silent_rank_is_named_with_its_op_and_who_waits_for_it() -> None:
     listener = ear(two=5.5)
     assert silent(listener, {0: waits(1), **listener.beats}, PATIENCE) == (
-        "rank 2 is silent since 5.5 s, last heard at 2F3.1 (op 17 of 40 of step 12); "
+        "rank 2 has been silent for 5.5 s, last seen at 2F3.1 (op 17 of 40 of step 12); "
         "rank 1 waits for the input from it"
     )
 
 
 def test_the_longest_silence_is_the_one_that_counts() -> None:
-    assert silent(ear(one=6.0, two=7.0), {}, PATIENCE).startswith("rank 2 is silent since 7.0 s")
+    assert silent(ear(one=6.0, two=7.0), {}, PATIENCE).startswith(
+        "rank 2 has been silent for 7.0 s"
+    )
 
 
 def test_a_rank_that_was_never_heard_may_still_come() -> None:
@@ -61,7 +63,7 @@ def test_a_rank_that_was_never_heard_may_still_come() -> None:
     assert silent(listener, {}, PATIENCE) == ""
     listener.silence[2] = 300.0
     assert silent(listener, {}, PATIENCE) == (
-        "rank 2 is silent since 300.0 s and has never given a sign of life"
+        "rank 2 has been silent for 300.0 s and has never sent a heartbeat"
     )
 
 
@@ -72,7 +74,7 @@ def test_a_neighbour_is_given_up_early_only_if_it_is_stopped_or_gone(
     monkeypatch.setattr(alarm, "state_of", lambda process: state)
     how = "silent" if state == THERE else state
     assert silent(ear(two=limit - 0.1), {}, PATIENCE) == ""
-    assert silent(ear(two=limit), {}, PATIENCE).startswith(f"rank 2 is {how} since {limit} s")
+    assert silent(ear(two=limit), {}, PATIENCE).startswith(f"rank 2 has been {how} for {limit} s")
 
 
 def test_a_rank_elsewhere_is_given_up_early_only_if_its_beats_were_regular(
@@ -106,13 +108,13 @@ def test_there_is_no_alarm_before_patience_is_over() -> None:
 def test_the_end_of_the_chain_is_stuck() -> None:
     beats = {0: waits(1), 1: waits(2), 2: runs()}
     assert stuck(beats, PATIENCE) == (
-        "rank 2 is stuck since 90.0 s: it runs 2F3.1, at 2F3.1 (op 17 of 40 of step 12); "
+        "rank 2 has been stuck for 90.0 s: it runs 2F3.1, at 2F3.1 (op 17 of 40 of step 12); "
         "rank 1 waits for the input from it"
     )
 
 
 def test_a_circle_of_waiting_ranks_is_stuck() -> None:
-    assert "is stuck since 90.0 s: it waits for the input from rank" in stuck(
+    assert "has been stuck for 90.0 s: it waits for the input from rank" in stuck(
         {0: waits(1), 1: waits(2), 2: waits(1)}, PATIENCE
     )
 
@@ -151,7 +153,7 @@ def test_a_long_op_is_no_alarm_while_something_moves_or_nobody_waits(
 def test_who_does_not_come_to_what_all_do_together_is_stuck() -> None:
     beats = {0: together(), 1: together(), 2: does(), 3: together("count their labels")}
     assert stuck(beats, PATIENCE) == (
-        "rank 2 is stuck since 90.0 s, at step 12, while it evaluates; "
+        "rank 2 has been stuck for 90.0 s, at step 12, while it evaluates; "
         "ranks 0-1 wait for all ranks to end the step; "
         "rank 3 waits for all ranks to count their labels"
     )
@@ -166,7 +168,7 @@ def test_a_chain_goes_on_through_what_all_do_together() -> None:
         3: does("reads its batch"),
     }
     assert stuck(beats, PATIENCE) == (
-        "rank 3 is stuck since 90.0 s, at step 12, while it reads its batch; "
+        "rank 3 has been stuck for 90.0 s, at step 12, while it reads its batch; "
         "rank 2 waits for the input from it; rank 1 waits for all ranks to count their labels"
     )
 
@@ -174,14 +176,14 @@ def test_a_chain_goes_on_through_what_all_do_together() -> None:
 def test_the_other_replica_is_blocked_by_the_one_at_the_end_of_the_chain() -> None:
     beats = {0: waits(1), 1: runs(), 2: together(), 3: together()}
     assert stuck(beats, PATIENCE).startswith(
-        "rank 1 is stuck since 90.0 s: it runs 2F3.1, at 2F3.1 (op 17 of 40 of step 12); "
+        "rank 1 has been stuck for 90.0 s: it runs 2F3.1, at 2F3.1 (op 17 of 40 of step 12); "
         "rank 0 waits for the input from it; ranks 2-3 wait for all ranks to end the step"
     )
 
 
 def test_of_several_that_do_not_come_the_one_that_rests_longest_is_named() -> None:
     beats = {0: together(), 1: does(still=70.0), 2: does(still=95.0), 3: does(still=1.0)}
-    assert stuck(beats, PATIENCE).startswith("rank 2 is stuck since 95.0 s")
+    assert stuck(beats, PATIENCE).startswith("rank 2 has been stuck for 95.0 s")
 
 
 def test_who_has_waited_for_a_moment_only_is_listed_too() -> None:
@@ -192,7 +194,9 @@ def test_who_has_waited_for_a_moment_only_is_listed_too() -> None:
 def test_what_happens_before_the_first_step_is_said_without_a_number() -> None:
     place = "before the first step, while it builds its stages"
     beats = {0: together(), 1: Beat(7, 61.0, "builds its stages", place)}
-    assert stuck(beats, PATIENCE).startswith(f"rank 1 is stuck since 61.0 s, {place}; rank 0 waits")
+    assert stuck(beats, PATIENCE).startswith(
+        f"rank 1 has been stuck for 61.0 s, {place}; rank 0 waits"
+    )
 
 
 @pytest.mark.parametrize(
@@ -212,7 +216,7 @@ def test_files_are_read_and_written_for_as_long_as_it_takes(beats: dict[int, Bea
 def test_who_keeps_others_from_writing_together_is_stuck() -> None:
     beats = {0: does("writes its records"), 1: files(together("write the checkpoint"))}
     assert stuck(beats, PATIENCE) == (
-        "rank 0 is stuck since 90.0 s, at step 12, while it writes its records; "
+        "rank 0 has been stuck for 90.0 s, at step 12, while it writes its records; "
         "rank 1 waits for all ranks to write the checkpoint"
     )
 
@@ -220,7 +224,7 @@ def test_who_keeps_others_from_writing_together_is_stuck() -> None:
 def test_ranks_that_all_wait_with_nobody_left_to_wait_for_are_named_together() -> None:
     beats = {0: together(), 1: together(still=80.0), 2: waits(0), 3: Beat(9, left=True)}
     assert stuck(beats, PATIENCE) == (
-        "all ranks wait for each other since 80.0 s: "
+        "all ranks have waited for each other for 80.0 s: "
         "ranks 0-1 wait for all ranks to end the step; rank 2 waits for the input from rank 0"
     )
 

@@ -18,12 +18,12 @@ def test_a_beat_comes_back_as_it_was_sent() -> None:
 
 def test_the_last_beat_of_a_rank_that_has_left_stands_in_a_sentence() -> None:
     left = Beat(9, text="has done its part", left=True)
-    assert f"last heard {left.place}" == "last heard when it has done its part"
+    assert f"last seen {left.place}" == "last seen when it has done its part"
 
 
 def test_the_first_beat_of_a_rank_stands_in_a_sentence() -> None:
     first = Beat.of(Tracker().position(), 1, 0.0)
-    assert f"last heard {first.place}" == "last heard before the first step, while it starts"
+    assert f"last seen {first.place}" == "last seen before the first step, while it starts"
 
 
 def test_ranks_that_have_never_beaten_are_not_waited_for() -> None:

@@ -91,7 +91,9 @@ def test_section_3_steps_and_turns_of_the_table(p: int) -> None:
 def test_a_block_that_meets_itself_is_refused_by_device_and_pass() -> None:
     block = one_stage_each(2, F=[0, 1], B=[4, 3])
     assert list(block.collisions()) == [(1, ("F", 1), ("B", 1))]
-    with pytest.raises(ShapeError, match=r"device 1: F of stage 1 and B of stage 1 meet every 3"):
+    with pytest.raises(
+        ShapeError, match=r"device 1: F of stage 1 and B of stage 1 collide every 3"
+    ):
         block.repeat(4)
 
 

@@ -30,7 +30,7 @@ def test_a_v_is_a_wave_that_turns_once() -> None:
 
 @pytest.mark.parametrize("chunks", [1, 3, 4])
 def test_a_v_has_two_stages_per_device(chunks: int) -> None:
-    with pytest.raises(ShapeError, match=f"{3 * chunks} stages on 3 devices are no V"):
+    with pytest.raises(ShapeError, match=f"{3 * chunks} stages on 3 devices cannot form a V"):
         v_placement(Shape.even(3, 1, chunks))
 
 

@@ -123,7 +123,7 @@ def test_section_2_the_ratio_of_copies_to_work() -> None:
 
 
 def test_section_7_all_stages_at_ratio_1_cannot_be_copied_in_time() -> None:
-    with pytest.raises(ShapeError, match="can be gone before it has to be back"):
+    with pytest.raises(ShapeError, match="is offloaded before it must be loaded again"):
         built("po-f", p=8, m=16, v=4)
     assert built("po-f", p=8, m=16, v=4, ratio="7/10")
 

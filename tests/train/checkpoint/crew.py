@@ -112,7 +112,7 @@ def save_in_own_group(group: Any, rank: int, folder: Path) -> None:
 
 
 def save_other_value(group: Any, rank: int, folder: Path, name: str) -> None:
-    """Two replicas of two ranks; the last rank's copy of a tensor is off by one bit."""
+    """Two replicas of two ranks; the last rank's copy of a tensor differs by one bit."""
     values = layers([rank % 2], 1)
     if rank == 3:
         values[name].view(torch.uint8)[0] ^= 1

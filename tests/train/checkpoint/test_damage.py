@@ -119,7 +119,7 @@ def test_a_pipe_in_the_place_of_a_file_is_noticed_and_not_waited_for(
 def test_an_empty_file_that_became_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     nothing = {"pipe": manifest.FileEntry(0, hashlib.sha256().hexdigest())}
-    assert manifest.damage(tmp_path, nothing) == ["pipe: it is no regular file"]
+    assert manifest.damage(tmp_path, nothing) == ["pipe: it is not a regular file"]
 
 
 def test_what_is_used_instead_of_a_damaged_one_loads(folder: Path) -> None:
@@ -135,7 +135,7 @@ def test_what_is_used_instead_of_a_damaged_one_loads(folder: Path) -> None:
 def test_when_none_is_whole_the_run_is_refused_and_does_not_start_anew(folder: Path) -> None:
     for step in (1, 2):
         cut(checkpoint_path(folder, step) / "__0_0.distcp", random.Random(step))
-    with pytest.raises(RunError, match=r"no checkpoint in .* is whole.*step-00000002.*00000001"):
+    with pytest.raises(RunError, match=r"no checkpoint in .* is complete.*step-00000002.*00000001"):
         newest_in(folder)
 
 

@@ -142,7 +142,7 @@ def test_a_write_that_loses_its_half_in_silence_is_noticed_before_anything_is_de
     for at in (at for at in first_save if done[at] == "write"):
         folder, safe, error = struck(begun, at, lost)
         assert safe == 1
-        assert "not what lies there" in str(error), at
+        assert "the files differ from what was written" in str(error), at
         assert_whole(folder, 1)
         shutil.rmtree(folder)
 

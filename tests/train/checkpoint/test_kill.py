@@ -54,5 +54,5 @@ def test_when_one_rank_is_killed_in_a_save_the_other_ends_with_an_error(
         crew.stop()
     assert answers[culprit] is None
     assert isinstance(answers[1 - culprit], RunError)
-    assert "lost another rank" in str(answers[1 - culprit])
+    assert "lost the connection to another rank" in str(answers[1 - culprit])
     assert (newest_in(folder) or pytest.fail("none")).step == 1

@@ -123,7 +123,7 @@ def key_schema(hint: Any) -> dict[str, Any]:
 @each(
     ("hint", "said"),
     [
-        (Count, "a whole number of 1 or more"),
+        (Count, "an integer of 1 or more"),
         (Share, "a number of 0 or more and below 1"),
         (Factor, "a number of 0 or more and at most 1"),
         (Positive, "a number above 0"),
@@ -131,8 +131,8 @@ def key_schema(hint: Any) -> dict[str, Any]:
         (Literal["a"], '"a"'),
         (bool, "true or false"),
         (tuple[float, float], "a list of 2, each item a number"),
-        (tuple[Count, ...] | Literal["a"], 'a list, each item a whole number of 1 or more or "a"'),
-        (Mapping[str, int | str], "a table, each value a whole number or a text"),
+        (tuple[Count, ...] | Literal["a"], 'a list, each item an integer of 1 or more or "a"'),
+        (Mapping[str, int | str], "a table, each value an integer or a string"),
         (Table, "a table with a, b, c"),
     ],
 )

@@ -75,7 +75,7 @@ def test_the_run_is_called_as_the_file_unless_it_is_named(tmp_path: Path) -> Non
         ),
         (f"{SHORT}[optimizer]\nbetas = [0.9]\n", "line 4, column 1: optimizer.betas is [0.9]"),
         (f"{SHORT}cut = 'odd'\n", "line 3, column 1: pipeline.cut is 'odd'"),
-        (f"run = 3\n{SHORT}", "line 1, column 1: run is no table"),
+        (f"run = 3\n{SHORT}", "line 1, column 1: run is not a table"),
         (f"{SHORT}slices = 2\ncut = [\n  3,\n]\n", "line 4, column 1: [pipeline] cut gives 1"),
         (f"{SHORT}slices = 5\n[batch]\nlength = 4\n", "line 3, column 1: pipeline.slices is 5"),
         (f"{SHORT}[data]\nsource = 'tape'\n", "line 4, column 1: data.source is 'tape'"),
@@ -93,8 +93,8 @@ def test_a_mistake_is_named_with_its_place(text: str, message: str) -> None:
     [
         (f"{SHORT}slize = 2\n", "did you mean 'slices'?"),
         (f"{SHORT}[bach]\n", "did you mean 'batch'?"),
-        (f"{SHORT}slices = 'two'\n", "give a whole number of 1 or more"),
-        (f"{SHORT}cut = 3\n", 'give "even" or "equal-flops" or a list, each item a whole number'),
+        (f"{SHORT}slices = 'two'\n", "give an integer of 1 or more"),
+        (f"{SHORT}cut = 3\n", 'give "even" or "equal-flops" or a list, each item an integer'),
         (f"{SHORT}[optimizer]\nminimum_factor = 2\n", "give a number of 0 or more and at most 1"),
         (f"{SHORT}[run]\ndtype = 'f32'\n", 'give "float32", "float64" or "bfloat16"'),
     ],
@@ -272,10 +272,10 @@ def test_several_mistakes_are_told_together_in_the_order_of_the_file(tmp_path: P
         load(path, ["run.seed=-1"])
     assert str(caught.value).splitlines() == [
         f"{path} has 5 mistakes",
-        "  --set 'run.seed=-1': run.seed is -1; give a whole number of 0 or more",
+        "  --set 'run.seed=-1': run.seed is -1; give an integer of 0 or more",
         "  line 2, column 1: [run] has no key 'stepz'; did you mean 'steps'?",
         "  line 5, column 1: pipeline.cut is 3; "
-        'give "even" or "equal-flops" or a list, each item a whole number of 1 or more or a text '
+        'give "even" or "equal-flops" or a list, each item an integer of 1 or more or a string '
         'such as "64K"',
         "  line 7, column 1: optimizer.betas is [0.9]; "
         "give a list of 2, each item a number of 0 or more and below 1",
@@ -372,7 +372,7 @@ max_positions = "1M"
 def test_a_text_that_says_no_number_of_tokens_is_refused_as_one(value: str) -> None:
     said = refusal(SHORT, f"batch.length={value}")
     assert said.startswith(f"--set 'batch.length={value}': batch.length is '{value}'")
-    assert said.endswith('give a whole number of 1 or more or a text such as "64K"')
+    assert said.endswith('give an integer of 1 or more or a string such as "64K"')
 
 
 def test_no_other_key_takes_a_number_in_quotes() -> None:
@@ -387,5 +387,5 @@ def test_dots_in_texts_and_comments_are_no_names() -> None:
 def test_a_message_that_quotes_a_section_which_is_no_table_is_no_crash() -> None:
     tokens = "[data]\nsource = 'tokens'\npaths = ['a']\nend_token = 'log.x'\n"
     said = refusal(f"log = 3\n{SHORT}{tokens}").splitlines()
-    assert said[1] == "  line 1, column 1: log is no table; write [log] above its keys"
+    assert said[1] == "  line 1, column 1: log is not a table; write [log] above its keys"
     assert said[2].startswith("  line 7, column 1: data.end_token is 'log.x', but data.source is")

@@ -77,7 +77,7 @@ def test_a_refused_change_is_quoted(text: str, message: str) -> None:
 
 
 def test_a_key_of_something_that_is_no_table_is_refused() -> None:
-    with pytest.raises(ShapeError, match="'steps' is no table, so it has no key 'more'"):
+    with pytest.raises(ShapeError, match="'steps' is not a table, so it has no key 'more'"):
         short("run.steps=3", "run.steps.more=3")
 
 

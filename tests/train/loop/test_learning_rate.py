@@ -92,7 +92,7 @@ def test_a_run_that_goes_on_to_more_steps_keeps_its_plan_and_says_so() -> None:
     assert kept_steps(longer, stored) == 4
     (said,) = plan_notes(longer, stored, done=4)
     assert said.startswith("the learning rate keeps its plan of 4 steps, though run.steps is 8")
-    assert "0.1 in step 5; optimizer.schedule_steps=8 plans it anew" in said
+    assert "0.1 in step 5; optimizer.schedule_steps=8 plans it again" in said
 
 
 def test_a_plan_that_is_made_anew_is_said_with_the_rate_before_and_after() -> None:

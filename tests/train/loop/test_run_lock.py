@@ -12,7 +12,7 @@ from train.samples import short
 
 def test_a_second_run_in_a_folder_is_refused(tmp_path: Path) -> None:
     first, second = claim_folder(tmp_path / "run"), claim_folder(tmp_path / "run")
-    with first, pytest.raises(RunError, match="another run is at work"), second:
+    with first, pytest.raises(RunError, match="another run is using"), second:
         pass
 
 

@@ -88,7 +88,7 @@ def test_a_schedule_that_is_made_for_a_cut_of_the_layers_gets_it() -> None:
     assert layout_of(loads(made, ["model.layers=8", "pipeline.layers=[4, 4]"]), 2).layers == (4, 4)
     for other in (made, made.replace("1f1b-redis", "gpipe").replace("options", "#")):
         settings = loads(other, ['log.compare=["1f1b-redis"]', "model.layers=9"])
-        with pytest.raises(PenstockError, match="no cut of a model of 9"):
+        with pytest.raises(PenstockError, match="does not fit a model of 9"):
             layout_of(settings, 2)
 
 

@@ -92,7 +92,7 @@ def _killed(said: Path, attempt: int, rank: int) -> bool:
 def _begun(said: Path, attempt: int) -> int:
     """The step that an attempt went on from, as its first rank has said."""
     words = (said / f"attempt-{attempt}-rank-0.txt").read_text()
-    found = re.search(r"goes on from step (\d+)", words)
+    found = re.search(r"continues from step (\d+)", words)
     return int(found[1]) if found else 0
 
 

@@ -77,5 +77,5 @@ def test_a_rank_killed_from_outside_under_torchrun_costs_nothing(
         agent.kill()
         agent.communicate()
     assert agent.returncode == 0, said
-    assert "goes on from step " in said
+    assert "continues from step " in said
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == straight.records

@@ -153,7 +153,7 @@ def test_a_rank_that_sleeps_while_the_others_meet_is_named_once_with_its_place(
     ran = setting.run(*changes, name=f"asleep-{rank}", ranks=4, prepare=spoilt)
     assert ran.codes == (1, 1, 1, 1)
     assert len(ran.causes) == 1, ran.said
-    assert re.search(rf"error: rank {rank} is stuck since [5-9]\.\d s{place}; ", ran.causes[0])
+    assert re.search(rf"error: rank {rank} has been stuck for [5-9]\.\d s{place}; ", ran.causes[0])
     assert f" for all ranks to {others}" in ran.causes[0]
     assert sorted(path.name for path in ran.folder.glob("checkpoints/*")) == []
 
@@ -174,7 +174,7 @@ def test_records_that_hang_in_closing_are_named_by_those_that_wait(setting: Sett
     ran = setting.run(*changes, name="hung-records", prepare=sleep_in_closing)
     assert ran.codes == (1, 1)
     assert len(ran.causes) == 1, ran.said
-    assert "error: rank 0 is stuck since " in ran.causes[0]
+    assert "error: rank 0 has been stuck for " in ran.causes[0]
     assert (
         "at step 2, while it closes its records; rank 1 waits for all ranks to close"
         in ran.causes[0]

@@ -116,7 +116,7 @@ def test_more_steps_go_on_and_records_grow(setting: Setting) -> None:
     done = setting.run(constant, "run.steps=3", name="grows")
     assert {*short.codes, *longer.codes, *done.codes} == {0}
     assert [record["step"] for record in done.metrics] == [1, 2, 3]
-    assert "goes on from step 3" in done.said[0]
+    assert "continues from step 3" in done.said[0]
 
 
 def test_the_checkpoints_that_are_kept_are_the_newest(setting: Setting) -> None:

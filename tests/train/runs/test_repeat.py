@@ -47,7 +47,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
     warnings = [line for line in ran.said[0].splitlines() if "warning" in line.lower()]
     assert len(warnings) == 1, ran.said[0]
     assert warnings[0].startswith("warning: step-00000008 is damaged: ")
-    assert "goes on from step 4" in ran.said[0]
+    assert "continues from step 4" in ran.said[0]
     assert ran.said[1] == ""
     assert ran.records == undisturbed.records
 
@@ -62,5 +62,5 @@ def test_where_every_checkpoint_is_damaged_nothing_is_overwritten(
     ran = setting.run(name="ruined")
     assert ran.codes == (1, 1)
     assert len(ran.causes) == 1
-    assert "is whole: step-00000008 is damaged" in ran.causes[0]
+    assert "is complete: step-00000008 is damaged" in ran.causes[0]
     assert ran.records == undisturbed.records

@@ -50,7 +50,7 @@ def test_a_run_goes_on_under_another_layout_on_the_same_curve(
     batch = ["batch.microbatches=2"] if "replicas=2" in changes else []
     ran = setting.run(*pipeline, *batch, name=name, ranks=ranks)
     assert set(ran.codes) == {0}, ran.said
-    assert "goes on from step 4, stored by seq1f1b on 1 x 2 device(s)" in ran.said[0]
+    assert "continues from step 4, stored by seq1f1b on 1 x 2 device(s)" in ran.said[0]
     assert len(ran.losses) == 8
     assert ran.losses == pytest.approx(undisturbed.losses, rel=CLOSE, abs=0)
     norms = [[record["norm"] for record in each.metrics] for each in (ran, undisturbed)]
@@ -100,8 +100,8 @@ def test_a_run_begins_with_the_checkpoint_of_another_and_then_goes_on_with_its_o
     first = setting.run(resume, "run.steps=6", "checkpoint.every=2", name="branch")
     second = setting.run(resume, name="branch")
     assert {*first.codes, *second.codes} == {0}, first.said + second.said
-    assert "goes on from step 4" in first.said[0]
-    assert "goes on from step 6" in second.said[0]
+    assert "continues from step 4" in first.said[0]
+    assert "continues from step 6" in second.said[0]
 
 
 def publish_late(given: Path, newer: Path) -> None:
@@ -134,7 +134,7 @@ def test_all_ranks_go_on_from_one_checkpoint_while_another_run_publishes_the_nex
         prepare=partial(publish_late, given, newer),
     )
     assert ran.codes == (0, 0), ran.said
-    assert "goes on from step 4" in ran.said[0]
+    assert "continues from step 4" in ran.said[0]
     assert ran.losses == undisturbed.losses[4:]
 
 
@@ -158,7 +158,7 @@ def test_a_finished_run_goes_on_to_more_steps_with_its_last_learning_rate(
     assert rates[4:6] == [rates[3], rates[3]]
     assert rates[6] > 1.5 * rates[5]
     assert "the learning rate keeps its plan of 4 steps" in second.said[0]
-    assert "the learning rate is planned anew, over 8 steps instead of 4" in third.said[0]
+    assert "the learning rate is planned again, over 8 steps instead of 4" in third.said[0]
 
 
 def test_another_seed_is_refused_by_name(setting: Setting, undisturbed: Ran) -> None:

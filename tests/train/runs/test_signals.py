@@ -75,7 +75,7 @@ def test_a_run_that_is_interrupted_and_stopped_ends_as_if_it_had_not_been(
     assert "error" not in said
     done = setting.run(*LONG, name="stopped")
     assert done.codes == (0, 0), done.said
-    assert "goes on from step " in done.said[0]
+    assert "continues from step " in done.said[0]
     assert done.records == straight.records
 
 
@@ -111,7 +111,7 @@ def test_a_signal_to_one_rank_stops_all_of_them(setting: Setting, straight: Ran)
     os.kill(members.processes[1].pid or 0, signal.SIGUSR1)
     stopped = members.ran()
     assert stopped.codes == (75, 75), stopped.said
-    assert "the same command goes on from there" in stopped.said[0]
+    assert "the same command continues from there" in stopped.said[0]
     assert len(stopped.metrics) < 30
     done = setting.run(*LONG, name="one-signal")
     assert done.codes == (0, 0), done.said

@@ -53,7 +53,7 @@ class PlainMlp(GatedMlp):
 
     def refuse_running(self) -> None:
         raise ShapeError(
-            "a model with a plain MLP (gated is False) can be priced, but not run",
+            "a model with a plain MLP (gated is False) can be simulated, but not run",
             hint="layers that run have a gated MLP (SwiGLU): leave gated at True",
         )
 

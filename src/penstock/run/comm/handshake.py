@@ -39,8 +39,8 @@ def agree(
     keys = [_key(topic, rank) for rank in ranks]
     if late := absent(store, keys, wait):
         raise RunError(
-            f"ranks {', '.join(map(str, late))} have not stated their {topic} within {wait:g} s",
-            hint="look at what they print: they may have failed before the others met them",
+            f"ranks {', '.join(map(str, late))} have not reported their {topic} within {wait:g} s",
+            hint="check their output: they may have failed before they connected",
         )
     digests = store.multi_get(keys)
     odd = next((rank for rank in ranks if digests[rank] != digests[0]), None)

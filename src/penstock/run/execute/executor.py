@@ -50,7 +50,7 @@ def by_stage(stages: Mapping[int, Any]) -> Subjects:
 
 def no_sums(join: Join, parts: list[Tensor]) -> Tensor:
     """For programs without collectives."""
-    raise AssertionError(f"nobody adds up {join.buf}")
+    raise AssertionError(f"nothing adds up {join.buf}")
 
 
 class Executor:

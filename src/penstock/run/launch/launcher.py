@@ -125,7 +125,7 @@ def _blame(
     """Say the cause in the name of a rank that could not."""
     beats = hear(store, list(range(len(members.processes))))
     if bad:
-        at = f", last heard {beats[bad.rank].place}" if bad.rank in beats else ""
+        at = f", last seen {beats[bad.rank].place}" if bad.rank in beats else ""
         text = f"{bad}{at}{who_waits(bad.rank, beats)}"
     else:
         late = ", ".join(f"rank {rank}" for rank in members.running)

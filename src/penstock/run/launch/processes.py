@@ -25,13 +25,13 @@ class RankExit(NamedTuple):
     @property
     def hint(self) -> str:
         if self.code == -signal.SIGKILL:
-            return "somebody or something killed it; the kernel does when memory runs out (dmesg)"
+            return "another process killed it; the kernel does so when memory runs out (see dmesg)"
         return ""
 
     def __str__(self) -> str:
         if self.code < 0:
             return f"rank {self.rank} was killed by {_name(-self.code)}"
-        return f"rank {self.rank} left with exit code {self.code}"
+        return f"rank {self.rank} exited with code {self.code}"
 
 
 def _name(number: int) -> str:

@@ -29,10 +29,10 @@ class RankStop(NamedTuple):
 
     @property
     def hint(self) -> str:
-        return "somebody or something sent it SIGSTOP"
+        return "another process or a user sent it SIGSTOP"
 
     def __str__(self) -> str:
-        return f"rank {self.rank} is stopped since {self.seconds:.1f} s"
+        return f"rank {self.rank} has been stopped for {self.seconds:.1f} s"
 
 
 class Stops:

@@ -129,7 +129,7 @@ class Crew:
             lines = [self._members[rank].line for rank in busy]
             ready = wait(lines, timeout=max(0.0, min(ROUND, deadline - time.monotonic())))
             if stop := stops.look([member.process for member in self._members]):
-                answers[stop.rank] = JobAnswer(None, f"stopped since {stop.seconds:.1f} s", False)
+                answers[stop.rank] = JobAnswer(None, f"stopped for {stop.seconds:.1f} s", False)
                 break
             for rank in (rank for rank, line in zip(busy, lines) if line in ready):
                 answers[rank] = _receive(self._members[rank])
@@ -166,7 +166,7 @@ def _receive(member: Member) -> JobAnswer:
 
 
 def _ended(code: int) -> str:
-    return f"killed by signal {-code}" if code < 0 else f"left with exit code {code}"
+    return f"killed by signal {-code}" if code < 0 else f"exited with code {code}"
 
 
 def _failure(answers: Sequence[JobAnswer], failed: Sequence[int]) -> RunError:

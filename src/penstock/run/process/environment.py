@@ -108,9 +108,7 @@ def _whole(
     text = environment.get(name, "") or str(default)
     digits = text.lstrip("0") or "0"
     if not (text.isascii() and text.isdecimal()):
-        raise ShapeError(
-            f"{name} is {shown(text)}, but must be a whole number", hint=f"unset {name}"
-        )
+        raise ShapeError(f"{name} is {shown(text)}, but must be an integer", hint=f"unset {name}")
     if len(digits) > len(str(most)) or not least <= int(digits) <= most:
         raise ShapeError(
             f"{name} is {_short(digits)}, but must be from {least} to {most}", hint=f"unset {name}"

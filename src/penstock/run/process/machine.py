@@ -30,7 +30,7 @@ class Machine:
             raise ShapeError(
                 f"{processes:,} processes would share {self.cores:g} cores, more than "
                 f"{RANKS_PER_CORE} on each",
-                hint="take fewer devices or replicas, or go on nevertheless with --force",
+                hint="use fewer devices or replicas, or start anyway with --force",
             )
         needed = held + processes * PROCESS_BYTES
         if self.free is not None and needed > self.free:
@@ -38,7 +38,7 @@ class Machine:
                 f"{processes:,} {'process needs' if processes == 1 else 'processes need'} about "
                 f"{_amount(needed)} of memory ({_amount(held)} as predicted, "
                 f"{_amount(PROCESS_BYTES)} for each process), but {_amount(self.free)} are free",
-                hint="make the model, the sequences or the batch smaller, or go on nevertheless "
+                hint="make the model, the sequences or the batch smaller, or start anyway "
                 "with --force",
             )
 

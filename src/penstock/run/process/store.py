@@ -53,8 +53,9 @@ def assemble(store: Store, here: RankPlace, seconds: float = MEETING.total_secon
     store.set(keys[here.rank], "here")
     if late := absent(store, keys, seconds):
         raise RunError(
-            f"rank {', '.join(map(str, late))} of {here.world} has not come within {seconds:g} s",
-            hint="look at what it prints, and whether it runs",
+            f"rank {', '.join(map(str, late))} of {here.world} has not connected "
+            f"within {seconds:g} s",
+            hint="check its output, and whether it is running",
         )
 
 
@@ -91,7 +92,7 @@ def _listen(address: str, port: int) -> socket.socket:
         reason, *_ = str(error.strerror).split(" (while")  # what follows says the address again
         raise ShapeError(
             f"rank 0 cannot host the store at {address}:{port}: {reason}",
-            hint="MASTER_ADDR is an address of rank 0's machine, and MASTER_PORT is free there",
+            hint="MASTER_ADDR must be an address of rank 0's machine, and MASTER_PORT must be free",
         ) from None
 
 

@@ -60,7 +60,7 @@ class Layout:
                 f"the schedule has {self.stages} stages, {len(weightless)} of them without "
                 f"weights, but the model has {layers} layers",
                 hint="a model cut at its attention has a stage for each attention, and one before, "
-                "between and behind them",
+                "between and after them",
             )
 
     @property
@@ -118,7 +118,7 @@ def homes_of(schedule: Schedule) -> tuple[int | None, ...]:
     for stage, devices in found.items():
         if len(devices) > 1:
             raise ShapeError(
-                f"stage {stage} of {schedule.name} lives on devices "
+                f"stage {stage} of {schedule.name} is on devices "
                 f"{', '.join(map(str, devices))}, but the runtime keeps one copy of a stage",
                 hint="take a schedule in which every stage has one device",
             )

@@ -37,7 +37,7 @@ class StepPlan:
             )
         if self.longest > self.layout.longest:
             raise ShapeError(
-                f"a sequence has {self.longest} tokens, but the run was laid out for "
+                f"a sequence has {self.longest} tokens, but the run was planned for "
                 f"{self.layout.longest}",
                 hint=f"start the run with sequences of up to {self.longest} tokens",
             )

@@ -49,6 +49,6 @@ def set_aside(schedule: Schedule) -> str:
     """
     aside = {
         "pairs run one op after the other": schedule.pairs,
-        "loans of attention work stay with their owners": schedule.loans,
+        "loans of attention work are computed by their own device": schedule.loans,
     }
     return " and ".join(f"{len(found)} {what}" for what, found in aside.items() if found)

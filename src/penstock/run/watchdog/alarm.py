@@ -39,19 +39,19 @@ def silent(ear: Ear, beats: Beats, patience: Patience) -> str:
     """The rank that has been silent for too long, and who waits for it."""
     for rank, seconds in ear.stopped.items():
         if seconds >= patience.frozen:
-            since = f"rank {rank} is stopped since {seconds:.1f} s"
+            since = f"rank {rank} has been stopped for {seconds:.1f} s"
             return f"{since}, before its first beat{who_waits(rank, beats)}"
     late = [rank for rank in ear.others if ear.silence[rank] >= silence_limit(ear, rank, patience)]
     rank = max(late, key=lambda other: ear.silence[other], default=NOBODY)
     if rank == NOBODY:
         return ""
     if rank not in ear.beats:
-        since = f"rank {rank} is silent since {ear.silence[rank]:.1f} s"
-        return f"{since} and has never given a sign of life"
+        since = f"rank {rank} has been silent for {ear.silence[rank]:.1f} s"
+        return f"{since} and has never sent a heartbeat"
     state = state_of(ear.beats[rank].process)
     how = state if state in (STOPPED, GONE) else "silent"
-    since = f"rank {rank} is {how} since {ear.silence[rank]:.1f} s"
-    return f"{since}, last heard {ear.beats[rank].place}{who_waits(rank, beats)}"
+    since = f"rank {rank} has been {how} for {ear.silence[rank]:.1f} s"
+    return f"{since}, last seen {ear.beats[rank].place}{who_waits(rank, beats)}"
 
 
 def silence_limit(ear: Ear, rank: int, patience: Patience) -> float:
@@ -74,7 +74,7 @@ def stuck(beats: Beats, patience: Patience) -> str:
     still = {rank: beats[rank] for rank in sorted(beats) if beats[rank].still >= patience.stuck}
     rank = _culprit(still)
     if rank != NOBODY:
-        since = f"rank {rank} is stuck since {still[rank].still:.1f} s"
+        since = f"rank {rank} has been stuck for {still[rank].still:.1f} s"
         return f"{since}{_doing(still[rank])}{who_waits(rank, beats)}"
     return _standstill(beats, still)
 
@@ -112,7 +112,7 @@ def _standstill(beats: Beats, still: Beats) -> str:
     ):
         return ""
     since = min(beat.still for beat in there.values())
-    return f"all ranks wait for each other since {since:.1f} s: {'; '.join(_together(there))}"
+    return f"all ranks have waited for each other for {since:.1f} s: {'; '.join(_together(there))}"
 
 
 def _doing(beat: Beat) -> str:

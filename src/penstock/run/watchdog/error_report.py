@@ -76,7 +76,7 @@ def _consequence(watch: Watch, error: Exception) -> str:
         for rank, silence in watch.ear.silence.items():
             if silence >= MISSED * watch.beat and rank in watch.ear.beats:
                 return (
-                    f"rank {rank} is gone, last heard {watch.ear.beats[rank].place}; "
+                    f"rank {rank} is gone, last seen {watch.ear.beats[rank].place}; "
                     f"rank {watch.connection.rank} noticed: {_summary(error)}"
                 )
         found = first_cause.expect(watch.connection.store, first_cause.STORE_POLL)

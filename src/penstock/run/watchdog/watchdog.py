@@ -138,7 +138,7 @@ class Watch:
         while not self._stop.wait(self.beat):
             quiet = quiet + self.beat if self._count == seen else 0.0
             seen = self._count
-            since = f"does not answer since {quiet:.1f} s"
+            since = f"has not answered for {quiet:.1f} s"
             if quiet >= self.patience.frozen and self._host_is_stopped():
                 self._abandon(f"{since}: rank 0 hosts it and is stopped")
             if quiet >= self.patience.silent:

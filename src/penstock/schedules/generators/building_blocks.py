@@ -93,7 +93,7 @@ class Block:
         for device, one, other in self.collisions():
             raise ShapeError(
                 f"device {device}: {one[0]} of stage {one[1]} and {other[0]} of stage {other[1]} "
-                f"meet every {self.interval} units",
+                f"collide every {self.interval} units",
                 hint="move one of them to a residue that is free on this device",
             )
         last = self.interval * microbatches

@@ -25,8 +25,7 @@ SHALLOW = Option(
     "recompute",
     int,
     default=lambda c: c.v // 2,
-    text="how many of a device's stages are recomputed, the first ones; half of them unless told "
-    "otherwise",
+    text="how many of a device's stages are recomputed, the first ones; half of them by default",
 )
 SOME_KEPT = Need(
     lambda c: c[SHALLOW] < c.v,

@@ -63,7 +63,7 @@ def v_placement(shape: Shape) -> Placement:
     """
     if shape.stages != 2 * shape.devices:
         raise ShapeError(
-            f"{shape.stages} stages on {shape.devices} devices are no V",
+            f"{shape.stages} stages on {shape.devices} devices cannot form a V",
             hint="give every device 2 stages, or take a wave",
         )
     return wave_placement(shape)

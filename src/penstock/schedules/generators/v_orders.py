@@ -70,8 +70,8 @@ def _whole(values: tuple[Fraction, ...]) -> tuple[list[int], int]:
     numbers = [int(value * scale) for value in values]
     if max(numbers) > MOST_PASS_TICKS:
         raise ShapeError(
-            f"the prices have no common unit coarse enough to be searched with: {max(numbers):.2e} "
-            "ticks for one pass",
+            f"the times and sizes have no common unit coarse enough to be searched with: "
+            f"{max(numbers):.2e} ticks for one pass",
             hint="give times and sizes with fewer digits",
         )
     return numbers, scale

@@ -46,7 +46,7 @@ EFFORT = Option(
     _effort,
     default=lambda c: 2,
     text="how long the solver may improve the order, in hundredths of a second of its own "
-    "clock, which counts work and is some 5 times slower than the wall's; 2 if left out, "
+    "clock, which counts work and is about 5 times slower than real time; 2 if left out, "
     "at most 1000000",
     least=None,
 )
@@ -61,7 +61,7 @@ SHARING = Option(
 
 @schedule(
     name="optpipe",
-    title="order and offloads searched together, in the memory there is",
+    title="order and offloads searched together, within a memory limit",
     paper=PAPER,
     priced=True,
     options=(LIMIT, EFFORT, SHARING),

@@ -138,7 +138,7 @@ LAYERS = Option(
     "layers",
     _read,
     default=lambda c: f"{GRAIN * c.p}*1/{GRAIN}",
-    text="the layers as COUNT*TIME@MEMORY,... in units of the prices, as 16*1,4@0, or a "
+    text="the layers as COUNT*TIME@MEMORY,... in units of the times and sizes, as 16*1,4@0, or a "
     "file with a line for each kind of layer; equal ones if left out",
     least=None,
 )
@@ -155,7 +155,7 @@ LIMIT = Option(
 
 @schedule(
     name="adaptis",
-    title="cut, placement and order searched together for layers that differ",
+    title="split, placement and order searched together for layers that differ",
     paper=PAPER,
     chunks=None,
     priced=True,

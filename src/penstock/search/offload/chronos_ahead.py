@@ -47,8 +47,8 @@ AHEAD = Option(
     "ahead",
     int,
     default=lambda c: min(2, c.m),
-    text="how many recomputed activations a device may hold before they are needed, beside "
-    "those of the other stages; 2 unless told otherwise",
+    text="how many recomputed activations a device may hold before they are needed, in "
+    "addition to those of the other stages; 2 by default",
 )
 
 

@@ -51,7 +51,7 @@ RATIO = Option(
     "ratio",
     _ratio,
     default=lambda c: Fraction(1),
-    text="what the copies of an activation, out and in, take of the time that its ops take; 1 if "
+    text="time of both copies of an activation, out and in, divided by the time of its ops; 1 if "
     "left out, more than 0",
     least=None,
 )
@@ -152,7 +152,7 @@ def po_h(shape: Shape, ratio: Fraction) -> Draft:
         SEVERAL_STAGES,
         Need(
             _all_fit,
-            "every activation can be gone before it has to be back",
+            "every activation is offloaded before it must be loaded again",
             "lower -o ratio={ratio} with faster copies, or take a schedule that offloads less",
         ),
     ),

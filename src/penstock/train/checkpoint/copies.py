@@ -85,5 +85,5 @@ def _compare(first: Mapping[str, Copy], other: Mapping[str, Copy]) -> None:
             raise RunError(
                 f"{name} differs between rank {copy.rank} and rank {other[name].rank}, "
                 "which should be copies",
-                hint="the replicas have drifted apart; go back to the newest checkpoint",
+                hint="the replicas are no longer equal; go back to the newest checkpoint",
             )

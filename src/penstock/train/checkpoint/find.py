@@ -42,8 +42,8 @@ def newest(folder: Path, ranks: Ranks) -> Found | None:
         )
     if damaged:
         raise RunError(
-            f"no checkpoint in {folder} is whole: {'. '.join(damaged)}",
-            hint="restore one from a backup, or move them all away to start anew",
+            f"no checkpoint in {folder} is complete: {'. '.join(damaged)}",
+            hint="restore one from a backup, or move them all away to start from the beginning",
         )
     return None
 

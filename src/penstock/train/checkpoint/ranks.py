@@ -65,7 +65,8 @@ class Ranks:
             dist.all_gather_object(everyone, own, group=self.group)
         except RuntimeError as error:
             raise RunError(
-                f"rank {self.rank} lost another rank in the middle of a checkpoint: {error}",
-                hint="look for the first rank that failed; what was saved before is whole",
+                f"rank {self.rank} lost the connection to another rank during a checkpoint: "
+                f"{error}",
+                hint="look for the first rank that failed; earlier checkpoints are complete",
             ) from error
         return everyone

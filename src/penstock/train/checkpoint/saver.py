@@ -89,7 +89,7 @@ class Checkpoints:
             self._disk.make(self.folder)
         except OSError as error:
             raise RunError(
-                f"the checkpoints in {self.folder} cannot be put aside: {reason(error)}",
+                f"the checkpoints in {self.folder} cannot be moved aside: {reason(error)}",
                 hint="give the run another folder",
             ) from None
 
@@ -129,7 +129,7 @@ class Checkpoints:
         except RunError as error:
             raise RunError(
                 f"step {content.step} was not saved: {error.message}; nothing saved before is lost",
-                hint=error.hint or f"see that {self.folder} can be written and has room",
+                hint=error.hint or f"see that {self.folder} can be written and has free space",
             ) from error
         self._ranks.first(lambda: self._prune(content.step))
 

@@ -49,7 +49,7 @@ def _settled(written: Path, files: storage.HashedFiles) -> dict[str, FileEntry]:
     """What this rank wrote, once it is known to lie there."""
     files.disk.sync_folder(written)
     if complaints := manifest.damage(written, files.written):
-        raise RunError(f"what was written is not what lies there: {'; '.join(complaints[:3])}")
+        raise RunError(f"the files differ from what was written: {'; '.join(complaints[:3])}")
     return files.written
 
 

@@ -111,7 +111,7 @@ def _worded(mistake: Mistake, document: Document) -> tuple[str, str]:
             mistake.name[:LONGEST_NAME], [*mistake.takes["properties"]]
         )
     if len(mistake.path) == 1:
-        return f"{key} is no table", f"write [{key}] above its keys"
+        return f"{key} is not a table", f"write [{key}] above its keys"
     value = document.value(mistake.path)
     return (
         f"{key} is {shown(value)}",

@@ -54,7 +54,7 @@ def _text(path: File) -> str:
             f"cannot read {shown(str(path), 300)}: {reason}", hint="give the path of a TOML file"
         ) from None
     raise ShapeError(
-        f"{path} is larger than {LARGEST_FILE:,} bytes", hint="this is no configuration"
+        f"{path} is larger than {LARGEST_FILE:,} bytes", hint="give a configuration file"
     )
 
 

@@ -23,10 +23,10 @@ MODEL_NUMBERS = tuple(field for field in fields(ModelConfig) if field.name not i
 
 class _Source(Section):
     preset: Literal[tuple(MODELS)] | None = None  # type: ignore[valid-type]
-    """A model by name; numbers given beside it replace its own. A section without keys is
+    """A model by name; other keys of the section replace its numbers. An empty section is
     `tiny`."""
     huggingface: str = ""
-    """Folder with `config.json` and safetensors to start from; it has all the numbers."""
+    """Folder with `config.json` and safetensors to start from; it defines all the numbers."""
 
 
 def _number_keys() -> dict[str, Any]:

@@ -87,7 +87,7 @@ def _with(tables: Tables, path: Path, override: Override) -> Tables:
     inner = tables.get(name, {})
     if not isinstance(inner, dict):
         raise ShapeError(
-            f"--set {shown(override.written)}: {shown(name)} is no table, so it has no key "
+            f"--set {shown(override.written)}: {shown(name)} is not a table, so it has no key "
             f"{shown(rest[0])}",
             hint="name a section and a key of it",
         )

@@ -15,8 +15,8 @@ from penstock.train.config.units import UNITS, with_texts
 
 Schema = dict[str, Any]
 
-_WORDS = {"string": "a text", "boolean": "true or false"}
-_NUMBERS = {"integer": "a whole number", "number": "a number"}
+_WORDS = {"string": "a string", "boolean": "true or false"}
+_NUMBERS = {"integer": "an integer", "number": "a number"}
 _BOUNDS = {
     "minimum": "of {:g} or more",
     "exclusiveMinimum": "above {:g}",
@@ -79,10 +79,10 @@ def _inlined(node: Any, named: Schema) -> Any:
 
 
 def type_words(takes: Schema) -> str:
-    """What a key takes, as in `a whole number of 1 or more`.
+    """What a key takes, as in `an integer of 1 or more`.
 
     >>> type_words({"anyOf": [{"type": "integer", "minimum": 1}, {"enum": ["all"]}]})
-    'a whole number of 1 or more or "all"'
+    'an integer of 1 or more or "all"'
     """
     if "enum" in takes or "const" in takes:
         return _choice(takes.get("enum") or [takes["const"]])
@@ -95,7 +95,7 @@ def type_words(takes: Schema) -> str:
     if kind == "object":
         return _table(takes)
     if "examples" in takes:
-        return f'a text such as "{takes["examples"][0]}"'
+        return f'a string such as "{takes["examples"][0]}"'
     return _WORDS.get(kind) or " or ".join(map(type_words, takes["anyOf"]))
 
 

@@ -32,13 +32,13 @@ class RunSettings(Section):
     directory: str = "runs/unnamed"
     """Folder for checkpoints, metrics and reports; `runs/NAME` for a file `NAME.toml`."""
     seed: Natural = 0
-    """Start of every random number: initial weights, order of the data."""
+    """Seed of all random numbers: initial weights, order of the data."""
     steps: Count = 1000
     """Optimizer steps of the whole run, those before a restart included."""
     dtype: Literal["float32", "float64", "bfloat16"] = "float32"
-    """What is computed in; weights and gradients are kept in 32 bits or more."""
+    """Type of the computation; weights and gradients are kept in 32 bits or more."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where it is computed; `auto` takes GPUs where there are any."""
+    """Where to compute; `auto` uses GPUs if there are any."""
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] = 1
     """CPU threads of each process."""
 
@@ -50,7 +50,7 @@ class RunSettings(Section):
 
 
 class BatchSettings(Section):
-    """What one optimizer step sees."""
+    """The data of one optimizer step."""
 
     length: Count = 1024
     """Tokens of a sequence."""
@@ -66,25 +66,25 @@ def _offer_schedules(schema: dict[str, Any]) -> None:
 
 
 class PipelineSettings(Section):
-    """How the model is laid over the processes, and in which order they work."""
+    """How the model is divided over the processes, and in which order they work."""
 
     schedule: str = Field(json_schema_extra=_offer_schedules)
     """A name from `penstock list`, or the path of a schedule file."""
     devices: Natural = 0
-    """Pipeline devices; 0 takes all processes, divided by the replicas."""
+    """Pipeline devices; 0 uses all processes, divided by the replicas."""
     chunks: Natural = 0
-    """Stages of each device (virtual stages); 0 takes what the schedule has by default."""
+    """Stages of each device (virtual stages); 0 uses the default of the schedule."""
     slices: Count = 1
     """Slices of each sequence."""
     cut: Literal["even", "equal-flops"] | tuple[Count, ...] = "equal-flops"
     """Slices of equal length, of equal work, or of these lengths in tokens."""
     layers: tuple[Natural, ...] = ()
-    """Layers of each stage; empty takes the cut that the schedule is made for, such as one from
-    `penstock best`, and otherwise divides them as evenly as can be."""
+    """Layers of each stage; empty uses the split that the schedule is made for, such as one from
+    `penstock best`, and otherwise divides them as evenly as possible."""
     recompute: Literal["none", "all"] | tuple[Natural, ...] = "none"
     """Forwards that keep only their input and run again: none, all, or those of these stages."""
     keep_slices: Natural = 0
-    """With `recompute = "all"`: so many last slices of each sequence keep their activations."""
+    """With `recompute = "all"`: this many last slices of each sequence keep their activations."""
     replicas: Count = 1
     """Copies of the whole pipeline, each with its own share of the data."""
     options: Mapping[str, int | float | str] = {}
@@ -113,14 +113,13 @@ class OptimizerSettings(Section):
     learning_rate: Positive = 3e-4
     """Highest learning rate."""
     betas: tuple[Share, Share] = (0.9, 0.95)
-    """How slowly the means of gradients and of their squares change."""
+    """Decay rates of the two moments of AdamW (beta1 and beta2)."""
     epsilon: Positive = 1e-8
-    """Added to the root of the squares, so that it never divides by zero."""
+    """Epsilon of AdamW: added to the root of the second moment."""
     weight_decay: NotNegative = 0.1
-    """Share of a weight, times the learning rate, that each step takes away; not from norms and
-    biases."""
+    """Weight decay of AdamW; it is not applied to norms and biases."""
     clip: NotNegative = 1.0
-    """Largest global norm of the gradients; 0 never clips."""
+    """Gradients are clipped to this global norm; 0 never clips."""
     schedule: Literal["constant", "cosine", "wsd"] = "cosine"
     """After the warm-up: the same learning rate, a half cosine, or a stable phase and a linear
     decay."""
@@ -131,8 +130,8 @@ class OptimizerSettings(Section):
     minimum_factor: Factor = 0.1
     """Learning rate of the last step of `cosine` and `wsd`, as a share of the highest."""
     schedule_steps: Natural = 0
-    """Steps over which the learning rate is planned; after them it stays as it is. 0 takes
-    `run.steps` of the beginning of the run: one that goes on to more steps keeps its curve."""
+    """Steps over which the learning rate is planned; after them it stays constant. 0 uses
+    `run.steps` of the first start: a run that is continued to more steps keeps its curve."""
 
     @model_validator(mode="after")
     def _refuse_decay(self) -> Self:
@@ -154,7 +153,7 @@ class EvaluationSettings(Section):
 
 
 class CheckpointSettings(Section):
-    """What is kept to go on from, and to use elsewhere."""
+    """What is saved to resume from, and to use elsewhere."""
 
     every: Natural = 100
     """Steps between checkpoints; 0 writes one at the end only."""
@@ -164,11 +163,12 @@ class CheckpointSettings(Section):
     """Folder for the final weights as safetensors, with their `config.json` and all other files of
     the Hugging Face folder that the run began with; empty exports none."""
     export_dtype: Literal["auto", "float32", "float64", "bfloat16", "float16"] = "auto"
-    """What exported weights are stored in; `auto` takes the type of the Hugging Face folder that
-    the run began with, or else `run.dtype`."""
+    """Type of the exported weights; `auto` uses the type of the Hugging Face folder that the run
+    began with, or else `run.dtype`."""
     resume: str = "auto"
-    """`auto` goes on from the run's newest whole checkpoint, `never` starts anew; the path of a
-    folder of checkpoints is where a run begins that has none of its own."""
+    """`auto` continues from the run's newest complete checkpoint, `never` starts from the
+    beginning. With the path of a folder of checkpoints, a run that has none of its own begins
+    with the newest one there."""
 
     @model_validator(mode="after")
     def _refuse_resume(self) -> Self:
@@ -181,29 +181,30 @@ class LogSettings(Section):
     """What is shown and recorded besides `metrics.jsonl` and `timing.jsonl`."""
 
     every: Count = 10
-    """Steps between lines on a console that is no terminal."""
+    """Steps between lines on a console that is not a terminal."""
     tensorboard: bool = False
     """Whether TensorBoard files are written too, into `tensorboard` of the run's folder."""
     wandb: str = ""
     """Weights & Biases project to report to; empty reports to none."""
     report: bool = True
-    """Whether the run ends with two more steps that are looked at, and a report."""
+    """Whether the run ends with two more steps that are measured, and a report."""
     compare: tuple[str, ...] = ()
-    """Schedules without slices whose time and memory the report shows beside the run's."""
+    """Schedules without slices whose time and memory the report compares with the run's."""
 
 
 class WatchSettings(Section):
-    """When a process counts as lost."""
+    """When a process is considered lost."""
 
     patience: Positive = 60.0
     """Seconds without a heartbeat after which a process is named and the run ends."""
     frozen: Positive = 3.5
     """The same for a process that is stopped or gone, or, on another machine, silent for three
-    times as long as ever before inside of a step."""
+    times as long as ever before within a step."""
     heartbeat: Positive = 0.5
     """Seconds between the heartbeats of each process."""
     stuck: Positive = 600.0
-    """Seconds at one place, while others wait for it, after which a process is named as stuck."""
+    """Seconds without progress, while others wait for it, after which a process is named as
+    stuck."""
 
     @model_validator(mode="after")
     def _refuse_patience(self) -> Self:

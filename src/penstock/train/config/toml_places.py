@@ -59,7 +59,7 @@ def _refuse_large(tree: dict[str, Any]) -> None:
         if len(values) > MOST_VALUES:
             raise FormatError(
                 f"there are more than {MOST_VALUES:,} values",
-                hint="this is no configuration; many files are named by a pattern",
+                hint="give a configuration; many files can be named by a pattern",
             )
         level = [value for value in values if isinstance(value, dict | list)]
         if not level:
@@ -81,7 +81,7 @@ def _parsed(text: str) -> dict[str, Any]:
             f"this is not TOML: {reason}",
             line=line,
             column=column,
-            hint='write key = value; texts stand in "quotes"',
+            hint='write key = value; strings are in "quotes"',
         ) from None
 
 

@@ -110,7 +110,7 @@ def _refuse_paths(settings: Settings, setup: RunSetup) -> None:
         settings.checkpoint.resume
     ):
         raise ShapeError(
-            f"checkpoint.resume is {settings.checkpoint.resume!r}, which is no folder",
+            f"checkpoint.resume is {settings.checkpoint.resume!r}, which is not a folder",
             hint='give "auto", "never" or a folder with step-N folders in it',
         )
     if settings.checkpoint.export:
@@ -130,7 +130,7 @@ def _refuse_export(settings: Settings) -> None:
         ) from None
     if not (above.is_dir() and os.access(above, os.W_OK)):
         raise ShapeError(
-            f"checkpoint.export is {str(folder)!r}, but {str(above)!r} is no folder that can be "
+            f"checkpoint.export is {str(folder)!r}, but {str(above)!r} is not a folder that can be "
             "written to",
             hint="give a folder that can be made",
         )

@@ -21,7 +21,9 @@ def finish_run(trainer: Trainer, finished: bool, tell: Tell) -> None:
 
 def _outcome(trainer: Trainer, finished: bool) -> RunOutcome | None:
     if not finished:
-        trainer.voice.say(f"stopped after step {trainer.done}; the same command goes on from there")
+        trainer.voice.say(
+            f"stopped after step {trainer.done}; the same command continues from there"
+        )
         return plain_outcome(_ended(trainer), finished=False)
     if trainer.settings.checkpoint.export:
         export_weights(trainer)

@@ -70,10 +70,10 @@ def plan_notes(settings: Settings, stored: Mapping[str, Any], done: int) -> list
     if planned != before:
         last = rate_at(optimizer, max(done - 1, 0), before)
         return [
-            f"the learning rate is planned anew, over {planned} steps instead of {before}: it was "
+            f"the learning rate is planned again, over {planned} steps instead of {before}: it was "
             f"{last:.4g} in step {done} and is {rate:.4g} in step {done + 1}"
         ]
     return [
         f"the learning rate keeps its plan of {before} steps, though run.steps is {steps}: it is "
-        f"{rate:.4g} in step {done + 1}; optimizer.schedule_steps={steps} plans it anew"
+        f"{rate:.4g} in step {done + 1}; optimizer.schedule_steps={steps} plans it again"
     ]

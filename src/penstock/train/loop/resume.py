@@ -94,7 +94,7 @@ def _origin(found: Found | None, folder: str) -> list[str]:
     writer = found.state["writer"]
     return [
         *(f"warning: {what}; an older checkpoint is used" for what in found.damaged),
-        f"goes on from step {found.step}, stored by {writer['schedule']} on "
+        f"continues from step {found.step}, stored by {writer['schedule']} on "
         f"{writer['replicas']} x {writer['devices']} device(s)",
     ]
 

@@ -30,7 +30,7 @@ def claim_folder(folder: Path) -> Iterator[None]:
     with _claimed(folder, folder / LOCK, "run.directory") as held:
         if not held:
             raise RunError(
-                f"another run is at work in {str(folder)!r}",
+                f"another run is using {str(folder)!r}",
                 hint="wait for it or end it, or give this one another run.directory",
             )
         yield

@@ -117,7 +117,7 @@ def _from_file(settings: Settings, devices: int) -> Schedule:
     pipeline, path = settings.pipeline, settings.pipeline.schedule
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe can be read once
         raise ShapeError(
-            f"pipeline.schedule is {shown(path)}, which is no file",
+            f"pipeline.schedule is {shown(path)}, which is not a file",
             hint="give a name of `penstock list`, or a file, which every rank reads",
         )
     try:

@@ -32,7 +32,7 @@ def start(
         )
     if not config.is_file():
         raise ShapeError(
-            f"{shown(str(config))} is no file, but every rank reads it",
+            f"{shown(str(config))} is not a file, but every rank reads it",
             hint="write the configuration into a file",
         )
     if machine is not None:

@@ -80,7 +80,9 @@ def memory_table(found: Sequence[Compared]) -> str:
             rows.append((each.name, what, *(f"{int(peak) / 1e6:.2f}" for peak in timeline.peak)))
     devices = found[0].predicted.schedule.shape.devices
     heads = ("schedule", "", *(f"device {device}" for device in range(devices)))
-    return "peak memory of a step in MB, beside weights and optimizer\n" + _table(heads, rows)
+    return "peak memory of a step in MB, in addition to weights and optimizer\n" + _table(
+        heads, rows
+    )
 
 
 def _verdicts(found: Sequence[Compared]) -> list[str]:
@@ -111,10 +113,10 @@ def _places(ran: Ran) -> str:
 
 def _next_steps(ran: Ran) -> str:
     steps, slices = _doubled(ran)
-    tries = [(f"go on to step {steps}", _train(ran, f"run.steps={steps}"))]
+    tries = [(f"continue to step {steps}", _train(ran, f"run.steps={steps}"))]
     if ran.replans:
         anew = (f"run.steps={steps}", f"optimizer.schedule_steps={steps}")
-        tries.append(("plan the rate anew", _train(ran, *anew)))
+        tries.append(("plan the rate again", _train(ran, *anew)))
     if ran.slices > 1:
         folder = f"{ran.folder}-{slices}"
         cut = [f"pipeline.slices={slices}", f"run.directory={folder}"]
