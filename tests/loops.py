@@ -98,8 +98,15 @@ def _labelled(arguments: str | Sequence[str], values: Iterable[Any], ids: Any) -
 
 def _label(arguments: Mapping[str, Any], ids: Any, number: int) -> str:
     if ids is None:
-        return ", ".join(f"{name}={value}" for name, value in arguments.items())
+        return ", ".join(f"{name}={_shown(value)}" for name, value in arguments.items())
     return ", ".join(map(ids, arguments.values())) if callable(ids) else list(ids)[number]
+
+
+def _shown(value: Any) -> str:
+    try:
+        return str(value)
+    except ValueError:  # an integer of more digits than Python writes
+        return "..."
 
 
 def _loop(names: Sequence[str], cases: Callable[[bool], Labelled]) -> Decorator:

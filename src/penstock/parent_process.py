@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from signal import SIGKILL
 from typing import NamedTuple
 
@@ -29,6 +30,8 @@ TORCHRUN = "TORCHELASTIC_RUN_ID"
 LOOK = 0.5
 """Seconds between two looks at the number of the parent."""
 _TOLD = re.compile(r"\d{1,9}:\d{1,19}:[01]", re.ASCII)
+FIRST = 1
+"""The process that takes over those whose parent has gone."""
 ORPHANED = 1
 """Exit code of a process whose parent is gone."""
 
@@ -88,7 +91,20 @@ def hold() -> None:
 @cache
 def _follow_agent() -> None:
     """Once: a rank asks for it at its first line, and again where it joins its run."""
+    if _adopted():
+        os._exit(ORPHANED)
     _start(_look, os.getppid())
+
+
+def _adopted() -> bool:
+    """Whether the agent has gone before this process looked for the first time, so that it is now a
+    child of the first process. In a container that may be the agent itself, which is Python."""
+    try:
+        return (
+            os.getppid() == FIRST and b"python" not in Path(f"/proc/{FIRST}/cmdline").read_bytes()
+        )
+    except OSError:
+        return False
 
 
 def hold_to(tied: Tie) -> None:

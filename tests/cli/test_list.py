@@ -10,7 +10,7 @@ from penstock.schedules import find, registry
 def test_every_schedule_is_listed_in_the_order_of_the_registry(penstock: Penstock) -> None:
     answer = penstock("list")
     assert answer.code == 0
-    assert answer.err.startswith("all take -p and -m; `penstock list NAME` tells")
+    assert answer.err.startswith("all take -p and -m; `penstock list NAME` shows")
     head, _, *lines = answer.out.splitlines()
     assert head.split() == ["name", "title", "takes"]
     assert [line.split()[0] for line in lines if line[0] != " "] == list(registry())

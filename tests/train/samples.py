@@ -1,9 +1,10 @@
 """Configurations for the tests: a short one, and random ones with every key."""
 
 from dataclasses import fields
+from os.path import abspath
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import assume, settings
 from hypothesis import strategies as st
 
 from penstock.arch.config import MODELS
@@ -112,16 +113,18 @@ def all_settings(draw: st.DrawFn) -> Settings:
     directory = draw(names.filter(lambda name: "\0" not in name))
     patience, frozen = (beat * draw(st.floats(2, 9)) for _ in range(2))
     watch = WatchSettings(patience=patience, frozen=frozen, heartbeat=beat)
+    model, export = draw(models()), draw(texts)
+    assume(not (model.huggingface and export) or abspath(model.huggingface) != abspath(export))
     return Settings(
         run=RunSettings(directory=directory, seed=draw(naturals), steps=steps, dtype="float64"),
-        model=draw(models()),
+        model=model,
         data=DataSettings("text", tuple(draw(st.lists(names, min_size=1))), held_out=draw(shares)),
         batch=BatchSettings(length=sum(cut), rows=draw(counts), microbatches=draw(counts)),
         pipeline=draw(pipelines(cut)),
         optimizer=draw(optimizers(steps)),
         evaluation=EvaluationSettings(batches=draw(counts)),
         checkpoint=CheckpointSettings(
-            every=draw(naturals), keep=draw(counts), export=draw(texts), resume=draw(names)
+            every=draw(naturals), keep=draw(counts), export=export, resume=draw(names)
         ),
         log=draw(logs()),
         watch=watch,

@@ -8,7 +8,7 @@ expectations. What a machine really does comes from measuring it.
 from dataclasses import dataclass, fields
 from fractions import Fraction
 
-from penstock.errors import ShapeError
+from penstock.errors import ShapeError, nearest
 
 
 @dataclass(frozen=True)
@@ -60,3 +60,10 @@ HARDWARE: dict[str, Hardware] = {
     ),
 }
 """Data sheets of the SXM parts (A100 with 80 GB): dense 16-bit peaks, links in one direction."""
+
+
+def hardware(name: str) -> Hardware:
+    """The hardware of that name."""
+    if name not in HARDWARE:
+        raise ShapeError(f"there is no hardware {name!r}", hint=nearest(name, list(HARDWARE)))
+    return HARDWARE[name]
