@@ -24,7 +24,9 @@ from penstock.train.checkpoint.copies import digest_of_tensor
 from train.checkpoint.faults import empty_like, tensors
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["torch", "torch.distributed.checkpoint", "train.checkpoint.crew"])
+CONTEXT.set_forkserver_preload(
+    ["torch", "penstock.train.checkpoint.write", "train.checkpoint.crew"]
+)
 
 Split = list[list[int]]
 """Layers of each rank."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from train.runs.ranks import Ran, Setting
+from train.runs.ranks import Ran, Setting, fresh
 
 
 @pytest.fixture(scope="session")
@@ -13,6 +13,6 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Setting:
 @pytest.fixture(scope="session")
 def undisturbed(setting: Setting) -> Ran:
     """Eight steps on two devices, without anything that happens to it."""
-    ran = setting.run("checkpoint.keep=9", name="undisturbed")
+    ran = setting.run("checkpoint.keep=9", name=fresh("undisturbed"))
     assert ran.codes == (0, 0), ran.said
     return ran

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, NamedTuple
 
 from penstock.cli.main import main
@@ -21,7 +22,12 @@ from penstock.run.process.store import host
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["penstock.train.loop.rank", "penstock.cli.train", "train.checkpoint.crew"]
+    [
+        "penstock.train.loop.rank",
+        "penstock.train.checkpoint.write",
+        "penstock.cli.train",
+        "train.checkpoint.crew",
+    ]
 )
 
 LIMIT = 240.0
@@ -147,6 +153,12 @@ class Setting:
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         return Members(folder, [*self.words(*changes, name=name), *flags], ranks, prepare)
+
+
+def fresh(name: str) -> str:
+    """A name that no run has had: a fixture may be made twice in one process, if others have taken
+    some of its tests."""
+    return f"{name}-{token_hex(4)}"
 
 
 def write_text(folder: Path) -> None:

@@ -16,7 +16,7 @@ from penstock.model.io.huggingface import write
 from penstock.train.config.load import load
 from penstock.train.loop.setup import architecture
 from train.runs.kills import weights
-from train.runs.ranks import Ran, Setting
+from train.runs.ranks import Ran, Setting, fresh
 
 pytestmark = pytest.mark.torch
 
@@ -31,7 +31,7 @@ def export(setting: Setting) -> Path:
 
 @pytest.fixture(scope="module")
 def exported(setting: Setting, export: Path) -> Ran:
-    ran = setting.run(*HELD_OUT, STEPS, f"checkpoint.export={export}", name="exported")
+    ran = setting.run(*HELD_OUT, STEPS, f"checkpoint.export={export}", name=fresh("exported"))
     assert ran.codes == (0, 0), ran.said
     return ran
 

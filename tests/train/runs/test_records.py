@@ -11,7 +11,7 @@ from penstock.run.observe.utilisation import document_lengths, model_flops
 from penstock.train.config.load import load
 from penstock.train.loop.setup import architecture
 from train.runs.mistakes import PEAK, known_peak, slow_data
-from train.runs.ranks import Ran, Setting
+from train.runs.ranks import Ran, Setting, fresh
 
 pytestmark = pytest.mark.torch
 
@@ -20,7 +20,7 @@ EVALUATED = ("data.held_out=0.2", "evaluation.every=2", "evaluation.batches=2", 
 
 @pytest.fixture(scope="module")
 def evaluated(setting: Setting) -> Ran:
-    ran = setting.run(*EVALUATED, "log.tensorboard=true", name="evaluated")
+    ran = setting.run(*EVALUATED, "log.tensorboard=true", name=fresh("evaluated"))
     assert ran.codes == (0, 0), ran.said
     return ran
 

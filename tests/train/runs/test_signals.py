@@ -14,7 +14,7 @@ import pytest
 import torch.distributed
 
 from penstock.run.process.environment import read_place
-from train.runs.ranks import LIMIT, Ran, Setting
+from train.runs.ranks import LIMIT, Ran, Setting, fresh
 
 pytestmark = pytest.mark.torch
 
@@ -24,7 +24,7 @@ Started = subprocess.Popen[str]
 
 @pytest.fixture(scope="module")
 def straight(setting: Setting) -> Ran:
-    ran = setting.run(*LONG, name="straight-thirty")
+    ran = setting.run(*LONG, name=fresh("straight-thirty"))
     assert ran.codes == (0, 0), ran.said
     return ran
 

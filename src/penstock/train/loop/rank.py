@@ -9,7 +9,6 @@ import torch
 from penstock.data import Data, open_data
 from penstock.run.comm.collective import meet
 from penstock.run.comm.handshake import agree
-from penstock.run.process.environment import read_place
 from penstock.run.process.exit_codes import GOOD, SAVED
 from penstock.run.process.machine import Machine
 from penstock.run.process.rendezvous import Connection
@@ -41,11 +40,11 @@ BACK_END = {"cpu": "gloo", "cuda": "", "auto": ""}
 def run_rank(settings: Settings, tell: Tell, machine: Machine | None = None) -> int:
     """Train as one rank of the run that the environment describes; returns the exit code. A machine
     refuses what it has no room for, where no launcher of ours has asked it."""
-    if machine is not None:
-        refuse_share(settings, read_place(), machine)
     torch.set_num_threads(settings.run.threads)
     with ExitStack() as stack:
         watch = stack.enter_context(_watched(settings))
+        if machine is not None:  # connected already, so that the other ranks hear of a refusal
+            refuse_share(settings, watch.connection.place, machine)
         if watch.connection.rank == 0:
             stack.enter_context(claim_run(settings))
         trainer = _trainer(settings, watch.connection, watch.tracker)
