@@ -26,6 +26,7 @@ CONTEXT.set_forkserver_preload(
         "penstock.train.loop.rank",
         "penstock.train.checkpoint.write",
         "penstock.cli.train",
+        "torch._dynamo",  # which the first optimizer imports: more than a second
         "train.checkpoint.crew",
     ]
 )
