@@ -55,8 +55,8 @@ def time_table(ran: Ran, found: Sequence[Compared]) -> str:
     return (
         f"seconds of a step, predicted with a core for each process and with the {ran.cores} here\n"
         f"{_table(heads, [_times(each) for each in found])}"
-        f"{ran.processes} processes share {ran.cores} cores: no order of the work can save time "
-        "here, only memory\n"
+        f"{ran.processes} processes share {ran.cores} cores: compare the schedules by the first "
+        "column, not by the measured one\n"
     )
 
 
