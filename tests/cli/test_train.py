@@ -11,7 +11,6 @@ import torch
 from cli.conftest import Penstock
 from penstock.arch.families import to_huggingface
 from penstock.run.process import machine
-from penstock.run.process.environment import RankPlace
 from penstock.run.process.machine import Machine
 from penstock.train.config.load import load, loads
 from penstock.train.config.save import save
@@ -332,29 +331,6 @@ def test_force_goes_on_nevertheless(
     assert started == []
     assert penstock(f"train {config} --force").code == 0
     assert started == [2]
-
-
-@pytest.mark.parametrize(
-    ("here", "message"),
-    [
-        (Machine(cores=0.01), "2 processes would share 0.01 cores"),
-        (Machine(cores=2, free=10**8), "2 processes need about 400 MB of memory"),
-    ],
-)
-def test_ranks_that_torchrun_has_started_are_refused_as_well(
-    penstock: Penstock,
-    config: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    here: Machine,
-    message: str,
-) -> None:
-    place = RankPlace(0, 4, 0, 2, port=1, hosted=True)
-    for name, value in place.environment().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(machine, "this_machine", lambda: here)
-    answer = penstock(f"train {config} --set pipeline.replicas=2")
-    assert (answer.code, answer.out) == (2, "")
-    assert message in answer.err
 
 
 def test_another_model_in_the_folder_of_a_run_is_told_by_its_key(

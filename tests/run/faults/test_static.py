@@ -63,8 +63,9 @@ def test_a_frozen_rank_is_named_by_the_one_that_is_left() -> None:
     assert "rank 0 waits for " in errors
 
 
-def test_a_store_that_does_not_answer_is_an_alarm_of_its_own() -> None:
-    code, errors = left_alone(0, "freeze")
+@pytest.mark.parametrize("step", [0, 20], ids=["before its second beat", "after some"])
+def test_a_store_that_does_not_answer_is_an_alarm_of_its_own(step: int) -> None:
+    code, errors = left_alone(0, "freeze", step)
     assert code == 1
     assert "error: the store at 127.0.0.1:" in errors
     assert re.search(r"not answered for [34]\.\d s: rank 0 hosts it and is stopped", errors)

@@ -5,6 +5,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from torch.optim import AdamW
@@ -13,6 +14,8 @@ from penstock.data import Samples
 from penstock.data.sources import TextFiles
 from penstock.files.durable import Disk
 from penstock.model.stages.decoder import DecoderStage
+from penstock.run.process import machine
+from penstock.run.process.machine import Machine
 from penstock.run.program.calls import Call
 from penstock.run.watchdog.position import Tracker
 from penstock.train.loop import rank as rank_module
@@ -126,6 +129,11 @@ def slow_disk(seconds: float) -> None:
 def small_files(size: int) -> None:
     """No file can grow beyond so many bytes, as on a disk that is full."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def without_room(here: Machine) -> None:
+    """The ranks find themselves on a machine that is too small for them."""
+    machine.this_machine = lambda root=Path("/"): here
 
 
 class Mortal(Tracker):

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from penstock.run.launch.launcher import launch
+from penstock.run.process.machine import Machine
 from penstock.train.checkpoint import newest_in
 from train.runs.mistakes import (
     raise_in_closing,
@@ -22,8 +24,9 @@ from train.runs.mistakes import (
     slow_disk,
     slow_text,
     small_files,
+    without_room,
 )
-from train.runs.ranks import Ran, Setting
+from train.runs.ranks import LIMIT, Ran, Setting, fresh
 
 pytestmark = pytest.mark.torch
 
@@ -227,6 +230,28 @@ def test_data_that_cannot_be_trained_on_are_refused_once_before_the_first_step(
     assert len(ran.causes) == 1, ran.said
     assert all(word in ran.causes[0] for word in words), ran.causes
     assert not (ran.folder / "metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("here", "message"),
+    [
+        (Machine(cores=0.01), "2 processes would share 0.01 cores"),
+        (Machine(cores=2, free=10**8), "2 processes need about 400 MB of memory"),
+    ],
+    ids=["cores", "memory"],
+)
+def test_ranks_that_torchrun_has_started_are_refused_as_well(
+    setting: Setting, here: Machine, message: str
+) -> None:
+    """The first rank of the machine refuses, and the other hears of it before it waits for long."""
+    began = time.monotonic()
+    ran = setting.run(name=fresh("no-room"), prepare=partial(without_room, here))
+    assert ran.codes[0] == 2
+    assert ran.codes[1] in (1, 2)
+    assert [cause.partition(message)[0] for cause in ran.causes] == [
+        "error: rank 0, before the first step, while it starts: "
+    ], ran.said
+    assert time.monotonic() - began < LIMIT / 4
 
 
 def test_one_process_with_a_launcher_says_once_what_is_wrong(

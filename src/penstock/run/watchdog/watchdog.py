@@ -62,6 +62,13 @@ class Watch:
                 thread.start()
         return self
 
+    def hear_once(self) -> None:
+        """Know the process of every rank that is listened to, now that all have come. One that
+        stops before it was heard could not be told from a slow one, and the host of the store
+        takes its beats away with it."""
+        for rank, beat in hear(self.connection.store, self.ear.others).items():
+            self.ear.beats.setdefault(rank, beat)
+
     def __exit__(
         self,
         kind: type[BaseException] | None,

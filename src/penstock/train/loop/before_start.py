@@ -50,7 +50,7 @@ def refuse_too_large(settings: Settings, setup: RunSetup, machine: Machine) -> N
         machine.refuse(processes, predicted_bytes(settings, setup))
 
 
-def refuse_share(settings: Settings, here: RankPlace, machine: Machine) -> None:
+def refuse_share(settings: Settings, machine: Machine, here: RankPlace) -> None:
     """Refuse the ranks that somebody else has started on this machine, if it has no room for them;
     the first of them asks, and says so for all."""
     if here.local_rank:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,7 +21,7 @@ from penstock.run.step.optimizer import AdamW
 from penstock.run.watchdog.alarm import Patience
 from penstock.run.watchdog.position import Tracker
 from penstock.run.watchdog.watchdog import Watch
-from penstock.run.watchdog.watched import watched_connection
+from penstock.run.watchdog.watched import Admit, admit_all, watched_connection
 from penstock.train.checkpoint import Checkpoints
 from penstock.train.config.save import shared_settings
 from penstock.train.config.settings import Settings
@@ -41,10 +42,9 @@ def run_rank(settings: Settings, tell: Tell, machine: Machine | None = None) -> 
     """Train as one rank of the run that the environment describes; returns the exit code. A machine
     refuses what it has no room for, where no launcher of ours has asked it."""
     torch.set_num_threads(settings.run.threads)
+    admit = partial(refuse_share, settings, machine) if machine else admit_all
     with ExitStack() as stack:
-        watch = stack.enter_context(_watched(settings))
-        if machine is not None:  # connected already, so that the other ranks hear of a refusal
-            refuse_share(settings, watch.connection.place, machine)
+        watch = stack.enter_context(_watched(settings, admit))
         if watch.connection.rank == 0:
             stack.enter_context(claim_run(settings))
         trainer = _trainer(settings, watch.connection, watch.tracker)
@@ -56,11 +56,11 @@ def run_rank(settings: Settings, tell: Tell, machine: Machine | None = None) -> 
         return GOOD if finished else SAVED
 
 
-def _watched(settings: Settings) -> AbstractContextManager[Watch]:
+def _watched(settings: Settings, admit: Admit) -> AbstractContextManager[Watch]:
     given = settings.watch
     patience = Patience(given.patience, given.stuck, given.frozen)
     back_end = BACK_END[settings.run.device]
-    return watched_connection(back_end, Tracker(), patience, beat=given.heartbeat)
+    return watched_connection(back_end, Tracker(), patience, beat=given.heartbeat, admit=admit)
 
 
 @contextmanager
