@@ -47,7 +47,7 @@ PARALLEL := -n $(JOBS) --dist worksteal
 
 quick: $(STAMP) ## first case of each schedule, no processes; under 2 minutes on 2 cores
 	$(call timed,quick tests,$(BIN)/python -m pytest $(PARALLEL) \
-		-m "not processes and not matrix" --first-case --ignore tests/house $(PYTEST_FLAGS))
+		-m "not processes and not long and not matrix" --first-case --ignore tests/house $(PYTEST_FLAGS))
 
 test: $(STAMP) ## every test but the matrices; JOBS=2 for two processes, PYTEST_FLAGS='-k name' for some
 	$(call timed,tests,$(BIN)/python -m pytest $(PARALLEL) -m "not matrix" $(PYTEST_FLAGS))

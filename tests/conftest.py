@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tiers import QUICK_EXAMPLES, first_cases, mark_processes, without_processes
+from tiers import few_examples, first_cases, mark_processes, without_processes
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,10 +22,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--first-case"):
-        settings.register_profile("quick", max_examples=QUICK_EXAMPLES)
-        settings.load_profile("quick")
+def pytest_configure() -> None:
+    settings.register_profile("any machine", deadline=None)  # others may keep it busy
+    settings.load_profile("any machine")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -46,6 +45,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = set(chosen)
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = chosen
+        few_examples(items)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,8 +1,9 @@
 """Tiers of tests, from quick to large.
 
-`make quick` takes the first case of each schedule and starts no process; `make test` takes all but
-the large matrices; `make matrix` takes those. What a test needs is told by its markers, and a test
-that starts a process without the marker fails in every tier, so that the quick one stays quick.
+`make quick` takes the first case of each schedule, starts no process and leaves out what takes more
+than a second or two all the same; `make test` takes all but the large matrices; `make matrix` takes
+those. What a test needs is told by its markers, and a test that starts a process without the marker
+fails in every tier, so that the quick one stays quick.
 """
 
 import multiprocessing.process
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import pytest
+from hypothesis import settings
 
 STARTING_FIXTURES = frozenset(
     {"browser", "crew", "extended", "nodes", "pair", "ranks", "setting", "verifier"}
@@ -25,8 +27,11 @@ STARTING_FOLDERS = ("run/faults", "run/launch", "train/runs")
 ONE_SCHEDULE = "tests/schedules/"
 """Files of this folder are about one schedule, so what their tests are called with is a case."""
 
-QUICK_EXAMPLES = 10
-"""Random examples of a test that does not say how many it needs, in the quick tier."""
+QUICK_EXAMPLES = 5
+"""Random examples of a test in the quick tier, however many it takes otherwise."""
+
+SETTINGS = "_hypothesis_internal_use_settings"
+"""Where hypothesis keeps what a test has asked for; a profile changes only what it has not."""
 
 STARTS: tuple[tuple[Any, str], ...] = (
     (subprocess.Popen, "__init__"),
@@ -59,6 +64,15 @@ def without_processes(test: str) -> Iterator[None]:
         for owner, name in STARTS:
             patch.setattr(owner, name, refuse)
         yield
+
+
+def few_examples(items: list[pytest.Item]) -> None:
+    """Let random tests take the few examples of the quick tier, also those that ask for more."""
+    for test in {getattr(item, "obj", None) for item in items}:
+        own = getattr(test, SETTINGS, None)
+        if own is not None:
+            few = min(own.max_examples, QUICK_EXAMPLES)
+            setattr(test, SETTINGS, settings(own, max_examples=few))
 
 
 def first_cases(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -43,6 +43,7 @@ def test_the_stated_size_is_the_promised_one() -> None:
     assert read_core_settings()["repeats"] == 5
 
 
+@pytest.mark.long
 def test_a_run_fills_every_field_and_says_what_it_does() -> None:
     settings, said = small(), list[str]()
     settings["build"] = without_torch(settings["build"])
@@ -80,6 +81,7 @@ def test_another_order_is_noticed() -> None:
     assert not rival.same_order(generate_lanes({**settings, "microbatches": 12}))
 
 
+@pytest.mark.long
 def test_memory_grows_with_the_ops() -> None:
     result = measure_memory(small()["memory"], 1)
     assert [row["ops"] for row in result["sizes"]] == [3 * 4 * 4 * m for m in (16, 32, 64)]

@@ -56,6 +56,7 @@ def test_a_schedule_is_run_for_real_and_is_equal(penstock: Penstock) -> None:
         assert row["bit_equal"] is (None if row["variant"] == "replicas" else True)
 
 
+@pytest.mark.long
 def test_all_has_a_row_for_every_schedule_and_variant(
     penstock: Penstock, judged: Callable[..., None]
 ) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from core.samples import every
 from penstock.check import check_program
@@ -20,6 +21,7 @@ def vocabulary_program() -> Program:
     return lower(build("vocab-1f1b", devices=4, microbatches=6))
 
 
+@pytest.mark.long
 @every
 def test_what_a_collective_brings_is_in_no_message(schedule: Schedule) -> None:
     moves = moves_of(schedule)

@@ -1,7 +1,10 @@
+import pytest
+
 from penstock.schedules import registry
 from write_readme import PICTURE, README, picture, rewritten
 
 
+@pytest.mark.long
 def test_the_table_in_the_readme_is_the_registry() -> None:
     page = README.read_text()
     assert page == rewritten(page), "python scripts/write_readme.py writes it anew"

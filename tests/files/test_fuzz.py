@@ -92,6 +92,7 @@ def test_random_bytes_in_a_file_are_read_or_refused(
     assert isinstance(answer, Schedule | FormatError)
 
 
+@pytest.mark.long
 @each("parser", PARSERS)
 @each(
     "piece",

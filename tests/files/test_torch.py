@@ -129,6 +129,7 @@ def _proven_and_priced(schedule: Schedule, built: Built) -> None:
     assert 3 * built.m < timeline.makespan <= 3 * (built.m + built.p - 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("built", MULTI, ids=str)
 def test_pytorchs_schedule_imports_is_proven_and_priced(
     built: Built, construct: Callable[[Built], Any], tmp_path: Path
@@ -142,6 +143,7 @@ def test_pytorchs_schedule_imports_is_proven_and_priced(
     _proven_and_priced(schedule, built)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("built", SINGLE, ids=str)
 def test_what_pytorch_does_with_one_stage_per_device_imports_is_proven_and_priced(
     built: Built, executed: Callable[[Built], str]
@@ -181,6 +183,7 @@ def test_ours_equals_pytorchs_order(built: Built, construct: Callable[[Built], A
     assert ours == theirs
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("built", SINGLE, ids=str)
 def test_ours_equals_what_pytorch_does(built: Built, executed: Callable[[Built], str]) -> None:
     ours = build(built.kind.lower(), devices=built.p, microbatches=built.m)
@@ -218,6 +221,7 @@ def _sayable(schedule: Schedule) -> bool:
     )
 
 
+@pytest.mark.long
 @_cases(lambda case: case.k == 1)
 def test_pytorchs_loader_accepts_what_we_export(
     schedule: Schedule, pipelining: Any, stage: Callable[..., Any], tmp_path: Path

@@ -35,6 +35,7 @@ def complaint(reader: Reader, content: str, folder: Path) -> str:
     return f"{seconds:.1f} s" if seconds > LONGEST else ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", READERS)
 def test_every_input_is_read_or_refused_at_once(
     name: str, tmp_path: Path, pytestconfig: pytest.Config, capsys: pytest.CaptureFixture[str]

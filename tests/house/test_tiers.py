@@ -73,7 +73,7 @@ def test_what_leaves_the_tests_of_every_day_is_in_the_matrix_and_both_are_run(ho
         if target in ("quick", "test", "matrix")
     }
     assert chosen == {
-        "quick": [("", "pytest"), ("not processes and not matrix", "")],
+        "quick": [("", "pytest"), ("not processes and not long and not matrix", "")],
         "test": [("", "pytest"), ("not matrix", "")],
         "matrix": [("", "pytest"), ("", "matrix")],
     }

@@ -21,11 +21,13 @@ from penstock.sim import simulate
 from penstock.sim.slots import stall_free_slots
 
 
+@pytest.mark.long
 @every
 def test_every_program_is_proven_for_rendezvous_channels(schedule: Schedule) -> None:
     assert check_program(lower(schedule)) == ()
 
 
+@pytest.mark.long
 @every
 def test_more_slots_are_proven_too(schedule: Schedule) -> None:
     slots = stall_free_slots(simulate(schedule))

@@ -37,6 +37,7 @@ def logits_of(held: Held, lengths: tuple[int, ...]) -> Tensor:
     return torch.cat(parts, dim=1)
 
 
+@pytest.mark.long
 @each("variant", VARIANTS)
 def test_logits_equal_those_of_transformers(variant: str) -> None:
     theirs = peer(stated(variant))
@@ -62,6 +63,7 @@ def test_rotary_tables_equal_those_of_transformers_bit_for_bit_at_long_positions
     assert all(torch.equal(a, b[0]) for a, b in zip(ours, expected))
 
 
+@pytest.mark.long
 @each("variant", VARIANTS)
 def test_loss_and_gradients_equal_those_of_transformers(variant: str) -> None:
     theirs = peer(stated(variant))

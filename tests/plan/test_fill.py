@@ -70,6 +70,7 @@ def test_the_search_equals_brute_force(length: int, stages: int, random) -> None
         assert found.lengths in ways
 
 
+@pytest.mark.long
 @given(st.integers(1, 10), st.integers(1, 8))
 @example(16, 4)
 @settings(deadline=None, max_examples=30)

@@ -40,6 +40,7 @@ def _peak_of(work: Callable[[], object]) -> int:
     return meter.peak
 
 
+@pytest.mark.long
 @pytest.mark.torch
 @pytest.mark.parametrize("model", VARIANTS.values(), ids=VARIANTS.keys())
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES.keys())

@@ -30,6 +30,7 @@ def general(schedule: Schedule, cost: UnitCost, monkeypatch):
         return simulate(schedule, cost)
 
 
+@pytest.mark.long
 @plain
 def test_the_plain_loop_and_the_graph_give_the_same(schedule, monkeypatch) -> None:
     for hop in (Fraction(0), Fraction(1, 3)):

@@ -123,6 +123,14 @@ def test_any_schedule_can_be_offloaded_and_its_memory_is_proven(
     assert all(peak <= most for peak, most in zip(peaks, proven_peaks(schedule)))
 
 
+def test_copies_and_ops_that_take_no_time_hold_no_more_than_is_proven() -> None:
+    """All of them stand at one moment, and are there one after the other all the same."""
+    base = build("chronos-ahead", devices=1, microbatches=2)
+    schedule = offload_stages(base, range(base.shape.stages), lead=2)
+    still = UnitCost(op_times=dict.fromkeys(schedule.table.ops(), Fraction(0)))
+    assert [*simulate(schedule, still).peak] == proven_peaks(schedule) == [Fraction(1, 2)]
+
+
 def test_forwards_that_keep_only_their_input_are_left_alone() -> None:
     base = recompute_all(build("gpipe", devices=2, microbatches=4))
     assert offload_stages(base, {0, 1}) == base

@@ -71,6 +71,7 @@ def legal_mutants(all_plays: Mapping[str, Play]) -> Iterator[tuple[str, Play]]:
                     yield f"{label}, {mutant.kind} {mutant.site}", mutated
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_planned_slots_of_sampled_shapes_are_the_fewest_that_do_not_get_stuck(
     name: str, first_case: bool

@@ -53,6 +53,7 @@ def _proven_and_played(name: str, chosen: Mapping[str, Play]) -> None:
                 assert check(schedule_of(play)).findings == ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_check_judges_mutants_of_sampled_shapes_as_the_explorer_does(
     name: str, record_property: Record, first_case: bool
@@ -86,6 +87,7 @@ def _spread(all_plays: Mapping[str, Play], count: int) -> dict[str, Play]:
     return dict(list(all_plays.items())[:: -(-len(all_plays) // count)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", specimens())
 def test_check_judges_mutants_of_a_specimen_as_the_explorer_does(name: str) -> None:
     result = tally({name: specimens()[name]}, each=100)

@@ -29,6 +29,7 @@ def everything() -> dict[str, dict[str, Trial]]:
     return {name: trials for name, trials in found.items() if trials}
 
 
+@pytest.mark.long
 def test_every_schedule_meets_every_variant_once(
     everything: dict[str, dict[str, Trial]],
 ) -> None:
@@ -43,6 +44,7 @@ def test_every_schedule_meets_every_variant_once(
     assert missed == loans | {("helixpipe", "layers")}
 
 
+@pytest.mark.long
 def test_what_is_not_run_as_it_stands_is_said_by_name() -> None:
     said = {name: trials_by_name(spec)[1] for name, spec in registry().items()}
     assert said["seq1f1b"] == []
@@ -68,6 +70,7 @@ def test_the_oracle_has_few_answers_to_work_out(everything: dict[str, dict[str, 
     assert len(works) <= 2 * len(VARIANTS)
 
 
+@pytest.mark.long
 def test_every_trial_is_proven_and_covers_every_layer_and_every_token(
     everything: dict[str, dict[str, Trial]],
 ) -> None:

@@ -14,6 +14,7 @@ def found() -> dict[str, str]:
     return counts()
 
 
+@pytest.mark.long
 def test_the_counts_in_the_readme_are_what_they_count(found: dict[str, str]) -> None:
     page = README.read_text()
     assert page == rewritten(page, found), "python scripts/write_counts.py writes them anew"

@@ -32,6 +32,7 @@ def _moved(values: Named, direction: Named, step: float) -> Named:
     return {name: value + step * direction[name] for name, value in values.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
 def test_every_gradient_is_the_slope_of_the_loss(tied: bool) -> None:
     model = replace(MODEL, tied=tied)

@@ -20,6 +20,7 @@ from penstock.core.scoreboard import Run
 from penstock.core.table import LETTERS, Ticks
 from penstock.cost.model import SIZES, Cost, UnitCost
 from penstock.cost.shares import refuse_overflow, share_column, shares_of
+from penstock.sim.instants import turns_of
 from penstock.sim.timeline import Curve
 
 
@@ -128,28 +129,25 @@ def curves(
 ) -> tuple[Curve, ...]:
     """Level of every device from change to change."""
     table, found = schedule.table, []
+    turns = turns_of(schedule, at_start, at_end, times)
     alone = not len(groups_of(schedule).rows)
     lanes = np.bincount(table.lane_device, minlength=schedule.shape.devices)
     for device in range(schedule.shape.devices):
         rows = np.flatnonzero(table.device == device)
         time = np.stack([times[0][rows], times[1][rows]], axis=1)
         change = np.stack([at_start[rows], at_end[rows]], axis=1)
+        turn = np.stack([turns.start[rows], turns.end[rows]], axis=1)
         ordered = alone and lanes[device] <= 1  # along one lane changes are in order by themselves
-        order = np.arange(change.size) if ordered else _in_time(time, change)
+        order = np.arange(change.size) if ordered else _in_time(time, turn, change)
         found.append(_curve(time.ravel()[order], change.ravel()[order]))
     return tuple(found)
 
 
-def _in_time(time: Ticks, change: Ticks) -> NDArray[np.int64]:
-    """Order of starts and ends of rows on several lanes.
-
-    At one time: the ends of what began before, what is given back first; starts; then the ends of
-    what takes no time. An op that takes no time and no memory, such as an offload that is priced
-    at nothing, has given back what it frees before others start.
-    """
-    instant = (time[:, 0] == time[:, 1]) & (change[:, 0] != 0)
-    turn = np.stack([np.ones(len(time)), np.where(instant, 2, 0)], axis=1)
-    return np.lexsort((change.ravel() > 0, turn.ravel(), time.ravel()))
+def _in_time(time: Ticks, turn: Ticks, change: Ticks) -> NDArray[np.int64]:
+    """Order of starts and ends of rows on several lanes: in each turn of a moment the ends, what is
+    given back first, and then the starts."""
+    is_start = np.tile([True, False], len(time))
+    return np.lexsort((change.ravel() > 0, is_start, turn.ravel(), time.ravel()))
 
 
 def _curve(time: Ticks, change: Ticks) -> Curve:

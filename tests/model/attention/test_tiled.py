@@ -25,6 +25,7 @@ FOLDED = Tiled("folded", anything, folded.folded_forward, folded.folded_backward
 PLAIN = Tiled("plain", anything, plain.plain_forward, plain.plain_backward)
 
 
+@pytest.mark.long
 @each("kernel", [CPU, FOLDED, PLAIN], ids=["cpu", "folded", "plain"])
 @each("square", [1, 5, 64])
 @each("block", [1, 7, 64])

@@ -59,6 +59,7 @@ def sharded(tmp_path: Path) -> Path:
     return tmp_path / "sharded"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("shard_bytes", [10**9, 10_000])
 def test_a_folder_of_transformers_is_read(variant: str, shard_bytes: int, tmp_path: Path) -> None:
@@ -71,6 +72,7 @@ def test_a_folder_of_transformers_is_read(variant: str, shard_bytes: int, tmp_pa
     assert equal(read_all(tmp_path), named(theirs))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("shard_bytes", [10**9, 10_000])
 def test_a_folder_of_ours_is_read_by_transformers(

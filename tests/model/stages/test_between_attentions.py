@@ -74,6 +74,7 @@ def _gradients(stages: Sequence[Held]) -> dict[str, Tensor]:
     return {name: grad for w in held for name, grad in w.named(w.grad).items()}
 
 
+@pytest.mark.long
 @each("backward", [at_once, in_two])
 @each("lengths", [(LENGTH,), (4, 7), (2, 1, 8)])
 @each("model", MODELS.values(), ids=MODELS.keys())

@@ -68,6 +68,7 @@ def _error(
     return max(found.loss, found.gradient)
 
 
+@pytest.mark.long
 @each("backward", BACKWARDS.values(), ids=BACKWARDS.keys())
 @each("lengths", [(11,), (4, 7), (1, 5, 3, 2)], ids=str)
 @each("model", VARIANTS.values(), ids=VARIANTS.keys())
@@ -106,6 +107,7 @@ def test_slices_of_any_cut_over_any_documents_are_the_whole(
         assert _error(model, (1, 1), batch, lengths, backward=backward) <= 1000 * EXACT
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("lengths", [(11,), (4, 7)], ids=str)
 @pytest.mark.parametrize("backward", [split_backward, again_backward], ids=["split", "again"])

@@ -61,6 +61,7 @@ def _received(lane: Lane) -> list[int]:
     return [post.tag for post in lane.first] + [p.tag for call in lane.calls for p in call.posts]
 
 
+@pytest.mark.long
 @every
 def test_every_op_stands_once_in_the_order_of_its_lane(name: str) -> None:
     table = built(name).table
@@ -105,6 +106,7 @@ def held_after(lane: Lane) -> set[int]:
     return held - homes - {NOTHING, DROPPED}
 
 
+@pytest.mark.long
 @each("again", [False, True], ids=["kept", "recomputed"])
 @every
 def test_what_a_place_holds_is_written_before_it_is_read_and_freed_after(
@@ -136,6 +138,7 @@ def test_slices_of_a_microbatch_share_the_place_of_their_keys_and_values() -> No
     assert len({where for _, where in places}) == len(places)
 
 
+@pytest.mark.long
 @every
 def test_reads_and_writes_are_those_of_the_table_in_its_order(name: str) -> None:
     for lane in lanes_of(name, ended=True):
@@ -223,6 +226,7 @@ def seconds(work: Callable[[], object]) -> float:
     return min(taken)
 
 
+@pytest.mark.long
 def test_sixteen_thousand_ops_are_compiled_in_linear_time() -> None:
     def compiling(microbatches: int) -> float:
         program = lower(build("seq1f1b", devices=4, microbatches=microbatches, slices=8))
@@ -231,6 +235,7 @@ def test_sixteen_thousand_ops_are_compiled_in_linear_time() -> None:
     assert compiling(1000) < 20 * max(compiling(125), 0.01)
 
 
+@pytest.mark.long
 def test_compiling_an_op_takes_no_longer_than_making_some_hundred_tuples() -> None:
     """16,000 ops in 0.2 s on a quiet machine, as a ratio to something that the same load slows."""
     program = lower(build("1f1b", devices=2, microbatches=8000))

@@ -177,6 +177,7 @@ def test_a_broken_weight_stops_the_step_before_the_update(value: float) -> None:
     assert torch.equal(weights.main.nan_to_num(7.0), before.nan_to_num(7.0))
 
 
+@pytest.mark.long
 def test_narrow_types_compute_with_what_was_learnt_in_wide_ones() -> None:
     plan = plan_of(build("1f1b", devices=1, microbatches=2), dtype=torch.bfloat16)
     engine = _alone(plan)

@@ -31,6 +31,7 @@ def test_small_steps_are_solved(limit: int, found: Fraction) -> None:
     assert verified(schedule, cost_of(case), limit).makespan == found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("times", [(1, 1, 1), (3, 4, 2), (1, 2, 3)])
 @pytest.mark.parametrize("limit", [1, 2, 3])
 def test_the_result_is_never_worse_than_its_start(limit: int, times: tuple[int, int, int]) -> None:
@@ -41,6 +42,7 @@ def test_the_result_is_never_worse_than_its_start(limit: int, times: tuple[int, 
     assert found <= simulate(start, cost_of(case)).makespan
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("p", "m", "limit", "begun", "found", "bound"),
     [(3, 4, 2, 16, 15, 15), (4, 4, 2, 18, 17, 17), (4, 8, 2, 30, 29, 27), (4, 8, 3, 30, 30, 27)],

@@ -115,6 +115,7 @@ def table() -> dict[tuple[int, int], Fraction]:
     return {(v, limit): heavy_head(v, limit).makespan for v in (1, 2, 3) for limit in LIMITS}
 
 
+@pytest.mark.long
 def test_section_7_3_more_memory_never_costs_time(table: dict[tuple[int, int], Fraction]) -> None:
     for v in (1, 2, 3):
         assert all(table[v, less] >= table[v, more] for less, more in pairwise(LIMITS))
@@ -132,6 +133,7 @@ COSTS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("prices", COSTS, ids=str)
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (3, 7)])
 def test_section_7_4_it_is_never_worse_than_a_registered_schedule(

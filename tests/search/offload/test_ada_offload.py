@@ -59,6 +59,7 @@ def test_no_order_of_1f1b_that_is_cut_down_to_the_limit_is_better(case: Case, ti
     assert found <= simulate(paged, cost_of(case)).makespan
 
 
+@pytest.mark.long
 @each(("p", "m"), [(2, 6), (4, 8), (4, 16), (6, 12)])
 @each("ratio", [Fraction(1), Fraction(1, 2), Fraction(1, 4)])
 def test_section_5_never_worse_than_pipeoffload_in_the_same_memory(

@@ -37,6 +37,7 @@ def test_what_remains_of_the_bubble_is_that_of_an_interleaved_pipeline(p: int) -
     assert max(chunk_units(timeline.peak, 2)) == (p + 1) // 2 + 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("p", "m", "v"), [(4, 8, 2), (6, 20, 2), (3, 9, 3), (4, 9, 4)])
 def test_more_memory_is_never_slower(p: int, m: int, v: int) -> None:
     """Section 4: what may be held ahead is the knob between memory and time."""

@@ -82,6 +82,7 @@ a stage: before, after as the paper counts it, and after as it is proven here, w
 known not to run two copies at once."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("p", "v", "stages", "ratio"), CHECKED)
 def test_section_7_checked_results_of_the_planning_pass(
     p: int, v: int, stages: int, ratio: Fraction
@@ -173,6 +174,7 @@ def hidden(name: str, p: int, v: int, ratio: Fraction | int, m: int) -> Fraction
     return simulate(schedule, cost).makespan / simulate(schedule).makespan - 1
 
 
+@pytest.mark.long
 def test_section_7_copies_hide_behind_the_work() -> None:
     """Section 7: within a few percent for ratios up to 1."""
     assert hidden("po-h", p=8, v=2, ratio=1, m=16) < Fraction(1, 1000)

@@ -79,6 +79,7 @@ def test_a_file_that_is_cut_grown_blanked_or_deleted_is_noticed(
     assert_older_is_used(folder, name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FILES)
 def test_every_one_of_250_flipped_bits_is_noticed(folder: Path, name: str) -> None:
     chance = random.Random(f"bits of {name}")

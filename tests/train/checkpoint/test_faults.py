@@ -92,6 +92,7 @@ def test_the_run_that_is_struck_writes_renames_syncs_and_deletes(begun: Path) ->
     assert counts["write"] > 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", [kill, power_cut])
 def test_whatever_operation_is_the_last_the_newest_safe_step_loads_after_a_restart(
     begun: Path, fault: Fault
@@ -108,6 +109,7 @@ def test_whatever_operation_is_the_last_the_newest_safe_step_loads_after_a_resta
         shutil.rmtree(folder)
 
 
+@pytest.mark.long
 def test_whatever_operation_fails_the_error_is_ours_and_the_run_can_go_on(begun: Path) -> None:
     for at, name in enumerate(operations(begun)):
         folder, safe, error = struck(begun, at, full)

@@ -55,6 +55,7 @@ def takes(hint: Any, value: Any) -> bool:
     return True
 
 
+@pytest.mark.long
 @each(
     ("hint", "good", "bad"),
     [

@@ -116,6 +116,7 @@ def test_a_schedule_that_has_no_slices_refuses_them() -> None:
         layout_of(short("pipeline.slices=2"), 2)
 
 
+@pytest.mark.long
 @each("name", list(registry()))
 def test_what_a_schedule_refuses_is_told_in_the_keys_of_a_configuration(name: str) -> None:
     """Whoever wrote a file gave no -k and would look for it in vain."""

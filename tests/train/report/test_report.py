@@ -80,6 +80,7 @@ def ended(folder: Path) -> EndedRun:
     )
 
 
+@pytest.mark.long
 def test_a_comparison_needs_no_more_memory_than_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,10 +20,6 @@ Admit = Callable[[RankPlace], None]
 """Refuses a rank by an error; asked before anybody is waited for, where the others hear of it."""
 
 
-def admit_all(here: RankPlace) -> None:
-    """Refuse no rank."""
-
-
 @contextmanager
 def watched_connection(
     backend: str,
@@ -31,13 +27,14 @@ def watched_connection(
     patience: Patience = USUAL_PATIENCE,
     *,
     beat: float = BEAT,
-    admit: Admit = admit_all,
+    admit: Admit | None = None,
 ) -> Iterator[Watch]:
     """The watch of a rank that has met the others; an error in the block ends the process."""
     with groups_taken_down():
         connection = connect()
         with Watch(connection, tracker, patience, beat=beat) as watch, report_errors(watch):
-            admit(connection.place)
+            if admit is not None:
+                admit(connection.place)
             with tracker.gathers("start"):
                 assemble(connection.store, connection.place)
             watch.hear_once()

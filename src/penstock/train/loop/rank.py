@@ -21,7 +21,7 @@ from penstock.run.step.optimizer import AdamW
 from penstock.run.watchdog.alarm import Patience
 from penstock.run.watchdog.position import Tracker
 from penstock.run.watchdog.watchdog import Watch
-from penstock.run.watchdog.watched import Admit, admit_all, watched_connection
+from penstock.run.watchdog.watched import Admit, watched_connection
 from penstock.train.checkpoint import Checkpoints
 from penstock.train.config.save import shared_settings
 from penstock.train.config.settings import Settings
@@ -42,7 +42,7 @@ def run_rank(settings: Settings, tell: Tell, machine: Machine | None = None) -> 
     """Train as one rank of the run that the environment describes; returns the exit code. A machine
     refuses what it has no room for, where no launcher of ours has asked it."""
     torch.set_num_threads(settings.run.threads)
-    admit = partial(refuse_share, settings, machine) if machine else admit_all
+    admit = partial(refuse_share, settings, machine) if machine else None
     with ExitStack() as stack:
         watch = stack.enter_context(_watched(settings, admit))
         if watch.connection.rank == 0:
@@ -56,7 +56,7 @@ def run_rank(settings: Settings, tell: Tell, machine: Machine | None = None) -> 
         return GOOD if finished else SAVED
 
 
-def _watched(settings: Settings, admit: Admit) -> AbstractContextManager[Watch]:
+def _watched(settings: Settings, admit: Admit | None) -> AbstractContextManager[Watch]:
     given = settings.watch
     patience = Patience(given.patience, given.stuck, given.frozen)
     back_end = BACK_END[settings.run.device]
