@@ -7,6 +7,7 @@ from warnings import catch_warnings, simplefilter
 
 import pytest
 
+from clock import slowness
 from fuzz.mutate import mutants
 from fuzz.readers import READERS, Reader
 from penstock.errors import PenstockError
@@ -32,7 +33,8 @@ def complaint(reader: Reader, content: str, folder: Path) -> str:
     except BaseException as error:  # a panic of a library in Rust is no Exception
         return f"{type(error).__name__}: {str(error)[:200]}"
     seconds = process_time() - start
-    return f"{seconds:.1f} s" if seconds > LONGEST else ""
+    slow = seconds > LONGEST and seconds > LONGEST * slowness(process_time)
+    return f"{seconds:.1f} s" if slow else ""
 
 
 @pytest.mark.long

@@ -1,11 +1,11 @@
 """The search over V-shaped blocks, compared with arXiv:2405.15362 and its public code."""
 
 from fractions import Fraction
-from time import process_time
 
 import numpy as np
 import pytest
 
+from clock import within
 from loops import each_case
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
@@ -196,7 +196,6 @@ def test_blocks_are_all_there_are_without_a_collision() -> None:
 def test_a_search_over_16_devices_and_64_microbatches_takes_seconds() -> None:
     """The public code takes 142 s; the limit of processor time is 5 s."""
     searched("v-zb", 4, 8)  # loads and compiles the loops
-    began = process_time()
-    schedule = searched("v-auto", 16, 64, (12, 14, 9), limit=Fraction(10))
-    assert process_time() - began < 5
+    with within(5):
+        schedule = searched("v-auto", 16, 64, (12, 14, 9), limit=Fraction(10))
     assert max(priced(schedule, (12, 14, 9)).peak) <= 10

@@ -106,6 +106,7 @@ def _evaluated(name: str, variant: str) -> Ran:
 both_passes = each("run", [_stepped, _evaluated], ids=["step", "evaluation"])
 
 
+@pytest.mark.long
 @every_schedule
 def test_threads_with_messages_in_any_order_give_what_the_judge_gives(name: str) -> None:
     ran = _stepped(name, "ragged")
@@ -140,6 +141,7 @@ def test_evaluation_gives_the_loss_of_the_judge_and_no_gradient(name: str, varia
     assert all(not gradient.any() for gradient in ran.gradients.values())
 
 
+@pytest.mark.long
 @every_schedule
 @both_passes
 def test_no_channel_has_more_receives_than_planned_slots_and_every_message_is_taken(

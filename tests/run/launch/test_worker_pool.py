@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from clock import within
 from penstock.errors import RunError, ShapeError
 from penstock.run.launch.worker_pool import Crew
 from run.launch import pool_jobs as jobs
@@ -45,10 +46,9 @@ def test_results_may_be_large(crew: Crew) -> None:
 
 def test_a_job_costs_milliseconds(crew: Crew) -> None:
     crew.run(jobs.whoami)
-    begin = time.monotonic()
-    for _ in range(100):
-        crew.run(jobs.whoami)
-    assert (time.monotonic() - begin) / 100 < 0.02
+    with within(100 * 0.02, time.monotonic):
+        for _ in range(100):
+            crew.run(jobs.whoami)
 
 
 def test_an_error_comes_back_with_its_rank_and_traceback(crew: Crew) -> None:
@@ -72,20 +72,17 @@ def test_after_an_error_of_all_ranks_the_same_crew_goes_on(crew: Crew) -> None:
 
 
 def test_an_error_of_one_rank_does_not_leave_the_others_waiting(crew: Crew) -> None:
-    begin = time.monotonic()
-    with pytest.raises(RunError, match="rank 1 of 2: Traceback") as caught:
+    with within(8, time.monotonic), pytest.raises(RunError, match="rank 1 of 2: Tr") as caught:
         crew.run(jobs.fails_on, 1)
     assert "ValueError: no good on rank 1" in str(caught.value)
-    assert time.monotonic() - begin < 8
     assert crew.run(jobs.total, 1.0) == [3.0, 3.0]
 
 
 def test_a_killed_rank_is_named_and_the_next_job_finds_a_new_crew(crew: Crew) -> None:
     old = {process for _, _, process in crew.run(jobs.whoami)}
-    begin = time.monotonic()
-    with pytest.raises(RunError, match=r"rank 1 of 2.*: killed by signal 9"):
+    killed = pytest.raises(RunError, match=r"rank 1 of 2.*: killed by signal 9")
+    with within(8, time.monotonic), killed:
         crew.run(jobs.dies_on, 1)
-    assert time.monotonic() - begin < 8
     assert not any(os.path.exists(f"/proc/{process}") for process in old)
     assert crew.run(jobs.total, 1.0) == [3.0, 3.0]
 

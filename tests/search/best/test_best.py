@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from clock import within
 from penstock.check import check
 from penstock.core.shape import Shape
 from penstock.draw.words import number
@@ -138,9 +139,8 @@ def test_records_that_hang_or_fail_do_not_stop_it(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_deep_pipeline_takes_less_than_15_seconds_of_a_processor() -> None:
-    began = time.process_time()
-    ranking = best(Wanted.of(Case(16, 64), "62*1,4@0", Fraction(64)))
-    assert time.process_time() - began < 15
+    with within(15):
+        ranking = best(Wanted.of(Case(16, 64), "62*1,4@0", Fraction(64)))
     assert searched(ranking).time <= registered(ranking).time
 
 
