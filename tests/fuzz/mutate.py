@@ -18,7 +18,7 @@ NASTY = (
     *("\\u0000", "\\u001b[2J", "\u202e", "../", "~", "-", "--force", "%s", "{0}", "$HOME", "*"),
 )
 """What readers have stumbled over, or might."""
-LARGE = 300_000
+LARGE = 700_000
 """Letters of a text that was made large: what takes quadratic time with it takes seconds."""
 RARE = 0.002
 """Share of the inputs that are made large, for they take long."""

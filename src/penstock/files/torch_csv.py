@@ -17,7 +17,7 @@ from collections.abc import Iterator, Set
 from typing import Any
 from warnings import warn
 
-from penstock.core.ops import KINDS, Op, parse_op
+from penstock.core.ops import KINDS, Op
 from penstock.core.schedule import Schedule
 from penstock.core.shape import MAX_OPS, Shape
 from penstock.core.table import Table
@@ -29,7 +29,7 @@ __all__ = ["dumps", "loads"]
 _Pair = tuple[Op, ...]
 
 _CAN_SAY = "FBIW"
-_COMPUTE = re.compile(r"[0-9]{1,9}[FBIW][0-9]{1,9}", re.ASCII)
+_COMPUTE = re.compile(r"([0-9]{1,9})([FBIW])([0-9]{1,9})", re.ASCII)
 _OVERLAP = re.compile(r"\(([^()]*)\)OVERLAP_F_B", re.ASCII)
 _COMMUNICATION = re.compile(
     r"[0-9]{1,9}(UNSHARD|RESHARD|REDUCE_GRAD|SEND_F|RECV_F|SEND_B|RECV_B)[0-9]{0,9}", re.ASCII
@@ -68,51 +68,58 @@ class _Reader:
 
     def lane(self, line: int, row: str) -> Iterator[Any]:
         """The ops of a row; a pair is a tuple of ops."""
-        column, empty = 1, True
-        for cell in row.split(","):
+        cells, empty = row.split(","), True
+        for number, cell in enumerate(cells):
             action = cell.strip().strip('"')
-            at = column + cell.find(action)
-            ops = self._action(action, line, at)
+            try:
+                ops = self._action(action)
+            except ShapeError as error:
+                column = len(",".join([*cells[:number], ""])) + cell.find(action) + 1
+                raise FormatError(
+                    error.message, line=line, column=column, hint=error.hint
+                ) from None
             if ops:
                 empty = False
                 yield ops if len(ops) > 1 else ops[0]
-            column += len(cell) + 1
         if empty:
             hint = "a row is the actions of one device; take it out, or give it some"
             raise FormatError("this row has no compute action", line=line, hint=hint)
 
-    def _action(self, action: str, line: int, column: int) -> tuple[Op, ...]:
+    def _action(self, action: str) -> tuple[Op, ...]:
         """The ops of one cell: none, one, or the strands of an overlap."""
+        if found := _COMPUTE.fullmatch(action):
+            return (self._counted(found),)
         if not action:
             return ()
         if found := _COMMUNICATION.fullmatch(action):
             self.transfers += found[1].startswith(("SEND", "RECV"))
             return ()
         overlap = _OVERLAP.fullmatch(action)
-        strands = overlap[1].split(";") if overlap else [action]
-        texts = [strand.strip() for strand in strands]
-        if not all(map(_COMPUTE.fullmatch, texts)) or (overlap and len(texts) < 2):
-            raise FormatError(
+        strands = overlap[1].split(";") if overlap else ()
+        ops = [_COMPUTE.fullmatch(strand.strip()) for strand in strands]
+        if len(ops) < 2 or not all(ops):
+            raise ShapeError(
                 f"{action[:40]!r} is not an action",
-                line=line,
-                column=column,
                 hint="an action is STAGE F, B, I or W MICROBATCH, as 0F0, "
                 "or an overlap of them, as (0F5;3B1)OVERLAP_F_B",
             )
-        ops = tuple(parse_op(text) for text in texts)
-        for op in ops:
-            self._count(op, line, column)
-        return ops
+        return tuple(self._counted(op) for op in ops if op)
 
-    def _count(self, op: Op, line: int, column: int) -> None:
+    def _counted(self, found: re.Match[str]) -> Op:
+        """The op of a match, whose stage and microbatch are counted."""
+        stage, kind, mb = found.groups()
+        op = Op(kind, int(stage), int(mb))
+        if op.stage >= self.stages or op.mb >= self.microbatches:
+            self._grow(op)
+        return op
+
+    def _grow(self, op: Op) -> None:
         self.stages = max(self.stages, op.stage + 1)
         self.microbatches = max(self.microbatches, op.mb + 1)
         if 2 * self.stages * self.microbatches > MAX_OPS:
-            raise FormatError(
+            raise ShapeError(
                 f"with {op} there are {self.stages:,} stages and {self.microbatches:,} "
                 f"microbatches, above the limit of {MAX_OPS:,} ops",
-                line=line,
-                column=column,
                 hint=_NUMBERED,
             )
 
