@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
 from penstock.parent_process import hold
+from penstock.run.process.back_end import agreed_back_end
 from penstock.run.process.environment import RankPlace, read_place, refuse_environment
 from penstock.run.process.store import PATIENCE, assemble, clone, own_part, store_of, torchs
 
@@ -64,11 +65,10 @@ def connect() -> Connection:
 def set_up_groups(connection: Connection, backend: str = "") -> None:
     """Set up torch.distributed, for which all ranks have to be there.
 
-    Without a word about the back end, tensors of CUDA devices go through NCCL where each rank of
-    the machine has a device of its own, and everything else through gloo.
+    Without a word about the back end, the ranks agree on one.
     """
     here = connection.place
-    chosen = backend or back_end(here)
+    chosen = backend or agreed_back_end(connection.store, here)
     if "nccl" in chosen:
         torch.cuda.set_device(here.local_rank)
     store = torchs(connection.store)
@@ -86,9 +86,3 @@ def groups_taken_down() -> Iterator[None]:
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
-
-
-def back_end(here: RankPlace) -> str:
-    """The back end that suits the devices of this machine."""
-    own_device = torch.cuda.is_available() and torch.cuda.device_count() >= here.local_world
-    return "cpu:gloo,cuda:nccl" if own_device and dist.is_nccl_available() else "gloo"
