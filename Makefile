@@ -38,8 +38,8 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(call timed,types,$(BIN)/mypy)
 
-house: $(STAMP) ## the rules of the house alone, with the size of each layer
-	$(call timed,house rules,$(BIN)/python -m pytest tests/house $(PYTEST_FLAGS))
+house: $(STAMP) ## the rules of the house alone, with the size of each layer; `make test` follows CONTRIBUTING.md
+	$(call timed,house rules,$(BIN)/python -m pytest -m "not long" tests/house $(PYTEST_FLAGS))
 
 # Workers read the byte code of a thousand test files that the first collection has written.
 unexport PYTHONDONTWRITEBYTECODE

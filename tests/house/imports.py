@@ -38,7 +38,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "model.layers": ("arch", "data", "model.attention", "model.kernels"),
     "model.stages": ("arch", "data", "model.attention", "model.layers"),
     "model.io": ("arch", "files"),
-    "run.process": ("parent_process",),
+    "run.process": ("terminal", "parent_process"),
     "run.program": ("core", "lower", *_MODEL),
     "run.comm": ("core", "run.process", "run.program"),
     "run.execute": ("core", "model.attention", "model.stages", "run.program", "run.comm"),

@@ -17,6 +17,8 @@ from house.source import none_of
 from house.words import stray_names
 from new_schedule import STEPS, block
 
+pytestmark = pytest.mark.long
+
 HOUSE = Path(__file__).resolve().parents[2]
 FIRST, SECOND = "one-by-one", "wave-1f1b"
 MODULES = {FIRST: "one_by_one", SECOND: "wave_1f1b"}
@@ -34,6 +36,7 @@ FILES = (
     "pyproject.toml",
     "CONTRIBUTING.md",
     "README.md",
+    "tests/clock.py",
     "tests/conftest.py",
     "tests/loops.py",
     "tests/tiers.py",
