@@ -4,10 +4,12 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from time import monotonic, sleep
 
 import pytest
 from torch.distributed import HashStore
 
+from clock import within
 from penstock.errors import RunError, ShapeError
 from penstock.run.launch.start import LocalRanks
 from penstock.run.process.environment import RankPlace
@@ -88,8 +90,40 @@ def test_who_does_not_know_the_secret_does_not_end_the_run() -> None:
     assert first_cause.first(places.store) == first_cause.Cause(0, "something")
 
 
-def test_a_store_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_not_there_is_named(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     port = host().port  # nobody listens there once the store is gone
     monkeypatch.setattr("penstock.run.process.store.MEETING", timedelta(seconds=1))
-    with pytest.raises(RunError, match=f"rank 1 cannot reach the store at 127.0.0.1:{port}"):
+    monkeypatch.setattr("penstock.run.process.listener.NOTICE", 0.5)
+    with (
+        within(5, monotonic),
+        pytest.raises(RunError, match=f"rank 1 cannot reach the store at 127.0.0.1:{port}") as no,
+    ):
         store_of(RankPlace(1, 2, port=port, hosted=True))
+    assert no.value.message.endswith("within 1 s: Connection refused")
+    waits = f"rank 1 waits for the store at 127.0.0.1:{port} (Connection refused), up to 1 s"
+    assert capfd.readouterr().err.splitlines()[0] == waits
+
+
+def test_a_name_that_nobody_has_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr("penstock.run.process.listener.socket.getaddrinfo", unknown)
+    monkeypatch.setattr("penstock.run.process.store.MEETING", timedelta(seconds=0.2))
+    message = r"store at no\.such:29500 within 0\.2 s: Name or service not known$"
+    with pytest.raises(RunError, match=message):
+        store_of(RankPlace(1, 2, 1, 2, address="no.such", port=29500))
+
+
+def test_a_store_that_comes_late_is_waited_for(capfd: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as chosen:
+        port = int(chosen.getsockname()[1])
+    with ThreadPoolExecutor(1) as other:
+        late = other.submit(store_of, RankPlace(1, 2, 1, 2, port=port))
+        sleep(0.5)
+        server = host(port=port)
+        late.result().set("key", "value")
+    assert peek(of_attempt(server, RankPlace(0, 2, port=port)), "key") == "value"
+    assert capfd.readouterr() == ("", "")

@@ -17,6 +17,7 @@ from torch.distributed import DistError
 
 from penstock.errors import RunError, ShapeError
 from penstock.run.process.environment import RankPlace
+from penstock.run.process.listener import HINT, await_listener
 
 MEETING = timedelta(minutes=5)
 """How long the ranks of a run wait for each other at the start."""
@@ -36,12 +37,13 @@ def store_of(here: RankPlace) -> Store:
         raise RunError(
             f"rank {here.rank} cannot reach the store at {here.address}:{here.port}: "
             f"{str(error).splitlines()[0]}",
-            hint="check MASTER_ADDR and MASTER_PORT, and that the ranks can reach that machine",
+            hint=HINT,
         ) from error
     return of_attempt(store, here)
 
 
 def _client(here: RankPlace) -> TCPStore:
+    await_listener(here, MEETING.total_seconds())
     return TCPStore(
         here.address, here.port, is_master=False, timeout=MEETING, wait_for_workers=False
     )
