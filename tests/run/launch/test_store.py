@@ -112,7 +112,7 @@ def test_a_name_that_nobody_has_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr("penstock.run.process.listener.socket.getaddrinfo", unknown)
     monkeypatch.setattr("penstock.run.process.store.MEETING", timedelta(seconds=0.2))
-    message = r"store at no\.such:29500 within 0\.2 s: Name or service not known$"
+    message = r"store at no\.such:29500 within 0\.2 s: Name or service not known"
     with pytest.raises(RunError, match=message):
         store_of(RankPlace(1, 2, 1, 2, address="no.such", port=29500))
 
