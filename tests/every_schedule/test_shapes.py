@@ -31,12 +31,29 @@ def requests(draw: st.DrawFn, spec: Spec) -> dict[str, Any]:
     }
 
 
+SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+
+
 @pytest.mark.parametrize("spec", specs(), ids=name_of)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(SETTINGS, max_examples=12)
 @given(data=st.data())
 def test_a_request_inside_the_needs_is_proven_and_keeps_its_claims(
     spec: Spec, data: st.DataObject
 ) -> None:
+    _prove(spec, data)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("spec", specs(), ids=name_of)
+@settings(SETTINGS, max_examples=40)
+@given(data=st.data())
+def test_many_requests_inside_the_needs_are_proven_and_keep_their_claims(
+    spec: Spec, data: st.DataObject
+) -> None:
+    _prove(spec, data)
+
+
+def _prove(spec: Spec, data: st.DataObject) -> None:
     case = _answer(spec, data.draw(requests(spec)))
     assume(isinstance(case, Case))
     assert isinstance(case, Case)
