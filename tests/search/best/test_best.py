@@ -93,11 +93,21 @@ def test_what_is_ahead_of_the_search_becomes_its_start() -> None:
     assert module.leading_orders(problem, [behind], [], sketch)[0].split == start.split
 
 
+EVERY_DAY = 4
+"""Cases of the page in every run of the tests; the matrix takes the others."""
+
+
 def test_the_page_has_a_dozen_cases() -> None:
     assert len(rows()) >= 12
 
 
-@pytest.mark.parametrize(("command", "recorded"), rows(), ids=[command for command, _ in rows()])
+@pytest.mark.parametrize(
+    ("command", "recorded"),
+    [
+        pytest.param(*row, marks=[pytest.mark.matrix] if number >= EVERY_DAY else [], id=row[0])
+        for number, row in enumerate(rows())
+    ],
+)
 def test_on_recorded_layers_the_search_beats_every_registered_schedule(
     command: str, recorded: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
