@@ -34,9 +34,8 @@ from penstock.schedules import build, registry
 from penstock.train.checkpoint import manifest
 from penstock.train.config.load import loads
 from penstock.train.config.save import dump
-from penstock.train.config.settings import Settings
 from penstock.train.loop.before_start import refuse_start
-from penstock.train.loop.setup import RunSetup, layout_of
+from penstock.train.loop.setup import layout_of
 from penstock.train.records.metrics import read_metrics, take_back
 
 TOML = """\
@@ -65,7 +64,6 @@ paths = ["a/**/*.txt", 'b']
 """
 OVERRIDES = (
     *("batch.length=64K", "pipeline.cut=[1, 2]", "model.tied=true", "run.threads=2"),
-    *("pipeline.schedule=1f1b", "pipeline.slices=1"),
     *("watch.frozen=4", "checkpoint.resume=old", "optimizer.betas=[0.9, 0.95]"),
 )
 ENVIRONMENT = """\
@@ -151,20 +149,14 @@ def _settings(content: str, _: Path) -> object:
     settings = loads(content)
     assert loads(dump(settings)) == settings
     assert settings.run.threads <= MOST_THREADS
-    setup = _setup(settings)
-    return refuse_start(settings, setup) if setup else None
+    small_enough = settings.batch.microbatches * settings.pipeline.slices <= 256
+    return refuse_start(settings, layout_of(settings, 2)) if small_enough else None
 
 
 def _override(content: str, _: Path) -> object:
     settings = loads(TOML, content.splitlines())
     assert settings.run.threads <= MOST_THREADS
-    return _setup(settings)
-
-
-def _setup(settings: Settings) -> RunSetup | None:
-    """What would be run; nothing where that is large, for it may take its time."""
-    small_enough = settings.batch.microbatches * settings.pipeline.slices <= 256
-    return layout_of(settings, 2) if small_enough else None
+    return settings
 
 
 def _environment(content: str, _: Path) -> object:

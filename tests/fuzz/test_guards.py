@@ -114,7 +114,7 @@ MISTAKES = {
     ),
     "an interface that there is not": Mistake(
         "environment",
-        r"\bGLOO_SOCKET_IFNAME=(?!lo$)",
+        r"\bGLOO_SOCKET_IFNAME=(?!lo\n)",
         r"OSError: no interface",
         {f"{_ENVIRONMENT}.refuse_environment": lambda _: None},
     ),
@@ -125,8 +125,8 @@ MISTAKES = {
         {"penstock.train.config.document.places": _places_from_the_top},
     ),
     "a schedule's name that is too long for a file": Mistake(
-        "overrides",
-        r"pipeline\.schedule=\S{256,}",
+        "toml",
+        r'schedule = "[^"\n]{256,}"',
         r"OSError: .*File name too long",
         {"penstock.train.loop.setup.names_a_file": _names_a_file},
     ),
@@ -148,7 +148,7 @@ MISTAKES = {
     "10^18 layers": Mistake(
         "config.json",
         r'"num_hidden_layers": \d{19}',
-        r"AssertionError",
+        r"AssertionError|MemoryError",
         {
             "penstock.arch.huggingface_keys.MOST_MODEL_LAYERS": ENDLESS,
             "penstock.arch.config.MOST_MODEL_LAYERS": ENDLESS,
@@ -187,19 +187,20 @@ def test_without_a_guard_the_fuzzer_of_its_format_complains(
     format, pattern, expected, away = MISTAKES[name]
     reader = READERS[format]
     tried, content, problem = 0, "", ""
-    with catch_warnings(), _without(away, monkeypatch):
+    with catch_warnings():
         simplefilter("ignore")
-        for content in changed(format):
-            if re.search(pattern, content):
-                tried += 1
-                problem = complaint(reader, content, tmp_path)
-                if re.match(expected, problem):
-                    break
-    capsys.readouterr()
-    assert re.match(expected, problem), f"not said of {tried} inputs that have {pattern}"
-    said = f"{problem}: {content[:300]!r}"
-    assert not complaint(reader, content, tmp_path), f"with its guard: {said}"
-    assert _refused(reader, content, tmp_path), f"with its guard it is read: {said}"
+        with _without(away, monkeypatch):
+            for content in changed(format):
+                if re.search(pattern, content):
+                    tried += 1
+                    problem = complaint(reader, content, tmp_path)
+                    if re.match(expected, problem):
+                        break
+        capsys.readouterr()
+        assert re.match(expected, problem), f"not said of {tried} inputs that have {pattern}"
+        said = f"{problem}: {content[:300]!r}"
+        assert not complaint(reader, content, tmp_path), f"with its guard: {said}"
+        assert _refused(reader, content, tmp_path), f"with its guard it is read: {said}"
 
 
 def _refused(reader: Reader, content: str, folder: Path) -> bool:
