@@ -123,6 +123,11 @@ def test_a_file_without_end_is_refused_at_once() -> None:
         read_layers("/dev/zero")
 
 
+def test_a_list_of_too_many_layers_is_refused_before_each_is_read() -> None:
+    with pytest.raises(PenstockError, match="10,001 layers cannot be divided into stages"):
+        read_layers("1," * 10_000 + "not a layer")
+
+
 def test_numbers_are_read_as_programs_print_them() -> None:
     assert [layer.F for layer in read_layers("0.3333333333333333,1e-3")] == [
         Fraction(1, 3),

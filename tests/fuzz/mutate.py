@@ -20,11 +20,14 @@ NASTY = (
 """What readers have stumbled over, or might."""
 LARGE = 700_000
 """Letters of a text that was made large: what takes quadratic time with it takes seconds."""
-RARE = 0.002
-"""Share of the inputs that are made large, for they take long."""
+EVERY = 300
+"""One of so many inputs is made large, for they take long."""
+FEW = 2
+"""Lines up to which a text is taken as a list with commas."""
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _WORD = re.compile(r"[A-Za-z_]{2,}")
+_ITEM = re.compile(r"[^,\n]*[,\n]|[^,\n]+")
 Change = Callable[[Random, str], str]
 
 
@@ -65,11 +68,30 @@ def _letter(random: Random, text: str) -> str:
 
 
 def _enlarge(random: Random, text: str) -> str:
-    """A line so often that a reader which takes quadratic time is noticed."""
-    lines = text.splitlines(keepends=True) or [text]
-    place = random.randrange(len(lines))
-    lines[place] *= LARGE // max(1, len(lines[place]))
-    return "".join(lines)
+    """A line or an item so often that a reader which takes quadratic time is noticed.
+
+    Many formats refuse a key that is given twice before they do anything slow, so that copies may
+    be numbered.
+    """
+    lines = text.splitlines(keepends=True)
+    pieces = lines if len(lines) > FEW else _ITEM.findall(text) or [text]
+    place = random.randrange(len(pieces))
+    copy = random.choice((_same, _numbered, _numbered, _numbered))
+    count = LARGE // max(1, len(copy(pieces[place], 99_999)))
+    pieces[place] = "".join(copy(pieces[place], number) for number in range(count))
+    return "".join(pieces)
+
+
+def _same(piece: str, _: int) -> str:
+    return piece
+
+
+def _numbered(piece: str, number: int) -> str:
+    """A piece whose name, or whose last number where it has none, is another one each time."""
+    if named := _WORD.search(piece):
+        return f"{piece[: named.end()]}{number:05}{piece[named.end() :]}"
+    *_, last = [None, *_NUMBER.finditer(piece)]
+    return f"{piece[: last.start()]}{number}{piece[last.end() :]}" if last else piece
 
 
 def _cut(random: Random, text: str) -> str:
@@ -112,10 +134,11 @@ CHANGES: tuple[Change, ...] = (
 
 
 def mutants(samples: Sequence[str], count: int, seed: str) -> Iterator[str]:
-    """So many changed samples; each has one change to three."""
+    """So many changed samples; each has one change to three, or is made large."""
     for number in range(count):
         random = Random(f"{seed} {number}")
         text = random.choice(samples)
-        for _ in range(random.choice((1, 1, 1, 2, 3))):
+        large = number % EVERY == EVERY - 1
+        for _ in range(random.choice((0, 0, 1) if large else (1, 1, 1, 2, 3))):
             text = random.choice(CHANGES)(random, text)
-        yield _enlarge(random, text) if random.random() < RARE else text
+        yield _enlarge(random, text) if large else text

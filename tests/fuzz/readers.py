@@ -2,9 +2,12 @@
 
 import json
 import re
+import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import torch
 
 from arch.test_families import LLAMA, LLAMA_3_2_1B, MISTRAL, QWEN
 from data.test_tokenizer import described
@@ -12,6 +15,7 @@ from files.strategies import FULL, small
 from files.test_fuzz import OVERLAPPED
 from penstock import files
 from penstock.arch.families import from_huggingface
+from penstock.arch.limits import LARGEST_OF_MODEL
 from penstock.arch.parameters import expected_shapes
 from penstock.check import check
 from penstock.cli.main import main
@@ -23,12 +27,9 @@ from penstock.errors import RunError, ShapeError
 from penstock.files import FORMATS
 from penstock.model.io.inventory import refuse_names
 from penstock.model.io.safetensors_files import INDEX, locate, read_json, shapes_in, tensors_in
-from penstock.run.process.environment import (
-    LAST_PORT,
-    MOST_RANKS,
-    read_place,
-    refuse_environment,
-)
+from penstock.model.layers.rope import frequencies
+from penstock.run.process import environment
+from penstock.run.process.environment import INTERFACE, LAST_PORT, MOST_RANKS
 from penstock.schedules import build, registry
 from penstock.train.checkpoint import manifest
 from penstock.train.config.load import loads
@@ -79,6 +80,8 @@ PENSTOCK_SECRET=word
 """
 LAYERS = "# a line for each kind\nblock x 16: F=1 I=1/2 W=0.5 act=2\nhead: F=3 stash=0\n"
 STEPS = '{"step": 1, "loss": 2.5, "tokens": 4096}\n{"step": 2, "loss": 2.25, "tokens": 8192}\n'
+LARGEST_HEAD = 1024
+"""Elements up to which the frequencies of a head are computed; more would take long."""
 MOST_THREADS = 4096
 """No machine has so many cores; torch would try to start as many threads."""
 NUMBERS = ("0.366412213740458", "1e-3", "1/3", "80GB", "64K", "2", ".5", "1,1/2,3", "16*1,4@0")
@@ -115,6 +118,11 @@ def _schedule(content: str, _: Path) -> object:
 def _config_json(content: str, folder: Path) -> object:
     path = _written(folder / "config.json", content)
     model = from_huggingface(read_json(path))
+    for part in (model, model.rope_scaling):
+        numbers = vars(part).values() if part else ()
+        assert all(number <= LARGEST_OF_MODEL for number in numbers if type(number) in (int, float))
+    if model.head_size <= LARGEST_HEAD:
+        assert bool(frequencies(model, torch.float32).isfinite().all())
     return len(expected_shapes(model)), model.parameters, model.longest
 
 
@@ -154,11 +162,12 @@ def _override(content: str, _: Path) -> object:
 def _environment(content: str, _: Path) -> object:
     """Variables that somebody else has set; what is accepted fits into memory and into torch."""
     variables = dict(line.partition("=")[::2] for line in content.split("\n"))
-    here = read_place(variables)
-    refuse_environment(variables)
+    here = environment.read_place(variables)
+    environment.refuse_environment(variables)
     assert here.rank < here.world <= MOST_RANKS
     assert here.port <= LAST_PORT
-    return here
+    names = filter(None, variables.get(INTERFACE, "").split(","))
+    return [here, *map(socket.if_nametoindex, names)]
 
 
 def _layers(content: str, folder: Path) -> object:
@@ -203,14 +212,23 @@ def _command_line(content: str, _: Path) -> object:
     return code
 
 
-_INDEX = {"metadata": {"total_size": 8}, "weight_map": {"lm_head.weight": "model.safetensors"}}
+_SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+_INDEX = {
+    "metadata": {"total_size": 8},
+    "weight_map": dict(zip(("model.norm.weight", "lm_head.weight"), _SHARDS)),
+}
 _HEADER = {
     "__metadata__": {"format": "pt"},
     "model.norm.weight": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]},
     "lm_head.weight": {"dtype": "BF16", "shape": [4, 4], "data_offsets": [16, 48]},
 }
 _FILES = {name: manifest.FileEntry(8, "0" * 64) for name in (*manifest.ALWAYS, "0_0.distcp")}
-_CONFIGS = (LLAMA, LLAMA_3_2_1B, MISTRAL, {**QWEN, "use_sliding_window": True})
+_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+_CONFIGS = (
+    *(LLAMA, LLAMA_3_2_1B, {**MISTRAL, "sliding_window": 4096}),
+    {**QWEN, "use_sliding_window": True, "sliding_window": 4096, "max_window_layers": 0},
+    {**QWEN, "rope_theta": 1000000.0, "rope_scaling": _YARN},
+)
 
 READERS = {
     "text lanes": Reader([FULL, FORMATS["text"].dumps(small())], _schedule),

@@ -57,9 +57,11 @@ def read_layers(text: str) -> Layers:
     >>> [float(layer.F) for layer in read_layers("2*1,4@0")]
     [1.0, 1.0, 4.0]
     """
-    first = _ITEM.fullmatch(text.split(",")[0].strip())
+    items = text.split(",")
+    first = _ITEM.fullmatch(items[0].strip())
     if first and _number(first[2]) is not None:
-        return check_layers([layer for item in text.split(",") for layer in _of_item(item.strip())])
+        _refuse_many(len(items))  # before each of them is read
+        return check_layers([layer for item in items for layer in _of_item(item.strip())])
     lines = _file(text).splitlines()
     return check_layers(
         [
@@ -92,14 +94,18 @@ def _file(path: str) -> str:
 
 def check_layers(layers: Sequence[Layer]) -> Layers:
     """The layers, unless there are none, too many, or no work in them."""
-    if not 0 < len(layers) <= MAX_LAYERS:
-        raise ShapeError(
-            f"{len(layers):,} layers cannot be divided into stages",
-            hint=f"give 1 to {MAX_LAYERS:,} layers",
-        )
+    _refuse_many(len(layers))
     if not any(layer.F + layer.I + layer.W for layer in layers):
         raise ShapeError("no layer takes any time", hint="give at least one layer a time above 0")
     return tuple(layers)
+
+
+def _refuse_many(count: int) -> None:
+    if not 0 < count <= MAX_LAYERS:
+        raise ShapeError(
+            f"{count:,} layers cannot be divided into stages",
+            hint=f"give 1 to {MAX_LAYERS:,} layers",
+        )
 
 
 def _of_item(item: str) -> list[Layer]:
