@@ -1,6 +1,6 @@
 """Penstock trains long-context language models with pipeline parallelism.
 
-A schedule is data: generated, proven, priced, drawn and run.
+A schedule is data: generated, proven, simulated, drawn and run.
 
     import penstock
 

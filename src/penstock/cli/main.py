@@ -29,6 +29,8 @@ VERBS = (
 )
 
 THREADS = "OPENBLAS_NUM_THREADS"
+LONGEST = 300
+"""Characters of a message about a wrong command line."""
 
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]
 """What typer raises for a wrong command line; its name is not among typer's public ones."""
@@ -106,7 +108,7 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """Pipeline schedules as data: generated, proven, priced and drawn."""
+    """Pipeline schedules as data: generated, proven, simulated, drawn and run."""
 
 
 def _complain(message: str, hint: str, code: int) -> int:
@@ -117,8 +119,11 @@ def _complain(message: str, hint: str, code: int) -> int:
 
 
 def _sentence(error: Any) -> str:
-    """Typer's message in the manner of ours: without a capital and a full stop."""
+    """Typer's message in the manner of ours: without a capital and a full stop, and not longer
+    than a few lines, whatever word it repeats."""
     message = str(error.format_message()).rstrip(".")
+    if len(message) > LONGEST:
+        message = f"{message[:LONGEST]}..."
     return message[:1].lower() + message[1:]
 
 
