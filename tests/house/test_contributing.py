@@ -125,6 +125,7 @@ WRONG = {
 """What may go wrong, how it is seeded into the first example, and what is said."""
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_mistake_in_the_example_is_found(extended: Path, tmp_path: Path, mistake: str) -> None:
     right, wrong, said = WRONG[mistake]

@@ -52,6 +52,7 @@ def rank_process(agent: int, rank: int) -> int:
     return found[0]
 
 
+@pytest.mark.matrix
 def test_a_rank_killed_from_outside_under_torchrun_costs_nothing(
     setting: Setting, tmp_path: Path
 ) -> None:
