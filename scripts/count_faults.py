@@ -216,6 +216,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="faults with this in their name")
     arguments = parser.parse_args()
+    # Under nohup, runs would inherit that SIGHUP is ignored; what is caught is not inherited.
+    signal.signal(signal.SIGHUP, lambda *_: None)
     chance = random.Random(arguments.seed)
     print("| fault | times | held | named after at most | all gone after at most |")
     print("| --- | --- | --- | --- | --- |")

@@ -29,7 +29,7 @@ VERBS = (
 )
 
 THREADS = "OPENBLAS_NUM_THREADS"
-LONGEST = 300
+LONGEST_COMPLAINT = 300
 """Characters of a message about a wrong command line."""
 
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]
@@ -122,8 +122,8 @@ def _sentence(error: Any) -> str:
     """Typer's message in the manner of ours: without a capital and a full stop, and not longer
     than a few lines, whatever word it repeats."""
     message = str(error.format_message()).rstrip(".")
-    if len(message) > LONGEST:
-        message = f"{message[:LONGEST]}..."
+    if len(message) > LONGEST_COMPLAINT:
+        message = f"{message[:LONGEST_COMPLAINT]}..."
     return message[:1].lower() + message[1:]
 
 

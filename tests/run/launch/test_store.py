@@ -95,7 +95,7 @@ def test_a_store_that_is_not_there_is_named(
 ) -> None:
     port = host().port  # nobody listens there once the store is gone
     monkeypatch.setattr("penstock.run.process.store.MEETING", timedelta(seconds=1))
-    monkeypatch.setattr("penstock.run.process.listener.NOTICE", 0.5)
+    monkeypatch.setattr("penstock.run.process.listener.NOTICE_AFTER", 0.5)
     with (
         within(5, monotonic),
         pytest.raises(RunError, match=f"rank 1 cannot reach the store at 127.0.0.1:{port}") as no,

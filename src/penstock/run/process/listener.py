@@ -16,7 +16,7 @@ POLL = 0.1
 """Seconds between two tries."""
 ONE_TRY = 5.0
 """Seconds that one try may take, where an address neither answers nor refuses."""
-NOTICE = 10.0
+NOTICE_AFTER = 10.0
 """Seconds after which the first rank of a machine says for whom it waits."""
 
 HINT = "check MASTER_ADDR and MASTER_PORT, and that the ranks can reach that machine"
@@ -25,7 +25,7 @@ HINT = "check MASTER_ADDR and MASTER_PORT, and that the ranks can reach that mac
 def await_listener(here: RankPlace, seconds: float) -> None:
     """Return once somebody listens where the store of a rank should be."""
     began = monotonic()
-    notice = began + NOTICE if here.local_rank == 0 else inf
+    notice = began + NOTICE_AFTER if here.local_rank == 0 else inf
     while reason := _refusal(here):
         if monotonic() - began > seconds:
             raise RunError(
