@@ -31,6 +31,7 @@ def test_narrow_types_have_wide_sums() -> None:
 
 
 def test_logits_are_bounded_and_are_there_twice_in_narrow_types() -> None:
-    assert loss_bytes(MODEL, 10) == 10 * 100 * 4
-    assert loss_bytes(NARROW, 10) == 10 * 100 * (4 + 2)
-    assert loss_bytes(MODEL, LOGITS_AT_A_TIME) == LOGITS_AT_A_TIME * 4
+    """Beside them stands the normed input, 8 wide."""
+    assert loss_bytes(MODEL, 10) == 10 * (100 + 8) * 4
+    assert loss_bytes(NARROW, 10) == 10 * 100 * (4 + 2) + 10 * 8 * 2
+    assert loss_bytes(MODEL, LOGITS_AT_A_TIME) == LOGITS_AT_A_TIME * (1 + 8) * 4

@@ -79,6 +79,9 @@ class Held(NamedTuple):
     def forward_light(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         return self.stage.forward_light(self.value, piece, x, kv)
 
+    def evaluate(self, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+        return self.stage.evaluate(self.value, piece, x, kv)
+
     def recompute(self, piece: Piece, ckpt: Any, kv: Any) -> Any:
         return self.stage.recompute(self.value, piece, ckpt, kv)
 
@@ -160,13 +163,14 @@ def train(
             inputs[piece.slice], act, kv = run(piece, inputs[piece.slice], kv)
             acts[-1].append(act)
         memories.append(kv)
-    losses = [float(loss) for loss in inputs if loss is not None]
+    losses = []
     upstream: list[Tensor | None] = [None] * len(pieces)
     for stage, kv in zip(reversed(stages), reversed(memories)):
         kept, dkv = acts.pop(), None
         for piece in reversed(pieces):
             g = upstream[piece.slice]
-            upstream[piece.slice], dkv, _ = backward(stage, piece, kept.pop(), g, kv, dkv)
+            upstream[piece.slice], dkv, _, loss = backward(stage, piece, kept.pop(), g, kv, dkv)
+            losses += [] if loss is None else [float(loss)]
     return sum(losses)
 
 

@@ -24,5 +24,6 @@ def backward_bytes(model: ModelConfig) -> int:
 
 
 def loss_bytes(model: ModelConfig, tokens: int) -> int:
-    """Of a slice's logits in the forward or the backward of the loss."""
-    return model.head.logits_bytes(tokens)
+    """Of a slice in the backward of the loss: logits, and the normed input, which its gradient is
+    written over."""
+    return model.head.logits_bytes(tokens) + tokens * model.boundary_bytes

@@ -5,16 +5,15 @@ more further along the sequence. Per op, with L layers on its stage, p FLOPs per
 weights of a layer, q FLOPs per pair (sums over the records of a layer, arch/layers), h hidden and V
 vocabulary, in FLOPs:
 
-    F N   n p L + q pairs L                  the head adds 2 n h V on the last stage
-    R     n p L + q pairs L                  the head is not run again
-    I     n p L + 2 q pairs L                the head adds 6 n h V: see below
+    F N R n p L + q pairs L                  the head has no part in it: see below
+    I     n p L + 2 q pairs L                the head adds 6 n h V on the last stage
     W     n p L
     B     I + W
     S T   2 n h V / devices once or twice: S 1, T 2 where T starts the backward, else S 2, T 1
 
-The head's forward keeps only a log-sum-exp per token; its input gradient makes the logits again and
-adds the weight gradient at once (three products), because keeping the gradient of the logits for a
-W would cost more memory than the layers do. So the head has no part in W. Embeddings (part of F and
+The head's input gradient computes the logits, the loss and both gradients at once (three products),
+because keeping the gradient of the logits for a W would cost more memory than the layers do. So the
+head has no part in F and none in W. Embeddings (part of F and
 I on the first stage, or E and D on shards) move bytes and cost no FLOPs; norms, activations and
 rotations are not counted. G Z U V depend on the mesh and cost 0 here.
 """
@@ -51,7 +50,7 @@ def _by_kind(**passes: int) -> Counts:
 _LINEAR = _by_kind(F=1, N=1, R=1, I=1, W=1, B=2)
 _ATTENTION = _by_kind(F=1, N=1, R=1)
 _ATTENTION_BACKWARD = _by_kind(I=2, B=2)
-_HEAD = _by_kind(F=1, N=1, I=3, B=3)
+_HEAD = _by_kind(I=3, B=3)
 _SHARD = {"F": _by_kind(), "S": _by_kind(S=2, T=1), "T": _by_kind(S=1, T=2)}
 """Products with one vocabulary shard, by who starts the backward."""
 _LOOKUP = _by_kind(F=2, N=2, R=2, I=3, B=3)
@@ -199,12 +198,12 @@ class Workload:
         model, layers, table = self.model, np.array(self.layers, np.int64), schedule.table
         tokens, stage = self.tokens[schedule.unit], table.stage
         forward, backward = table.of_kinds("FNR"), table.of_kinds("BI")
-        logits = np.array([loss_bytes(model, int(n)) for n in self.tokens])[schedule.unit]
-        logits *= self._at_last[stage] * (schedule.shape.loss == "F")
-        inside = np.maximum(backward_bytes(model) * tokens * (layers[stage] > 0), logits)
+        loss = np.array([loss_bytes(model, int(n)) for n in self.tokens])[schedule.unit]
+        loss *= self._at_last[stage] * (schedule.shape.loss == "F")
+        inside = np.maximum(backward_bytes(model) * tokens * (layers[stage] > 0), loss)
         # As an I goes on, what waits for W takes the place of what was kept.
         more = max(0, model.stash_bytes - model.saved_bytes) * layers[stage] * tokens
-        outside = forward_bytes(model) * tokens + logits
+        outside = forward_bytes(model) * tokens
         return np.asarray(
             outside * forward + inside * backward + more * table.of_kinds("I"), np.int64
         )
@@ -215,8 +214,8 @@ class Workload:
         if size == "ckpt":  # the first stage starts from tokens, which the batch holds anyway
             started = (np.arange(len(layers)) > 0) | (shape.embed == "E")
             return np.asarray(started * model.boundary_bytes, np.int64)
-        if size == "act":  # and the last norm's input and output, and the loss's log-sum-exp
-            end = model.last_norm.saved_bytes + model.head.saved_bytes * (shape.loss == "F")
+        if size == "act":  # and what the last layer gives; shards need what its norm keeps
+            end = model.boundary_bytes if shape.loss == "F" else model.last_norm.saved_bytes
             return layers * model.saved_bytes + end * self._at_last
         return layers * (model.stash_bytes if size == "stash" else model.kv_bytes)
 

@@ -25,8 +25,7 @@ def test_loss_and_gradients_are_those_of_autograd() -> None:
     )
     piece = cut(microbatch_of([[0], [0, 4]], 9), (4, 5))[1]
     x = torch.randn(2 * 5, MODEL.hidden, dtype=torch.float64)
-    loss, kept = layer.forward(own, x, piece)
-    dx = layer.backward(own, d_own, kept, piece)
+    loss, dx = layer.backward(own, d_own, x, piece)
 
     leaves = {n: t.clone().requires_grad_() for n, t in weights.named(weights.main).items()}
     leaf = x.clone().requires_grad_()
@@ -39,6 +38,7 @@ def test_loss_and_gradients_are_those_of_autograd() -> None:
     expected = torch.autograd.grad(right * piece.scale, (leaf, *leaves.values()))
     assert relative(layer.logits(own, x), logits.detach()) <= EXACT
     assert relative(loss, right.detach()) <= EXACT
+    assert torch.equal(layer.loss(own, x, piece), loss)
     found = (dx, *weights.named(weights.grad).values())
     for ours, plain in zip(found, expected, strict=True):
         assert relative(ours, plain) <= EXACT

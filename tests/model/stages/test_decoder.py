@@ -144,6 +144,21 @@ def test_a_light_forward_keeps_its_input_and_nothing_else() -> None:
     out, kept, memory = first.forward_light(piece, None, None)
     assert (kept, memory) == (None, None)
     assert second.forward_light(piece, out, None)[1] is out
+    assert second.forward_light(piece, out, None)[0] is None
+
+
+def test_an_evaluation_has_the_loss_of_a_step_to_the_last_bit() -> None:
+    stages = stages_of(tiny(), (1, 1), LENGTH)
+    pieces = cut(_batch(), (4, 7))
+    memories: list[object] = [None, None]
+    losses = []
+    for piece in pieces:
+        x = None
+        for number, stage in enumerate(stages):
+            x, kept, memories[number] = stage.evaluate(piece, x, memories[number])
+            assert kept is None
+        losses.append(float(x))  # type: ignore[arg-type]
+    assert sum(reversed(losses)) == train(stages, pieces)
 
 
 def test_only_a_sequence_that_is_cut_has_a_memory_and_only_where_there_are_layers() -> None:
@@ -193,8 +208,8 @@ def test_nothing_is_recorded_by_autograd() -> None:
     (stage,) = stages_of(tiny(), (2,), LENGTH)
     (piece,) = cut(_batch(), (LENGTH,))
     stage.weights.value.requires_grad_()
-    out, act, _ = stage.forward(piece, None, None)
-    assert not out.requires_grad
+    _, act, _ = stage.forward(piece, None, None)
+    assert not act.out.requires_grad
     assert not act.layers[0].post.gate_up.requires_grad
 
 
@@ -209,7 +224,7 @@ def test_every_op_reads_and_writes_the_buffers_it_is_given() -> None:
     at_once, put_off = torch.zeros_like(weights.grad), torch.zeros_like(weights.grad)
     _, act, kv = stage.forward(other, piece, None, None)
     first = stage.views(at_once)
-    _, _, stash = stage.input_gradient(other, first, piece, act, None, kv, None)
+    _, _, stash, _ = stage.input_gradient(other, first, piece, act, None, kv, None)
     stage.weight_gradient(stage.views(put_off), piece, stash)
     assert torch.equal(at_once + put_off, weights.grad)
     products = {name for name, grad in weights.named(put_off).items() if grad.any()}

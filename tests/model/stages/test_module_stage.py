@@ -97,7 +97,7 @@ def test_an_output_that_ignores_the_input_gives_a_gradient_of_zero() -> None:
     stage, piece, x = ModuleStage(Constant()), pieces(1)[0], torch.ones(2, 5, 6)
     for backward in (stage.backward, stage.input_gradient):
         _, act, _ = stage.forward(None, piece, x, None)
-        g, _, _ = backward(None, None, piece, act, torch.ones(2, 5, 6), None, None)
+        g, _, _, _ = backward(None, None, piece, act, torch.ones(2, 5, 6), None, None)
         assert g is not None
         assert not g.any()
     assert stage.module.value.grad is not None
@@ -108,7 +108,7 @@ def test_a_first_stage_that_is_frozen_as_a_whole_has_no_backward() -> None:
     stage, piece = ModuleStage(model(2)[0].requires_grad_(False)), pieces(1)[0]
     for backward in (stage.backward, stage.input_gradient):
         out, act, _ = stage.forward(None, piece, None, None)
-        g, _, stash = backward(None, None, piece, act, torch.ones_like(out), None, None)
+        g, _, stash, _ = backward(None, None, piece, act, torch.ones_like(out), None, None)
         assert g is None
         if stash is not None:
             stage.weight_gradient(None, piece, stash)
@@ -117,8 +117,11 @@ def test_a_first_stage_that_is_frozen_as_a_whole_has_no_backward() -> None:
 @pytest.mark.parametrize("split", [False, True])
 def test_a_loss_stays_without_the_graph_behind_it(split: bool) -> None:
     stage, piece = ModuleStage(model(2)[1], summed_loss), pieces(1)[0]
-    loss, act, _ = stage.forward(None, piece, torch.randn(2, 5, 6, dtype=torch.float64), None)
-    (stage.input_gradient if split else stage.backward)(None, None, piece, act, None, None, None)
+    out, act, _ = stage.forward(None, piece, torch.randn(2, 5, 6, dtype=torch.float64), None)
+    assert out is None
+    backward = stage.input_gradient if split else stage.backward
+    loss = backward(None, None, piece, act, None, None, None)[3]
+    assert loss is not None
     assert loss.grad_fn is None
 
 

@@ -68,6 +68,8 @@ class EmulatedStage:
         self._wait("N", piece)
         return _number(piece), None, None
 
+    evaluate = forward_light
+
     def recompute(self, weights: None, piece: Piece, ckpt: Any, kv: Any) -> None:
         self._wait("R", piece)
 
@@ -82,7 +84,7 @@ class EmulatedStage:
         dkv: Any,
     ) -> Backward:
         self._wait("B", piece)
-        return _number(piece), None, None
+        return _number(piece), None, None, _number(piece)
 
     def input_gradient(
         self,
@@ -95,7 +97,7 @@ class EmulatedStage:
         dkv: Any,
     ) -> Backward:
         self._wait("I", piece)
-        return _number(piece), None, None
+        return _number(piece), None, None, _number(piece)
 
     def weight_gradient(self, gradients: None, piece: Piece, stash: Any) -> None:
         self._wait("W", piece)

@@ -1,4 +1,8 @@
-"""What follows the last layer: the final norm, the head and the loss."""
+"""What follows the last layer: the final norm, the head and the loss.
+
+All of it is done in the backward, where the logits serve loss and gradient at once; a forward only
+hands on what the last layer gave.
+"""
 
 from typing import NamedTuple
 
@@ -20,15 +24,6 @@ class OutputWeights(NamedTuple):
     head: Matrix
 
 
-class OutputSaved(NamedTuple):
-    """What the backward needs of the norm and the loss."""
-
-    x: Tensor
-    r: Tensor
-    normed: Tensor
-    lse: Tensor
-
-
 class OutputLayer:
     """The end of a model."""
 
@@ -38,27 +33,20 @@ class OutputLayer:
     def views(self, views: Views) -> OutputWeights:
         return OutputWeights(views.vector(LAST_NORM), views.matrix("lm_head"))
 
-    def forward(
-        self, weights: OutputWeights, x: Tensor, piece: Piece
-    ) -> tuple[Tensor, OutputSaved]:
-        """The summed loss of a slice."""
-        normed, r = norm(weights.norm, x, self.epsilon)
-        found = head_loss(weights.head.weight, normed, piece.labels.flatten())
-        return found.loss, OutputSaved(x, r, normed, found.lse)
+    def loss(self, weights: OutputWeights, x: Tensor, piece: Piece) -> Tensor:
+        """The summed loss of a slice, without its gradient."""
+        normed, _ = norm(weights.norm, x, self.epsilon)
+        return head_loss(weights.head.weight, normed, piece.labels.flatten())
 
     def backward(
-        self, weights: OutputWeights, gradients: OutputWeights, saved: OutputSaved, piece: Piece
-    ) -> Tensor:
-        """The gradient of the last layer's output."""
-        d = head_loss_backward(
-            weights.head.weight,
-            gradients.head.weight,
-            saved.normed,
-            piece.labels.flatten(),
-            saved.lse,
-            piece.scale,
+        self, weights: OutputWeights, gradients: OutputWeights, x: Tensor, piece: Piece
+    ) -> tuple[Tensor, Tensor]:
+        """The summed loss of a slice, and the gradient of the last layer's output."""
+        d, r = norm(weights.norm, x, self.epsilon)
+        loss = head_loss_backward(
+            weights.head.weight, gradients.head.weight, d, piece.labels.flatten(), piece.scale
         )
-        return norm_backward(weights.norm, gradients.norm, saved.x, saved.r, d)
+        return loss, norm_backward(weights.norm, gradients.norm, x, r, d)
 
     def logits(self, weights: OutputWeights, x: Tensor) -> Tensor:
         return linear(weights.head, norm(weights.norm, x, self.epsilon)[0])

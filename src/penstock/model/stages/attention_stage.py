@@ -44,6 +44,8 @@ class AttentionStage:
         out, _, memory = self.forward(weights, piece, x, kv)
         return out, x, memory
 
+    evaluate = forward_light
+
     @torch.no_grad()
     def recompute(self, weights: None, piece: Piece, ckpt: Any, kv: Any) -> AttentionSaved:
         return self._attend(piece, flatten_rows(ckpt), kv, written=True)[1]
@@ -71,7 +73,7 @@ class AttentionStage:
         out[:, width:] = beside
         if kv is not None and piece.slice == 0:
             kv.close_gradients()
-        return out.view(piece.rows, -1, out.shape[-1]), dkv, None
+        return out.view(piece.rows, -1, out.shape[-1]), dkv, None, None
 
     input_gradient = backward
 

@@ -20,7 +20,7 @@ from penstock.arch.parameters import EMBEDDING
 from penstock.model.attention.piece import Piece
 from penstock.model.layers.embedding import embed, embed_backward
 from penstock.model.layers.linear import Queue, add_products
-from penstock.model.layers.output_layer import OutputLayer, OutputSaved, OutputWeights
+from penstock.model.layers.output_layer import OutputLayer, OutputWeights
 from penstock.model.layers.post_attention import (
     PostAttention,
     PostAttentionSaved,
@@ -49,13 +49,13 @@ class BetweenWeights(NamedTuple):
 
 
 class BetweenSaved(NamedTuple):
-    """What is kept of one slice: of what follows attention, of what leads into the next, of the
-    loss."""
+    """What is kept of one slice: of what follows attention, of what leads into the next, and what
+    the last layer gave, with which the loss starts."""
 
     attended: Tensor | None
     post: PostAttentionSaved | None
     pre: PreAttentionSaved | None
-    output: OutputSaved | None
+    out: Tensor | None
 
 
 class BetweenAttentionsStage:
@@ -84,8 +84,7 @@ class BetweenAttentionsStage:
     def forward(self, weights: BetweenWeights, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         y, attended, post = self._layer_output(weights, piece, x)
         if weights.output is not None:
-            out, output = self.output.forward(weights.output, y, piece)
-            return out, BetweenSaved(attended, post, None, output), None
+            return None, BetweenSaved(attended, post, None, y), None
         assert weights.pre is not None
         out, pre = self.pre.forward(weights.pre, y, piece.rows)
         saved = BetweenSaved(attended, post, pre, None)
@@ -95,6 +94,13 @@ class BetweenAttentionsStage:
         self, weights: BetweenWeights, piece: Piece, x: Tensor | None, kv: Any
     ) -> Forward:
         return self.forward(weights, piece, x, kv)[0], x, None
+
+    @torch.no_grad()
+    def evaluate(self, weights: BetweenWeights, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+        if weights.output is None:
+            return self.forward(weights, piece, x, kv)[0], None, None
+        y, _, _ = self._layer_output(weights, piece, x)
+        return self.output.loss(weights.output, y, piece), None, None
 
     def recompute(self, weights: BetweenWeights, piece: Piece, ckpt: Any, kv: Any) -> BetweenSaved:
         saved: BetweenSaved = self.forward(weights, piece, ckpt, kv)[1]
@@ -112,17 +118,17 @@ class BetweenAttentionsStage:
         dkv: Any,
     ) -> Backward:
         queue: Queue = []
-        dy = self._output_gradient(weights, gradients, piece, act, g, queue)
+        loss, dy = self._output_gradient(weights, gradients, piece, act, g, queue)
         if gradients.embedding is not None:
             embed_backward(gradients.embedding, piece.tokens, dy)
-            return None, None, queue
+            return None, None, queue, loss
         assert weights.post is not None
         assert gradients.post is not None
         assert act.attended is not None
         assert act.post is not None
         both = self.post.backward(weights.post, gradients.post, act.attended, act.post, dy, queue)
         out = torch.cat(both, dim=1)
-        return out.view(piece.rows, -1, out.shape[-1]), None, queue
+        return out.view(piece.rows, -1, out.shape[-1]), None, queue, loss
 
     def backward(
         self,
@@ -134,9 +140,9 @@ class BetweenAttentionsStage:
         kv: Any,
         dkv: Any,
     ) -> Backward:
-        out, _, queue = self.input_gradient(weights, gradients, piece, act, g, kv, dkv)
+        out, _, queue, loss = self.input_gradient(weights, gradients, piece, act, g, kv, dkv)
         self.weight_gradient(gradients, piece, queue)
-        return out, None, None
+        return out, None, None, loss
 
     @torch.no_grad()
     def weight_gradient(self, gradients: BetweenWeights, piece: Piece, stash: Queue) -> None:
@@ -162,17 +168,17 @@ class BetweenAttentionsStage:
         act: BetweenSaved,
         g: Tensor | None,
         queue: Queue,
-    ) -> Tensor:
-        """The gradient of the layer's output."""
+    ) -> tuple[Tensor | None, Tensor]:
+        """The loss on the last stage, and the gradient of the layer's output."""
         if weights.output is not None:
             assert gradients.output is not None
-            assert act.output is not None
-            return self.output.backward(weights.output, gradients.output, act.output, piece)
+            assert act.out is not None
+            return self.output.backward(weights.output, gradients.output, act.out, piece)
         assert weights.pre is not None
         assert gradients.pre is not None
         assert act.pre is not None
         d = flatten_rows(g)
-        return self.pre.backward(weights.pre, gradients.pre, act.pre, d, piece.rows, queue)
+        return None, self.pre.backward(weights.pre, gradients.pre, act.pre, d, piece.rows, queue)
 
 
 def attention_width(config: ModelConfig) -> int:

@@ -23,7 +23,7 @@ from penstock.model.attention.slice_attention import SliceOfLayer
 from penstock.model.layers.decoder_layer import DecoderLayer, LayerSaved, LayerWeights
 from penstock.model.layers.embedding import embed, embed_backward
 from penstock.model.layers.linear import Queue, add_products
-from penstock.model.layers.output_layer import OutputLayer, OutputSaved, OutputWeights
+from penstock.model.layers.output_layer import OutputLayer, OutputWeights
 from penstock.model.layers.views import Views
 from penstock.model.stages.context import SequenceContext
 from penstock.model.stages.stage import Backward, Forward
@@ -43,11 +43,12 @@ class StageSaved(NamedTuple):
     """What a stage keeps of one slice."""
 
     layers: list[LayerSaved]
-    output: OutputSaved | None
+    out: Tensor | None
+    """What the layers gave, on the last stage: its backward starts with the loss."""
 
 
 class DecoderStage:
-    """Layers `layers` of a model; the first stage embeds, the last one computes the loss."""
+    """Layers `layers` of a model; the first stage embeds, the last one has the loss."""
 
     def __init__(
         self,
@@ -76,8 +77,8 @@ class DecoderStage:
     def forward(self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         memory = self.context.memory(piece, kv)
         x = _first_input(weights, piece, x)
-        saved, out = self._run_layers(weights, piece, x, memory, written=False)
-        return out, saved, memory
+        saved, y = self._run_layers(weights, piece, x, memory, written=False)
+        return self._handed_on(y, piece), saved, memory
 
     @torch.no_grad()
     def forward_light(
@@ -85,7 +86,15 @@ class DecoderStage:
     ) -> Forward:
         memory = self.context.memory(piece, kv)
         y = self._run_without_saving(weights, piece, _first_input(weights, piece, x), memory)
-        return self._finish(weights, y, piece)[0], x, memory
+        return self._handed_on(y, piece), x, memory
+
+    @torch.no_grad()
+    def evaluate(self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+        memory = self.context.memory(piece, kv)
+        y = self._run_without_saving(weights, piece, _first_input(weights, piece, x), memory)
+        if self.output is None or weights.output is None:
+            return self._handed_on(y, piece), None, memory
+        return self.output.loss(weights.output, y, piece), None, memory
 
     @torch.no_grad()
     def recompute(self, weights: StageWeights, piece: Piece, ckpt: Any, kv: Any) -> StageSaved:
@@ -105,11 +114,8 @@ class DecoderStage:
     ) -> Backward:
         if kv is not None and dkv is None:
             dkv = kv.open_gradients()
-        out = self._output_gradient
-        dx, queue = self._run_back(
-            weights, gradients, piece, act, out(weights, gradients, piece, act, g), kv, _put_off
-        )
-        return _input_gradient(gradients, piece, dx), dkv, queue
+        dx, queue, loss = self._run_back(weights, gradients, piece, act, g, kv, _put_off)
+        return _input_gradient(gradients, piece, dx), dkv, queue, loss
 
     @torch.no_grad()
     def backward(
@@ -125,11 +131,9 @@ class DecoderStage:
         """Weight gradients follow layer by layer, so that little waits for them."""
         if kv is not None and dkv is None:
             dkv = kv.open_gradients()
-        out, add = self._output_gradient, partial(add_products, gradients.matrices)
-        dx, queue = self._run_back(
-            weights, gradients, piece, act, out(weights, gradients, piece, act, g), kv, add
-        )
-        return _input_gradient(gradients, piece, dx), dkv, queue
+        add = partial(add_products, gradients.matrices)
+        dx, queue, loss = self._run_back(weights, gradients, piece, act, g, kv, add)
+        return _input_gradient(gradients, piece, dx), dkv, queue, loss
 
     @torch.no_grad()
     def weight_gradient(self, gradients: StageWeights, piece: Piece, stash: Queue) -> None:
@@ -149,14 +153,13 @@ class DecoderStage:
     def _run_layers(
         self, weights: StageWeights, piece: Piece, x: Tensor, kv: KeyValues | None, written: bool
     ) -> tuple[StageSaved, Tensor]:
-        """What is kept, and the output: the next stage's input or the loss."""
+        """What is kept, and what the layers give."""
         kept: list[LayerSaved] = []
         for number, layer in enumerate(self.layers):
             context = self.context.of_slice(SliceOfLayer(piece, kv, number), written)
             x, saved = layer.forward(weights.layers[number], x, context)
             kept.append(saved)
-        out, output = self._finish(weights, x, piece)
-        return StageSaved(kept, output), out
+        return StageSaved(kept, x if self.output else None), x
 
     def _run_without_saving(
         self, weights: StageWeights, piece: Piece, x: Tensor, kv: KeyValues | None
@@ -167,12 +170,9 @@ class DecoderStage:
             x = layer.forward(weights.layers[number], x, context)[0]
         return x
 
-    def _finish(
-        self, weights: StageWeights, x: Tensor, piece: Piece
-    ) -> tuple[Tensor, OutputSaved | None]:
-        if self.output is not None and weights.output is not None:
-            return self.output.forward(weights.output, x, piece)
-        return x.view(piece.rows, -1, x.shape[-1]), None
+    def _handed_on(self, y: Tensor, piece: Piece) -> Tensor | None:
+        """The next stage's input, where there is one."""
+        return y.view(piece.rows, -1, y.shape[-1]) if self.output is None else None
 
     def _output_gradient(
         self,
@@ -181,13 +181,14 @@ class DecoderStage:
         piece: Piece,
         act: StageSaved,
         g: Tensor | None,
-    ) -> Tensor:
-        """The gradient of what the layers give: from the loss, or from the next stage."""
-        if self.output is None or act.output is None:
-            return flatten_rows(g)
+    ) -> tuple[Tensor | None, Tensor]:
+        """The loss on the last stage, and the gradient of what the layers gave: from the loss, or
+        from the next stage."""
+        if self.output is None or act.out is None:
+            return None, flatten_rows(g)
         assert weights.output is not None
         assert gradients.output is not None
-        return self.output.backward(weights.output, gradients.output, act.output, piece)
+        return self.output.backward(weights.output, gradients.output, act.out, piece)
 
     def _run_back(
         self,
@@ -195,11 +196,13 @@ class DecoderStage:
         gradients: StageWeights,
         piece: Piece,
         act: StageSaved,
-        dx: Tensor,
+        g: Tensor | None,
         kv: KeyValues | None,
         after_layer: Callable[[Queue], None],
-    ) -> tuple[Tensor, Queue]:
-        """The gradient of what the layers got, and the products that are still to be added."""
+    ) -> tuple[Tensor, Queue, Tensor | None]:
+        """The gradient of what the layers got, the products that are still to be added, and the
+        loss."""
+        loss, dx = self._output_gradient(weights, gradients, piece, act, g)
         queue: Queue = []
         for number in reversed(range(len(self.layers))):
             context = self.context.of_slice(SliceOfLayer(piece, kv, number), written=True)
@@ -208,7 +211,7 @@ class DecoderStage:
             after_layer(queue)
         if kv is not None and piece.slice == 0:
             kv.close_gradients()
-        return dx, queue
+        return dx, queue, loss
 
 
 def _put_off(queue: Queue) -> None:

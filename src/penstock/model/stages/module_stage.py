@@ -57,13 +57,9 @@ class ModuleStage:
         return
 
     def forward(self, weights: None, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
-        if piece.slices != 1:
-            raise _refusal(piece)
         entry = piece.tokens if x is None else _leaf(x)
-        out = self.module(entry)
-        # a transfer takes nothing but whole memory
-        out = out.contiguous() if self.loss is None else self.loss(out, piece.labels)
-        return out, (entry, out), None
+        out = self._run(entry, piece)
+        return (out if self.loss is None else None), (entry, out), None
 
     def forward_light(self, weights: None, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         on_device = x is not None and x.is_cuda
@@ -71,6 +67,10 @@ class ModuleStage:
         light = LightSaved(x, torch.get_rng_state(), state)
         with torch.no_grad():
             return self.forward(weights, piece, x, kv)[0], light, None
+
+    @torch.no_grad()
+    def evaluate(self, weights: None, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+        return self._run(piece.tokens if x is None else x, piece), None, None
 
     def recompute(self, weights: None, piece: Piece, ckpt: Any, kv: Any) -> GraphEnds:
         x, random, device_random = ckpt
@@ -95,7 +95,7 @@ class ModuleStage:
         """Both gradients in one pass."""
         x, out = act
         self._go_back(out, self._start(piece, out, g))
-        return _or_zero(x.grad, x), None, None
+        return _or_zero(x.grad, x), None, None, self._loss_of(out)
 
     def input_gradient(
         self,
@@ -110,16 +110,27 @@ class ModuleStage:
         x, out = act
         start = self._start(piece, out, g)
         if not x.requires_grad:
-            return None, None, WholeBackward(out, start)
+            return None, None, WholeBackward(out, start), self._loss_of(out)
         dx, forks = backward_to_input(out, start, x, self.module.parameters())
         self._let_go(out)
-        return _or_zero(dx, x), None, forks
+        return _or_zero(dx, x), None, forks, self._loss_of(out)
 
     def weight_gradient(self, gradients: None, piece: Piece, stash: Any) -> None:
         if isinstance(stash, WholeBackward):
             self._go_back(stash.out, stash.g)
         else:
             backward_to_weights(stash)
+
+    def _run(self, x: Tensor, piece: Piece) -> Tensor:
+        """The output, or the loss."""
+        if piece.slices != 1:
+            raise _refusal(piece)
+        out: Tensor = self.module(x)
+        # a transfer takes nothing but whole memory
+        return out.contiguous() if self.loss is None else self.loss(out, piece.labels)
+
+    def _loss_of(self, out: Tensor) -> Tensor | None:
+        return out if self.loss is not None else None
 
     def _go_back(self, out: Tensor, g: Tensor | None) -> None:
         """A whole backward; a first stage that is frozen as a whole has none."""

@@ -10,20 +10,22 @@ from torch import Tensor
 
 from penstock.model.attention.piece import Piece
 
-Forward = tuple[Tensor, Any, Any]
+Forward = tuple[Tensor | None, Any, Any]
 """What a forward leaves behind, a plain tuple because two are made for every op:
 
-- the next stage's input [rows, tokens, hidden], or the summed loss of the last stage;
+- the next stage's input [rows, tokens, hidden]; None of the last stage, whose loss belongs to its
+  backward;
 - what the backward needs;
 - keys and values of the microbatch so far; None where a stage has none.
 """
 
-Backward = tuple[Tensor | None, Any, Any]
+Backward = tuple[Tensor | None, Any, Any, Tensor | None]
 """What an input gradient leaves behind:
 
 - the gradient of the stage's input; None for the first stage, which has none;
 - gradients of keys and values that earlier slices have still to take;
-- what the weight gradient needs.
+- what the weight gradient needs;
+- the summed loss of the slice, of the last stage; None of the others.
 """
 
 
@@ -44,6 +46,10 @@ class Stage(Protocol):
 
     def forward_light(self, weights: Any, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         """Compute the output and keep only the input, to compute again from it."""
+        ...
+
+    def evaluate(self, weights: Any, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+        """Compute the output, or the summed loss of the last stage, and keep nothing."""
         ...
 
     def recompute(self, weights: Any, piece: Piece, ckpt: Any, kv: Any) -> Any:

@@ -19,13 +19,14 @@ from penstock.run.comm.side_stream import SideStream
 from penstock.run.comm.transport import Transport
 from penstock.run.execute.boundary import Between, Landings
 from penstock.run.execute.handlers import HANDLERS, Handler
-from penstock.run.execute.handlers.forward_light import forward_light
+from penstock.run.execute.handlers.evaluate import evaluate
 from penstock.run.execute.lane_run import LaneRun, Summing, Surroundings, Turn
 from penstock.run.execute.matmul_kernels import settle_products
 from penstock.run.execute.observer import Observer, Quiet
 from penstock.run.execute.spans import Clock, Spans
-from penstock.run.program.calls import Call, Join, Lane, Post, forward_lane
+from penstock.run.program.calls import NOTHING, Call, Join, Lane, Post, forward_lane
 from penstock.run.program.compile import compile_lane
+from penstock.run.program.places import READ, WRITE, names_of
 from penstock.run.program.values import Values
 
 Subjects = Callable[[Op], Any]
@@ -33,6 +34,10 @@ Subjects = Callable[[Op], Any]
 
 Homes = Mapping[tuple[str, int], Any]
 """What belongs to stages and outlives steps: ("weight", 2) and ("dw", 2) of stage 2."""
+
+
+_STARTS = {at: names_of(*at).index("g") for at in (("F", WRITE), ("B", READ))}
+"""Where the gradient that a backward starts from stands among reads and writes."""
 
 
 class LanePass(NamedTuple):
@@ -107,7 +112,7 @@ class Executor:
 
     @cached_property
     def _forwards(self) -> LanePass:
-        return self._pass(forward_lane(self.lane), dict.fromkeys("FN", forward_light))
+        return self._pass(forward_lane(self.lane), dict.fromkeys("FN", evaluate))
 
     def take(self, transport: Transport) -> None:
         """Move tensors by this transport from here on."""
@@ -141,15 +146,23 @@ class Executor:
 
     def _turn(self, at: int, call: Call, handlers: Mapping[str, Handler]) -> Turn:
         op, last = call.op, self.program.schedule.shape.stages - 1
-        ends = op.stage == last and op.kind in "FN"
+        loss = _loss_place(call, handlers[op.kind]) if op.stage == last else NOTHING
         beside = call.awaits or call.awaited or call.joins or call.stream != "compute"
-        return Turn(at, call, handlers[op.kind], self._subjects(op), ends, plain=not beside)
+        return Turn(at, call, handlers[op.kind], self._subjects(op), loss, plain=not beside)
 
     def _stream(self, name: str) -> SideStream:
         """The side stream of that name, started when it is first used."""
         if name not in self._streams:
             self._streams[name] = SideStream(name, self.boundary.device)
         return self._streams[name]
+
+
+def _loss_place(call: Call, handler: Handler) -> int:
+    """Where a call of the last stage leaves its loss: in the place of what a backward starts from,
+    which backwards read and forwards write."""
+    if handler is evaluate:
+        return call.writes[_STARTS["F", WRITE]]
+    return call.reads[_STARTS["B", READ]] if call.op.kind in "BI" else NOTHING
 
 
 def _resident(lane: Lane, homes: Homes) -> Values:

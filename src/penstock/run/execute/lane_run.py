@@ -14,11 +14,8 @@ from penstock.run.execute.boundary import Landings
 from penstock.run.execute.driver import braid, finish
 from penstock.run.execute.observer import Observer
 from penstock.run.execute.spans import Spans
-from penstock.run.program.calls import DROPPED, Call, Join, Post
+from penstock.run.program.calls import DROPPED, NOTHING, Call, Join, Post
 from penstock.run.program.values import Values
-
-LOSS = 2
-"""Where a forward of the last stage writes its loss: the third of its writes in the table."""
 
 Summing = Callable[[Join, list[Tensor]], Tensor]
 """Adds up this device's parts of a sum and those of the other members."""
@@ -32,8 +29,8 @@ class Turn(NamedTuple):
     call: Call
     handler: Callable[..., Any]
     subject: Any
-    ends: bool
-    """Whether its output is a loss."""
+    loss: int
+    """The place where it leaves a loss; NOTHING where it has none."""
     strands: "tuple[Turn, ...]" = ()
 
     plain: bool = False
@@ -162,8 +159,8 @@ class LaneRun:
         """Take the loss, send, free, and post what can be received now."""
         call, values = turn.call, self.values
         values[DROPPED] = None
-        if turn.ends:
-            self.losses.append(values[call.writes[LOSS]])
+        if turn.loss != NOTHING:
+            self.losses.append(values[turn.loss])
         self._let_go(call)
         for post in call.posts:
             self._receive(post)

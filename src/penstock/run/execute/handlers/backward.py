@@ -6,9 +6,10 @@ from penstock.run.program.values import Places, Values
 
 
 def backward(stage: Stage, piece: Piece, values: Values, reads: Places, writes: Places) -> None:
-    """The gradient of the input, and those of the weights added up."""
+    """The gradient of the input, and those of the weights added up; what it started from makes
+    room for the loss of the last stage."""
     act, g, _, dkv, kv, _, weight, _ = reads
     to_previous, _, to_dkv, _, dw = writes
-    values[to_previous], values[to_dkv], _ = stage.backward(
+    values[to_previous], values[to_dkv], _, values[g] = stage.backward(
         values[weight], values[dw], piece, values[act], values[g], values[kv], values[dkv]
     )

@@ -6,10 +6,9 @@ from penstock.run.program.values import Places, Values
 
 
 def forward(stage: Stage, piece: Piece, values: Values, reads: Places, writes: Places) -> None:
-    """The output is the next stage's input, or the summed loss of the last stage, from which its
-    backward starts."""
+    """The output is the next stage's input; the last stage has none."""
     x, _, kv, _, weight = reads
-    to_next, out, loss, to_kv, _, act, _ = writes
+    to_next, out, _, to_kv, _, act, _ = writes
     found = stage.forward(values[weight], piece, values[x], values[kv])
-    values[to_next] = values[out] = values[loss] = found[0]
+    values[to_next] = values[out] = found[0]
     values[act], values[to_kv] = found[1], found[2]

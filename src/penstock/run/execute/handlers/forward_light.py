@@ -10,7 +10,7 @@ def forward_light(
 ) -> None:
     """What the backward needs is computed again, from the input that is kept."""
     x, _, kv, _, weight = reads
-    to_next, out, loss, to_kv, _, ckpt, _ = writes
+    to_next, out, _, to_kv, _, ckpt, _ = writes
     found = stage.forward_light(values[weight], piece, values[x], values[kv])
-    values[to_next] = values[out] = values[loss] = found[0]
+    values[to_next] = values[out] = found[0]
     values[ckpt], values[to_kv] = found[1], found[2]

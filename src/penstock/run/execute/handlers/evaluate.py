@@ -1,0 +1,14 @@
+"""F and N where no backward follows: compute a stage's output, or the loss."""
+
+from penstock.model.attention.piece import Piece
+from penstock.model.stages.stage import Stage
+from penstock.run.program.values import Places, Values
+
+
+def evaluate(stage: Stage, piece: Piece, values: Values, reads: Places, writes: Places) -> None:
+    """The loss of the last stage stands where its backward would start."""
+    x, _, kv, _, weight = reads
+    to_next, out, loss, to_kv, _, _, _ = writes
+    found = stage.evaluate(values[weight], piece, values[x], values[kv])
+    values[to_next] = values[out] = values[loss] = found[0]
+    values[to_kv] = found[2]
