@@ -16,8 +16,8 @@ LOWEST = -1e30
 
 
 @triton.jit
-def _lse(logits, labels, lse, losses, words, ignored,
-         block: tl.constexpr, lowest: tl.constexpr):  # fmt: skip
+def _loss_lse(logits, labels, lse, losses, words, ignored,
+              block: tl.constexpr, lowest: tl.constexpr):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     start = logits + row * words
     largest = tl.full([block], lowest, dtype=tl.float32)
@@ -38,8 +38,8 @@ def _lse(logits, labels, lse, losses, words, ignored,
 
 
 @triton.jit
-def _gradient(logits, labels, lse, scale, words, ignored,
-              block: tl.constexpr):  # fmt: skip
+def _loss_gradient(logits, labels, lse, scale, words, ignored,
+                   block: tl.constexpr):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     label = tl.load(labels + row)
     weight = tl.where(label != ignored, scale, 0.0)
@@ -54,7 +54,7 @@ def _gradient(logits, labels, lse, scale, words, ignored,
 def log_sum_exp(logits: Tensor, labels: Tensor, lse: Tensor, losses: Tensor, ignored: int) -> None:
     """Write each token's log-sum-exp and its loss, 0 where its label is `ignored`."""
     words = logits.shape[1]
-    _lse[(len(logits),)](
+    _loss_lse[(len(logits),)](
         logits, labels, lse, losses, words, ignored, block=LOGITS, lowest=LOWEST, num_warps=8
     )
 
@@ -63,4 +63,4 @@ def to_gradient(logits: Tensor, labels: Tensor, lse: Tensor, scale: float, ignor
     """Write the gradient of scale x loss over the logits."""
     words = logits.shape[1]
     grid = (len(logits), triton.cdiv(words, LOGITS))
-    _gradient[grid](logits, labels, lse, scale, words, ignored, block=LOGITS, num_warps=8)
+    _loss_gradient[grid](logits, labels, lse, scale, words, ignored, block=LOGITS, num_warps=8)
