@@ -43,15 +43,15 @@ def measure_gpu(choice: GpuChoice, say: Say) -> Result:
         key: settings[key] for key in ("target", "memory_target", "prediction_target")
     }
     for part in parts:
-        rows = PARTS[part](settings, cases)
+        rows = GPU_PARTS[part](settings, cases)
         results[part] = [_told(say, {"part": part, **row}) for row in rows]
     return results
 
 
 def _chosen_parts(given: Sequence[str]) -> Sequence[str]:
     for part in given:
-        if part not in PARTS:
-            raise ShapeError(f"no part is called {part!r}", hint=nearest(part, list(PARTS)))
+        if part not in GPU_PARTS:
+            raise ShapeError(f"no part is called {part!r}", hint=nearest(part, list(GPU_PARTS)))
     return given or USUAL
 
 
@@ -78,7 +78,7 @@ def _case(
     settings: BenchSettings,
     entry: BenchSettings,
     slices: int,
-    ranks: int = 1,
+    devices: int = 1,
     microbatches: int = 1,
 ) -> "GpuCase":
     from penstock.bench.measure.gpu_case import GpuCase
@@ -88,7 +88,7 @@ def _case(
         bench_model(settings, entry["model"]),
         entry["tokens"],
         settings["sliced" if slices > 1 else "whole"],
-        ranks,
+        devices,
         microbatches,
         slices,
         tuple(entry.get("transforms", ())),
@@ -128,7 +128,7 @@ def _attention(settings: BenchSettings, cases: Sequence["GpuCase"]) -> Iterator[
 
 
 def _steps(settings: BenchSettings, cases: Sequence["GpuCase"]) -> Iterator[Result]:
-    from penstock.bench.measure.compiled_step import compiled
+    from penstock.bench.measure.compiled_step import compiled_making
     from penstock.bench.measure.gpu import first_gpu
     from penstock.bench.measure.gpu_rows import compared_rows
 
@@ -137,7 +137,9 @@ def _steps(settings: BenchSettings, cases: Sequence["GpuCase"]) -> Iterator[Resu
         for entry in settings["cases"]
         for slices, ratio in entry.get("wanted", {}).items()
     }
-    for row in compared_rows(cases, compiled(first_gpu()), settings["steps"], settings["first"]):
+    for row in compared_rows(
+        cases, compiled_making(first_gpu()), settings["steps"], settings["first"]
+    ):
         yield {**row, "wanted": wanted.get((row["model"], row["tokens"], row["slices"]))}
 
 
@@ -158,7 +160,7 @@ def _breakdown(settings: BenchSettings, cases: Sequence["GpuCase"]) -> Iterator[
 
 Part = Callable[[BenchSettings, Sequence["GpuCase"]], Iterator[Result]]
 
-PARTS: dict[str, Part] = {
+GPU_PARTS: dict[str, Part] = {
     "attention": _attention,
     "steps": _steps,
     "shared": _shared,

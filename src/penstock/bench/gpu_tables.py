@@ -6,7 +6,7 @@ from typing import Any
 from penstock.bench.run import Result
 from penstock.bench.tables import TextTable
 
-Cells = tuple[str, ...]
+GpuCells = tuple[str, ...]
 
 
 def gpu_tables(result: Result) -> Iterator[TextTable]:
@@ -16,7 +16,7 @@ def gpu_tables(result: Result) -> Iterator[TextTable]:
             yield head, [cells(row) for row in result[part]]
 
 
-def _attention(row: Result) -> Cells:
+def _attention(row: Result) -> GpuCells:
     return (
         f"{row['heads']}/{row['kv_heads']} x {row['head_size']}",
         f"{sum(row['lengths']):,}",
@@ -25,7 +25,7 @@ def _attention(row: Result) -> Cells:
     )
 
 
-def _steps(row: Result) -> Cells:
+def _steps(row: Result) -> GpuCells:
     return (
         *_case(row),
         row["reason"] or f"{row['seconds']:.3f}",
@@ -40,11 +40,11 @@ def _steps(row: Result) -> Cells:
     )
 
 
-def _shared(row: Result) -> Cells:
+def _shared(row: Result) -> GpuCells:
     return row["schedule"], f"{row['tokens']:,}", str(row["slices"]), *_gigabytes(row)
 
 
-def _breakdown(row: Result) -> Cells:
+def _breakdown(row: Result) -> GpuCells:
     if row["reason"]:
         return (*_case(row), row["reason"])
     parts = ", ".join(f"{label} {value:.3f}" for label, value in row["classes"].items() if value)
@@ -52,7 +52,7 @@ def _breakdown(row: Result) -> Cells:
     return (*_case(row), f"{row['seconds']:.3f}", f"{row['idle']:.3f}", gaps, parts)
 
 
-def _case(row: Result) -> Cells:
+def _case(row: Result) -> GpuCells:
     name = "+".join([row["model"], *row["transforms"]])
     return name, f"{row['tokens']:,}", str(row["slices"])
 
@@ -61,7 +61,7 @@ def _number(value: Any, style: str) -> str:
     return "" if value is None else format(value, style)
 
 
-def _gigabytes(row: Result) -> Cells:
+def _gigabytes(row: Result) -> GpuCells:
     amounts = (row["predicted_bytes"], row["measured_bytes"])
     predicted, measured = (", ".join(f"{size / 1e9:.1f}" for size in sizes) for sizes in amounts)
     return predicted, measured, _number(row["memory_error"], ".1%")
@@ -70,7 +70,7 @@ def _gigabytes(row: Result) -> Cells:
 _MEMORY = ("predicted GB", "measured GB", "difference")
 _CASE = ("model", "tokens", "slices")
 
-TABLES: dict[str, tuple[Cells, Callable[[Result], Cells]]] = {
+TABLES: dict[str, tuple[GpuCells, Callable[[Result], GpuCells]]] = {
     "attention": (("attention", "tokens", "whole / PyTorch", "slices / whole"), _attention),
     "steps": (
         (*_CASE, "seconds", "compiled model s", "ratio", "wanted", "utilisation", "compiled model")

@@ -10,13 +10,13 @@ from torch import Tensor
 from penstock.arch.config import ModelConfig
 from penstock.arch.rope_scaling import RopeScaling
 from penstock.bench.measure.compiled_model import (
-    Block,
     CallBlock,
+    CompiledBlock,
     CompiledDecoder,
     keep_activations,
     recompute_activations,
 )
-from penstock.bench.measure.compiled_step import CompiledStep, uncompiled
+from penstock.bench.measure.compiled_step import CompiledStep, plain_making
 from penstock.bench.measure.gpu_case import GpuCase
 from penstock.errors import ShapeError
 from penstock.run.step.build import build_engine
@@ -50,13 +50,13 @@ def load(model: CompiledDecoder, weights: dict[str, Tensor]) -> None:
     if "lm_head.weight" in weights:
         put(model.head.weight, "lm_head.weight")
     for number, block in enumerate(model.blocks):
-        assert isinstance(block, Block)
+        assert isinstance(block, CompiledBlock)
         load_block(block, lambda target, *names, n=number: put(
             target, *(f"model.layers.{n}.{name}" for name in names)
         ))  # fmt: skip
 
 
-def load_block(block: Block, put: Callable[..., None]) -> None:
+def load_block(block: CompiledBlock, put: Callable[..., None]) -> None:
     put(block.first_norm.weight, "input_layernorm.weight")
     put(block.second_norm.weight, "post_attention_layernorm.weight")
     put(block.qkv.weight, *(f"self_attn.{part}_proj.weight" for part in "qkv"))
@@ -73,7 +73,7 @@ def both(case: GpuCase, call: CallBlock, loss_tokens: int) -> tuple[Engine, Comp
     """Our engine and the compiled model, with equal weights."""
     engine = build_engine(case.plan(), 1, ADAM, HOST)
     begin(engine, 0)
-    making = uncompiled(HOST, torch.float32)
+    making = plain_making(HOST, torch.float32)
     theirs = CompiledStep(
         case.config(), case.words(), making, call=call, adam=ADAM, loss_tokens=loss_tokens
     )
@@ -115,7 +115,7 @@ def test_another_weight_is_noticed() -> None:
 
 
 def test_main_weights_keep_what_16_bits_lose() -> None:
-    making = uncompiled(HOST, torch.bfloat16)
+    making = plain_making(HOST, torch.bfloat16)
     theirs = CompiledStep(MODEL, case_of(MODEL, 1).words(), making)
     before = [main.clone() for main in theirs.main]
     theirs.step()

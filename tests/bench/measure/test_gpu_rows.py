@@ -9,7 +9,7 @@ import torch
 from penstock.arch.config import ModelConfig
 from penstock.bench.gpu_tables import gpu_tables
 from penstock.bench.measure import gpu_rows
-from penstock.bench.measure.compiled_step import uncompiled
+from penstock.bench.measure.compiled_step import plain_making
 from penstock.bench.measure.gpu import engine_of, measure_ours, memory_record
 from penstock.bench.measure.gpu_case import GpuCase
 from penstock.bench.measure.gpu_rows import breakdown_rows, compared_rows
@@ -24,7 +24,7 @@ MODEL = ModelConfig(2, 32, 48, 4, 2, 8, 40)
 WHOLE = GpuCase("small", MODEL, 128, "1f1b", dtype="float32")
 SLICED = WHOLE._replace(schedule="seq1f1b", slices=2)
 AGAIN = SLICED._replace(transforms=("recompute_all",))
-MAKING = uncompiled(HOST, torch.float32)
+MAKING = plain_making(HOST, torch.float32)
 
 
 def test_cases_of_one_length_share_a_baseline() -> None:

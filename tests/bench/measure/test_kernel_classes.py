@@ -5,7 +5,7 @@ import pytest
 from penstock.bench.measure.kernel_classes import (
     LABELS,
     OTHER,
-    Kernel,
+    GpuKernel,
     breakdown_of,
     busy_seconds,
     class_of,
@@ -46,8 +46,8 @@ NAMES = {
 }
 
 
-def kernel(name: str, start: float = 0.0, seconds: float = 1.0, op: str = "0F0.0") -> Kernel:
-    return Kernel(name, op, start, seconds)
+def kernel(name: str, start: float = 0.0, seconds: float = 1.0, op: str = "0F0.0") -> GpuKernel:
+    return GpuKernel(name, op, start, seconds)
 
 
 def test_names_of_kernels_say_their_class() -> None:

@@ -8,7 +8,7 @@ import torch
 from penstock.arch.config import ModelConfig
 from penstock.bench.measure.gpu import engine_of
 from penstock.bench.measure.gpu_case import GpuCase
-from penstock.bench.measure.kernel_classes import Kernel
+from penstock.bench.measure.kernel_classes import GpuKernel
 from penstock.bench.measure.kernel_trace import OpEvents, breakdown_row, kernels_of, ops_of, trace
 
 pytestmark = pytest.mark.torch
@@ -42,10 +42,10 @@ def test_a_kernel_belongs_to_the_op_in_which_it_was_launched() -> None:
         event("kernel", "lost", 230, 1),
     ]
     assert kernels_of(events) == [
-        Kernel("nvjet", "0F0.0", pytest.approx(180e-6), pytest.approx(10e-6)),
-        Kernel("_turn", "0B0.0", pytest.approx(200e-6), pytest.approx(20e-6)),
-        Kernel("Memset (Device)", "", pytest.approx(190e-6), pytest.approx(4e-6)),
-        Kernel("lost", "", pytest.approx(230e-6), pytest.approx(1e-6)),
+        GpuKernel("nvjet", "0F0.0", pytest.approx(180e-6), pytest.approx(10e-6)),
+        GpuKernel("_turn", "0B0.0", pytest.approx(200e-6), pytest.approx(20e-6)),
+        GpuKernel("Memset (Device)", "", pytest.approx(190e-6), pytest.approx(4e-6)),
+        GpuKernel("lost", "", pytest.approx(230e-6), pytest.approx(1e-6)),
     ]
 
 
@@ -58,7 +58,7 @@ def test_the_ops_of_a_real_step_are_in_its_trace() -> None:
     spans = [each for each in traced.events if str(each.get("name")).startswith("op ")]
     middle = [each["ts"] + each["dur"] / 2 for each in sorted(spans, key=lambda each: each["ts"])]
     assert [ops_of(traced.events)(time) for time in middle] == calls
-    assert [Kernel("", op, 0.0, 0.0).kind for op in calls] == kinds
+    assert [GpuKernel("", op, 0.0, 0.0).kind for op in calls] == kinds
     assert traced.seconds * 1e6 > sum(each["dur"] for each in spans)
 
 

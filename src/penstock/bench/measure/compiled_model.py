@@ -46,7 +46,7 @@ class ScaledNorm(nn.Module):
         return y.to(x.dtype) * self.weight.to(x.dtype)
 
 
-class Block(nn.Module):
+class CompiledBlock(nn.Module):
     """One layer: attention and MLP, each after a norm and added to what it was given."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -87,7 +87,7 @@ class CompiledDecoder(nn.Module):
         super().__init__()
         _refuse_other_models(config)
         self.embedding = nn.Embedding(config.vocabulary, config.hidden)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(CompiledBlock(config) for _ in range(config.layers))
         self.norm = ScaledNorm(config.hidden, config.norm_epsilon)
         self.head = nn.Linear(config.hidden, config.vocabulary, bias=False)
         if config.tied:

@@ -40,12 +40,12 @@ class Making(NamedTuple):
     """Whether AdamW is one kernel."""
 
 
-def compiled(device: torch.device) -> Making:
+def compiled_making(device: torch.device) -> Making:
     """All that PyTorch has for a GPU."""
     return Making(device, torch.bfloat16, nn.Module.compile, torch.compile, _cudnn, True)
 
 
-def uncompiled(device: torch.device, dtype: torch.dtype) -> Making:
+def plain_making(device: torch.device, dtype: torch.dtype) -> Making:
     """The same arithmetic without a compiler, for any device."""
     return Making(device, dtype, lambda block: None, lambda loss: loss, nullcontext, None)
 
@@ -81,7 +81,7 @@ class CompiledStep:
         self.tables = cos[None, :, None], sin[None, :, None]
         for block in self.model.blocks:
             making.compile_block(block)
-        self.loss = making.compile_loss(summed_loss)
+        self.loss = making.compile_loss(loss_of_some)
         self.parts = max(1, self.tokens // loss_tokens)
         self.values: list[Tensor] = list(self.model.parameters())
         self.main = [value.detach().float() for value in self.values]
@@ -130,7 +130,7 @@ class CompiledStep:
         return norm
 
 
-def summed_loss(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
+def loss_of_some(hidden: Tensor, head: Tensor, labels: Tensor) -> Tensor:
     """Cross-entropy of the logits in 32 bits, summed."""
     return functional.cross_entropy((hidden @ head.t()).float(), labels, reduction="sum")
 

@@ -17,7 +17,7 @@ LONG_GAP = 20e-6
 OTHER = "other"
 
 
-class Kernel(NamedTuple):
+class GpuKernel(NamedTuple):
     """One kernel, copy or fill on the GPU."""
 
     name: str
@@ -67,7 +67,7 @@ CLASSES = (
 LABELS = (*(rule.label for rule in CLASSES), OTHER)
 
 
-def class_of(kernel: Kernel) -> str:
+def class_of(kernel: GpuKernel) -> str:
     """The class of a kernel."""
     for rule in CLASSES:
         launched = not rule.kinds or (kernel.kind and kernel.kind in rule.kinds)
@@ -76,7 +76,7 @@ def class_of(kernel: Kernel) -> str:
     return OTHER
 
 
-def breakdown_of(kernels: Sequence[Kernel], step_seconds: float) -> dict[str, Any]:
+def breakdown_of(kernels: Sequence[GpuKernel], step_seconds: float) -> dict[str, Any]:
     """Seconds by class, idle time, gaps inside ops, and kernels that no class knows."""
     classes = dict.fromkeys(LABELS, 0.0)
     unknown: dict[str, float] = defaultdict(float)
@@ -99,7 +99,7 @@ def breakdown_of(kernels: Sequence[Kernel], step_seconds: float) -> dict[str, An
     }
 
 
-def busy_seconds(kernels: Sequence[Kernel]) -> float:
+def busy_seconds(kernels: Sequence[GpuKernel]) -> float:
     """Time in which at least one kernel runs."""
     total, until = 0.0, float("-inf")
     for kernel in sorted(kernels, key=lambda kernel: kernel.start):
@@ -108,7 +108,7 @@ def busy_seconds(kernels: Sequence[Kernel]) -> float:
     return total
 
 
-def gaps_inside(kernels: Sequence[Kernel]) -> Iterator[tuple[float, str]]:
+def gaps_inside(kernels: Sequence[GpuKernel]) -> Iterator[tuple[float, str]]:
     """Times between kernels of the same op, in which none runs, with the op."""
     for op, inside in groupby(sorted(kernels, key=_by_op_and_start), lambda kernel: kernel.op):
         if not op:
@@ -120,5 +120,5 @@ def gaps_inside(kernels: Sequence[Kernel]) -> Iterator[tuple[float, str]]:
             until = kernel.end if until is None else max(until, kernel.end)
 
 
-def _by_op_and_start(kernel: Kernel) -> tuple[str, float]:
+def _by_op_and_start(kernel: GpuKernel) -> tuple[str, float]:
     return kernel.op, kernel.start

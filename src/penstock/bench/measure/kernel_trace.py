@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from penstock.bench.measure.gpu import RATE, engine_of
 from penstock.bench.measure.gpu_case import GpuCase
-from penstock.bench.measure.kernel_classes import Kernel, breakdown_of
+from penstock.bench.measure.kernel_classes import GpuKernel, breakdown_of
 from penstock.bench.measure.step_clock import give_back, seconds_of
 from penstock.run.execute.observer import Quiet
 from penstock.run.program.calls import Call
@@ -77,7 +77,7 @@ def trace(step: Callable[[], object], device: torch.device) -> Trace:
     return Trace(seconds, events)
 
 
-def kernels_of(events: Sequence[TraceEvent]) -> list[Kernel]:
+def kernels_of(events: Sequence[TraceEvent]) -> list[GpuKernel]:
     """Kernels, copies and fills of a trace, with their ops."""
     launched = {
         event["args"]["correlation"]: float(event["ts"])
@@ -86,7 +86,7 @@ def kernels_of(events: Sequence[TraceEvent]) -> list[Kernel]:
     }
     op_at = ops_of(events)
     return [
-        Kernel(
+        GpuKernel(
             event["name"],
             op_at(launched.get(event.get("args", {}).get("correlation"))),
             float(event["ts"]) * 1e-6,
