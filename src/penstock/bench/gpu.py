@@ -1,31 +1,106 @@
-"""`penstock bench gpu`: what a GPU makes of whole and of sliced steps, in time and in memory."""
+"""`penstock bench gpu`: what a GPU makes of whole and of sliced steps, in time and in memory, next
+to a model that PyTorch compiles."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from json import dumps
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.arch.config import model
+from penstock.arch.config import ModelConfig, model
 from penstock.bench.run import BenchSettings, Result, Say, read_bench_settings
-from penstock.errors import ShapeError
+from penstock.errors import ShapeError, nearest
+
+if TYPE_CHECKING:
+    from penstock.bench.measure.gpu_case import GpuCase
 
 
-def measure_gpu(say: Say) -> Result:
-    """Attention, steps of one rank, and ranks that share the GPU; told row by row."""
-    settings = read_bench_settings()["gpu"]
+class GpuChoice(NamedTuple):
+    """What of the settings is measured; nothing given is all of it."""
+
+    parts: Sequence[str] = ()
+    models: Sequence[str] = ()
+    tokens: Sequence[int] = ()
+    slices: Sequence[int] = ()
+    steps: int | None = None
+
+    def takes(self, case: "GpuCase") -> bool:
+        return (
+            (not self.models or case.model in self.models)
+            and (not self.tokens or case.tokens in self.tokens)
+            and (not self.slices or case.slices in self.slices)
+        )
+
+
+def measure_gpu(choice: GpuChoice, say: Say) -> Result:
+    """The chosen parts, told row by row."""
+    settings = {**read_bench_settings()["gpu"]}
+    if choice.steps is not None:
+        settings["steps"] = choice.steps
+    parts = _chosen_parts(choice.parts)
+    cases = _chosen_cases(settings, choice)
     _need_gpu()
-    attention = [_told(say, row) for row in _attention(settings)]
-    steps = [_told(say, row) for row in _steps(settings)]
-    shared = [_told(say, row) for row in _shared(settings)]
-    errors = [row["memory_error"] for row in (*steps, *shared)]
-    return {
-        "target": settings["target"],
-        "memory_target": settings["memory_target"],
-        "slices_cost": max(_slices_cost(steps)),
-        "memory_error": max(errors),
-        "attention": attention,
-        "steps": steps,
-        "shared": shared,
+    results: Result = {
+        key: settings[key] for key in ("target", "memory_target", "prediction_target")
     }
+    for part in parts:
+        rows = GPU_PARTS[part](settings, cases)
+        results[part] = [_told(say, {"part": part, **row}) for row in rows]
+    return results
+
+
+def _chosen_parts(given: Sequence[str]) -> Sequence[str]:
+    for part in given:
+        if part not in GPU_PARTS:
+            raise ShapeError(f"no part is called {part!r}", hint=nearest(part, list(GPU_PARTS)))
+    return given or USUAL
+
+
+def _chosen_cases(settings: BenchSettings, choice: GpuChoice) -> list["GpuCase"]:
+    cases = list(step_cases(settings))
+    found = [case for case in cases if choice.takes(case)]
+    if not found:
+        known = dict.fromkeys(f"{case.model} at {case.tokens} tokens" for case in cases)
+        raise ShapeError(
+            "no case has this model, length and number of slices",
+            hint=f"there are {', '.join(known)}",
+        )
+    return found
+
+
+def step_cases(settings: BenchSettings) -> Iterator["GpuCase"]:
+    """Every step that is measured on one rank; equal models and lengths follow each other."""
+    for entry in settings["cases"]:
+        for slices in entry["slices"]:
+            yield _case(settings, entry, slices)
+
+
+def _case(
+    settings: BenchSettings,
+    entry: BenchSettings,
+    slices: int,
+    devices: int = 1,
+    microbatches: int = 1,
+) -> "GpuCase":
+    from penstock.bench.measure.gpu_case import GpuCase
+
+    return GpuCase(
+        entry["model"],
+        bench_model(settings, entry["model"]),
+        entry["tokens"],
+        settings["sliced" if slices > 1 else "whole"],
+        devices,
+        microbatches,
+        slices,
+        tuple(entry.get("transforms", ())),
+    )
+
+
+def bench_model(settings: BenchSettings, name: str) -> ModelConfig:
+    """A model of the settings, or a registered one."""
+    own = settings["models"].get(name)
+    if own is None:
+        return model(name)
+    return replace(model(own["base"]), **{key: own[key] for key in own if key != "base"})
 
 
 def _need_gpu() -> None:
@@ -42,38 +117,54 @@ def _told(say: Say, row: Result) -> Result:
     return row
 
 
-def _attention(settings: BenchSettings) -> Iterator[Result]:
+def _attention(settings: BenchSettings, cases: Sequence["GpuCase"]) -> Iterator[Result]:
     from penstock.bench.measure.gpu_attention import attention_times
 
-    config, count = model(settings["model"]), settings["slices"]
-    for tokens in settings["tokens"]:
+    own = settings["attention"]
+    config, count = bench_model(settings, own["model"]), own["slices"]
+    for tokens in own["tokens"]:
         lengths = (tokens // count,) * count
         yield attention_times(config.heads, config.kv_heads, config.head_size, lengths)
 
 
-def _steps(settings: BenchSettings) -> Iterator[Result]:
-    from penstock.bench.measure.gpu import GpuCase, measure_alone
+def _steps(settings: BenchSettings, cases: Sequence["GpuCase"]) -> Iterator[Result]:
+    from penstock.bench.measure.compiled_step import compiled_making
+    from penstock.bench.measure.gpu import first_gpu
+    from penstock.bench.measure.gpu_rows import compared_rows
 
-    for tokens in settings["tokens"]:
-        for schedule, slices in _both(settings):
-            case = GpuCase(settings["model"], tokens, schedule, slices=slices)
-            yield measure_alone(case, settings["steps"])
-
-
-def _shared(settings: BenchSettings) -> Iterator[Result]:
-    from penstock.bench.measure.gpu import GpuCase, measure_together
-
-    shared: dict[str, Any] = settings["shared"]
-    for schedule, slices in _both(settings):
-        sizes = (shared["ranks"], shared["microbatches"], slices)
-        yield measure_together(GpuCase(settings["model"], shared["tokens"], schedule, *sizes), 1)
+    wanted = {
+        (entry["model"], entry["tokens"], int(slices)): ratio
+        for entry in settings["cases"]
+        for slices, ratio in entry.get("wanted", {}).items()
+    }
+    for row in compared_rows(
+        cases, compiled_making(first_gpu()), settings["steps"], settings["first"]
+    ):
+        yield {**row, "wanted": wanted.get((row["model"], row["tokens"], row["slices"]))}
 
 
-def _both(settings: BenchSettings) -> tuple[tuple[str, int], tuple[str, int]]:
-    return (settings["whole"], 1), (settings["sliced"], settings["slices"])
+def _shared(settings: BenchSettings, cases: Sequence["GpuCase"]) -> Iterator[Result]:
+    from penstock.bench.measure.gpu import measure_together
+
+    own = settings["shared"]
+    for slices in (1, own["slices"]):
+        yield measure_together(_case(settings, own, slices, own["ranks"], own["microbatches"]), 1)
 
 
-def _slices_cost(steps: list[Result]) -> Iterator[float]:
-    """What slices add to a step, at each length."""
-    for whole, sliced in zip(steps[::2], steps[1::2]):
-        yield sliced["seconds"] / whole["seconds"] - 1
+def _breakdown(settings: BenchSettings, cases: Sequence["GpuCase"]) -> Iterator[Result]:
+    from penstock.bench.measure.gpu import first_gpu
+    from penstock.bench.measure.gpu_rows import breakdown_rows
+
+    yield from breakdown_rows(cases, first_gpu(), settings["first"])
+
+
+Part = Callable[[BenchSettings, Sequence["GpuCase"]], Iterator[Result]]
+
+GPU_PARTS: dict[str, Part] = {
+    "attention": _attention,
+    "steps": _steps,
+    "shared": _shared,
+    "breakdown": _breakdown,
+}
+USUAL = ("attention", "steps", "shared")
+"""Parts that are measured where none is chosen."""

@@ -38,6 +38,27 @@ Steps = Annotated[
         help="Steps that --host and --real measure after a first one; 0 measures the first.",
     ),
 ]
+PartFlag = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--part",
+        help="attention, steps, shared (ranks that share the GPU) or breakdown (where the time of "
+        "a step goes); all but the last by default.",
+    ),
+]
+ModelFlag = Annotated[
+    list[str] | None, typer.Option("--model", help="Only the steps of this model.")
+]
+GpuTokens = Annotated[
+    list[int] | None, typer.Option("--tokens", min=1, help="Only the steps of this length.")
+]
+SlicesFlag = Annotated[
+    list[int] | None,
+    typer.Option("--slices", "-k", min=1, help="Only the steps in so many slices."),
+]
+GpuSteps = Annotated[
+    int | None, typer.Option("--steps", min=1, help="Steps that are timed for each case.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -91,13 +112,24 @@ def bench_run(
         _print_run(results)
 
 
-def bench_gpu(as_json: AsJson = False) -> None:
-    """Measure a model on one GPU: attention, whole and sliced steps, memory as predicted."""
-    need_torch()
-    from penstock.bench.gpu import measure_gpu
-    from penstock.bench.tables import gpu_tables
+def bench_gpu(
+    part: PartFlag = None,
+    model: ModelFlag = None,
+    tokens: GpuTokens = None,
+    slices: SlicesFlag = None,
+    steps: GpuSteps = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure models on one GPU: attention, steps against a compiled model, memory as predicted.
 
-    results = measure_gpu(note)
+    Results are printed on stderr as they come.
+    """
+    need_torch()
+    from penstock.bench.gpu import GpuChoice, measure_gpu
+    from penstock.bench.gpu_tables import gpu_tables
+
+    choice = GpuChoice(part or (), model or (), tokens or (), slices or (), steps)
+    results = measure_gpu(choice, note)
     if as_json:
         emit_json(results)
         return

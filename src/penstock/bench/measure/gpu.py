@@ -1,160 +1,132 @@
-"""Steps of a model on a GPU: how much of it is used, what slices cost, and whether memory is as
-predicted.
+"""Steps of a model on a GPU: how much of it is used, what slices cost, and whether time and memory
+are as predicted.
 
 One rank trains a whole model, unsliced and in slices; then several ranks share the GPU, each with a
-part of the model, to see the memory of schedules beside each other. Random tokens do: nothing here
-depends on what they are.
+part of the model, to see the memory of schedules beside each other.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
-from gc import collect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from statistics import median
 from typing import Any, NamedTuple
 
 import torch
 
-from penstock.arch.config import ModelConfig, model
-from penstock.core.schedule import Schedule
+from penstock.bench.measure.gpu_case import GpuCase
+from penstock.bench.measure.op_profile import (
+    OneByOne,
+    predicted_seconds,
+    prediction,
+    profile_of,
+)
+from penstock.bench.measure.step_clock import StepTimes, give_back, time_steps
 from penstock.cost.workload import Workload
-from penstock.data.batch import Microbatch
 from penstock.plan.memory import footprints
-from penstock.plan.slices import align, equal_flops_of_model
+from penstock.run.execute.observer import Quiet
 from penstock.run.launch.worker_pool import Crew
-from penstock.run.observe.utilisation import model_flops, peak_flops
 from penstock.run.process.environment import RankPlace
 from penstock.run.process.rendezvous import Connection
-from penstock.run.program.layout import Layout
-from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine, torch_device
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
-from penstock.run.step.state import begin
-from penstock.schedules import build
+from penstock.run.step.state import entries, settle
+
+RATE = 1e-4
+
+
+class OurSteps(NamedTuple):
+    """What one rank measured."""
+
+    times: StepTimes
+    predicted: float
+    """Seconds of a step, simulated with ops that were measured alone."""
 
 
 def has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-class GpuCase(NamedTuple):
-    """A model, a length, and a schedule over some devices."""
-
-    model: str
-    tokens: int
-    schedule: str
-    devices: int = 1
-    microbatches: int = 1
-    slices: int = 1
-    dtype: str = "bfloat16"
-
-    def config(self) -> ModelConfig:
-        return replace(model(self.model), element_bytes=getattr(torch, self.dtype).itemsize)
-
-    def built(self) -> Schedule:
-        return build(
-            self.schedule,
-            devices=self.devices,
-            microbatches=self.microbatches,
-            slices=self.slices if self.slices > 1 else None,
-        )
-
-    def plan(self) -> StepPlan:
-        cut: tuple[int, ...] = (self.tokens,)
-        if self.slices > 1:
-            cut = align(equal_flops_of_model(self.config(), self.tokens, self.slices))
-        lengths = (cut,) * self.microbatches
-        schedule, dtype = self.built(), getattr(torch, self.dtype)
-        layout = Layout.of(self.config(), schedule, self.tokens, dtype=dtype)
-        return StepPlan(layout, schedule, lengths)
+def first_gpu() -> torch.device:
+    """Where one rank alone is measured."""
+    return torch_device("cuda", RankPlace())
 
 
-class RankResult(NamedTuple):
-    """What one rank measured."""
-
-    seconds: list[float]
-    allocated: int
-    """Most bytes that the allocator gave out, weights and all."""
-    reserved: int
-    """Most bytes that it took from the GPU."""
-
-
-def step_on_gpu(connection: Connection, case: GpuCase, steps: int) -> RankResult:
-    """Train some steps and say how long each took."""
-    device = torch_device("auto", connection.place)
-    return measure_steps(case, device, steps)
-
-
-def measure_steps(case: GpuCase, device: torch.device, steps: int) -> RankResult:
-    """The steps of one rank; the first one, which finds kernels and memory, is left out."""
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
+@contextmanager
+def engine_of(case: GpuCase, device: torch.device) -> Iterator[Engine]:
+    """An engine with some weights; its memory is free again at the end, whatever happened."""
     engine = build_engine(case.plan(), 1, AdamW(), device)
-    begin(engine, 0)
-    batch = random_batch(case)
-    seconds = [_timed(engine, batch) for _ in range(steps + 1)]
-    engine.close()
-    result = RankResult(
-        seconds[1:], torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
-    )
-    # Ranks that share the GPU come next, and this process would keep what it no longer needs.
-    del engine
-    collect()
-    torch.cuda.empty_cache()
-    return result
+    try:
+        fill(engine)
+        yield engine
+    finally:
+        engine.close()
+        engine.release()
 
 
-def random_batch(case: GpuCase) -> list[Microbatch]:
-    stream = torch.Generator().manual_seed(0)
-    size, vocabulary = (1, case.tokens + 1), case.config().vocabulary
-    found = []
-    for _ in range(case.microbatches):
-        words = torch.randint(0, vocabulary, size, generator=stream)
-        found.append(Microbatch(words[:, :-1], words[:, 1:], ((0,),)))
-    return found
+def fill(engine: Engine) -> None:
+    """Random weights made where they are: the host would need most of the time of a case."""
+    for entry in entries(engine):
+        if entry.main.dim() > 1:
+            entry.main.normal_(0, 0.02)
+        else:
+            entry.main.fill_(1.0)
+    settle(engine, 0)
 
 
-def _timed(engine: Engine, batch: Sequence[Microbatch]) -> float:
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-    torch.cuda.synchronize()
-    start.record()
-    engine.step(batch, 1e-4)
-    end.record()
-    torch.cuda.synchronize()
-    return float(start.elapsed_time(end)) * 1e-3
+def measure_ours(case: GpuCase, device: torch.device, steps: int, first: int) -> OurSteps:
+    """Steps of one rank: some that are left out, one whose ops run alone, and those that count."""
+    batch = case.batch()
+    with engine_of(case, device) as engine:
+        for _ in range(first):
+            engine.step(batch, RATE)
+        engine.executor.observer = OneByOne(device)
+        engine.step(batch, RATE)
+        profile = profile_of(engine.executor)
+        engine.executor.observer = Quiet()
+        times = time_steps(lambda: engine.step(batch, RATE), device, steps, 1)
+        predicted = predicted_seconds(engine.executor, profile)
+    give_back(device)
+    return OurSteps(times, predicted)
 
 
-def measure_alone(case: GpuCase, steps: int) -> dict[str, Any]:
-    """One rank: time, utilisation, and memory against its prediction."""
-    device = torch_device("cuda", RankPlace())
-    result = measure_steps(case, device, steps)
-    seconds = median(result.seconds)
-    flops = model_flops(case.config(), [case.tokens] * case.microbatches)
-    peak = peak_flops(device)
+def our_row(case: GpuCase, device: torch.device, steps: int, first: int) -> dict[str, Any]:
+    """Time, utilisation and memory of our steps, against their predictions."""
+    found = measure_ours(case, device, steps, first)
+    seconds = median(found.times.seconds)
     return {
-        **case._asdict(),
+        **case.named(),
         "seconds": seconds,
-        "utilisation": flops / seconds / peak if peak else None,
-        **memory_record(case, [result]),
+        "utilisation": case.utilisation(seconds, device),
+        **prediction(found.predicted, seconds),
+        **memory_record(case, [found.times]),
     }
+
+
+def step_on_gpu(connection: Connection, case: GpuCase, steps: int) -> StepTimes:
+    """Train some steps on one of several ranks and say how long each took."""
+    device = torch_device("auto", connection.place)
+    batch = case.batch()
+    with engine_of(case, device) as engine:
+        return time_steps(lambda: engine.step(batch, RATE), device, steps, 1)
 
 
 def measure_together(case: GpuCase, steps: int) -> dict[str, Any]:
     """Several ranks on one GPU: their memory against its prediction."""
     with Crew(case.devices) as crew:
         results = crew.run(step_on_gpu, case, steps)
-    return {**case._asdict(), **memory_record(case, results)}
+    return {**case.named(), **memory_record(case, results)}
 
 
-def memory_record(case: GpuCase, results: Sequence[RankResult]) -> dict[str, Any]:
-    """Predicted and measured bytes of each device."""
+def memory_record(case: GpuCase, results: Sequence[StepTimes]) -> dict[str, Any]:
+    """Predicted and measured bytes of each device; nothing is measured on the host."""
     plan = case.plan()
     workload = Workload(plan.layout.model, plan.lengths, tuple(map(len, plan.layout.split)))
     predicted = [each.total for each in footprints(plan.schedule, workload)]
     found = [result.allocated for result in results]
+    errors = [abs(p - m) / m for p, m in zip(predicted, found) if m]
     return {
         "predicted_bytes": predicted,
         "measured_bytes": found,
         "reserved_bytes": [result.reserved for result in results],
-        "memory_error": max(abs(p - m) / m for p, m in zip(predicted, found)),
+        "memory_error": max(errors, default=None),
     }

@@ -15,7 +15,7 @@ PROGRAMS_PER_CORE = 8
 
 
 @triton.jit
-def _forward(
+def _norm_forward(
     x, weight, y, r, stride, heads, size, epsilon,
     block: tl.constexpr,
 ):  # fmt: skip
@@ -32,7 +32,7 @@ def _forward(
 
 
 @triton.jit(do_not_specialize=["rows", "share"])
-def _backward(
+def _norm_backward(
     x, weight, r, dy, residual, dx, sums,
     x_stride, dy_stride, heads, rows, size, share,
     adds: tl.constexpr, block: tl.constexpr,
@@ -64,7 +64,7 @@ def fused_norm(weight: Tensor, x: Tensor, epsilon: float) -> tuple[Tensor, Tenso
     size, (heads, stride) = x.shape[-1], _rows_of(x)
     y = x.new_empty(x.shape)
     r = x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
-    _forward[(r.numel(),)](
+    _norm_forward[(r.numel(),)](
         x, weight, y, r, stride, heads, size, epsilon, **_shape(size)
     )  # fmt: skip
     return y, r
@@ -80,7 +80,7 @@ def fused_norm_backward(
     share = triton.cdiv(rows, min(rows, cores * PROGRAMS_PER_CORE))
     programs = triton.cdiv(rows, share)
     dx, sums = x.new_empty(x.shape), x.new_empty((programs, size), dtype=torch.float32)
-    _backward[(programs,)](
+    _norm_backward[(programs,)](
         x, weight, r, dy, residual, dx, sums, x_stride, dy_stride, heads, rows, size, share,
         adds=residual is not None, **_shape(size),
     )  # fmt: skip

@@ -10,7 +10,7 @@ ELEMENTS = 1024
 
 
 @triton.jit
-def _forward(both, out, width, block: tl.constexpr):
+def _swiglu_forward(both, out, width, block: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * block + tl.arange(0, block)
     inside = at < width
@@ -21,7 +21,7 @@ def _forward(both, out, width, block: tl.constexpr):
 
 
 @triton.jit
-def _backward(both, d, out, width, block: tl.constexpr):
+def _swiglu_backward(both, d, out, width, block: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * block + tl.arange(0, block)
     inside = at < width
@@ -39,7 +39,7 @@ def fused_swiglu(both: Tensor) -> Tensor:
     """As `penstock.model.layers.swiglu.swiglu`."""
     rows, width = both.shape[0], both.shape[1] // 2
     out = both.new_empty((rows, width))
-    _forward[(rows, triton.cdiv(width, ELEMENTS))](both, out, width, block=ELEMENTS)
+    _swiglu_forward[(rows, triton.cdiv(width, ELEMENTS))](both, out, width, block=ELEMENTS)
     return out
 
 
@@ -47,5 +47,5 @@ def fused_swiglu_backward(both: Tensor, d: Tensor) -> Tensor:
     """As `penstock.model.layers.swiglu.swiglu_backward`."""
     rows, width = d.shape
     out = torch.empty_like(both)
-    _backward[(rows, triton.cdiv(width, ELEMENTS))](both, d, out, width, block=ELEMENTS)
+    _swiglu_backward[(rows, triton.cdiv(width, ELEMENTS))](both, d, out, width, block=ELEMENTS)
     return out
