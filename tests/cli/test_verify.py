@@ -23,8 +23,8 @@ from penstock.verify.verifier import VerdictRow
 pytestmark = pytest.mark.torch
 
 FIELDS = {
-    *("name", "variant", "devices", "replicas", "microbatches", "chunks", "slices", "dtype"),
-    *("tolerance", "loss_error", "grad_error", "worst", "bit_equal", "equal", "seconds"),
+    *("name", "variant", "devices", "replicas", "microbatches", "chunks", "slices", "device"),
+    *("dtype", "tolerance", "loss_error", "grad_error", "worst", "bit_equal", "equal", "seconds"),
 }
 PARAMETER = "model.layers.3.self_attn.k_proj.weight"
 
