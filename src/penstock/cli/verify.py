@@ -97,9 +97,11 @@ def _refuse_both_or_neither(target: str, request: Request, everything: bool) -> 
 
 
 def _refuse_device(device: str) -> None:
+    if device == "cpu":
+        return
     import torch
 
-    if device == "cuda" and not torch.cuda.is_available():
+    if not torch.cuda.is_available():
         raise ShapeError(
             "--device is cuda, but this machine has no CUDA device",
             hint="leave out --device, or install a torch that is built for the GPU of this machine",
