@@ -41,7 +41,7 @@ Everything = Annotated[
 ]
 Device = Annotated[
     Literal["cpu", "cuda"],
-    typer.Option(help="Where every process has its tensors: cpu, or the GPUs of this machine."),
+    typer.Option(help="Where the tensors are."),
 ]
 
 
@@ -97,15 +97,9 @@ def _refuse_both_or_neither(target: str, request: Request, everything: bool) -> 
 
 
 def _refuse_device(device: str) -> None:
-    if device == "cpu":
-        return
-    import torch
+    from penstock.verify.trial import refuse_device
 
-    if not torch.cuda.is_available():
-        raise ShapeError(
-            "--device is cuda, but this machine has no CUDA device",
-            hint="leave out --device, or install a torch that is built for the GPU of this machine",
-        )
+    refuse_device(device)
 
 
 def _all_trials(device: str) -> tuple[list["Trial"], list[str]]:

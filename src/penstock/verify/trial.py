@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from penstock.errors import ShapeError
 from penstock.run.comm.grid import Grid
 from penstock.run.comm.mesh import Mesh, make_mesh
 from penstock.run.process.rendezvous import Connection
@@ -29,6 +30,15 @@ class TrialPart(NamedTuple):
     """Gradients by name; a tied weight stands twice where one process holds both its ends."""
     back_end: str = ""
     """What moved tensors between processes, if there were others."""
+
+
+def refuse_device(device: str) -> None:
+    """Refuse a GPU that is not there before any process is started."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ShapeError(
+            "--device is cuda, but this machine has no CUDA device",
+            hint="leave out --device, or install a torch that is built for the GPU of this machine",
+        )
 
 
 def run_trial(connection: Connection, trial: Trial) -> TrialPart:
