@@ -24,34 +24,20 @@ from penstock.arch.config import ModelConfig
 from penstock.core.schedule import Schedule
 from penstock.data.batch import Microbatch
 from penstock.plan.slices import even
-from penstock.run.execute.observer import Quiet
 from penstock.run.process.store import PATIENCE
-from penstock.run.program.calls import Call, Post
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin
 from penstock.schedules import build
+from trial_jobs import Synchronising
 
 MODEL = ModelConfig(8, 256, 512, 8, 4, 32, 512)
 MICROBATCHES, LENGTH = 8, 256
 SLICES = {"1f1b": None, "seq1f1b": 4, "zb-v": None, "dualpipev": None}
 """Schedules that are trained, and the slices that they cut a sequence into."""
 BACK_END = "cpu:gloo,cuda:nccl"
-
-
-class Synchronising(Quiet):
-    """Waits for everything on the device between any two calls."""
-
-    def waits(self, call: Call, post: Post) -> None:
-        torch.cuda.synchronize()
-
-    def runs(self, call: Call) -> None:
-        torch.cuda.synchronize()
-
-    def ran(self, call: Call) -> None:
-        torch.cuda.synchronize()
 
 
 def plan_of(schedule: Schedule, dtype: torch.dtype, tied: bool) -> StepPlan:

@@ -25,7 +25,7 @@ def counts() -> dict[str, str]:
         "schedules": str(len(registry())),
         "verified runs": str(runs),
         "measured ops": f"{_measured_ops() / 1e6:.1f} million",
-        **{f"error in {dtype}": _power(limit) for dtype, limit in TOLERANCE.items()},
+        **{f"error in {t}": _power(limit.gradient) for t, limit in TOLERANCE["cpu"].items()},
     }
 
 

@@ -9,6 +9,7 @@ from time import sleep
 from typing import Any
 
 import pytest
+import torch
 
 from cli.conftest import Penstock
 from penstock.cli import _progress, verify
@@ -17,16 +18,22 @@ from penstock.run.program.unsupported import why_not
 from penstock.schedules import build, registry
 from penstock.verify.cases import smallest, trials_of
 from penstock.verify.compare import Difference
-from penstock.verify.variants import VARIANTS, Trial
+from penstock.verify.variants import ON_DEVICE, VARIANTS, Trial
 from penstock.verify.verifier import VerdictRow
 
 pytestmark = pytest.mark.torch
 
 FIELDS = {
-    *("name", "variant", "devices", "replicas", "microbatches", "chunks", "slices", "dtype"),
-    *("tolerance", "loss_error", "grad_error", "worst", "bit_equal", "equal", "seconds"),
+    *("name", "variant", "devices", "replicas", "microbatches", "chunks", "slices", "device"),
+    *("dtype", "tolerance", "loss_error", "grad_error", "worst", "bit_equal", "equal", "seconds"),
 }
+ON_GPU = {
+    *("back_end", "loss_tolerance"),
+    *("difference_from_one_process", "loss_difference_from_one_process"),
+}
+"""Fields of rows that were not computed on the CPU."""
 PARAMETER = "model.layers.3.self_attn.k_proj.weight"
+NEAR = Difference(1e-8, 1e-7, PARAMETER, "")
 
 
 @pytest.fixture
@@ -135,6 +142,7 @@ def test_a_file_is_verified_without_replicas(
         ("verify gpipe -p 4", "number of microbatches"),
         ("verify gpipe -p 4 -m 8 -k 2", "does not cut sequences"),
         ("verify gpipe -p 65 -m 8", "65 processes are more than"),
+        ("verify gpipe -p 2 -m 2 --device tpu", "'tpu' is not one of"),
     ],
 )
 def test_misuse_is_refused_before_anything_starts(
@@ -144,6 +152,50 @@ def test_misuse_is_refused_before_anything_starts(
     assert (answer.code, answer.out) == (2, "")
     assert words in answer.err
     assert "\nhint: " in answer.err
+
+
+def test_a_gpu_that_is_not_there_is_refused_at_once(
+    penstock: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    answer = penstock("verify --all --device cuda")
+    assert (answer.code, answer.out) == (2, "")
+    assert "--device is cuda, but this machine has no CUDA device" in answer.err
+    assert "\nhint: " in answer.err
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let rows come from a GPU that is not there."""
+
+    def row(_: Any, trial: Trial) -> VerdictRow:
+        return VerdictRow(trial, Difference(1e-9, 2e-6, PARAMETER, ""), None, 0.25, NEAR, "nccl")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("penstock.verify.verifier.Verifier.row", row)
+
+
+@pytest.mark.usefixtures("on_a_gpu")
+def test_rows_of_a_gpu_say_the_back_end_and_the_difference_from_one_process(
+    penstock: Penstock,
+) -> None:
+    rows = penstock("verify gpipe -p 2 -m 2 --device cuda --json").data["rows"]
+    assert {row["variant"] for row in rows} == {variant.name for variant in ON_DEVICE["cuda"]}
+    for row in rows:
+        assert row.keys() == FIELDS | ON_GPU
+        assert (row["device"], row["back_end"], row["bit_equal"]) == ("cuda", "nccl", None)
+        assert row["difference_from_one_process"] == NEAR.gradient
+        assert row["loss_difference_from_one_process"] == NEAR.loss
+    tolerances = {(row["dtype"], row["tolerance"], row["loss_tolerance"]) for row in rows}
+    assert tolerances == {("float32", 5e-5, 1e-6), ("bfloat16", 8e-2, 1e-4)}
+
+
+@pytest.mark.usefixtures("on_a_gpu")
+def test_the_table_of_a_gpu_ends_with_the_place(penstock: Penstock) -> None:
+    lines = penstock("verify gpipe -p 2 -m 2 --device cuda").out.splitlines()
+    assert "from one process" in lines[0]
+    assert lines[-2] == "11 rows, all equal, largest error 2e-06 in float32, 2e-06 in bfloat16"
+    assert lines[-1] == "11 of 11 equal on cuda over nccl"
 
 
 def test_without_torch_the_extra_to_install_is_named(

@@ -127,3 +127,10 @@ def untied(connection: Connection, trial: Trial) -> TrialPart:
         mock.patch.object(StageEnd, "share"),
     ):
         return run_trial(connection, trial)
+
+
+def one_fails(connection: Connection, trial: Trial, patience: float) -> TrialPart:
+    """One process ends with an error while the others wait for it."""
+    if connection.rank == 1:
+        raise RuntimeError("the device is gone")
+    return run_trial(connection, trial)

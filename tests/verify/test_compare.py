@@ -5,7 +5,7 @@ from math import inf, nan
 import pytest
 import torch
 
-from penstock.verify.compare import difference, unequal_bits
+from penstock.verify.compare import Tolerance, difference, unequal_bits
 from penstock.verify.oracle import Answer
 
 pytestmark = pytest.mark.torch
@@ -28,7 +28,7 @@ def _with(**changed: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
 def test_the_same_numbers_have_no_error() -> None:
     found = difference(2.0, _with(), RIGHT)
     assert (found.loss, found.gradient) == (0.0, 0.0)
-    assert found.within(0.0)
+    assert found.within(Tolerance(0.0, 0.0))
 
 
 def test_a_small_parameter_is_not_hidden_by_a_large_one() -> None:
@@ -48,7 +48,7 @@ def test_what_should_be_zero_is_measured_against_the_whole_gradient() -> None:
 def test_a_wrong_loss_is_an_error_of_its_own() -> None:
     found = difference(2.002, _with(), RIGHT)
     assert (found.loss, found.gradient) == (pytest.approx(1e-3), 0.0)
-    assert not found.within(1e-5)
+    assert not found.within(Tolerance(1e-5, 1e-5))
 
 
 @pytest.mark.parametrize("loss", [nan, inf])

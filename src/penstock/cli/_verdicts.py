@@ -23,14 +23,29 @@ def verdict_record(row: "VerdictRow") -> dict[str, Any]:
         "microbatches": shape.microbatches,
         "chunks": plain(shape.chunks),
         "slices": slices(shape),
+        "device": row.trial.scale.device,
         "dtype": row.trial.dtype,
-        "tolerance": row.tolerance,
+        "tolerance": row.tolerance.gradient,
         "loss_error": _or_null(row.difference.loss),
         "grad_error": _or_null(row.difference.gradient),
         "worst": row.difference.parameter,
         "bit_equal": row.bit_equal,
         "equal": row.equal,
         "seconds": round(row.seconds, 3),
+        **_beside_one_process(row),
+    }
+
+
+def _beside_one_process(row: "VerdictRow") -> dict[str, Any]:
+    """What is said where bits are not claimed, as on a GPU."""
+    apart = row.from_one_process
+    if apart is None:
+        return {}
+    return {
+        "back_end": row.back_end or None,
+        "loss_tolerance": row.tolerance.loss,
+        "difference_from_one_process": _or_null(apart.gradient),
+        "loss_difference_from_one_process": _or_null(apart.loss),
     }
 
 
@@ -55,7 +70,8 @@ def _largest(records: Sequence[dict[str, Any]], field: str) -> float | None:
 
 
 def print_verdicts(rows: Sequence["VerdictRow"]) -> None:
-    head = ("name", "variant", "p", "m", "v", "k", "loss error", "gradient error", "bits", "equal")
+    beside = "bits" if all(row.from_one_process is None for row in rows) else "from one process"
+    head = ("name", "variant", "p", "m", "v", "k", "loss error", "gradient error", beside, "equal")
     emit_table(head, [_cells(row) for row in rows])
     emit("")
     for row in rows:
@@ -64,12 +80,13 @@ def print_verdicts(rows: Sequence["VerdictRow"]) -> None:
     unequal = sum(not row.equal for row in rows)
     outcome = f"{unequal} not equal" if unequal else "all equal"
     emit(f"{count_of(len(rows), 'row')}, {outcome}, {_largest_errors(rows)}")
+    for place, equal in _equal_by_place(rows).items():
+        emit(f"{sum(equal)} of {len(equal)} equal on {place}")
 
 
 def _cells(row: "VerdictRow") -> tuple[str, ...]:
     record = verdict_record(row)
     replicas = f" x {row.trial.replicas}" if row.trial.replicas > 1 else ""
-    bits = {True: "same", False: "differ", None: "-"}[row.bit_equal]
     return (
         record["name"],
         record["variant"],
@@ -77,9 +94,26 @@ def _cells(row: "VerdictRow") -> tuple[str, ...]:
         *(str(record[field]) for field in ("microbatches", "chunks", "slices")),
         f"{row.difference.loss:.0e}",
         f"{row.difference.gradient:.0e}",
-        bits,
+        _beside(row),
         "yes" if row.equal else "NO",
     )
+
+
+def _beside(row: "VerdictRow") -> str:
+    """How the run compares with one process of the same slices."""
+    if row.from_one_process is not None:
+        return f"{row.from_one_process.gradient:.0e}"
+    return {True: "same", False: "differ", None: "-"}[row.bit_equal]
+
+
+def _equal_by_place(rows: Sequence["VerdictRow"]) -> dict[str, list[bool]]:
+    """The verdicts by device and back end, where both were chosen; the CPU has only one."""
+    found: dict[str, list[bool]] = {}
+    for row in rows:
+        if row.from_one_process is not None:
+            place = " over ".join(filter(None, (row.trial.scale.device, row.back_end)))
+            found.setdefault(place, []).append(row.equal)
+    return found
 
 
 def _largest_errors(rows: Sequence["VerdictRow"]) -> str:

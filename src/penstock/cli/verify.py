@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -39,6 +39,10 @@ VerifyTarget = Annotated[
 Everything = Annotated[
     bool, typer.Option("--all", help="Every schedule of `penstock list`, on 4 processes.")
 ]
+Device = Annotated[
+    Literal["cpu", "cuda"],
+    typer.Option(help="Where the tensors are."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -49,6 +53,7 @@ def verify(
     request: Request,
     target: VerifyTarget = "",
     everything: Everything = False,
+    device: Device = "cpu",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -60,9 +65,10 @@ def verify(
     """
     _refuse_both_or_neither(target, request, everything)
     need_torch()
+    _refuse_device(device)
     machine = None if force else this_machine()
     _refuse_processes(request.devices or 1, machine)
-    trials, notes = _all_trials() if everything else _trials_of(target, request)
+    trials, notes = _all_trials(device) if everything else _trials_of(target, request, device)
     _refuse_processes(_processes(trials), machine)
     _refuse_unrunnable(trials)
     for line in notes:
@@ -90,22 +96,30 @@ def _refuse_both_or_neither(target: str, request: Request, everything: bool) -> 
         )
 
 
-def _all_trials() -> tuple[list["Trial"], list[str]]:
+def _refuse_device(device: str) -> None:
+    from penstock.verify.trial import refuse_device
+
+    refuse_device(device)
+
+
+def _all_trials(device: str) -> tuple[list["Trial"], list[str]]:
     """Every schedule that can be run under every variant; the others are named in the notes."""
     from penstock.verify.cases import trials_by_name
+    from penstock.verify.variants import ON_DEVICE
 
-    found = [trials_by_name(spec) for spec in registry().values()]
+    found = [trials_by_name(spec, ON_DEVICE[device]) for spec in registry().values()]
     return [trial for trials, _ in found for trial in trials], [
         n for _, notes in found for n in notes
     ]
 
 
-def _trials_of(target: str, request: Request) -> tuple[list["Trial"], list[str]]:
+def _trials_of(target: str, request: Request, device: str) -> tuple[list["Trial"], list[str]]:
     """One schedule of the requested size under every variant."""
     from penstock.verify.cases import notes_on, trials_of
+    from penstock.verify.variants import ON_DEVICE
 
     schedule = resolve(target, request)
-    trials, notes = trials_of(schedule, _halved(target, request))
+    trials, notes = trials_of(schedule, _halved(target, request), ON_DEVICE[device])
     return trials, [*notes_on(schedule), *notes]
 
 

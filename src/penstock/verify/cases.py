@@ -14,7 +14,7 @@ from penstock.core.shape import Shape
 from penstock.errors import ShapeError
 from penstock.run.program.unsupported import set_aside, why_not
 from penstock.schedules import Case, Spec
-from penstock.verify.variants import VARIANTS, Trial
+from penstock.verify.variants import VARIANTS, Trial, Variant
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,15 @@ class CaseSizes:
                 yield spec.case(p, m, v, k, self.options)
 
 
-def smallest(spec: Spec) -> Case:
+ANY_SIZES = CaseSizes()
+
+
+def smallest(spec: Spec, sizes: CaseSizes = ANY_SIZES) -> Case:
     """The preferred request among those that a schedule accepts."""
-    found = next(CaseSizes().accepted(spec), None)
+    found = next(sizes.accepted(spec), None)
     if found is None:
         raise ShapeError(
-            f"{spec.name} accepts none of the sizes that are tried", hint=f"tried: {CaseSizes()}"
+            f"{spec.name} accepts none of the sizes that are tried", hint=f"tried: {sizes}"
         )
     return found
 
@@ -59,14 +62,16 @@ def half(spec: Spec, case: Case, options: Mapping[str, str]) -> Case | None:
     return next(sizes.accepted(spec), None)
 
 
-def trials_by_name(spec: Spec) -> tuple[list[Trial], list[str]]:
+def trials_by_name(
+    spec: Spec, variants: Sequence[Variant] = VARIANTS, sizes: CaseSizes = ANY_SIZES
+) -> tuple[list[Trial], list[str]]:
     """A registered schedule under every variant, and notes on what is not run as it stands."""
-    case = smallest(spec)
+    case = smallest(spec, sizes)
     schedule = spec.build(case)
     if reason := why_not(schedule):
         return [], [f"note: {spec.name}: not run, {reason}"]
     halved = half(spec, case, {})
-    trials, notes = trials_of(schedule, spec.build(halved) if halved else None)
+    trials, notes = trials_of(schedule, spec.build(halved) if halved else None, variants)
     return trials, [*notes_on(schedule), *notes]
 
 
@@ -76,14 +81,16 @@ def notes_on(schedule: Schedule) -> list[str]:
     return [f"note: {schedule.name}: {aside}"] if aside else []
 
 
-def trials_of(schedule: Schedule, halved: Schedule | None) -> tuple[list[Trial], list[str]]:
+def trials_of(
+    schedule: Schedule, halved: Schedule | None, variants: Sequence[Variant] = VARIANTS
+) -> tuple[list[Trial], list[str]]:
     """The schedule under every variant, and a note on each variant that it cannot meet.
 
     `halved` is the schedule at half the depth, of which two replicas are run.
     """
     trials: list[Trial] = []
     notes: list[str] = []
-    for variant in VARIANTS:
+    for variant in variants:
         base = schedule if variant.replicas == 1 else halved
         if base is None:
             notes.append(f"note: {schedule.name} {variant.name}: left out, no half of the devices")
@@ -96,8 +103,11 @@ def trials_of(schedule: Schedule, halved: Schedule | None) -> tuple[list[Trial],
 
 
 def one_process(trial: Trial) -> Trial:
-    """The same work on one device: microbatch after microbatch, all layers in one stage."""
-    slices = trial.schedule.shape.slices
+    """The same work on one device: microbatch after microbatch, all layers in one stage.
+
+    The batches of replicas are done one after the other.
+    """
+    slices = trial.schedule.shape.slices * trial.replicas
     lane = [
         op
         for mb, count in enumerate(slices)
@@ -107,4 +117,10 @@ def one_process(trial: Trial) -> Trial:
         )
     ]
     schedule = Schedule.of("one process", Shape(1, 1, slices), [lane])
-    return replace(trial, schedule=schedule, layers=(trial.work.model.layers,))
+    return replace(
+        trial,
+        schedule=schedule,
+        layers=(trial.work.model.layers,),
+        lengths=trial.lengths * trial.replicas,
+        replicas=1,
+    )

@@ -19,8 +19,32 @@ Held = Sequence[tuple[str, Tensor]]
 
 FLOOR = 1e-6
 """Share of the global norm below which a gradient counts as zero."""
-TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
-"""Largest error, by the type that was computed in."""
+
+
+class Tolerance(NamedTuple):
+    """The largest relative errors that count as rounding."""
+
+    loss: float
+    gradient: float
+    """Of any one parameter."""
+
+
+TOLERANCE = {
+    "cpu": {"float64": Tolerance(1e-10, 1e-10), "float32": Tolerance(1e-5, 1e-5)},
+    # At the sizes for a GPU, plain float32 is off by up to 5e-6 (norms of heads), and bfloat16 by
+    # up to 3e-2 (keys and queries, whose softmax cancels most of what comes in): ten roundings of
+    # 2^-9 in each of eight layers. Products in TF32 would be off by 5e-3, a message that is lost by
+    # 1e-1 or more. A loss is a mean over thousands of labels, whose roundings cancel: 1e-8 and
+    # 5e-6. The limits are a few times that, and below what a mistake makes.
+    "cuda": {"float32": Tolerance(1e-6, 5e-5), "bfloat16": Tolerance(1e-4, 8e-2)},
+}
+"""How far a run may be from the oracle: by the sizes, and by the type that was computed in."""
+FROM_ONE_PROCESS = {"float32": Tolerance(1e-6, 1e-5), "bfloat16": Tolerance(5e-5, 4e-2)}
+"""How far a run may be from one process with the same slices and kernels, where bits are not
+claimed. Both round alike as long as kernels give the same bits for the same input; one that does
+not lets all later roundings differ, and then two runs are as far apart as both are from the oracle:
+by the square root of two times those errors. This comparison sees what the pipeline does wrong, and
+the oracle what kernels do wrong."""
 
 
 class Difference(NamedTuple):
@@ -33,8 +57,20 @@ class Difference(NamedTuple):
     reason: str
     """What about it differs, in words."""
 
-    def within(self, tolerance: float) -> bool:
-        return self.loss <= tolerance and self.gradient <= tolerance
+    def within(self, tolerance: Tolerance) -> bool:
+        return not self.beyond(tolerance)
+
+    def beyond(self, tolerance: Tolerance, other: str = "") -> list[str]:
+        """What lies outside, in words: the parameter first.
+
+        `other` says what was compared with, where that is not the oracle.
+        """
+        parts = []
+        if self.gradient > tolerance.gradient:
+            parts.append(f"{self.parameter} differs by {self.gradient:.2g}{other}: {self.reason}")
+        if self.loss > tolerance.loss:
+            parts.append(f"the loss differs by {self.loss:.2g}{other}")
+        return parts
 
 
 def difference(loss: float, held: Held, right: Answer) -> Difference:

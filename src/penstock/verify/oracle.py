@@ -38,13 +38,14 @@ class Answer(NamedTuple):
 def answer(
     model: ModelConfig, parameters: Mapping[str, Tensor], batch: Sequence[Microbatch]
 ) -> Answer:
-    """Loss and gradients of a batch, in the type of the parameters."""
+    """Loss and gradients of a batch, in the type of the parameters and where they are."""
     leaves = {name: value.clone().requires_grad_() for name, value in parameters.items()}
     labels = sum(microbatch.valid for microbatch in batch)
     if not labels:
         raise ShapeError("no label of the batch counts, so it has no mean loss")
     decoder, total = whole_decoder(model, max(each.length for each in batch)), 0.0
-    for tokens, targets in _documents(batch):
+    device = next(iter(leaves.values())).device
+    for tokens, targets in _documents(batch, device):
         logits = document_logits(decoder, leaves, tokens)
         loss = functional.cross_entropy(logits, targets, ignore_index=IGNORE, reduction="sum")
         (loss / labels).backward()  # type: ignore[no-untyped-call]
@@ -69,11 +70,17 @@ def _gradient(leaf: Tensor) -> Tensor:
     return torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
 
 
-def _documents(batch: Sequence[Microbatch]) -> list[tuple[Tensor, Tensor]]:
+def _documents(batch: Sequence[Microbatch], device: torch.device) -> list[tuple[Tensor, Tensor]]:
     """Tokens and labels of every document, each on its own."""
+    placed = [
+        microbatch._replace(
+            tokens=microbatch.tokens.to(device), labels=microbatch.labels.to(device)
+        )
+        for microbatch in batch
+    ]
     return [
         (microbatch.tokens[row, start:end], microbatch.labels[row, start:end])
-        for microbatch in batch
+        for microbatch in placed
         for row, starts in enumerate(microbatch.documents)
         for start, end in zip(starts, (*starts[1:], microbatch.length))
     ]

@@ -119,7 +119,7 @@ class PlainStage(nn.Module):
         logits."""
         if self.embed_tokens is not None:
             x = self.embed_tokens(x)
-        cos, sin = (table[: x.shape[1]].to(x.dtype) for table in (self.cos, self.sin))
+        cos, sin = (table[: x.shape[1]].to(x) for table in (self.cos, self.sin))
         for layer in self.layers.values():
             x = layer(x, cos, sin)
         return x if self.norm is None else self._head(self.norm(x))

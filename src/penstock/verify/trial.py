@@ -1,17 +1,20 @@
 """What every process does for one trial: the gradients of a batch, by the engine that trains."""
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from penstock.errors import ShapeError
 from penstock.run.comm.grid import Grid
 from penstock.run.comm.mesh import Mesh, make_mesh
 from penstock.run.process.rendezvous import Connection
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
-from penstock.run.step.build import transport_for
+from penstock.run.step.build import back_end_of, engine_on, torch_device
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import entries, publish
@@ -25,18 +28,50 @@ class TrialPart(NamedTuple):
     loss: float
     held: list[tuple[str, Tensor]]
     """Gradients by name; a tied weight stands twice where one process holds both its ends."""
+    back_end: str = ""
+    """What moved tensors between processes, if there were others."""
+
+
+def refuse_device(device: str) -> None:
+    """Refuse a GPU that is not there before any process is started."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ShapeError(
+            "--device is cuda, but this machine has no CUDA device",
+            hint="leave out --device, or install a torch that is built for the GPU of this machine",
+        )
 
 
 def run_trial(connection: Connection, trial: Trial) -> TrialPart:
     """One step of this process's share."""
-    return step(trial, _mesh(trial.replicas, trial.schedule.shape.devices))
+    with trial_engine(connection, trial) as engine:
+        return trial_part(engine, trial)
 
 
 def run_alone(connection: Connection, trial: Trial) -> TrialPart:
     """A trial of one device, on the first process; the others have nothing to do."""
     if connection.rank:
         return TrialPart(0.0, [])
-    return step(trial, Mesh(Grid()))
+    device = _device(connection, trial)
+    with closing(engine_on(Mesh(Grid()), trial_plan(trial), AdamW(), device)) as engine:
+        return trial_part(engine, trial)
+
+
+@contextmanager
+def trial_engine(connection: Connection, trial: Trial) -> Iterator[Engine]:
+    """This process's engine for a trial, on groups that trials of one shape share."""
+    device = _device(connection, trial)
+    mesh = _mesh(trial.replicas, trial.schedule.shape.devices)
+    with closing(engine_on(mesh, trial_plan(trial), AdamW(), device)) as engine:
+        yield engine
+
+
+def _device(connection: Connection, trial: Trial) -> torch.device:
+    """Where the tensors of this process are, with products of float32 in float32."""
+    device = torch_device(trial.scale.device, connection.place)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        torch.set_float32_matmul_precision("highest")  # TF32 keeps 11 bits
+    return device
 
 
 @cache
@@ -52,18 +87,14 @@ def trial_plan(trial: Trial) -> StepPlan:
     return StepPlan(layout, trial.schedule, trial.lengths, trial.work.batch.rows)
 
 
-def step(trial: Trial, mesh: Mesh) -> TrialPart:
+def trial_part(engine: Engine, trial: Trial) -> TrialPart:
     """Loss and gradients of the batch, of which this replica takes its share."""
-    plan, device = trial_plan(trial), torch.device("cpu")
-    engine = Engine(plan, mesh, transport_for(mesh, device), adam=AdamW(), device=device)
-    try:
-        _load(engine)
-        batch = microbatches_of(trial.work.batch, plan.layout.model.vocabulary)
-        share = trial.schedule.shape.microbatches
-        outcome = engine.gradients(batch[mesh.replica * share : (mesh.replica + 1) * share])
-        return TrialPart(outcome.loss, [(entry.name, entry.grad) for entry in entries(engine)])
-    finally:
-        engine.close()
+    _load(engine)
+    batch = microbatches_of(trial.work.batch, engine.layout.model.vocabulary)
+    share, replica = trial.schedule.shape.microbatches, engine.mesh.replica
+    outcome = engine.gradients(batch[replica * share : (replica + 1) * share])
+    held = [(entry.name, entry.grad.cpu()) for entry in entries(engine)]
+    return TrialPart(outcome.loss, held, back_end_of(engine.mesh, engine.device))
 
 
 def _load(engine: Engine) -> None:

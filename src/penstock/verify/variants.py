@@ -5,8 +5,9 @@ schedule itself. Variants share models and batches wherever they can, so that th
 answers to work out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from penstock.arch.config import ModelConfig
 from penstock.check import check
@@ -14,11 +15,10 @@ from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.plan.slices import Lengths, even
 from penstock.transform import cut_slices, recompute_all, split_backward
+from penstock.verify.scale import CPU, CUDA, TrialScale
 
 MODEL_LAYERS = 8
 """Layers of the model; a schedule with more stages gets one for each."""
-LENGTH = 24
-"""Tokens of a sequence; more where there are many slices, so that they can be uneven."""
 CUTS = 3
 """Slices into which a schedule without slices is cut, to meet uneven ones."""
 
@@ -30,7 +30,7 @@ class Batch:
     microbatches: int
     """Of all replicas together."""
     rows: int = 1
-    length: int = LENGTH
+    length: int = CPU.length
     ignored: tuple[int, ...] = (1,)
     """Labels at the end of the sequences that do not count, in turn for each microbatch."""
     documents: tuple[tuple[int, ...], ...] = ((0,),)
@@ -59,6 +59,7 @@ class Trial:
     """Slices of each microbatch of a replica."""
     replicas: int
     dtype: str
+    scale: TrialScale = CPU
 
     @property
     def processes(self) -> int:
@@ -66,12 +67,14 @@ class Trial:
 
     @property
     def bitwise(self) -> bool:
-        """Whether one process adds up the same numbers in the same order.
+        """Whether one process adds up the same numbers in the same order, and that decides bits.
 
         Replicas do not: each sums its own share first. Split backwards are looked at as such: a B
         between an I and its W adds to the same gradients as that W.
         """
-        return self.replicas == 1 and self.schedule.derive("adds in one order", _in_one_order)
+        if self.scale.claim != "bits" or self.replicas > 1:
+            return False
+        return self.schedule.derive("adds in one order", _in_one_order)
 
 
 def _in_one_order(schedule: Schedule) -> bool:
@@ -147,6 +150,7 @@ class Variant:
     transform: Callable[[Schedule], Schedule] = as_it_is
     replicas: int = 1
     dtype: str = "float64"
+    scale: TrialScale = CPU
 
     def trial(self, schedule: Schedule) -> Trial:
         """A run of this schedule under this variant."""
@@ -155,7 +159,7 @@ class Variant:
         layers = max(MODEL_LAYERS, shape.stages) + self.more_layers
         if shape.weightless:
             layers = len(shape.weightless)
-        length = max(LENGTH, 3 * max(shape.slices))
+        length = max(self.scale.length, self.scale.slice_length * max(shape.slices))
         cuts = tuple(self.cut(length, count, mb) for mb, count in enumerate(shape.slices))
         batch = Batch(
             self.replicas * shape.microbatches, self.rows, length, self.ignored, self.documents
@@ -167,38 +171,63 @@ class Variant:
                 "a model cut at its attention has no stages of several layers",
                 hint="leave this variant out",
             )
-        return Trial(self.name, changed, work, split, cuts, self.replicas, self.dtype)
+        return Trial(self.name, changed, work, split, cuts, self.replicas, self.dtype, self.scale)
 
     def _model(self, layers: int) -> ModelConfig:
-        plain = ModelConfig(layers, 16, 24, 4, 2, 4, 40, tied=self.tied)
-        # Numbers far from the usual ones, so that code which takes those instead is found out.
-        unusual = replace(plain, norm_epsilon=1e-2, rope_theta=500.0)
-        return replace(unusual, qkv_bias=self.biased, qk_norm=self.biased)
+        plain = replace(self.scale.model, layers=layers, tied=self.tied)
+        return replace(plain, qkv_bias=self.biased, qk_norm=self.biased)
 
 
-VARIANTS = (
-    Variant("float32", "in single precision, bit for bit where the order allows", dtype="float32"),
-    Variant("tied", "embedding and head are one matrix; biases and norms of heads", True, True),
-    Variant("layers", "stages of unequal numbers of layers", more_layers=2, split=uneven_layers),
-    Variant(
-        "labels",
-        "microbatches in which unequal numbers of labels count, none in some",
-        rows=2,
-        ignored=(1, 9, LENGTH, 4),
-    ),
-    Variant(
-        "ragged",
-        "slices of unequal lengths, other ones in each microbatch",
-        cut=ragged_lengths,
-        transform=with_slices,
-    ),
-    Variant(
-        "documents",
-        "several documents in a sequence, across the ends of slices",
-        rows=2,
-        documents=((0,), (0, 5, 14), (0, 1, 2, 20), (0, 6, 12)),
-    ),
-    Variant("replicas", "two replicas of a pipeline of half the depth", replicas=2),
-    Variant("recompute", "every forward run again before its backward", transform=with_recompute),
-)
-"""Every variant, in the order of the table."""
+def variants_of(scale: TrialScale) -> tuple[Variant, ...]:
+    """The variants that every device runs, in the order of the table."""
+    variant = partial(Variant, scale=scale, dtype=scale.precise)
+    single = "in single precision, bit for bit where the order allows"
+    return (
+        variant("float32", single, dtype="float32"),
+        variant("tied", "embedding and head are one matrix; biases and norms of heads", True, True),
+        variant(
+            "layers", "stages of unequal numbers of layers", more_layers=2, split=uneven_layers
+        ),
+        variant(
+            "labels",
+            "microbatches in which unequal numbers of labels count, none in some",
+            rows=2,
+            ignored=scale.ignored,
+        ),
+        variant(
+            "ragged",
+            "slices of unequal lengths, other ones in each microbatch",
+            cut=ragged_lengths,
+            transform=with_slices,
+        ),
+        variant(
+            "documents",
+            "several documents in a sequence, across the ends of slices",
+            rows=2,
+            documents=scale.documents,
+        ),
+        variant("replicas", "two replicas of a pipeline of half the depth", replicas=2),
+        variant(
+            "recompute", "every forward run again before its backward", transform=with_recompute
+        ),
+    )
+
+
+def with_low_precision(variants: Sequence[Variant]) -> tuple[Variant, ...]:
+    """These, and in bfloat16 those that decide which attention is taken.
+
+    Whole slices go to cuDNN, short ones and documents to flash; neither serves 32 bits.
+    """
+    names = {"float32": "bfloat16", "ragged": "bfloat16-ragged", "documents": "bfloat16-documents"}
+    low = (
+        replace(variant, name=names[variant.name], text=f"{variant.name}, in bfloat16")
+        for variant in variants
+        if variant.name in names
+    )
+    return (*variants, *(replace(variant, dtype="bfloat16") for variant in low))
+
+
+VARIANTS = variants_of(CPU)
+"""Every variant on the CPU."""
+ON_DEVICE = {"cpu": VARIANTS, "cuda": with_low_precision(variants_of(CUDA))}
+"""Every variant, by the kind of device."""

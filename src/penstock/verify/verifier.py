@@ -15,9 +15,16 @@ from penstock.run.launch.worker_pool import Crew
 from penstock.run.process.rendezvous import Connection
 from penstock.run.program.unsupported import refuse_unsupported
 from penstock.verify.cases import one_process
-from penstock.verify.compare import TOLERANCE, Difference, difference, unequal_bits
+from penstock.verify.compare import (
+    FROM_ONE_PROCESS,
+    TOLERANCE,
+    Difference,
+    Tolerance,
+    difference,
+    unequal_bits,
+)
 from penstock.verify.material import microbatches_of, parameters_of
-from penstock.verify.oracle import Answer, Named, answer
+from penstock.verify.oracle import Answer, answer
 from penstock.verify.trial import TrialPart, run_alone, run_trial
 from penstock.verify.variants import Trial, TrialWork
 
@@ -40,10 +47,14 @@ class VerdictRow:
     unequal_bits: tuple[str, ...] | None
     """Parameters that differ in a bit from one process; None where that is not claimed."""
     seconds: float
+    from_one_process: Difference | None = None
+    """How far one process is that works on the same slices; None where bits are compared."""
+    back_end: str = ""
+    """What moved tensors between processes: nccl, gloo, or the host."""
 
     @property
-    def tolerance(self) -> float:
-        return TOLERANCE[self.trial.dtype]
+    def tolerance(self) -> Tolerance:
+        return TOLERANCE[self.trial.scale.name][self.trial.dtype]
 
     @property
     def bit_equal(self) -> bool | None:
@@ -51,32 +62,36 @@ class VerdictRow:
 
     @property
     def equal(self) -> bool:
-        """Within the tolerance, and the same bits wherever that is claimed."""
-        return self.difference.within(self.tolerance) and self.bit_equal is not False
+        """Within the tolerances, and the same bits wherever that is claimed."""
+        return not self._beyond and self.bit_equal is not False
 
     @property
     def explanation(self) -> str:
         """What is wrong, worst first; empty where nothing is."""
-        found = self.difference
-        parts = []
-        if found.gradient > self.tolerance:
-            parts.append(f"{found.parameter} differs by {found.gradient:.2g}: {found.reason}")
-        if found.loss > self.tolerance:
-            parts.append(f"the loss differs by {found.loss:.2g}")
+        parts = self._beyond
         if self.unequal_bits:
             others = len(self.unequal_bits) - 1
             more = f" (and {others} more)" if others else ""
             parts.append(f"{self.unequal_bits[0]}{more} has other bits than in one process")
         return "; ".join(parts)
 
+    @property
+    def _beyond(self) -> list[str]:
+        """Differences that are no rounding, in words."""
+        parts = self.difference.beyond(self.tolerance)
+        if self.from_one_process is not None:
+            limit = FROM_ONE_PROCESS[self.trial.dtype]
+            parts += self.from_one_process.beyond(limit, " from one process")
+        return parts
+
 
 class Verifier:
     """Runs trials on processes that are started once, and judges them."""
 
     def __init__(self) -> None:
-        self._crews: dict[int, Crew] = {}
+        self._crews: dict[tuple[int, str], Crew] = {}
         self._answers: dict[TrialWork, Answer] = {}
-        self._references: dict[tuple[object, ...], Named] = {}
+        self._references: dict[tuple[object, ...], Answer] = {}
 
     def __enter__(self) -> "Verifier":
         return self
@@ -85,28 +100,45 @@ class Verifier:
         for crew in self._crews.values():
             crew.dismiss()
 
+    def crew_for(self, trial: Trial) -> Crew:
+        """The processes of a trial; on GPUs they agree on what moves their tensors."""
+        key = (trial.processes, trial.scale.device)
+        if key not in self._crews:
+            back_end = "gloo" if trial.scale.device == "cpu" else ""
+            self._crews[key] = Crew(trial.processes, back_end=back_end)
+        return self._crews[key]
+
     def row(self, trial: Trial, job: TrialJob = run_trial) -> VerdictRow:
         """The verdict on one trial."""
-        crew = self._crews.setdefault(trial.processes, Crew(trial.processes))
+        crew = self.crew_for(trial)
         start = perf_counter()
         parts = crew.run(job, trial)
         seconds = perf_counter() - start
-        held = [gradient for part in parts for gradient in part.held]
-        bits = tuple(unequal_bits(held, self._reference(crew, trial))) if trial.bitwise else None
-        found = difference(parts[0].loss, held, self._answer(trial.work))
-        return VerdictRow(trial, found, bits, seconds)
+        loss, held = parts[0].loss, [gradient for part in parts for gradient in part.held]
+        bits = apart = None
+        if trial.bitwise:
+            bits = tuple(unequal_bits(held, self._reference(crew, trial).gradients))
+        elif trial.scale.claim == "distance":
+            apart = difference(loss, held, self._reference(crew, trial))
+        found = difference(loss, held, self._answer(trial))
+        return VerdictRow(trial, found, bits, seconds, apart, parts[0].back_end)
 
-    def _answer(self, work: TrialWork) -> Answer:
+    def _answer(self, trial: Trial) -> Answer:
+        """The oracle's, from the device of the trial, where it takes less time."""
+        work = trial.work
         if work not in self._answers:
             parameters = parameters_of(work.model, torch.float64)
+            placed = {name: value.to(trial.scale.device) for name, value in parameters.items()}
             batch = microbatches_of(work.batch, work.model.vocabulary)
-            self._answers[work] = answer(work.model, parameters, batch)
+            loss, gradients = answer(work.model, placed, batch)
+            self._answers[work] = Answer(loss, {name: g.cpu() for name, g in gradients.items()})
         return self._answers[work]
 
-    def _reference(self, crew: Crew, trial: Trial) -> Named:
-        """The gradients of the same executor with everything on one device."""
-        key = (trial.work, trial.lengths, trial.dtype)
+    def _reference(self, crew: Crew, trial: Trial) -> Answer:
+        """Loss and gradients of the same executor with everything on one device."""
+        single = one_process(trial)
+        key = (single.work, single.lengths, single.dtype, single.scale.device)
         if key not in self._references:
-            alone = crew.run(run_alone, one_process(trial))[0]
-            self._references[key] = dict(alone.held)
+            alone = crew.run(run_alone, single)[0]
+            self._references[key] = Answer(alone.loss, dict(alone.held))
         return self._references[key]

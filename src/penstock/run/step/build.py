@@ -33,10 +33,23 @@ def build_engine(
     """The engine of this rank, with a transport that suits where its tensors are."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    mesh = make_mesh(replicas, plan.layout.devices)
-    if mesh.world is not None and "nccl" in str(distributed.get_backend_config(mesh.world)):
+    return engine_on(make_mesh(replicas, plan.layout.devices), plan, adam, device)
+
+
+def engine_on(mesh: Mesh, plan: StepPlan, adam: AdamW | NoUpdate, device: torch.device) -> Engine:
+    """The engine of this rank on a mesh that there is already, whose groups it connects."""
+    if back_end_of(mesh, device) == "nccl":
         connect_group(mesh.copies, device)
     return Engine(plan, mesh, transport_for(mesh, device), adam=adam, device=device)
+
+
+def back_end_of(mesh: Mesh, device: torch.device) -> str:
+    """What moves tensors between ranks: nccl, gloo, or gloo by way of the host; else nothing."""
+    if mesh.world is None:
+        return ""
+    if device.type == "cpu":
+        return "gloo"
+    return "nccl" if "nccl" in str(distributed.get_backend_config(mesh.world)) else "host"
 
 
 def transport_for(mesh: Mesh, device: torch.device) -> Transport:

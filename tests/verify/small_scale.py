@@ -1,0 +1,13 @@
+"""What is compared on a GPU, with sequences and on devices that every machine has time for."""
+
+from dataclasses import replace
+
+from penstock.verify.scale import CUDA
+
+SMALL = replace(
+    CUDA,
+    device="cpu",
+    length=72,
+    slice_length=9,
+    documents=((0,), (0, 15, 42), (0, 1, 2, 60), (0, 18, 36)),
+)
