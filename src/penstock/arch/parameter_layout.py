@@ -9,7 +9,7 @@ checkpoints, to the norm and to exported files alike.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from penstock.arch.layers.parameter import Parameter, TensorShape
@@ -61,11 +61,40 @@ class ParameterLayout:
 
     parts: Mapping[str, ParameterPart]
     """By name, in the order of the buffer."""
+    shared: Mapping[str, str] = field(default_factory=dict)
+    """Parameters at the end whose values are those of another one, as a head's that is tied to the
+    embedding beside it. They have gradients of their own, and no place where values lie."""
 
     @property
     def elements(self) -> int:
-        """Elements of the flat buffer."""
+        """Elements of a flat buffer of gradients."""
         return sum(part.elements for part in self.parts.values())
+
+    @property
+    def distinct(self) -> dict[str, ParameterPart]:
+        """Parameters that have values of their own."""
+        return {name: part for name, part in self.parts.items() if name not in self.shared}
+
+    @property
+    def stored(self) -> int:
+        """Elements of a flat buffer of values."""
+        return sum(part.elements for part in self.distinct.values())
+
+    def parts_in(self, elements: int) -> Mapping[str, ParameterPart]:
+        """Where parameters lie in a flat buffer of that many elements: of gradients, or of
+        values."""
+        if elements == self.elements:
+            return self.parts
+        return {name: self.parts[self.shared.get(name, name)] for name in self.parts}
+
+    def sharing(self, shared: Mapping[str, str]) -> "ParameterLayout":
+        """The same, where parameters at its end take the values of others."""
+        if [*self.parts][len(self.parts) - len(shared) :] != [*shared]:
+            raise ShapeError(
+                f"{', '.join(shared)} cannot share values: they are not the last of the layout",
+                hint="put parameters that share the values of others behind all others",
+            )
+        return replace(self, shared=dict(shared))
 
 
 def lay_out(parameters: Mapping[str, Parameter], index: int = 0, of: int = 1) -> ParameterLayout:

@@ -62,12 +62,12 @@ def footprints(
     found = [Footprint(0, 0, step) for step in steps]
     for stage, devices in weight_homes(schedule).items():
         away = stage in on_host
-        count = stage_elements(workload, stage)
+        count, stored = stage_elements(workload, stage), stored_elements(workload, stage)
         root = 0 if away else stage_matrices(workload, stage) * main
         for device in devices:
             weights, optimizer, step, end = found[device]
-            weights += count * narrow * (narrow < main or away)
-            optimizer += (1 if away else 4) * count * main
+            weights += stored * narrow * (narrow < main or away)
+            optimizer += (count + 3 * stored * (not away)) * main
             found[device] = Footprint(weights, optimizer, step, max(end, root))
     return tuple(found)
 
@@ -75,17 +75,24 @@ def footprints(
 def stage_matrices(workload: Workload, stage: int) -> int:
     """Parameters of a stage that decay. They are updated together, and the roots of their second
     moments are there at once."""
-    model, last = workload.model, len(workload.layers) - 1
-    ends = model.head_weights * ((stage == 0) + (stage == last))
-    return workload.layers[stage] * model.layer_weights + ends
+    model = workload.model
+    vectors = workload.layers[stage] * model.layer_vectors
+    last = stage == len(workload.layers) - 1
+    return stored_elements(workload, stage) - vectors - model.last_norm.vectors * last
 
 
 def stage_elements(workload: Workload, stage: int) -> int:
-    """Parameters of a stage; embedding and head are held apart even where they are tied."""
+    """Gradients of a stage; embedding and head have their own even where they are tied."""
     model, last = workload.model, len(workload.layers) - 1
     count = workload.layers[stage] * (model.layer_weights + model.layer_vectors)
     count += model.head_weights * ((stage == 0) + (stage == last))
     return count + model.last_norm.vectors * (stage == last)
+
+
+def stored_elements(workload: Workload, stage: int) -> int:
+    """Parameters of a stage; embedding and head that are tied are one where one stage has both."""
+    both = workload.model.tied and len(workload.layers) == 1
+    return stage_elements(workload, stage) - workload.model.head_weights * both
 
 
 def step_peaks(schedule: Schedule, workload: Workload, rows: int = 1) -> list[int]:

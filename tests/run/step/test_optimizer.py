@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from model.samples import random_weights
-from penstock.run.step.optimizer import AdamW, clip_factor, make_optimizer
+from penstock.run.step.optimizer import AdamW, NoUpdate, clip_factor, make_optimizer
 
 pytestmark = pytest.mark.torch
 
@@ -34,9 +34,7 @@ def test_three_steps_are_those_of_the_paper_and_only_matrices_decay() -> None:
         weights.grad.normal_()
         for name, grad in weights.named(weights.grad).items():
             grads[name].append(grad.clone())
-        for group in optimizer.param_groups:
-            group["lr"] = 0.05
-        optimizer.step()
+        optimizer.update(0.05, 1.0)
     for name, main in weights.named(weights.main).items():
         expected = _by_hand(before[name], grads[name], 0.2 * (main.ndim > 1), 0.05)
         torch.testing.assert_close(main, expected, rtol=1e-12, atol=1e-14)
@@ -45,10 +43,26 @@ def test_three_steps_are_those_of_the_paper_and_only_matrices_decay() -> None:
 def test_its_state_is_there_before_the_first_step() -> None:
     weights = random_weights(SIZES)
     optimizer = make_optimizer(SETTINGS, weights)
-    state = list(optimizer.state.values())
-    assert len(state) == len(SIZES)
-    assert sum(s["exp_avg"].numel() + s["exp_avg_sq"].numel() for s in state) == 2 * 19
-    assert {float(s["step"]) for s in state} == {0.0}
+    assert [moment.numel() for moment in optimizer.moments.values()] == [19, 19]
+    assert optimizer.steps == 0
+
+
+def test_an_update_clips_by_its_factor() -> None:
+    clipped, halved = random_weights(SIZES), random_weights(SIZES)
+    for weights, factor in ((clipped, 0.5), (halved, 1.0)):
+        weights.main.fill_(1.0)
+        weights.grad.copy_(torch.arange(19.0) * (1.0 if factor < 1 else 0.5))
+        make_optimizer(SETTINGS, weights).update(0.05, factor)
+    assert torch.equal(clipped.main, halved.main)
+
+
+def test_without_updates_there_are_no_moments_and_weights_stay() -> None:
+    weights = random_weights(SIZES)
+    before = weights.main.clone()
+    optimizer = make_optimizer(NoUpdate(), weights)
+    optimizer.update(0.05, 1.0)
+    assert not optimizer.moments
+    assert torch.equal(weights.main, before)
 
 
 def test_gradients_are_clipped_only_above_the_limit() -> None:

@@ -87,14 +87,14 @@ def test_a_comparison_needs_no_more_memory_than_the_run(
     """When the other engine is built, nothing of the run's is there, and it has no moments."""
     run, built = ended(tmp_path / "run"), list[Engine]()
     tensors = [run.engine.weights[0].main, run.engine.weights[0].grad]
-    tensors += [state["exp_avg"] for state in run.engine.optimizers[0].state.values()]
+    tensors += run.engine.optimizers[0].moments.values()
     there = [weakref.ref(tensor.untyped_storage()) for tensor in tensors]
     del tensors
 
     def watched(*given: Any) -> Engine:
         assert [each() for each in there] == [None] * len(there)
         built.append(build_engine(*given))
-        assert not any(optimizer.state for optimizer in built[0].optimizers.values())
+        assert not any(optimizer.moments for optimizer in built[0].optimizers.values())
         return built[0]
 
     monkeypatch.setattr(report_module, "build_engine", watched)

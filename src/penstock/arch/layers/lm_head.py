@@ -1,8 +1,8 @@
 """The output layer and its loss: h V weights, of whose logits only some are there at a time.
 
-All of it is the work of the backward, which computes each logit once and adds the weight gradient at
-once: keeping the gradient of all logits would cost more memory than the layers do. So its forward
-keeps nothing, and nothing of it waits for a weight gradient.
+All of it is the work of the backward, which computes each logit once and adds the weight gradient
+there and then: keeping the gradient of all logits would cost more memory than the layers do. So its
+forward keeps nothing, and nothing of it waits for a weight gradient.
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ HEAD_NAME = "lm_head.weight"
 LOGITS_AT_A_TIME = 1 << 26
 """Logits that the loss holds at a time, for the sake of memory."""
 FUSED_LOGITS_BYTES = 1 << 30
-"""The same in bytes where fused kernels leave them in 16 bits, once: larger pieces are faster, as the
-head's gradient goes through memory once for each."""
+"""The same in bytes where fused kernels leave them in 16 bits, once: larger pieces are faster, as
+the head's gradient goes through memory once for each."""
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ def _log_sum_exp(start, words, block: tl.constexpr, lowest: tl.constexpr):
 
 
 @triton.jit
-def _loss(logits, labels, losses, words, ignored,
-          block: tl.constexpr, lowest: tl.constexpr):  # fmt: skip
+def _loss_alone(logits, labels, losses, words, ignored,
+                block: tl.constexpr, lowest: tl.constexpr):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     start = logits + row * words
     found = _log_sum_exp(start, words, block, lowest)
@@ -67,7 +67,7 @@ def _loss_gradient(logits, labels, losses, scale, words, ignored,
 def write_losses(logits: Tensor, labels: Tensor, losses: Tensor, ignored: int) -> None:
     """Write each token's loss, 0 where its label is `ignored`."""
     words = logits.shape[1]
-    _loss[(len(logits),)](
+    _loss_alone[(len(logits),)](
         logits, labels, losses, words, ignored, block=LOGITS, lowest=LOWEST, num_warps=WARPS
     )
 

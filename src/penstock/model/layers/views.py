@@ -26,7 +26,7 @@ class Views:
     """Makes the views of one flat buffer, and numbers its matrices as they are asked for."""
 
     def __init__(self, layout: ParameterLayout, flat: Tensor) -> None:
-        self._parts, self._flat = layout.parts, flat
+        self._parts, self._flat = layout.parts_in(len(flat)), flat
         self.matrices: list[Tensor] = []
 
     def __contains__(self, name: str) -> bool:

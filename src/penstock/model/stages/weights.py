@@ -1,7 +1,8 @@
 """The flat buffers of a stage: what it computes with, and the gradients it adds up.
 
 A stage's parameters lie in a fixed order in one buffer of each kind, so that reductions over
-replicas and the optimizer work on whole buffers; a parameter by name is a view.
+replicas and the optimizer work on whole buffers; a parameter by name is a view. A head that is tied
+to the embedding of the same stage is a view of it, and has a gradient of its own.
 """
 
 from dataclasses import dataclass
@@ -27,16 +28,15 @@ class Weights:
         cls, layout: ParameterLayout, *, dtype: torch.dtype, main: torch.dtype, device: torch.device
     ) -> "Weights":
         """Buffers for the parameters of a layout."""
-        total = layout.elements
-        kept = torch.zeros(total, dtype=main, device=device)
-        value = kept if dtype == main else torch.zeros(total, dtype=dtype, device=device)
-        return cls(layout, kept, value, torch.zeros_like(kept))
+        kept = torch.zeros(layout.stored, dtype=main, device=device)
+        value = kept if dtype == main else torch.zeros_like(kept, dtype=dtype)
+        return cls(layout, kept, value, kept.new_zeros(layout.elements))
 
     def named(self, flat: Tensor) -> dict[str, Tensor]:
         """The parameters of a buffer by name, as views."""
         return {
             name: flat[part.offset : part.stop].view(part.local_shape)
-            for name, part in self.layout.parts.items()
+            for name, part in self.layout.parts_in(len(flat)).items()
         }
 
     def publish(self) -> None:

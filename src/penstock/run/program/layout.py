@@ -9,7 +9,13 @@ import torch
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
 from penstock.arch.parameter_layout import ParameterLayout, lay_out
-from penstock.arch.parameters import between_parameters, expected_shapes, stage_parameters
+from penstock.arch.parameters import (
+    EMBEDDING,
+    HEAD,
+    between_parameters,
+    expected_shapes,
+    stage_parameters,
+)
 from penstock.core.homes import weight_homes
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
@@ -106,10 +112,13 @@ class Layout:
         return [stage for stage, home in enumerate(self.homes) if home == device]
 
     def parameters(self, stage: int) -> ParameterLayout:
-        """Where the parameters of a stage lie; the last one has a head of its own, tied or not."""
+        """Where the parameters of a stage lie. The last one has a head of its own, tied or not, but
+        where it has the embedding too."""
         if self.cut_at_attention:
             return lay_out(between_parameters(self.model, stage // 2))
-        return lay_out(stage_parameters(self.model, self.split[stage], stage, self.stages))
+        found = lay_out(stage_parameters(self.model, self.split[stage], stage, self.stages))
+        both = self.model.tied and {EMBEDDING, HEAD} <= found.parts.keys()
+        return found.sharing({HEAD: EMBEDDING}) if both else found
 
 
 def homes_of(schedule: Schedule) -> tuple[int | None, ...]:

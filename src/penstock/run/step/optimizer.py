@@ -1,11 +1,18 @@
 """AdamW on the main weights of a stage, clipped by the norm of the whole model."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import sqrt
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from penstock.model.kernels.choice import fusible
 from penstock.model.stages.weights import Weights
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+"""Names that checkpoints and PyTorch have for the moments."""
 
 
 @dataclass(frozen=True)
@@ -26,43 +33,120 @@ class NoUpdate:
     clip: float = 0.0
 
 
-def make_optimizer(settings: AdamW | NoUpdate, weights: Weights) -> torch.optim.Optimizer:
-    """The optimizer of a stage, which knows its main weights and their gradients."""
-    if isinstance(settings, NoUpdate):
-        return torch.optim.SGD([{"params": [*weights.named(weights.main).values()]}], lr=0.0)
-    return make_adam(settings, weights)
+class StageOptimizer(Protocol):
+    """Updates the weights of one stage: matrices decay, norms and biases do not.
 
-
-def make_adam(settings: AdamW, weights: Weights) -> torch.optim.AdamW:
-    """AdamW of a stage: matrices decay, norms and biases do not.
-
-    Its state is there from the start and not from the first step on, so that it can be loaded, and
-    so that memory is refused at once where there is too little.
+    Its moments are there from the start and not from the first step on, so that they can be
+    loaded, and so that memory is refused at once where there is too little.
     """
-    fused = weights.main.is_cuda
-    groups: tuple[list[Tensor], list[Tensor]] = ([], [])
-    state: dict[Tensor, dict[str, Tensor]] = {}
-    grads = weights.named(weights.grad)
-    first, second = (weights.named(torch.zeros_like(weights.main)) for _ in range(2))
-    for name, main in weights.named(weights.main).items():
-        main.grad = grads[name]
-        groups[main.ndim > 1].append(main)
-        moments = {"exp_avg": first[name], "exp_avg_sq": second[name]}
-        state[main] = {"step": torch.tensor(0.0, device=main.device if fused else None), **moments}
-    plain, decaying = groups
-    optimizer = torch.optim.AdamW(
-        [
-            {"params": plain, "weight_decay": 0.0},
-            {"params": decaying, "weight_decay": settings.weight_decay},
-        ],
-        lr=0.0,
-        betas=settings.betas,
-        eps=settings.epsilon,
-        foreach=None if fused else True,
-        fused=fused or None,
-    )
-    optimizer.state.update(state)
-    return optimizer
+
+    moments: Mapping[str, Tensor]
+    """Flat buffers by name, laid out as the main weights."""
+    steps: int
+    """Updates that the moments have seen."""
+
+    def update(self, rate: float, factor: float) -> None:
+        """One update with the gradient times `factor`, published to what is computed with."""
+        ...
+
+
+def make_optimizer(settings: AdamW | NoUpdate, weights: Weights) -> StageOptimizer:
+    """The optimizer of a stage: one kernel over its flat buffers where that can be, else
+    PyTorch's."""
+    if isinstance(settings, NoUpdate):
+        return Frozen()
+    return (FusedAdamW if fusible(weights.main) else TorchAdamW)(settings, weights)
+
+
+class Frozen:
+    """Updates nothing."""
+
+    moments: Mapping[str, Tensor] = {}
+    steps = 0
+
+    def update(self, rate: float, factor: float) -> None:
+        self.steps += 1
+
+
+class TorchAdamW:
+    """AdamW of PyTorch, parameter by parameter."""
+
+    def __init__(self, settings: AdamW, weights: Weights) -> None:
+        self._weights, self.steps = weights, 0
+        self.moments = new_moments(weights)
+        first, second = (weights.named(moment) for moment in self.moments.values())
+        grads, named = weights.named(weights.grad), weights.named(weights.main)
+        groups: tuple[list[Tensor], list[Tensor]] = ([], [])
+        state: dict[Tensor, dict[str, Any]] = {}
+        for name in weights.layout.distinct:
+            main = named[name]
+            main.grad = grads[name]
+            groups[main.ndim > 1].append(main)
+            state[main] = {"exp_avg": first[name], "exp_avg_sq": second[name]}
+        self._state = state
+        self._adam = self._make(settings, *groups)
+
+    def _make(
+        self, settings: AdamW, plain: list[Tensor], decaying: list[Tensor]
+    ) -> torch.optim.AdamW:
+        fused = self._weights.main.is_cuda
+        adam = torch.optim.AdamW(
+            [
+                {"params": plain, "weight_decay": 0.0},
+                {"params": decaying, "weight_decay": settings.weight_decay},
+            ],
+            lr=0.0,
+            betas=settings.betas,
+            eps=settings.epsilon,
+            foreach=None if fused else True,
+            fused=fused or None,
+        )
+        adam.state.update(self._state)
+        return adam
+
+    def update(self, rate: float, factor: float) -> None:
+        if factor < 1:
+            self._weights.grad.mul_(factor)
+        for group in self._adam.param_groups:
+            group["lr"] = rate
+        self._count()
+        self._adam.step()
+        self.steps += 1
+        self._weights.publish()
+
+    def _count(self) -> None:
+        """Tell PyTorch, which counts for each parameter, of steps that were loaded."""
+        for main, state in self._state.items():
+            device = main.device if main.is_cuda else None
+            state["step"] = torch.tensor(float(self.steps), device=device)
+
+
+class FusedAdamW:
+    """AdamW with clipping and publication in one kernel over flat buffers."""
+
+    def __init__(self, settings: AdamW, weights: Weights) -> None:
+        from penstock.model.kernels.adamw import Blocks  # deferred: needs Triton
+
+        self._settings, self._weights, self.steps = settings, weights, 0
+        self.moments = new_moments(weights)
+        self._blocks = Blocks.of(weights.layout.distinct, weights.main.device)
+
+    def update(self, rate: float, factor: float) -> None:
+        from penstock.model.kernels.adamw import Update, fused_update  # deferred: needs Triton
+
+        self.steps += 1
+        settings, weights = self._settings, self._weights
+        (beta1, beta2), decay = settings.betas, settings.weight_decay
+        first, second = (1 - beta**self.steps for beta in settings.betas)
+        numbers = Update(
+            factor, rate / first, 1 - rate * decay, beta1, beta2, sqrt(second), settings.epsilon
+        )
+        moments = self.moments["exp_avg"], self.moments["exp_avg_sq"]
+        fused_update(weights.main, weights.value, weights.grad, moments, self._blocks, numbers)
+
+
+def new_moments(weights: Weights) -> Mapping[str, Tensor]:
+    return {name: torch.zeros_like(weights.main) for name in MOMENTS}
 
 
 def clip_factor(norm: float, limit: float) -> float:

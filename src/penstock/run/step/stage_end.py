@@ -8,18 +8,21 @@ the same norm however the model is spread.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from penstock.arch.parameter_layout import ParameterPart
 from penstock.arch.parameters import EMBEDDING, HEAD
 from penstock.errors import RunError
+from penstock.model.kernels.choice import fusible
 from penstock.model.stages.weights import Weights
 from penstock.run.comm.collective import add_up
 from penstock.run.comm.mesh import Mesh
-from penstock.run.step.optimizer import clip_factor
+from penstock.run.step.optimizer import StageOptimizer, clip_factor
 
 NORM_PART = 1 << 22
 """Elements whose norm is taken at a time: 32 MiB in 64 bits."""
@@ -58,7 +61,7 @@ class StageEnd:
     """The place of every parameter along the model."""
     tied: bool
     """Whether the embedding and the head of the model are one weight."""
-    optimizer: torch.optim.Optimizer
+    optimizer: StageOptimizer
     rate: Rate
     clip: float
     losses: Callable[[], Sequence[Tensor]]
@@ -103,22 +106,43 @@ class StageEnd:
             found[0] += loss
         if self.mesh.replica > 0:
             return found.cpu()  # every replica holds the same gradients: they count once
-        for name, grad in self.weights.named(self.weights.grad).items():
-            if not (self.tied and name == HEAD):
-                found[1 + self.names[name]] = square_sum(grad)
+        if self._counted:
+            found[self._places] = self._square_sums()
         return found.cpu()  # at once: each number by itself would make the host wait for the GPU
+
+    @cached_property
+    def _counted(self) -> dict[str, ParameterPart]:
+        """Parameters whose squares this stage has to count."""
+        parts = self.weights.layout.parts
+        return {name: part for name, part in parts.items() if not (self.tied and name == HEAD)}
+
+    @cached_property
+    def _places(self) -> Tensor:
+        """Where their squares stand."""
+        places = [1 + self.names[name] for name in self._counted]
+        return torch.tensor(places, device=self.weights.grad.device)
+
+    @cached_property
+    def _blocks(self) -> Any:
+        from penstock.model.kernels.adamw import Blocks  # deferred: needs Triton
+
+        return Blocks.of(self._counted, self.weights.grad.device)
+
+    def _square_sums(self) -> Tensor:
+        """The sum of squares of each parameter's gradient."""
+        if fusible(self.weights.grad):
+            from penstock.model.kernels.adamw import fused_squares  # deferred: needs Triton
+
+            return fused_squares(self.weights.grad, self._blocks)
+        grads = self.weights.named(self.weights.grad)
+        return torch.stack([square_sum(grads[name]) for name in self._counted])
 
     def update(self, vector: Tensor) -> None:
         """Clip by the norm of the whole model, and let the optimizer update the weights."""
         totals = Totals.of(vector)
         refuse_broken(totals.loss * self.rate.scale, totals.norm)
         factor = clip_factor(totals.norm, self.clip)
-        if factor < 1:
-            self.weights.grad.mul_(factor)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.rate.learning_rate
-        self.optimizer.step()
-        self.weights.publish()
+        self.optimizer.update(self.rate.learning_rate, factor)
 
 
 def square_sum(grad: Tensor) -> Tensor:

@@ -1,6 +1,5 @@
 """What a rank holds that must outlive it, by names that know nothing of how the model is spread."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from torch import Tensor
@@ -8,8 +7,7 @@ from torch import Tensor
 from penstock.arch.parameters import EMBEDDING, HEAD
 from penstock.model.io.initial_weights import initialise
 from penstock.run.step.engine import Engine
-
-MOMENTS = ("exp_avg", "exp_avg_sq")
+from penstock.run.step.optimizer import MOMENTS
 
 
 class Entry(NamedTuple):
@@ -37,26 +35,21 @@ def weight_key(name: str) -> str:
 def entries(engine: Engine) -> list[Entry]:
     """Every parameter of this rank."""
     return [
-        _entry(engine, stage, name, main)
+        _entry(engine, stage, name)
         for stage, weights in engine.weights.items()
-        for name, main in zip(weights.layout.parts, _given(engine, stage))
+        for name in weights.layout.parts
     ]
 
 
-def _given(engine: Engine, stage: int) -> Iterator[Tensor]:
-    """The main weights of a stage as its optimizer knows them: by the tensors it was given."""
-    groups = engine.optimizers[stage].param_groups
-    held = {tensor.data_ptr(): tensor for group in groups for tensor in group["params"]}
-    weights = engine.weights[stage]
-    for main in weights.named(weights.main).values():
-        yield held[main.data_ptr()]
-
-
-def _entry(engine: Engine, stage: int, name: str, main: Tensor) -> Entry:
+def _entry(engine: Engine, stage: int, name: str) -> Entry:
     weights, tied = engine.weights[stage], name == HEAD and engine.layout.model.tied
     stored = EMBEDDING if tied else name
-    grad = weights.named(weights.grad)[name]
-    return Entry(stored, main, grad, engine.optimizers[stage].state[main], tied)
+    main, grad = (weights.named(flat)[name] for flat in (weights.main, weights.grad))
+    moments = {
+        moment: weights.named(flat)[name]
+        for moment, flat in engine.optimizers[stage].moments.items()
+    }
+    return Entry(stored, main, grad, moments, tied)
 
 
 def begin(engine: Engine, seed: int) -> None:
@@ -75,8 +68,7 @@ def publish(engine: Engine) -> None:
 def set_step(engine: Engine, step: int) -> None:
     """Tell the optimizer how many steps its moments have seen."""
     for optimizer in engine.optimizers.values():
-        for state in optimizer.state.values():
-            state["step"].fill_(float(step))
+        optimizer.steps = step
 
 
 def to_save(engine: Engine) -> dict[str, Tensor]:
