@@ -15,8 +15,8 @@ def serve(descriptor: int) -> None:
     """Serve the jobs that come over an inherited file descriptor."""
     torch.set_num_threads(1)
     with Line(descriptor) as line:
-        sys.path[:] = line.recv()
-        with open_connection("gloo") as connection:
+        sys.path[:], back_end = line.recv()
+        with open_connection(back_end) as connection:
             _work(line, connection)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -55,12 +55,13 @@ class Member(NamedTuple):
 class Crew:
     """Ranks that are started at the first job and wait for the next."""
 
-    def __init__(self, ranks: int, *, limit: float = 600.0) -> None:
-        """`limit` is how many seconds a job may take."""
+    def __init__(self, ranks: int, *, limit: float = 600.0, back_end: str = "gloo") -> None:
+        """`limit` is how many seconds a job may take; without a back end the ranks agree on one."""
         if ranks < 1:
             raise ShapeError(f"a crew of {ranks} ranks", hint="take at least 1")
         self.ranks = ranks
         self.limit = limit
+        self.back_end = back_end
         self._members: list[Member] = []
         self._places: LocalRanks | None = None
 
@@ -109,7 +110,7 @@ class Crew:
     def _start(self) -> None:
         if not self._members:
             self._places = places = LocalRanks(self.ranks)
-            self._members = [_member(rank, places) for rank in range(self.ranks)]
+            self._members = [_member(rank, places, self.back_end) for rank in range(self.ranks)]
 
     def _end(self) -> None:
         for member in self._members:
@@ -140,12 +141,12 @@ class Crew:
         return [answers.get(rank, JobAnswer(None, silent, False)) for rank in range(self.ranks)]
 
 
-def _member(rank: int, places: LocalRanks) -> Member:
+def _member(rank: int, places: LocalRanks, back_end: str) -> Member:
     here, there = Pipe()
     with there:
         program = [sys.executable, "-m", "penstock.run.launch.worker", str(there.fileno())]
         process = places.start(rank, program, descriptors=[there.fileno()])
-    here.send(sys.path)
+    here.send((sys.path, back_end))
     return Member(process, here)
 
 
