@@ -14,7 +14,7 @@ from penstock.run.process.back_end import (
     NCCL,
     OWN_ORDER,
     SHARED_SETTINGS,
-    SHARING,
+    SHARED_NCCL,
     agreed_back_end,
     own_back_end,
 )
@@ -69,8 +69,8 @@ def _with_devices(count: int, version: tuple[int, int], monkeypatch: pytest.Monk
         (4, (2, 20), NCCL),
         (2, (2, 20), NCCL),
         (1, (2, 29), GLOO),
-        (1, (2, 30), SHARING),
-        (1, (3, 0), SHARING),
+        (1, (2, 30), SHARED_NCCL),
+        (1, (3, 0), SHARED_NCCL),
         (0, (2, 30), GLOO),
     ],
 )
@@ -95,7 +95,7 @@ def test_where_ranks_of_some_machine_share_nccl_is_told_on_all_and_rank_0_says_s
     monkeypatch.setenv("NCCL_MAX_CTAS", "2")
     store = HashStore()
     for rank in (1, 2, 3):
-        store.set(f"back-end/{rank}", SHARING if rank == 3 else NCCL)
+        store.set(f"back-end/{rank}", SHARED_NCCL if rank == 3 else NCCL)
     monkeypatch.setattr(back_end, "own_back_end", lambda here: NCCL)
     assert agreed_back_end(store, TWO_MACHINES[0]) == NCCL
     assert capsys.readouterr().err == (

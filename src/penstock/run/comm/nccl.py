@@ -23,7 +23,7 @@ from penstock.run.comm.side_stream import Ticket
 from penstock.run.comm.transport import Arrival
 from penstock.run.program.calls import Post
 
-Ends = tuple[int, int]
+OrderedPair = tuple[int, int]
 """The device that sends, and the one that receives."""
 
 
@@ -33,8 +33,8 @@ class Nccl:
     def __init__(self, mesh: Mesh, device: torch.device) -> None:
         self._mesh, self._device = mesh, device
         self._number = mesh.take_number()
-        self._ends: dict[Ends, End] = {}
-        self._opened: set[Ends] = set()
+        self._ends: dict[OrderedPair, End] = {}
+        self._opened: set[OrderedPair] = set()
         self._leaving: list[Ticket] = []
 
     def open(self, channels: Iterable[Channel]) -> None:

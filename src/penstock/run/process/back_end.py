@@ -18,7 +18,7 @@ from penstock.run.process.store import PATIENCE
 from penstock.terminal import say_error
 
 NCCL = "cpu:gloo,cuda:nccl"
-SHARING = "nccl with ranks that share a device"
+SHARED_NCCL = "nccl with ranks that share a device"
 """What a rank states; the back end is NCCL then too."""
 GLOO = "gloo"
 
@@ -42,7 +42,7 @@ def agreed_back_end(store: Store, here: RankPlace) -> str:
     if GLOO in stated:
         _say_without(stated, here)
         return GLOO
-    if SHARING in stated:
+    if SHARED_NCCL in stated:
         _allow_sharing(here)
     return NCCL
 
@@ -54,7 +54,7 @@ def own_back_end(here: RankPlace) -> str:
     if torch.cuda.device_count() >= here.local_world:
         return NCCL
     refused = os.environ.get(ALLOWED) == "0"
-    return SHARING if nccl_version() >= SHARES_FROM and not refused else GLOO
+    return SHARED_NCCL if nccl_version() >= SHARES_FROM and not refused else GLOO
 
 
 def cuda_device(here: RankPlace) -> torch.device:

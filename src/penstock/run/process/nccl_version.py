@@ -27,5 +27,5 @@ def _built_with() -> tuple[int, int]:
     """Where NCCL is a part of torch's own library."""
     if not hasattr(torch._C, "_nccl_version"):
         return 0, 0
-    major, minor, *_ = torch.cuda.nccl.version()
+    major, minor, *_ = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]
     return major, minor
