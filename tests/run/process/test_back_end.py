@@ -13,8 +13,8 @@ from penstock.run.process.back_end import (
     GLOO,
     NCCL,
     OWN_ORDER,
-    SHARED_SETTINGS,
     SHARED_NCCL,
+    SHARED_SETTINGS,
     agreed_back_end,
     own_back_end,
 )

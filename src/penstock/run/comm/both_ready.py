@@ -20,7 +20,7 @@ class Transfer(NamedTuple):
     tag: int
     tensor: Tensor
     mark: Any
-    """Work of the device that has to be done before: the tensor computed, or its memory free."""
+    """Work of the device that must have ended before: the tensor computed, or its memory free."""
     ticket: Ticket
 
 

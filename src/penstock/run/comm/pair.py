@@ -16,7 +16,6 @@ listens only while something that was submitted here has not been named: that na
 all transfers are done nobody listens, and closing waits for nobody.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
@@ -36,8 +35,11 @@ Failed = Callable[[BaseException], None]
 """Told when a thread has failed."""
 
 
-class End(ABC):
+class End:
     """One end of a pair."""
+
+    operation: str
+    """What the back end calls a transfer as this end sees it."""
 
     def __init__(
         self, group: ProcessGroup, device: torch.device, number: int, failed: Failed
@@ -46,7 +48,7 @@ class End(ABC):
         behind must not be heard."""
         self._device, self._peer, self._failed = device, 1 - group.rank(), failed
         self._host: Any = group._get_backend(HOST_DEVICE)
-        self._wire: Any = group._get_backend(device)
+        self._wire: Any = getattr(group._get_backend(device), self.operation)
         self._name_tag, self._wire_tag = 2 * number, 2 * number + 1
         self._said, self._heard = (torch.zeros(1, dtype=torch.int64) for _ in range(2))
         self._stream = _stream_on(device)
@@ -60,7 +62,7 @@ class End(ABC):
 
     def connect(self) -> None:
         """The first transfer of a communicator blocks until the other end makes it too."""
-        self._move(torch.zeros(1, device=self._device))
+        self._wire([torch.zeros(1, device=self._device)], self._peer, self._wire_tag).wait()
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         for thread in self._threads:
@@ -85,17 +87,13 @@ class End(ABC):
         for thread in self._threads if gone else ():
             thread.join()
 
-    @abstractmethod
-    def _move(self, tensor: Tensor) -> None:
-        """Launch; the current stream waits for the end, and so does a host without streams."""
+    def _is_ready(self, tag: int) -> None:
+        """The device of this end is ready for a transfer."""
+        self._launch(self._transfers.note_ready(tag))
 
-    @abstractmethod
-    def _when_ready(self, tag: int) -> None:
-        """What is said when the device of this end is ready."""
-
-    @abstractmethod
-    def _before_launch(self, tag: int) -> None:
-        """What is said before a launch."""
+    def _move(self, transfer: Transfer) -> None:
+        """Start, and let the current stream wait for the end; so does a host without streams."""
+        self._wire([transfer.tensor], self._peer, self._wire_tag).wait()
 
     def _say(self, tag: int) -> None:
         self._said.fill_(tag)
@@ -119,8 +117,7 @@ class End(ABC):
             del transfer  # what has left must not wait for the next one to be let go of
             if mark is not None:
                 mark.synchronize()
-            self._launch(self._transfers.note_ready(tag))
-            self._when_ready(tag)
+            self._is_ready(tag)
 
     def _follow_names(self) -> None:
         while self._transfers.awaits_name():
@@ -132,8 +129,7 @@ class End(ABC):
             return
         try:
             with self._launching:
-                self._before_launch(transfer.tag)
-                self._move(transfer.tensor)
+                self._move(transfer)
                 mark = mark_of(self._device)
         except BaseException as failure:
             transfer.ticket.done(failure)
@@ -144,30 +140,24 @@ class End(ABC):
 class SendingEnd(End):
     """Names a transfer when it launches it."""
 
-    def _move(self, tensor: Tensor) -> None:
-        self._wire.send([tensor], self._peer, self._wire_tag).wait()
+    operation = "send"
+
+    def _move(self, transfer: Transfer) -> None:
+        self._say(transfer.tag)
+        super()._move(transfer)
         if self._stream is not None:  # memory that is still read is not given out again
-            tensor.record_stream(self._stream)
-
-    def _when_ready(self, tag: int) -> None:
-        return
-
-    def _before_launch(self, tag: int) -> None:
-        self._say(tag)
+            transfer.tensor.record_stream(self._stream)
 
 
 class ReceivingEnd(End):
     """Names a transfer when its slot is free. It is ready then, so that it is always the thread
     that hears names which launches, in the order of the names."""
 
-    def _move(self, tensor: Tensor) -> None:
-        self._wire.recv([tensor], self._peer, self._wire_tag).wait()
+    operation = "recv"
 
-    def _when_ready(self, tag: int) -> None:
+    def _is_ready(self, tag: int) -> None:
+        super()._is_ready(tag)
         self._say(tag)
-
-    def _before_launch(self, tag: int) -> None:
-        return
 
 
 def _stream_on(device: torch.device) -> torch.cuda.Stream | None:
