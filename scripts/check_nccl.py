@@ -4,30 +4,26 @@
 
 Every schedule is trained twice: as it is, and with a synchronisation of the device before and after
 every call, which no transfer may wait for. Ranks may share a GPU where NCCL allows it (2.30 and
-newer, with NCCL_MULTI_RANK_GPU_ENABLE=1).
+newer), which they are told on standard error.
 """
 
 import argparse
 import json
-import multiprocessing
-import os
-import socket
 import time
 from dataclasses import replace
-from threading import Thread
-from typing import Any
+from itertools import product
 
 import torch
-from torch import distributed
 
 from penstock.arch.config import ModelConfig
 from penstock.core.schedule import Schedule
 from penstock.data.batch import Microbatch
 from penstock.plan.slices import even
-from penstock.run.process.store import PATIENCE
+from penstock.run.launch.worker_pool import Crew
+from penstock.run.process.rendezvous import Connection
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
-from penstock.run.step.build import build_engine
+from penstock.run.step.build import build_engine, torch_device
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin
 from penstock.schedules import build
@@ -37,7 +33,6 @@ MODEL = ModelConfig(8, 256, 512, 8, 4, 32, 512)
 MICROBATCHES, LENGTH = 8, 256
 SLICES = {"1f1b": None, "seq1f1b": 4, "zb-v": None, "dualpipev": None}
 """Schedules that are trained, and the slices that they cut a sequence into."""
-BACK_END = "cpu:gloo,cuda:nccl"
 
 
 def plan_of(schedule: Schedule, dtype: torch.dtype, tied: bool) -> StepPlan:
@@ -57,15 +52,14 @@ def batches(step: int) -> list[Microbatch]:
     return found
 
 
-def train(schedule: Schedule, arguments: argparse.Namespace, brutal: bool) -> list[float]:
+def train(
+    connection: Connection, schedule: Schedule, arguments: argparse.Namespace, brutal: bool
+) -> list[float]:
     """The losses of some steps on this rank."""
     torch.backends.cuda.matmul.allow_tf32 = False
-    device = (
-        torch.device(arguments.device, 0) if arguments.device == "cuda" else torch.device("cpu")
-    )
+    device = torch_device(arguments.device, connection.place)
     plan = plan_of(schedule, getattr(torch, arguments.dtype), arguments.tied)
-    world = distributed.get_world_size() if distributed.is_initialized() else 1
-    engine = build_engine(plan, world // schedule.shape.devices, AdamW(), device)
+    engine = build_engine(plan, connection.world // schedule.shape.devices, AdamW(), device)
     begin(engine, 0)
     if brutal:
         engine.executor.observer = Synchronising()
@@ -78,47 +72,12 @@ def train(schedule: Schedule, arguments: argparse.Namespace, brutal: bool) -> li
     return losses
 
 
-def leave_with_parent() -> None:
-    """A rank may wait in a transfer for a partner that waits as well."""
-    if parent := multiprocessing.parent_process():
-        parent.join()
-        os._exit(1)
-
-
-def rank_main(
-    rank: int, ranks: int, port: int, name: str, arguments: Any, brutal: bool, found: Any
-) -> None:
-    Thread(target=leave_with_parent, daemon=True).start()
-    if arguments.device == "cuda":
-        torch.cuda.set_device(0)
-    distributed.init_process_group(
-        BACK_END if arguments.device == "cuda" else "gloo",
-        init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks, timeout=PATIENCE,
-    )  # fmt: skip
-    devices = ranks // arguments.replicas
+def over_ranks(name: str, crew: Crew, arguments: argparse.Namespace, brutal: bool) -> list[float]:
+    """The losses of a schedule over all ranks of a crew."""
+    devices = crew.ranks // arguments.replicas
     share = MICROBATCHES // arguments.replicas
     schedule = build(name, devices=devices, microbatches=share, slices=SLICES[name])
-    losses = train(schedule, arguments, brutal)
-    if rank == 0:
-        found.put(losses)
-    distributed.barrier()
-    distributed.destroy_process_group()
-
-
-def over_nccl(name: str, ranks: int, arguments: Any, brutal: bool) -> list[float]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    found = multiprocessing.get_context("spawn").SimpleQueue()
-    job = (ranks, port, name, arguments, brutal, found)
-    context = multiprocessing.get_context("spawn")
-    members = [context.Process(target=rank_main, args=(rank, *job)) for rank in range(ranks)]
-    for member in members:
-        member.start()
-    for member in members:
-        member.join()
-    losses: list[float] = found.get()
-    return losses
+    return crew.run(train, schedule, arguments, brutal)[0]
 
 
 def main() -> None:
@@ -131,22 +90,26 @@ def main() -> None:
     parser.add_argument("--tied", action="store_true")
     parser.add_argument("--schedules", nargs="+", default=SLICES, choices=list(SLICES))
     arguments = parser.parse_args()
+    on_gpu = arguments.device == "cuda"
     for name in arguments.schedules:
         sliced = "seq1f1b" if SLICES[name] else "1f1b"
         alone = build(sliced, devices=1, microbatches=MICROBATCHES, slices=SLICES[name])
-        expected = train(alone, arguments, brutal=False)
-        for ranks in arguments.ranks:
-            for brutal in (False, True):
+        with Crew(1) as crew:
+            (expected,) = crew.run(train, alone, arguments, brutal=False)
+        for ranks, brutal in product(arguments.ranks, (False, True) if on_gpu else (False,)):
+            with Crew(ranks, back_end="" if on_gpu else "gloo") as crew:
                 start = time.perf_counter()
-                losses = over_nccl(name, ranks, arguments, brutal)
-                worst = max(abs(a - b) / abs(b) for a, b in zip(losses, expected))
-                row = {
-                    "schedule": name, "ranks": ranks, "replicas": arguments.replicas,
-                    "synchronised": brutal, "steps": len(losses), "first": losses[0],
-                    "last": losses[-1], "worst": worst, "seconds": time.perf_counter() - start,
-                }  # fmt: skip
-                print(json.dumps(row), flush=True)
+                losses = over_ranks(name, crew, arguments, brutal)
+            worst = max(abs(a - b) / abs(b) for a, b in zip(losses, expected))
+            row = {
+                "schedule": name, "ranks": ranks, "replicas": arguments.replicas,
+                "synchronised": brutal, "steps": len(losses), "first": losses[0],
+                "last": losses[-1], "worst": worst, "seconds": time.perf_counter() - start,
+            }  # fmt: skip
+            print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    import check_nccl  # jobs of a crew are functions of a module that its ranks can import
+
+    check_nccl.main()

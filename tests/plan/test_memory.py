@@ -102,6 +102,12 @@ def test_a_footprint_is_the_sum_of_its_parts() -> None:
     assert Footprint(1, 20, 300).total == 321
 
 
+def test_communicators_need_room_and_are_not_allocated_by_torch() -> None:
+    alone, together = Footprint(1, 20, 300), Footprint(1, 20, 300, communication=4000)
+    assert together.total == alone.total
+    assert together.looked_at == alone.looked_at + 4000
+
+
 def _peaks(schedule: Schedule) -> Sequence[int]:
     return step_peaks(schedule, _workload(schedule))
 

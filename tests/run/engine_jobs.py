@@ -73,3 +73,13 @@ def disagreed(connection: Connection, plans: Sequence[StepPlan]) -> str:
         except RunError as error:
             return error.message
     return ""
+
+
+def evaluated_and_trained(connection: Connection, plan: StepPlan, steps: int) -> list[float]:
+    """Losses of evaluations and steps, by turns."""
+    found = []
+    with engine_of(plan) as engine:
+        for step in range(steps):
+            batch = batch_of(plan, step)
+            found += [engine.evaluate([batch]), engine.step(batch, 0.01).loss]
+    return found

@@ -39,14 +39,17 @@ class Footprint(NamedTuple):
     """The most that a batch adds on its way forward and back."""
     end: int = 0
     """The most that the update adds behind it."""
+    communication: int = 0
+    """Communicators, which a GPU must have room for and torch does not allocate."""
 
     @property
     def looked_at(self) -> int:
-        """What a device needs to run batches without updating anything: no moments."""
-        return self.weights + self.optimizer // 2 + self.step
+        """Room that a device needs to run batches without updating anything: no moments."""
+        return self.weights + self.optimizer // 2 + self.step + self.communication
 
     @property
     def total(self) -> int:
+        """What torch allocates at most."""
         return self.weights + self.optimizer + max(self.step, self.end)
 
 
@@ -65,7 +68,7 @@ def footprints(
         count, stored = stage_elements(workload, stage), stored_elements(workload, stage)
         root = 0 if away else stage_matrices(workload, stage) * main
         for device in devices:
-            weights, optimizer, step, end = found[device]
+            weights, optimizer, step, end, _ = found[device]
             weights += stored * narrow * (narrow < main or away)
             optimizer += (count + 3 * stored * (not away)) * main
             found[device] = Footprint(weights, optimizer, step, max(end, root))

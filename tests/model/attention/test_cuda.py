@@ -12,8 +12,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from loops import each
 from model.attention.dense import Case, Sliced, error
-from penstock.bench.measure import gpu
-from penstock.bench.measure.gpu import measure_alone
+from penstock.bench.measure.gpu import first_gpu, our_row
+from penstock.bench.measure.gpu_case import GpuCase
 from penstock.model.attention.table import back_end_for
 
 pytestmark = [
@@ -115,7 +115,9 @@ def test_the_whole_sequence_takes_no_longer_than_with_pytorch() -> None:
 
 def test_four_slices_cost_a_step_at_most_a_twentieth() -> None:
     whole, sliced = (
-        measure_alone(gpu.GpuCase("llama3.2-1b", 32768, schedule, slices=slices), 2)["seconds"]
+        our_row(GpuCase("llama3.2-1b", 32768, schedule, slices=slices), first_gpu(), 2, 1)[
+            "seconds"
+        ]
         for schedule, slices in (("1f1b", 1), ("seq1f1b", 4))
     )
     assert sliced <= 1.05 * whole

@@ -7,10 +7,17 @@ import torch
 from torch import Tensor
 
 from loops import each
+from penstock.arch.layers.parameter import Parameter
+from penstock.arch.parameter_layout import lay_out
 from penstock.data.batch import IGNORE
 from penstock.model.kernels.choice import fusible
 from penstock.model.layers import lm_head, norm, rope, swiglu
 from penstock.model.layers.embedding import embed_backward
+from penstock.model.stages.weights import Weights
+from penstock.run.step.optimizer import AdamW, FusedAdamW, TorchAdamW
+
+if torch.cuda.is_available():
+    from penstock.model.kernels.adamw import Blocks, fused_squares
 
 pytestmark = [
     pytest.mark.torch,
@@ -113,20 +120,59 @@ def test_head(dtype: torch.dtype, at_a_time: int) -> None:
     labels = torch.randint(words, (tokens,), device="cuda")
     labels[::7] = IGNORE
     gradient = torch.ones(words, hidden, device="cuda", dtype=torch.float32)
+    wide, dx, exact_dx = head.double(), x.clone(), x.double()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("penstock.model.layers.fused_lm_head.FUSED_LOGITS_BYTES", at_a_time)
-        loss, lse = lm_head.head_loss(head, x, labels)
-        dx = lm_head.head_loss_backward(head, gradient, x, labels, lse, 0.25)
-    wide = head.double(), x.double()
-    exact_gradient = torch.ones_like(wide[0])
-    exact = lm_head.plain_head_loss(*wide, labels)
-    exact_dx = lm_head.plain_head_loss_backward(
-        wide[0], exact_gradient, wide[1], labels, exact.lse, 0.25
-    )
-    close(loss, exact.loss, 1e-3 if dtype != torch.float32 else 1e-5)
+        for limit in ("FUSED_LOGITS_BYTES", "LOGITS_AT_A_TIME"):
+            patch.setattr(f"penstock.model.layers.lm_head.{limit}", at_a_time)
+        alone = lm_head.head_loss(head, x, labels)
+        loss = lm_head.head_loss_backward(head, gradient, dx, labels, 0.25)
+    exact_gradient = torch.ones_like(wide)
+    exact = lm_head.head_loss_backward(wide, exact_gradient, exact_dx, labels, 0.25)
+    close(loss, exact, 1e-3 if dtype != torch.float32 else 1e-5)
+    assert torch.equal(alone, loss)
     close(dx, exact_dx, 8 * BOUNDS[dtype])
     close(gradient, exact_gradient, 8 * BOUNDS[dtype])
     assert not dx[::7].any()
+
+
+SIZES = {"a.weight": (100, 96), "b.weight": (48,), "c.weight": (37, 130), "d.bias": (5,)}
+"""Parameters that begin at odd places, and end in the middle of a block."""
+
+
+def _weights(dtype: torch.dtype, seed: int) -> Weights:
+    parameters = {name: Parameter(name, size) for name, size in SIZES.items()}
+    weights = Weights.empty(
+        lay_out(parameters), dtype=dtype, main=torch.float32, device=torch.device("cuda")
+    )
+    torch.manual_seed(seed)
+    weights.main.normal_()
+    return weights
+
+
+@every_type
+def test_updates_are_those_of_pytorch(dtype: torch.dtype) -> None:
+    fused, plain = _weights(dtype, 3), _weights(dtype, 3)
+    ours, theirs = FusedAdamW(AdamW(), fused), TorchAdamW(AdamW(), plain)
+    for step in range(5):
+        for weights in (fused, plain):
+            torch.manual_seed(step)
+            weights.grad.normal_()
+        for optimizer in (ours, theirs):
+            optimizer.update(1e-2, 0.7)
+        close(fused.main, plain.main.double(), 1e-6)
+    assert torch.equal(fused.value, fused.main.to(dtype))
+    for name in ours.moments:
+        close(ours.moments[name], theirs.moments[name].double(), 1e-6)
+    assert ours.steps == theirs.steps == 5
+
+
+def test_squares_are_those_of_each_parameter_in_64_bits() -> None:
+    weights = _weights(torch.bfloat16, 0)
+    weights.grad.normal_()
+    blocks = Blocks.of(weights.layout.parts, weights.grad.device)
+    named = weights.named(weights.grad).values()
+    exact = torch.stack([grad.double().square().sum() for grad in named])
+    close(fused_squares(weights.grad, blocks), exact, 1e-14)
 
 
 def _norm_gradient() -> Tensor:
@@ -193,5 +239,5 @@ def _a_layer(tokens: int) -> None:
         numbers(1000, 256, dtype=torch.bfloat16),
         torch.zeros(tokens, device="cuda").long(),
     )
-    lse = lm_head.head_loss(head, y, labels).lse
-    lm_head.head_loss_backward(head, torch.zeros(1000, 256, device="cuda"), y, labels, lse, 0.5)
+    lm_head.head_loss(head, y, labels)
+    lm_head.head_loss_backward(head, torch.zeros(1000, 256, device="cuda"), y, labels, 0.5)

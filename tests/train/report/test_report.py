@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from penstock.cost.workload import Workload
+from penstock.plan.communicators import COMMUNICATOR_BYTES, communicators
 from penstock.plan.memory import step_peaks
 from penstock.run.comm.grid import Grid
 from penstock.run.comm.mesh import Mesh
@@ -24,7 +25,7 @@ from penstock.run.watchdog.position import Tracker
 from penstock.schedules import build
 from penstock.sim import simulate
 from penstock.train.report import report as report_module
-from penstock.train.report.report import EndedRun, _unsliced, compare_step, report
+from penstock.train.report.report import EndedRun, _footprints, _unsliced, compare_step, report
 from penstock.train.report.wording import drawn, memory_table
 from run.jobs import CPU, batch_of
 from run.plans import plan_of
@@ -111,6 +112,23 @@ def test_a_schedule_without_room_is_left_out_of_the_comparison(
     text = (tmp_path / "run/report.txt").read_text()
     assert "1f1b is not run for comparison: rank 0 would need 0.00 GB and has -1000.00 GB" in text
     assert " needs " not in text
+
+
+def test_the_room_for_a_comparison_includes_communicators(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only where tensors are exchanged over NCCL: nothing else has communicators."""
+    run = ended(tmp_path / "run")
+    plain = _footprints(PLAN, run.engine)
+    monkeypatch.setattr(report_module, "over_nccl", lambda group, device: True)
+    run.engine.mesh.replicas = 2
+    assert [each.communication for each in plain] == [0] * len(plain)
+    more = [each.looked_at for each in _footprints(PLAN, run.engine)]
+    counts = communicators(PLAN.program(2), 2)
+    assert more == [
+        each.looked_at + count * COMMUNICATOR_BYTES for each, count in zip(plain, counts)
+    ]
+    assert min(counts) > 0
 
 
 def test_a_schedule_to_compare_with_has_the_same_sequences_in_one_piece() -> None:

@@ -90,6 +90,13 @@ def test_memory_has_a_column_for_each_device(found: list[Compared]) -> None:
     ]
 
 
+def test_communicators_are_listed_where_there_are_some(found: list[Compared]) -> None:
+    over_nccl = found[0]._replace(communication=[256 << 20, 384 << 20, 384 << 20, 256 << 20])
+    lines = memory_table([over_nccl, found[1]]).splitlines()
+    assert lines[5].split() == ["seq1f1b", "communicators", "268.44", "402.65", "402.65", "268.44"]
+    assert len(lines) == 8
+
+
 def test_the_verdict_is_the_ratio_of_peaks_and_of_predicted_times(found: list[Compared]) -> None:
     one, other = found
     memory, time = one.peak / other.peak, one.predicted.makespan / other.predicted.makespan

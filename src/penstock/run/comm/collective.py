@@ -32,7 +32,7 @@ def add_up(tensor: Tensor, group: ProcessGroup | None) -> None:
         return
     if tensor.device.type == "cpu":
         distributed.all_reduce(tensor, group=group)
-    elif _takes(group, tensor.device):
+    elif over_nccl(group, tensor.device):
         torch.cuda.current_stream(tensor.device).synchronize()
         meet(group)
         distributed.all_reduce(tensor, group=group)
@@ -49,7 +49,8 @@ def connect_group(group: ProcessGroup | None, device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _takes(group: ProcessGroup, device: torch.device) -> bool:
-    """Whether the group moves tensors of that device."""
-    backends = distributed.get_backend_config(group)
-    return device.type == "cpu" or "nccl" in str(backends)
+def over_nccl(group: ProcessGroup | None, device: torch.device) -> bool:
+    """Whether the group moves tensors of that device through NCCL."""
+    if group is None or device.type != "cuda":
+        return False
+    return "nccl" in str(distributed.get_backend_config(group))

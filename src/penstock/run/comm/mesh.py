@@ -5,6 +5,8 @@ members make have been seen to hang. So groups come from one pool, and whoever n
 ranks.
 """
 
+from itertools import count
+
 from torch import distributed
 from torch.distributed import ProcessGroup
 
@@ -22,6 +24,7 @@ class Mesh:
         self.replicas, self.devices = grid.replica, grid.device
         self.replica, self.device = here["replica"], here["device"]
         self._groups: dict[object, ProcessGroup | None] = {}
+        self._numbers = count()
 
     @property
     def pipeline(self) -> ProcessGroup | None:
@@ -47,10 +50,15 @@ class Mesh:
         chosen = [[ranks[d] for d in devices] for ranks in self.grid.groups("device")]
         return self._one_of(("device", devices), chosen)
 
-    def channel(self, name: object, ends: tuple[int, int]) -> ProcessGroup | None:
-        """A group of two devices for one use, so that nothing else is in its order."""
-        pairs = [[ranks[d] for d in ends] for ranks in self.grid.groups("device")]
-        return self._one_of(name, pairs)
+    def pair(self, source: int, target: int) -> ProcessGroup | None:
+        """Two devices, for what one of them sends to the other and for nothing else."""
+        chosen = [[ranks[d] for d in (source, target)] for ranks in self.grid.groups("device")]
+        return self._one_of(("pair", source, target), chosen)
+
+    def take_number(self) -> int:
+        """Another number each time. Who asks for the same reason gets the same on all ranks, as
+        they build the same things in the same order."""
+        return next(self._numbers)
 
     def ranks_of(self, replica: int) -> list[int]:
         """The ranks of one replica's pipeline, in the order of their devices."""

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Store
 
 from penstock.parent_process import hold
-from penstock.run.process.back_end import agreed_back_end
+from penstock.run.process.back_end import agreed_back_end, bind_device
 from penstock.run.process.environment import RankPlace, read_place, refuse_environment
 from penstock.run.process.store import PATIENCE, assemble, clone, own_part, store_of, torchs
 
@@ -69,12 +68,16 @@ def set_up_groups(connection: Connection, backend: str = "") -> None:
     """
     here = connection.place
     chosen = backend or agreed_back_end(connection.store, here)
-    if "nccl" in chosen:
-        torch.cuda.set_device(here.local_rank)
+    device = bind_device(here) if "nccl" in chosen else None
     store = torchs(connection.store)
     store.set_timeout(PATIENCE)  # torch asks it for what slow ranks have still to put there
     dist.init_process_group(
-        chosen, store=store, rank=here.rank, world_size=here.world, timeout=PATIENCE
+        chosen,
+        store=store,
+        rank=here.rank,
+        world_size=here.world,
+        timeout=PATIENCE,
+        device_id=device,
     )
 
 

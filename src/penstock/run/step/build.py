@@ -9,6 +9,7 @@ from penstock.run.comm.gloo import Gloo, Staged
 from penstock.run.comm.mesh import Mesh, make_mesh
 from penstock.run.comm.nccl import Nccl
 from penstock.run.comm.transport import Alone, Transport
+from penstock.run.process.back_end import cuda_device
 from penstock.run.process.environment import RankPlace
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine
@@ -16,7 +17,7 @@ from penstock.run.step.optimizer import AdamW, NoUpdate
 
 
 def torch_device(wanted: str, place: RankPlace) -> torch.device:
-    """The device of a rank; ranks of one machine share its GPUs in turn."""
+    """The device of a rank, which is the one that its communicators are bound to."""
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():
@@ -24,7 +25,7 @@ def torch_device(wanted: str, place: RankPlace) -> torch.device:
             "run.device is cuda, but this machine has no CUDA device",
             hint='set run.device to "auto" or "cpu"',
         )
-    return torch.device("cuda", place.local_rank % torch.cuda.device_count())
+    return cuda_device(place)
 
 
 def build_engine(
@@ -53,7 +54,7 @@ def back_end_of(mesh: Mesh, device: torch.device) -> str:
 
 
 def transport_for(mesh: Mesh, device: torch.device) -> Transport:
-    """Gloo for host tensors; NCCL for GPUs, or the way over the host where ranks share one."""
+    """Gloo for host tensors; NCCL for GPUs, or the way over the host where there is none."""
     if mesh.pipeline is None:
         return Alone()
     if device.type == "cpu":

@@ -72,7 +72,7 @@ class TorchAdamW:
     """AdamW of PyTorch, parameter by parameter."""
 
     def __init__(self, settings: AdamW, weights: Weights) -> None:
-        self._weights, self.steps = weights, 0
+        self._weights = weights
         self.moments = new_moments(weights)
         first, second = (weights.named(moment) for moment in self.moments.values())
         grads, named = weights.named(weights.grad), weights.named(weights.main)
@@ -82,7 +82,8 @@ class TorchAdamW:
             main = named[name]
             main.grad = grads[name]
             groups[main.ndim > 1].append(main)
-            state[main] = {"exp_avg": first[name], "exp_avg_sq": second[name]}
+            step = torch.tensor(0.0, device=main.device if main.is_cuda else None)
+            state[main] = {"step": step, "exp_avg": first[name], "exp_avg_sq": second[name]}
         self._state = state
         self._adam = self._make(settings, *groups)
 
@@ -109,16 +110,18 @@ class TorchAdamW:
             self._weights.grad.mul_(factor)
         for group in self._adam.param_groups:
             group["lr"] = rate
-        self._count()
         self._adam.step()
-        self.steps += 1
         self._weights.publish()
 
-    def _count(self) -> None:
-        """Tell PyTorch, which counts for each parameter, of steps that were loaded."""
-        for main, state in self._state.items():
-            device = main.device if main.is_cuda else None
-            state["step"] = torch.tensor(float(self.steps), device=device)
+    @property
+    def steps(self) -> int:
+        """PyTorch counts for each parameter by itself."""
+        return max((int(state["step"]) for state in self._state.values()), default=0)
+
+    @steps.setter
+    def steps(self, steps: int) -> None:
+        for state in self._state.values():
+            state["step"].fill_(float(steps))
 
 
 class FusedAdamW:

@@ -25,6 +25,8 @@ class Compared(NamedTuple):
     shared: Fraction | None
     """Seconds predicted with the cores that there are, where they are fewer than processes."""
     measured: Timeline
+    communication: Sequence[int] = ()
+    """Bytes of the communicators of each device; nothing or zeros where there are none."""
 
     @property
     def peak(self) -> int:

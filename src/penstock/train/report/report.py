@@ -23,8 +23,9 @@ from penstock.data import Microbatch
 from penstock.draw import trace
 from penstock.draw.page import page
 from penstock.files import save_text
-from penstock.plan.memory import footprints, with_slots
-from penstock.run.comm.collective import add_up
+from penstock.plan.communicators import with_communicators
+from penstock.plan.memory import Footprint, footprints, with_slots
+from penstock.run.comm.collective import add_up, over_nccl
 from penstock.run.observe.inspected_step import StepLook, look_at_step
 from penstock.run.observe.memory_meter import free_bytes
 from penstock.run.process.environment import read_place
@@ -79,7 +80,13 @@ def report(run: EndedRun) -> RunOutcome | None:
         return None
     ran = ran_by(run)
     cores = ran.cores if engine.device.type == "cpu" else ran.processes
-    found = [compare_step(plan, seen, cores) for plan, seen in looks if seen]
+    found = [
+        compare_step(plan, seen, cores)._replace(
+            communication=[each.communication for each in _footprints(plan, engine)]
+        )
+        for plan, seen in looks
+        if seen
+    ]
     outcome = RunOutcome(ran, True, found, left_out)
     run.close()
     run.tracker.at = "writes its report"
@@ -110,10 +117,7 @@ def _look_at(plan: StepPlan, run: EndedRun) -> StepLook | None:
 def _too_large(plan: StepPlan, run: EndedRun) -> str:
     """Why a plan cannot be run on some rank for want of memory; the same words on all of them."""
     engine, mesh = run.engine, run.engine.mesh
-    own, other = (
-        footprints(each.schedule, workload_of(each), each.rows)[mesh.device]
-        for each in (engine.plan, plan)
-    )
+    own, other = (_footprints(each, engine)[mesh.device] for each in (engine.plan, plan))
     # The host's allocator keeps what the run has given back; that of a GPU does not.
     kept = own.total if engine.device.type == "cpu" else 0
     said = torch.zeros(mesh.replicas * mesh.devices, 2, dtype=torch.float64)
@@ -127,6 +131,14 @@ def _too_large(plan: StepPlan, run: EndedRun) -> str:
                 f"{wanted / 1e9:.2f} GB and has {there / 1e9:.2f} GB"
             )
     return ""
+
+
+def _footprints(plan: StepPlan, engine: Engine) -> tuple[Footprint, ...]:
+    """What a plan needs on each device, exchanging as this engine does."""
+    mesh, found = engine.mesh, footprints(plan.schedule, workload_of(plan), plan.rows)
+    if not over_nccl(mesh.world, engine.device):
+        return found
+    return with_communicators(found, plan.program(mesh.replicas), mesh.replicas)
 
 
 def _unsliced(plan: StepPlan, schedule: Schedule) -> StepPlan:

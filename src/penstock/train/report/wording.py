@@ -6,6 +6,7 @@ Nothing here runs or reads anything, so that a report can be made from any run's
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from penstock.draw.table import render_table
 from penstock.sim.timeline import Settled, Timeline
@@ -77,12 +78,18 @@ def memory_table(found: Sequence[Compared]) -> str:
     rows = []
     for each in found:
         for what, timeline in (("predicted", each.predicted), ("measured", each.measured)):
-            rows.append((each.name, what, *(f"{int(peak) / 1e6:.2f}" for peak in timeline.peak)))
+            rows.append((each.name, what, *map(_megabytes, timeline.peak)))
+        if any(each.communication):
+            rows.append((each.name, "communicators", *map(_megabytes, each.communication)))
     devices = found[0].predicted.schedule.shape.devices
     heads = ("schedule", "", *(f"device {device}" for device in range(devices)))
     return "peak memory of a step in MB, in addition to weights and optimizer\n" + _table(
         heads, rows
     )
+
+
+def _megabytes(size: Fraction | int) -> str:
+    return f"{int(size) / 1e6:.2f}"
 
 
 def _verdicts(found: Sequence[Compared]) -> list[str]:
