@@ -12,6 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from loops import each
 from model.attention.dense import Case, Sliced, error
+from penstock.arch.config import model
 from penstock.bench.measure.gpu import first_gpu, our_row
 from penstock.bench.measure.gpu_case import GpuCase
 from penstock.model.attention.table import back_end_for
@@ -111,6 +112,11 @@ def fastest_of_pytorch(case: Case) -> float:
 
 def test_the_whole_sequence_takes_no_longer_than_with_pytorch() -> None:
     assert both_ways(LONG) <= 1.02 * fastest_of_pytorch(LONG)
+
+
+def _case(schedule: str, slices: int) -> GpuCase:
+    name = "llama3.2-1b"
+    return GpuCase(name, model(name), tokens=32768, schedule=schedule, slices=slices)
 
 
 def test_four_slices_cost_a_step_at_most_a_twentieth() -> None:

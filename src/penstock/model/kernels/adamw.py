@@ -22,7 +22,7 @@ BLOCK = 4096
 SUMS = 1024
 """Sums of blocks that are added up at a time."""
 ALIGNED = 16
-"""Elements of which loads are made at once where every parameter begins at a multiple of it."""
+"""Where every parameter begins and ends at a multiple of it, several elements are loaded at once."""
 
 
 class Blocks(NamedTuple):
@@ -46,7 +46,7 @@ class Blocks(NamedTuple):
             torch.tensor([min(BLOCK, c.stop - start) for c in cuts for start in c], device=device),
             torch.tensor([own for own, cut in zip(decays, cuts) for _ in cut], device=device),
             torch.tensor([*accumulate(map(len, cuts), initial=0)], device=device),
-            all(cut.start % ALIGNED == 0 for cut in cuts),
+            all(end % ALIGNED == 0 for cut in cuts for end in (cut.start, cut.stop)),
         )
 
 
@@ -73,10 +73,10 @@ def _adamw_update(
     block: tl.constexpr, aligned: tl.constexpr,
 ):  # fmt: skip
     number = tl.program_id(0)
-    start = tl.load(starts + number)
+    start, size = tl.load(starts + number), tl.load(sizes + number)
     if aligned:
-        start = tl.multiple_of(start, 16)
-    inside = tl.arange(0, block) < tl.load(sizes + number)
+        start, size = tl.multiple_of(start, 16), tl.multiple_of(size, 16)
+    inside = tl.arange(0, block) < size
     at = start + tl.arange(0, block)
     g = tl.load(grad + at, mask=inside, other=0.0) * factor
     m = tl.load(first + at, mask=inside, other=0.0)
@@ -95,10 +95,10 @@ def _adamw_update(
 @triton.jit
 def _adamw_squares(grad, starts, sizes, sums, block: tl.constexpr, aligned: tl.constexpr):
     number = tl.program_id(0)
-    start = tl.load(starts + number)
+    start, size = tl.load(starts + number), tl.load(sizes + number)
     if aligned:
-        start = tl.multiple_of(start, 16)
-    inside = tl.arange(0, block) < tl.load(sizes + number)
+        start, size = tl.multiple_of(start, 16), tl.multiple_of(size, 16)
+    inside = tl.arange(0, block) < size
     g = tl.load(grad + start + tl.arange(0, block), mask=inside, other=0.0).to(tl.float64)
     tl.store(sums + number, tl.sum(g * g, 0))
 
