@@ -255,3 +255,13 @@ def test_without_a_terminal_lines_say_how_far_it_is(
     for number in _progress.show_progress([1, 2], "verified on 64 processes"):
         while f"verified on 64 processes: {number - 1} of 2, 0 s" not in capsys.readouterr().err:
             sleep(0.001)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.long
+@pytest.mark.torch
+@pytest.mark.processes
+def test_the_command_says_where_it_ran(penstock: Penstock) -> None:
+    answer = penstock("verify 1f1b -p 2 -m 2 --device cuda")
+    assert answer.code == 0
+    assert answer.out.splitlines()[-1].startswith("11 of 11 equal on cuda over ")

@@ -5,7 +5,6 @@ from functools import partial
 import pytest
 import torch
 
-from cli.conftest import Penstock
 from penstock.schedules import find
 from penstock.verify.cases import half, trials_of
 from penstock.verify.variants import ON_DEVICE, Trial
@@ -46,10 +45,3 @@ def test_a_mistake_is_found(verifier: Verifier) -> None:
     trial = next(trial for trial in _trials() if trial.variant == "bfloat16-ragged")
     row = verifier.row(trial, mistakes.relay_of_zeros)
     assert not row.equal
-
-
-@pytest.mark.long
-def test_the_command_says_where_it_ran(penstock: Penstock) -> None:
-    answer = penstock("verify 1f1b -p 2 -m 2 --device cuda")
-    assert answer.code == 0
-    assert answer.out.splitlines()[-1].startswith("11 of 11 equal on cuda over ")

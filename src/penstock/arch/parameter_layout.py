@@ -92,7 +92,7 @@ class ParameterLayout:
         if [*self.parts][len(self.parts) - len(shared) :] != [*shared]:
             raise ShapeError(
                 f"{', '.join(shared)} cannot share values: they are not the last of the layout",
-                hint="put parameters that share the values of others behind all others",
+                hint="put parameters that share the values of others after all others",
             )
         return replace(self, shared=dict(shared))
 

@@ -69,7 +69,7 @@ BACK_ENDS: tuple[BackEnd, ...] = (
     Tiled("cpu", _on_cpu, folded_forward, folded_backward, square=128, block=512),
     # merging rounds, so in low precision triangles stay whole
     Tiled("cpu-low", _on_cpu_low, folded_forward, folded_backward, block=512),
-    Tiled("cudnn", _with_cudnn, aten.cudnn_forward, aten.cudnn_backward, square_back=1 << 14),
+    Tiled("cudnn", _with_cudnn, aten.cudnn_forward, aten.cudnn_backward),
     Packed("flash", _with_flash, aten.flash_forward, aten.flash_backward),
     Tiled("plain", _always, plain.plain_forward, plain.plain_backward, block=8192),
 )

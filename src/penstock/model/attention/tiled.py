@@ -29,8 +29,6 @@ class Tiled:
     back: Callable[[Tensor, Tensor, Tensor, Tensor, Output, bool], Gradients]
     square: int = UNCUT
     """Most queries of a triangle given to the kernel."""
-    square_back: int = UNCUT
-    """The same in the backward, where it is less."""
     block: int = UNCUT
     """Most keys of a rectangle in the backward: bounds the memory that its gradients take."""
 
@@ -48,7 +46,7 @@ class Tiled:
 
     def backward(self, g: Tensor, saved: AttentionSaved, reach: Reach, leave: Leave) -> Gradients:
         dq, dk, dv = (TensorInPieces(saved.q.shape[2]) for _ in range(3))
-        for part in self._blocks(parts(reach, min(self.square, self.square_back))):
+        for part in self._blocks(parts(reach, self.square)):
             new_q, new_k, new_v = self._back(g, saved, part)
             dq.store(part.queries, new_q) if part.fresh else dq.add(part.queries, new_q)
             if part.keys.start < reach.past:

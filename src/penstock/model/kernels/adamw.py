@@ -17,12 +17,12 @@ from triton import language as tl
 
 from penstock.arch.parameter_layout import ParameterPart
 
-BLOCK = 4096
+PER_PROGRAM = 4096
 """Elements that a program takes."""
 SUMS = 1024
 """Sums of blocks that are added up at a time."""
 ALIGNED = 16
-"""Where every parameter begins and ends at a multiple of it, several elements are loaded at once."""
+"""Where parameters begin and end at multiples of it, several elements are loaded at once."""
 
 
 class Blocks(NamedTuple):
@@ -39,11 +39,13 @@ class Blocks(NamedTuple):
     @classmethod
     def of(cls, parts: Mapping[str, ParameterPart], device: torch.device) -> "Blocks":
         """The blocks of these parameters."""
-        cuts = [range(part.offset, part.stop, BLOCK) for part in parts.values()]
+        cuts = [range(part.offset, part.stop, PER_PROGRAM) for part in parts.values()]
         decays = [float(len(part.shape) > 1) for part in parts.values()]
         return cls(
             torch.tensor([start for cut in cuts for start in cut], device=device),
-            torch.tensor([min(BLOCK, c.stop - start) for c in cuts for start in c], device=device),
+            torch.tensor(
+                [min(PER_PROGRAM, c.stop - start) for c in cuts for start in c], device=device
+            ),
             torch.tensor([own for own, cut in zip(decays, cuts) for _ in cut], device=device),
             torch.tensor([*accumulate(map(len, cuts), initial=0)], device=device),
             all(end % ALIGNED == 0 for cut in cuts for end in (cut.start, cut.stop)),
@@ -121,7 +123,7 @@ def fused_update(
     """One AdamW update of flat buffers; `value` may be `main` itself."""
     _adamw_update[(len(blocks.starts),)](
         main, value, grad, *moments, blocks.starts, blocks.sizes, blocks.decays, *update,
-        block=BLOCK, aligned=blocks.aligned, num_warps=8,
+        block=PER_PROGRAM, aligned=blocks.aligned, num_warps=8,
     )  # fmt: skip
 
 
@@ -132,7 +134,13 @@ def fused_squares(grad: Tensor, blocks: Blocks) -> Tensor:
         grad.new_empty(size, dtype=torch.float64) for size in (count, len(blocks.first) - 1)
     )
     _adamw_squares[(count,)](
-        grad, blocks.starts, blocks.sizes, sums, block=BLOCK, aligned=blocks.aligned, num_warps=8
+        grad,
+        blocks.starts,
+        blocks.sizes,
+        sums,
+        block=PER_PROGRAM,
+        aligned=blocks.aligned,
+        num_warps=8,
     )
     _adamw_totals[(len(totals),)](sums, blocks.first, totals, some=SUMS)
     return totals

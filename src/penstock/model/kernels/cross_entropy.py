@@ -9,7 +9,7 @@ import triton
 from torch import Tensor
 from triton import language as tl
 
-LOGITS = 16384
+LOGITS = 8192
 """Logits that a program takes at a time."""
 WARPS = 32
 """Many threads for few tokens: the logits that all programs have read must fit into the cache."""

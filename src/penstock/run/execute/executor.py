@@ -19,7 +19,7 @@ from penstock.run.comm.side_stream import SideStream
 from penstock.run.comm.transport import Transport
 from penstock.run.execute.boundary import Between, Landings
 from penstock.run.execute.handlers import HANDLERS, Handler
-from penstock.run.execute.handlers.evaluate import evaluate
+from penstock.run.execute.handlers.forward_alone import forward_alone
 from penstock.run.execute.lane_run import LaneRun, Summing, Surroundings, Turn
 from penstock.run.execute.matmul_kernels import settle_products
 from penstock.run.execute.observer import Observer, Quiet
@@ -112,7 +112,7 @@ class Executor:
 
     @cached_property
     def _forwards(self) -> LanePass:
-        return self._pass(forward_lane(self.lane), dict.fromkeys("FN", evaluate))
+        return self._pass(forward_lane(self.lane), dict.fromkeys("FN", forward_alone))
 
     def take(self, transport: Transport) -> None:
         """Move tensors by this transport from here on."""
@@ -160,7 +160,7 @@ class Executor:
 def _loss_place(call: Call, handler: Handler) -> int:
     """Where a call of the last stage leaves its loss: in the place of what a backward starts from,
     which backwards read and forwards write."""
-    if handler is evaluate:
+    if handler is forward_alone:
         return call.writes[_STARTS["F", WRITE]]
     return call.reads[_STARTS["B", READ]] if call.op.kind in "BI" else NOTHING
 

@@ -5,7 +5,9 @@ from penstock.model.stages.stage import Stage
 from penstock.run.program.values import Places, Values
 
 
-def evaluate(stage: Stage, piece: Piece, values: Values, reads: Places, writes: Places) -> None:
+def forward_alone(
+    stage: Stage, piece: Piece, values: Values, reads: Places, writes: Places
+) -> None:
     """The loss of the last stage stands where its backward would start."""
     x, _, kv, _, weight = reads
     to_next, out, loss, to_kv, _, _, _ = writes
