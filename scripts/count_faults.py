@@ -5,7 +5,8 @@
 Every fault is tried so many times, each time on a new run, between the moment at which the first
 rank is started (nothing is imported yet) and some seconds later. It counts as held if every process
 is gone within the limit, and, where a rank is at fault, if the rank was named within five seconds.
-Needs Linux: processes are found by their environment in /proc.
+Needs Linux: processes are found by their environment in /proc. With `--device cuda` ranks train on
+GPUs, over NCCL where that can be; give `--latest` the seconds in which they certainly train.
 """
 
 import argparse
@@ -186,16 +187,16 @@ class Trial(NamedTuple):
     held: bool
 
 
-def tried(fault: Fault, chance: random.Random) -> Trial:
+def tried(fault: Fault, chance: random.Random, device: str, latest: float) -> Trial:
     """Do it to a new run, some time after its start."""
     with TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "tiny.toml").write_text(CONFIG)
+        (folder / "tiny.toml").write_text(CONFIG.replace("cpu", device))
         with started(COMMANDS[fault.verb], folder) as run:
             run.wait_for_child()
             if fault.to_rank:
                 run.wait_for_ranks(2)
-            time.sleep(chance.uniform(0.0, LATEST))
+            time.sleep(chance.uniform(0.0, latest))
             return _outcome(run, fault, chance.randrange(2))
 
 
@@ -214,6 +215,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("times", type=int, help="how often each fault is tried")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--latest", type=float, default=LATEST, help="seconds after the start")
     parser.add_argument("--only", default="", help="faults with this in their name")
     arguments = parser.parse_args()
     # Under nohup, runs would inherit that SIGHUP is ignored; what is caught is not inherited.
@@ -223,7 +226,8 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- |")
     bad = 0
     for fault in (fault for fault in FAULTS if arguments.only in str(fault)):
-        trials = [tried(fault, chance) for _ in range(arguments.times)]
+        where = arguments.device, arguments.latest
+        trials = [tried(fault, chance, *where) for _ in range(arguments.times)]
         held = sum(trial.held for trial in trials)
         bad += len(trials) - held
         named = f"{max(trial.named for trial in trials):.1f} s" if fault.to_rank else ""
