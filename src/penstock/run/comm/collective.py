@@ -3,19 +3,11 @@
 Ranks that share a GPU talk through gloo, which takes host tensors only.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
-
 import torch
 from torch import Tensor, distributed
 from torch.distributed import ProcessGroup
 
 from penstock.run.process.store import PATIENCE
-
-HOST_DEVICE = torch.device("cpu")
-TURN = 1 << 20
-"""Tag of messages that pass the turn on to the next rank."""
 
 
 def make_group(ranks: list[int] | None = None, backend: str | None = None) -> ProcessGroup:
@@ -34,8 +26,7 @@ def add_up(tensor: Tensor, group: ProcessGroup | None) -> None:
     """The sum over the group, in place; without a group there is nothing to add.
 
     On a GPU the members meet first: a collective that waits for a member spins on the device, and
-    whatever synchronises the device meanwhile would wait with it. Then they launch one after the
-    other, lower ranks first, as the two ends of a transfer do (run/comm/pair.py).
+    whatever synchronises the device meanwhile would wait with it.
     """
     if group is None or group.size() == 1:
         return
@@ -44,25 +35,11 @@ def add_up(tensor: Tensor, group: ProcessGroup | None) -> None:
     elif over_nccl(group, tensor.device):
         torch.cuda.current_stream(tensor.device).synchronize()
         meet(group)
-        launch_in_turn(group, partial(distributed.all_reduce, tensor, group=group, async_op=True))
+        distributed.all_reduce(tensor, group=group)
     else:
         there = tensor.cpu()
         distributed.all_reduce(there, group=group)
         tensor.copy_(there)
-
-
-def launch_in_turn(group: ProcessGroup, launch: Callable[[], Any]) -> None:
-    """Launch a collective after all lower ranks of the group have, and have the current stream wait
-    for its end."""
-    host: Any = group._get_backend(HOST_DEVICE)
-    rank, last = group.rank(), group.size() - 1
-    token = torch.zeros(1)
-    if rank > 0:
-        host.recv([token], rank - 1, TURN).wait()
-    work = launch()
-    if rank < last:
-        host.send([token], rank + 1, TURN).wait()
-    work.wait()
 
 
 def connect_group(group: ProcessGroup | None, device: torch.device) -> None:

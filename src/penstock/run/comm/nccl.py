@@ -4,8 +4,8 @@ A NCCL kernel waits by spinning on the GPU until the other end has launched its 
 anything that synchronises the device waits too: loading a kernel, freeing memory, an allocator that
 runs dry. If the other host then needs something of this one first, both wait for ever. So neither
 end of a transfer is launched before both are ready: the tensor is computed, and the memory that it
-goes to is free. After that neither has anything to wait for but its own driver, which the main
-thread may hold up while it waits for the device; that ends, because lower ranks launch first.
+goes to is free. After that neither has anything to wait for, and nothing that the main thread does
+can come between.
 
 Each ordered pair of devices has a communicator of its own, for all that moves that way
 (run/comm/pair.py); two devices that send to each other have two.

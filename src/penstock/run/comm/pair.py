@@ -5,23 +5,17 @@ launch before both are ready (run/comm/nccl.py says why). Which transfer is read
 step to step, so the order is found on the way. The ends tell each other tags over the host:
 
     receiver   the slot of 7 is free                   names 7
-    sender     7 is computed and has been named        names 7
-    lower      knows that both ends are ready          launches, and says so
-    higher     hears that                              launches
+    sender     7 is computed and has been named        names 7, launches its send
+    receiver   hears 7                                 launches its receive
 
 Both launch in the order in which the sender names, and a transfer that is not ready holds up no
 other. Slots are named ahead: as a rule a send is launched as soon as its tensor is computed.
-
-The end of the lower rank launches first. A transfer that one end has launched is then only waited
-for by ranks that are lower than the other end. So no circle of ranks can come about in which each
-waits for its device, which waits for the launch of the next one, whose driver is held up likewise.
 
 Each end has two threads, with one CUDA stream. One waits for its device, the other for names. It
 listens only while something that was submitted here has not been named: that name must come. When
 all transfers are done nobody listens, and closing waits for nobody.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
@@ -33,14 +27,15 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from penstock.run.comm.both_ready import BothReady, Transfer
-from penstock.run.comm.collective import HOST_DEVICE
 from penstock.run.comm.side_stream import Ticket, mark_of
+
+HOST_DEVICE = torch.device("cpu")
 
 Failed = Callable[[BaseException], None]
 """Told when a thread has failed."""
 
 
-class End(ABC):
+class End:
     """One end of a pair."""
 
     operation: str
@@ -54,9 +49,7 @@ class End(ABC):
         self._device, self._peer, self._failed = device, 1 - group.rank(), failed
         self._host: Any = group._get_backend(HOST_DEVICE)
         self._wire: Any = getattr(group._get_backend(device), self.operation)
-        self._first = group.rank() == 0
-        """Whether this end launches first: groups have their ranks in order."""
-        self._name_tag, self._wire_tag, self._launched_tag = range(3 * number, 3 * number + 3)
+        self._name_tag, self._wire_tag = 2 * number, 2 * number + 1
         self._said, self._heard = (torch.zeros(1, dtype=torch.int64) for _ in range(2))
         self._stream = _stream_on(device)
         self._transfers = BothReady()
@@ -98,13 +91,9 @@ class End(ABC):
         """The device of this end is ready for a transfer."""
         self._launch(self._transfers.note_ready(tag))
 
-    @abstractmethod
     def _move(self, transfer: Transfer) -> None:
-        """Launch when it is this end's turn, and let the current stream wait for the end; so does a
-        host without streams."""
-
-    def _start(self, transfer: Transfer) -> Any:
-        return self._wire([transfer.tensor], self._peer, self._wire_tag)
+        """Start, and let the current stream wait for the end; so does a host without streams."""
+        self._wire([transfer.tensor], self._peer, self._wire_tag).wait()
 
     def _say(self, tag: int) -> None:
         self._said.fill_(tag)
@@ -149,20 +138,13 @@ class End(ABC):
 
 
 class SendingEnd(End):
-    """Names a transfer when both ends are ready: with its launch where it is first, else to have
-    the other end launch."""
+    """Names a transfer when it launches it."""
 
     operation = "send"
 
     def _move(self, transfer: Transfer) -> None:
-        if self._first:
-            work = self._start(transfer)
-            self._say(transfer.tag)
-        else:
-            self._say(transfer.tag)
-            self._host.recv([torch.zeros(1)], self._peer, self._launched_tag).wait()
-            work = self._start(transfer)
-        work.wait()
+        self._say(transfer.tag)
+        super()._move(transfer)
         if self._stream is not None:  # memory that is still read is not given out again
             transfer.tensor.record_stream(self._stream)
 
@@ -172,12 +154,6 @@ class ReceivingEnd(End):
     that hears names which launches, in the order of the names."""
 
     operation = "recv"
-
-    def _move(self, transfer: Transfer) -> None:
-        work = self._start(transfer)
-        if self._first:
-            self._host.send([torch.zeros(1)], self._peer, self._launched_tag).wait()
-        work.wait()
 
     def _is_ready(self, tag: int) -> None:
         super()._is_ready(tag)
