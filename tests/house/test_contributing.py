@@ -106,7 +106,10 @@ def test_a_name_that_cannot_be_is_refused(extended: Path, name: str) -> None:
     assert re.search(r"is no name: give|exists already: give another name", answer.stderr)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.matrix] if name == FIRST else []) for name in MODULES],
+)
 def test_each_example_is_proven_alone(extended: Path, name: str) -> None:
     printed = python(extended, "scripts/check_schedule.py", name)
     steps = ("files", "house rules", "format", "lint", "tests", "types")

@@ -5,7 +5,12 @@ import pytest
 from penstock.core.schedule import Schedule
 from penstock.cost.workload import Workload
 from penstock.lower import lower_for_running
-from penstock.plan.communicators import COMMUNICATOR_BYTES, communicators, with_communicators
+from penstock.plan.communicators import (
+    COMMUNICATOR_BYTES,
+    communication_bytes,
+    communicators,
+    with_communicators,
+)
 from penstock.plan.memory import footprints
 from penstock.run.program.step_end import end_step
 from penstock.schedules import build
@@ -55,6 +60,12 @@ def test_what_a_device_needs_grows_by_its_communicators_alone() -> None:
     schedule = build("1f1b", devices=4, microbatches=4)
     found = footprints(schedule, _held(schedule))
     counted = with_communicators(found, lower_for_running(schedule))
-    assert [each.communication // COMMUNICATOR_BYTES for each in counted] == [4, 6, 6, 4]
+    assert [each.communication for each in counted] == [
+        communication_bytes(count) for count in (4, 6, 6, 4)
+    ]
+    assert (communication_bytes(0), communication_bytes(2) - communication_bytes(1)) == (
+        0,
+        COMMUNICATOR_BYTES,
+    )
     assert [each._replace(communication=0) for each in counted] == list(found)
     assert [each.communication for each in found] == [0] * 4

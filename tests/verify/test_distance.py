@@ -132,7 +132,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.long
+@pytest.mark.matrix
 @pytest.mark.usefixtures("small")
 def test_the_script_prints_a_row_for_each_run_and_counts_them(
     capsys: pytest.CaptureFixture[str], tmp_path: Path

@@ -33,7 +33,10 @@ def _moved(values: Named, direction: Named, step: float) -> Named:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize(
+    "tied",
+    [pytest.param(False, id="untied", marks=pytest.mark.matrix), pytest.param(True, id="tied")],
+)
 def test_every_gradient_is_the_slope_of_the_loss(tied: bool) -> None:
     model = replace(MODEL, tied=tied)
     values = parameters_of(model, torch.float64)

@@ -11,8 +11,13 @@ from penstock.core.homes import weight_homes
 from penstock.core.program import Program
 from penstock.plan.memory import Footprint
 
-COMMUNICATOR_BYTES = 64 << 20
-"""Of one communicator, measured on an H200."""
+FIRST_BYTES = 260 << 20
+"""What the first communicator of a process takes, most of it for NCCL's own kernels."""
+COMMUNICATOR_BYTES = 24 << 20
+"""What each one takes: 16 to 18 MiB of a pair, 24 MiB of a group of four.
+
+Both as the driver's free memory shows them on an H200 that ranks share (NCCL 2.31 with one thread
+block for each communicator). NCCL may take more where it uses several."""
 
 
 def communicators(program: Program, replicas: int = 1) -> tuple[int, ...]:
@@ -30,9 +35,14 @@ def with_communicators(
     """What devices need that exchange over NCCL."""
     counts = communicators(program, replicas)
     return tuple(
-        footprint._replace(communication=count * COMMUNICATOR_BYTES)
+        footprint._replace(communication=communication_bytes(count))
         for footprint, count in zip(found, counts)
     )
+
+
+def communication_bytes(count: int) -> int:
+    """What a process with so many communicators needs for them."""
+    return FIRST_BYTES + count * COMMUNICATOR_BYTES if count else 0
 
 
 def _sharers(program: Program) -> list[set[int]]:

@@ -41,7 +41,11 @@ def test_the_ranks_find_the_store_of_the_agent(undisturbed: Finished) -> None:
     ("fault", "cause"),
     [
         ("kill", "error: rank 1 is gone, last seen "),
-        ("raise", "error: rank 1, at 1F1 (op 3 of 8 of step 25): RuntimeError: inconsistent"),
+        pytest.param(
+            "raise",
+            "error: rank 1, at 1F1 (op 3 of 8 of step 25): RuntimeError: inconsistent",
+            marks=pytest.mark.matrix,
+        ),
     ],
 )
 def test_a_restart_ends_where_the_undisturbed_run_does(
