@@ -31,11 +31,11 @@ class Tolerance(NamedTuple):
 
 TOLERANCE = {
     "cpu": {"float64": Tolerance(1e-10, 1e-10), "float32": Tolerance(1e-5, 1e-5)},
-    # At the sizes for a GPU, plain float32 is off by up to 5e-6 (norms of heads), and bfloat16 by
-    # up to 3e-2 (keys and queries, whose softmax cancels most of what comes in): ten roundings of
-    # 2^-9 in each of eight layers. Products in TF32 would be off by 5e-3, a message that is lost by
-    # 1e-1 or more. A loss is a mean over thousands of labels, whose roundings cancel: 1e-8 and
-    # 5e-6. The limits are a few times that, and below what a mistake makes.
+    # At the sizes for a GPU, float32 is off by up to 5e-6 on a CPU (norms of heads) and 2e-6 on an
+    # H200, bfloat16 by up to 3.4e-2 (keys and queries, whose softmax cancels most of what comes
+    # in): ten roundings of 2^-9 in each of eight layers. A loss is a mean over thousands of labels,
+    # whose roundings cancel: 3e-9 and 5e-5. The limits are two to several times that, and tests
+    # show that mistakes lie beyond them.
     "cuda": {"float32": Tolerance(1e-6, 5e-5), "bfloat16": Tolerance(1e-4, 8e-2)},
 }
 """How far a run may be from the oracle: by the sizes, and by the type that was computed in."""
