@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from penstock.cost.workload import Workload
-from penstock.plan.communicators import COMMUNICATOR_BYTES, communicators
+from penstock.plan.communicators import communication_bytes, communicators
 from penstock.plan.memory import step_peaks
 from penstock.run.comm.grid import Grid
 from penstock.run.comm.mesh import Mesh
@@ -126,7 +126,7 @@ def test_the_room_for_a_comparison_includes_communicators(
     more = [each.looked_at for each in _footprints(PLAN, run.engine)]
     counts = communicators(PLAN.program(2), 2)
     assert more == [
-        each.looked_at + count * COMMUNICATOR_BYTES for each, count in zip(plain, counts)
+        each.looked_at + communication_bytes(count) for each, count in zip(plain, counts)
     ]
     assert min(counts) > 0
 
