@@ -116,3 +116,23 @@ def test_a_unit_that_does_not_divide_its_axis_is_refused() -> None:
 def test_a_rank_outside_the_group_is_refused() -> None:
     with pytest.raises(ShapeError, match="rank 2 is none of the 2"):
         lay_out({}, index=2, of=2)
+
+
+def _shared() -> dict[str, Parameter]:
+    sizes = {"embedding": (5, 4), "norm": (4,), "head": (5, 4)}
+    return {name: Parameter(name, size) for name, size in sizes.items()}
+
+
+def test_what_shares_values_has_a_gradient_of_its_own_and_no_place_for_values() -> None:
+    plain = lay_out(_shared())
+    layout = plain.sharing({"head": "embedding"})
+    assert (layout.elements, layout.stored, plain.stored) == (44, 24, 44)
+    assert [*layout.distinct] == ["embedding", "norm"]
+    assert layout.parts_in(44) == plain.parts
+    assert layout.parts_in(24)["head"] == plain.parts["embedding"]
+    assert layout.parts_in(24)["norm"] == plain.parts["norm"]
+
+
+def test_only_the_last_parameters_can_share_values() -> None:
+    with pytest.raises(ShapeError, match="norm cannot share values: they are not the last"):
+        lay_out(_shared()).sharing({"norm": "embedding"})

@@ -39,9 +39,7 @@ def measure_gpu(choice: GpuChoice, say: Say) -> Result:
     parts = _chosen_parts(choice.parts)
     cases = _chosen_cases(settings, choice)
     _need_gpu()
-    results: Result = {
-        key: settings[key] for key in ("target", "memory_target", "prediction_target")
-    }
+    results: Result = {key: settings[key] for key in ("memory_target", "prediction_target")}
     for part in parts:
         rows = GPU_PARTS[part](settings, cases)
         results[part] = [_told(say, {"part": part, **row}) for row in rows]
