@@ -8,7 +8,7 @@ import torch
 
 from penstock.arch.config import ModelConfig
 from penstock.bench.gpu_tables import gpu_tables
-from penstock.bench.measure import gpu_rows
+from penstock.bench.measure import gpu, gpu_rows, op_profile
 from penstock.bench.measure.compiled_step import plain_making
 from penstock.bench.measure.gpu import engine_of, measure_ours, memory_record
 from penstock.bench.measure.gpu_case import GpuCase
@@ -16,6 +16,7 @@ from penstock.bench.measure.gpu_rows import breakdown_rows, compared_rows
 from penstock.bench.measure.op_profile import predicted_seconds, profile_of
 from penstock.bench.measure.step_clock import StepTimes, unless_memory_ends
 from penstock.cost.profile import Profile
+from penstock.run.execute.executor import Executor
 
 pytestmark = pytest.mark.torch
 
@@ -87,10 +88,22 @@ def test_a_step_is_predicted_from_all_its_ops(case: GpuCase) -> None:
         assert {kind for kind, _, _ in profile.seconds} == {op.kind for op in ops} >= {"V", "U"}
 
 
-def test_a_prediction_is_of_ops_that_ran_alone() -> None:
+def test_a_prediction_is_of_ops_that_ran_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The profile is of the step whose ops ran alone, and steps that count run without a stop."""
+    waits: list[torch.device] = []
+    profiled: list[int] = []
+
+    def second_each(executor: Executor) -> Profile:
+        profiled.append(len(waits))
+        found = profile_of(executor)
+        return Profile(dict.fromkeys(found.seconds, 1.0), found.sizes)
+
+    monkeypatch.setattr(op_profile, "synchronise", waits.append)
+    monkeypatch.setattr(gpu, "profile_of", second_each)
     found = measure_ours(SLICED, HOST, 2, 1)
     assert len(found.times.seconds) == 2
-    assert found.predicted == pytest.approx(sum(found.times.seconds) / 2, rel=0.9)
+    assert profiled == [len(waits)] == [2 * found.predicted]
+    assert set(waits) == {HOST}
 
 
 def test_memory_is_compared_where_it_was_measured() -> None:
