@@ -7,18 +7,11 @@ and waits when it comes back. The arithmetic of an op is the same either way.
 """
 
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from types import GeneratorType
-from typing import Any, Protocol
+from typing import Any
 
-
-class Pending(Protocol):
-    """Something under way; `wait` returns when its result can be used."""
-
-    def wait(self) -> Any: ...
-
-
-Work = Generator[Pending, None, Any]
+from penstock.model.parallel.group import Pending, Work
 
 
 def finish(work: Any) -> None:
@@ -30,7 +23,7 @@ def finish(work: Any) -> None:
 
 def braid(strands: Iterable[Any]) -> None:
     """Let several works come to their end; while one waits, the next one goes on."""
-    under_way: deque[tuple[Work, Pending]] = deque()
+    under_way: deque[tuple[Work[Any], Pending]] = deque()
     for work in strands:
         if type(work) is GeneratorType:
             _go_on(work, under_way)
@@ -40,7 +33,7 @@ def braid(strands: Iterable[Any]) -> None:
         _go_on(work, under_way)
 
 
-def _go_on(work: Work, under_way: deque[tuple[Work, Pending]]) -> None:
+def _go_on(work: Work[Any], under_way: deque[tuple[Work[Any], Pending]]) -> None:
     """Resume a work until it waits again; nothing is left of one that has ended."""
     pending = next(work, None)
     if pending is not None:

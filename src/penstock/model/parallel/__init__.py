@@ -1,0 +1,1 @@
+"""How ranks of one device share the work of a stage."""
