@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
+from penstock.arch.dealing import deal, deal_heads
 from penstock.arch.layers.attention import Attention
 from penstock.arch.layers.embedding import Embedding
 from penstock.arch.layers.gated_mlp import GatedMlp, PlainMlp
@@ -94,6 +95,22 @@ class ModelConfig:
         raise ShapeError(
             f"a sequence of {length} tokens exceeds {what}",
             hint=f"train on at most {self.longest} tokens, where it makes no difference",
+        )
+
+    def share(self, index: int, of: int) -> "ModelConfig":
+        """What rank `index` of `of` that share the matrices computes with: some of the heads, of
+        what is inside the MLP, and of the vocabulary.
+
+        >>> MODELS["tiny"].share(0, 2).heads
+        2
+        """
+        heads = deal_heads(self.heads, self.kv_heads, index, of)
+        return replace(
+            self,
+            heads=len(heads.queries),
+            kv_heads=len(heads.keys),
+            ffn=len(deal(self.ffn, index, of)),
+            vocabulary=len(deal(self.vocabulary, index, of)),
         )
 
     @cached_property

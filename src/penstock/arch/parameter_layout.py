@@ -5,7 +5,7 @@ it, which slice of the whole tensor that is. A layout gives them without torch, 
 checkpoints, to the norm and to exported files alike.
 
     whole      [outputs, inputs]              one rank holds everything
-    parts      rank 0 | rank 1 | rank 2       along one axis, in units that stay together
+    parts      rank 0 | rank 1 | rank 2       along one axis, head by head where it has heads
 """
 
 from collections.abc import Mapping
@@ -27,6 +27,10 @@ class ParameterPart:
     end: int
     offset: int
     """First element in the flat buffer."""
+    holders: range = range(1)
+    """Ranks, of those that share the parameters, that hold the same part."""
+    adds_over: str = ""
+    """What its gradient is a sum over, where holders may each have only some of it."""
 
     @property
     def local_shape(self) -> TensorShape:
@@ -113,16 +117,14 @@ def lay_out(parameters: Mapping[str, Parameter], index: int = 0, of: int = 1) ->
 
 
 def _part(name: str, parameter: Parameter, offset: int, index: int, of: int) -> ParameterPart:
-    """Units are dealt out as evenly as can be, so that matrices with equally many go together."""
-    shape, axis = parameter.shape, parameter.axis
-    if axis is None:
-        return ParameterPart(shape, 0, 0, shape[0], offset)
-    if shape[axis] % parameter.unit:
+    share, axis = parameter.share(index, of), parameter.axis or 0
+    if not share:
         raise ShapeError(
-            f"{name} has {shape[axis]} elements along axis {axis}, which is not a multiple of its "
-            f"unit of {parameter.unit}",
-            hint="a unit must divide the axis that is shared",
+            f"{of} ranks cannot share {name}, which has {parameter.shape[axis]} elements along "
+            f"axis {axis}: rank {index} would have none",
+            hint=f"take at most {parameter.shape[axis]} ranks",
         )
-    units = shape[axis] // parameter.unit
-    start, end = (units * at // of * parameter.unit for at in (index, index + 1))
-    return ParameterPart(shape, axis, start, end, offset)
+    holders = parameter.holders(index, of)
+    return ParameterPart(
+        parameter.shape, axis, share.start, share.stop, offset, holders, parameter.adds_over
+    )

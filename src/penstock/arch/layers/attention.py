@@ -2,12 +2,12 @@
 
     h hidden, a heads, g kv_heads, d head_size
 
-Tensor-parallel ranks share its heads: whole groups of query heads with their key/value head.
+Tensor-parallel ranks share its heads (arch/dealing.py).
 """
 
 from dataclasses import dataclass
 
-from penstock.arch.layers.parameter import INPUTS, OUTPUTS, InitialValue, Parameter
+from penstock.arch.layers.parameter import INPUTS, OUTPUTS, HeadSplit, InitialValue, Parameter
 from penstock.arch.layers.record import LSE_BYTES, LayerRecord, wide_bytes
 
 
@@ -40,7 +40,7 @@ class Attention(LayerRecord):
             (self.hidden, self.query_width),
             InitialValue.NORMAL_TO_RESIDUAL,
             axis=INPUTS,
-            unit=self._units["q"],
+            heads=self._splits["q"],
             behind_attention=True,
         )
         return (*self._projections(), *self._biases(), *self._norms(), back)
@@ -50,9 +50,11 @@ class Attention(LayerRecord):
         return {"q": self.query_width, "k": self.key_width, "v": self.key_width}
 
     @property
-    def _units(self) -> dict[str, int]:
-        """A group of query heads goes with its key/value head."""
-        return {x: width // self.kv_heads for x, width in self._widths.items()}
+    def _splits(self) -> dict[str, HeadSplit]:
+        """Query heads go with their key/value head."""
+        sizes = (self.heads, self.kv_heads, self.head_size)
+        queries, keys = HeadSplit(*sizes, "queries"), HeadSplit(*sizes, "keys")
+        return {"q": queries, "k": keys, "v": keys}
 
     def _projections(self) -> list[Parameter]:
         return [
@@ -60,7 +62,8 @@ class Attention(LayerRecord):
                 f"self_attn.{x}_proj.weight",
                 (width, self.hidden),
                 axis=OUTPUTS,
-                unit=self._units[x],
+                heads=self._splits[x],
+                adds_over="heads",
             )
             for x, width in self._widths.items()
         ]
@@ -73,7 +76,8 @@ class Attention(LayerRecord):
                 (width,),
                 InitialValue.ZEROS,
                 axis=OUTPUTS,
-                unit=self._units[x],
+                heads=self._splits[x],
+                adds_over="heads",
             )
             for x, width in widths.items()
         ]
@@ -81,7 +85,12 @@ class Attention(LayerRecord):
     def _norms(self) -> list[Parameter]:
         names = "qk" if self.qk_norm else ""
         return [
-            Parameter(f"self_attn.{x}_norm.weight", (self.head_size,), InitialValue.ONES)
+            Parameter(
+                f"self_attn.{x}_norm.weight",
+                (self.head_size,),
+                InitialValue.ONES,
+                adds_over="heads",
+            )
             for x in names
         ]
 

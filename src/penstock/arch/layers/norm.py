@@ -16,7 +16,8 @@ class Norm(LayerRecord):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        return (Parameter(f"{self.name}.weight", (self.hidden,), InitialValue.ONES),)
+        name, shape = f"{self.name}.weight", (self.hidden,)
+        return (Parameter(name, shape, InitialValue.ONES, adds_over="tokens"),)
 
     @property
     def saved_bytes(self) -> int:

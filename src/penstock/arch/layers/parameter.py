@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
+from typing import Literal
+
+from penstock.arch.dealing import deal, deal_heads
 
 TensorShape = tuple[int, ...]
 
@@ -21,6 +24,27 @@ class InitialValue(Enum):
 
 
 @dataclass(frozen=True)
+class HeadSplit:
+    """An axis of query heads, or of key/value heads, one behind the other."""
+
+    heads: int
+    kv_heads: int
+    head_size: int
+    part: Literal["queries", "keys"]
+
+    def share(self, index: int, of: int) -> range:
+        """The elements of one rank."""
+        found: range = getattr(deal_heads(self.heads, self.kv_heads, index, of), self.part)
+        return range(found.start * self.head_size, found.stop * self.head_size)
+
+    def holders(self, index: int, of: int) -> range:
+        """The ranks that have the same share as this one."""
+        if self.part == "queries":
+            return range(index, index + 1)
+        return deal_heads(self.heads, self.kv_heads, index, of).holders
+
+
+@dataclass(frozen=True)
 class Parameter:
     """A parameter as its layer describes it."""
 
@@ -30,8 +54,10 @@ class Parameter:
     start: InitialValue = InitialValue.NORMAL
     axis: int | None = None
     """The axis along which tensor-parallel ranks share it; None: each of them holds all of it."""
-    unit: int = 1
-    """Elements along that axis that stay together, as those of one head do."""
+    heads: HeadSplit | None = None
+    """How that axis is made of heads, which ranks share as heads; None: element by element."""
+    adds_over: Literal["", "tokens", "heads"] = ""
+    """What its gradient is a sum over, where several ranks may each have only some of it."""
     behind_attention: bool = False
     """Whether it is used behind the part of an attention that has no weights; parameters of the
     same layer that follow it are too."""
@@ -39,3 +65,15 @@ class Parameter:
     @property
     def elements(self) -> int:
         return prod(self.shape)
+
+    def share(self, index: int, of: int) -> range:
+        """What rank `index` holds of the axis that is shared."""
+        if self.axis is None:
+            return range(self.shape[0])
+        return self.heads.share(index, of) if self.heads else deal(self.shape[self.axis], index, of)
+
+    def holders(self, index: int, of: int) -> range:
+        """The ranks that hold the same as rank `index`."""
+        if self.axis is None:
+            return range(of)
+        return self.heads.holders(index, of) if self.heads else range(index, index + 1)
