@@ -23,13 +23,18 @@ from penstock.core.program import Channel
 from penstock.data.batch import Microbatch
 from penstock.lower import lower_for_running
 from penstock.model.stages.weights import Weights
-from penstock.run.execute.boundary import Boundary
 from penstock.run.execute.executor import Executor, by_stage
 from penstock.run.program.calls import Post
 from penstock.run.program.layout import Layout
 from penstock.run.program.pieces import cut_batch
 from penstock.run.program.step_plan import StepPlan
-from penstock.run.step.stages import empty_weights, home_views, stage_of, weightless_stages
+from penstock.run.step.stages import (
+    boundary_of,
+    empty_weights,
+    home_views,
+    stage_of,
+    weightless_stages,
+)
 from penstock.verify.material import parameters_of
 
 CPU = torch.device("cpu")
@@ -182,7 +187,7 @@ class Rig:
             device,
             by_stage({**weightless_stages(self.layout, CPU), **mine}),
             transport=Mail(in_order(), device),
-            boundary=Boundary(self.layout.widths, self.layout.dtype, CPU),
+            boundary=boundary_of(self.layout, CPU),
             homes=home_views(mine, self.weights),
         )
 

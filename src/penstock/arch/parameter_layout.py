@@ -8,7 +8,7 @@ checkpoints, to the norm and to exported files alike.
     parts      rank 0 | rank 1 | rank 2       along one axis, head by head where it has heads
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -29,6 +29,8 @@ class ParameterPart:
     """First element in the flat buffer."""
     holders: range = range(1)
     """Ranks, of those that share the parameters, that hold the same part."""
+    among: tuple[range, ...] = (range(1),)
+    """The holders of all parts, in order."""
     adds_over: str = ""
     """What its gradient is a sum over, where holders may each have only some of it."""
 
@@ -53,6 +55,10 @@ class ParameterPart:
             slice(self.start, self.end) if axis == self.axis else slice(0, size)
             for axis, size in enumerate(self.shape)
         )
+
+    def is_parted(self, over: Collection[str]) -> bool:
+        """Whether its gradient is added up over several holders, where sums are parted so."""
+        return len(self.holders) > 1 and self.adds_over in over
 
     @property
     def is_whole(self) -> bool:
@@ -124,7 +130,14 @@ def _part(name: str, parameter: Parameter, offset: int, index: int, of: int) -> 
             f"axis {axis}: rank {index} would have none",
             hint=f"take at most {parameter.shape[axis]} ranks",
         )
-    holders = parameter.holders(index, of)
+    holders = [parameter.holders(rank, of) for rank in range(of)]
     return ParameterPart(
-        parameter.shape, axis, share.start, share.stop, offset, holders, parameter.adds_over
+        parameter.shape,
+        axis,
+        share.start,
+        share.stop,
+        offset,
+        holders[index],
+        tuple(dict.fromkeys(holders)),
+        parameter.adds_over,
     )

@@ -16,13 +16,12 @@ from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.lower import lower_for_running
 from penstock.run.comm.transport import Alone
-from penstock.run.execute.boundary import Boundary
 from penstock.run.execute.executor import Executor, by_stage
 from penstock.run.process.rendezvous import Connection
 from penstock.run.program.layout import Layout
 from penstock.run.program.pieces import cut_batch
 from penstock.run.program.step_plan import StepPlan
-from penstock.run.step.stages import home_views, stage_of
+from penstock.run.step.stages import boundary_of, home_views, stage_of
 
 
 class Breakdown(NamedTuple):
@@ -52,7 +51,7 @@ def breakdown(
         0,
         by_stage(stages),
         transport=Alone(),
-        boundary=Boundary(layout.widths, layout.dtype, HOST),
+        boundary=boundary_of(layout, HOST),
         homes=home_views(stages, {0: initial_weights(layout, 0)}),
     )
     executor.clock = process_time_ns

@@ -29,13 +29,12 @@ from penstock.lower import as_executed, lower_for_running
 from penstock.model.io.initial_weights import initialise
 from penstock.model.stages.weights import Weights
 from penstock.run.comm.gloo import Gloo
-from penstock.run.execute.boundary import Boundary
 from penstock.run.execute.executor import Executor, by_stage
 from penstock.run.process.rendezvous import Connection
 from penstock.run.program.layout import Layout
 from penstock.run.program.pieces import cut_batch
 from penstock.run.program.step_plan import StepPlan
-from penstock.run.step.stages import empty_weights, home_views, stage_of
+from penstock.run.step.stages import boundary_of, empty_weights, home_views, stage_of
 from penstock.sim import simulate
 
 HOST = torch.device("cpu")
@@ -100,7 +99,7 @@ def run_ours(
         connection.rank,
         by_stage(stages),
         transport=transport,
-        boundary=Boundary(layout.widths, layout.dtype, HOST),
+        boundary=boundary_of(layout, HOST),
         homes=home_views(stages, {stage: initial_weights(layout, stage) for stage in mine}),
     )
     pieces = cut_batch(plan, work.batch(), scale=work.scale, device=HOST)

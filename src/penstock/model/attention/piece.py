@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from penstock.data.batch import Microbatch
@@ -21,16 +22,23 @@ class Piece(NamedTuple):
     length: int
     """Tokens of the whole sequence."""
     tokens: Tensor
-    """[rows, end - start]"""
+    """[rows, end - start], or those of its own positions."""
     labels: Tensor
     documents: tuple[tuple[int, ...], ...]
     """Where the documents of each row start; the first one at 0."""
     scale: float
     """Weight of one label in the loss: 1 / labels that count in the global batch."""
+    own: tuple[range, ...] = ()
+    """Positions whose tokens and labels are here, where ranks share the slice; else all of it."""
 
     @property
     def rows(self) -> int:
         return int(self.tokens.shape[0])
+
+    @property
+    def positions(self) -> tuple[range, ...]:
+        """Where the tokens that are here stand in the sequence."""
+        return self.own or (range(self.start, self.end),)
 
     @property
     def whole(self) -> bool:
@@ -57,3 +65,12 @@ def pieces_of(
         Piece(mb, slice, len(ends), end - size, end, ends[-1], own, wanted, documents, scale)
         for slice, (size, end, own, wanted) in enumerate(zip(lengths, ends, cut_tokens, cut_labels))
     )
+
+
+def share_of(piece: Piece, own: tuple[range, ...]) -> Piece:
+    """The piece with the tokens and labels at some of its positions."""
+    cuts = [slice(each.start - piece.start, each.stop - piece.start) for each in own]
+    tokens, labels = (
+        torch.cat([words[:, cut] for cut in cuts], dim=1) for words in (piece.tokens, piece.labels)
+    )
+    return piece._replace(tokens=tokens, labels=labels, own=own)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
+from penstock.model.layers.attend import SliceContext
 from penstock.model.layers.linear import Queue
 from penstock.model.layers.norm import norm, norm_backward
 from penstock.model.layers.post_attention import (
@@ -18,8 +19,11 @@ from penstock.model.layers.post_attention import (
     PostAttentionWeights,
 )
 from penstock.model.layers.pre_attention import PreAttention, PreAttentionWeights
-from penstock.model.layers.self_attention import SelfAttention, SelfAttentionSaved, SliceContext
+from penstock.model.layers.self_attention import SelfAttention, SelfAttentionSaved
 from penstock.model.layers.views import Views
+from penstock.model.parallel.cell import ALONE, Cell
+from penstock.model.parallel.group import Work
+from penstock.model.parallel.tokens import Meanwhile, nothing
 
 
 class LayerWeights(NamedTuple):
@@ -43,20 +47,21 @@ class LayerSaved(NamedTuple):
 class DecoderLayer:
     """The arithmetic of a layer; it owns no tensor."""
 
-    def __init__(self, config: ModelConfig, number: int) -> None:
+    def __init__(self, config: ModelConfig, number: int, cell: Cell = ALONE) -> None:
+        """`config` has the sizes of this rank's matrices."""
         self.number, self.epsilon = number, config.norm_epsilon
-        self.pre, self.post = PreAttention(config), PostAttention(config)
-        self.attention = SelfAttention(config)
+        self.pre, self.post = PreAttention(config, cell), PostAttention(config, cell)
+        self.attention = SelfAttention(config, cell)
 
     def views(self, views: Views) -> LayerWeights:
         return LayerWeights(self.pre.views(views, self.number), self.post.views(views, self.number))
 
     def forward(
         self, weights: LayerWeights, x: Tensor, context: SliceContext
-    ) -> tuple[Tensor, LayerSaved]:
+    ) -> Work[tuple[Tensor, LayerSaved]]:
         a, r = norm(weights.pre.norm, x, self.epsilon)
-        attention = self.attention.forward(weights.pre.projection, a, context)
-        z, post = self.post.forward(weights.post, attention.out, x)
+        attention = yield from self.attention.forward(weights.pre.projection, a, context)
+        z, post = yield from self.post.forward(weights.post, attention.out, x)
         return z, LayerSaved(x, r, a, attention, post)
 
     def backward(
@@ -67,13 +72,22 @@ class DecoderLayer:
         dz: Tensor,
         context: SliceContext,
         queue: Queue,
-    ) -> Tensor:
+        meanwhile: Meanwhile = nothing,
+    ) -> Work[Tensor]:
+        """The gradient of the input; `meanwhile` is done while sums over ranks are under way."""
         pre, d_pre = weights.pre, gradients.pre
-        d_out, dx = self.post.backward(
-            weights.post, gradients.post, saved.attention.out, saved.post, dz, queue
+        d_out, dx = yield from self.post.backward(
+            weights.post, gradients.post, saved.attention.out, saved.post, dz, queue, meanwhile
         )
-        da = self.attention.backward(
-            pre.projection, d_pre.projection, saved.a, saved.attention, d_out, context, queue
+        da = yield from self.attention.backward(
+            pre.projection,
+            d_pre.projection,
+            saved.a,
+            saved.attention,
+            d_out,
+            context,
+            queue,
+            meanwhile,
         )
         del d_out
         return norm_backward(pre.norm, d_pre.norm, saved.x, saved.r, da, dx)

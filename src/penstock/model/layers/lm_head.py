@@ -21,8 +21,8 @@ from penstock.model.layers.linear import add_product
 def head_loss(head: Tensor, x: Tensor, labels: Tensor) -> Tensor:
     """The loss of head [vocabulary, hidden], x [tokens, hidden] and labels [tokens]: the sum over
     those that count, in 64 bits."""
-    losses = x.new_empty(labels.shape, dtype=_wide(x))
-    for tokens in _chunks(head, labels):
+    losses = x.new_empty(labels.shape, dtype=wide_type(x))
+    for tokens in token_chunks(head, labels):
         _write_losses(x[tokens] @ head.t(), labels[tokens], losses[tokens])
     return losses.sum(dtype=torch.float64)
 
@@ -32,8 +32,8 @@ def head_loss_backward(
 ) -> Tensor:
     """The loss; x becomes the gradient of scale x loss with respect to it, and that with respect to
     the head is added to `gradient`."""
-    losses = x.new_empty(labels.shape, dtype=_wide(x))
-    for tokens in _chunks(head, labels):
+    losses = x.new_empty(labels.shape, dtype=wide_type(x))
+    for tokens in token_chunks(head, labels):
         d = _to_gradient(x[tokens] @ head.t(), labels[tokens], losses[tokens], scale)
         add_product(gradient, x[tokens], d)
         torch.mm(d, head, out=x[tokens])
@@ -77,12 +77,12 @@ def plain_gradient(logits: Tensor, labels: Tensor, losses: Tensor, scale: float)
     return p.scatter_add_(-1, labels.clamp(min=0).unsqueeze(-1), -counts).mul_(counts * scale)
 
 
-def _wide(x: Tensor) -> torch.dtype:
+def wide_type(x: Tensor) -> torch.dtype:
     """Softmax statistics are held in 32 bits at least."""
     return torch.promote_types(x.dtype, torch.float32)
 
 
-def _chunks(head: Tensor, labels: Tensor) -> Iterator[slice]:
+def token_chunks(head: Tensor, labels: Tensor) -> Iterator[slice]:
     """Tokens whose logits fit; chunks are equal but for the last, as kernels are chosen by size."""
     count = -(-len(labels) // _tokens_at_a_time(head))
     size = -(-len(labels) // count) if count else 1
@@ -92,5 +92,5 @@ def _chunks(head: Tensor, labels: Tensor) -> Iterator[slice]:
 
 def _tokens_at_a_time(head: Tensor) -> int:
     words, size = len(head), head.element_size()
-    narrow = fusible(head) and size < _wide(head).itemsize
+    narrow = fusible(head) and size < wide_type(head).itemsize
     return max(1, FUSED_LOGITS_BYTES // (words * size) if narrow else LOGITS_AT_A_TIME // words)

@@ -6,6 +6,7 @@ hands on what the last layer gave.
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
@@ -14,7 +15,11 @@ from penstock.model.attention.piece import Piece
 from penstock.model.layers.linear import linear
 from penstock.model.layers.lm_head import head_loss, head_loss_backward
 from penstock.model.layers.norm import norm, norm_backward
+from penstock.model.layers.split_head import HeadShare, split_head_loss, split_head_loss_backward
 from penstock.model.layers.views import Matrix, Views
+from penstock.model.parallel.cell import ALONE, Cell
+from penstock.model.parallel.group import Work
+from penstock.model.parallel.tokens import gathered, nothing, summed
 
 
 class OutputWeights(NamedTuple):
@@ -27,26 +32,49 @@ class OutputWeights(NamedTuple):
 class OutputLayer:
     """The end of a model."""
 
-    def __init__(self, config: ModelConfig) -> None:
-        self.epsilon = config.norm_epsilon
+    def __init__(self, config: ModelConfig, cell: Cell = ALONE, first: int = 0) -> None:
+        """`first` is the first word that this rank has."""
+        self.epsilon, self.cell, self.first = config.norm_epsilon, cell, first
 
     def views(self, views: Views) -> OutputWeights:
         return OutputWeights(views.vector(LAST_NORM), views.matrix("lm_head"))
 
-    def loss(self, weights: OutputWeights, x: Tensor, piece: Piece) -> Tensor:
+    def loss(self, weights: OutputWeights, x: Tensor, piece: Piece) -> Work[Tensor]:
         """The summed loss of a slice, without its gradient."""
         normed, _ = norm(weights.norm, x, self.epsilon)
-        return head_loss(weights.head.weight, normed, piece.labels.flatten())
+        labels = piece.labels.flatten()
+        if self.cell.tensor is None:
+            return head_loss(weights.head.weight, normed, labels)
+        whole = yield from gathered(self.cell.tokens, normed, len(labels))
+        head = HeadShare(weights.head.weight, self.first, self.cell.tensor)
+        return self._counted_once((yield from split_head_loss(head, whole, labels)))
 
     def backward(
         self, weights: OutputWeights, gradients: OutputWeights, x: Tensor, piece: Piece
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Work[tuple[Tensor, Tensor]]:
         """The summed loss of a slice, and the gradient of the last layer's output."""
         d, r = norm(weights.norm, x, self.epsilon)
-        loss = head_loss_backward(
-            weights.head.weight, gradients.head.weight, d, piece.labels.flatten(), piece.scale
-        )
+        loss, d = yield from self._through_head(weights, gradients, d, piece)
         return loss, norm_backward(weights.norm, gradients.norm, x, r, d)
 
+    def _through_head(
+        self, weights: OutputWeights, gradients: OutputWeights, normed: Tensor, piece: Piece
+    ) -> Work[tuple[Tensor, Tensor]]:
+        """The loss, and the gradient of the normed input, which is written over."""
+        labels, d_head = piece.labels.flatten(), gradients.head.weight
+        if self.cell.tensor is None:
+            loss = head_loss_backward(weights.head.weight, d_head, normed, labels, piece.scale)
+            return loss, normed
+        part = yield from gathered(self.cell.tokens, normed, len(labels))
+        head = HeadShare(weights.head.weight, self.first, self.cell.tensor)
+        loss = yield from split_head_loss_backward(head, d_head, part, labels, piece.scale)
+        return self._counted_once(loss), (yield from summed(self.cell.tokens, part, nothing))
+
+    def _counted_once(self, loss: Tensor) -> Tensor:
+        """Ranks that share the vocabulary have the same loss; one of them has it counted."""
+        assert self.cell.tensor is not None
+        return loss if self.cell.tensor.index == 0 else torch.zeros_like(loss)
+
     def logits(self, weights: OutputWeights, x: Tensor) -> Tensor:
+        """Scores of every word, of a rank that has the whole vocabulary."""
         return linear(weights.head, norm(weights.norm, x, self.epsilon)[0])

@@ -6,10 +6,13 @@ from torch import Tensor
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameters import layer_prefix
-from penstock.model.layers.linear import Queue, linear, linear_add, linear_backward
+from penstock.model.layers.linear import Queue, linear, linear_backward
 from penstock.model.layers.norm import norm, norm_backward
 from penstock.model.layers.swiglu import swiglu, swiglu_backward
 from penstock.model.layers.views import Matrix, Views
+from penstock.model.parallel.cell import ALONE, Cell
+from penstock.model.parallel.group import Work
+from penstock.model.parallel.tokens import Meanwhile, gathered, nothing, settle, summed
 
 
 class PostAttentionWeights(NamedTuple):
@@ -37,8 +40,8 @@ class PostAttentionSaved(NamedTuple):
 class PostAttention:
     """The second part of a layer."""
 
-    def __init__(self, config: ModelConfig) -> None:
-        self.epsilon = config.norm_epsilon
+    def __init__(self, config: ModelConfig, cell: Cell = ALONE) -> None:
+        self.epsilon, self.tokens = config.norm_epsilon, cell.tokens
 
     def views(self, views: Views, layer: int) -> PostAttentionWeights:
         prefix = layer_prefix(layer)
@@ -51,13 +54,16 @@ class PostAttention:
 
     def forward(
         self, weights: PostAttentionWeights, attended: Tensor, x: Tensor
-    ) -> tuple[Tensor, PostAttentionSaved]:
+    ) -> Work[tuple[Tensor, PostAttentionSaved]]:
         """The layer's output, of that of attention and the layer's input."""
-        y = linear_add(weights.out, attended, x)
+        count = len(attended)
+        y = yield from self.tokens.add_product(weights.out, attended, x)
         b, r = norm(weights.norm, y, self.epsilon)
-        gate_up = linear(weights.gate_up, b)
+        whole = yield from gathered(self.tokens, b, count)
+        gate_up = linear(weights.gate_up, whole)
+        del whole
         gated = swiglu(gate_up)
-        z = linear_add(weights.down, gated, y)
+        z = yield from self.tokens.add_product(weights.down, gated, y)
         return z, PostAttentionSaved(y, r, b, gate_up, gated)
 
     def backward(
@@ -68,10 +74,12 @@ class PostAttention:
         saved: PostAttentionSaved,
         dz: Tensor,
         queue: Queue,
-    ) -> tuple[Tensor, Tensor]:
+        meanwhile: Meanwhile = nothing,
+    ) -> Work[tuple[Tensor, Tensor]]:
         """The gradients of the output of attention and, past it, of the layer's input."""
-        dy = self._mlp_backward(weights, gradients, saved, dz, queue)
-        return linear_backward(weights.out, gradients.out, attended, dy, queue), dy
+        dy = yield from self._mlp_backward(weights, gradients, saved, dz, queue, meanwhile)
+        whole = yield from gathered(self.tokens, dy, len(attended))
+        return linear_backward(weights.out, gradients.out, attended, whole, queue), dy
 
     def _mlp_backward(
         self,
@@ -80,9 +88,18 @@ class PostAttention:
         saved: PostAttentionSaved,
         dz: Tensor,
         queue: Queue,
-    ) -> Tensor:
+        meanwhile: Meanwhile,
+    ) -> Work[Tensor]:
         """The gradient in front of the MLP and its norm; its large tensors end here."""
-        d_gated = linear_backward(weights.down, gradients.down, saved.gated, dz, queue)
+        count = len(saved.gated)
+        whole = yield from gathered(self.tokens, dz, count)
+        b, pending = self.tokens.gather(saved.b, count)
+        d_gated = linear_backward(weights.down, gradients.down, saved.gated, whole, queue)
         d_gate_up = swiglu_backward(saved.gate_up, d_gated)
-        db = linear_backward(weights.gate_up, gradients.gate_up, saved.b, d_gate_up, queue)
+        del whole, d_gated
+        yield from settle(pending)
+        part = linear_backward(weights.gate_up, gradients.gate_up, b, d_gate_up, queue)
+        del b, d_gate_up
+        db = yield from summed(self.tokens, part, meanwhile)
+        del part
         return norm_backward(weights.norm, gradients.norm, saved.y, saved.r, db, dz)

@@ -8,10 +8,14 @@ from torch import Tensor
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameters import layer_prefix
+from penstock.model.attention.piece import Piece
 from penstock.model.layers.linear import Queue
 from penstock.model.layers.norm import norm, norm_backward
 from penstock.model.layers.qkv_projection import HeadNormsSaved, QkvProjection, QkvWeights
 from penstock.model.layers.views import Views
+from penstock.model.parallel.cell import ALONE, Cell
+from penstock.model.parallel.group import Work
+from penstock.model.parallel.tokens import gathered, nothing, summed
 
 
 class PreAttentionWeights(NamedTuple):
@@ -34,8 +38,9 @@ class PreAttentionSaved(NamedTuple):
 class PreAttention:
     """The first part of a layer, up to queries, keys and values."""
 
-    def __init__(self, config: ModelConfig) -> None:
-        self.epsilon = config.norm_epsilon
+    def __init__(self, config: ModelConfig, cell: Cell = ALONE) -> None:
+        """`config` has the heads of this rank's matrices."""
+        self.epsilon, self.tokens = config.norm_epsilon, cell.tokens
         self.projection = QkvProjection(config)
 
     def views(self, views: Views, layer: int) -> PreAttentionWeights:
@@ -46,13 +51,14 @@ class PreAttention:
         )
 
     def forward(
-        self, weights: PreAttentionWeights, x: Tensor, rows: int
-    ) -> tuple[Tensor, PreAttentionSaved]:
-        """Queries, keys, values and the input, side by side."""
+        self, weights: PreAttentionWeights, x: Tensor, piece: Piece
+    ) -> Work[tuple[Tensor, PreAttentionSaved]]:
+        """Queries, keys and values [rows x tokens, features], side by side."""
         a, r = norm(weights.norm, x, self.epsilon)
-        heads, norms = self.projection.forward(weights.projection, a, rows)
-        flat = [part.reshape(len(x), -1) for part in heads]
-        return torch.cat((*flat, x), dim=1), PreAttentionSaved(x, r, a, norms)
+        whole = yield from gathered(self.tokens, a, piece.tokens.numel())
+        heads, norms = self.projection.forward(weights.projection, whole, piece.rows)
+        flat = [part.reshape(len(whole), -1) for part in heads]
+        return torch.cat(flat, dim=1), PreAttentionSaved(x, r, a, norms)
 
     def backward(
         self,
@@ -60,19 +66,15 @@ class PreAttention:
         gradients: PreAttentionWeights,
         saved: PreAttentionSaved,
         d: Tensor,
-        rows: int,
+        beside: Tensor,
+        piece: Piece,
         queue: Queue,
-    ) -> Tensor:
-        """The gradient of the input; `d` is that of the four, side by side."""
-        width = d.shape[1] - saved.x.shape[1]
-        da = self.projection.backward(
-            weights.projection,
-            gradients.projection,
-            saved.a,
-            saved.norms,
-            d[:, :width].contiguous(),
-            rows,
-            queue,
+    ) -> Work[Tensor]:
+        """The gradient of the input, of those of queries, keys and values and of what went past
+        them."""
+        whole = yield from gathered(self.tokens, saved.a, len(d))
+        part = self.projection.backward(
+            weights.projection, gradients.projection, whole, saved.norms, d, piece.rows, queue
         )
-        dx = norm_backward(weights.norm, gradients.norm, saved.x, saved.r, da)
-        return dx.add_(d[:, width:])
+        da = yield from summed(self.tokens, part, nothing)
+        return norm_backward(weights.norm, gradients.norm, saved.x, saved.r, da).add_(beside)

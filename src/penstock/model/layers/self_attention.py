@@ -11,12 +11,9 @@ from torch import Tensor
 
 from penstock.arch.config import ModelConfig
 from penstock.model.attention.back_end import AttentionSaved
-from penstock.model.attention.slice_attention import (
-    SliceOfLayer,
-    attention_backward,
-    attention_forward,
-)
 from penstock.model.kernels.choice import fusible
+from penstock.model.layers.attend import SliceContext
+from penstock.model.layers.cell_attention import CellAttention
 from penstock.model.layers.linear import Queue
 from penstock.model.layers.qkv_projection import (
     HeadNormsSaved,
@@ -27,17 +24,9 @@ from penstock.model.layers.qkv_projection import (
     split_heads,
 )
 from penstock.model.layers.rope import rotate, rotate_back_into, rotate_into
-
-
-class SliceContext(NamedTuple):
-    """What a layer is told about the slice, beside its input."""
-
-    at: SliceOfLayer
-    cos: Tensor
-    """[tokens, 1, head_size]"""
-    sin: Tensor
-    written: bool
-    """Whether the memory has the slice's keys and values already, so that they are not written."""
+from penstock.model.parallel.cell import ALONE, Cell
+from penstock.model.parallel.group import Work
+from penstock.model.parallel.tokens import Meanwhile, gathered, nothing, settle, summed
 
 
 class SelfAttentionSaved(NamedTuple):
@@ -52,22 +41,26 @@ class SelfAttentionSaved(NamedTuple):
 class SelfAttention:
     """The attention of a layer, up to the projection that leads back."""
 
-    def __init__(self, config: ModelConfig) -> None:
-        self.config = config
+    def __init__(self, config: ModelConfig, cell: Cell = ALONE) -> None:
+        """`config` has the heads of this rank's matrices."""
+        self.config, self.tokens = config, cell.tokens
         self.projection = QkvProjection(config)
+        self.attention = CellAttention(config, cell)
 
-    def forward(self, weights: QkvWeights, a: Tensor, context: SliceContext) -> SelfAttentionSaved:
-        heads, norms = self.projection.forward(weights, a, context.at.piece.rows)
-        if fusible(a):
-            return SelfAttentionSaved(
-                *attend(rotate_heads_in_place(heads, context), context), norms
-            )
-        # Values are a view of the projection; kept so, they would keep all of it. With norms on
-        # queries and keys it is kept anyway.
-        if norms is None and context.at.memory is None:
-            heads = heads._replace(v=heads.v.contiguous())
-        heads = rotate_heads(heads, context)  # which ends the projection before attention begins
-        return SelfAttentionSaved(*attend(heads, context), norms)
+    def forward(
+        self, weights: QkvWeights, a: Tensor, context: SliceContext
+    ) -> Work[SelfAttentionSaved]:
+        """Of the normed input, or what this rank holds of it."""
+        piece = context.at.piece
+        whole = yield from gathered(self.tokens, a, piece.tokens.numel())
+        heads, norms = self.projection.forward(weights, whole, piece.rows)
+        del whole
+        # A name for the rotated heads here would keep them while attention runs; the projection
+        # ends before.
+        rotated = [_rotated(heads, norms, context)]
+        del heads
+        out, saved = yield from self.attention.forward(rotated.pop(), context)
+        return SelfAttentionSaved(out, saved, norms)
 
     def backward(
         self,
@@ -78,13 +71,30 @@ class SelfAttention:
         d_out: Tensor,
         context: SliceContext,
         queue: Queue,
-    ) -> Tensor:
+        meanwhile: Meanwhile = nothing,
+    ) -> Work[Tensor]:
         """The gradient of the normed input; `d_out` is that of the output."""
-        rows = context.at.piece.rows
-        d_heads = attend_backward(d_out, saved.attention, context)
-        d = a.new_empty((len(a), qkv_width(self.config)))
-        rotate_heads_back(d_heads, context, split_heads(self.config, d, rows))
-        return self.projection.backward(weights, gradients, a, saved.norms, d, rows, queue)
+        piece = context.at.piece
+        whole, pending = self.tokens.gather(a, piece.tokens.numel())
+        d_heads = yield from self.attention.backward(d_out, saved.attention, context)
+        d = d_out.new_empty((len(d_out), qkv_width(self.config)))
+        rotate_heads_back(d_heads, context, split_heads(self.config, d, piece.rows))
+        del d_heads
+        yield from settle(pending)
+        part = self.projection.backward(
+            weights, gradients, whole, saved.norms, d, piece.rows, queue
+        )
+        return (yield from summed(self.tokens, part, meanwhile))
+
+
+def _rotated(heads: Heads, norms: HeadNormsSaved | None, context: SliceContext) -> Heads:
+    if fusible(heads.q):
+        return rotate_heads_in_place(heads, context)
+    # Values are a view of the projection; kept so, they would keep all of it. With norms on
+    # queries and keys it is kept anyway.
+    if norms is None and context.at.memory is None:
+        heads = heads._replace(v=heads.v.contiguous())
+    return rotate_heads(heads, context)
 
 
 def rotate_heads(heads: Heads, context: SliceContext) -> Heads:
@@ -105,37 +115,8 @@ def rotate_heads_in_place(heads: Heads, context: SliceContext) -> Heads:
     return Heads(*(x.transpose(1, 2) for x in (q, k, v)))
 
 
-def attend(heads: Heads, context: SliceContext) -> tuple[Tensor, AttentionSaved]:
-    """The output [rows x tokens, heads x head_size] of rotated heads, and what the backward
-    needs."""
-    k, v = _keys_and_values(heads.k, heads.v, context)
-    out, lse = attention_forward(heads.q, k, v, context.at)
-    rows, count, tokens, size = out.shape
-    flat = out.transpose(1, 2).reshape(rows * tokens, count * size)
-    return flat, AttentionSaved(heads.q, k, v, out, lse)
-
-
-def attend_backward(d_out: Tensor, saved: AttentionSaved, context: SliceContext) -> Heads:
-    """The gradients of rotated heads."""
-    rows, heads, tokens, size = saved.q.shape
-    g = d_out.view(rows, tokens, heads, size).transpose(1, 2)
-    return Heads(*attention_backward(g, saved, context.at))
-
-
 def rotate_heads_back(d: Heads, context: SliceContext, into: Heads) -> None:
     """Write the gradients of queries, keys and values as they were before they were rotated."""
     into.v.copy_(d.v.transpose(1, 2))
     for to, x in ((into.q, d.q), (into.k, d.k)):
         rotate_back_into(to, x.transpose(1, 2), context.cos, context.sin)
-
-
-def _keys_and_values(k: Tensor, v: Tensor, context: SliceContext) -> tuple[Tensor, Tensor]:
-    """The slice's keys and values where they stay: in the memory, or by themselves."""
-    at = context.at
-    if at.memory is None:
-        return k, v
-    if not context.written:
-        at.memory.write(at.layer, at.piece, k, v)
-    here = slice(at.piece.start, at.piece.end)
-    keys, values = at.keys_and_values(k, v)
-    return keys[:, :, here], values[:, :, here]

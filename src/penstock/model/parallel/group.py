@@ -7,7 +7,7 @@ a stage's work is a generator that yields what is pending, and goes on when it i
 """
 
 from collections.abc import Generator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from torch import Tensor
 
@@ -24,6 +24,9 @@ class Pending(Protocol):
 
 Work = Generator[Pending, None, Result]
 """Work that waits for other ranks, and its result."""
+
+WorkOrResult: TypeAlias = Work[Result] | Result
+"""What was asked for: still to be worked for, or there already, where a rank is alone."""
 
 
 class RankGroup(Protocol):

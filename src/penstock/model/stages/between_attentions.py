@@ -16,9 +16,9 @@ from torch import Tensor
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameter_layout import ParameterLayout
-from penstock.arch.parameters import EMBEDDING
+from penstock.arch.parameters import EMBEDDING, HEAD
 from penstock.model.attention.piece import Piece
-from penstock.model.layers.embedding import embed, embed_backward
+from penstock.model.layers.embedding import Embedding
 from penstock.model.layers.linear import Queue, add_products
 from penstock.model.layers.output_layer import OutputLayer, OutputWeights
 from penstock.model.layers.post_attention import (
@@ -31,8 +31,12 @@ from penstock.model.layers.pre_attention import (
     PreAttentionSaved,
     PreAttentionWeights,
 )
+from penstock.model.layers.qkv_projection import qkv_width
 from penstock.model.layers.views import Views
-from penstock.model.stages.decoder import flatten_rows
+from penstock.model.parallel.cell import ALONE, Cell
+from penstock.model.parallel.group import Work, WorkOrResult
+from penstock.model.parallel.tokens import settle
+from penstock.model.stages.decoder import first_word
 from penstock.model.stages.stage import Backward, Forward
 
 
@@ -61,13 +65,14 @@ class BetweenSaved(NamedTuple):
 class BetweenAttentionsStage:
     """What stands between the attention of layer `number` - 1 and that of layer `number`."""
 
-    def __init__(self, config: ModelConfig, number: int, layout: ParameterLayout) -> None:
-        self.config, self.number, self.layout = config, number, layout
-        self.post, self.pre, self.output = (
-            PostAttention(config),
-            PreAttention(config),
-            OutputLayer(config),
-        )
+    def __init__(
+        self, config: ModelConfig, number: int, layout: ParameterLayout, cell: Cell = ALONE
+    ) -> None:
+        """`config` has the sizes of this rank's matrices."""
+        self.config, self.number, self.layout, self.cell = config, number, layout, cell
+        self.embedding = Embedding(cell, first_word(layout, EMBEDDING))
+        self.post, self.pre = PostAttention(config, cell), PreAttention(config, cell)
+        self.output = OutputLayer(config, cell, first_word(layout, HEAD))
 
     def views(self, flat: Tensor) -> BetweenWeights:
         views, number = Views(self.layout, flat), self.number
@@ -80,33 +85,26 @@ class BetweenAttentionsStage:
             views.matrices,
         )
 
-    @torch.no_grad()
-    def forward(self, weights: BetweenWeights, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
-        y, attended, post = self._layer_output(weights, piece, x)
-        if weights.output is not None:
-            return None, BetweenSaved(attended, post, None, y), None
-        assert weights.pre is not None
-        out, pre = self.pre.forward(weights.pre, y, piece.rows)
-        saved = BetweenSaved(attended, post, pre, None)
-        return out.view(piece.rows, -1, out.shape[-1]), saved, None
+    def forward(
+        self, weights: BetweenWeights, piece: Piece, x: Tensor | None, kv: Any
+    ) -> WorkOrResult[Forward]:
+        return self.cell.begin(self._forward(weights, piece, x))
 
     def forward_light(
         self, weights: BetweenWeights, piece: Piece, x: Tensor | None, kv: Any
-    ) -> Forward:
-        return self.forward(weights, piece, x, kv)[0], x, None
+    ) -> WorkOrResult[Forward]:
+        return self.cell.begin(self._forward_light(weights, piece, x))
 
-    @torch.no_grad()
-    def evaluate(self, weights: BetweenWeights, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
-        if weights.output is None:
-            return self.forward(weights, piece, x, kv)[0], None, None
-        y, _, _ = self._layer_output(weights, piece, x)
-        return self.output.loss(weights.output, y, piece), None, None
+    def evaluate(
+        self, weights: BetweenWeights, piece: Piece, x: Tensor | None, kv: Any
+    ) -> WorkOrResult[Forward]:
+        return self.cell.begin(self._evaluate(weights, piece, x))
 
-    def recompute(self, weights: BetweenWeights, piece: Piece, ckpt: Any, kv: Any) -> BetweenSaved:
-        saved: BetweenSaved = self.forward(weights, piece, ckpt, kv)[1]
-        return saved
+    def recompute(
+        self, weights: BetweenWeights, piece: Piece, ckpt: Any, kv: Any
+    ) -> WorkOrResult[BetweenSaved]:
+        return self.cell.begin(self._recompute(weights, piece, ckpt))
 
-    @torch.no_grad()
     def input_gradient(
         self,
         weights: BetweenWeights,
@@ -116,19 +114,8 @@ class BetweenAttentionsStage:
         g: Tensor | None,
         kv: Any,
         dkv: Any,
-    ) -> Backward:
-        queue: Queue = []
-        loss, dy = self._output_gradient(weights, gradients, piece, act, g, queue)
-        if gradients.embedding is not None:
-            embed_backward(gradients.embedding, piece.tokens, dy)
-            return None, None, queue, loss
-        assert weights.post is not None
-        assert gradients.post is not None
-        assert act.attended is not None
-        assert act.post is not None
-        both = self.post.backward(weights.post, gradients.post, act.attended, act.post, dy, queue)
-        out = torch.cat(both, dim=1)
-        return out.view(piece.rows, -1, out.shape[-1]), None, queue, loss
+    ) -> WorkOrResult[Backward]:
+        return self.cell.begin(self._input_gradient(weights, gradients, piece, act, g))
 
     def backward(
         self,
@@ -139,26 +126,95 @@ class BetweenAttentionsStage:
         g: Tensor | None,
         kv: Any,
         dkv: Any,
-    ) -> Backward:
-        out, _, queue, loss = self.input_gradient(weights, gradients, piece, act, g, kv, dkv)
-        self.weight_gradient(gradients, piece, queue)
-        return out, None, None, loss
+    ) -> WorkOrResult[Backward]:
+        return self.cell.begin(self._both_gradients(weights, gradients, piece, act, g))
 
     @torch.no_grad()
     def weight_gradient(self, gradients: BetweenWeights, piece: Piece, stash: Queue) -> None:
         add_products(gradients.matrices, stash)
 
+    @torch.no_grad()
+    def _forward(self, weights: BetweenWeights, piece: Piece, x: Tensor | None) -> Work[Forward]:
+        y, attended, post = yield from self._layer_output(weights, piece, x)
+        if weights.output is not None:
+            return None, BetweenSaved(attended, post, None, y), None
+        assert weights.pre is not None
+        qkv, pre = yield from self.pre.forward(weights.pre, y, piece)
+        out = join_beside(qkv, self.cell.tokens.hand_on(y))
+        return out, BetweenSaved(attended, post, pre, None), None
+
+    def _forward_light(
+        self, weights: BetweenWeights, piece: Piece, x: Tensor | None
+    ) -> Work[Forward]:
+        return (yield from self._forward(weights, piece, x))[0], x, None
+
+    @torch.no_grad()
+    def _evaluate(self, weights: BetweenWeights, piece: Piece, x: Tensor | None) -> Work[Forward]:
+        if weights.output is None:
+            return (yield from self._forward(weights, piece, x))[0], None, None
+        y, _, _ = yield from self._layer_output(weights, piece, x)
+        return (yield from self.output.loss(weights.output, y, piece)), None, None
+
+    def _recompute(self, weights: BetweenWeights, piece: Piece, ckpt: Any) -> Work[BetweenSaved]:
+        saved: BetweenSaved = (yield from self._forward(weights, piece, ckpt))[1]
+        return saved
+
+    @torch.no_grad()
+    def _input_gradient(
+        self,
+        weights: BetweenWeights,
+        gradients: BetweenWeights,
+        piece: Piece,
+        act: BetweenSaved,
+        g: Tensor | None,
+    ) -> Work[Backward]:
+        queue: Queue = []
+        loss, dy = yield from self._output_gradient(weights, gradients, piece, act, g, queue)
+        if gradients.embedding is not None:
+            yield from self.embedding.backward(gradients.embedding, piece.tokens, dy)
+            return None, None, queue, loss
+        assert weights.post is not None
+        assert gradients.post is not None
+        assert act.attended is not None
+        assert act.post is not None
+        d_attended, beside = yield from self.post.backward(
+            weights.post, gradients.post, act.attended, act.post, dy, queue
+        )
+        return join_beside(d_attended, self.cell.tokens.hand_on(beside)), None, queue, loss
+
+    def _both_gradients(
+        self,
+        weights: BetweenWeights,
+        gradients: BetweenWeights,
+        piece: Piece,
+        act: BetweenSaved,
+        g: Tensor | None,
+    ) -> Work[Backward]:
+        out, _, queue, loss = yield from self._input_gradient(weights, gradients, piece, act, g)
+        self.weight_gradient(gradients, piece, queue)
+        return out, None, None, loss
+
     def _layer_output(
         self, weights: BetweenWeights, piece: Piece, x: Tensor | None
-    ) -> tuple[Tensor, Tensor | None, PostAttentionSaved | None]:
+    ) -> Work[tuple[Tensor, Tensor | None, PostAttentionSaved | None]]:
         """The layer's output, and what is kept of what follows attention."""
         if weights.embedding is not None:
-            return embed(weights.embedding, piece.tokens), None, None
+            y = yield from self.embedding.forward(weights.embedding, piece.tokens)
+            return y, None, None
         assert weights.post is not None
-        width = attention_width(self.config)
-        attended, beside = flatten_rows(x).tensor_split((width,), dim=1)
-        y, post = self.post.forward(weights.post, attended, beside)
+        attended, beside = yield from self._taken_over(x, piece, attention_width(self.config))
+        y, post = yield from self.post.forward(weights.post, attended, beside)
         return y, attended, post
+
+    def _taken_over(
+        self, x: Tensor | None, piece: Piece, width: int
+    ) -> Work[tuple[Tensor, Tensor]]:
+        """What came from another stage: what is of `width` features, and what went past it."""
+        features, handed = split_beside(x, piece, width)
+        rows = handed.view(-1, self.config.hidden)
+        held, pending = self.cell.tokens.take_over(rows, piece.tokens.numel())
+        yield from settle(pending)
+        return features, held
 
     def _output_gradient(
         self,
@@ -168,19 +224,38 @@ class BetweenAttentionsStage:
         act: BetweenSaved,
         g: Tensor | None,
         queue: Queue,
-    ) -> tuple[Tensor | None, Tensor]:
+    ) -> Work[tuple[Tensor | None, Tensor]]:
         """The loss on the last stage, and the gradient of the layer's output."""
         if weights.output is not None:
             assert gradients.output is not None
             assert act.out is not None
-            return self.output.backward(weights.output, gradients.output, act.out, piece)
+            return (
+                yield from self.output.backward(weights.output, gradients.output, act.out, piece)
+            )
         assert weights.pre is not None
         assert gradients.pre is not None
         assert act.pre is not None
-        d = flatten_rows(g)
-        return None, self.pre.backward(weights.pre, gradients.pre, act.pre, d, piece.rows, queue)
+        d, beside = yield from self._taken_over(g, piece, qkv_width(self.config))
+        return None, (
+            yield from self.pre.backward(
+                weights.pre, gradients.pre, act.pre, d.clone(), beside, piece, queue
+            )
+        )
 
 
 def attention_width(config: ModelConfig) -> int:
     """Features of the output of attention."""
     return config.heads * config.head_size
+
+
+def join_beside(features: Tensor, handed: Tensor) -> Tensor:
+    """Features of all tokens of a rank, and behind them what goes past attention, flat: the two
+    need not have the same number of tokens."""
+    return torch.cat((features.flatten(), handed.flatten()))
+
+
+def split_beside(x: Tensor | None, piece: Piece, width: int) -> tuple[Tensor, Tensor]:
+    """Features [tokens, width], and what went past attention, flat."""
+    assert x is not None  # attention stands between two stages
+    count = piece.tokens.numel()
+    return x[: count * width].view(count, width), x[count * width :]

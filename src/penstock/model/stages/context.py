@@ -1,21 +1,30 @@
 """What attention needs beside weights: how positions turn, and the memory of a sequence."""
 
+from collections.abc import Callable
+
+import torch
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.dealing import deal_heads
 from penstock.model.attention.memory import KeyValues
 from penstock.model.attention.piece import Piece
 from penstock.model.attention.slice_attention import SliceOfLayer
+from penstock.model.layers.attend import SliceContext
 from penstock.model.layers.rope import rope_tables
-from penstock.model.layers.self_attention import SliceContext
+from penstock.model.parallel.cell import ALONE, Cell
 
 
 class SequenceContext:
     """The surroundings of some layers' attention, for sequences up to a length."""
 
-    def __init__(self, config: ModelConfig, layers: int, length: int, like: Tensor) -> None:
-        """`like` has the type and the device of what is computed."""
-        self.config, self.layers = config, layers
+    def __init__(
+        self, config: ModelConfig, layers: int, length: int, like: Tensor, cell: Cell = ALONE
+    ) -> None:
+        """`config` has the heads of this rank's matrices, `like` the type and the device of what
+        is computed."""
+        self.layers, self.head_size = layers, config.head_size
+        self.kv_heads = _heads_in_attention(config, cell)
         self.dtype, self.device = like.dtype, like.device
         cos, sin = rope_tables(config, range(length), like.dtype, like.device)
         self.cos, self.sin = cos.unsqueeze(1), sin.unsqueeze(1)
@@ -24,10 +33,25 @@ class SequenceContext:
         """The keys and values of the sequence, made with its first slice."""
         if piece.whole or kv is not None or not self.layers:
             return kv
-        size = (self.layers, piece.rows, self.config.kv_heads, piece.length, self.config.head_size)
+        size = (self.layers, piece.rows, self.kv_heads, piece.length, self.head_size)
         return KeyValues(*size, dtype=self.dtype, device=self.device)
 
-    def of_slice(self, at: SliceOfLayer, written: bool) -> SliceContext:
-        """What a layer is told about a slice."""
-        positions = slice(at.piece.start, at.piece.end)
-        return SliceContext(at, self.cos[positions], self.sin[positions], written)
+    def of_slice(
+        self, piece: Piece, memory: KeyValues | None, *, written: bool
+    ) -> Callable[[int], SliceContext]:
+        """What each layer is told about a slice, by the number of the layer."""
+        cos, sin = (_rows(table, piece.positions) for table in (self.cos, self.sin))
+        return lambda layer: SliceContext(SliceOfLayer(piece, memory, layer), cos, sin, written)
+
+
+def _heads_in_attention(config: ModelConfig, cell: Cell) -> int:
+    """Key/value heads that a rank attends with."""
+    if cell.ulysses is None:
+        return config.kv_heads
+    ranks = cell.ulysses
+    return len(deal_heads(config.heads, config.kv_heads, ranks.index, ranks.size).keys)
+
+
+def _rows(table: Tensor, positions: tuple[range, ...]) -> Tensor:
+    rows = [table[each.start : each.stop] for each in positions]
+    return rows[0] if len(rows) == 1 else torch.cat(rows)

@@ -19,12 +19,14 @@ from penstock.arch.parameters import EMBEDDING, HEAD
 from penstock.errors import RunError
 from penstock.model.attention.memory import KeyValues
 from penstock.model.attention.piece import Piece
-from penstock.model.attention.slice_attention import SliceOfLayer
 from penstock.model.layers.decoder_layer import DecoderLayer, LayerSaved, LayerWeights
-from penstock.model.layers.embedding import embed, embed_backward
+from penstock.model.layers.embedding import Embedding
 from penstock.model.layers.linear import Queue, add_products
 from penstock.model.layers.output_layer import OutputLayer, OutputWeights
 from penstock.model.layers.views import Views
+from penstock.model.parallel.cell import ALONE, Cell, result_of
+from penstock.model.parallel.group import Work, WorkOrResult
+from penstock.model.parallel.tokens import settle
 from penstock.model.stages.context import SequenceContext
 from penstock.model.stages.stage import Backward, Forward
 
@@ -58,13 +60,17 @@ class DecoderStage:
         *,
         length: int,
         like: Tensor,
+        cell: Cell = ALONE,
     ) -> None:
-        """`length` is the longest sequence it will see, `like` has the type and the device of what
-        is computed."""
-        self.config, self.layout = config, layout
-        self.layers = [DecoderLayer(config, layer) for layer in layers]
-        self.output = OutputLayer(config) if HEAD in layout.parts else None
-        self.context = SequenceContext(config, len(self.layers), length, like)
+        """`config` has the sizes of this rank's matrices, `length` is the longest sequence it will
+        see, `like` has the type and the device of what is computed."""
+        self.config, self.layout, self.cell = config, layout, cell
+        self.layers = [DecoderLayer(config, layer, cell) for layer in layers]
+        self.embedding = Embedding(cell, first_word(layout, EMBEDDING))
+        self.output = None
+        if HEAD in layout.parts:
+            self.output = OutputLayer(config, cell, first_word(layout, HEAD))
+        self.context = SequenceContext(config, len(self.layers), length, like, cell)
 
     def views(self, flat: Tensor) -> StageWeights:
         views = Views(self.layout, flat)
@@ -73,35 +79,26 @@ class DecoderStage:
         output = self.output.views(views) if self.output else None
         return StageWeights(embedding, layers, output, views.matrices)
 
-    @torch.no_grad()
-    def forward(self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
-        memory = self.context.memory(piece, kv)
-        x = _first_input(weights, piece, x)
-        saved, y = self._run_layers(weights, piece, x, memory, written=False)
-        return self._handed_on(y, piece), saved, memory
+    def forward(
+        self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any
+    ) -> WorkOrResult[Forward]:
+        return self.cell.begin(self._forward(weights, piece, x, kv))
 
-    @torch.no_grad()
     def forward_light(
         self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any
-    ) -> Forward:
-        memory = self.context.memory(piece, kv)
-        y = self._run_without_saving(weights, piece, _first_input(weights, piece, x), memory)
-        return self._handed_on(y, piece), x, memory
+    ) -> WorkOrResult[Forward]:
+        return self.cell.begin(self._forward_light(weights, piece, x, kv))
 
-    @torch.no_grad()
-    def evaluate(self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
-        memory = self.context.memory(piece, kv)
-        y = self._run_without_saving(weights, piece, _first_input(weights, piece, x), memory)
-        if self.output is None or weights.output is None:
-            return self._handed_on(y, piece), None, memory
-        return self.output.loss(weights.output, y, piece), None, memory
+    def evaluate(
+        self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any
+    ) -> WorkOrResult[Forward]:
+        return self.cell.begin(self._evaluate(weights, piece, x, kv))
 
-    @torch.no_grad()
-    def recompute(self, weights: StageWeights, piece: Piece, ckpt: Any, kv: Any) -> StageSaved:
-        x = _first_input(weights, piece, ckpt)
-        return self._run_layers(weights, piece, x, kv, written=True)[0]
+    def recompute(
+        self, weights: StageWeights, piece: Piece, ckpt: Any, kv: Any
+    ) -> WorkOrResult[StageSaved]:
+        return self.cell.begin(self._recompute(weights, piece, ckpt, kv))
 
-    @torch.no_grad()
     def input_gradient(
         self,
         weights: StageWeights,
@@ -111,13 +108,10 @@ class DecoderStage:
         g: Tensor | None,
         kv: Any,
         dkv: Any,
-    ) -> Backward:
-        if kv is not None and dkv is None:
-            dkv = kv.open_gradients()
-        dx, queue, loss = self._run_back(weights, gradients, piece, act, g, kv, _put_off)
-        return _input_gradient(gradients, piece, dx), dkv, queue, loss
+    ) -> WorkOrResult[Backward]:
+        back = (weights, gradients, piece, act, g, kv, dkv)
+        return self.cell.begin(self._backward(*back, put_off))
 
-    @torch.no_grad()
     def backward(
         self,
         weights: StageWeights,
@@ -127,13 +121,10 @@ class DecoderStage:
         g: Tensor | None,
         kv: Any,
         dkv: Any,
-    ) -> Backward:
+    ) -> WorkOrResult[Backward]:
         """Weight gradients follow layer by layer, so that little waits for them."""
-        if kv is not None and dkv is None:
-            dkv = kv.open_gradients()
-        add = partial(add_products, gradients.matrices)
-        dx, queue, loss = self._run_back(weights, gradients, piece, act, g, kv, add)
-        return _input_gradient(gradients, piece, dx), dkv, queue, loss
+        back = (weights, gradients, piece, act, g, kv, dkv)
+        return self.cell.begin(self._backward(*back, partial(add_products, gradients.matrices)))
 
     @torch.no_grad()
     def weight_gradient(self, gradients: StageWeights, piece: Piece, stash: Queue) -> None:
@@ -143,36 +134,115 @@ class DecoderStage:
     def logits(
         self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any = None
     ) -> Tensor:
-        """Scores of every word [rows, tokens, vocabulary]; of a stage that has the head."""
+        """Scores of every word [rows, tokens, vocabulary]; of a stage that has the head, on a rank
+        that is alone."""
         if self.output is None or weights.output is None:
             raise RunError("a stage without the head has no logits", hint="ask the last stage")
         memory = self.context.memory(piece, kv)
-        y = self._run_without_saving(weights, piece, _first_input(weights, piece, x), memory)
+        y = result_of(self._without_saving(weights, piece, x, memory))
         return self.output.logits(weights.output, y).view(piece.rows, piece.end - piece.start, -1)
 
-    def _run_layers(
-        self, weights: StageWeights, piece: Piece, x: Tensor, kv: KeyValues | None, written: bool
-    ) -> tuple[StageSaved, Tensor]:
+    @torch.no_grad()
+    def _forward(
+        self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any
+    ) -> Work[Forward]:
+        memory = self.context.memory(piece, kv)
+        saved, y = yield from self._saving(weights, piece, x, memory, written=False)
+        return self._handed_on(y), saved, memory
+
+    @torch.no_grad()
+    def _forward_light(
+        self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any
+    ) -> Work[Forward]:
+        memory = self.context.memory(piece, kv)
+        y = yield from self._without_saving(weights, piece, x, memory)
+        return self._handed_on(y), x, memory
+
+    @torch.no_grad()
+    def _evaluate(
+        self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any
+    ) -> Work[Forward]:
+        memory = self.context.memory(piece, kv)
+        y = yield from self._without_saving(weights, piece, x, memory)
+        if self.output is None or weights.output is None:
+            return self._handed_on(y), None, memory
+        return (yield from self.output.loss(weights.output, y, piece)), None, memory
+
+    @torch.no_grad()
+    def _recompute(
+        self, weights: StageWeights, piece: Piece, ckpt: Any, kv: Any
+    ) -> Work[StageSaved]:
+        saved, _ = yield from self._saving(weights, piece, ckpt, kv, written=True)
+        return saved
+
+    @torch.no_grad()
+    def _backward(
+        self,
+        weights: StageWeights,
+        gradients: StageWeights,
+        piece: Piece,
+        act: StageSaved,
+        g: Tensor | None,
+        kv: Any,
+        dkv: Any,
+        add: Callable[[Queue], None],
+    ) -> Work[Backward]:
+        """`add` is what is done with a layer's weight gradients at once."""
+        if kv is not None and dkv is None:
+            dkv = kv.open_gradients()
+        loss, dx = yield from self._output_gradient(weights, gradients, piece, act, g)
+        queue: Queue = []
+        context = self.context.of_slice(piece, kv, written=True)
+        for number in reversed(range(len(self.layers))):
+            own, d_own = weights.layers[number], gradients.layers[number]
+            dx = yield from self.layers[number].backward(
+                own, d_own, act.layers.pop(), dx, context(number), queue, partial(add, queue)
+            )
+            add(queue)
+        if kv is not None and piece.slice == 0:
+            kv.close_gradients()
+        return (yield from self._input_gradient(gradients, piece, dx)), dkv, queue, loss
+
+    def _saving(
+        self,
+        weights: StageWeights,
+        piece: Piece,
+        x: Tensor | None,
+        kv: KeyValues | None,
+        *,
+        written: bool,
+    ) -> Work[tuple[StageSaved, Tensor]]:
         """What is kept, and what the layers give."""
         kept: list[LayerSaved] = []
+        context = self.context.of_slice(piece, kv, written=written)
+        y = yield from self._first_input(weights, piece, x)
         for number, layer in enumerate(self.layers):
-            context = self.context.of_slice(SliceOfLayer(piece, kv, number), written)
-            x, saved = layer.forward(weights.layers[number], x, context)
+            y, saved = yield from layer.forward(weights.layers[number], y, context(number))
             kept.append(saved)
-        return StageSaved(kept, x if self.output else None), x
+        return StageSaved(kept, y if self.output else None), y
 
-    def _run_without_saving(
-        self, weights: StageWeights, piece: Piece, x: Tensor, kv: KeyValues | None
-    ) -> Tensor:
+    def _without_saving(
+        self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: KeyValues | None
+    ) -> Work[Tensor]:
         """The output of the layers, each of which lets go of what it keeps."""
+        context = self.context.of_slice(piece, kv, written=False)
+        y = yield from self._first_input(weights, piece, x)
         for number, layer in enumerate(self.layers):
-            context = self.context.of_slice(SliceOfLayer(piece, kv, number), written=False)
-            x = layer.forward(weights.layers[number], x, context)[0]
-        return x
+            y = (yield from layer.forward(weights.layers[number], y, context(number)))[0]
+        return y
 
-    def _handed_on(self, y: Tensor, piece: Piece) -> Tensor | None:
+    def _first_input(self, weights: StageWeights, piece: Piece, x: Tensor | None) -> Work[Tensor]:
+        """What the first layer gets, rows one behind the other."""
+        if weights.embedding is not None:
+            return (yield from self.embedding.forward(weights.embedding, piece.tokens))
+        assert x is not None  # only the first stage has no input
+        held, pending = self.cell.tokens.take_over(x, piece.tokens.numel())
+        yield from settle(pending)
+        return held
+
+    def _handed_on(self, y: Tensor) -> Tensor | None:
         """The next stage's input, where there is one."""
-        return y.view(piece.rows, -1, y.shape[-1]) if self.output is None else None
+        return self.cell.tokens.hand_on(y) if self.output is None else None
 
     def _output_gradient(
         self,
@@ -181,60 +251,33 @@ class DecoderStage:
         piece: Piece,
         act: StageSaved,
         g: Tensor | None,
-    ) -> tuple[Tensor | None, Tensor]:
+    ) -> Work[tuple[Tensor | None, Tensor]]:
         """The loss on the last stage, and the gradient of what the layers gave: from the loss, or
         from the next stage."""
         if self.output is None or act.out is None:
-            return None, flatten_rows(g)
+            assert g is not None  # only the last stage has no gradient to start from
+            held, pending = self.cell.tokens.take_over(g, piece.tokens.numel())
+            yield from settle(pending)
+            return None, held
         assert weights.output is not None
         assert gradients.output is not None
-        return self.output.backward(weights.output, gradients.output, act.out, piece)
+        return (yield from self.output.backward(weights.output, gradients.output, act.out, piece))
 
-    def _run_back(
-        self,
-        weights: StageWeights,
-        gradients: StageWeights,
-        piece: Piece,
-        act: StageSaved,
-        g: Tensor | None,
-        kv: KeyValues | None,
-        after_layer: Callable[[Queue], None],
-    ) -> tuple[Tensor, Queue, Tensor | None]:
-        """The gradient of what the layers got, the products that are still to be added, and the
-        loss."""
-        loss, dx = self._output_gradient(weights, gradients, piece, act, g)
-        queue: Queue = []
-        for number in reversed(range(len(self.layers))):
-            context = self.context.of_slice(SliceOfLayer(piece, kv, number), written=True)
-            own, d_own = weights.layers[number], gradients.layers[number]
-            dx = self.layers[number].backward(own, d_own, act.layers.pop(), dx, context, queue)
-            after_layer(queue)
-        if kv is not None and piece.slice == 0:
-            kv.close_gradients()
-        return dx, queue, loss
+    def _input_gradient(
+        self, gradients: StageWeights, piece: Piece, dx: Tensor
+    ) -> Work[Tensor | None]:
+        """The gradient of the stage's input; it ends in the embedding where the stage has one."""
+        if gradients.embedding is None:
+            return self.cell.tokens.hand_on(dx)
+        yield from self.embedding.backward(gradients.embedding, piece.tokens, dx)
+        return None
 
 
-def _put_off(queue: Queue) -> None:
+def put_off(queue: Queue) -> None:
     """Leave the products of a layer to the weight gradient."""
     return
 
 
-def _first_input(weights: StageWeights, piece: Piece, x: Tensor | None) -> Tensor:
-    """What the first layer gets, rows one behind the other."""
-    if weights.embedding is None:
-        return flatten_rows(x)
-    return embed(weights.embedding, piece.tokens)
-
-
-def _input_gradient(gradients: StageWeights, piece: Piece, dx: Tensor) -> Tensor | None:
-    """The gradient of the stage's input; it ends in the embedding where the stage has one."""
-    if gradients.embedding is None:
-        return dx.view(piece.rows, -1, dx.shape[-1])
-    embed_backward(gradients.embedding, piece.tokens, dx)
-    return None
-
-
-def flatten_rows(x: Tensor | None) -> Tensor:
-    """[rows, tokens, hidden] -> [rows x tokens, hidden]"""
-    assert x is not None  # only the first stage has no input, only the last one no gradient
-    return x.view(-1, x.shape[-1])
+def first_word(layout: ParameterLayout, name: str) -> int:
+    """The first word that a rank has of the embedding or the head; 0 where it has neither."""
+    return layout.parts[name].start if name in layout.parts else 0

@@ -1,5 +1,8 @@
 """What the runtime asks of a stage: the work of F, N, R, I, W and B, without when and where.
 
+Where a device is several ranks, the work of an op waits for the others: it is a generator then, and
+a plain call where a rank is alone.
+
 A stage owns no tensors. Weights, gradients and everything that belongs to one slice go in and come
 out, so that the program alone decides which buffer an op reads and how long a value lives.
 """
@@ -9,12 +12,13 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from penstock.model.attention.piece import Piece
+from penstock.model.parallel.group import WorkOrResult
 
 Forward = tuple[Tensor | None, Any, Any]
 """What a forward leaves behind, a plain tuple because two are made for every op:
 
-- the next stage's input [rows, tokens, hidden]; None of the last stage, whose loss belongs to its
-  backward;
+- the next stage's input, [tokens, hidden] or flat; None of the last stage, whose loss belongs to
+  its backward;
 - what the backward needs;
 - keys and values of the microbatch so far; None where a stage has none.
 """
@@ -40,15 +44,21 @@ class Stage(Protocol):
         never per op: a view costs as much as a small kernel."""
         ...
 
-    def forward(self, weights: Any, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+    def forward(
+        self, weights: Any, piece: Piece, x: Tensor | None, kv: Any
+    ) -> WorkOrResult[Forward]:
         """Compute the output and keep what the backward needs."""
         ...
 
-    def forward_light(self, weights: Any, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+    def forward_light(
+        self, weights: Any, piece: Piece, x: Tensor | None, kv: Any
+    ) -> WorkOrResult[Forward]:
         """Compute the output and keep only the input, to compute again from it."""
         ...
 
-    def evaluate(self, weights: Any, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
+    def evaluate(
+        self, weights: Any, piece: Piece, x: Tensor | None, kv: Any
+    ) -> WorkOrResult[Forward]:
         """Compute the output, or the summed loss of the last stage, and keep nothing."""
         ...
 
@@ -65,7 +75,7 @@ class Stage(Protocol):
         g: Tensor | None,
         kv: Any,
         dkv: Any,
-    ) -> Backward:
+    ) -> WorkOrResult[Backward]:
         """The gradient of the input; the last stage starts from its own loss and takes no `g`."""
         ...
 
@@ -78,7 +88,7 @@ class Stage(Protocol):
         g: Tensor | None,
         kv: Any,
         dkv: Any,
-    ) -> Backward:
+    ) -> WorkOrResult[Backward]:
         """Both gradients, and no stash. What it adds to a weight must be what `input_gradient` and
         `weight_gradient` add, in the same order, bit for bit."""
         ...

@@ -2,11 +2,12 @@
 
     replica    copies of the whole pipeline, which share the batch
     device     positions of the pipeline
-    sequence   ranks of a device that share the tokens of a slice
+    ring       ranks of a device that share the tokens of a slice and pass keys and values round
+    ulysses    ranks of a device that share the tokens of a slice and exchange them for heads
     tensor     ranks of a device that share its matrices
 
-A device of a schedule is a cell of `sequence x tensor` ranks. The last axis of the order changes
-fastest from rank to rank: ranks of one machine should be those that talk most.
+A device of a schedule is a cell of `ring x ulysses x tensor` ranks. The last axis of the order
+changes fastest from rank to rank: ranks of one machine should be those that talk most.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from math import prod
 
 from penstock.errors import RunError
 
-AXES = ("replica", "device", "sequence", "tensor")
+AXES = ("replica", "device", "ring", "ulysses", "tensor")
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Grid:
 
     replica: int = 1
     device: int = 1
-    sequence: int = 1
+    ring: int = 1
+    ulysses: int = 1
     tensor: int = 1
     order: tuple[str, ...] = AXES
 
@@ -48,7 +50,7 @@ class Grid:
         """Where a rank is on each axis.
 
         >>> Grid(replica=2, device=4).coordinates(6)
-        {'replica': 1, 'device': 2, 'sequence': 0, 'tensor': 0}
+        {'replica': 1, 'device': 2, 'ring': 0, 'ulysses': 0, 'tensor': 0}
         """
         found: dict[str, int] = {}
         for axis in reversed(self.order):

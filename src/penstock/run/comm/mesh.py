@@ -5,14 +5,22 @@ members make have been seen to hang. So groups come from one pool, and whoever n
 ranks.
 """
 
+from collections.abc import Sequence
 from itertools import count
 
 from torch import distributed
 from torch.distributed import ProcessGroup
 
+from penstock.arch.cell_shape import CellShape, Norms
 from penstock.errors import RunError
+from penstock.model.parallel.cell import Cell
+from penstock.model.parallel.tokens import Replicated, Scattered
+from penstock.run.comm.cell_group import CellGroup
 from penstock.run.comm.collective import make_group
 from penstock.run.comm.grid import Grid
+
+COPIES = ("replica", "ring", "ulysses")
+"""Axes along which ranks hold the same weights."""
 
 
 class Mesh:
@@ -22,7 +30,9 @@ class Mesh:
         self.grid, self.rank = grid, rank
         here = grid.coordinates(rank)
         self.replicas, self.devices = grid.replica, grid.device
-        self.replica, self.device = here["replica"], here["device"]
+        self.replica, self.device, self.tensor = (
+            here[axis] for axis in ("replica", "device", "tensor")
+        )
         self._groups: dict[object, ProcessGroup | None] = {}
         self._numbers = count()
 
@@ -33,8 +43,36 @@ class Mesh:
 
     @property
     def copies(self) -> ProcessGroup | None:
-        """The ranks that hold the same weights in all replicas."""
-        return self.along("replica")
+        """The ranks that hold the same weights: in all replicas, and those that share tokens."""
+        return self.along(*COPIES)
+
+    @property
+    def counts(self) -> bool:
+        """Whether what all copies have is counted by this one."""
+        here = self.grid.coordinates(self.rank)
+        return not any(here[axis] for axis in COPIES)
+
+    def holders(self, among: Sequence[range]) -> ProcessGroup | None:
+        """The ranks of this one's range, of those that share the matrices of a device; for sums
+        at the end of a step, which other sums of the same ranks must not meet."""
+        chosen = [
+            [ranks[at] for at in members]
+            for ranks in self.grid.groups("tensor")
+            for members in among
+        ]
+        return self._one_of(("holders", *among), chosen)
+
+    def cell(self, norms: Norms = "scattered") -> Cell:
+        """How this rank shares the work of its device."""
+        tensor, ulysses, ring = (self._member(axis) for axis in ("tensor", "ulysses", "ring"))
+        if tensor is None:
+            return Cell(ulysses=ulysses, ring=ring)
+        tokens = Scattered(tensor) if norms == "scattered" else Replicated(tensor)
+        return Cell(tensor, tokens, ulysses, ring)
+
+    def _member(self, axis: str) -> CellGroup | None:
+        group = self.along(axis)
+        return CellGroup(group) if group is not None else None
 
     @property
     def world(self) -> ProcessGroup | None:
@@ -43,7 +81,8 @@ class Mesh:
 
     def along(self, *axes: str) -> ProcessGroup | None:
         """The ranks that differ from this one on these axes alone; None where it is alone."""
-        return self._one_of(axes, self.grid.groups(*axes))
+        long = tuple(axis for axis in axes if self.grid.size(axis) > 1)
+        return self._one_of(long, self.grid.groups(*long))
 
     def among(self, devices: tuple[int, ...]) -> ProcessGroup | None:
         """Some devices of this replica; asked for by all ranks, also those outside of it."""
@@ -76,18 +115,20 @@ class Mesh:
         return self._groups[key]
 
 
-def make_mesh(replicas: int, devices: int) -> Mesh:
+def make_mesh(replicas: int, devices: int, cell: CellShape | None = None) -> Mesh:
     """The mesh over all ranks that were started."""
     started = distributed.is_initialized()
     world, rank = (distributed.get_world_size(), distributed.get_rank()) if started else (1, 0)
-    grid = Grid(replica=replicas, device=devices)
+    shape = cell or CellShape()
+    grid = Grid(replicas, devices, shape.ring, shape.ulysses, shape.tensor)
     if grid.ranks != world:
+        cells = f" of {shape.ranks} ranks each" if shape.ranks > 1 else ""
         raise RunError(
-            f"{replicas} replica(s) x {devices} device(s) need {grid.ranks} ranks, but "
+            f"{replicas} replica(s) x {devices} device(s){cells} need {grid.ranks} ranks, but "
             f"{world} were started",
             hint=f"start {grid.ranks} ranks, or set devices and replicas to match",
         )
     mesh = Mesh(grid, rank)
-    for axis in ("device", "replica"):
-        mesh.along(axis)
+    for axes in (("device",), COPIES, ("ring",), ("ulysses",), ("tensor",)):
+        mesh.along(*axes)
     return mesh

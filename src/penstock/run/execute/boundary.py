@@ -8,6 +8,7 @@ from torch import Tensor
 
 from penstock.core.buffers import Buf
 from penstock.model.attention.piece import Piece
+from penstock.model.parallel.tokens import TokenShares
 from penstock.run.program.calls import Post
 
 
@@ -29,7 +30,7 @@ class Between(Protocol):
 
 
 class Boundary(NamedTuple):
-    """Between the stages of our models: [rows, tokens, width] of one type, on one device."""
+    """Between stages that give [rows, tokens, width] of one type, on one device."""
 
     widths: tuple[int, ...]
     """Features over the boundary behind each stage but the last."""
@@ -38,6 +39,24 @@ class Boundary(NamedTuple):
 
     def pattern(self, buf: Buf, piece: Piece) -> Tensor:
         size = (piece.rows, piece.end - piece.start, self.widths[_crossed(buf)])
+        return torch.empty((), dtype=self.dtype, device=self.device).expand(size)
+
+
+class ModelBoundary(NamedTuple):
+    """Between the stages of our models: what a rank hands on of [tokens, hidden]. Where a model is
+    cut at its attention, features of all its tokens stand in front of it, flat."""
+
+    widths: tuple[int, ...]
+    """Features in front, over the boundary behind each stage but the last."""
+    hidden: int
+    tokens: TokenShares
+    dtype: torch.dtype
+    device: torch.device
+
+    def pattern(self, buf: Buf, piece: Piece) -> Tensor:
+        count, width = piece.tokens.numel(), self.widths[_crossed(buf)]
+        handed = self.tokens.handed(count)
+        size = (count * width + handed * self.hidden,) if width else (handed, self.hidden)
         return torch.empty((), dtype=self.dtype, device=self.device).expand(size)
 
 

@@ -7,11 +7,23 @@ and waits when it comes back. The arithmetic of an op is the same either way.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import GeneratorType
 from typing import Any
 
-from penstock.model.parallel.group import Pending, Work
+from penstock.model.parallel.group import Pending, Result, Work, WorkOrResult
+
+
+def when_done(work: WorkOrResult[Result], keep: Callable[[Result], None]) -> Work[None] | None:
+    """Keep a result: at once if it is there already, else when the work for it is done."""
+    if type(work) is GeneratorType:
+        return _kept(work, keep)
+    keep(work)  # type: ignore[arg-type]  # the type says so, in a way that takes no time
+    return None
+
+
+def _kept(work: Work[Result], keep: Callable[[Result], None]) -> Work[None]:
+    keep((yield from work))
 
 
 def finish(work: Any) -> None:

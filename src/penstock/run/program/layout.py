@@ -1,13 +1,15 @@
 """What stays the same for a whole run: the model, its cut into stages, and where they live."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
+from penstock.arch.cell_shape import CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
+from penstock.arch.layers.parameter import Parameter
 from penstock.arch.parameter_layout import ParameterLayout, lay_out
 from penstock.arch.parameters import (
     EMBEDDING,
@@ -21,6 +23,8 @@ from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.model.layers.qkv_projection import qkv_width
 from penstock.model.stages.between_attentions import attention_width
+
+CELL_OF_ONE = CellShape()
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class Layout:
     """Layers of each stage; as even as can be where nothing is said."""
     dtype: torch.dtype = torch.float32
     """What is computed in. Weights and gradients are kept in 32 bits at least."""
+    cell: CellShape = CELL_OF_ONE
+    """The ranks of each device."""
 
     def __post_init__(self) -> None:
         if self.cut_at_attention:
@@ -51,11 +57,12 @@ class Layout:
         *,
         layers: Sequence[int] = (),
         dtype: torch.dtype = torch.float32,
+        cell: CellShape = CELL_OF_ONE,
     ) -> "Layout":
         """The layout that a schedule has; without `layers`, cut as the schedule is made for."""
         homes, shape = homes_of(schedule), schedule.shape
         cut = tuple(layers) or shape.cut(model.layers)
-        return cls(model, shape.devices, homes, longest, cut, dtype)
+        return cls(model, shape.devices, homes, longest, cut, dtype, cell)
 
     def _refuse_other_cuts(self) -> None:
         """Every second stage is the attention of one layer, and nothing else is without weights."""
@@ -83,15 +90,16 @@ class Layout:
         """Stages that share a weight: the first and the last one of a tied model."""
         return ((0, self.stages - 1),) if self.model.tied else ()
 
-    @cached_property
-    def widths(self) -> tuple[int, ...]:
-        """Features that move over each boundary between two stages."""
-        model = self.model
+    def model_of(self, tensor: int) -> ModelConfig:
+        """The model as a rank sees it, by its number among those that share the matrices."""
+        return self.model.share(tensor, self.cell.tensor) if self.cell.tensor > 1 else self.model
+
+    def widths(self, tensor: int = 0) -> tuple[int, ...]:
+        """Features of a rank that move in front of the residual, over each boundary."""
         if not self.cut_at_attention:
-            return (model.hidden,) * (self.stages - 1)
-        return (qkv_width(model) + model.hidden, attention_width(model) + model.hidden) * (
-            model.layers
-        )
+            return (0,) * (self.stages - 1)
+        model = self.model_of(tensor)
+        return (qkv_width(model), attention_width(model)) * model.layers
 
     @property
     def main(self) -> torch.dtype:
@@ -111,14 +119,18 @@ class Layout:
         """Stages whose weights a device holds."""
         return [stage for stage, home in enumerate(self.homes) if home == device]
 
-    def parameters(self, stage: int) -> ParameterLayout:
-        """Where the parameters of a stage lie. The last one has a head of its own, tied or not, but
-        where it has the embedding too."""
-        if self.cut_at_attention:
-            return lay_out(between_parameters(self.model, stage // 2))
-        found = lay_out(stage_parameters(self.model, self.split[stage], stage, self.stages))
+    def parameters(self, stage: int, tensor: int = 0) -> ParameterLayout:
+        """Where the parameters of a stage lie on a rank, by its number among those that share the
+        matrices. The last stage has a head of its own, tied or not, but where it has the embedding
+        too."""
+        found = lay_out(self._parameters(stage), tensor, self.cell.tensor)
         both = self.model.tied and {EMBEDDING, HEAD} <= found.parts.keys()
         return found.sharing({HEAD: EMBEDDING}) if both else found
+
+    def _parameters(self, stage: int) -> Mapping[str, Parameter]:
+        if self.cut_at_attention:
+            return between_parameters(self.model, stage // 2)
+        return stage_parameters(self.model, self.split[stage], stage, self.stages)
 
 
 def homes_of(schedule: Schedule) -> tuple[int | None, ...]:

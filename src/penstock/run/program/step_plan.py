@@ -59,8 +59,10 @@ class StepPlan:
         return max(sum(lengths) for lengths in self.lengths)
 
     def program(self, replicas: int) -> Program:
-        """The whole step: the schedule, and how it ends on so many replicas."""
-        ended = end_step(self.schedule, reduced=replicas > 1, ties=self.layout.ties)
+        """The whole step: the schedule, and how it ends on so many replicas. Ranks of a cell have
+        parts of gradients, which are added up as those of replicas are."""
+        several = replicas * self.layout.cell.ranks > 1
+        ended = end_step(self.schedule, reduced=several, ties=self.layout.ties)
         return lower_for_running(ended)
 
     @cached_property

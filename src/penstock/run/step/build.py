@@ -34,7 +34,8 @@ def build_engine(
     """The engine of this rank, with a transport that suits where its tensors are."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    return engine_on(make_mesh(replicas, plan.layout.devices), plan, adam, device)
+    mesh = make_mesh(replicas, plan.layout.devices, plan.layout.cell)
+    return engine_on(mesh, plan, adam, device)
 
 
 def engine_on(mesh: Mesh, plan: StepPlan, adam: AdamW | NoUpdate, device: torch.device) -> Engine:

@@ -18,11 +18,11 @@ from torch import Tensor
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.data.batch import Microbatch
 from penstock.errors import RunError
-from penstock.model.attention.piece import Piece
+from penstock.model.attention.piece import Piece, share_of
+from penstock.model.parallel.positions import own_positions
 from penstock.run.comm.collective import add_up, connect_group
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Transport
-from penstock.run.execute.boundary import Boundary
 from penstock.run.execute.executor import Executor
 from penstock.run.execute.observer import Observer, Quiet
 from penstock.run.execute.spans import clock_of
@@ -32,7 +32,13 @@ from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.agreement import agree_on_plan
 from penstock.run.step.optimizer import AdamW, NoUpdate, make_optimizer
 from penstock.run.step.stage_end import Rate, StageEnd, Totals
-from penstock.run.step.stages import empty_weights, home_views, stage_of, weightless_stages
+from penstock.run.step.stages import (
+    boundary_of,
+    empty_weights,
+    home_views,
+    stage_of,
+    weightless_stages,
+)
 from penstock.run.watchdog.position import Tracker
 
 
@@ -60,14 +66,16 @@ class Engine:
     ) -> None:
         self.layout, self.mesh, self.transport = plan.layout, mesh, transport
         self.adam, self.device = adam, device
-        mine = self.layout.stages_of(mesh.device)
-        self.stages = {stage: stage_of(self.layout, stage, device) for stage in mine}
-        self.weights = {stage: empty_weights(self.layout, stage, device) for stage in mine}
+        self.cell = mesh.cell(self.layout.cell.norms)
+        mine, at = self.layout.stages_of(mesh.device), (device, self.cell)
+        self.stages = {stage: stage_of(self.layout, stage, *at) for stage in mine}
+        self.weights = {stage: empty_weights(self.layout, stage, *at) for stage in mine}
         self.optimizers = {s: make_optimizer(adam, self.weights[s]) for s in mine}
+        self._make_holder_groups()
         self.tracker = Tracker()
         """Told where this rank is beside its lane; nobody asks this one."""
         self._rate = Rate()
-        self.working: dict[int, Any] = {**weightless_stages(self.layout, device), **self.stages}
+        self.working: dict[int, Any] = {**weightless_stages(self.layout, *at), **self.stages}
         """Stages that ops of this device work with, by number."""
         self._ends = {stage: self._stage_end(stage) for stage in mine}
         self._homes = home_views(self.stages, self.weights)
@@ -165,7 +173,7 @@ class Engine:
             self.mesh.device,
             self._subject,
             transport=self.transport,
-            boundary=Boundary(self.layout.widths, self.layout.dtype, self.device),
+            boundary=boundary_of(self.layout, self.device, self.cell),
             homes=self._homes,
             sums=self._add_up,
         )
@@ -186,7 +194,16 @@ class Engine:
             self._rate,
             self.adam.clip,
             (lambda: self.executor.losses) if last else (lambda: ()),
+            self.layout.cell.parted,
         )
+
+    def _make_holder_groups(self) -> None:
+        """Make the groups that add up parts of gradients; all ranks do so, in the same order."""
+        for stage, home in enumerate(self.layout.homes):
+            parts = self.layout.parameters(stage).parts.values() if home is not None else ()
+            for part in parts:
+                if any(len(holders) > 1 for holders in part.among):
+                    self.mesh.holders(part.among)
 
     def _devices_of(self, stages: Iterable[int]) -> tuple[int, ...]:
         homes = (self.layout.homes[stage] for stage in stages)
@@ -213,13 +230,16 @@ class Engine:
 
     def _pieces(self, batch: Sequence[Microbatch], labels: int) -> list[Piece]:
         scale = 1 / max(labels, 1)
-        return cut_batch(self.plan, batch, scale=scale, device=self.device)
+        pieces = cut_batch(self.plan, batch, scale=scale, device=self.device)
+        if self.layout.cell.sequence == 1:
+            return pieces
+        return [share_of(each, own_positions(each.start, each.end, self.cell)) for each in pieces]
 
     def _count(self, batch: Sequence[Microbatch]) -> int:
         """Labels that count in the global batch."""
         count = torch.tensor(sum(microbatch.valid for microbatch in batch))
         with self.tracker.gathers("count their labels"):
-            add_up(count, self.mesh.copies)
+            add_up(count, self.mesh.along("replica"))
         return int(count)
 
     def _outcome(self, labels: int) -> Outcome:

@@ -66,9 +66,18 @@ class StageEnd:
     clip: float
     losses: Callable[[], Sequence[Tensor]]
     """Losses that this stage has met in the step; none but the last stage has some."""
+    parted: frozenset[str] = frozenset()
+    """Sums of which tensor ranks that hold the same parameter have only parts."""
 
     def reduce(self) -> None:
-        """Add up the gradient over the replicas of the pipeline."""
+        """Add up the gradient over all ranks that have parts of it: of parameters that several
+        ranks of a cell hold, and then over copies of the weights."""
+        for holders, parts in self._parted.items():
+            found = [self.weights.grad[part.offset : part.stop] for part in parts]
+            total = torch.cat(found)
+            add_up(total, self.mesh.holders(holders))
+            for part, new in zip(found, torch.split(total, [len(part) for part in found])):
+                part.copy_(new)
         add_up(self.weights.grad, self.mesh.copies)
 
     def shared_gradient(self) -> Tensor | None:
@@ -104,8 +113,8 @@ class StageEnd:
         )
         for loss in self.losses():
             found[0] += loss
-        if self.mesh.replica > 0:
-            return found.cpu()  # every replica holds the same gradients: they count once
+        if not self.mesh.counts:
+            return found.cpu()  # all copies hold the same gradients: they count once
         if self._counted:
             found[self._places] = self._square_sums()
         return found.cpu()  # at once: each number by itself would make the host wait for the GPU
@@ -113,8 +122,21 @@ class StageEnd:
     @cached_property
     def _counted(self) -> dict[str, ParameterPart]:
         """Parameters whose squares this stage has to count."""
-        parts = self.weights.layout.parts
-        return {name: part for name, part in parts.items() if not (self.tied and name == HEAD)}
+        own = {
+            name: part
+            for name, part in self.weights.layout.parts.items()
+            if part.holders.start == self.mesh.tensor
+        }
+        return {name: part for name, part in own.items() if not (self.tied and name == HEAD)}
+
+    @cached_property
+    def _parted(self) -> dict[tuple[range, ...], list[ParameterPart]]:
+        """Parameters whose gradient several ranks of the cell have parts of, by who these are."""
+        found: dict[tuple[range, ...], list[ParameterPart]] = {}
+        for part in self.weights.layout.parts.values():
+            if part.is_parted(self.parted):
+                found.setdefault(part.among, []).append(part)
+        return found
 
     @cached_property
     def _places(self) -> Tensor:

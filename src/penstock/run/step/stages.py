@@ -5,29 +5,45 @@ from typing import Any
 
 import torch
 
+from penstock.model.parallel.cell import ALONE, Cell
 from penstock.model.stages.attention_stage import AttentionStage
 from penstock.model.stages.between_attentions import BetweenAttentionsStage
 from penstock.model.stages.decoder import DecoderStage
 from penstock.model.stages.stage import Stage
 from penstock.model.stages.weights import Weights
+from penstock.run.execute.boundary import ModelBoundary
 from penstock.run.program.layout import Layout
 
 
-def empty_weights(layout: Layout, stage: int, device: torch.device) -> Weights:
+def empty_weights(layout: Layout, stage: int, device: torch.device, cell: Cell = ALONE) -> Weights:
     """The buffers of a stage, whose values are still to come."""
-    parameters = layout.parameters(stage)
+    parameters = layout.parameters(stage, tensor_index(cell))
     return Weights.empty(parameters, dtype=layout.dtype, main=layout.main, device=device)
 
 
 def stage_of(
-    layout: Layout, stage: int, device: torch.device
+    layout: Layout, stage: int, device: torch.device, cell: Cell = ALONE
 ) -> DecoderStage | BetweenAttentionsStage:
     """A stage that has weights."""
-    model, parameters = layout.model, layout.parameters(stage)
+    index = tensor_index(cell)
+    model, parameters = layout.model_of(index), layout.parameters(stage, index)
     if layout.cut_at_attention:
-        return BetweenAttentionsStage(model, stage // 2, parameters)
+        return BetweenAttentionsStage(model, stage // 2, parameters, cell)
     like = torch.empty((), dtype=layout.dtype, device=device)
-    return DecoderStage(model, layout.split[stage], parameters, length=layout.longest, like=like)
+    return DecoderStage(
+        model, layout.split[stage], parameters, length=layout.longest, like=like, cell=cell
+    )
+
+
+def tensor_index(cell: Cell) -> int:
+    """The number of a rank among those that share the matrices."""
+    return cell.tensor.index if cell.tensor else 0
+
+
+def boundary_of(layout: Layout, device: torch.device, cell: Cell = ALONE) -> ModelBoundary:
+    """What a rank sends to the next stage and receives from it."""
+    widths = layout.widths(tensor_index(cell))
+    return ModelBoundary(widths, layout.model.hidden, cell.tokens, layout.dtype, device)
 
 
 def home_views(
@@ -41,10 +57,13 @@ def home_views(
     return found
 
 
-def weightless_stages(layout: Layout, device: torch.device) -> dict[int, AttentionStage]:
+def weightless_stages(
+    layout: Layout, device: torch.device, cell: Cell = ALONE
+) -> dict[int, AttentionStage]:
     """Attention where it is a stage: without weights, one serves all layers on all devices."""
     if not layout.cut_at_attention:
         return {}
     like = torch.empty((), dtype=layout.dtype, device=device)
-    attention = AttentionStage(layout.model, layout.longest, like)
+    model = layout.model_of(tensor_index(cell))
+    attention = AttentionStage(model, layout.longest, like, cell)
     return {stage: attention for stage, home in enumerate(layout.homes) if home is None}

@@ -1,0 +1,43 @@
+"""How many ranks share the work of a device of the schedule, and how."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.errors import ShapeError
+
+Norms = Literal["scattered", "replicated"]
+
+
+@dataclass(frozen=True)
+class CellShape:
+    """The size of a cell along each of its axes."""
+
+    tensor: int = 1
+    """Ranks that share the matrices."""
+    ulysses: int = 1
+    """Ranks that share the tokens of a slice, and exchange them for heads in attention."""
+    ring: int = 1
+    """Ranks that share the tokens of a slice, and pass keys and values round in attention."""
+    norms: Norms = "scattered"
+    """What tensor ranks hold between the blocks of a layer: their share of the tokens, or all."""
+
+    def __post_init__(self) -> None:
+        for axis in ("tensor", "ulysses", "ring"):
+            if getattr(self, axis) < 1:
+                raise ShapeError(
+                    f"{axis} is {getattr(self, axis)}", hint="an axis has at least one rank"
+                )
+
+    @property
+    def sequence(self) -> int:
+        """Ranks that share the tokens of a slice."""
+        return self.ulysses * self.ring
+
+    @property
+    def ranks(self) -> int:
+        return self.tensor * self.sequence
+
+    @property
+    def parted(self) -> frozenset[str]:
+        """Sums of which tensor ranks that hold the same parameter have only parts."""
+        return frozenset({"heads", "tokens"} if self.norms == "scattered" else {"heads"})

@@ -1,0 +1,53 @@
+"""Attention of rotated heads on one rank, with keys and values where they stay."""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from penstock.model.attention.back_end import AttentionSaved
+from penstock.model.attention.slice_attention import (
+    SliceOfLayer,
+    attention_backward,
+    attention_forward,
+)
+from penstock.model.layers.qkv_projection import Heads
+
+
+class SliceContext(NamedTuple):
+    """What a layer is told about the slice, beside its input."""
+
+    at: SliceOfLayer
+    cos: Tensor
+    """[tokens, 1, head_size]"""
+    sin: Tensor
+    written: bool
+    """Whether the memory has the slice's keys and values already, so that they are not written."""
+
+
+def attend(heads: Heads, context: SliceContext) -> tuple[Tensor, AttentionSaved]:
+    """The output [rows x tokens, heads x head_size] of rotated heads, and what the backward
+    needs."""
+    k, v = _keys_and_values(heads.k, heads.v, context)
+    out, lse = attention_forward(heads.q, k, v, context.at)
+    rows, count, tokens, size = out.shape
+    flat = out.transpose(1, 2).reshape(rows * tokens, count * size)
+    return flat, AttentionSaved(heads.q, k, v, out, lse)
+
+
+def attend_backward(d_out: Tensor, saved: AttentionSaved, context: SliceContext) -> Heads:
+    """The gradients of rotated heads."""
+    rows, heads, tokens, size = saved.q.shape
+    g = d_out.view(rows, tokens, heads, size).transpose(1, 2)
+    return Heads(*attention_backward(g, saved, context.at))
+
+
+def _keys_and_values(k: Tensor, v: Tensor, context: SliceContext) -> tuple[Tensor, Tensor]:
+    """The slice's keys and values where they stay: in the memory, or by themselves."""
+    at = context.at
+    if at.memory is None:
+        return k, v
+    if not context.written:
+        at.memory.write(at.layer, at.piece, k, v)
+    here = slice(at.piece.start, at.piece.end)
+    keys, values = at.keys_and_values(k, v)
+    return keys[:, :, here], values[:, :, here]

@@ -1,0 +1,42 @@
+"""The ranks of a device of the schedule, and how they share its work."""
+
+from dataclasses import dataclass
+
+from penstock.model.parallel.group import RankGroup, Result, Work, WorkOrResult
+from penstock.model.parallel.tokens import WHOLE, TokenShares
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The groups of one rank; None where it is alone on an axis."""
+
+    tensor: RankGroup | None = None
+    """Ranks that share the matrices."""
+    tokens: TokenShares = WHOLE
+    """What of the tokens they hold between blocks."""
+    ulysses: RankGroup | None = None
+    """Ranks that share the tokens of a slice, and exchange them for heads in attention."""
+    ring: RankGroup | None = None
+    """Ranks that share the tokens of a slice, and pass keys and values round in attention."""
+
+    @property
+    def alone(self) -> bool:
+        return self.tensor is None and self.ulysses is None and self.ring is None
+
+    def begin(self, work: Work[Result]) -> WorkOrResult[Result]:
+        """The work of a stage, for whoever drives it. A rank that is alone waits for nobody: its
+        work is done at once."""
+        return result_of(work) if self.alone else work
+
+
+ALONE = Cell()
+
+
+def result_of(work: Work[Result]) -> Result:
+    """The result of work that waits for nobody."""
+    try:
+        next(work)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    raise AssertionError("a rank that is alone waits for others")
