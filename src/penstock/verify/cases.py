@@ -14,7 +14,7 @@ from penstock.core.shape import Shape
 from penstock.errors import ShapeError
 from penstock.run.program.unsupported import set_aside, why_not
 from penstock.schedules import Case, Spec
-from penstock.verify.variants import VARIANTS, Trial, Variant
+from penstock.verify.variants import ONE_RANK, VARIANTS, Trial, Variant
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,12 @@ def trials_of(
 ) -> tuple[list[Trial], list[str]]:
     """The schedule under every variant, and a note on each variant that it cannot meet.
 
-    `halved` is the schedule at half the depth, of which two replicas are run.
+    `halved` is the schedule at half the depth, of which two replicas are run, or cells of two.
     """
     trials: list[Trial] = []
     notes: list[str] = []
     for variant in variants:
-        base = schedule if variant.replicas == 1 else halved
+        base = halved if variant.halved else schedule
         if base is None:
             notes.append(f"note: {schedule.name} {variant.name}: left out, no half of the devices")
             continue
@@ -123,4 +123,5 @@ def one_process(trial: Trial) -> Trial:
         layers=(trial.work.model.layers,),
         lengths=trial.lengths * trial.replicas,
         replicas=1,
+        cell=ONE_RANK,
     )

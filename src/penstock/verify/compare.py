@@ -14,8 +14,22 @@ from torch import Tensor
 
 from penstock.verify.oracle import Answer, Named
 
-Held = Sequence[tuple[str, Tensor]]
-"""Gradients of all processes by name; a name may stand several times."""
+
+class HeldGradient(NamedTuple):
+    """A gradient that a process has arrived at, or a part of it."""
+
+    name: str
+    gradient: Tensor
+    part: tuple[slice, ...] = ()
+    """Which part of the whole it is; nothing: all of it."""
+
+    def of(self, whole: Tensor) -> Tensor:
+        """The same part of another tensor."""
+        return whole[self.part]
+
+
+Held = Sequence[HeldGradient]
+"""Gradients of all processes; a name may stand several times."""
 
 FLOOR = 1e-6
 """Share of the global norm below which a gradient counts as zero."""
@@ -80,14 +94,33 @@ def difference(loss: float, held: Held, right: Answer) -> Difference:
     """
     floor = FLOOR * sqrt(sum(float(b.norm()) ** 2 for b in right.gradients.values()))
     found = [
-        (gradient_error(a, b, floor), name, _reason(a, b))
-        for name, a in held
-        for b in [right.gradients.get(name)]
+        (gradient_error(each.gradient, b, floor), each.name, _reason(each.gradient, b))
+        for each in held
+        for b in [_wanted(each, right.gradients)]
     ]
-    missing = right.gradients.keys() - {name for name, _ in held}
-    found += [(inf, name, "no process holds its gradient") for name in sorted(missing)]
+    found += [(inf, name, reason) for name, reason in _missing(held, right.gradients)]
     error, name, reason = max(found, key=lambda entry: entry[0])
     return Difference(_ratio(abs(loss - right.loss), abs(right.loss)), error, name, reason)
+
+
+def _wanted(held: HeldGradient, right: Named) -> Tensor | None:
+    """What a process should have arrived at."""
+    return held.of(right[held.name]) if held.name in right else None
+
+
+def _missing(held: Held, right: Named) -> list[tuple[str, str]]:
+    """Parameters of which no process has the gradient, or not all of it, and what is missing."""
+    covered = {name: torch.zeros(b.shape, dtype=torch.bool) for name, b in right.items()}
+    for each in held:
+        if each.name in covered:
+            each.of(covered[each.name]).fill_(True)
+    left = {name: int((~there).sum()) for name, there in covered.items() if not there.all()}
+    return [
+        (name, "no process holds its gradient")
+        if count == right[name].numel()
+        else (name, f"no process holds {count} of the {right[name].numel()} elements")
+        for name, count in sorted(left.items())
+    ]
 
 
 def gradient_error(a: Tensor, b: Tensor | None, floor: float) -> float:
@@ -117,8 +150,13 @@ def _reason(a: Tensor, b: Tensor | None) -> str:
 
 def unequal_bits(held: Held, right: Named) -> list[str]:
     """Parameters whose gradients differ in any bit, or which one side alone has."""
-    wrong = {name for name, a in held if name in right and not _same_bits(a, right[name])}
-    return sorted(wrong | ({name for name, _ in held} ^ right.keys()))
+    wrong = {
+        each.name
+        for each in held
+        for b in [_wanted(each, right)]
+        if b is None or not _same_bits(each.gradient, b)
+    }
+    return sorted(wrong | {name for name, _ in _missing(held, right)})
 
 
 def _same_bits(a: Tensor, b: Tensor) -> bool:

@@ -6,8 +6,8 @@ from functools import cache
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
+from penstock.arch.cell_shape import CellShape
 from penstock.errors import ShapeError
 from penstock.run.comm.grid import Grid
 from penstock.run.comm.mesh import Mesh, make_mesh
@@ -18,6 +18,7 @@ from penstock.run.step.build import back_end_of, engine_on, torch_device
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import entries, publish
+from penstock.verify.compare import HeldGradient
 from penstock.verify.material import microbatches_of, parameters_of
 from penstock.verify.variants import Trial
 
@@ -26,8 +27,8 @@ class TrialPart(NamedTuple):
     """What one process has arrived at."""
 
     loss: float
-    held: list[tuple[str, Tensor]]
-    """Gradients by name; a tied weight stands twice where one process holds both its ends."""
+    held: list[HeldGradient]
+    """Gradients; a tied weight stands twice where one process holds both its ends."""
     back_end: str = ""
     """What moved tensors between processes, if there were others."""
 
@@ -60,7 +61,7 @@ def run_alone(connection: Connection, trial: Trial) -> TrialPart:
 def trial_engine(connection: Connection, trial: Trial) -> Iterator[Engine]:
     """This process's engine for a trial, on groups that trials of one shape share."""
     device = _device(connection, trial)
-    mesh = _mesh(trial.replicas, trial.schedule.shape.devices)
+    mesh = _mesh(trial.replicas, trial.schedule.shape.devices, trial.cell)
     with closing(engine_on(mesh, trial_plan(trial), AdamW(), device)) as engine:
         yield engine
 
@@ -75,15 +76,17 @@ def _device(connection: Connection, trial: Trial) -> torch.device:
 
 
 @cache
-def _mesh(replicas: int, devices: int) -> Mesh:
+def _mesh(replicas: int, devices: int, cell: CellShape) -> Mesh:
     """Groups cost sockets and are never given back, so trials of one shape share theirs."""
-    return make_mesh(replicas, devices)
+    return make_mesh(replicas, devices, cell)
 
 
 def trial_plan(trial: Trial) -> StepPlan:
     longest = max(map(sum, trial.lengths))
     dtype = getattr(torch, trial.dtype)
-    layout = Layout.of(trial.work.model, trial.schedule, longest, layers=trial.layers, dtype=dtype)
+    layout = Layout.of(
+        trial.work.model, trial.schedule, longest, layers=trial.layers, dtype=dtype, cell=trial.cell
+    )
     return StepPlan(layout, trial.schedule, trial.lengths, trial.work.batch.rows)
 
 
@@ -93,7 +96,9 @@ def trial_part(engine: Engine, trial: Trial) -> TrialPart:
     batch = microbatches_of(trial.work.batch, engine.layout.model.vocabulary)
     share, replica = trial.schedule.shape.microbatches, engine.mesh.replica
     outcome = engine.gradients(batch[replica * share : (replica + 1) * share])
-    held = [(entry.name, entry.grad.cpu()) for entry in entries(engine)]
+    held = [
+        HeldGradient(entry.name, entry.grad.cpu(), entry.part.index) for entry in entries(engine)
+    ]
     return TrialPart(outcome.loss, held, back_end_of(engine.mesh, engine.device))
 
 
@@ -101,5 +106,5 @@ def _load(engine: Engine) -> None:
     """Give every stage the weights that the oracle has too."""
     values = parameters_of(engine.layout.model, engine.layout.main)
     for entry in entries(engine):
-        entry.main.copy_(values[entry.name])
+        entry.take(values[entry.name])
     publish(engine)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from penstock.arch.cell_shape import CellShape
 from penstock.arch.config import ModelConfig
 from penstock.check import check
 from penstock.core.schedule import Schedule
@@ -19,6 +20,7 @@ from penstock.verify.scale import CPU, CUDA, TrialScale
 
 MODEL_LAYERS = 8
 """Layers of the model; a schedule with more stages gets one for each."""
+ONE_RANK = CellShape()
 CUTS = 3
 """Slices into which a schedule without slices is cut, to meet uneven ones."""
 
@@ -60,19 +62,20 @@ class Trial:
     replicas: int
     dtype: str
     scale: TrialScale = CPU
+    cell: CellShape = ONE_RANK
 
     @property
     def processes(self) -> int:
-        return self.replicas * self.schedule.shape.devices
+        return self.replicas * self.schedule.shape.devices * self.cell.ranks
 
     @property
     def bitwise(self) -> bool:
         """Whether one process adds up the same numbers in the same order, and that decides bits.
 
-        Replicas do not: each sums its own share first. Split backwards are looked at as such: a B
-        between an I and its W adds to the same gradients as that W.
+        Replicas and ranks of a cell do not: each sums its own share first. Split backwards are
+        looked at as such: a B between an I and its W adds to the same gradients as that W.
         """
-        if self.scale.claim != "bits" or self.replicas > 1:
+        if self.scale.claim != "bits" or self.replicas * self.cell.ranks > 1:
             return False
         return self.schedule.derive("adds in one order", _in_one_order)
 
@@ -151,6 +154,12 @@ class Variant:
     replicas: int = 1
     dtype: str = "float64"
     scale: TrialScale = CPU
+    cell: CellShape = ONE_RANK
+
+    @property
+    def halved(self) -> bool:
+        """Whether it runs a schedule of half the depth, on as many processes."""
+        return self.replicas * self.cell.ranks > 1
 
     def trial(self, schedule: Schedule) -> Trial:
         """A run of this schedule under this variant."""
@@ -171,7 +180,8 @@ class Variant:
                 "a model cut at its attention has no stages of several layers",
                 hint="leave this variant out",
             )
-        return Trial(self.name, changed, work, split, cuts, self.replicas, self.dtype, self.scale)
+        ranks = (self.replicas, self.dtype, self.scale, self.cell)
+        return Trial(self.name, changed, work, split, cuts, *ranks)
 
     def _model(self, layers: int) -> ModelConfig:
         plain = replace(self.scale.model, layers=layers, tied=self.tied)
@@ -207,6 +217,16 @@ def variants_of(scale: TrialScale) -> tuple[Variant, ...]:
             documents=scale.documents,
         ),
         variant("replicas", "two replicas of a pipeline of half the depth", replicas=2),
+        variant(
+            "tensor",
+            "half the depth, two ranks share the matrices of each device",
+            cell=CellShape(tensor=2),
+        ),
+        variant(
+            "ulysses",
+            "half the depth, two ranks share the tokens of each slice and exchange them for heads",
+            cell=CellShape(ulysses=2),
+        ),
         variant(
             "recompute", "every forward run again before its backward", transform=with_recompute
         ),

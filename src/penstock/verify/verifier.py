@@ -140,5 +140,7 @@ class Verifier:
         key = (single.work, single.lengths, single.dtype, single.scale.device)
         if key not in self._references:
             alone = crew.run(run_alone, single)[0]
-            self._references[key] = Answer(alone.loss, dict(alone.held))
+            self._references[key] = Answer(
+                alone.loss, {each.name: each.gradient for each in alone.held}
+            )
         return self._references[key]

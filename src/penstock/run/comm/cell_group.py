@@ -15,6 +15,10 @@ from torch.distributed import ProcessGroup, ReduceOp
 from penstock.model.parallel.group import Pending, TensorSize
 from penstock.run.comm.collective import meet, over_nccl
 
+_gather_single: Callable[..., Pending] = getattr(distributed, "all_gather_single", None) or getattr(
+    distributed, "all_gather_into_tensor"
+)  # noqa: B009  # its name before PyTorch 2.13
+
 
 class Started:
     """A collective under way, and what is left to do when it has ended."""
@@ -94,15 +98,14 @@ class CellGroup:
 
     def _reduce(self, tensor: Tensor, how: ReduceOp.RedOpType) -> Pending:
         there, back = self._place(tensor)
-        return self._started(
-            distributed.all_reduce(there, op=how, group=self._group, async_op=True), back
-        )
+        work = distributed.all_reduce(there, op=how, group=self._group, async_op=True)
+        return Started(work, back)
 
     def _gather(self, whole: Tensor, part: Tensor) -> Pending:
         there, back = self._place(whole)
         sent, _ = self._place(part)
-        work = distributed.all_gather_into_tensor(there, sent, group=self._group, async_op=True)
-        return self._started(work, back)
+        work = _gather_single(there, sent, group=self._group, async_op=True)
+        return Started(work, back)
 
     def _exchange(
         self, landing: Tensor, sent: Tensor, comes: Sequence[int], goes: Sequence[int]
@@ -112,9 +115,6 @@ class CellGroup:
         work = distributed.all_to_all_single(
             there, left, list(comes), list(goes), group=self._group, async_op=True
         )
-        return self._started(work, back)
-
-    def _started(self, work: Pending, back: Callable[[], object]) -> Pending:
         return Started(work, back)
 
     def _place(self, tensor: Tensor) -> tuple[Tensor, Callable[[], object]]:
