@@ -17,7 +17,7 @@ from penstock.model.parallel.cell import Cell
 from penstock.model.parallel.tokens import Replicated, Scattered
 from penstock.run.comm.cell_group import CellGroup
 from penstock.run.comm.collective import make_group
-from penstock.run.comm.grid import Grid
+from penstock.run.comm.grid import AXES, Grid
 
 COPIES = ("replica", "ring", "ulysses")
 """Axes along which ranks hold the same weights."""
@@ -43,8 +43,9 @@ class Mesh:
 
     @property
     def copies(self) -> ProcessGroup | None:
-        """The ranks that hold the same weights: in all replicas, and those that share tokens."""
-        return self.along(*COPIES)
+        """The ranks that hold the same weights: in all replicas, and those that share tokens. They
+        add up gradients while the same ranks may exchange tokens, so the group is another one."""
+        return self._one_of("copies", self.grid.groups(*COPIES))
 
     @property
     def counts(self) -> bool:
@@ -129,6 +130,7 @@ def make_mesh(replicas: int, devices: int, cell: CellShape | None = None) -> Mes
             hint=f"start {grid.ranks} ranks, or set devices and replicas to match",
         )
     mesh = Mesh(grid, rank)
-    for axes in (("device",), COPIES, ("ring",), ("ulysses",), ("tensor",)):
-        mesh.along(*axes)
+    for axis in AXES:
+        mesh.along(axis)
+    _ = mesh.copies
     return mesh
