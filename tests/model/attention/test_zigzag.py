@@ -77,11 +77,11 @@ def test_every_pair_that_may_see_each_other_is_in_one_part(
 ) -> None:
     bounds, documents = sequence
     met: list[tuple[int, int]] = []
-    for now in range(len(bounds)):
+    for slices in range(1, len(bounds) + 1):
         for one in range(of):
-            queries = zigzag_ranges(*bounds[now], one, of)
+            queries = zigzag_ranges(*bounds[slices - 1], one, of)
             for other in range(of):
-                met += pairs(queries, ranges_of(bounds[: now + 1], other, of), documents, square)
+                met += pairs(queries, ranges_of(bounds[:slices], other, of), documents, square)
     length = bounds[-1][1]
     document = [sum(start <= place for start in documents) for place in range(length)]
     assert sorted(met) == [

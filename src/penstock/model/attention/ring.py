@@ -19,7 +19,6 @@ Tensors are [rows, heads, tokens, head_size]; a rank's tokens are its ranges of 
 behind the other.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -28,14 +27,13 @@ from torch import Tensor
 from penstock.errors import RunError
 from penstock.model.attention.aten import Gradients, Output
 from penstock.model.attention.back_end import AttentionSaved
-from penstock.model.attention.groups import Group, join_rows, row_groups
+from penstock.model.attention.groups import join_rows
 from penstock.model.attention.piece import Piece
-from penstock.model.attention.reach import AttentionPart
 from penstock.model.attention.ring_memory import KeyValueBlock, RingMemory
-from penstock.model.attention.table import parts_back_end_for
+from penstock.model.attention.ring_steps import Bounds, Coming, RingSteps
 from penstock.model.attention.tiled import OutputInPieces, TensorInPieces
-from penstock.model.attention.zigzag import Ranges, count, ring_parts, zigzag_ranges
-from penstock.model.parallel.group import Pending, RankGroup, Work
+from penstock.model.attention.zigzag import count
+from penstock.model.parallel.group import RankGroup, Work
 
 
 class RingSlice(NamedTuple):
@@ -47,7 +45,7 @@ class RingSlice(NamedTuple):
     layer: int
 
     @property
-    def bounds(self) -> list[tuple[int, int]]:
+    def bounds(self) -> Bounds:
         """Where the slices up to this one begin and end."""
         if self.memory is not None:
             return [(kept.start, kept.end) for kept in self.memory.kept(self.piece)]
@@ -84,8 +82,8 @@ def ring_forward(q: Tensor, k: Tensor, v: Tensor, at: RingSlice, group: RankGrou
     Where there is a memory it has the rank's keys and values of the slice already, and those given
     are not read.
     """
-    ring = _Ring(q, at, group)
-    outputs = [OutputInPieces(q.shape[2]) for _ in ring.groups]
+    ring = RingSteps(q, at.piece, at.bounds, group)
+    outputs = [OutputInPieces(q.shape[2], _accurate(q)) for _ in ring.groups]
     block = at.block(k, v, ring.tokens(0))
     for step in range(group.size):
         coming = ring.pass_keys(block, step)
@@ -95,8 +93,8 @@ def ring_forward(q: Tensor, k: Tensor, v: Tensor, at: RingSlice, group: RankGrou
         block = yield from coming.arrive()
     if not ring.queries:
         return torch.empty_like(q), q.new_empty(q.shape[:3], dtype=_accurate(q))
-    out, lse = zip(*((output.out.tensor, output.lse.tensor) for output in outputs))
-    return join_rows(out), join_rows(lse)
+    out = join_rows([output.out.tensor for output in outputs]).to(q.dtype)
+    return out, join_rows([output.lse.tensor for output in outputs])
 
 
 def ring_backward(
@@ -107,12 +105,12 @@ def ring_backward(
 
     `saved` is what the forward was given and what it gave.
     """
-    ring = _Ring(saved.q, at, group)
+    ring = RingSteps(saved.q, at.piece, at.bounds, group)
     backward = _RingBackward(g, saved, ring)
     block = at.block(saved.k, saved.v, ring.tokens(0))
     coming = ring.pass_keys(block, 0)
     own = backward.of_block(block, 0)
-    following = _Coming(own.cut(0, 0), None)
+    following = Coming(own.cut(0, 0), None)
     for step in range(1, group.size):
         block = yield from coming.arrive()
         coming = ring.pass_keys(block, step)
@@ -124,74 +122,10 @@ def ring_backward(
     return backward.dq, dk, dv
 
 
-class _Coming(NamedTuple):
-    """A block on its way; one that waits for nothing is here."""
-
-    block: KeyValueBlock
-    pending: Pending | None
-
-    def arrive(self) -> Work[KeyValueBlock]:
-        if self.pending is not None:
-            yield self.pending
-        return self.block
-
-
-class _Ring:
-    """Whose keys come to a rank at which step, and what its queries see of them."""
-
-    def __init__(self, q: Tensor, at: RingSlice, group: RankGroup) -> None:
-        piece, bounds = at.piece, at.bounds
-        self.group, self.groups = group, row_groups(piece)
-        self.queries = zigzag_ranges(piece.start, piece.end, group.index, group.size)
-        self._documents = piece.documents
-        self._bounds = bounds
-        self._first = piece.start - max(rows.reach.past for rows in self.groups)
-        shortest = min((end - start) // (2 * group.size) for start, end in bounds)
-        self.back_end = parts_back_end_for(q, piece._replace(start=0, end=shortest))
-        if q.shape[2] != count(self.queries):
-            raise RunError(
-                f"rank {group.index} of a ring of {group.size} is given {q.shape[2]} queries of "
-                f"slice {piece.slice}, and has {count(self.queries)} of its positions "
-                f"{piece.start} to {piece.end}",
-                hint="deal the tokens of a slice by zigzag_ranges",
-            )
-
-    def keys(self, step: int) -> Ranges:
-        """The positions of the keys that are here at a step; none lie before all documents that
-        the slice has a token of."""
-        rank = (self.group.index - step) % self.group.size
-        return tuple(
-            range(max(span.start, self._first), span.stop)
-            for start, end in self._bounds
-            for span in zigzag_ranges(start, end, rank, self.group.size)
-            if span.stop > self._first
-        )
-
-    def tokens(self, step: int) -> int:
-        return count(self.keys(step))
-
-    def parts(self, rows: Group, step: int) -> Iterator[AttentionPart]:
-        """What is to be computed in some rows at a step."""
-        documents = self._documents[rows.rows.start]
-        return ring_parts(self.queries, self.keys(step), documents, self.back_end.square)
-
-    def pass_keys(self, block: KeyValueBlock, step: int) -> _Coming:
-        """Send the keys and values of this step on, and receive those of the next; after the last
-        step they stay."""
-        last = step + 1 == self.group.size
-        return _Coming(block, None) if last else self.pass_on(block, step + 1)
-
-    def pass_on(self, block: KeyValueBlock, step: int) -> _Coming:
-        """Send a block on, and receive one for the keys of that step."""
-        tokens = self.tokens(step)
-        received, pending = self.group.pass_on(block, [(tokens, *x.shape[1:]) for x in block])
-        return _Coming(KeyValueBlock(*received), pending)
-
-
 class _RingBackward:
     """The gradients that a rank's queries give, block by block."""
 
-    def __init__(self, g: Tensor, saved: AttentionSaved, ring: _Ring) -> None:
+    def __init__(self, g: Tensor, saved: AttentionSaved, ring: RingSteps) -> None:
         self._g = g if g.stride(-1) == 1 else g.contiguous()
         self._saved, self._ring = saved, ring
         self._dq = [TensorInPieces(saved.q.shape[2]) for _ in ring.groups]
@@ -201,22 +135,21 @@ class _RingBackward:
         """Those of the queries, once all blocks were here."""
         if not self._ring.queries:
             return torch.empty_like(self._saved.q)
-        return join_rows([dq.tensor for dq in self._dq])
+        return join_rows([dq.tensor for dq in self._dq]).to(self._saved.q.dtype)
 
     def of_block(self, block: KeyValueBlock, step: int) -> KeyValueBlock:
         """Those of a block's keys and values."""
-        found = block.zeros()
+        found, back_end = block.zeros(), self._ring.back_end
         for rows, dq in zip(self._ring.groups, self._dq):
             keys, values = map(rows.of, block.by_head())
-            dk, dv = map(rows.of, found.by_head())
-            whole = [rows.of(x) for x in (self._saved.q, self._saved.out, self._saved.lse)]
-            q, out, lse = whole
+            q, out, lse = map(rows.of, (self._saved.q, self._saved.out, self._saved.lse))
             saved = AttentionSaved(q, keys, values, out, lse)
-            for part in self._ring.back_end.blocks(self._ring.parts(rows, step)):
-                new_q, new_k, new_v = self._ring.back_end.gradients(rows.of(self._g), saved, part)
+            for part in back_end.blocks(self._ring.parts(rows, step)):
+                new_q, *new = back_end.gradients(rows.of(self._g), saved, part)
+                new_q = new_q.to(_accurate(q))
                 dq.store(part.queries, new_q) if part.fresh else dq.add(part.queries, new_q)
-                dk[:, :, part.keys.start : part.keys.stop].add_(new_k)
-                dv[:, :, part.keys.start : part.keys.stop].add_(new_v)
+                for into, gradient in zip(map(rows.of, found.by_head()), new):
+                    into[:, :, part.keys.start : part.keys.stop].add_(gradient)
         return found
 
 
@@ -226,5 +159,5 @@ def _by_token(gradient: Tensor) -> Tensor:
 
 
 def _accurate(q: Tensor) -> torch.dtype:
-    """The type in which log-sum-exps are."""
+    """The type in which blocks are joined: in 16 bits every block would round what was there."""
     return torch.promote_types(q.dtype, torch.float32)

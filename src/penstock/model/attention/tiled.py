@@ -8,6 +8,7 @@ gradients of the parts add up.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from penstock.model.attention.aten import Gradients, Output
@@ -33,7 +34,7 @@ class Tiled:
     """Most keys of a rectangle in the backward: bounds the memory that its gradients take."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, reach: Reach) -> Output:
-        output = OutputInPieces(q.shape[2])
+        output = OutputInPieces(q.shape[2], q.dtype)
         self.attend(q, k, v, parts(reach, self.square), output)
         return output.out.tensor, output.lse.tensor
 
@@ -113,20 +114,24 @@ class TensorInPieces:
 
 
 class OutputInPieces:
-    """An attention output and its log-sum-exp, of which parts come one after the other."""
+    """An attention output and its log-sum-exp, of which parts come one after the other.
 
-    def __init__(self, length: int) -> None:
-        self.out, self.lse = TensorInPieces(length), TensorInPieces(length)
+    Every merge rounds to `dtype`, that of the output.
+    """
+
+    def __init__(self, length: int, dtype: torch.dtype) -> None:
+        self.out, self.lse, self._dtype = TensorInPieces(length), TensorInPieces(length), dtype
 
     def store(self, queries: range, out: Tensor, lse: Tensor) -> None:
         """Put what queries see in their first part."""
-        self.out.store(queries, out)
+        self.out.store(queries, out.to(self._dtype))
         self.lse.store(queries, lse)
 
     def merge(self, queries: range, out: Tensor, lse: Tensor) -> None:
         """Join what the same queries see in another part."""
         here = slice(queries.start, queries.stop)
-        merge(self.out.tensor[:, :, here], self.lse.tensor[:, :, here], out, lse)
+        others = out.to(self._dtype), lse
+        merge(self.out.tensor[:, :, here], self.lse.tensor[:, :, here], *others)
 
 
 def _cuts(part: AttentionPart) -> tuple[slice, slice]:
