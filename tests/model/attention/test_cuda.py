@@ -12,10 +12,11 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from loops import each
 from model.attention.dense import Case, Sliced, error
+from model.attention.ring_ranks import ring_errors, ring_of
 from penstock.arch.config import model
 from penstock.bench.measure.gpu import first_gpu, our_row
 from penstock.bench.measure.gpu_case import GpuCase
-from penstock.model.attention.table import back_end_for
+from penstock.model.attention.table import back_end_for, parts_back_end_for
 
 pytestmark = [
     pytest.mark.torch,
@@ -70,6 +71,26 @@ def test_full_precision_is_computed_plainly(dtype: torch.dtype, limit: float) ->
     case = replace(LOW, dtype=dtype, documents=((0, 100, 300, 301), (0,)))
     assert set(chosen(case)) == {"plain"}
     assert error(case) <= limit
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize(
+    ("name", "lengths", "documents"),
+    [
+        ("cudnn", (768,), ((0,), (0,))),
+        ("cudnn", (384, 500), ((0,),)),
+        ("plain", (384, 500), ((0, 100, 300, 301), (0,))),
+        ("plain", (3, 59, 1, 512), ((0,),)),
+    ],
+)
+def test_a_ring_gives_its_parts_to_a_kernel_that_knows_them(
+    name: str, lengths: tuple[int, ...], documents: tuple[tuple[int, ...], ...], ranks: int
+) -> None:
+    """Each rank rounds the gradients of keys and values once more."""
+    case = replace(LOW, lengths=lengths, documents=documents)
+    chunk = case.pieces()[-1]._replace(start=0, end=min(lengths) // (2 * ranks))
+    assert parts_back_end_for(case.inputs()[0], chunk).name == name
+    assert max(ring_errors(case, ring_of(case, ranks))) <= 2 * ROUNDINGS
 
 
 def times(call: Callable[[], object], rounds: int = 7) -> float:

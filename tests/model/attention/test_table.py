@@ -5,7 +5,10 @@ import torch
 from torch import Tensor
 
 from model.attention.dense import Case
-from penstock.model.attention.table import BACK_ENDS, back_end_for
+from penstock.errors import RunError
+from penstock.model.attention import aten, table
+from penstock.model.attention.packed import Packed
+from penstock.model.attention.table import BACK_ENDS, back_end_for, parts_back_end_for
 
 pytestmark = pytest.mark.torch
 
@@ -41,3 +44,18 @@ def test_kernels_that_would_give_no_numbers_refuse_full_precision(dtype: torch.d
     fused = [back_end for back_end in BACK_ENDS if back_end.name in ("cudnn", "flash")]
     assert len(fused) == 2
     assert not any(each.serves(queries(case), case.pieces()[0]) for each in fused)
+
+
+def test_parts_are_given_to_a_kernel_that_knows_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where one for whole rows comes first."""
+    rows = Packed("rows", lambda q, piece: True, aten.flash_forward, aten.flash_backward)
+    monkeypatch.setattr(table, "BACK_ENDS", (rows, *BACK_ENDS))
+    case = Case((4, 4))
+    assert back_end_for(queries(case), case.pieces()[1]) is rows
+    assert parts_back_end_for(queries(case), case.pieces()[1]).name == "cpu"
+
+
+def test_parts_of_whole_numbers_are_refused() -> None:
+    case = Case((4,), dtype=torch.int64)
+    with pytest.raises(RunError, match=r"no attention is known for torch\.int64 on cpu"):
+        parts_back_end_for(queries(case), case.pieces()[0])

@@ -80,7 +80,19 @@ def back_end_for(q: Tensor, piece: Piece) -> BackEnd:
     for back_end in BACK_ENDS:
         if back_end.serves(q, piece):
             return back_end
-    raise RunError(
+    raise _unknown(q)
+
+
+def parts_back_end_for(q: Tensor, piece: Piece) -> Tiled:
+    """The first that serves these queries and can be given parts one by one."""
+    for back_end in BACK_ENDS:
+        if isinstance(back_end, Tiled) and back_end.serves(q, piece):
+            return back_end
+    raise _unknown(q)
+
+
+def _unknown(q: Tensor) -> RunError:
+    return RunError(
         f"no attention is known for {q.dtype} on {q.device.type}",
         hint="use float32, float64, bfloat16 or float16",
     )

@@ -8,6 +8,7 @@ gradients of the parts add up.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from penstock.model.attention.aten import Gradients, Output
@@ -33,21 +34,28 @@ class Tiled:
     """Most keys of a rectangle in the backward: bounds the memory that its gradients take."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, reach: Reach) -> Output:
-        out, lse = TensorInPieces(q.shape[2]), TensorInPieces(q.shape[2])
-        for part in parts(reach, self.square):
+        output = OutputInPieces(q.shape[2], q.dtype)
+        self.attend(q, k, v, parts(reach, self.square), output)
+        return output.out.tensor, output.lse.tensor
+
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        some: Iterable[AttentionPart],
+        output: "OutputInPieces",
+    ) -> None:
+        """Compute some parts, and join them with what the output has already."""
+        for part in some:
             here, keys = _cuts(part)
-            new, new_lse = self.ahead(q[:, :, here], k[:, :, keys], v[:, :, keys], part.causal)
-            if part.fresh:
-                out.store(part.queries, new)
-                lse.store(part.queries, new_lse)
-            else:
-                merge(out.tensor[:, :, here], lse.tensor[:, :, here], new, new_lse)
-        return out.tensor, lse.tensor
+            new = self.ahead(q[:, :, here], k[:, :, keys], v[:, :, keys], part.causal)
+            output.store(part.queries, *new) if part.fresh else output.merge(part.queries, *new)
 
     def backward(self, g: Tensor, saved: AttentionSaved, reach: Reach, leave: Leave) -> Gradients:
         dq, dk, dv = (TensorInPieces(saved.q.shape[2]) for _ in range(3))
-        for part in self._blocks(parts(reach, self.square)):
-            new_q, new_k, new_v = self._back(g, saved, part)
+        for part in self.blocks(parts(reach, self.square)):
+            new_q, new_k, new_v = self.gradients(g, saved, part)
             dq.store(part.queries, new_q) if part.fresh else dq.add(part.queries, new_q)
             if part.keys.start < reach.past:
                 leave(part.keys, new_k, new_v)
@@ -58,13 +66,14 @@ class Tiled:
                     total.store(own, new) if part.causal else total.add(own, new)
         return dq.tensor, dk.tensor, dv.tensor
 
-    def _back(self, g: Tensor, saved: AttentionSaved, part: AttentionPart) -> Gradients:
+    def gradients(self, g: Tensor, saved: AttentionSaved, part: AttentionPart) -> Gradients:
+        """What a part adds to the gradients of its queries, keys and values."""
         here, keys = _cuts(part)
         merged = saved.out[:, :, here], saved.lse[:, :, here]
         k, v = saved.k[:, :, keys], saved.v[:, :, keys]
         return self.back(g[:, :, here], saved.q[:, :, here], k, v, merged, part.causal)
 
-    def _blocks(self, whole: Iterable[AttentionPart]) -> Iterator[AttentionPart]:
+    def blocks(self, whole: Iterable[AttentionPart]) -> Iterator[AttentionPart]:
         """The parts, with rectangles cut into blocks of keys."""
         for part in whole:
             step = len(part.keys) if part.causal else self.block
@@ -102,6 +111,27 @@ class TensorInPieces:
     def add(self, span: range, new: Tensor) -> None:
         """Add to what was stored."""
         self.tensor[:, :, span.start : span.stop].add_(new)
+
+
+class OutputInPieces:
+    """An attention output and its log-sum-exp, of which parts come one after the other.
+
+    Every merge rounds to `dtype`, that of the output.
+    """
+
+    def __init__(self, length: int, dtype: torch.dtype) -> None:
+        self.out, self.lse, self._dtype = TensorInPieces(length), TensorInPieces(length), dtype
+
+    def store(self, queries: range, out: Tensor, lse: Tensor) -> None:
+        """Put what queries see in their first part."""
+        self.out.store(queries, out.to(self._dtype))
+        self.lse.store(queries, lse)
+
+    def merge(self, queries: range, out: Tensor, lse: Tensor) -> None:
+        """Join what the same queries see in another part."""
+        here = slice(queries.start, queries.stop)
+        others = out.to(self._dtype), lse
+        merge(self.out.tensor[:, :, here], self.lse.tensor[:, :, here], *others)
 
 
 def _cuts(part: AttentionPart) -> tuple[slice, slice]:
