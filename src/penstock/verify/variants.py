@@ -228,6 +228,11 @@ def variants_of(scale: TrialScale) -> tuple[Variant, ...]:
             cell=CellShape(ulysses=2),
         ),
         variant(
+            "ring",
+            "half the depth, two ranks share the tokens of each slice, keys and values go round",
+            cell=CellShape(ring=2),
+        ),
+        variant(
             "recompute", "every forward run again before its backward", transform=with_recompute
         ),
     )

@@ -29,9 +29,13 @@ def attend(heads: Heads, context: SliceContext) -> tuple[Tensor, AttentionSaved]
     needs."""
     k, v = _keys_and_values(heads.k, heads.v, context)
     out, lse = attention_forward(heads.q, k, v, context.at)
+    return flatten_heads(out), AttentionSaved(heads.q, k, v, out, lse)
+
+
+def flatten_heads(out: Tensor) -> Tensor:
+    """[rows, heads, tokens, head_size] -> [rows x tokens, heads x head_size]"""
     rows, count, tokens, size = out.shape
-    flat = out.transpose(1, 2).reshape(rows * tokens, count * size)
-    return flat, AttentionSaved(heads.q, k, v, out, lse)
+    return out.transpose(1, 2).reshape(rows * tokens, count * size)
 
 
 def attend_backward(d_out: Tensor, saved: AttentionSaved, context: SliceContext) -> Heads:

@@ -2,8 +2,11 @@
 
 Where ranks exchange tokens for heads (Ulysses), attention itself is that of one rank with fewer
 heads: the keys and values of earlier slices stay as they were exchanged, so each slice moves its
-own tokens only.
+own tokens only. Where ranks form a ring, keys and values go round. With both, the exchange is
+around the ring.
 """
+
+from typing import Any
 
 from torch import Tensor
 
@@ -11,11 +14,13 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.dealing import deal_sizes
 from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.piece import Piece
+from penstock.model.attention.ring import RingSlice, ring_backward, ring_forward
 from penstock.model.attention.slice_attention import attention_backward
-from penstock.model.layers.attend import SliceContext, attend, attend_backward
+from penstock.model.layers.attend import SliceContext, attend, attend_backward, flatten_heads
 from penstock.model.layers.qkv_projection import Heads
 from penstock.model.parallel.cell import Cell
-from penstock.model.parallel.group import Work
+from penstock.model.parallel.group import RankGroup, Work
+from penstock.model.parallel.positions import ring_positions
 from penstock.model.parallel.ulysses import HeadExchange
 
 
@@ -24,30 +29,60 @@ class CellAttention:
 
     def __init__(self, config: ModelConfig, cell: Cell) -> None:
         """`config` has the heads of this rank's matrices."""
-        self.exchange = None
+        self.cell, self.exchange = cell, None
         if cell.ulysses is not None:
             self.exchange = HeadExchange(cell.ulysses, config.heads, config.kv_heads)
 
     def forward(self, heads: Heads, context: SliceContext) -> Work[tuple[Tensor, AttentionSaved]]:
         """The output [rows x tokens, heads x head_size], and what the backward needs."""
         if self.exchange is None:
-            return attend(heads, context)
-        counts = self._counts(context.at.piece)
-        own = yield from self.exchange.to_heads(heads, counts)
+            return (yield from self._inside(heads, context))
+        counts = self._counts(context.at.piece, self.exchange.group)
+        own = [(yield from self.exchange.to_heads(heads, counts))]
         del heads
-        _, saved = attend(own, context)
+        _, saved = yield from self._inside(own.pop(), context)
         return (yield from self.exchange.to_tokens(saved.out, counts)), saved
 
     def backward(self, d_out: Tensor, saved: AttentionSaved, context: SliceContext) -> Work[Heads]:
         """The gradients of rotated heads."""
-        if self.exchange is None:
-            return attend_backward(d_out, saved, context)
         piece = context.at.piece
-        counts = self._counts(piece)
+        if self.exchange is None:
+            if self.cell.ring is None:
+                return attend_backward(d_out, saved, context)
+            rows, heads, tokens, size = saved.q.shape
+            g = d_out.view(rows, tokens, heads, size).transpose(1, 2)
+            return (yield from self._inside_backward(g, saved, context))
+        counts = self._counts(piece, self.exchange.group)
         g = yield from self.exchange.output_gradient_to_heads(d_out, piece.rows, counts)
-        d = Heads(*attention_backward(g, saved, context.at))
+        d = yield from self._inside_backward(g, saved, context)
         return (yield from self.exchange.gradients_to_tokens(d, counts))
 
-    def _counts(self, piece: Piece) -> tuple[int, ...]:
-        assert self.exchange is not None
-        return deal_sizes(piece.end - piece.start, self.exchange.group.size)
+    def _inside(self, heads: Heads, context: SliceContext) -> Work[tuple[Tensor, AttentionSaved]]:
+        """Attention with the heads that a rank has, once exchanged."""
+        if self.cell.ring is None:
+            return attend(heads, context)
+        at = _of_ring(context)
+        q, k, v = heads
+        if at.memory is not None:
+            if not context.written:
+                at.memory.write(at.layer, at.piece, k, v)
+            k, v = at.memory.own(at.layer, at.piece)
+        out, lse = yield from ring_forward(q, k, v, at, self.cell.ring)
+        return flatten_heads(out), AttentionSaved(q, k, v, out, lse)
+
+    def _inside_backward(
+        self, g: Tensor, saved: AttentionSaved, context: SliceContext
+    ) -> Work[Heads]:
+        if self.cell.ring is None:
+            return Heads(*attention_backward(g, saved, context.at))
+        return Heads(*(yield from ring_backward(g, saved, _of_ring(context), self.cell.ring)))
+
+    def _counts(self, piece: Piece, group: RankGroup) -> tuple[int, ...]:
+        """Tokens of each rank that exchanges."""
+        there = ring_positions(piece.start, piece.end, self.cell)
+        return deal_sizes(sum(map(len, there)), group.size)
+
+
+def _of_ring(context: SliceContext) -> RingSlice:
+    memory: Any = context.at.memory  # made by the stage, for the ring that it is in
+    return RingSlice(context.at.piece, memory, context.at.layer)

@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 
 from penstock.arch.dealing import deal
+from penstock.model.attention.zigzag import zigzag_ranges
 from penstock.model.parallel.cell import Cell
 
 
 def ring_positions(start: int, end: int, cell: Cell) -> tuple[range, ...]:
     """The positions of a slice start..end that the ranks of one place in the ring have."""
-    return (range(start, end),)
+    if cell.ring is None:
+        return (range(start, end),)
+    return zigzag_ranges(start, end, cell.ring.index, cell.ring.size) or (range(start, start),)
 
 
 def own_positions(start: int, end: int, cell: Cell) -> tuple[range, ...]:

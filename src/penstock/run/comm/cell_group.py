@@ -15,9 +15,9 @@ from torch.distributed import ProcessGroup, ReduceOp
 from penstock.model.parallel.group import Pending, TensorSize
 from penstock.run.comm.collective import meet, over_nccl
 
-_gather_single: Callable[..., Pending] = getattr(distributed, "all_gather_single", None) or getattr(
-    distributed, "all_gather_into_tensor"
-)  # noqa: B009  # its name before PyTorch 2.13
+_gather_single: Callable[..., Pending] = (
+    getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
+)  # its name before PyTorch 2.13
 
 
 class Started:
