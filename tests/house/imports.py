@@ -10,7 +10,14 @@ from house.source import PACKAGE, TORCH_LAYERS, Source, python_sources
 
 _BELOW_PLAN = ("core", "schedules", "transform", "check", "lower", "arch", "cost", "sim")
 _BELOW_RUN = (*_BELOW_PLAN, "search", "plan", "files", "draw")
-_MODEL = ("arch", "data", "model.attention", "model.layers", "model.stages")
+_MODEL = (
+    "arch",
+    "data",
+    "model.parallel",
+    "model.attention",
+    "model.layers",
+    "model.stages",
+)
 _STEP = ("core", *_MODEL, "model.io", "run.process", "run.program", "run.comm")
 _RUN = (*_STEP, "run.execute", "run.watchdog", "run.launch", "run.step", "run.observe")
 _BELOW_LOOP = ("train.config", "train.records", "train.checkpoint", "train.report")
@@ -33,15 +40,23 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "plan": _BELOW_PLAN,
     "draw": ("core", "sim.timeline"),
     "data": ("files",),
-    "model.attention": ("data",),
+    "model.parallel": ("arch",),
+    "model.attention": ("arch", "data", "model.parallel"),
     "model.kernels": ("arch",),
-    "model.layers": ("arch", "data", "model.attention", "model.kernels"),
-    "model.stages": ("arch", "data", "model.attention", "model.layers"),
+    "model.layers": ("arch", "data", "model.parallel", "model.attention", "model.kernels"),
+    "model.stages": ("arch", "data", "model.parallel", "model.attention", "model.layers"),
     "model.io": ("arch", "files"),
     "run.process": ("terminal", "parent_process"),
     "run.program": ("core", "lower", *_MODEL),
-    "run.comm": ("core", "run.process", "run.program"),
-    "run.execute": ("core", "model.attention", "model.stages", "run.program", "run.comm"),
+    "run.comm": ("arch", "core", "model.parallel", "run.process", "run.program"),
+    "run.execute": (
+        "core",
+        "model.parallel",
+        "model.attention",
+        "model.stages",
+        "run.program",
+        "run.comm",
+    ),
     "run.watchdog": ("terminal", "core", "check", "run.process", "run.program"),
     "run.launch": ("terminal", "parent_process", "run.process", "run.watchdog"),
     "run.step": (*_STEP, "model.kernels", "run.execute", "run.watchdog"),

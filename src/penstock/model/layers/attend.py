@@ -5,12 +5,12 @@ from typing import NamedTuple
 from torch import Tensor
 
 from penstock.model.attention.back_end import AttentionSaved
+from penstock.model.attention.heads import Heads
 from penstock.model.attention.slice_attention import (
     SliceOfLayer,
     attention_backward,
     attention_forward,
 )
-from penstock.model.layers.qkv_projection import Heads
 
 
 class SliceContext(NamedTuple):

@@ -13,15 +13,15 @@ from torch import Tensor
 from penstock.arch.config import ModelConfig
 from penstock.arch.dealing import deal_sizes
 from penstock.model.attention.back_end import AttentionSaved
+from penstock.model.attention.heads import Heads
 from penstock.model.attention.piece import Piece
+from penstock.model.attention.positions import ring_positions
 from penstock.model.attention.ring import RingSlice, ring_backward, ring_forward
 from penstock.model.attention.slice_attention import attention_backward
+from penstock.model.attention.ulysses import HeadExchange
 from penstock.model.layers.attend import SliceContext, attend, attend_backward, flatten_heads
-from penstock.model.layers.qkv_projection import Heads
 from penstock.model.parallel.cell import Cell
 from penstock.model.parallel.group import RankGroup, Work
-from penstock.model.parallel.positions import ring_positions
-from penstock.model.parallel.ulysses import HeadExchange
 
 
 class CellAttention:

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from penstock.model.layers.views import Matrix
+from penstock.model.parallel.group import Work
+from penstock.model.parallel.tokens import WHOLE, TokenShares, settle
 
 
 class PendingProduct(NamedTuple):
@@ -33,9 +35,16 @@ def linear(matrix: Matrix, x: Tensor) -> Tensor:
     return torch.addmm(matrix.bias, x, matrix.weight.t())
 
 
-def linear_add(matrix: Matrix, x: Tensor, residual: Tensor) -> Tensor:
-    """The residual plus the product, without a pass of its own for the sum."""
-    return torch.addmm(residual, x, matrix.weight.t())
+def linear_add(
+    matrix: Matrix, x: Tensor, residual: Tensor, tokens: TokenShares = WHOLE
+) -> Work[Tensor]:
+    """The residual plus the product; of ranks that share the matrix by its inputs, each has a part
+    of the product."""
+    if tokens.ranks == 1:
+        return torch.addmm(residual, x, matrix.weight.t())  # no pass of its own for the sum
+    total, pending = tokens.add_up(linear(matrix, x))
+    yield from settle(pending)
+    return total.add_(residual)
 
 
 def linear_backward(

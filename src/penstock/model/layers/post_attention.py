@@ -6,7 +6,7 @@ from torch import Tensor
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameters import layer_prefix
-from penstock.model.layers.linear import Queue, linear, linear_backward
+from penstock.model.layers.linear import Queue, linear, linear_add, linear_backward
 from penstock.model.layers.norm import norm, norm_backward
 from penstock.model.layers.swiglu import swiglu, swiglu_backward
 from penstock.model.layers.views import Matrix, Views
@@ -57,13 +57,13 @@ class PostAttention:
     ) -> Work[tuple[Tensor, PostAttentionSaved]]:
         """The layer's output, of that of attention and the layer's input."""
         count = len(attended)
-        y = yield from self.tokens.add_product(weights.out, attended, x)
+        y = yield from linear_add(weights.out, attended, x, self.tokens)
         b, r = norm(weights.norm, y, self.epsilon)
         whole = yield from gathered(self.tokens, b, count)
         gate_up = linear(weights.gate_up, whole)
         del whole
         gated = swiglu(gate_up)
-        z = yield from self.tokens.add_product(weights.down, gated, y)
+        z = yield from linear_add(weights.down, gated, y, self.tokens)
         return z, PostAttentionSaved(y, r, b, gate_up, gated)
 
     def backward(

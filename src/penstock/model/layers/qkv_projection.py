@@ -7,17 +7,10 @@ import torch
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
+from penstock.model.attention.heads import Heads
 from penstock.model.layers.linear import Queue, linear, linear_backward
 from penstock.model.layers.norm import norm, norm_backward
 from penstock.model.layers.views import Matrix, Views
-
-
-class Heads(NamedTuple):
-    """Queries, keys and values, each [rows, tokens, heads, head_size]."""
-
-    q: Tensor
-    k: Tensor
-    v: Tensor
 
 
 class HeadNormsSaved(NamedTuple):

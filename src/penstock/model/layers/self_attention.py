@@ -11,13 +11,13 @@ from torch import Tensor
 
 from penstock.arch.config import ModelConfig
 from penstock.model.attention.back_end import AttentionSaved
+from penstock.model.attention.heads import Heads
 from penstock.model.kernels.choice import fusible
 from penstock.model.layers.attend import SliceContext
 from penstock.model.layers.cell_attention import CellAttention
 from penstock.model.layers.linear import Queue
 from penstock.model.layers.qkv_projection import (
     HeadNormsSaved,
-    Heads,
     QkvProjection,
     QkvWeights,
     qkv_width,

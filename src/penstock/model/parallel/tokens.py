@@ -19,8 +19,6 @@ from typing import Protocol
 from torch import Tensor
 
 from penstock.arch.dealing import deal, deal_sizes
-from penstock.model.layers.linear import linear, linear_add
-from penstock.model.layers.views import Matrix
 from penstock.model.parallel.group import Pending, RankGroup, Work
 
 Meanwhile = Callable[[], None]
@@ -59,16 +57,17 @@ def gathered(shares: "TokenShares", held: Tensor, count: int) -> Work[Tensor]:
 class TokenShares(Protocol):
     """How tensor-parallel ranks hold tokens [tokens, features] between blocks."""
 
+    @property
+    def ranks(self) -> int:
+        """How many ranks share the matrices."""
+        ...
+
     def gather(self, held: Tensor, count: int) -> Started:
         """All `count` tokens, of what is held of them."""
         ...
 
     def add_up(self, part: Tensor) -> Started:
         """What is held of the sum of all ranks' parts, each of all tokens; the part is gone."""
-        ...
-
-    def add_product(self, matrix: Matrix, x: Tensor, residual: Tensor) -> Work[Tensor]:
-        """What is held of the residual plus the product with a matrix that is split by inputs."""
         ...
 
     def hand_on(self, held: Tensor) -> Tensor:
@@ -87,15 +86,13 @@ class TokenShares(Protocol):
 class Whole:
     """One rank has all."""
 
+    ranks = 1
+
     def gather(self, held: Tensor, count: int) -> Started:
         return held, None
 
     def add_up(self, part: Tensor) -> Started:
         return part, None
-
-    def add_product(self, matrix: Matrix, x: Tensor, residual: Tensor) -> Work[Tensor]:
-        yield from ()
-        return linear_add(matrix, x, residual)
 
     def hand_on(self, held: Tensor) -> Tensor:
         return held
@@ -116,16 +113,15 @@ class Scattered:
 
     group: RankGroup
 
+    @property
+    def ranks(self) -> int:
+        return self.group.size
+
     def gather(self, held: Tensor, count: int) -> Started:
         return self.group.gather(held, deal_sizes(count, self.group.size))
 
     def add_up(self, part: Tensor) -> Started:
         return self.group.scatter_sum(part, deal_sizes(len(part), self.group.size))
-
-    def add_product(self, matrix: Matrix, x: Tensor, residual: Tensor) -> Work[Tensor]:
-        total, pending = self.add_up(linear(matrix, x))
-        yield from settle(pending)
-        return total.add_(residual)
 
     def hand_on(self, held: Tensor) -> Tensor:
         return held
@@ -143,16 +139,15 @@ class Replicated:
 
     group: RankGroup
 
+    @property
+    def ranks(self) -> int:
+        return self.group.size
+
     def gather(self, held: Tensor, count: int) -> Started:
         return held, None
 
     def add_up(self, part: Tensor) -> Started:
         return part, self.group.add_up(part)
-
-    def add_product(self, matrix: Matrix, x: Tensor, residual: Tensor) -> Work[Tensor]:
-        total, pending = self.add_up(linear(matrix, x))
-        yield from settle(pending)
-        return total.add_(residual)
 
     def hand_on(self, held: Tensor) -> Tensor:
         own = deal(len(held), self.group.index, self.group.size)

@@ -15,9 +15,11 @@ from torch.distributed import ProcessGroup, ReduceOp
 from penstock.model.parallel.group import Pending, TensorSize
 from penstock.run.comm.collective import meet, over_nccl
 
-_gather_single: Callable[..., Pending] = (
-    getattr(distributed, "all_gather_single", None) or distributed.all_gather_into_tensor
-)  # its name before PyTorch 2.13
+# its name before PyTorch 2.13
+_OLD_GATHER = "all_gather_into_tensor"
+_gather_single: Callable[..., Pending] = getattr(
+    distributed, "all_gather_single", getattr(distributed, _OLD_GATHER)
+)
 
 
 class Started:

@@ -19,7 +19,7 @@ from penstock.core.ops import STAGE_KINDS, Op
 from penstock.data.batch import Microbatch
 from penstock.errors import RunError
 from penstock.model.attention.piece import Piece, share_of
-from penstock.model.parallel.positions import own_positions
+from penstock.model.attention.positions import own_positions
 from penstock.run.comm.collective import add_up, connect_group
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Transport

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from penstock.arch.dealing import HeadShare, deal_heads
-from penstock.model.layers.qkv_projection import Heads
+from penstock.model.attention.heads import Heads
 from penstock.model.parallel.group import RankGroup, Work
 
 
