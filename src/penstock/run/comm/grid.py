@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
+from penstock.arch.mesh_shape import AXES
 from penstock.errors import RunError
-
-AXES = ("replica", "device", "sequence", "tensor")
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def _trainer(settings: Settings, connection: Connection, tracker: Tracker) -> Tr
         agree(connection, facts)
     tracker.at = "builds its stages"
     device = torch_device(settings.run.device, connection.place)
-    engine = build_engine(plan, settings.pipeline.replicas, _adam(settings), device)
+    engine = build_engine(plan, settings.mesh.replicas, _adam(settings), device)
     engine.tell(tracker)
     data = _open_data(settings, connection, engine)
     with tracker.gathers("state their data"):
@@ -106,12 +106,12 @@ def _trainer(settings: Settings, connection: Connection, tracker: Tracker) -> Tr
         checkpoints = Checkpoints(
             Path(settings.run.directory) / "checkpoints",
             keep=settings.checkpoint.keep,
-            replicas=settings.pipeline.replicas,
+            replicas=settings.mesh.replicas,
         )
     trainer = Trainer(
         settings, engine, data.train, data.held_out, checkpoints, tracker, Silent(), Stopping()
     )
-    notes = ready_trainer(trainer)
+    notes = ready_trainer(trainer, connection.place.local_world)
     tracker.at = "opens its records"
     trainer.voice = open_voice(settings, connection.rank, trainer.done)
     for note in (*data.notes, *notes):

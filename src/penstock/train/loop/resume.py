@@ -13,12 +13,14 @@ from penstock.run.step.state import begin, entries, publish
 from penstock.train.checkpoint import Found
 from penstock.train.config.save import save
 from penstock.train.loop.learning_rate import plan_notes
+from penstock.train.loop.mesh_picture import mesh_picture
 from penstock.train.loop.trainer import Trainer
 from penstock.train.loop.warnings import cautions
 
 
-def ready_trainer(trainer: Trainer) -> list[str]:
-    """Make a trainer ready for its first step; returns what a person should be told of it."""
+def ready_trainer(trainer: Trainer, per_machine: int) -> list[str]:
+    """Make a trainer ready for its first step; returns what a person should be told of it. Every
+    machine has so many ranks."""
     settings = trainer.settings
     if trainer.engine.mesh.rank == 0:
         save(settings)
@@ -38,7 +40,8 @@ def ready_trainer(trainer: Trainer) -> list[str]:
     plan = trainer.engine.plan
     layers = [len(stage) for stage in plan.layout.split]
     warned = cautions(settings, plan.schedule, layers, trainer.held_out)
-    return [_introduction(trainer), *origin, *warned]
+    drawn = mesh_picture(trainer.engine.mesh.grid, per_machine)
+    return [_introduction(trainer), *drawn, *origin, *warned]
 
 
 def _found(trainer: Trainer) -> Found | None:

@@ -125,7 +125,7 @@ class Trainer:
     def batch_samples(self) -> int:
         """Samples of a global batch."""
         batch = self.settings.batch
-        return self.settings.pipeline.replicas * batch.microbatches * batch.rows
+        return self.settings.mesh.replicas * batch.microbatches * batch.rows
 
     def batch_of(self, samples: Samples, start: int) -> tuple[Microbatch, ...]:
         batch, mesh = self.settings.batch, self.engine.mesh
