@@ -6,21 +6,21 @@ whoever builds the ranks' grid reads the same ones.
 """
 
 from dataclasses import dataclass
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.limits import refuse_count
 from penstock.errors import ShapeError, nearest, shown
 
-Axis = Literal["replica", "device", "sequence", "tensor"]
-AXES: tuple[Axis, ...] = get_args(Axis)
+MeshAxis = Literal["replica", "device", "sequence", "tensor"]
+AXES: tuple[MeshAxis, ...] = get_args(MeshAxis)
 """From the slowest to the fastest over ranks, unless another order is given."""
 
-SIZES = ("replicas", "sequence", "ring", "tensor")
+MESH_SIZES = ("replicas", "sequence", "ring", "tensor")
 """Numbers of a mesh; that of the devices is the schedule's."""
 LARGEST_OF_MESH = 1 << 20
 """More ranks than any run has."""
-LONGEST_NAME = 40
+_LONGEST_NAME = 40
 _DIGITS = len(str(LARGEST_OF_MESH))
 
 
@@ -33,14 +33,14 @@ class MeshShape:
     sequence: int = 1
     """Ranks of a device that share the tokens of a slice."""
     ring: int = 1
-    """How many of these pass keys and values round; the others exchange heads."""
+    """How many of these pass keys and values round; `sequence / ring` exchange heads."""
     tensor: int = 1
     """Ranks of a device that share its matrices."""
     order: tuple[str, ...] = AXES
     """Axes from the slowest to the fastest over ranks."""
 
     def __post_init__(self) -> None:
-        for name in SIZES:
+        for name in MESH_SIZES:
             refuse_count(name, getattr(self, name), LARGEST_OF_MESH)
         if self.sequence % self.ring:
             raise ShapeError(
@@ -78,7 +78,7 @@ class MeshShape:
         >>> MeshShape.parse("tensor=2,replicas=3").ranks(1)
         6
         """
-        sizes: dict[str, int] = {}
+        sizes: dict[str, Any] = {}
         for part in text.split(","):
             name, size = _parsed(part.strip(), text)
             if name in sizes:
@@ -94,14 +94,14 @@ def _parsed(part: str, text: str) -> tuple[str, int]:
     name, equals, size = (word.strip() for word in part.partition("="))
     if not equals:
         raise ShapeError(
-            f"--mesh {shown(text)}: {shown(part)} is no size",
+            f"--mesh {shown(text)}: {shown(part)} is not a size",
             hint="write NAME=NUMBER with commas between, for example tensor=2,sequence=2",
         )
-    if name not in SIZES:
+    if name not in MESH_SIZES:
         devices = "-p gives the devices" if name.startswith("device") else ""
         raise ShapeError(
             f"--mesh {shown(text)}: a mesh has no {shown(name)}",
-            hint=devices or nearest(name[:LONGEST_NAME], SIZES),
+            hint=devices or nearest(name[:_LONGEST_NAME], MESH_SIZES),
         )
     if not (size.isascii() and size.isdecimal() and len(size) <= _DIGITS):
         raise ShapeError(

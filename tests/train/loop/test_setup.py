@@ -56,7 +56,8 @@ def test_a_layout_has_the_mesh_of_the_settings() -> None:
         (
             ["mesh.replicas=2"],
             3,
-            "3 processes cannot be mesh.replicas 2\nhint: start 2 or 4 of them, or change these sizes",
+            "3 processes cannot be mesh.replicas 2\n"
+            "hint: start 2 or 4 of them, or change these sizes",
         ),
         (
             ["mesh.replicas=2"],
@@ -66,7 +67,8 @@ def test_a_layout_has_the_mesh_of_the_settings() -> None:
         (
             ["pipeline.devices=4"],
             2,
-            "2 processes cannot be pipeline.devices 4\nhint: start 4 of them, or change these sizes",
+            "2 processes cannot be pipeline.devices 4\n"
+            "hint: start 4 of them, or change these sizes",
         ),
         (
             ["mesh.replicas=2", "mesh.tensor=2"],

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from penstock.arch.mesh_shape import AXES, Axis, MeshShape
+from penstock.arch.mesh_shape import AXES, MeshAxis, MeshShape
 from penstock.schedules import registry
 from penstock.train.config.fields import (
     Count,
@@ -108,15 +108,15 @@ class PipelineSettings(Section):
 
 
 class MeshSettings(Section):
-    """How the processes share the data, the tokens and the matrices, beside the pipeline."""
+    """How processes share data, tokens and matrices, in addition to the pipeline."""
 
     tensor: Count = 1
     """Ranks of each device that share its matrices (tensor parallelism)."""
     sequence: Count = 1
     """Ranks of each device that share the tokens of each slice (Ulysses, context parallelism)."""
     ring: Count = 1
-    """How many ranks of `sequence` pass keys and values round; the others exchange heads. 1
-    exchanges heads only, the same number as `sequence` passes keys and values only."""
+    """Ranks that pass keys and values round; among each `sequence / ring` heads are exchanged. 1
+    exchanges heads only (Ulysses), the number of `sequence` only passes round (ring attention)."""
     replicas: Count = 1
     """Copies of the whole pipeline, each with its own share of the data."""
     norms: Literal["scattered", "replicated"] = "scattered"
@@ -124,7 +124,7 @@ class MeshSettings(Section):
     them."""
     shard: Literal["none", "optimizer"] = "none"
     """What is divided over the replicas: nothing, or main weights and moments of the optimizer."""
-    order: tuple[Axis, ...] = AXES
+    order: tuple[MeshAxis, ...] = AXES
     """Axes from the slowest to the fastest over ranks; those that talk most should come last, so
     that they are on one machine."""
 

@@ -21,7 +21,7 @@ from penstock.run.comm.grid import Grid
 MOST_LINES = 16
 WIDEST = 120
 """Characters of a line; cells that do not fit begin another one."""
-GAP = "   "
+BETWEEN = "   "
 CELL = ("replica", "device")
 """Axes that tell cells apart."""
 
@@ -51,7 +51,7 @@ def _machine(grid: Grid, machine: int, per_machine: int) -> Iterator[str]:
     name = f"  machine {_aligned(machine, -(-grid.ranks // per_machine))}"
     for replica in sorted({place["replica"] for place in places}):
         number = _aligned(replica, grid.replica)
-        head = name + (f"{GAP}replica {number}" if grid.replica > 1 else "")
+        head = name + (f"{BETWEEN}replica {number}" if grid.replica > 1 else "")
         devices = sorted({place["device"] for place in places if place["replica"] == replica})
         cells = [_cell(grid, replica, device, here) for device in devices]
         for line in _filled(cells, WIDEST - len(head)):
@@ -70,7 +70,7 @@ def _cell(grid: Grid, replica: int, device: int, here: range) -> str:
     ]
     texts = [[(str(rank) if rank in here else "-").rjust(wide) for rank in g] for g in groups]
     label = f"{device}:".ljust(len(str(grid.device - 1)) + 1)
-    return f"{GAP}device {label} [{' | '.join(map(' '.join, texts))}]"
+    return f"{BETWEEN}device {label} [{' | '.join(map(' '.join, texts))}]"
 
 
 def _filled(cells: list[str], room: int) -> Iterator[str]:
