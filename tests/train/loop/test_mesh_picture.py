@@ -1,12 +1,19 @@
 """The ranks of a run over its machines, as they are drawn before the first step."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from loops import each
 from penstock.run.comm.grid import Grid
+from penstock.train.config.load import loads
 from penstock.train.loop.mesh_picture import MOST_LINES, mesh_picture
+from train.samples import SHORT
 
 pytestmark = pytest.mark.torch
+
+PAGE = Path(__file__).parents[3] / "docs/howto/train.md"
 
 
 def test_replicas_of_two_devices_of_two_tensor_ranks_fill_two_machines() -> None:
@@ -110,3 +117,12 @@ def test_a_long_picture_is_shortened_with_a_count() -> None:
         "  machine 14   replica 14   device 0: [28]   device 1: [29]",
         "  and 25 more lines",
     ]
+
+
+def test_the_page_about_training_shows_the_picture_of_its_configuration() -> None:
+    text = PAGE.read_text()
+    (section,) = re.findall(r"^```toml\n(\[mesh\]\n.*?)^```$", text, re.M | re.S)
+    (picture,) = re.findall(r"^```text\n(mesh .*?)^```$", text, re.M | re.S)
+    mesh = loads(SHORT + section).mesh.shape
+    grid = Grid(mesh.replicas, 2, mesh.sequence, mesh.tensor, mesh.order)
+    assert mesh_picture(grid, 8) == picture.splitlines()
