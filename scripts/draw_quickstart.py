@@ -36,7 +36,7 @@ def fastest(connection: Connection, config: Path) -> Compared | None:
     """The fastest of some steps of a run, at its first rank."""
     settings = load(config, ["data.limit_bytes=1_000_000"])
     plan, batch = plan_of(settings, connection.world), settings.batch
-    engine = build_engine(plan, settings.pipeline.replicas, AdamW(), torch.device("cpu"))
+    engine = build_engine(plan, settings.mesh.replicas, AdamW(), torch.device("cpu"))
     begin(engine, settings.run.seed)
     with TemporaryDirectory() as folder:
         data = open_data(settings.data, batch.length, plan.layout.model.vocabulary, 0, Path(folder))

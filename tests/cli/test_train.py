@@ -65,7 +65,11 @@ def test_the_settings_are_shown_as_json_too(penstock: Penstock, config: Path) ->
         ("--set run.stesp=7", "[run] has no key 'stesp'", "did you mean 'steps'?"),
         ("--set rnu.steps=7", "there is no section [rnu]", "did you mean 'run'?"),
         ("--set run.steps=many", "run.steps is 'many'", "give an integer"),
-        ("-n 3", "3 processes cannot be 1 replicas of 2 devices", "start 2 processes"),
+        (
+            "-n 3",
+            "3 processes cannot be pipeline.devices 2",
+            "start 2 of them, or change these sizes",
+        ),
         ("-n -1", "-1 processes", "give -n 1 or more"),
         ("--set pipeline.devices=0", "0 processes", "give -n 1 or more, or set pipeline.devices"),
         (
@@ -302,7 +306,7 @@ def test_a_missing_extra_is_named_before_a_process_starts(
     ("words", "message"),
     [
         ("-n 4096 --set pipeline.devices=0", "4,096 processes would share 2 cores"),
-        ("--set pipeline.replicas=5000", "10,000 processes would share 2 cores"),
+        ("--set mesh.replicas=5000", "10,000 processes would share 2 cores"),
         ("--set batch.length=100000000", " are free"),
         ("--set model.vocabulary=100000000000", " are free"),
         ("--set model.layers=9999 --set model.hidden=65536", " are free"),

@@ -26,8 +26,14 @@ OTHER_WORDS = {
 }
 """Words that the field uses for several things, and what is said here instead."""
 
-FOREIGN_TONGUE = ("files/torch_csv.py", "cli/train.py", "cli/bench.py", "bench/run.py")
-"""Files that translate another system's language, or start ranks, and have to speak it."""
+FOREIGN_TONGUE = (
+    "arch/mesh_shape.py",
+    "files/torch_csv.py",
+    "cli/train.py",
+    "cli/bench.py",
+    "bench/run.py",
+)
+"""Files that translate another system's language, or count or start ranks, and have to speak it."""
 
 UNFINISHED = re.compile(
     r"\b(TODO|FIXME|XXX|HACK|NotImplementedError)\b"

@@ -8,6 +8,7 @@ from hypothesis import assume, settings
 from hypothesis import strategies as st
 
 from penstock.arch.config import MODELS
+from penstock.arch.mesh_shape import AXES, LARGEST_OF_MESH
 from penstock.arch.rope_scaling import RopeScaling
 from penstock.data.settings import DataSettings
 from penstock.train.config.load import loads
@@ -17,6 +18,7 @@ from penstock.train.config.sections import (
     CheckpointSettings,
     EvaluationSettings,
     LogSettings,
+    MeshSettings,
     OptimizerSettings,
     PipelineSettings,
     RunSettings,
@@ -37,6 +39,7 @@ def short(*overrides: str) -> Settings:
 
 
 counts = st.integers(1, 2**63 - 1)
+sizes = st.integers(1, LARGEST_OF_MESH)
 naturals = st.integers(0, 2**63 - 1)
 positive = st.floats(0, exclude_min=True, allow_infinity=False)
 shares = st.floats(0, 1, exclude_max=True)
@@ -74,8 +77,21 @@ def pipelines(draw: st.DrawFn, cut: list[int]) -> PipelineSettings:
         cut=draw(st.sampled_from(["even", "equal-flops", tuple(cut)])),
         recompute=recompute,
         keep_slices=draw(naturals) if recompute == "all" else 0,
-        replicas=draw(counts),
         options=draw(st.dictionaries(texts, naturals | positive | texts, max_size=3)),
+    )
+
+
+@st.composite
+def meshes(draw: st.DrawFn) -> MeshSettings:
+    ring = draw(st.integers(1, 9))
+    return MeshSettings(
+        tensor=draw(sizes),
+        sequence=ring * draw(st.integers(1, 9)),
+        ring=ring,
+        replicas=draw(sizes),
+        norms=draw(st.sampled_from(["scattered", "replicated"])),
+        shard=draw(st.sampled_from(["none", "optimizer"])),
+        order=tuple(draw(st.permutations(AXES))),
     )
 
 
@@ -121,6 +137,7 @@ def all_settings(draw: st.DrawFn) -> Settings:
         data=DataSettings("text", tuple(draw(st.lists(names, min_size=1))), held_out=draw(shares)),
         batch=BatchSettings(length=sum(cut), rows=draw(counts), microbatches=draw(counts)),
         pipeline=draw(pipelines(cut)),
+        mesh=draw(meshes()),
         optimizer=draw(optimizers(steps)),
         evaluation=EvaluationSettings(batches=draw(counts)),
         checkpoint=CheckpointSettings(

@@ -44,5 +44,5 @@ def test_the_global_batch_stays_the_same_under_another_layout() -> None:
     section = TEXT.split("## Another layout")[1].split("## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("penstock train")]
     batches = [changed(shlex.split(line, comments=True)) for line in lines]
-    assert len({each.pipeline.replicas * each.batch.microbatches for each in batches}) == 1
+    assert len({each.mesh.replicas * each.batch.microbatches for each in batches}) == 1
     assert len({(each.pipeline.schedule, each.pipeline.slices) for each in batches}) > 2

@@ -75,7 +75,8 @@ def train(
 ) -> None:
     """Train a model. Under torchrun each process is one rank; otherwise N are started here.
 
-    Without -n, the configuration says how many: pipeline.devices x pipeline.replicas.
+    Without -n, the configuration says how many: pipeline.devices x mesh.replicas x mesh.sequence x
+    mesh.tensor.
     """
     need_pydantic()
     from penstock.train.config.save import dump

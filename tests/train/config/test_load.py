@@ -103,6 +103,43 @@ def test_a_refusal_says_what_to_write(text: str, hint: str) -> None:
     assert f"\nhint: {hint}" in refusal(text)
 
 
+def test_a_key_that_has_moved_is_refused_with_its_new_place() -> None:
+    said = "[pipeline] has no key 'replicas'\nhint: it has moved to mesh.replicas"
+    assert refusal(f"{SHORT}slices = 2\n  replicas = 2\n") == f"line 4, column 3: {said}"
+    assert refusal(SHORT, "pipeline.replicas=2") == f"--set 'pipeline.replicas=2': {said}"
+    assert refusal(f"{SHORT}replica = 2\n").startswith("line 3, column 1: [pipeline] has no key")
+    assert "moved" not in refusal(f"{SHORT}replica = 2\n")
+
+
+@each(
+    ("keys", "message"),
+    [
+        (
+            "sequence = 4\nring = 3\n",
+            "line 5, column 1: [mesh] ring is 3, which does not divide sequence, which is 4\n"
+            "hint: give a ring of 2 or 4",
+        ),
+        ("tensor = 0\n", "line 4, column 1: mesh.tensor is 0\nhint: give an integer of 1 or more"),
+        (
+            "tensor = 2097152\n",
+            "line 4, column 1: [mesh] tensor is 2097152\nhint: give at most 1,048,576",
+        ),
+        (
+            'norms = "scatered"\n',
+            "line 4, column 1: mesh.norms is 'scatered'\n"
+            'hint: give "scattered" or "replicated"; did you mean \'scattered\'?',
+        ),
+        (
+            'tensor = 2\norder = ["device", "tensor", "sequence"]\n',
+            "line 5, column 1: [mesh] order is device, tensor, sequence\n"
+            "hint: name each of replica, device, sequence, tensor once",
+        ),
+    ],
+)
+def test_a_mesh_that_cannot_be_is_refused_where_it_is_written(keys: str, message: str) -> None:
+    assert refusal(f"{SHORT}[mesh]\n{keys}") == message
+
+
 def test_a_file_is_named_before_the_place(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(f"{SHORT}[run]\nstep = 1\n")

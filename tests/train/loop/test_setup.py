@@ -10,6 +10,7 @@ import pytest
 
 from loops import each
 from penstock.arch.config import MODELS
+from penstock.arch.mesh_shape import MeshShape
 from penstock.errors import PenstockError
 from penstock.plan.slices import equal_flops_of_model, flops_shares
 from penstock.schedules import build, registry
@@ -34,22 +35,65 @@ def refusal(*overrides: str, processes: int = 2) -> str:
 
 def test_all_processes_are_devices_unless_told_otherwise() -> None:
     assert layout_of(short(), 3).schedule.shape.devices == 3
-    assert layout_of(short("pipeline.replicas=2"), 6).schedule.shape.devices == 3
-    assert layout_of(short("pipeline.devices=2", "pipeline.replicas=2"), 4).replicas == 2
+    assert layout_of(short("mesh.replicas=2"), 6).schedule.shape.devices == 3
+    cells = ("mesh.replicas=2", "mesh.sequence=2", "mesh.tensor=2")
+    assert layout_of(short(*cells), 24).schedule.shape.devices == 3
 
 
-@pytest.mark.parametrize(
+def test_a_layout_has_the_mesh_of_the_settings() -> None:
+    cells = ("mesh.tensor=2", "mesh.sequence=2", "mesh.ring=2", "pipeline.devices=3")
+    order = 'mesh.order=["tensor", "device", "sequence", "replica"]'
+    reordered = ("tensor", "device", "sequence", "replica")
+    layout = layout_of(short(*cells, order), 12)
+    assert layout.mesh == MeshShape(sequence=2, ring=2, tensor=2, order=reordered)
+    assert layout.mesh.ranks(layout.schedule.shape.devices) == 12
+    assert layout_of(short("pipeline.devices=2", "mesh.replicas=2"), 4).mesh.replicas == 2
+
+
+@each(
     ("overrides", "processes", "message"),
     [
-        (["pipeline.replicas=2"], 3, "3 processes cannot be 2 replicas"),
-        (["pipeline.replicas=2"], 1, "1 processes cannot be 2 replicas"),
-        (["pipeline.devices=4"], 2, "2 processes cannot be 1 replicas of 4 devices"),
+        (
+            ["mesh.replicas=2"],
+            3,
+            "3 processes cannot be mesh.replicas 2\n"
+            "hint: start 2 or 4 of them, or change these sizes",
+        ),
+        (
+            ["mesh.replicas=2"],
+            1,
+            "1 process cannot be mesh.replicas 2\nhint: start 2 of them, or change these sizes",
+        ),
+        (
+            ["pipeline.devices=4"],
+            2,
+            "2 processes cannot be pipeline.devices 4\n"
+            "hint: start 4 of them, or change these sizes",
+        ),
+        (
+            ["mesh.replicas=2", "mesh.tensor=2"],
+            6,
+            "6 processes cannot be mesh.replicas 2 x mesh.tensor 2\n"
+            "hint: start 4 or 8 of them, or change these sizes",
+        ),
+        (
+            ["pipeline.devices=3", "mesh.sequence=2", "mesh.ring=2", "mesh.tensor=2"],
+            8,
+            "8 processes cannot be pipeline.devices 3 x mesh.sequence 2 x mesh.tensor 2\n"
+            "hint: start 12 of them, or change these sizes",
+        ),
     ],
 )
-def test_processes_that_cannot_be_shared_out_are_refused(
+def test_processes_that_cannot_be_shared_out_are_refused_with_the_nearest_that_can(
     overrides: list[str], processes: int, message: str
 ) -> None:
-    assert refusal(*overrides, processes=processes).startswith(message)
+    assert refusal(*overrides, processes=processes) == message
+
+
+def test_a_mesh_that_the_model_has_no_part_for_is_refused() -> None:
+    assert refusal("mesh.tensor=8", processes=8) == (
+        "mesh.tensor is 8, but the model has 4 query heads\nhint: set mesh.tensor to 4 or less"
+    )
 
 
 def test_a_name_gives_the_registered_schedule_of_the_run() -> None:

@@ -12,7 +12,7 @@ from train.samples import short
 
 pytestmark = pytest.mark.torch
 
-BATCH = ("batch.microbatches=2", "pipeline.replicas=2")
+BATCH = ("batch.microbatches=2", "mesh.replicas=2")
 """Global batches of 2 x 2 samples."""
 HELD_OUT = "data.held_out=0.1"
 EVALUATED = short(*BATCH, HELD_OUT, "evaluation.every=1", "evaluation.batches=3")

@@ -151,7 +151,7 @@ def test_a_rank_that_sleeps_while_the_others_meet_is_named_once_with_its_place(
     setting: Setting, rank: int, prepare: Callable[[int, int], None], place: str, others: str
 ) -> None:
     """Two replicas of two devices: only in what all do together does one stop the other."""
-    changes = ("pipeline.replicas=2", "data.held_out=0.2", "evaluation.every=2", "watch.stuck=5")
+    changes = ("mesh.replicas=2", "data.held_out=0.2", "evaluation.every=2", "watch.stuck=5")
     spoilt = partial(prepare, rank, 2)
     ran = setting.run(*changes, name=f"asleep-{rank}", ranks=4, prepare=spoilt)
     assert ran.codes == (1, 1, 1, 1)

@@ -26,3 +26,5 @@ def test_two_nodes_train_what_one_trains(nodes: Nodes, setting: Setting, undistu
     assert Ran(setting.folder / "two-nodes", (), ()).records == undisturbed.records
     shown = [node.err.count("step 8/8") for node in (first, second)]
     assert sorted(shown) == [0, 1]  # only the node that has rank 0 speaks
+    picture = "mesh        device 2\n  machine 0   device 0: [0]\n  machine 1   device 1: [1]\n"
+    assert picture in first.err + second.err

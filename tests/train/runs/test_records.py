@@ -36,7 +36,7 @@ def test_an_evaluation_changes_nothing_and_is_the_same_under_any_layout(
     setting: Setting, evaluated: Ran
 ) -> None:
     """Two replicas of one device each, whole sequences; the training behind it is the same."""
-    layout = ("pipeline.replicas=2", "pipeline.devices=1", "batch.microbatches=2")
+    layout = ("mesh.replicas=2", "pipeline.devices=1", "batch.microbatches=2")
     plain = ("pipeline.schedule=gpipe", "pipeline.slices=1")
     other = setting.run(*EVALUATED, *layout, *plain, name="evaluated-otherwise")
     assert other.codes == (0, 0), other.said
@@ -139,7 +139,7 @@ def test_a_report_ends_a_run(setting: Setting) -> None:
 
 def test_utilisation_counts_the_documents_of_all_replicas(setting: Setting, tmp_path: Path) -> None:
     """Documents of some 300 bytes in sequences of 512: attention across them is no work."""
-    changes = ["batch.length=512", "batch.microbatches=2", "pipeline.replicas=2", "run.steps=1"]
+    changes = ["batch.length=512", "batch.microbatches=2", "mesh.replicas=2", "run.steps=1"]
     plain = ["pipeline.devices=1", "pipeline.schedule=gpipe", "pipeline.slices=1"]
     ran = setting.run(
         *changes, *plain, "optimizer.warmup_steps=0", name="utilised", prepare=known_peak

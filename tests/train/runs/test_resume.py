@@ -21,10 +21,12 @@ LAYOUTS: dict[str, tuple[int, tuple[str, ...]]] = {
     "one process": (1, ("schedule=1f1b", "devices=1", "slices=1")),
     "more devices and slices": (4, ("devices=4", "slices=4", "cut=even")),
     "two stages on each device": (2, ("schedule=seq1f1b-i", "chunks=2")),
-    "two replicas": (4, ("schedule=1f1b", "slices=1", "replicas=2")),
+    "two replicas": (4, ("schedule=1f1b", "slices=1")),
     "recomputed": (2, ("recompute=all", "slices=3", "cut=[16, 9, 7]")),
 }
 """Ranks, and what is changed in the pipeline."""
+REPLICAS = {"two replicas": ("mesh.replicas=2", "batch.microbatches=2")}
+"""Layouts that share the batch."""
 
 
 def halfway(setting: Setting, undisturbed: Ran, name: str) -> Path:
@@ -47,8 +49,7 @@ def test_a_run_goes_on_under_another_layout_on_the_same_curve(
     name = layout.replace(" ", "-")
     halfway(setting, undisturbed, name)
     pipeline = [f"pipeline.{change}" for change in changes]
-    batch = ["batch.microbatches=2"] if "replicas=2" in changes else []
-    ran = setting.run(*pipeline, *batch, name=name, ranks=ranks)
+    ran = setting.run(*pipeline, *REPLICAS.get(layout, ()), name=name, ranks=ranks)
     assert set(ran.codes) == {0}, ran.said
     assert "continues from step 4, stored by seq1f1b on 1 x 2 device(s)" in ran.said[0]
     assert len(ran.losses) == 8
@@ -60,7 +61,7 @@ def test_a_run_goes_on_under_another_layout_on_the_same_curve(
 
 def test_a_run_begun_under_another_layout_goes_on_too(setting: Setting, undisturbed: Ran) -> None:
     """Stored by two replicas with two stages on each device, tied weights aside."""
-    begun = ("pipeline.replicas=2", "batch.microbatches=2", "pipeline.chunks=2")
+    begun = ("mesh.replicas=2", "batch.microbatches=2", "pipeline.chunks=2")
     spread = (*begun, "pipeline.schedule=interleaved", "pipeline.slices=1")
     first = setting.run(*spread, "run.steps=4", "optimizer.schedule=constant", name="back", ranks=4)
     assert set(first.codes) == {0}, first.said
@@ -84,10 +85,16 @@ def test_tied_weights_go_on_from_one_process_to_four(setting: Setting) -> None:
 def test_replicas_with_clipping_learn_what_one_pipeline_learns(setting: Setting) -> None:
     common = ("optimizer.clip=0.05", "pipeline.schedule=1f1b", "pipeline.slices=1")
     two = setting.run(
-        *common, "pipeline.replicas=2", "batch.microbatches=2", name="clipped-twice", ranks=4
+        *common, "mesh.replicas=2", "batch.microbatches=2", name="clipped-twice", ranks=4
     )
     one = setting.run(*common, name="clipped-once")
     assert {*one.codes, *two.codes} == {0}, one.said + two.said
+    picture = (
+        "mesh        replica 2 x device 2\n"
+        "  machine 0   replica 0   device 0: [0]   device 1: [1]\n"
+        "              replica 1   device 0: [2]   device 1: [3]\n"
+    )
+    assert (picture in two.said[0], "mesh" in one.said[0]) == (True, False)
     assert min(record["norm"] for record in one.metrics) > 0.05  # every step was clipped
     assert two.losses == pytest.approx(one.losses, rel=CLOSE, abs=0)
 

@@ -10,7 +10,7 @@ A device of a schedule is a cell of `ring x ulysses x tensor` ranks. The last ax
 changes fastest from rank to rank: ranks of one machine should be those that talk most.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -18,6 +18,17 @@ from math import prod
 from penstock.errors import RunError
 
 AXES = ("replica", "device", "ring", "ulysses", "tensor")
+SEQUENCE = ("ring", "ulysses")
+"""Axes along which ranks share the tokens of a slice; "sequence" stands for both."""
+
+
+def spelled_out(axes: Iterable[str]) -> tuple[str, ...]:
+    """Axes with those that "sequence" stands for.
+
+    >>> spelled_out(("device", "sequence"))
+    ('device', 'ring', 'ulysses')
+    """
+    return tuple(one for axis in axes for one in (SEQUENCE if axis == "sequence" else (axis,)))
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,11 @@ class Grid:
                 f"the order of a mesh is {', '.join(self.order)}",
                 hint=f"name each of {', '.join(AXES)} once",
             )
+
+    @property
+    def sequence(self) -> int:
+        """Ranks of a device that share the tokens of a slice."""
+        return self.ring * self.ulysses
 
     def size(self, axis: str) -> int:
         found: int = getattr(self, axis)
@@ -70,8 +86,9 @@ class Grid:
         >>> Grid(replica=2, device=3).groups("replica")
         [[0, 3], [1, 4], [2, 5]]
         """
-        others = [axis for axis in self.order if axis not in axes]
-        inside = [axis for axis in self.order if axis in axes]
+        chosen = spelled_out(axes)
+        others = [axis for axis in self.order if axis not in chosen]
+        inside = [axis for axis in self.order if axis in chosen]
         return [
             [self.rank({**outer, **inner}) for inner in self._points(inside)]
             for outer in self._points(others)

@@ -17,7 +17,7 @@ from penstock.model.parallel.cell import Cell
 from penstock.model.parallel.tokens import Replicated, Scattered
 from penstock.run.comm.cell_group import CellGroup
 from penstock.run.comm.collective import make_group
-from penstock.run.comm.grid import AXES, Grid
+from penstock.run.comm.grid import AXES, Grid, spelled_out
 
 COPIES = ("replica", "ring", "ulysses")
 """Axes along which ranks hold the same weights."""
@@ -116,12 +116,15 @@ class Mesh:
         return self._groups[key]
 
 
-def make_mesh(replicas: int, devices: int, cell: CellShape | None = None) -> Mesh:
-    """The mesh over all ranks that were started."""
+def make_mesh(
+    replicas: int, devices: int, cell: CellShape | None = None, order: Sequence[str] = AXES
+) -> Mesh:
+    """The mesh over all ranks that were started; axes from the slowest to the fastest."""
     started = distributed.is_initialized()
     world, rank = (distributed.get_world_size(), distributed.get_rank()) if started else (1, 0)
     shape = cell or CellShape()
-    grid = Grid(replicas, devices, shape.ring, shape.ulysses, shape.tensor)
+    sizes = (replicas, devices, shape.ring, shape.ulysses, shape.tensor)
+    grid = Grid(*sizes, spelled_out(order))
     if grid.ranks != world:
         cells = f" of {shape.ranks} ranks each" if shape.ranks > 1 else ""
         raise RunError(

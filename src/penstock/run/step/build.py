@@ -1,11 +1,14 @@
 """Puts a rank together: its mesh, its transport, its engine, for the devices that there are."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import distributed
 
 from penstock.errors import RunError
 from penstock.run.comm.collective import connect_group
 from penstock.run.comm.gloo import Gloo, Staged
+from penstock.run.comm.grid import AXES
 from penstock.run.comm.mesh import Mesh, make_mesh
 from penstock.run.comm.nccl import Nccl
 from penstock.run.comm.transport import Alone, Transport
@@ -29,12 +32,17 @@ def torch_device(wanted: str, place: RankPlace) -> torch.device:
 
 
 def build_engine(
-    plan: StepPlan, replicas: int, adam: AdamW | NoUpdate, device: torch.device
+    plan: StepPlan,
+    replicas: int,
+    adam: AdamW | NoUpdate,
+    device: torch.device,
+    order: Sequence[str] = AXES,
 ) -> Engine:
-    """The engine of this rank, with a transport that suits where its tensors are."""
+    """The engine of this rank, with a transport that suits where its tensors are; `order` has the
+    axes of the mesh from the slowest to the fastest over ranks."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    mesh = make_mesh(replicas, plan.layout.devices, plan.layout.cell)
+    mesh = make_mesh(replicas, plan.layout.devices, plan.layout.cell, order)
     return engine_on(mesh, plan, adam, device)
 
 

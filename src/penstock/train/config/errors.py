@@ -5,6 +5,7 @@ of the file, or a `--set`), what was given, what is wanted, and which key was me
 one. Several mistakes are told at once, in the order of the file.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -18,6 +19,8 @@ from penstock.train.config.toml_places import Path
 LONGEST_NAME = 40
 MOST_TOLD = 10
 """Mistakes that are told at once; a file with more of them is of another kind."""
+MOVED: Mapping[Path, Path] = {("pipeline", "replicas"): ("mesh", "replicas")}
+"""Keys that have another place now."""
 
 
 class Mistake(NamedTuple):
@@ -107,9 +110,7 @@ def _worded(mistake: Mistake, document: Document) -> tuple[str, str]:
             f"{key} is needed: {text[0].lower()}{text[1:]}",
         )
     if mistake.unknown:
-        return _unknown(mistake), nearest(
-            mistake.name[:LONGEST_NAME], [*mistake.takes["properties"]]
-        )
+        return _unknown(mistake), _known(mistake)
     if len(mistake.path) == 1:
         return f"{key} is not a table", f"write [{key}] above its keys"
     value = document.value(mistake.path)
@@ -127,6 +128,13 @@ def _unknown(mistake: Mistake) -> str:
     if len(mistake.path) == 1:
         return f"there is no section [{mistake.name[:LONGEST_NAME]}]"
     return f"{_table(mistake)} has no key {shown(mistake.name)}"
+
+
+def _known(mistake: Mistake) -> str:
+    """Where a key has gone, or the nearest one that there is."""
+    if mistake.path in MOVED:
+        return f"it has moved to {'.'.join(MOVED[mistake.path])}"
+    return nearest(mistake.name[:LONGEST_NAME], [*mistake.takes["properties"]])
 
 
 def _meant(value: Any, takes: Schema) -> str:

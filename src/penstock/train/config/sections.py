@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from penstock.arch.mesh_shape import AXES, MeshAxis, MeshShape
 from penstock.schedules import registry
 from penstock.train.config.fields import (
     Count,
@@ -20,6 +21,7 @@ from penstock.train.config.fields import (
     Positive,
     Section,
     Share,
+    fit_value,
 )
 
 MOST_THREADS = 1024
@@ -71,7 +73,7 @@ class PipelineSettings(Section):
     schedule: str = Field(json_schema_extra=_offer_schedules)
     """A name from `penstock list`, or the path of a schedule file."""
     devices: Natural = 0
-    """Pipeline devices; 0 uses all processes, divided by the replicas."""
+    """Pipeline devices; 0 uses all processes, divided by the sizes of the mesh."""
     chunks: Natural = 0
     """Stages of each device (virtual stages); 0 uses the default of the schedule."""
     slices: Count = 1
@@ -85,8 +87,6 @@ class PipelineSettings(Section):
     """Forwards that keep only their input and run again: none, all, or those of these stages."""
     keep_slices: Natural = 0
     """With `recompute = "all"`: this many last slices of each sequence keep their activations."""
-    replicas: Count = 1
-    """Copies of the whole pipeline, each with its own share of the data."""
     options: Mapping[str, int | float | str] = {}
     """Options of the schedule, as `-o` of `penstock show` gives them."""
 
@@ -105,6 +105,39 @@ class PipelineSettings(Section):
                 hint="leave keep_slices out, or recompute all",
             )
         return self
+
+
+class MeshSettings(Section):
+    """How processes share data, tokens and matrices, in addition to the pipeline."""
+
+    tensor: Count = 1
+    """Ranks of each device that share its matrices (tensor parallelism)."""
+    sequence: Count = 1
+    """Ranks of each device that share the tokens of each slice (Ulysses, context parallelism)."""
+    ring: Count = 1
+    """Ranks that pass keys and values round; among each `sequence / ring` heads are exchanged. 1
+    exchanges heads only (Ulysses), the number of `sequence` only passes round (ring attention)."""
+    replicas: Count = 1
+    """Copies of the whole pipeline, each with its own share of the data."""
+    norms: Literal["scattered", "replicated"] = "scattered"
+    """What tensor ranks hold between the blocks of a layer: their share of the tokens, or all of
+    them."""
+    shard: Literal["none", "optimizer"] = "none"
+    """What is divided over the replicas: nothing, or main weights and moments of the optimizer."""
+    order: tuple[MeshAxis, ...] = AXES
+    """Axes from the slowest to the fastest over ranks; those that talk most should come last, so
+    that they are on one machine."""
+
+    @model_validator(mode="after")
+    def _refuse_shape(self) -> Self:
+        fit_value(self, lambda mesh: mesh.shape)
+        return self
+
+    @property
+    def shape(self) -> MeshShape:
+        """The numbers alone."""
+        sizes = (self.replicas, self.sequence, self.ring, self.tensor)
+        return MeshShape(*sizes, self.order, self.norms)
 
 
 class OptimizerSettings(Section):

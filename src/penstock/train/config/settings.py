@@ -13,6 +13,7 @@ from penstock.train.config.sections import (
     CheckpointSettings,
     EvaluationSettings,
     LogSettings,
+    MeshSettings,
     OptimizerSettings,
     PipelineSettings,
     RunSettings,
@@ -28,6 +29,7 @@ class Settings(Section):
     data: Annotated[DataSettings, FromTable()] = Field(default_factory=DataSettings)
     batch: BatchSettings = Field(default_factory=BatchSettings)
     pipeline: PipelineSettings
+    mesh: MeshSettings = Field(default_factory=MeshSettings)
     optimizer: OptimizerSettings = Field(default_factory=OptimizerSettings)
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
     checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)

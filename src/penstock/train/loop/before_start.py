@@ -46,7 +46,7 @@ def refuse_start(settings: Settings, setup: RunSetup) -> None:
 def refuse_too_large(settings: Settings, setup: RunSetup, machine: Machine) -> None:
     """Refuse more bytes than this machine has free; those of a GPU are not the host's."""
     if _on_host(settings):
-        processes = setup.schedule.shape.devices * setup.replicas
+        processes = setup.mesh.ranks(setup.schedule.shape.devices)
         machine.refuse(processes, predicted_bytes(settings, setup))
 
 
@@ -65,7 +65,7 @@ def predicted_bytes(settings: Settings, setup: RunSetup) -> int:
     """What all processes of a run hold at most, torch itself apart."""
     workload = Workload(setup.model, setup.lengths, setup.layers)
     held = footprints(setup.schedule, workload, settings.batch.rows)
-    return setup.replicas * sum(device.total for device in held)
+    return setup.mesh.replicas * sum(device.total for device in held)
 
 
 def _on_host(settings: Settings) -> bool:

@@ -85,6 +85,7 @@ def plan_of(settings: Settings, processes: int) -> StepPlan:
         settings.batch.length,
         layers=asked.layers,
         dtype=getattr(torch, settings.run.dtype),
+        cell=asked.mesh.cell,
     )
     return StepPlan(layout, asked.schedule, asked.lengths, settings.batch.rows)
 
@@ -97,7 +98,8 @@ def _trainer(settings: Settings, connection: Connection, tracker: Tracker) -> Tr
         agree(connection, facts)
     tracker.at = "builds its stages"
     device = torch_device(settings.run.device, connection.place)
-    engine = build_engine(plan, settings.pipeline.replicas, _adam(settings), device)
+    mesh = settings.mesh
+    engine = build_engine(plan, mesh.replicas, _adam(settings), device, mesh.order)
     engine.tell(tracker)
     data = _open_data(settings, connection, engine)
     with tracker.gathers("state their data"):
@@ -110,7 +112,7 @@ def _trainer(settings: Settings, connection: Connection, tracker: Tracker) -> Tr
     trainer = Trainer(
         settings, engine, data.train, data.held_out, checkpoints, tracker, Silent(), Stopping()
     )
-    notes = ready_trainer(trainer)
+    notes = ready_trainer(trainer, connection.place.local_world)
     tracker.at = "opens its records"
     trainer.voice = open_voice(settings, connection.rank, trainer.done)
     for note in (*data.notes, *notes):

@@ -11,12 +11,14 @@ from penstock.run.step.state import Entry, begin, entries, publish
 from penstock.train.checkpoint import Found
 from penstock.train.config.save import save
 from penstock.train.loop.learning_rate import plan_notes
+from penstock.train.loop.mesh_picture import mesh_picture
 from penstock.train.loop.trainer import Trainer
 from penstock.train.loop.warnings import cautions
 
 
-def ready_trainer(trainer: Trainer) -> list[str]:
-    """Make a trainer ready for its first step; returns what a person should be told of it."""
+def ready_trainer(trainer: Trainer, per_machine: int) -> list[str]:
+    """Make a trainer ready for its first step; returns what a person should be told of it. Every
+    machine has so many ranks."""
     settings = trainer.settings
     if trainer.engine.mesh.rank == 0:
         save(settings)
@@ -36,7 +38,8 @@ def ready_trainer(trainer: Trainer) -> list[str]:
     plan = trainer.engine.plan
     layers = [len(stage) for stage in plan.layout.split]
     warned = cautions(settings, plan.schedule, layers, trainer.held_out)
-    return [_introduction(trainer), *origin, *warned]
+    drawn = mesh_picture(trainer.engine.mesh.grid, per_machine)
+    return [_introduction(trainer), *drawn, *origin, *warned]
 
 
 def _found(trainer: Trainer) -> Found | None:
@@ -66,9 +69,11 @@ def _introduction(trainer: Trainer) -> str:
     plan, replicas = trainer.engine.plan, trainer.engine.mesh.replicas
     lengths = plan.lengths[0]
     copies = f"{replicas} replicas of " if replicas > 1 else ""
+    ranks = plan.layout.cell.ranks
+    cells = f" of {ranks} ranks each" if ranks > 1 else ""
     slices = f", slices of {_sum(lengths)} tokens" if len(lengths) > 1 else ""
     return (
-        f"{plan.schedule.name}: {copies}{plan.schedule.shape.devices} device(s), "
+        f"{plan.schedule.name}: {copies}{plan.schedule.shape.devices} device(s){cells}, "
         f"{_sum([len(layers) for layers in plan.layout.split])} layers{slices}, "
         f"{plan.layout.model.parameters:,} parameters"
     )
@@ -90,10 +95,12 @@ def _origin(found: Found | None, folder: str) -> list[str]:
     if found is None:
         return [f"begins with the weights in {folder}"] if folder else []
     writer = found.state["writer"]
+    ranks = writer.get("cell", 1)
+    cells = f" of {ranks} ranks each" if ranks > 1 else ""
     return [
         *(f"warning: {what}; an older checkpoint is used" for what in found.damaged),
         f"continues from step {found.step}, stored by {writer['schedule']} on "
-        f"{writer['replicas']} x {writer['devices']} device(s)",
+        f"{writer['replicas']} x {writer['devices']} device(s){cells}",
     ]
 
 

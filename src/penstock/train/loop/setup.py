@@ -12,6 +12,7 @@ from pathlib import Path
 from penstock.arch.config import ModelConfig
 from penstock.arch.families import from_huggingface
 from penstock.arch.layer_split import split_layers
+from penstock.arch.mesh_shape import MeshShape, refuse_misfits
 from penstock.core.schedule import Schedule
 from penstock.errors import FormatError, ShapeError, shown
 from penstock.files import load
@@ -48,15 +49,17 @@ class RunSetup:
     """Tokens of each slice of each microbatch."""
     layers: tuple[int, ...]
     """How many layers each stage has."""
-    replicas: int
+    mesh: MeshShape
+    """How many ranks each device has, and how many replicas there are of all of them."""
 
 
 def layout_of(settings: Settings, processes: int) -> RunSetup:
     """What a run of so many processes consists of."""
     model = architecture(settings)
     model.refuse_length(settings.batch.length)
-    pipeline = settings.pipeline
-    schedule = _schedule(settings, device_count(pipeline, processes))
+    pipeline, mesh = settings.pipeline, settings.mesh.shape
+    refuse_misfits(model, mesh)
+    schedule = _schedule(settings, device_count(mesh, pipeline.devices, processes))
     _refuse_cut_layers(schedule)
     lengths = tuple(_lengths(settings, model, count) for count in schedule.shape.slices)
     cut = pipeline.layers or schedule.shape.cut(model.layers)
@@ -65,7 +68,7 @@ def layout_of(settings: Settings, processes: int) -> RunSetup:
     with refusals_in_keys():
         for other in compared_schedules(settings, schedule.shape.devices):
             other.shape.cut(model.layers)  # refused now, and not by the report
-    return RunSetup(model, schedule, lengths, tuple(map(len, split)), pipeline.replicas)
+    return RunSetup(model, schedule, lengths, tuple(map(len, split)), mesh)
 
 
 def _refuse_cut_layers(schedule: Schedule) -> None:
@@ -88,17 +91,27 @@ def _from_folder(folder: str) -> ModelConfig:
     return from_huggingface(read_object(path, "name a folder with a Hugging Face model"))
 
 
-def device_count(pipeline: PipelineSettings, processes: int) -> int:
-    """Pipeline devices among so many processes, each in one replica."""
-    devices = pipeline.devices or processes // pipeline.replicas
-    if devices * pipeline.replicas != processes or not devices:
-        given = f" of {pipeline.devices} devices" if pipeline.devices else ""
-        raise ShapeError(
-            f"{processes} processes cannot be {pipeline.replicas} replicas{given}",
-            hint=f"start {max(devices, 1) * pipeline.replicas} processes, or change "
-            "pipeline.devices or pipeline.replicas",
-        )
+def device_count(mesh: MeshShape, wanted: int, processes: int) -> int:
+    """Pipeline devices among so many processes, each a cell of the mesh in one replica; `wanted` is
+    their number, or 0 for as many as there are."""
+    devices = wanted or processes // mesh.ranks(1)
+    if not devices or mesh.ranks(devices) != processes:
+        raise _uneven(mesh, wanted, processes)
     return devices
+
+
+def _uneven(mesh: MeshShape, wanted: int, processes: int) -> ShapeError:
+    """Processes that cannot be shared out, with the nearest numbers that can."""
+    devices = {"pipeline.devices": wanted} if wanted else {}
+    sizes = {f"mesh.{name}": getattr(mesh, name) for name in ("replicas", "sequence", "tensor")}
+    large = {key: size for key, size in sizes.items() if size > 1}
+    asked = " x ".join(f"{key} {size}" for key, size in {**devices, **large}.items())
+    unit = mesh.ranks(wanted or 1)
+    fits = {unit} if wanted else {max(processes // unit, 1) * unit, processes // unit * unit + unit}
+    return ShapeError(
+        f"{processes} process{'es' if processes != 1 else ''} cannot be {asked}",
+        hint=f"start {' or '.join(map(str, sorted(fits)))} of them, or change these sizes",
+    )
 
 
 def _schedule(settings: Settings, devices: int) -> Schedule:

@@ -24,7 +24,7 @@ def start(
 ) -> int:
     """Launch the ranks, each as `train CONFIG` with these words, and return the exit code of the
     run; a machine refuses what it has no room for."""
-    count = ranks or settings.pipeline.devices * settings.pipeline.replicas
+    count = ranks or settings.mesh.shape.ranks(settings.pipeline.devices)
     if count < 1:
         raise ShapeError(
             f"{count} processes: pipeline.devices is {settings.pipeline.devices}",

@@ -125,7 +125,7 @@ class Trainer:
     def batch_samples(self) -> int:
         """Samples of a global batch."""
         batch = self.settings.batch
-        return self.settings.pipeline.replicas * batch.microbatches * batch.rows
+        return self.settings.mesh.replicas * batch.microbatches * batch.rows
 
     def batch_of(self, samples: Samples, start: int) -> tuple[Microbatch, ...]:
         batch, mesh = self.settings.batch, self.engine.mesh
@@ -144,10 +144,10 @@ class Trainer:
     def _exchange(self, batch: Sequence[Microbatch]) -> list[Glance]:
         """What every rank says of the step, known to all."""
         mesh = self.engine.mesh
-        world = mesh.replicas * mesh.devices
-        said = torch.zeros(world, len(Glance._fields), dtype=torch.float64)
+        said = torch.zeros(mesh.grid.ranks, len(Glance._fields), dtype=torch.float64)
         times = (self.engine.busy_seconds(), self.engine.lane_seconds())
-        flops = model_flops(self.engine.layout.model, document_lengths(batch))
+        cell = self.engine.layout.cell.ranks
+        flops = model_flops(self.engine.layout.model, document_lengths(batch)) / cell
         own = (*times, self.engine.peak_bytes(), self.stopping.asked, flops)
         said[mesh.rank] = torch.tensor(own, dtype=torch.float64)
         self.tracker.at = "ends its step"
@@ -203,6 +203,7 @@ class Trainer:
                 "stages": shape.stages,
                 "slices": max(shape.slices),
                 "replicas": self.engine.mesh.replicas,
+                "cell": self.engine.layout.cell.ranks,
             },
         }
 

@@ -30,7 +30,7 @@ def evaluation_batches(settings: Settings, held_out: Samples) -> int:
 
 def _batch_samples(settings: Settings) -> int:
     """Samples of a global batch."""
-    return settings.pipeline.replicas * settings.batch.microbatches * settings.batch.rows
+    return settings.mesh.replicas * settings.batch.microbatches * settings.batch.rows
 
 
 def _empty_stages(layers: Sequence[int]) -> list[str]:

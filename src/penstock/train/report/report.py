@@ -104,7 +104,9 @@ def plain_outcome(run: EndedRun, *, finished: bool) -> RunOutcome | None:
 
 def _look_at(plan: StepPlan, run: EndedRun) -> StepLook | None:
     """A step of another schedule, with initial weights: time and memory do not ask for values."""
-    other = build_engine(plan, run.engine.mesh.replicas, NoUpdate(), run.engine.device)
+    mesh = run.engine.mesh
+    order = mesh.grid.order
+    other = build_engine(plan, mesh.replicas, NoUpdate(), run.engine.device, order)
     other.tell(run.tracker)
     begin(other, run.settings.run.seed)
     try:
@@ -120,7 +122,7 @@ def _too_large(plan: StepPlan, run: EndedRun) -> str:
     own, other = (_footprints(each, engine)[mesh.device] for each in (engine.plan, plan))
     # The host's allocator keeps what the run has given back; that of a GPU does not.
     kept = own.total if engine.device.type == "cpu" else 0
-    said = torch.zeros(mesh.replicas * mesh.devices, 2, dtype=torch.float64)
+    said = torch.zeros(mesh.grid.ranks, 2, dtype=torch.float64)
     said[mesh.rank] = torch.tensor([other.looked_at, free_bytes(engine.device) + kept])
     with run.tracker.gathers("state their free memory"):
         add_up(said, mesh.world)
@@ -144,7 +146,8 @@ def _footprints(plan: StepPlan, engine: Engine) -> tuple[Footprint, ...]:
 def _unsliced(plan: StepPlan, schedule: Schedule) -> StepPlan:
     """The same model and batch under another schedule, whole sequences."""
     lengths = tuple((sum(ns),) for ns in plan.lengths)
-    layout = Layout.of(plan.layout.model, schedule, plan.longest, dtype=plan.layout.dtype)
+    like = plan.layout
+    layout = Layout.of(like.model, schedule, plan.longest, dtype=like.dtype, cell=like.cell)
     return StepPlan(layout, schedule, lengths, plan.rows)
 
 
@@ -177,7 +180,7 @@ def ran_by(run: EndedRun) -> Ran:
         losses=[record["loss"] for record in read_metrics(folder / METRICS)],
         tokens=run.tokens,
         seconds=[record["seconds"] for record in read_metrics(folder / TIMING)],
-        processes=mesh.devices * mesh.replicas,
+        processes=mesh.grid.ranks,
         cores=machines * len(os.sched_getaffinity(0)),
         slices=_slices(run.settings.pipeline),
         replans=run.settings.optimizer.schedule != "constant",

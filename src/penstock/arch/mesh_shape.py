@@ -1,0 +1,153 @@
+"""The numbers of a mesh: how many ranks work together, and on what; without torch.
+
+A run is started with a number of processes, and a mistake in how they are shared out would come to
+light in the middle of a model, once for each rank. So a launcher asks these numbers first, and
+whoever builds the ranks' grid reads the same ones.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Self, get_args
+
+from penstock.arch.cell_shape import CellShape, Norms
+from penstock.arch.config import ModelConfig
+from penstock.arch.dealing import deal_heads
+from penstock.arch.limits import refuse_count
+from penstock.errors import ShapeError, nearest, shown
+
+MeshAxis = Literal["replica", "device", "sequence", "tensor"]
+AXES: tuple[MeshAxis, ...] = get_args(MeshAxis)
+"""From the slowest to the fastest over ranks, unless another order is given."""
+
+MESH_SIZES = ("replicas", "sequence", "ring", "tensor")
+"""Numbers of a mesh; that of the devices is the schedule's."""
+LARGEST_OF_MESH = 1 << 20
+"""More ranks than any run has."""
+_LONGEST_NAME = 40
+_DIGITS = len(str(LARGEST_OF_MESH))
+
+
+@dataclass(frozen=True)
+class MeshShape:
+    """The size of every axis but the devices', and the order of all axes over ranks."""
+
+    replicas: int = 1
+    """Copies of the whole pipeline."""
+    sequence: int = 1
+    """Ranks of a device that share the tokens of a slice."""
+    ring: int = 1
+    """How many of these pass keys and values round; `sequence / ring` exchange heads."""
+    tensor: int = 1
+    """Ranks of a device that share its matrices."""
+    order: tuple[str, ...] = AXES
+    """Axes from the slowest to the fastest over ranks."""
+    norms: Norms = "scattered"
+    """What tensor ranks hold between the blocks of a layer: their share of the tokens, or all."""
+
+    def __post_init__(self) -> None:
+        for name in MESH_SIZES:
+            refuse_count(name, getattr(self, name), LARGEST_OF_MESH)
+        if self.sequence % self.ring:
+            raise ShapeError(
+                f"ring is {self.ring}, which does not divide sequence, which is {self.sequence}",
+                hint=f"give a ring of {' or '.join(map(str, _divisors(self.sequence, self.ring)))}",
+            )
+        if sorted(self.order) != sorted(AXES):
+            raise ShapeError(
+                f"order is {', '.join(self.order) or 'empty'}",
+                hint=f"name each of {', '.join(AXES)} once",
+            )
+
+    @property
+    def cell(self) -> CellShape:
+        """The ranks that work together as one device of the schedule."""
+        return CellShape(self.tensor, self.sequence // self.ring, self.ring, self.norms)
+
+    def ranks(self, devices: int) -> int:
+        """Processes of a run on so many devices.
+
+        >>> MeshShape(replicas=2, tensor=4).ranks(3)
+        24
+        """
+        return self.replicas * devices * self.cell.ranks
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """A mesh as the command line writes it.
+
+        >>> MeshShape.parse("tensor=2,replicas=3").ranks(1)
+        6
+        """
+        sizes: dict[str, Any] = {}
+        for part in text.split(","):
+            name, size = _parsed(part.strip(), text)
+            if name in sizes:
+                raise ShapeError(f"--mesh {shown(text)} has {name} twice", hint="give it once")
+            sizes[name] = size
+        try:
+            return cls(**sizes)
+        except ShapeError as error:
+            raise ShapeError(f"--mesh {shown(text)}: {error.message}", hint=error.hint) from None
+
+
+def _parsed(part: str, text: str) -> tuple[str, int]:
+    name, equals, size = (word.strip() for word in part.partition("="))
+    if not equals:
+        raise ShapeError(
+            f"--mesh {shown(text)}: {shown(part)} is not a size",
+            hint="write NAME=NUMBER with commas between, for example tensor=2,sequence=2",
+        )
+    if name not in MESH_SIZES:
+        devices = "-p gives the devices" if name.startswith("device") else ""
+        raise ShapeError(
+            f"--mesh {shown(text)}: a mesh has no {shown(name)}",
+            hint=devices or nearest(name[:_LONGEST_NAME], MESH_SIZES),
+        )
+    if not (size.isascii() and size.isdecimal() and len(size) <= _DIGITS):
+        raise ShapeError(
+            f"--mesh {shown(text)}: {name} is {shown(size)}", hint="give a whole number above 0"
+        )
+    return name, int(size)
+
+
+def _divisors(number: int, wanted: int) -> list[int]:
+    """The divisors of a number next to another one, which is none of them."""
+    found = [each for each in range(1, number + 1) if number % each == 0]
+    below = max(each for each in found if each < wanted)
+    return [below, *(each for each in found if each > wanted)][:2]
+
+
+def refuse_misfits(model: ModelConfig, mesh: MeshShape) -> None:
+    """Refuse a mesh in which a rank would have no part of the model."""
+    parts = (("query heads", model.heads), ("columns of the MLP", model.ffn))
+    for what, count in (*parts, ("words of the vocabulary", model.vocabulary)):
+        if mesh.tensor > count:
+            raise ShapeError(
+                f"mesh.tensor is {mesh.tensor}, but the model has {count} {what}",
+                hint=f"set mesh.tensor to {count} or less",
+            )
+    held = fewest_heads(model.heads, model.kv_heads, mesh.tensor)
+    if mesh.cell.ulysses > held:
+        rank = f"one of {mesh.tensor} tensor ranks has {held} of {model.heads} query heads"
+        owner = rank if mesh.tensor > 1 else f"the model has {held} query heads"
+        raise ShapeError(
+            f"mesh.sequence is {mesh.sequence} and mesh.ring {mesh.ring}, so that {mesh.cell.ulysses} "
+            f"ranks exchange heads, but {owner}",
+            hint=f"set mesh.ring to {_ring(mesh.sequence, held)}, or mesh.sequence to "
+            f"{mesh.ring * held}",
+        )
+
+
+def _ring(sequence: int, exchange: int) -> int:
+    """The shortest ring with which at most so many ranks exchange heads."""
+    rings = (each for each in range(1, sequence + 1) if sequence % each == 0)
+    return next(each for each in rings if sequence // each <= exchange)
+
+
+def fewest_heads(heads: int, kv_heads: int, ranks: int) -> int:
+    """Query heads of the rank that gets fewest.
+
+    >>> fewest_heads(12, 3, 2), fewest_heads(12, 3, 5)
+    (4, 2)
+    """
+    shares = (deal_heads(heads, kv_heads, rank, ranks) for rank in range(ranks))
+    return min(len(share.queries) for share in shares)
