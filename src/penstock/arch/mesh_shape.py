@@ -130,8 +130,8 @@ def refuse_misfits(model: ModelConfig, mesh: MeshShape) -> None:
         rank = f"one of {mesh.tensor} tensor ranks has {held} of {model.heads} query heads"
         owner = rank if mesh.tensor > 1 else f"the model has {held} query heads"
         raise ShapeError(
-            f"mesh.sequence is {mesh.sequence} and mesh.ring {mesh.ring}, so that {mesh.cell.ulysses} "
-            f"ranks exchange heads, but {owner}",
+            f"mesh.sequence is {mesh.sequence} and mesh.ring {mesh.ring}, so that "
+            f"{mesh.cell.ulysses} ranks exchange heads, but {owner}",
             hint=f"set mesh.ring to {_ring(mesh.sequence, held)}, or mesh.sequence to "
             f"{mesh.ring * held}",
         )

@@ -15,8 +15,8 @@ from penstock.model.layers.linear import (
     linear_add,
     linear_backward,
 )
-from penstock.model.layers.views import Matrix
-from penstock.model.parallel.cell import Views, result_of
+from penstock.model.layers.views import Matrix, Views
+from penstock.model.parallel.cell import result_of
 from penstock.model.stages.weights import Weights
 
 pytestmark = [
