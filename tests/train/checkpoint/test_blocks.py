@@ -77,6 +77,25 @@ def test_torch_reads_whole_tensors_from_any_blocks(crew: Crew, tmp_path: Path, c
         assert digest_of_tensor(found[name]) == digest_of_tensor(tensor), name
 
 
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
+def test_whole_tensors_that_torch_wrote_by_its_own_plans_are_read_in_any_blocks(
+    tmp_path: Path, cut: Cut
+) -> None:
+    """As checkpoints of earlier versions were written."""
+    from torch.distributed.checkpoint import FileSystemWriter, save
+
+    from penstock.train.checkpoint.storage import read_tensors
+
+    save(wholes(), storage_writer=FileSystemWriter(tmp_path), no_dist=True)
+    for own in cut:
+        blocks = blocks_of(own)
+        for block in (block for found in blocks.values() for block in found):
+            block.tensor.zero_()
+        read_tensors(tmp_path, blocks)
+        assert tasks.digests(blocks) == tasks.digests(blocks_of(own))
+
+
 def test_copies_are_written_once_by_the_lowest_rank_that_has_them(
     crew: Crew, tmp_path: Path
 ) -> None:
