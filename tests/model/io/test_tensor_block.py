@@ -10,11 +10,11 @@ from torch import Tensor
 
 from penstock.arch.parameter_layout import ParameterPart
 from penstock.model.io.tensor_block import (
-    Box,
+    Region,
     TensorBlock,
     blocks_by_name,
     blocks_in,
-    boxes_of_run,
+    regions_of_run,
     whole_block,
 )
 
@@ -38,17 +38,17 @@ def numbered(part: ParameterPart) -> Tensor:
 
 @settings(deadline=None)
 @given(parts(), st.data())
-def test_the_boxes_of_a_run_have_its_elements_once_and_in_their_order(
+def test_the_regions_of_a_run_have_its_elements_once_and_in_their_order(
     part: ParameterPart, data: st.DataObject
 ) -> None:
     start = data.draw(st.integers(0, part.elements))
     stop = data.draw(st.integers(start, part.elements))
     whole = numbered(part)
-    boxes = boxes_of_run(part, start, stop)
-    found = [int(element) for box in boxes for element in whole[box.ranges].flatten()]
+    regions = regions_of_run(part, start, stop)
+    found = [int(element) for region in regions for element in whole[region.ranges].flatten()]
     assert found == whole[part.index].flatten()[start:stop].tolist()
-    assert all(box.elements for box in boxes)
-    assert len(boxes) <= 2 * len(part.shape) - 1
+    assert all(region.elements for region in regions)
+    assert len(regions) <= 2 * len(part.shape) - 1
 
 
 @settings(deadline=None)
@@ -64,13 +64,13 @@ def test_a_buffer_that_begins_anywhere_gives_views_of_what_it_has(
     assert sum(block.tensor.numel() for block in blocks) == int((flat >= 0).sum())
     for block in blocks:
         assert block.shape == part.shape
-        assert torch.equal(block.tensor, whole[block.box.ranges])
+        assert torch.equal(block.tensor, whole[block.region.ranges])
         block.tensor.fill_(-1)
     assert int((flat >= 0).sum()) == 0
 
 
 @pytest.mark.parametrize(
-    ("start", "stop", "boxes"),
+    ("start", "stop", "regions"),
     [
         (3, 13, ["[0:1, 7:8]", "[1:3, 4:8]", "[3:4, 4:5]"]),
         (3, 12, ["[0:1, 7:8]", "[1:3, 4:8]"]),
@@ -82,18 +82,18 @@ def test_a_buffer_that_begins_anywhere_gives_views_of_what_it_has(
     ],
 )
 def test_a_run_of_the_right_half_of_a_matrix_in_rows_and_pieces_of_rows(
-    start: int, stop: int, boxes: list[str]
+    start: int, stop: int, regions: list[str]
 ) -> None:
     part = ParameterPart((4, 8), axis=1, start=4, end=8, offset=0)
-    assert [str(box) for box in boxes_of_run(part, start, stop)] == boxes
+    assert [str(region) for region in regions_of_run(part, start, stop)] == regions
 
 
-def test_boxes_that_touch_do_not_overlap() -> None:
-    one, beside, across = Box((0, 0), (2, 4)), Box((2, 0), (2, 4)), Box((1, 3), (2, 2))
+def test_regions_that_touch_do_not_overlap() -> None:
+    one, beside, across = Region((0, 0), (2, 4)), Region((2, 0), (2, 4)), Region((1, 3), (2, 2))
     assert not one.overlaps(beside)
     assert one.overlaps(across)
     assert across.overlaps(beside)
-    assert Box((), ()).overlaps(Box((), ()))
+    assert Region((), ()).overlaps(Region((), ()))
 
 
 def test_a_whole_tensor_stands_for_its_only_block_and_empty_blocks_are_left_out() -> None:
@@ -103,6 +103,6 @@ def test_a_whole_tensor_stands_for_its_only_block_and_empty_blocks_are_left_out(
         {"a": tensor, "b": scalar, "c": [empty], "d": [empty, whole_block(tensor)]}
     )
     assert found.keys() == {"a", "b", "d"}
-    assert [block.box for block in found["a"]] == [Box((0, 0), (2, 3))]
-    assert [block.box for block in found["b"]] == [Box((), ())]
-    assert [block.box for block in found["d"]] == [Box((0, 0), (2, 3))]
+    assert [block.region for block in found["a"]] == [Region((0, 0), (2, 3))]
+    assert [block.region for block in found["b"]] == [Region((), ())]
+    assert [block.region for block in found["d"]] == [Region((0, 0), (2, 3))]

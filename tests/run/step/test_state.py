@@ -7,7 +7,7 @@ import torch
 
 from penstock.arch.parameter_layout import ParameterLayout, ParameterPart
 from penstock.arch.parameters import EMBEDDING, HEAD, expected_shapes
-from penstock.model.io.tensor_block import Blocks, Box
+from penstock.model.io.tensor_block import Region, TensorBlocks
 from penstock.model.stages.weights import Weights
 from penstock.run.comm.grid import Grid
 from penstock.run.comm.mesh import Mesh
@@ -39,9 +39,9 @@ def _engine(device: int, devices: int = 2, dtype: torch.dtype = torch.float32) -
     return Engine(plan, Mesh(Grid(device=devices), device), Alone(), adam=AdamW(), device=CPU)
 
 
-def _wholes(blocks: Blocks) -> dict[str, torch.Tensor]:
+def _wholes(blocks: TensorBlocks) -> dict[str, torch.Tensor]:
     """Tensors that a rank holds whole, each in one block."""
-    assert all(block.box.sizes == block.shape for found in blocks.values() for block in found)
+    assert all(block.region.sizes == block.shape for found in blocks.values() for block in found)
     return {name: block.tensor for name, (block,) in blocks.items()}
 
 
@@ -97,7 +97,7 @@ def test_a_head_on_a_later_stage_of_the_same_rank_is_loaded_with_the_embedding()
     mesh = Mesh(Grid(), 0)
     engine = Engine(plan_of(schedule, TIED), mesh, Alone(), adam=AdamW(), device=CPU)
     original, copy = to_load(engine)[f"exp_avg/{EMBEDDING}"]
-    assert original.box == copy.box
+    assert original.region == copy.region
     assert original.tensor.data_ptr() != copy.tensor.data_ptr()
     (stored,) = to_save(engine)[f"exp_avg/{EMBEDDING}"]
     assert stored.tensor.data_ptr() == original.tensor.data_ptr()
@@ -121,10 +121,12 @@ def test_a_part_of_a_parameter_is_stored_as_a_block_of_it_and_takes_its_own_numb
         begin(engine, 7)
         blocks = to_save(engine)
         assert blocks.keys() == {f"{kind}/{name}" for kind in ("weights", "exp_avg", "exp_avg_sq")}
-        assert {block.box for (block,) in blocks.values()} == {Box((0, start), (size, end - start))}
+        assert {block.region for (block,) in blocks.values()} == {
+            Region((0, start), (size, end - start))
+        }
         (block,) = blocks[f"weights/{name}"]
         assert block.shape == full.shape
-        assert torch.equal(block.tensor, full.tensor[block.box.ranges])
+        assert torch.equal(block.tensor, full.tensor[block.region.ranges])
 
 
 def test_a_loaded_optimizer_goes_on_as_if_it_had_never_stopped() -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 from files.faulty_disk import FaultyDisk, full
 from penstock.errors import PenstockError
 from penstock.files.durable import Disk
-from penstock.model.io.tensor_block import Blocks, TensorBlock
+from penstock.model.io.tensor_block import TensorBlock, TensorBlocks
 from penstock.train.checkpoint import Checkpoints
 from penstock.train.checkpoint.copies import digest_of_tensor
 from penstock.train.loop.whole_tensors import give_blocks, take_tensors
@@ -198,7 +198,7 @@ def load_cut(group: Any, rank: int, folder: Path, cut: Cut) -> dict[str, list[st
     return digests(blocks)
 
 
-def digests(blocks: Blocks) -> dict[str, list[str]]:
+def digests(blocks: TensorBlocks) -> dict[str, list[str]]:
     return {
         name: [digest_of_tensor(block.tensor) for block in found] for name, found in blocks.items()
     }

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from penstock.arch.parameter_layout import ParameterPart
-from penstock.model.io.tensor_block import Box, TensorBlock, boxes_of_run
+from penstock.model.io.tensor_block import Region, TensorBlock, regions_of_run
 
 SHAPES = {"weights/matrix": (6, 8), "exp_avg/matrix": (6, 8), "weights/norm": (7,)}
 DTYPES = {"weights/matrix": torch.float64, "weights/norm": torch.bfloat16}
 
-Cut = list[Mapping[str, list[Box]]]
+Cut = list[Mapping[str, list[Region]]]
 """What each rank has of each tensor."""
 
 
@@ -41,15 +41,15 @@ def _part(name: str, axis: int, start: int, end: int) -> ParameterPart:
     return ParameterPart(shape, axis, start, end, offset=0)
 
 
-def _run(part: ParameterPart, shard: int, shards: int) -> list[Box]:
+def _run(part: ParameterPart, shard: int, shards: int) -> list[Region]:
     start, stop = (part.elements * at // shards for at in (shard, shard + 1))
-    return boxes_of_run(part, start, stop)
+    return regions_of_run(part, start, stop)
 
 
-def blocks_of(boxes: Mapping[str, list[Box]]) -> dict[str, list[TensorBlock]]:
+def blocks_of(regions: Mapping[str, list[Region]]) -> dict[str, list[TensorBlock]]:
     """What a rank holds, in memory of its own."""
     whole = wholes()
     return {
         name: [TensorBlock(whole[name][b.ranges].clone(), SHAPES[name], b.offsets) for b in found]
-        for name, found in boxes.items()
+        for name, found in regions.items()
     }

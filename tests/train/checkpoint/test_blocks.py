@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+from torch import Size
 
 from penstock.errors import RunError
-from penstock.model.io.tensor_block import Box
+from penstock.model.io.tensor_block import Region, whole_block
 from penstock.train.checkpoint.copies import digest_of_tensor
 from penstock.train.checkpoint.folders import checkpoint_path
 from train.checkpoint import crew as tasks
@@ -51,9 +51,9 @@ def the_error(outcome: list[object]) -> str:
     return error
 
 
-def moved(cut: Cut, rank: int, name: str, *boxes: Box) -> Cut:
+def moved(cut: Cut, rank: int, name: str, *regions: Region) -> Cut:
     """A cut in which one rank has other blocks of a tensor."""
-    return [{**own, name: [*boxes]} if at == rank else own for at, own in enumerate(cut)]
+    return [{**own, name: [*regions]} if at == rank else own for at, own in enumerate(cut)]
 
 
 @pytest.mark.parametrize("writers", CUTS.values(), ids=CUTS)
@@ -68,11 +68,32 @@ def test_what_was_saved_by_one_cut_is_loaded_by_any_other_bit_for_bit(
 
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
 def test_torch_reads_whole_tensors_from_any_blocks(crew: Crew, tmp_path: Path, cut: Cut) -> None:
+    from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
     dcp_to_torch_save(saved(crew, tmp_path / "run", cut), tmp_path / "whole.pt")
     found = torch.load(tmp_path / "whole.pt")
     assert found.keys() == wholes().keys()
     for name, tensor in wholes().items():
         assert digest_of_tensor(found[name]) == digest_of_tensor(tensor), name
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
+def test_whole_tensors_that_torch_wrote_by_its_own_plans_are_read_in_any_blocks(
+    tmp_path: Path, cut: Cut
+) -> None:
+    """As checkpoints of earlier versions were written."""
+    from torch.distributed.checkpoint import FileSystemWriter, save
+
+    from penstock.train.checkpoint.storage import read_tensors
+
+    save(wholes(), storage_writer=FileSystemWriter(tmp_path), no_dist=True)
+    for own in cut:
+        blocks = blocks_of(own)
+        for block in (block for found in blocks.values() for block in found):
+            block.tensor.zero_()
+        read_tensors(tmp_path, blocks)
+        assert tasks.digests(blocks) == tasks.digests(blocks_of(own))
 
 
 def test_copies_are_written_once_by_the_lowest_rank_that_has_them(
@@ -106,19 +127,19 @@ def test_a_copy_that_differs_in_one_bit_is_refused_with_its_place_and_both_ranks
             f"{MATRIX} is [6, 8] of float64, but no rank saves its element [0, 3]: 18 of 48",
         ),
         (
-            moved(ROWS, 1, MATRIX, Box((1, 0), (2, 8))),
+            moved(ROWS, 1, MATRIX, Region((1, 0), (2, 8))),
             f"{MATRIX} is [6, 8] of float64, but no rank saves its element [3, 0]: 40 of 48",
         ),
         (
-            moved(ROWS, 2, MATRIX, Box((3, 0), (3, 8))),
+            moved(ROWS, 2, MATRIX, Region((3, 0), (3, 8))),
             f"{MATRIX}[1:4, 0:8] of rank 1 and {MATRIX}[3:6, 0:8] of rank 2 overlap",
         ),
         (
-            moved(ROWS, 0, MATRIX, Box((0, 0), (6, 8))),
+            moved(ROWS, 0, MATRIX, Region((0, 0), (6, 8))),
             f"{MATRIX}[0:6, 0:8] of rank 0 and {MATRIX}[1:4, 0:8] of rank 1 overlap",
         ),
         (
-            moved(COLUMNS, 1, NORM, *[Box((0,), (7,))] * 2),
+            moved(COLUMNS, 1, NORM, *[Region((0,), (7,))] * 2),
             f"{NORM} is saved twice by rank 1",
         ),
     ],
@@ -142,14 +163,32 @@ def test_a_tensor_that_is_asked_for_in_part_is_refused_with_what_is_missing(
     crew: Crew, tmp_path: Path
 ) -> None:
     saved(crew, tmp_path, ROWS)
-    cut = moved(COLUMNS, 1, MATRIX, Box((0, 3), (6, 4)))
+    cut = moved(COLUMNS, 1, MATRIX, Region((0, 3), (6, 4)))
     outcome = the_error(crew.do(tasks.load_cut, tmp_path, cut, members=2))
     assert f"{MATRIX} is [6, 8] of float64, but no rank asks for its element [0, 7]" in outcome
+
+
+def test_a_description_with_a_gap_is_refused_and_fills_nothing() -> None:
+    """As another tool may have written it."""
+    from torch.distributed.checkpoint.metadata import (
+        ChunkStorageMetadata,
+        Metadata,
+        TensorProperties,
+        TensorStorageMetadata,
+    )
+
+    from penstock.train.checkpoint.planners import BlockLoadPlanner
+
+    chunks = [ChunkStorageMetadata(Size([at]), Size([2])) for at in (0, 4)]
+    entry = TensorStorageMetadata(TensorProperties(torch.float32), Size([6]), chunks)
+    planner = BlockLoadPlanner({"weights/a": [whole_block(torch.zeros(6))]})
+    with pytest.raises(RunError, match=r"does not have element \[2\] of weights/a"):
+        planner.plan(Metadata({"weights/a": entry}))
 
 
 def test_ranks_may_ask_for_blocks_that_overlap(crew: Crew, tmp_path: Path) -> None:
     """An embedding and the head tied to it, which lie in buffers that are cut differently."""
     saved(crew, tmp_path, ROWS)
-    cut = moved(CUTS["whole"], 0, MATRIX, Box((0, 0), (4, 8)), Box((2, 0), (4, 8)))
+    cut = moved(CUTS["whole"], 0, MATRIX, Region((0, 0), (4, 8)), Region((2, 0), (4, 8)))
     answers = crew.do(tasks.load_cut, tmp_path, cut, members=1)
     assert answers == [tasks.digests(blocks_of(cut[0]))]

@@ -7,36 +7,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import RunError
-from penstock.model.io.tensor_block import Box, TensorBlock
+from penstock.model.io.tensor_block import Region, TensorBlock
 from penstock.train.checkpoint.outline import Cover, cover, outlines_of
 
 pytestmark = pytest.mark.torch
 
 
 @st.composite
-def boxes_of_a_tensor(draw: st.DrawFn) -> tuple[tuple[int, ...], list[Box]]:
-    """Some boxes of a tensor of up to three axes; one is empty now and then."""
+def regions_of_a_tensor(draw: st.DrawFn) -> tuple[tuple[int, ...], list[Region]]:
+    """Some regions of a tensor of up to three axes; one is empty now and then."""
     shape = tuple(draw(st.lists(st.integers(0, 5), max_size=3)))
     found = []
     for _ in range(draw(st.integers(0, 5))):
         offsets = tuple(draw(st.integers(0, size)) for size in shape)
         sizes = tuple(draw(st.integers(0, size - at)) for at, size in zip(offsets, shape))
-        found.append(Box(offsets, sizes))
+        found.append(Region(offsets, sizes))
     return shape, found
 
 
 @settings(deadline=None)
-@given(boxes_of_a_tensor())
+@given(regions_of_a_tensor())
 def test_elements_are_counted_once_and_the_first_that_lacks_is_found(
-    given_boxes: tuple[tuple[int, ...], list[Box]],
+    given_regions: tuple[tuple[int, ...], list[Region]],
 ) -> None:
-    shape, boxes = given_boxes
+    shape, regions = given_regions
     there = np.zeros(shape, np.bool_)
-    for box in boxes:
-        there[box.ranges] = True
+    for region in regions:
+        there[region.ranges] = True
     lacking = np.argwhere(~there)
     first = tuple(int(at) for at in lacking[0]) if len(lacking) else None
-    assert cover(boxes, shape) == Cover(int(there.sum()), first)
+    assert cover((*regions,), shape) == Cover(int(there.sum()), first)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_block_that_is_not_within_its_tensor_is_refused(
     offsets: tuple[int, ...], sizes: tuple[int, ...]
 ) -> None:
     block = TensorBlock(torch.zeros(sizes), (4, 4), offsets)
-    with pytest.raises(RunError, match=r"weights/a is \[4, 4\] of float32, and .* is no block"):
+    with pytest.raises(RunError, match=r"weights/a is \[4, 4\] of float32, but .* is not a block"):
         outlines_of({"weights/a": [block]})
 
 

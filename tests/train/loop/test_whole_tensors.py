@@ -20,6 +20,9 @@ CUTS: dict[str, Cut] = {
     "rows": along(0, [1, 4, 6]),
     "columns, and copies of them": [*COLUMNS, *COLUMNS],
     "all on other ranks": [{}, *along(0, [6], shards=2)],
+    "blocks, and one rank with everything": [*COLUMNS, *along(0, [6])],
+    "everything, and blocks of it": [*along(0, [6]), *COLUMNS],
+    "nothing of a tensor on some ranks": along(0, [6], shards=4),
     "runs of columns": along(1, [3, 8], shards=2),
 }
 
@@ -48,7 +51,7 @@ def test_a_tensor_of_which_elements_are_nowhere_is_refused_on_all_ranks(crew: Cr
 
 def test_one_process_alone_puts_its_own_blocks_together_and_copies_no_whole_tensor() -> None:
     pieces = along(0, [6], shards=2)
-    blocks = {name: [box for own in pieces for box in own[name]] for name in wholes()}
+    blocks = {name: [region for own in pieces for region in own[name]] for name in wholes()}
     found = dict(take_tensors(blocks_of(blocks), None))
     assert all(torch.equal(found[name], tensor) for name, tensor in wholes().items())
     whole = blocks_of(along(0, [6])[0])

@@ -22,7 +22,7 @@ from penstock.arch.layers.parameter import TensorShape
 from penstock.arch.parameter_layout import ParameterPart
 
 
-class Box(NamedTuple):
+class Region(NamedTuple):
     """Which elements of a tensor: so many along each axis, from an offset on."""
 
     offsets: tuple[int, ...]
@@ -31,7 +31,7 @@ class Box(NamedTuple):
     def __str__(self) -> str:
         """As it is written in Python.
 
-        >>> str(Box((0, 8), (16, 24)))
+        >>> str(Region((0, 8), (16, 24)))
         '[0:16, 8:32]'
         """
         return f"[{', '.join(f'{one.start}:{one.stop}' for one in self.ranges)}]"
@@ -42,17 +42,22 @@ class Box(NamedTuple):
 
     @property
     def ranges(self) -> tuple[slice, ...]:
-        """The range of each axis: `whole[box.ranges]` are these elements."""
+        """The range of each axis: `whole[region.ranges]` are these elements."""
         return tuple(slice(start, start + size) for start, size in zip(self.offsets, self.sizes))
 
-    def moved(self, by: Sequence[int]) -> "Box":
+    def moved(self, by: Sequence[int]) -> "Region":
         """The same elements of a tensor in which this one begins at these offsets."""
-        return Box(tuple(start + more for start, more in zip(self.offsets, by)), self.sizes)
+        return Region(tuple(start + more for start, more in zip(self.offsets, by)), self.sizes)
 
-    def overlaps(self, other: "Box") -> bool:
+    def overlaps(self, other: "Region") -> bool:
         """Whether some element is in both."""
         pairs = zip(self.ranges, other.ranges)
         return all(mine.start < their.stop and their.start < mine.stop for mine, their in pairs)
+
+
+def whole_region(shape: TensorShape) -> Region:
+    """All elements of a tensor."""
+    return Region((0,) * len(shape), shape)
 
 
 class TensorBlock(NamedTuple):
@@ -64,12 +69,12 @@ class TensorBlock(NamedTuple):
     offsets: tuple[int, ...]
 
     @property
-    def box(self) -> Box:
+    def region(self) -> Region:
         """Which elements of the whole tensor it has."""
-        return Box(self.offsets, tuple(self.tensor.shape))
+        return Region(self.offsets, tuple(self.tensor.shape))
 
 
-Blocks = Mapping[str, Sequence[TensorBlock]]
+TensorBlocks = Mapping[str, Sequence[TensorBlock]]
 """What a rank has of each tensor, by name."""
 Tensors = Mapping[str, Tensor | Sequence[TensorBlock]]
 """The same, where a tensor that is whole may stand for itself."""
@@ -90,7 +95,8 @@ def _filled(blocks: Sequence[TensorBlock]) -> list[TensorBlock]:
 
 def whole_block(tensor: Tensor) -> TensorBlock:
     """A whole tensor as its only block."""
-    return TensorBlock(tensor, tuple(tensor.shape), (0,) * tensor.dim())
+    shape = tuple(tensor.shape)
+    return TensorBlock(tensor, shape, whole_region(shape).offsets)
 
 
 def blocks_in(part: ParameterPart, flat: Tensor, first: int = 0) -> list[TensorBlock]:
@@ -98,38 +104,38 @@ def blocks_in(part: ParameterPart, flat: Tensor, first: int = 0) -> list[TensorB
     the elements of the layout, of which it may have some only."""
     begin, end = max(part.offset, first), min(part.stop, first + len(flat))
     blocks: list[TensorBlock] = []
-    for box in boxes_of_run(part, begin - part.offset, end - part.offset):
-        values = flat[begin - first : begin - first + box.elements]
-        blocks.append(TensorBlock(values.view(box.sizes), part.shape, box.offsets))
-        begin += box.elements
+    for region in regions_of_run(part, begin - part.offset, end - part.offset):
+        values = flat[begin - first : begin - first + region.elements]
+        blocks.append(TensorBlock(values.view(region.sizes), part.shape, region.offsets))
+        begin += region.elements
     return blocks
 
 
-def boxes_of_run(part: ParameterPart, start: int, stop: int) -> list[Box]:
-    """Elements [start, stop) of a part, one behind the other, as boxes of the whole parameter."""
+def regions_of_run(part: ParameterPart, start: int, stop: int) -> list[Region]:
+    """Elements [start, stop) of a part, one behind the other, as regions of the whole parameter."""
     origin = [one.start for one in part.index]
-    return [box.moved(origin) for box in _boxes(part.local_shape, start, stop)]
+    return [region.moved(origin) for region in _regions(part.local_shape, start, stop)]
 
 
-def _boxes(shape: TensorShape, start: int, stop: int) -> list[Box]:
+def _regions(shape: TensorShape, start: int, stop: int) -> list[Region]:
     """The end of a first row, whole rows, the beginning of a last row: what there is of these."""
     if start >= stop:
         return []
     if len(shape) == 1:
-        return [Box((start,), (stop - start,))]
+        return [Region((start,), (stop - start,))]
     row = prod(shape[1:])
     first, last = -(-start // row), stop // row
     if first > last:
-        return _boxes_in_row(shape, last, start, stop)
-    rows = [Box((first, *(0 for _ in shape[1:])), (last - first, *shape[1:]))]
+        return _regions_in_row(shape, last, start, stop)
+    rows = [Region((first, *(0 for _ in shape[1:])), (last - first, *shape[1:]))]
     return [
-        *_boxes_in_row(shape, first - 1, start, first * row),
+        *_regions_in_row(shape, first - 1, start, first * row),
         *(rows if first < last else []),
-        *_boxes_in_row(shape, last, last * row, stop),
+        *_regions_in_row(shape, last, last * row, stop),
     ]
 
 
-def _boxes_in_row(shape: TensorShape, row: int, start: int, stop: int) -> list[Box]:
+def _regions_in_row(shape: TensorShape, row: int, start: int, stop: int) -> list[Region]:
     before = row * prod(shape[1:])
-    inside = _boxes(shape[1:], start - before, stop - before)
-    return [Box((row, *box.offsets), (1, *box.sizes)) for box in inside]
+    inside = _regions(shape[1:], start - before, stop - before)
+    return [Region((row, *region.offsets), (1, *region.sizes)) for region in inside]

@@ -16,7 +16,7 @@ from penstock.model.io.initial_weights import initialise
 from penstock.model.io.tensor_block import TensorBlock, blocks_in
 from penstock.run.step.engine import Engine
 
-WEIGHTS = "weights"
+MAIN_WEIGHTS = "weights"
 """What the values of parameters are called in checkpoints, beside the names of the moments."""
 
 
@@ -50,7 +50,7 @@ class Stored(NamedTuple):
 
 def weight_key(name: str) -> str:
     """The name of a parameter's values in checkpoints."""
-    return f"{WEIGHTS}/{name}"
+    return f"{MAIN_WEIGHTS}/{name}"
 
 
 def entries(engine: Engine) -> list[Entry]:
@@ -101,7 +101,7 @@ def set_step(engine: Engine, step: int) -> None:
 def _stored(engine: Engine) -> Iterator[Stored]:
     """Everything of this rank that has memory of its own."""
     for stage, weights in engine.weights.items():
-        buffers = {WEIGHTS: weights.main, **engine.optimizers[stage].moments}
+        buffers = {MAIN_WEIGHTS: weights.main, **engine.optimizers[stage].moments}
         for name, part in weights.layout.distinct.items():
             copy = _is_copy(engine, name)
             for kind, flat in buffers.items():
@@ -115,7 +115,7 @@ def to_save(engine: Engine) -> dict[str, list[TensorBlock]]:
 
 def held(engine: Engine) -> dict[str, list[TensorBlock]]:
     """The main weights of this rank by name, copies left out."""
-    stored = (one for one in _stored(engine) if one.kind == WEIGHTS and not one.copy)
+    stored = (one for one in _stored(engine) if one.kind == MAIN_WEIGHTS and not one.copy)
     return {one.name: one.blocks for one in stored}
 
 

@@ -15,7 +15,13 @@ import torch
 from torch import Tensor
 
 from penstock.errors import RunError
-from penstock.model.io.tensor_block import Blocks, Box, TensorBlock, Tensors, blocks_by_name
+from penstock.model.io.tensor_block import (
+    Region,
+    TensorBlock,
+    TensorBlocks,
+    Tensors,
+    blocks_by_name,
+)
 from penstock.train.checkpoint.outline import (
     Spread,
     outlines_of,
@@ -30,11 +36,11 @@ class Content(NamedTuple):
     """What one rank saves; the state is the same on all ranks."""
 
     step: int
-    blocks: Blocks
+    blocks: TensorBlocks
     state: str
 
 
-def capture(tensors: Tensors) -> Blocks:
+def capture(tensors: Tensors) -> TensorBlocks:
     """The values of this moment, in memory of their own on the host."""
     return {
         name: [block._replace(tensor=_on_host(block.tensor)) for block in blocks]
@@ -46,7 +52,7 @@ def _on_host(tensor: Tensor) -> Tensor:
     return torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
 
 
-def share_of(blocks: Blocks, ranks: Ranks) -> dict[str, list[TensorBlock]]:
+def share_of(blocks: TensorBlocks, ranks: Ranks) -> dict[str, list[TensorBlock]]:
     """What this rank writes of its blocks: those that no lower rank has.
 
     Raises on all ranks where the blocks of all are not whole tensors, or copies are not equal.
@@ -57,7 +63,7 @@ def share_of(blocks: Blocks, ranks: Ranks) -> dict[str, list[TensorBlock]]:
     refuse_gaps(spreads, "no rank saves")
     _refuse_differences(blocks, spreads, ranks)
     return {
-        name: [block for block in found if spreads[name].holders[block.box][0] == ranks.rank]
+        name: [block for block in found if spreads[name].holders[block.region][0] == ranks.rank]
         for name, found in blocks.items()
     }
 
@@ -71,38 +77,40 @@ def digest_of_tensor(tensor: Tensor) -> str:
 
 def _refuse_twice(spreads: Mapping[str, Spread]) -> None:
     for name, spread in spreads.items():
-        for box, holders in spread.holders.items():
+        for region, holders in spread.holders.items():
             if len({*holders}) < len(holders):
                 twice = next(rank for rank in holders if holders.count(rank) > 1)
                 raise RunError(
-                    f"{_place(name, box, spread)} is saved twice by rank {twice}",
+                    f"{_place(name, region, spread)} is saved twice by rank {twice}",
                     hint="a rank saves a block once, also where it has copies of it",
                 )
 
 
-def _refuse_differences(blocks: Blocks, spreads: Mapping[str, Spread], ranks: Ranks) -> None:
+def _refuse_differences(blocks: TensorBlocks, spreads: Mapping[str, Spread], ranks: Ranks) -> None:
     """Only what several ranks have is hashed: that takes longer than to write down who has it."""
     digests = ranks.together(lambda: _digests_of_copies(blocks, spreads))
     for name, spread in spreads.items():
-        for box, holders in spread.holders.items():
+        for region, holders in spread.holders.items():
             if len(holders) > 1:
-                _compare(_place(name, box, spread), (name, box), holders, digests)
+                _compare(_place(name, region, spread), (name, region), holders, digests)
 
 
-def _digests_of_copies(blocks: Blocks, spreads: Mapping[str, Spread]) -> dict[tuple[str, Box], str]:
+def _digests_of_copies(
+    blocks: TensorBlocks, spreads: Mapping[str, Spread]
+) -> dict[tuple[str, Region], str]:
     return {
-        (name, block.box): digest_of_tensor(block.tensor)
+        (name, block.region): digest_of_tensor(block.tensor)
         for name, found in blocks.items()
         for block in found
-        if len(spreads[name].holders[block.box]) > 1
+        if len(spreads[name].holders[block.region]) > 1
     }
 
 
 def _compare(
     place: str,
-    key: tuple[str, Box],
+    key: tuple[str, Region],
     holders: Sequence[int],
-    digests: Sequence[Mapping[tuple[str, Box], str]],
+    digests: Sequence[Mapping[tuple[str, Region], str]],
 ) -> None:
     first, *others = holders
     for rank in others:
@@ -113,5 +121,5 @@ def _compare(
             )
 
 
-def _place(name: str, box: Box, spread: Spread) -> str:
-    return name if box.sizes == spread.kind.shape else f"{name}{box}"
+def _place(name: str, region: Region, spread: Spread) -> str:
+    return name if region.sizes == spread.kind.shape else f"{name}{region}"

@@ -9,7 +9,7 @@ asked for in part only, or of another shape or type, is refused by name.
 from collections.abc import Collection, Mapping
 
 from penstock.errors import RunError, nearest
-from penstock.model.io.tensor_block import Blocks, Tensors, blocks_by_name
+from penstock.model.io.tensor_block import TensorBlocks, Tensors, blocks_by_name
 from penstock.train.checkpoint.find import Found
 from penstock.train.checkpoint.outline import (
     Outline,
@@ -48,7 +48,7 @@ def load_part(found: Found, tensors: Tensors) -> None:
     Ranks().together(lambda: _fill(found, blocks_by_name(tensors)))
 
 
-def _fill(found: Found, blocks: Blocks) -> None:
+def _fill(found: Found, blocks: TensorBlocks) -> None:
     from penstock.train.checkpoint.storage import read_tensors  # deferred: see there
 
     _refuse_misfits(found, stored_kinds(found), outlines_of(blocks))

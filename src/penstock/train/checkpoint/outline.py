@@ -5,8 +5,8 @@ stored or left as whatever lies in memory, and of two blocks that overlap one wo
 rank says which blocks it has, without their values, and all ranks look at the whole.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, reduce
 from itertools import combinations
 from math import prod
 from typing import NamedTuple
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from penstock.errors import RunError
-from penstock.model.io.tensor_block import Blocks, Box, TensorBlock
+from penstock.model.io.tensor_block import Region, TensorBlock, TensorBlocks, whole_region
 
 
 class TensorKind(NamedTuple):
@@ -32,27 +32,27 @@ class Outline(NamedTuple):
     """What one rank has of a tensor."""
 
     kind: TensorKind
-    boxes: tuple[Box, ...]
+    regions: tuple[Region, ...]
 
 
 class Spread(NamedTuple):
-    """What all ranks have of a tensor: every box with the ranks that have it, in their order."""
+    """What all ranks have of a tensor: every region with the ranks that have it, in their order."""
 
     kind: TensorKind
-    holders: dict[Box, list[int]]
+    holders: dict[Region, list[int]]
 
 
 class Cover(NamedTuple):
-    """How much of a tensor some boxes are."""
+    """How much of a tensor some regions are."""
 
     elements: int
     gap: tuple[int, ...] | None
     """The first element that is in none of them."""
 
 
-def outlines_of(blocks: Blocks) -> dict[str, Outline]:
-    """What this rank has of each tensor."""
-    return {name: _outline(name, found) for name, found in blocks.items()}
+def outlines_of(blocks: TensorBlocks) -> dict[str, Outline]:
+    """What this rank has of each tensor; names without a block are left out."""
+    return {name: _outline(name, found) for name, found in blocks.items() if found}
 
 
 def _outline(name: str, blocks: Sequence[TensorBlock]) -> Outline:
@@ -60,18 +60,18 @@ def _outline(name: str, blocks: Sequence[TensorBlock]) -> Outline:
     for kind, block in zip(kinds, blocks):
         if kind != kinds[0]:
             _refuse_kinds(name, f"{kinds[0]} in one block", f"{kind} in another")
-        _refuse_outside(name, kind, block.box)
-    return Outline(kinds[0], tuple(block.box for block in blocks))
+        _refuse_outside(name, kind, block.region)
+    return Outline(kinds[0], tuple(block.region for block in blocks))
 
 
-def _refuse_outside(name: str, kind: TensorKind, box: Box) -> None:
-    fits = len(box.offsets) == len(box.sizes) == len(kind.shape) and all(
+def _refuse_outside(name: str, kind: TensorKind, region: Region) -> None:
+    fits = len(region.offsets) == len(region.sizes) == len(kind.shape) and all(
         start >= 0 and start + size <= whole
-        for start, size, whole in zip(box.offsets, box.sizes, kind.shape)
+        for start, size, whole in zip(region.offsets, region.sizes, kind.shape)
     )
     if not fits:
         raise RunError(
-            f"{name} is {kind}, and {box} is no block of it",
+            f"{name} is {kind}, but {region} is not a block of it",
             hint="a block has the axes of its tensor, and lies within it",
         )
 
@@ -93,15 +93,15 @@ def spread_over(outlines: Sequence[Mapping[str, Outline]]) -> dict[str, Spread]:
                 first = min(min(ranks) for ranks in spread.holders.values())
                 one, other = f"{spread.kind} on rank {first}", f"{outline.kind} on rank {rank}"
                 _refuse_kinds(name, one, other)
-            for box in outline.boxes:
-                spread.holders.setdefault(box, []).append(rank)
+            for region in outline.regions:
+                spread.holders.setdefault(region, []).append(rank)
     return spreads
 
 
 def refuse_overlaps(spreads: Mapping[str, Spread]) -> None:
     """Refuse elements that two blocks have, unless they are the same block on two ranks."""
     for name, (kind, holders) in spreads.items():
-        if sum(box.elements for box in holders) == cover(holders, kind.shape).elements:
+        if sum(region.elements for region in holders) == cover((*holders,), kind.shape).elements:
             continue
         one, other = next(pair for pair in combinations(holders, 2) if pair[0].overlaps(pair[1]))
         raise RunError(
@@ -114,7 +114,7 @@ def refuse_overlaps(spreads: Mapping[str, Spread]) -> None:
 def refuse_gaps(spreads: Mapping[str, Spread], lacks: str) -> None:
     """Refuse tensors of which elements are in no block; `lacks` says so, as in "no rank saves"."""
     for name, (kind, holders) in spreads.items():
-        covered = cover(holders, kind.shape)
+        covered = cover((*holders,), kind.shape)
         if covered.gap is not None:
             raise RunError(
                 f"{name} is {kind}, but {lacks} its element {list(covered.gap)}: "
@@ -123,19 +123,18 @@ def refuse_gaps(spreads: Mapping[str, Spread], lacks: str) -> None:
             )
 
 
-def cover(boxes: Iterable[Box], shape: tuple[int, ...]) -> Cover:
-    """How many elements of a tensor are in some box, each counted once.
+@lru_cache(maxsize=1024)  # moments are cut as their weights are, and layers alike
+def cover(regions: tuple[Region, ...], shape: tuple[int, ...]) -> Cover:
+    """How many elements of a tensor are in some region, each counted once.
 
-    All edges of all boxes cut the tensor into cells, and a cell is in a box as a whole or not at
-    all.
+    All edges of all regions cut the tensor into cells; a region has whole cells only.
     """
-    inside = [*boxes]
-    if inside == [Box((0,) * len(shape), shape)]:
+    if regions == (whole_region(shape),):
         return Cover(prod(shape), None)
-    edges = [_edges(axis, size, inside) for axis, size in enumerate(shape)]
+    edges = [_edges(axis, size, regions) for axis, size in enumerate(shape)]
     filled = np.zeros([len(cuts) - 1 for cuts in edges], np.bool_)
-    for box in inside:
-        filled[tuple(_between(cuts, one) for cuts, one in zip(edges, box.ranges))] = True
+    for region in regions:
+        filled[tuple(_between(cuts, one) for cuts, one in zip(edges, region.ranges))] = True
     cells = reduce(np.multiply.outer, map(np.diff, edges), np.ones((), np.int64))
     empty = np.argwhere(~filled)
     gap = tuple(int(cuts[at]) for cuts, at in zip(edges, empty[0])) if len(empty) else None
@@ -143,9 +142,10 @@ def cover(boxes: Iterable[Box], shape: tuple[int, ...]) -> Cover:
 
 
 def _edges(
-    axis: int, size: int, boxes: Sequence[Box]
+    axis: int, size: int, regions: Sequence[Region]
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    ends = [end for box in boxes for end in (box.ranges[axis].start, box.ranges[axis].stop)]
+    ranges = [region.ranges[axis] for region in regions]
+    ends = [end for one in ranges for end in (one.start, one.stop)]
     return np.unique(np.array([0, size, *ends], np.int64))
 
 

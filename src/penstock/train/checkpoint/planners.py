@@ -6,7 +6,6 @@ plans are made here, and all that follows from them is torch's: files, descripti
 """
 
 from collections.abc import Sequence
-from math import prod
 from typing import cast
 
 from torch import Size, Tensor
@@ -29,15 +28,16 @@ from torch.distributed.checkpoint.planner import (
 from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 
 from penstock.errors import RunError
-from penstock.model.io.tensor_block import Blocks, Box, TensorBlock
+from penstock.model.io.tensor_block import Region, TensorBlock, TensorBlocks
+from penstock.train.checkpoint.outline import cover
 
 
 class BlockSavePlanner(DefaultSavePlanner):
     """Plans to write blocks, each on the one rank that gives it."""
 
-    def __init__(self, blocks: Blocks) -> None:
+    def __init__(self, blocks: TensorBlocks) -> None:
         super().__init__()
-        self._blocks = {_index(name, b.box): b for name, found in blocks.items() for b in found}
+        self._blocks = {_index(name, b.region): b for name, found in blocks.items() for b in found}
 
     def create_local_plan(self) -> SavePlan:
         items = [_write_item(index, block) for index, block in self._blocks.items()]
@@ -52,12 +52,12 @@ class BlockSavePlanner(DefaultSavePlanner):
 class BlockLoadPlanner(DefaultLoadPlanner):
     """Fills blocks from whatever blocks were written."""
 
-    def __init__(self, blocks: Blocks) -> None:
+    def __init__(self, blocks: TensorBlocks) -> None:
         super().__init__()
         self._blocks = blocks
 
     def plan(self, metadata: Metadata) -> LoadPlan:
-        """Which stretch of which stored block goes where."""
+        """Which elements of which stored block go where."""
         entries = cast(dict[str, TensorStorageMetadata], metadata.state_dict_metadata)
         found = (_read_items(name, own, entries[name]) for name, own in self._blocks.items())
         return LoadPlan([item for items in found for item in items])
@@ -66,32 +66,31 @@ class BlockLoadPlanner(DefaultLoadPlanner):
         return self._blocks[index.fqn][index.index or 0].tensor
 
 
-def _index(name: str, box: Box) -> MetadataIndex:
-    return MetadataIndex(name, Size(box.offsets))
+def _index(name: str, region: Region) -> MetadataIndex:
+    return MetadataIndex(name, Size(region.offsets))
 
 
 def _write_item(index: MetadataIndex, block: TensorBlock) -> WriteItem:
     properties = TensorProperties.create_from_tensor(block.tensor)
-    data = TensorWriteData(_described(block.box), properties, Size(block.shape))
+    data = TensorWriteData(_described(block.region), properties, Size(block.shape))
     return WriteItem(index, WriteItemType.SHARD, tensor_data=data)
 
 
-def _described(box: Box) -> ChunkStorageMetadata:
-    return ChunkStorageMetadata(Size(box.offsets), Size(box.sizes))
+def _described(region: Region) -> ChunkStorageMetadata:
+    return ChunkStorageMetadata(Size(region.offsets), Size(region.sizes))
 
 
 def _read_items(
     name: str, blocks: Sequence[TensorBlock], entry: TensorStorageMetadata
 ) -> list[ReadItem]:
     """Refuses elements that nobody has written: they would stay as they are."""
-    items: list[ReadItem] = create_read_items_for_chunk_list(
-        name, entry, [_described(block.box) for block in blocks]
-    )
-    wanted = sum(block.box.elements for block in blocks)
-    stored = sum(prod(item.lengths) for item in items)
-    if stored != wanted:
+    stored = [Region(tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in entry.chunks]
+    gap = cover((*stored,), tuple(entry.size)).gap
+    if gap is not None:
         raise RunError(
-            f"{name}: {wanted} elements are asked for, but {stored} are stored for them",
-            hint="the checkpoint was written by something that left gaps or wrote elements twice",
+            f"the checkpoint does not have element {list(gap)} of {name}",
+            hint="it was written by something that does not store whole tensors",
         )
+    wanted = [_described(block.region) for block in blocks]
+    items: list[ReadItem] = create_read_items_for_chunk_list(name, entry, wanted)
     return items

@@ -23,7 +23,7 @@ from torch.distributed.checkpoint.storage import WriteResult
 
 from penstock.errors import RunError
 from penstock.files.durable import Disk, reason
-from penstock.model.io.tensor_block import Blocks
+from penstock.model.io.tensor_block import TensorBlocks
 from penstock.train.checkpoint.manifest import FileEntry
 from penstock.train.checkpoint.planners import BlockLoadPlanner, BlockSavePlanner
 from penstock.train.checkpoint.ranks import Ranks
@@ -92,7 +92,7 @@ class HashedFiles(FileSystem):
             stream.write(content)
 
 
-def write_tensors(folder: Path, blocks: Blocks, files: HashedFiles, ranks: Ranks) -> None:
+def write_tensors(folder: Path, blocks: TensorBlocks, files: HashedFiles, ranks: Ranks) -> None:
     """Write the blocks of all ranks, each rank its own into its own file; no two ranks have the
     same one."""
     # The files are synced by HashedFiles, and the tensors are on the host already.
@@ -134,7 +134,7 @@ def files_with_tensors(folder: Path) -> set[str]:
     return {place.relative_path for place in contents(folder).storage_data.values()}
 
 
-def read_tensors(folder: Path, blocks: Blocks) -> None:
+def read_tensors(folder: Path, blocks: TensorBlocks) -> None:
     """Fill blocks of tensors, found by name, with what a checkpoint has for them."""
     reader, planner = FileSystemReader(folder), BlockLoadPlanner(blocks)
     metadata = contents(folder)
