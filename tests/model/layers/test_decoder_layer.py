@@ -9,11 +9,12 @@ from model.samples import EXACT, cut, microbatch_of, random_weights, relative, t
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameters import layer_parameters, shapes_of
 from penstock.model.attention.slice_attention import SliceOfLayer
+from penstock.model.layers.attend import SliceContext
 from penstock.model.layers.decoder_layer import DecoderLayer
 from penstock.model.layers.linear import Queue, add_products
 from penstock.model.layers.rope import rope_tables
-from penstock.model.layers.self_attention import SliceContext
 from penstock.model.layers.views import Views
+from penstock.model.parallel.cell import result_of
 from penstock.model.stages.weights import Weights
 from penstock.verify.plain_decoder import PlainLayer, rotary_tables, square_attention
 
@@ -38,9 +39,9 @@ def _ours(weights: Weights, model: ModelConfig, x: Tensor, dz: Tensor) -> tuple[
     layer, context = DecoderLayer(model, 0), _context(model, x.dtype)
     values, gradients = (Views(weights.layout, flat) for flat in (weights.value, weights.grad))
     own, d_own = layer.views(values), layer.views(gradients)
-    z, saved = layer.forward(own, x, context)
+    z, saved = result_of(layer.forward(own, x, context))
     queue: Queue = []
-    dx = layer.backward(own, d_own, saved, dz, context, queue)
+    dx = result_of(layer.backward(own, d_own, saved, dz, context, queue))
     add_products(gradients.matrices, queue)
     return z, dx
 
@@ -91,9 +92,9 @@ def test_what_is_kept_is_not_written_to_by_the_backward() -> None:
         layer.views(Views(weights.layout, flat)) for flat in (weights.value, weights.grad)
     )
     x, dz = torch.randn(2, LENGTH, model.hidden, dtype=torch.float64)
-    _, saved = layer.forward(own, x, context)
+    _, saved = result_of(layer.forward(own, x, context))
     inputs = (saved.a, saved.post.b, saved.post.gated, saved.attention.out, dz)
     copies = [tensor.clone() for tensor in inputs]
-    layer.backward(own, d_own, saved, dz, context, [])
+    result_of(layer.backward(own, d_own, saved, dz, context, []))
     for before, after in zip(copies, inputs):
         assert torch.equal(before, after)

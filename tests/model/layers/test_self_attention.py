@@ -12,12 +12,14 @@ from penstock.arch.parameters import layer_parameters, shapes_of
 from penstock.model.attention.memory import KeyValues
 from penstock.model.attention.piece import Piece
 from penstock.model.attention.slice_attention import SliceOfLayer
-from penstock.model.layers import self_attention
+from penstock.model.layers import attend
+from penstock.model.layers.attend import SliceContext
 from penstock.model.layers.linear import Queue, add_products
 from penstock.model.layers.qkv_projection import QkvWeights, qkv_width
 from penstock.model.layers.rope import rope_tables
-from penstock.model.layers.self_attention import SelfAttention, SliceContext
+from penstock.model.layers.self_attention import SelfAttention
 from penstock.model.layers.views import Views
+from penstock.model.parallel.cell import result_of
 from penstock.model.stages.weights import Weights
 from penstock.run.observe.memory_meter import LiveBytes
 from penstock.verify.plain_decoder import PlainAttention, rotary_tables, square_attention
@@ -61,7 +63,7 @@ def _ours(
         memory = KeyValues(1, 2, model.kv_heads, LENGTH, model.head_size, dtype=torch.float64)
     contexts = [_context(model, piece, memory) for piece in pieces]
     inputs = [x[:, piece.start : piece.end].reshape(-1, model.hidden) for piece in pieces]
-    done = [attention.forward(own, a, context) for a, context in zip(inputs, contexts)]
+    done = [result_of(attention.forward(own, a, context)) for a, context in zip(inputs, contexts)]
     if memory is not None:
         memory.open_gradients()
     dx = torch.empty_like(x)
@@ -69,7 +71,9 @@ def _ours(
         queue: Queue = []
         saved, context = done[piece.slice], contexts[piece.slice]
         g = d[:, piece.start : piece.end].reshape(saved.out.shape)
-        found = attention.backward(own, d_own, inputs[piece.slice], saved, g, context, queue)
+        found = result_of(
+            attention.backward(own, d_own, inputs[piece.slice], saved, g, context, queue)
+        )
         dx[:, piece.start : piece.end] = found.view(2, -1, model.hidden)
         add_products([d_own.qkv.weight], queue)
     return torch.cat([each.out.view(2, -1, d.shape[-1]) for each in done], 1), dx
@@ -120,7 +124,7 @@ def test_keys_and_values_of_a_slice_are_kept_in_the_memory_alone() -> None:
     piece = cut(microbatch_of([[0]], LENGTH), (4, 5))[0]
     memory = KeyValues(1, 1, model.kv_heads, LENGTH, model.head_size, dtype=torch.float64)
     a = torch.randn(4, model.hidden, dtype=torch.float64)
-    saved = attention.forward(own, a, _context(model, piece, memory)).attention
+    saved = result_of(attention.forward(own, a, _context(model, piece, memory))).attention
     storages = {t.untyped_storage().data_ptr() for t in (*memory.keys, *memory.values)}
     assert {t.untyped_storage().data_ptr() for t in (saved.k, saved.v)} <= storages
 
@@ -132,7 +136,7 @@ def test_a_whole_sequence_keeps_no_view_of_the_projection() -> None:
     own = _views(attention, weights, weights.value)
     (piece,) = cut(microbatch_of([[0]], LENGTH), (LENGTH,))
     a = torch.randn(LENGTH, model.hidden, dtype=torch.float64)
-    v = attention.forward(own, a, _context(model, piece, None)).attention.v
+    v = result_of(attention.forward(own, a, _context(model, piece, None))).attention.v
     assert v.untyped_storage().nbytes() == v.nbytes
 
 
@@ -151,16 +155,16 @@ def test_while_attention_works_nothing_is_alive_that_it_does_not_need(
     alive = []
     for name in ("attention_forward", "attention_backward"):
 
-        def noting(*given: object, work: object = getattr(self_attention, name)) -> object:
+        def noting(*given: object, work: object = getattr(attend, name)) -> object:
             alive.append(meter.level)
             return work(*given)  # type: ignore[operator]
 
-        monkeypatch.setattr(self_attention, name, noting)
+        monkeypatch.setattr(attend, name, noting)
     with LiveBytes() as meter:
         meter.ignore(a, weights.value, context.cos, context.sin)
-        saved = attention.forward(own, a, context)
+        saved = result_of(attention.forward(own, a, context))
     heads = a.element_size() * len(a) * qkv_width(model)
     with LiveBytes() as meter:
         meter.ignore(d)
-        attention.backward(own, d_own, a, saved, d, context, [])
+        result_of(attention.backward(own, d_own, a, saved, d, context, []))
     assert alive == [heads, 0]

@@ -28,7 +28,7 @@ from penstock.arch.parameters import EMBEDDING, HEAD
 from penstock.data.batch import Microbatch
 from penstock.errors import RunError
 from penstock.model.stages.decoder import DecoderStage
-from penstock.verify.compare import difference
+from penstock.verify.compare import HeldGradient, difference
 from penstock.verify.material import parameters_of
 from penstock.verify.oracle import answer, document_logits, whole_decoder
 
@@ -64,7 +64,9 @@ def _error(
     right = answer(model, parameters_of(model, torch.float64), [batch])
     stages = stages_of(model, layers, batch.length, dtype)
     loss = train(stages, cut(batch, lengths), backward) / batch.valid
-    found = difference(loss, list(gradients(stages, model.tied).items()), right)
+    named = gradients(stages, model.tied).items()
+    held = [HeldGradient(name, gradient) for name, gradient in named]
+    found = difference(loss, held, right)
     return max(found.loss, found.gradient)
 
 

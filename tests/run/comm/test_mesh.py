@@ -15,7 +15,7 @@ from run.jobs import place_in, refused_mesh
 pytestmark = pytest.mark.torch
 
 sizes = st.integers(1, 3)
-grids = st.builds(Grid, sizes, sizes, sizes, sizes, st.permutations(AXES).map(tuple))
+grids = st.builds(Grid, sizes, sizes, sizes, sizes, sizes, st.permutations(AXES).map(tuple))
 
 
 def test_a_rank_is_a_device_of_a_replica() -> None:

@@ -27,7 +27,7 @@ from penstock.run.program.values import Values
 from penstock.run.step.stages import weightless_stages
 from penstock.schedules import registry
 from penstock.verify.cases import CaseSizes, smallest, trials_of
-from penstock.verify.compare import TOLERANCE, difference
+from penstock.verify.compare import TOLERANCE, HeldGradient, difference
 from penstock.verify.material import microbatches_of, parameters_of
 from penstock.verify.oracle import Answer, answer
 from penstock.verify.trial import trial_plan
@@ -110,7 +110,7 @@ both_passes = each("run", [_stepped, _evaluated], ids=["step", "evaluation"])
 @every_schedule
 def test_threads_with_messages_in_any_order_give_what_the_judge_gives(name: str) -> None:
     ran = _stepped(name, "ragged")
-    held = [(parameter, gradient) for (_, parameter), gradient in ran.gradients.items()]
+    held = [HeldGradient(name, gradient) for (_, name), gradient in ran.gradients.items()]
     found = difference(ran.loss, held, _answer(_trial(name, "ragged").work))
     assert found.within(TOLERANCE["cpu"]["float64"]), found
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from loops import each
-from penstock.run.comm.grid import Grid
+from penstock.run.comm.grid import Grid, spelled_out
 from penstock.train.config.load import loads
 from penstock.train.loop.mesh_picture import MOST_LINES, mesh_picture
 from train.samples import SHORT
@@ -41,8 +41,8 @@ def test_replicas_of_one_machine_are_below_each_other() -> None:
 
 
 def test_sequence_ranks_of_a_cell_are_told_apart_and_numbers_stand_below_each_other() -> None:
-    assert mesh_picture(Grid(device=4, sequence=2, tensor=2), 8) == [
-        "mesh        device 4 x sequence 2 x tensor 2",
+    assert mesh_picture(Grid(device=4, ulysses=2, tensor=2), 8) == [
+        "mesh        device 4 x ulysses 2 x tensor 2",
         "  machine 0   device 0: [ 0  1 |  2  3]   device 1: [ 4  5 |  6  7]",
         "  machine 1   device 2: [ 8  9 | 10 11]   device 3: [12 13 | 14 15]",
     ]
@@ -54,7 +54,12 @@ def test_one_axis_on_one_machine_needs_no_picture(grid: Grid) -> None:
 
 
 def test_an_order_that_tears_tensor_ranks_apart_is_warned_of() -> None:
-    grid = Grid(replica=2, device=2, tensor=2, order=("tensor", "replica", "device", "sequence"))
+    grid = Grid(
+        replica=2,
+        device=2,
+        tensor=2,
+        order=spelled_out(("tensor", "replica", "device", "sequence")),
+    )
     assert mesh_picture(grid, 4) == [
         "mesh        tensor 2 x replica 2 x device 2",
         "  machine 0   replica 0   device 0: [0 -]   device 1: [1 -]",
@@ -80,17 +85,17 @@ def test_cells_that_do_not_fill_a_machine_are_warned_of() -> None:
 
 
 def test_sequence_ranks_that_are_apart_are_warned_of_where_a_machine_has_room_for_a_cell() -> None:
-    order = ("sequence", "device", "replica", "tensor")
-    torn = Grid(device=2, sequence=2, tensor=2, order=order)
+    order = spelled_out(("sequence", "device", "replica", "tensor"))
+    torn = Grid(device=2, ulysses=2, tensor=2, order=order)
     assert mesh_picture(torn, 4) == [
-        "mesh        sequence 2 x device 2 x tensor 2",
+        "mesh        ulysses 2 x device 2 x tensor 2",
         "  machine 0   device 0: [0 1 | - -]   device 1: [2 3 | - -]",
         "  machine 1   device 0: [- - | 4 5]   device 1: [- - | 6 7]",
         "warning: sequence ranks 0 and 4 of device 0 are on different machines, the first of 2 "
         "such cells: see mesh.order",
     ]
-    assert mesh_picture(Grid(sequence=4, tensor=2), 4) == [
-        "mesh        sequence 4 x tensor 2",
+    assert mesh_picture(Grid(ring=2, ulysses=2, tensor=2), 4) == [
+        "mesh        ring 2 x ulysses 2 x tensor 2",
         "  machine 0   device 0: [0 1 | 2 3 | - - | - -]",
         "  machine 1   device 0: [- - | - - | 4 5 | 6 7]",
     ]
@@ -124,5 +129,7 @@ def test_the_page_about_training_shows_the_picture_of_its_configuration() -> Non
     (section,) = re.findall(r"^```toml\n(\[mesh\]\n.*?)^```$", text, re.M | re.S)
     (picture,) = re.findall(r"^```text\n(mesh .*?)^```$", text, re.M | re.S)
     mesh = loads(SHORT + section).mesh.shape
-    grid = Grid(mesh.replicas, 2, mesh.sequence, mesh.tensor, mesh.order)
+    grid = Grid(
+        mesh.replicas, 2, mesh.cell.ring, mesh.cell.ulysses, mesh.tensor, spelled_out(mesh.order)
+    )
     assert mesh_picture(grid, 8) == picture.splitlines()
