@@ -40,7 +40,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "model.io": ("arch", "files"),
     "run.process": ("terminal", "parent_process"),
     "run.program": ("core", "lower", *_MODEL),
-    "run.comm": ("core", "run.process", "run.program"),
+    "run.comm": ("core", "arch", "run.process", "run.program"),
     "run.execute": ("core", "model.attention", "model.stages", "run.program", "run.comm"),
     "run.watchdog": ("terminal", "core", "check", "run.process", "run.program"),
     "run.launch": ("terminal", "parent_process", "run.process", "run.watchdog"),

@@ -101,5 +101,5 @@ def _load(engine: Engine) -> None:
     """Give every stage the weights that the oracle has too."""
     values = parameters_of(engine.layout.model, engine.layout.main)
     for entry in entries(engine):
-        entry.main.copy_(values[entry.name])
+        entry.take(values[entry.name])
     publish(engine)

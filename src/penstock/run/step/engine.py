@@ -19,6 +19,7 @@ from penstock.core.ops import STAGE_KINDS, Op
 from penstock.data.batch import Microbatch
 from penstock.errors import RunError
 from penstock.model.attention.piece import Piece
+from penstock.model.stages.weights import Weights
 from penstock.run.comm.collective import add_up, connect_group
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Transport
@@ -31,6 +32,7 @@ from penstock.run.program.pieces import cut_batch
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.agreement import agree_on_plan
 from penstock.run.step.optimizer import AdamW, NoUpdate, make_optimizer
+from penstock.run.step.sharding import SHARDINGS, Sharding
 from penstock.run.step.stage_end import Rate, StageEnd, Totals
 from penstock.run.step.stages import empty_weights, home_views, stage_of, weightless_stages
 from penstock.run.watchdog.position import Tracker
@@ -57,12 +59,13 @@ class Engine:
         *,
         adam: AdamW | NoUpdate,
         device: torch.device,
+        sharding: Sharding = SHARDINGS["none"],
     ) -> None:
         self.layout, self.mesh, self.transport = plan.layout, mesh, transport
-        self.adam, self.device = adam, device
+        self.adam, self.device, self.sharding = adam, device, sharding
         mine = self.layout.stages_of(mesh.device)
         self.stages = {stage: stage_of(self.layout, stage, device) for stage in mine}
-        self.weights = {stage: empty_weights(self.layout, stage, device) for stage in mine}
+        self.weights = {stage: self._empty_weights(stage) for stage in mine}
         self.optimizers = {s: make_optimizer(adam, self.weights[s]) for s in mine}
         self.tracker = Tracker()
         """Told where this rank is beside its lane; nobody asks this one."""
@@ -107,6 +110,8 @@ class Engine:
         """The gradients of one global batch, complete on every rank, without the update."""
         labels = self._count(batch)
         self.executor.gradients(self._begin(batch, labels))
+        for weights in self.weights.values():
+            self.sharding.complete(weights, self.mesh)
         return self._outcome(labels)
 
     def evaluate(self, batches: Iterable[Sequence[Microbatch]]) -> float:
@@ -172,6 +177,11 @@ class Engine:
         executor.clock = clock_of(self.device)
         return executor
 
+    def _empty_weights(self, stage: int) -> Weights:
+        parameters, tied = self.layout.parameters(stage), self.layout.model.tied
+        own = self.sharding.ownership(parameters, self.mesh, tied=tied)
+        return empty_weights(self.layout, stage, self.device, own)
+
     def _subject(self, op: Op) -> Any:
         return self._ends[op.stage] if op.kind in STAGE_KINDS else self.working[op.stage]
 
@@ -186,6 +196,7 @@ class Engine:
             self._rate,
             self.adam.clip,
             (lambda: self.executor.losses) if last else (lambda: ()),
+            self.sharding,
         )
 
     def _devices_of(self, stages: Iterable[int]) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from penstock.arch.ownership import Ownership
 from penstock.model.stages.attention_stage import AttentionStage
 from penstock.model.stages.between_attentions import BetweenAttentionsStage
 from penstock.model.stages.decoder import DecoderStage
@@ -13,10 +14,12 @@ from penstock.model.stages.weights import Weights
 from penstock.run.program.layout import Layout
 
 
-def empty_weights(layout: Layout, stage: int, device: torch.device) -> Weights:
+def empty_weights(
+    layout: Layout, stage: int, device: torch.device, own: Ownership | None = None
+) -> Weights:
     """The buffers of a stage, whose values are still to come."""
     parameters = layout.parameters(stage)
-    return Weights.empty(parameters, dtype=layout.dtype, main=layout.main, device=device)
+    return Weights.empty(parameters, dtype=layout.dtype, main=layout.main, device=device, own=own)
 
 
 def stage_of(

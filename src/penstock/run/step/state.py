@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from penstock.arch.ownership import OwnedPart
 from penstock.arch.parameters import EMBEDDING, HEAD
 from penstock.model.io.initial_weights import initialise
 from penstock.run.step.engine import Engine
@@ -15,11 +16,19 @@ class Entry(NamedTuple):
 
     name: str
     """As it is stored: a tied head is a copy of the embedding."""
+    own: OwnedPart
+    """What this rank owns of it."""
     main: Tensor
+    """Of what it owns, as are the moments: flat, unless it owns all that the stage has."""
     grad: Tensor
+    """Of all that the stage has."""
     moments: dict[str, Tensor]
     copy: bool
     """Whether it is stored by whoever has the original."""
+
+    def take(self, whole: Tensor) -> None:
+        """Set the main weights to what is owned of a tensor of the stage."""
+        self.main.copy_(whole.reshape(-1)[self.own.inside].view_as(self.main))
 
     def stored(self) -> dict[str, Tensor]:
         """Weight and moments under the names that checkpoints know."""
@@ -43,26 +52,34 @@ def entries(engine: Engine) -> list[Entry]:
 
 def _entry(engine: Engine, stage: int, name: str) -> Entry:
     weights, tied = engine.weights[stage], name == HEAD and engine.layout.model.tied
+    own = weights.own.parts[weights.layout.shared.get(name, name)]
+    main, *moments = (
+        _shaped(flat[weights.own.slice_in(len(flat), own)], own)
+        for flat in (weights.main, *engine.optimizers[stage].moments.values())
+    )
+    grad = weights.named(weights.grad)[name]
     stored = EMBEDDING if tied else name
-    main, grad = (weights.named(flat)[name] for flat in (weights.main, weights.grad))
-    moments = {
-        moment: weights.named(flat)[name]
-        for moment, flat in engine.optimizers[stage].moments.items()
-    }
-    return Entry(stored, main, grad, moments, tied)
+    return Entry(stored, own, main, grad, dict(zip(MOMENTS, moments)), tied)
+
+
+def _shaped(flat: Tensor, own: OwnedPart) -> Tensor:
+    return flat.view(own.part.local_shape) if own.is_all else flat
 
 
 def begin(engine: Engine, seed: int) -> None:
     """Fill all weights of this rank with their initial numbers."""
     for entry in entries(engine):
-        initialise(engine.layout.model, entry.name, entry.main, seed)
+        whole = entry.main.new_empty(entry.own.part.local_shape)
+        initialise(engine.layout.model, entry.name, whole, seed)
+        entry.take(whole)
     publish(engine)
 
 
 def publish(engine: Engine) -> None:
-    """Compute with the main weights as they are now."""
+    """Compute with the main weights as they are now; all ranks do so together."""
     for weights in engine.weights.values():
         weights.publish()
+        engine.sharding.gather(weights, engine.mesh)
 
 
 def set_step(engine: Engine, step: int) -> None:

@@ -4,12 +4,10 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from torch import Tensor
-
 from penstock.errors import RunError
 from penstock.model.io.huggingface import read_weights
 from penstock.run.step.engine import Engine
-from penstock.run.step.state import begin, entries, publish
+from penstock.run.step.state import Entry, begin, entries, publish
 from penstock.train.checkpoint import Found
 from penstock.train.config.save import save
 from penstock.train.loop.learning_rate import plan_notes
@@ -101,10 +99,10 @@ def _origin(found: Found | None, folder: str) -> list[str]:
 
 def _load_weights(engine: Engine, folder: Path) -> None:
     """Fill this rank's stages from a Hugging Face folder."""
-    places: dict[str, list[Tensor]] = {}
+    places: dict[str, list[Entry]] = {}
     for entry in entries(engine):
-        places.setdefault(entry.name, []).append(entry.main)  # a tied weight may be here twice
+        places.setdefault(entry.name, []).append(entry)  # a tied weight may be here twice
     for name, tensor in read_weights(folder, set(places)):
         for place in places[name]:
-            place.copy_(tensor)
+            place.take(tensor)
     publish(engine)
