@@ -126,6 +126,11 @@ class Engine:
         _refuse_unlabelled("the evaluation", labels)
         return total / labels
 
+    @property
+    def owners(self) -> int:
+        """Ranks that share the optimizer's work for a stage."""
+        return max((weights.own.of for weights in self.weights.values()), default=1)
+
     def busy_seconds(self) -> float:
         """Time that the ops of the last step took on this device."""
         return self.executor.spans.seconds()
