@@ -49,7 +49,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "verify": (*_BELOW_RUN, *_STEP, "run.launch", "run.step"),
     "train.config": ("core", "arch", "data", "files", "schedules"),
     "train.records": ("terminal", "files", "train.config"),
-    "train.checkpoint": ("files", "run.comm"),
+    "train.checkpoint": ("files", "model.io", "run.comm"),
     "train.report": ("terminal", *_BELOW_RUN, *_RUN, "train.config", "train.records"),
     "train.loop": (*_BELOW_RUN, *_RUN, *_BELOW_LOOP),
     "bench.measure": (*_BELOW_RUN, *_RUN, "verify"),

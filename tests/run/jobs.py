@@ -125,7 +125,7 @@ def trained(connection: Connection, plan: StepPlan, replicas: int, steps: int) -
         for step in range(steps):
             batch = batch_of(plan, step, replicas)[first : first + share]
             outcomes.append(engine.step(batch, 0.01))
-        weights = {name: tensor.clone() for name, tensor in held(engine).items()}
+        weights = {name: block.tensor.clone() for name, (block,) in held(engine).items()}
         return Learnt(outcomes, weights, outcomes[0].norm)
 
 

@@ -78,7 +78,7 @@ def both(case: GpuCase, call: CallBlock, loss_tokens: int) -> tuple[Engine, Comp
         case.config(), case.words(), making, call=call, adam=ADAM, loss_tokens=loss_tokens
     )
     with torch.no_grad():
-        load(theirs.model, held(engine))
+        load(theirs.model, {name: block.tensor for name, (block,) in held(engine).items()})
     return engine, theirs
 
 

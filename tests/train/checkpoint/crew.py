@@ -19,8 +19,11 @@ from torch import Tensor
 from files.faulty_disk import FaultyDisk, full
 from penstock.errors import PenstockError
 from penstock.files.durable import Disk
+from penstock.model.io.tensor_block import TensorBlock, TensorBlocks
 from penstock.train.checkpoint import Checkpoints
 from penstock.train.checkpoint.copies import digest_of_tensor
+from penstock.train.loop.whole_tensors import give_blocks, take_tensors
+from train.checkpoint.cuts import Cut, blocks_of
 from train.checkpoint.faults import empty_like, tensors
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -98,10 +101,8 @@ class Crew:
                 process.kill()
 
 
-def save(
-    group: Any, rank: int, folder: Path, split: Split, step: int, options: dict[str, Any]
-) -> None:
-    checkpoints = Checkpoints(folder, group=group, **options)
+def save(group: Any, rank: int, folder: Path, split: Split, step: int) -> None:
+    checkpoints = Checkpoints(folder, group=group)
     checkpoints.save(step, layers(split[rank], step), {"seed": 1})
     checkpoints.wait()
 
@@ -118,7 +119,7 @@ def save_other_value(group: Any, rank: int, folder: Path, name: str) -> None:
     values = layers([rank % 2], 1)
     if rank == 3:
         values[name].view(torch.uint8)[0] ^= 1
-    checkpoints = Checkpoints(folder, group=group, replicas=2)
+    checkpoints = Checkpoints(folder, group=group)
     checkpoints.save(1, values, {})
     checkpoints.wait()
 
@@ -157,6 +158,59 @@ def load(group: Any, rank: int, folder: Path, split: Split) -> tuple[int, dict[s
     values = empty_like(layers(split[rank], 0))
     checkpoints.load(found, values)
     return found.step, {name: digest_of_tensor(tensor) for name, tensor in values.items()}
+
+
+def save_cut(group: Any, rank: int, folder: Path, cut: Cut) -> None:
+    checkpoints = Checkpoints(folder, group=group)
+    checkpoints.save(1, blocks_of(cut[rank]), {})
+    checkpoints.wait()
+
+
+def save_cut_with_another_bit(
+    group: Any, rank: int, folder: Path, cut: Cut, culprit: int, name: str
+) -> None:
+    """One rank's first block of a tensor is not what it should be."""
+    blocks = blocks_of(cut[rank])
+    if rank == culprit:
+        blocks[name][0].tensor.view(torch.uint8)[0] ^= 1
+    checkpoints = Checkpoints(folder, group=group)
+    checkpoints.save(1, blocks, {})
+    checkpoints.wait()
+
+
+def save_other_kind(group: Any, rank: int, folder: Path) -> None:
+    """Two ranks with halves of a tensor whose type they do not agree on."""
+    half = torch.zeros(2, dtype=(torch.float32, torch.float64)[rank])
+    checkpoints = Checkpoints(folder, group=group)
+    checkpoints.save(1, {"weights/a": [TensorBlock(half, (4,), (2 * rank,))]}, {})
+    checkpoints.wait()
+
+
+def load_cut(group: Any, rank: int, folder: Path, cut: Cut) -> dict[str, list[str]]:
+    """The digests of all blocks loaded, by name."""
+    checkpoints = Checkpoints(folder, group=group)
+    found = checkpoints.newest()
+    assert found is not None
+    blocks = blocks_of(cut[rank])
+    for block in (block for blocks in blocks.values() for block in blocks):
+        block.tensor.zero_()
+    checkpoints.load(found, blocks)
+    return digests(blocks)
+
+
+def digests(blocks: TensorBlocks) -> dict[str, list[str]]:
+    return {
+        name: [digest_of_tensor(block.tensor) for block in found] for name, found in blocks.items()
+    }
+
+
+def gather_cut(group: Any, rank: int, cut: Cut) -> dict[str, str]:
+    """The digests of whole tensors, on the first rank."""
+    if rank:
+        give_blocks(blocks_of(cut[rank]), group)
+        return {}
+    taken = take_tensors(blocks_of(cut[rank]), group)
+    return {name: digest_of_tensor(tensor) for name, tensor in taken}
 
 
 def newest(group: Any, rank: int, folder: Path) -> tuple[int, tuple[str, ...]]:

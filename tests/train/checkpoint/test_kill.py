@@ -47,7 +47,7 @@ def test_when_one_rank_is_killed_in_a_save_the_other_ends_with_an_error(
     crew = Crew(2, tmp_path / "store")
     folder = tmp_path / "run"
     try:
-        assert crew.do(tasks.save, folder, [[0], [1]], 1, {}) == [None, None]
+        assert crew.do(tasks.save, folder, [[0], [1]], 1) == [None, None]
         with within(5, time.monotonic):
             answers = crew.do(tasks.save_and_die, folder, culprit, at)
     finally:

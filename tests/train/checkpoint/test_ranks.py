@@ -30,8 +30,8 @@ def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crew]:
     crew.stop()
 
 
-def saved(crew: Crew, folder: Path, split: Split, step: int = 1, **options: int) -> None:
-    outcome = crew.do(tasks.save, folder, split, step, options, members=len(split))
+def saved(crew: Crew, folder: Path, split: Split, step: int = 1) -> None:
+    outcome = crew.do(tasks.save, folder, split, step, members=len(split))
     assert outcome == [None] * len(split)
 
 
@@ -69,7 +69,7 @@ def test_ranks_that_read_different_checkpoints_of_one_step_are_refused(
 
 
 def test_replicas_that_agree_are_stored_once(crew: Crew, tmp_path: Path) -> None:
-    saved(crew, tmp_path, [[0, 1], [2], [0, 1], [2]], replicas=2)
+    saved(crew, tmp_path, [[0, 1], [2], [0, 1], [2]])
     files = {path.name for path in checkpoint_path(tmp_path, 1).glob("*.distcp")}
     assert files == {"__0_0.distcp", "__1_0.distcp"}
     answers = crew.do(tasks.load, tmp_path, [[0, 1], [2], [0, 1], [2]])
@@ -84,21 +84,6 @@ def test_replicas_that_differ_in_one_bit_are_refused_with_name_and_ranks(
     assert len(outcome) == 1
     assert f"{name} differs between rank 1 and rank 3" in outcome.pop()
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("split", "words"),
-    [
-        ([[0], [1], [0], [1, 2]], "layers.2.weight is saved by rank 3, but not by every replica"),
-        ([[0], [0], [0], [0]], "layers.0.weight is saved by rank 0 and by rank 1"),
-    ],
-)
-def test_tensors_without_one_clear_owner_are_refused(
-    crew: Crew, tmp_path: Path, split: Split, words: str
-) -> None:
-    outcome = errors(crew.do(tasks.save, tmp_path, split, 1, {"replicas": 2}))
-    assert len(outcome) == 1
-    assert words in outcome.pop()
 
 
 def test_states_that_differ_are_refused(crew: Crew, tmp_path: Path) -> None:

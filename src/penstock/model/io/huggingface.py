@@ -121,7 +121,11 @@ def _shards(
 
 
 def write_shard(
-    folder: Path, number: int, of: int, tensors: Mapping[str, Tensor], dtype: torch.dtype
+    folder: Path,
+    number: int,
+    of: int,
+    tensors: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]],
+    dtype: torch.dtype,
 ) -> None:
     """Write one file of a model that several ranks write together; files count from 1."""
     _refuse_dtype(dtype)

@@ -6,7 +6,7 @@ wrong with a file leaves here as anything but our own error with the file's name
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -105,15 +105,16 @@ def open_safetensors(path: Path) -> Iterator[Any]:
         ) from error
 
 
-def save(path: Path, tensors: Mapping[str, Tensor], dtype: torch.dtype) -> None:
-    """Write tensors into a file in this type, and see them on the disk."""
-    # a stage's parameters are views of one buffer, and the format refuses shared memory
-    own = {
-        name: tensor.detach().to(device="cpu", dtype=dtype, copy=True).contiguous()
-        for name, tensor in tensors.items()
-    }
-    for name, tensor in own.items():
-        _refuse_overflow(path, name, tensor, tensors[name])
+def save(
+    path: Path, tensors: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]], dtype: torch.dtype
+) -> None:
+    """Write tensors into a file in this type, and see them on the disk; they may come one by one,
+    and are kept in the type of the file only."""
+    own: dict[str, Tensor] = {}
+    for name, tensor in tensors.items() if isinstance(tensors, Mapping) else tensors:
+        # a stage's parameters are views of one buffer, and the format refuses shared memory
+        own[name] = tensor.detach().to(device="cpu", dtype=dtype, copy=True).contiguous()
+        _refuse_overflow(path, name, own[name], tensor)
     with explain_write_errors(path):
         from safetensors.torch import save_file
 

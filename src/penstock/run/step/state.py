@@ -1,14 +1,25 @@
-"""What a rank holds that must outlive it, by names that know nothing of how the model is spread."""
+"""What a rank holds that must outlive it, by names that know nothing of how the model is spread.
 
+A rank may hold a part of a tensor, and own a range of that part. What is stored are blocks of whole
+tensors, each with the place where it begins.
+"""
+
+from collections.abc import Iterator
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from penstock.arch.ownership import OwnedPart
+from penstock.arch.parameter_layout import ParameterPart
 from penstock.arch.parameters import EMBEDDING, HEAD
 from penstock.model.io.initial_weights import initialise
+from penstock.model.io.tensor_block import TensorBlock, blocks_in
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import MOMENTS
+
+MAIN_WEIGHTS = "weights"
+"""What the values of parameters are called in checkpoints, beside the names of the moments."""
 
 
 class Entry(NamedTuple):
@@ -16,29 +27,37 @@ class Entry(NamedTuple):
 
     name: str
     """As it is stored: a tied head is a copy of the embedding."""
+    part: ParameterPart
+    """What this rank holds of it."""
     own: OwnedPart
-    """What this rank owns of it."""
+    """What it owns of that part."""
     main: Tensor
-    """Of what it owns, as are the moments: flat, unless it owns all that the stage has."""
+    """Of what it owns, as are the moments: flat, unless it owns the whole part."""
     grad: Tensor
-    """Of all that the stage has."""
+    """Of the whole part."""
     moments: dict[str, Tensor]
     copy: bool
     """Whether it is stored by whoever has the original."""
 
     def take(self, whole: Tensor) -> None:
-        """Set the main weights to what is owned of a tensor of the stage."""
-        self.main.copy_(whole.reshape(-1)[self.own.inside].view_as(self.main))
+        """Set the main weights to what this rank owns of a whole tensor."""
+        flat = whole[self.part.index].reshape(-1)
+        self.main.copy_(flat[self.own.inside].view_as(self.main))
 
-    def stored(self) -> dict[str, Tensor]:
-        """Weight and moments under the names that checkpoints know."""
-        kept = {f"{moment}/{self.name}": self.moments[moment] for moment in MOMENTS}
-        return {weight_key(self.name): self.main, **kept}
+
+class Stored(NamedTuple):
+    """One tensor of this rank as checkpoints know it."""
+
+    kind: str
+    """Weights, or a moment."""
+    name: str
+    blocks: list[TensorBlock]
+    copy: bool
 
 
 def weight_key(name: str) -> str:
     """The name of a parameter's values in checkpoints."""
-    return f"weights/{name}"
+    return f"{MAIN_WEIGHTS}/{name}"
 
 
 def entries(engine: Engine) -> list[Entry]:
@@ -51,25 +70,29 @@ def entries(engine: Engine) -> list[Entry]:
 
 
 def _entry(engine: Engine, stage: int, name: str) -> Entry:
-    weights, tied = engine.weights[stage], name == HEAD and engine.layout.model.tied
+    weights, copy = engine.weights[stage], _is_copy(engine, name)
     own = weights.own.parts[weights.layout.shared.get(name, name)]
     main, *moments = (
         _shaped(flat[weights.own.slice_in(len(flat), own)], own)
         for flat in (weights.main, *engine.optimizers[stage].moments.values())
     )
-    grad = weights.named(weights.grad)[name]
-    stored = EMBEDDING if tied else name
-    return Entry(stored, own, main, grad, dict(zip(MOMENTS, moments)), tied)
+    part, grad = weights.layout.parts[name], weights.named(weights.grad)[name]
+    stored = EMBEDDING if copy else name
+    return Entry(stored, part, own, main, grad, dict(zip(MOMENTS, moments)), copy)
 
 
 def _shaped(flat: Tensor, own: OwnedPart) -> Tensor:
     return flat.view(own.part.local_shape) if own.is_all else flat
 
 
+def _is_copy(engine: Engine, name: str) -> bool:
+    return name == HEAD and engine.layout.model.tied
+
+
 def begin(engine: Engine, seed: int) -> None:
     """Fill all weights of this rank with their initial numbers."""
     for entry in entries(engine):
-        whole = entry.main.new_empty(entry.own.part.local_shape)
+        whole = torch.empty(entry.part.shape)
         initialise(engine.layout.model, entry.name, whole, seed)
         entry.take(whole)
     publish(engine)
@@ -88,37 +111,38 @@ def set_step(engine: Engine, step: int) -> None:
         optimizer.steps = step
 
 
-def to_save(engine: Engine) -> dict[str, Tensor]:
-    """Everything of this rank that nobody else stores."""
-    return {
-        key: tensor
-        for entry in entries(engine)
-        if not entry.copy
-        for key, tensor in entry.stored().items()
-    }
+def _stored(engine: Engine) -> Iterator[Stored]:
+    """Everything that this rank owns."""
+    for stage, weights in engine.weights.items():
+        buffers = {MAIN_WEIGHTS: weights.main, **engine.optimizers[stage].moments}
+        for kind, flat in buffers.items():
+            for name, values in weights.owned(flat).items():
+                own, copy = weights.own.parts[name], _is_copy(engine, name)
+                blocks = blocks_in(own.part, values, own.offset)
+                yield Stored(kind, EMBEDDING if copy else name, blocks, copy)
 
 
-def held(engine: Engine) -> dict[str, Tensor]:
-    """The main weights of this rank by name, copies left out."""
-    return {entry.name: entry.main for entry in entries(engine) if not entry.copy}
+def to_save(engine: Engine) -> dict[str, list[TensorBlock]]:
+    """Everything that this rank owns; a tied head is left to whoever has the embedding."""
+    return {f"{one.kind}/{one.name}": one.blocks for one in _stored(engine) if not one.copy}
 
 
-def to_load(engine: Engine) -> dict[str, Tensor]:
-    """Everything of this rank, copies too; where it has original and copy, the original."""
-    wanted: dict[str, Tensor] = {}
-    for entry in entries(engine):
-        wanted = {**entry.stored(), **wanted}
+def held(engine: Engine) -> dict[str, list[TensorBlock]]:
+    """The main weights that this rank owns by name, copies left out."""
+    stored = (one for one in _stored(engine) if one.kind == MAIN_WEIGHTS and not one.copy)
+    return {one.name: one.blocks for one in stored}
+
+
+def to_load(engine: Engine) -> dict[str, list[TensorBlock]]:
+    """Everything that this rank owns; a tied head is filled as the embedding."""
+    wanted: dict[str, list[TensorBlock]] = {}
+    for one in _stored(engine):
+        wanted.setdefault(f"{one.kind}/{one.name}", []).extend(one.blocks)
     return wanted
 
 
 def settle(engine: Engine, step: int) -> None:
-    """Make a rank whole after its tensors were loaded: copies, moments' age, computed values."""
-    originals = {entry.name: entry for entry in entries(engine) if not entry.copy}
-    for entry in entries(engine):
-        if entry.copy and entry.name in originals:
-            for mine, theirs in zip(
-                entry.stored().values(), originals[entry.name].stored().values()
-            ):
-                mine.copy_(theirs)
+    """Make a rank ready after its tensors were loaded: the moments' age, and computed values, which
+    may come from others that own them."""
     set_step(engine, step)
     publish(engine)

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from penstock.train.checkpoint.find import Found, at_step, newest
-from penstock.train.checkpoint.load import TensorKind, load_part, stored_kinds
+from penstock.train.checkpoint.load import load_part, stored_kinds
+from penstock.train.checkpoint.outline import TensorKind
 from penstock.train.checkpoint.ranks import Ranks
 from penstock.train.checkpoint.saver import Checkpoints
 

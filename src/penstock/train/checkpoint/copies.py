@@ -1,9 +1,10 @@
-"""Who saves which tensor, and whether copies of it are equal.
+"""Who saves which block, and whether copies of it are equal.
 
-Two ranks that save different values under one name are a silent loss: the storage keeps one of
-them. So every name has one owner among the ranks of a pipeline, and where the pipeline is
-replicated, the replicas' copies are compared byte by byte (their SHA-256) before anything is
-written. The first replica then writes.
+Two ranks that save different values for the same elements are a silent loss: the storage keeps one
+of them. Many ranks hold copies: replicas of a pipeline, ranks that share tokens and not weights,
+norms beside matrices that are shared. A copy is known by its block: the name of the tensor, offsets
+and sizes. Copies are compared byte by byte (their SHA-256) before anything is written; then the
+lowest rank that has a block writes it. Blocks that overlap without being the same are refused.
 """
 
 import hashlib
@@ -14,6 +15,20 @@ import torch
 from torch import Tensor
 
 from penstock.errors import RunError
+from penstock.model.io.tensor_block import (
+    Region,
+    TensorBlock,
+    TensorBlocks,
+    Tensors,
+    blocks_by_name,
+)
+from penstock.train.checkpoint.outline import (
+    Spread,
+    outlines_of,
+    refuse_gaps,
+    refuse_overlaps,
+    spread_over,
+)
 from penstock.train.checkpoint.ranks import Ranks
 
 
@@ -21,35 +36,36 @@ class Content(NamedTuple):
     """What one rank saves; the state is the same on all ranks."""
 
     step: int
-    tensors: Mapping[str, Tensor]
+    blocks: TensorBlocks
     state: str
 
 
-class Copy(NamedTuple):
-    """What a rank has under a name, short enough to be sent around."""
-
-    rank: int
-    sha256: str
-
-
-def capture(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def capture(tensors: Tensors) -> TensorBlocks:
     """The values of this moment, in memory of their own on the host."""
     return {
-        name: torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
-        for name, tensor in tensors.items()
+        name: [block._replace(tensor=_on_host(block.tensor)) for block in blocks]
+        for name, blocks in blocks_by_name(tensors).items()
     }
 
 
-def refuse_differences(tensors: Mapping[str, Tensor], replicas: int, ranks: Ranks) -> None:
-    """Raise on all ranks where a name has two owners, or copies that are not equal."""
-    compared = replicas > 1
-    held = ranks.together(
-        lambda: {name: digest_of_tensor(tensors[name]) if compared else "" for name in tensors}
-    )
-    devices = ranks.size // replicas
-    first = _owners(held, range(devices))
-    for replica in range(1, replicas):
-        _compare(first, _owners(held, range(replica * devices, (replica + 1) * devices)))
+def _on_host(tensor: Tensor) -> Tensor:
+    return torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
+
+
+def share_of(blocks: TensorBlocks, ranks: Ranks) -> dict[str, list[TensorBlock]]:
+    """What this rank writes of its blocks: those that no lower rank has.
+
+    Raises on all ranks where the blocks of all are not whole tensors, or copies are not equal.
+    """
+    spreads = spread_over(ranks.together(lambda: outlines_of(blocks)))
+    _refuse_twice(spreads)
+    refuse_overlaps(spreads)
+    refuse_gaps(spreads, "no rank saves")
+    _refuse_differences(blocks, spreads, ranks)
+    return {
+        name: [block for block in found if spreads[name].holders[block.region][0] == ranks.rank]
+        for name, found in blocks.items()
+    }
 
 
 def digest_of_tensor(tensor: Tensor) -> str:
@@ -59,31 +75,51 @@ def digest_of_tensor(tensor: Tensor) -> str:
     return sha.hexdigest()
 
 
-def _owners(held: Sequence[Mapping[str, str]], members: range) -> dict[str, Copy]:
-    """Which rank of one replica has each name."""
-    owners: dict[str, Copy] = {}
-    for rank in members:
-        for name, sha in held[rank].items():
-            if name in owners:
+def _refuse_twice(spreads: Mapping[str, Spread]) -> None:
+    for name, spread in spreads.items():
+        for region, holders in spread.holders.items():
+            if len({*holders}) < len(holders):
+                twice = next(rank for rank in holders if holders.count(rank) > 1)
                 raise RunError(
-                    f"{name} is saved by rank {owners[name].rank} and by rank {rank}",
-                    hint="within a pipeline every tensor has one owner",
+                    f"{_place(name, region, spread)} is saved twice by rank {twice}",
+                    hint="a rank saves a block once, also where it has copies of it",
                 )
-            owners[name] = Copy(rank, sha)
-    return owners
 
 
-def _compare(first: Mapping[str, Copy], other: Mapping[str, Copy]) -> None:
-    for name in sorted(first.keys() ^ other.keys()):
-        there = first.get(name) or other[name]
-        raise RunError(
-            f"{name} is saved by rank {there.rank}, but not by every replica",
-            hint="replicas of a pipeline have the same tensors",
-        )
-    for name, copy in first.items():
-        if copy.sha256 != other[name].sha256:
+def _refuse_differences(blocks: TensorBlocks, spreads: Mapping[str, Spread], ranks: Ranks) -> None:
+    """Only what several ranks have is hashed: that takes longer than to write down who has it."""
+    digests = ranks.together(lambda: _digests_of_copies(blocks, spreads))
+    for name, spread in spreads.items():
+        for region, holders in spread.holders.items():
+            if len(holders) > 1:
+                _compare(_place(name, region, spread), (name, region), holders, digests)
+
+
+def _digests_of_copies(
+    blocks: TensorBlocks, spreads: Mapping[str, Spread]
+) -> dict[tuple[str, Region], str]:
+    return {
+        (name, block.region): digest_of_tensor(block.tensor)
+        for name, found in blocks.items()
+        for block in found
+        if len(spreads[name].holders[block.region]) > 1
+    }
+
+
+def _compare(
+    place: str,
+    key: tuple[str, Region],
+    holders: Sequence[int],
+    digests: Sequence[Mapping[tuple[str, Region], str]],
+) -> None:
+    first, *others = holders
+    for rank in others:
+        if digests[rank][key] != digests[first][key]:
             raise RunError(
-                f"{name} differs between rank {copy.rank} and rank {other[name].rank}, "
-                "which should be copies",
-                hint="the replicas are no longer equal; go back to the newest checkpoint",
+                f"{place} differs between rank {first} and rank {rank}, which should be copies",
+                hint="the ranks are no longer equal; go back to the newest checkpoint",
             )
+
+
+def _place(name: str, region: Region, spread: Spread) -> str:
+    return name if region.sizes == spread.kind.shape else f"{name}{region}"

@@ -1,32 +1,27 @@
 """Tensors out of a checkpoint, whoever wrote it.
 
 A checkpoint knows tensors by the names they have in the whole model, not by the ranks that wrote
-them. So each rank asks for what it owns now, under any schedule and any number of ranks. What is
-asked and not there, there and not asked, or of another shape or type, is refused by name.
+them. So each rank asks for the blocks that it has now, under any schedule and any number of ranks,
+whatever the blocks were when they were written. What is asked and not there, there and not asked,
+asked for in part only, or of another shape or type, is refused by name.
 """
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
-
-import torch
-from torch import Tensor
 
 from penstock.errors import RunError, nearest
+from penstock.model.io.tensor_block import TensorBlocks, Tensors, blocks_by_name
 from penstock.train.checkpoint.find import Found
+from penstock.train.checkpoint.outline import (
+    Outline,
+    TensorKind,
+    outlines_of,
+    refuse_gaps,
+    spread_over,
+)
 from penstock.train.checkpoint.ranks import Ranks
 
 _SHOWN = 3
 """Names that a message lists."""
-
-
-class TensorKind(NamedTuple):
-    """What a stored tensor is."""
-
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-
-    def __str__(self) -> str:
-        return f"{list(self.shape)} of {str(self.dtype).removeprefix('torch.')}"
 
 
 def stored_kinds(found: Found) -> dict[str, TensorKind]:
@@ -39,27 +34,29 @@ def stored_kinds(found: Found) -> dict[str, TensorKind]:
     }
 
 
-def load_checkpoint(found: Found, tensors: Mapping[str, Tensor], ranks: Ranks) -> None:
+def load_checkpoint(found: Found, tensors: Tensors, ranks: Ranks) -> None:
     """Fill the tensors of all ranks; together they must ask for the whole checkpoint."""
-    asked = set().union(*ranks.together(lambda: set(tensors)))
-    ranks.together(lambda: _refuse_left(found, stored_kinds(found), asked))
-    ranks.together(lambda: _fill(found, tensors))
+    blocks = blocks_by_name(tensors)
+    asked = spread_over(ranks.together(lambda: outlines_of(blocks)))
+    ranks.together(lambda: _refuse_left(found, stored_kinds(found), asked.keys()))
+    refuse_gaps(asked, "no rank asks for")
+    ranks.together(lambda: _fill(found, blocks))
 
 
-def load_part(found: Found, tensors: Mapping[str, Tensor]) -> None:
+def load_part(found: Found, tensors: Tensors) -> None:
     """Fill some tensors, in this process, and leave the rest of the checkpoint alone."""
-    Ranks().together(lambda: _fill(found, tensors))
+    Ranks().together(lambda: _fill(found, blocks_by_name(tensors)))
 
 
-def _fill(found: Found, tensors: Mapping[str, Tensor]) -> None:
+def _fill(found: Found, blocks: TensorBlocks) -> None:
     from penstock.train.checkpoint.storage import read_tensors  # deferred: see there
 
-    _refuse_misfits(found, stored_kinds(found), tensors)
-    read_tensors(found.folder, tensors)
+    _refuse_misfits(found, stored_kinds(found), outlines_of(blocks))
+    read_tensors(found.folder, blocks)
 
 
-def _refuse_left(found: Found, have: Mapping[str, TensorKind], asked: set[str]) -> None:
-    if left := have.keys() - asked:
+def _refuse_left(found: Found, have: Mapping[str, TensorKind], asked: Collection[str]) -> None:
+    if left := have.keys() - set(asked):
         raise RunError(
             f"{found.folder.name} has {_some(left)}, which this run does not have",
             hint="resume with the model and the optimizer that were saved",
@@ -67,18 +64,17 @@ def _refuse_left(found: Found, have: Mapping[str, TensorKind], asked: set[str]) 
 
 
 def _refuse_misfits(
-    found: Found, have: Mapping[str, TensorKind], tensors: Mapping[str, Tensor]
+    found: Found, have: Mapping[str, TensorKind], wanted: Mapping[str, Outline]
 ) -> None:
-    if missing := tensors.keys() - have.keys():
+    if missing := wanted.keys() - have.keys():
         raise RunError(
             f"{found.folder.name} does not have {_some(missing)}",
             hint=nearest(min(missing), sorted(have)) if have else "it is empty",
         )
-    for name, tensor in tensors.items():
-        wanted = TensorKind(tuple(tensor.shape), tensor.dtype)
-        if wanted != have[name]:
+    for name, outline in wanted.items():
+        if outline.kind != have[name]:
             raise RunError(
-                f"{name} is {have[name]} in {found.folder.name}, but {wanted} in this run",
+                f"{name} is {have[name]} in {found.folder.name}, but {outline.kind} in this run",
                 hint="resume with the model that was saved",
             )
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from penstock.errors import RunError, ShapeError
 from penstock.files.durable import Disk, reason
+from penstock.model.io.tensor_block import Tensors
 from penstock.run.comm.collective import make_group
 from penstock.train.checkpoint import folders
-from penstock.train.checkpoint.copies import Content, capture, refuse_differences
+from penstock.train.checkpoint.copies import Content, capture, share_of
 from penstock.train.checkpoint.find import Found, newest
 from penstock.train.checkpoint.load import load_checkpoint
 from penstock.train.checkpoint.ranks import Ranks
@@ -34,22 +34,23 @@ class Checkpoints:
         folder: str | Path,
         *,
         keep: int = 3,
-        replicas: int = 1,
         group: dist.ProcessGroup | None = None,
         disk: Disk | None = None,
     ) -> None:
         """`group` is a gloo group that nobody else uses: a thread speaks through it."""
         self.folder = Path(folder)
         self._keep = keep
-        self._replicas = replicas
         self._ranks = Ranks(group or _own_group())
         self._disk = disk or Disk()
         self._flight: Future[None] | None = None
         self._write = _writer()
-        self._refuse_counts()
+        if keep < 1:
+            raise ShapeError(
+                f"{keep} checkpoints cannot be kept", hint="keep 1 or more, 2 to be safe"
+            )
         self._ranks.first(self._prepare)
 
-    def save(self, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+    def save(self, step: int, tensors: Tensors, state: Mapping[str, Any]) -> None:
         """Store the values of this moment; returns when they are copied, not when they are safe."""
         self.wait()
         if step < 0:
@@ -93,21 +94,10 @@ class Checkpoints:
                 hint="give the run another folder",
             ) from None
 
-    def load(self, found: Found, tensors: Mapping[str, Tensor]) -> None:
+    def load(self, found: Found, tensors: Tensors) -> None:
         """Fill the tensors; all ranks together ask for everything that was saved."""
         self.wait()
         load_checkpoint(found, tensors, self._ranks)
-
-    def _refuse_counts(self) -> None:
-        if self._keep < 1:
-            raise ShapeError(
-                f"{self._keep} checkpoints cannot be kept", hint="keep 1 or more, 2 to be safe"
-            )
-        if self._replicas < 1 or self._ranks.size % self._replicas:
-            raise ShapeError(
-                f"{self._ranks.size} ranks are not {self._replicas} equal replicas",
-                hint="ranks = replicas x devices",
-            )
 
     def _prepare(self) -> None:
         try:
@@ -122,9 +112,8 @@ class Checkpoints:
     def _save(self, content: Content) -> None:
         """What the thread does."""
         try:
-            self._refuse_disagreement(content)
-            writes = self._ranks.rank < self._ranks.size // self._replicas
-            own = content if writes else content._replace(tensors={})
+            self._refuse_other_states(content.state)
+            own = content._replace(blocks=share_of(content.blocks, self._ranks))
             self._write(self.folder, own, self._ranks, self._disk)
         except RunError as error:
             raise RunError(
@@ -133,15 +122,14 @@ class Checkpoints:
             ) from error
         self._ranks.first(lambda: self._prune(content.step))
 
-    def _refuse_disagreement(self, content: Content) -> None:
-        states = self._ranks.together(lambda: content.state)
+    def _refuse_other_states(self, own: str) -> None:
+        states = self._ranks.together(lambda: own)
         for rank, state in enumerate(states):
             if state != states[0]:
                 raise RunError(
                     f"rank {rank} saves the state {state}, but rank 0 {states[0]}",
                     hint="the state is stored once and must be the same on all ranks",
                 )
-        refuse_differences(content.tensors, self._replicas, self._ranks)
 
     def _prune(self, step: int) -> None:
         try:

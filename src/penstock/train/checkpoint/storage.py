@@ -1,6 +1,6 @@
-"""Tensors into files and back, by torch's distributed checkpoint.
+"""Blocks of tensors into files and back, by torch's distributed checkpoint.
 
-Its planners and its file format do the work; the ranks agree through `Ranks`, and the files are
+Its plans and its file format do the work; the ranks agree through `Ranks`, and the files are
 written through our own `Disk`. Each file is hashed on its way to the disk and not afterwards: a
 hash of what came to lie there would vouch for a write that lost something.
 
@@ -11,13 +11,11 @@ written, and a launcher that starts ranks does not wait for it.
 import hashlib
 import io
 import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from torch import Tensor
-from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 from torch.distributed.checkpoint.filesystem import FileSystem, FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import SavePlan
@@ -25,7 +23,9 @@ from torch.distributed.checkpoint.storage import WriteResult
 
 from penstock.errors import RunError
 from penstock.files.durable import Disk, reason
+from penstock.model.io.tensor_block import TensorBlocks
 from penstock.train.checkpoint.manifest import FileEntry
+from penstock.train.checkpoint.planners import BlockLoadPlanner, BlockSavePlanner
 from penstock.train.checkpoint.ranks import Ranks
 
 AnyPath = str | os.PathLike[str]
@@ -92,15 +92,13 @@ class HashedFiles(FileSystem):
             stream.write(content)
 
 
-def write_tensors(
-    folder: Path, tensors: Mapping[str, Tensor], files: HashedFiles, ranks: Ranks
-) -> None:
-    """Write the tensors of all ranks, each rank its own into its own file."""
+def write_tensors(folder: Path, blocks: TensorBlocks, files: HashedFiles, ranks: Ranks) -> None:
+    """Write the blocks of all ranks, each rank its own into its own file; no two ranks have the
+    same one."""
     # The files are synced by HashedFiles, and the tensors are on the host already.
     writer = FileSystemWriter(folder, sync_files=False, per_thread_copy_ahead=0)
     writer.fs = files
-    planner = DefaultSavePlanner()
-    planner.set_up_planner(dict(tensors), writer.storage_meta(), ranks.leads)
+    planner = BlockSavePlanner(blocks)
     writer.set_up_storage_writer(ranks.leads)
     local = ranks.together(lambda: writer.prepare_local_plan(planner.create_local_plan()))
     plans, metadata = planner.create_global_plan(local)
@@ -110,7 +108,7 @@ def write_tensors(
 
 
 def _write_own(
-    writer: FileSystemWriter, plan: SavePlan, planner: DefaultSavePlanner
+    writer: FileSystemWriter, plan: SavePlan, planner: BlockSavePlanner
 ) -> list[WriteResult]:
     """A rank that has nothing to write makes no file."""
     return writer.write_data(plan, planner).wait() if plan.items else []
@@ -136,11 +134,9 @@ def files_with_tensors(folder: Path) -> set[str]:
     return {place.relative_path for place in contents(folder).storage_data.values()}
 
 
-def read_tensors(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Fill tensors, found by name, with what a checkpoint has for them."""
-    reader, planner = FileSystemReader(folder), DefaultLoadPlanner()
+def read_tensors(folder: Path, blocks: TensorBlocks) -> None:
+    """Fill blocks of tensors, found by name, with what a checkpoint has for them."""
+    reader, planner = FileSystemReader(folder), BlockLoadPlanner(blocks)
     metadata = contents(folder)
-    planner.set_up_planner(dict(tensors), metadata, is_coordinator=True)
     reader.set_up_storage_reader(metadata, is_coordinator=True)
-    plan = reader.prepare_local_plan(planner.create_local_plan())
-    reader.read_data(planner.finish_plan(plan), planner).wait()
+    reader.read_data(reader.prepare_local_plan(planner.plan(metadata)), planner).wait()

@@ -18,7 +18,7 @@ from penstock.train.checkpoint.ranks import Ranks
 
 
 def write_checkpoint(folder: Path, content: Content, ranks: Ranks, disk: Disk) -> None:
-    """Write a checkpoint of all ranks' tensors; on failure nothing of it is left."""
+    """Write a checkpoint of all ranks' blocks; on failure nothing of it is left."""
     target = folders.checkpoint_path(folder, content.step)
     written = ranks.first(lambda: _begin(folders.partial(target), disk))
     try:
@@ -39,7 +39,7 @@ def _begin(written: Path, disk: Disk) -> Path:
 def _fill(written: Path, content: Content, ranks: Ranks, disk: Disk) -> dict[str, FileEntry]:
     """The files of all ranks, each one read back."""
     files = storage.HashedFiles(disk)
-    storage.write_tensors(written, content.tensors, files, ranks)
+    storage.write_tensors(written, content.blocks, files, ranks)
     ranks.first(lambda: files.put(written / manifest.STATE, content.state.encode()))
     parts = ranks.together(lambda: _settled(written, files))
     return {name: entry for part in parts for name, entry in part.items()}

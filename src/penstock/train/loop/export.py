@@ -1,7 +1,8 @@
 """The weights of a run as a Hugging Face folder: by all its ranks at its end, and by one process
 from a checkpoint at any time.
 
-    by ranks      each device of the first replica writes a file of its own; no process has them all
+    by ranks      each device of the first replica writes a file of its own, by one of its ranks,
+                  which gathers tensors of which others hold blocks; no process has them all
     by one        tensors of a checkpoint, as many at a time as one file holds
 """
 
@@ -32,12 +33,14 @@ from penstock.model.io.kept_files import (
     stored_dtype,
 )
 from penstock.run.comm.collective import meet
+from penstock.run.step.engine import Engine
 from penstock.run.step.state import held, weight_key
 from penstock.train.checkpoint import Found, load_part, newest_in, stored_in, stored_kinds
 from penstock.train.config.settings import Settings
 from penstock.train.loop.run_lock import claim_export
 from penstock.train.loop.setup import architecture
 from penstock.train.loop.trainer import Trainer
+from penstock.train.loop.whole_tensors import give_blocks, take_tensors
 
 
 class Exported(NamedTuple):
@@ -81,13 +84,24 @@ def export_weights(trainer: Trainer) -> None:
     folder, name = Path(settings.checkpoint.export), export_dtype(settings)
     dtype, kept = getattr(torch, name), kept_files(settings)
     refuse_foreign(folder, kept)
-    if mesh.replica == 0:
-        write_shard(folder, mesh.device + 1, mesh.devices, held(trainer.engine), dtype)
+    with trainer.tracker.gathers_files("export the weights"):
+        _write_own(trainer.engine, folder, dtype)
     with trainer.tracker.gathers("export the weights"):
         meet(mesh.world)
     if mesh.rank == 0:
         write_index(folder, layout.model, mesh.devices, dtype, kept)
     trainer.voice.say(str(Exported(folder, trainer.done, name, tuple(kept.files))))
+
+
+def _write_own(engine: Engine, folder: Path, dtype: torch.dtype) -> None:
+    """Write the file of this device, or send what its writer lacks."""
+    mesh, blocks = engine.mesh, held(engine)
+    group = mesh.along("replica", "sequence", "tensor")
+    if group is None or group.rank() == 0:
+        tensors = take_tensors(blocks, group)
+        write_shard(folder, mesh.device + 1, mesh.devices, tensors, dtype)
+    else:
+        give_blocks(blocks, group)
 
 
 def export_checkpoint(settings: Settings, run: Path, folder: Path, step: int | None) -> Exported:

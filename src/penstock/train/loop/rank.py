@@ -106,7 +106,6 @@ def _trainer(settings: Settings, connection: Connection, tracker: Tracker) -> Tr
         checkpoints = Checkpoints(
             Path(settings.run.directory) / "checkpoints",
             keep=settings.checkpoint.keep,
-            replicas=settings.pipeline.replicas,
         )
     trainer = Trainer(
         settings, engine, data.train, data.held_out, checkpoints, tracker, Silent(), Stopping()
