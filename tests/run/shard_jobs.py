@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
 from torch import Tensor, distributed
 
+from penstock.data.batch import Microbatch
 from penstock.run.comm import dealt_ranges
 from penstock.run.comm.dealt_ranges import gather_ranges, scatter_sum
 from penstock.run.observe.memory_meter import LiveBytes
@@ -16,7 +18,8 @@ from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import engine_on
 from penstock.run.step.engine import Engine, Outcome
 from penstock.run.step.optimizer import AdamW
-from penstock.run.step.state import begin, entries
+from penstock.run.step.state import begin, entries, settle, to_load, to_save
+from penstock.train.checkpoint import Checkpoints
 from run.jobs import CPU, batch_of, mesh_of
 
 CLIP = 0.2
@@ -56,17 +59,20 @@ class SharedRun(NamedTuple):
 
 
 def trained_with(
-    connection: Connection, plan: StepPlan, replicas: int, shard: str, without: str = ""
+    connection: Connection,
+    plan: StepPlan,
+    replicas: int,
+    shard: str,
+    without: str = "",
+    steps: int = 3,
 ) -> SharedRun:
-    """Three steps, each replica with its share of the batches; `without` one of the collectives."""
+    """Some steps, each replica with its share of the batches; `without` one of the collectives."""
     with sharded_engine(plan, replicas, shard) as engine, _left_out(without):
-        share = len(plan.lengths)
-        first = engine.mesh.replica * share
-        batches = [batch_of(plan, n, replicas)[first : first + share] for n in range(4)]
-        outcomes = [engine.step(batch, 0.01) for batch in batches[:3]]
+        batches = [_share(engine, step) for step in range(steps + 1)]
+        outcomes = [engine.step(batch, 0.01) for batch in batches[:-1]]
         values = {stage: weights.value.clone() for stage, weights in engine.weights.items()}
         pieces = [*_pieces(engine)]
-        outcomes.append(engine.gradients(batches[3]))
+        outcomes.append(engine.gradients(batches[-1]))
         return SharedRun(outcomes, values, pieces, _gradients(engine))
 
 
@@ -94,6 +100,37 @@ def _gradients(engine: Engine) -> dict[tuple[int, str], Tensor]:
     }
 
 
+def stored(connection: Connection, plan: StepPlan, replicas: int, shard: str, folder: Path) -> None:
+    """Two steps, and a checkpoint of them."""
+    with sharded_engine(plan, replicas, shard) as engine:
+        for step in range(2):
+            engine.step(_share(engine, step), 0.01)
+        checkpoints = Checkpoints(folder)
+        checkpoints.save(2, to_save(engine), {})
+        checkpoints.wait()
+
+
+def resumed(
+    connection: Connection, plan: StepPlan, replicas: int, shard: str, folder: Path
+) -> Outcome:
+    """Two steps behind a checkpoint; the last of them."""
+    with sharded_engine(plan, replicas, shard) as engine:
+        checkpoints = Checkpoints(folder)
+        found = checkpoints.newest()
+        assert found is not None
+        checkpoints.load(found, to_load(engine))
+        settle(engine, found.step)
+        engine.step(_share(engine, 2), 0.01)
+        return engine.step(_share(engine, 3), 0.01)
+
+
+def _share(engine: Engine, step: int) -> list[Microbatch]:
+    """This replica's part of a global batch."""
+    count = len(engine.plan.lengths)
+    first = engine.mesh.replica * count
+    return batch_of(engine.plan, step, engine.mesh.replicas)[first : first + count]
+
+
 class Counted(NamedTuple):
     """Bytes that a rank has sent other replicas in one step, and the elements of its stages."""
 
@@ -106,10 +143,8 @@ def bytes_sent(connection: Connection, plan: StepPlan, replicas: int) -> Counted
     """What a step moves between replicas beside the count of labels and the norm."""
     found = dict.fromkeys(("scatter_sum", "gather_ranges"), 0)
     with sharded_engine(plan, replicas, "optimizer") as engine:
-        first = engine.mesh.replica * len(plan.lengths)
-        batch = batch_of(plan, 0, replicas)[first : first + len(plan.lengths)]
         with _counting("scatter_sum", found), _counting("gather_ranges", found):
-            engine.step(batch, 0.01)
+            engine.step(_share(engine, 0), 0.01)
         elements = sum(weights.layout.stored for weights in engine.weights.values())
     return Counted(found["scatter_sum"], found["gather_ranges"], elements)
 

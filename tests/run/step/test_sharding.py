@@ -1,6 +1,7 @@
 """Replicas that share the optimizer learn what replicas learn that do everything."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.sharding import OptimizerShards, sharding_named
 from penstock.schedules import build
 from run.plans import SMALL, plan_of
-from run.shard_jobs import CLIP, SharedRun, bytes_sent, room_of, trained_with
+from run.shard_jobs import CLIP, SharedRun, bytes_sent, resumed, room_of, stored, trained_with
 
 pytestmark = pytest.mark.torch
 
@@ -148,3 +149,22 @@ def test_memory_is_what_was_predicted(ranks: Crew, schedule: Schedule, dtype: to
             assert found.weights == expected.weights
             assert found.optimizer == pytest.approx(expected.optimizer, rel=1e-4)
             assert found.end == pytest.approx(expected.end, rel=0.02)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+def test_a_checkpoint_serves_runs_that_share_otherwise(
+    ranks: Crew, tmp_path: Path, dtype: torch.dtype
+) -> None:
+    """Each rank stores what it owns; who loads it may own something else."""
+    whole = _plan(ONE_DEVICE, dtype, tied=True)
+    halves = _plan(build("1f1b", devices=2, microbatches=4), dtype, tied=True)
+    right = ranks.run(trained_with, whole, 4, "none", "", 4)[0].outcomes[-2]
+    for number, (plan, replicas, shard) in enumerate(
+        [(whole, 4, "optimizer"), (halves, 2, "optimizer"), (halves, 2, "none")]
+    ):
+        ranks.run(stored, plan, replicas, shard, tmp_path / str(number))
+        for other, owners, how in [(whole, 4, "none"), (halves, 2, "optimizer")]:
+            for found in ranks.run(resumed, other, owners, how, tmp_path / str(number)):
+                assert found.labels == right.labels
+                assert found.loss == pytest.approx(right.loss, rel=BOUNDS[dtype])
+                assert found.norm == pytest.approx(right.norm, rel=10 * BOUNDS[dtype])
