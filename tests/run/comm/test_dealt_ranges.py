@@ -5,7 +5,7 @@ import torch
 
 from penstock.run.comm.dealt_ranges import even, gather_ranges, newest, scatter_sum
 from penstock.run.launch.worker_pool import Crew
-from run.shard_jobs import dealt
+from run.shard_jobs import dealt, dealt_in_calls
 
 pytestmark = pytest.mark.torch
 
@@ -28,6 +28,14 @@ def test_each_rank_has_the_sum_of_its_range_and_then_all_have_all(
         outside = [float(n + 100 * rank) for n in range(12)]
         expected = outside[: cuts[0]] + total[cuts[0] : cuts[-1]] + outside[cuts[-1] :]
         assert found.gathered == expected
+
+
+@pytest.mark.parametrize("name", ["equal", "unequal"])
+def test_collectives_of_the_back_end_do_the_same_in_place(ranks: Crew, name: str) -> None:
+    cuts, total = CUTS[name], [4.0 * number + 600 for number in range(12)]
+    for rank, found in enumerate(ranks.run(dealt_in_calls, cuts)):
+        assert found.summed == total[cuts[rank] : cuts[rank + 1]]
+        assert found.gathered == total or name == "unequal"
 
 
 def test_without_a_group_a_tensor_stays_as_it_is() -> None:
