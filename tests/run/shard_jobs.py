@@ -203,9 +203,11 @@ class Room(NamedTuple):
     end: int
 
 
-def room_of(connection: Connection, plan: StepPlan, replicas: int) -> Room:
+def room_of(
+    connection: Connection, plan: StepPlan, replicas: int, shard: str = "optimizer"
+) -> Room:
     """What the engine of this rank has, and what its stages need at the end of a step."""
-    with sharded_engine(plan, replicas, "optimizer") as engine:
+    with sharded_engine(plan, replicas, shard) as engine:
         flat = [*engine.weights.values()]
         moments = [m.nbytes for o in engine.optimizers.values() for m in o.moments.values()]
         kept = sum(w.main.nbytes + w.grad.nbytes for w in flat) + sum(moments)

@@ -20,6 +20,7 @@ from run.shard_jobs import CLIP, SharedRun, bytes_sent, resumed, room_of, stored
 
 pytestmark = pytest.mark.torch
 
+PAGE = Path(__file__).parents[3] / "docs/concepts/sharding.md"
 ODD = replace(SMALL, vocabulary=41)
 """Neither the embedding nor the rest can be dealt evenly to four ranks."""
 TWO_DEVICES = build("1f1b", devices=2, microbatches=2)
@@ -168,3 +169,16 @@ def test_a_checkpoint_serves_runs_that_share_otherwise(
                 assert found.labels == right.labels
                 assert found.loss == pytest.approx(right.loss, rel=BOUNDS[dtype])
                 assert found.norm == pytest.approx(right.norm, rel=10 * BOUNDS[dtype])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_the_page_has_what_is_held_and_sent(ranks: Crew, dtype: torch.dtype) -> None:
+    plan = _plan(ONE_DEVICE, dtype)
+    elements = plan.layout.model.parameters
+    sent = sum(rank.sums + rank.gathers for rank in ranks.run(bytes_sent, plan, 4))
+    page, name = PAGE.read_text(), str(dtype).removeprefix("torch.")
+    for shard, moved in (("none", 2 * 3 * 4 * elements), ("optimizer", sent)):
+        rooms = ranks.run(room_of, plan, 4, shard)
+        held = sum(room.weights + room.optimizer for room in rooms)
+        row = f"| {name} | {shard} | {held / elements / 4:.3g} | {moved / elements / 4:.3g} |"
+        assert row in page
