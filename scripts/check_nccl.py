@@ -25,6 +25,7 @@ from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine, torch_device
 from penstock.run.step.optimizer import AdamW
+from penstock.run.step.sharding import SHARDINGS
 from penstock.run.step.state import begin
 from penstock.schedules import build
 from trial_jobs import Synchronising
@@ -59,7 +60,8 @@ def train(
     torch.backends.cuda.matmul.allow_tf32 = False
     device = torch_device(arguments.device, connection.place)
     plan = plan_of(schedule, getattr(torch, arguments.dtype), arguments.tied)
-    engine = build_engine(plan, connection.world // schedule.shape.devices, AdamW(), device)
+    replicas = connection.world // schedule.shape.devices
+    engine = build_engine(plan, replicas, AdamW(), device, shard=arguments.shard)
     begin(engine, 0)
     if brutal:
         engine.executor.observer = Synchronising()
@@ -84,6 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--replicas", type=int, default=1)
+    parser.add_argument("--shard", default="none", choices=list(SHARDINGS))
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))

@@ -6,6 +6,10 @@ as long as something is under way. What has been sent and waits because its rece
 on top; it is nothing where devices keep pace. At the end of a step, when nothing of the batch is
 alive any more: what the optimizer needs to update the largest stage. The gradients of embedding and
 head of a tied model are added up in place and need nothing.
+
+Ranks that share the optimizer's work keep a range of main weights and moments each. What they
+receive while they add up gradients is bounded (`MESSAGE` in arch/ownership.py); new values are
+gathered in place.
 """
 
 from collections.abc import Collection
@@ -14,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.arch.ownership import message_room, most_owned
 from penstock.core.homes import weight_homes
 from penstock.core.schedule import Schedule
 from penstock.core.table import Ticks
@@ -44,7 +49,8 @@ class Footprint(NamedTuple):
 
     @property
     def looked_at(self) -> int:
-        """Room that a device needs to run batches without updating anything: no moments."""
+        """Room that a device needs to run batches without updating anything: no moments. Ranks that
+        share nothing need it."""
         return self.weights + self.optimizer // 2 + self.step + self.communication
 
     @property
@@ -54,11 +60,17 @@ class Footprint(NamedTuple):
 
 
 def footprints(
-    schedule: Schedule, workload: Workload, rows: int = 1, *, on_host: Collection[int] = ()
+    schedule: Schedule,
+    workload: Workload,
+    rows: int = 1,
+    *,
+    on_host: Collection[int] = (),
+    owners: int = 1,
 ) -> tuple[Footprint, ...]:
     """What each device of a pipeline needs; `rows` sequences lie side by side.
 
-    Main weights and moments of the stages `on_host` are kept and updated there.
+    Main weights and moments of the stages `on_host` are kept and updated there. `owners` ranks that
+    hold the same stage share those of the others.
     """
     steps = step_peaks(schedule, workload, rows)
     narrow, main = workload.model.element_bytes, max(MAIN_BYTES, workload.model.element_bytes)
@@ -66,12 +78,17 @@ def footprints(
     for stage, devices in weight_homes(schedule).items():
         away = stage in on_host
         count, stored = stage_elements(workload, stage), stored_elements(workload, stage)
-        root = 0 if away else stage_matrices(workload, stage) * main
+        owned = most_owned(stored, owners)
+        updated = (
+            owned if narrow < main else stored
+        )  # main weights that are computed with are whole
+        root = 0 if away else most_owned(stage_matrices(workload, stage), owners)
+        room = max(root, message_room(stored, owners)) * main
         for device in devices:
             weights, optimizer, step, end, _ = found[device]
             weights += stored * narrow * (narrow < main or away)
-            optimizer += (count + 3 * stored * (not away)) * main
-            found[device] = Footprint(weights, optimizer, step, max(end, root))
+            optimizer += (count + (updated + 2 * owned) * (not away)) * main
+            found[device] = Footprint(weights, optimizer, step, max(end, room))
     return tuple(found)
 
 
@@ -96,6 +113,15 @@ def stored_elements(workload: Workload, stage: int) -> int:
     """Parameters of a stage; embedding and head that are tied are one where one stage has both."""
     both = workload.model.tied and len(workload.layers) == 1
     return stage_elements(workload, stage) - workload.model.head_weights * both
+
+
+def dealt_elements(workload: Workload, stage: int) -> tuple[int, ...]:
+    """Parameters of a stage that are dealt to their owners together: a matrix that another stage
+    shares is dealt by itself."""
+    stored, last = stored_elements(workload, stage), len(workload.layers) - 1
+    if not workload.model.tied or last == 0 or 0 < stage < last:
+        return (stored,)
+    return (stored - workload.model.head_weights, workload.model.head_weights)
 
 
 def step_peaks(schedule: Schedule, workload: Workload, rows: int = 1) -> list[int]:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from loops import each
 from penstock.arch.layers.parameter import Parameter
+from penstock.arch.ownership import Ownership
 from penstock.arch.parameter_layout import lay_out
 from penstock.data.batch import IGNORE
 from penstock.model.kernels.choice import fusible
@@ -139,10 +140,12 @@ SIZES = {"a.weight": (100, 96), "b.weight": (48,), "c.weight": (37, 130), "d.bia
 """Parameters that begin at odd places, and end in the middle of a block."""
 
 
-def _weights(dtype: torch.dtype, seed: int) -> Weights:
-    parameters = {name: Parameter(name, size) for name, size in SIZES.items()}
+LAYOUT = lay_out({name: Parameter(name, size) for name, size in SIZES.items()})
+
+
+def _weights(dtype: torch.dtype, seed: int, own: Ownership | None = None) -> Weights:
     weights = Weights.empty(
-        lay_out(parameters), dtype=dtype, main=torch.float32, device=torch.device("cuda")
+        LAYOUT, dtype=dtype, main=torch.float32, device=torch.device("cuda"), own=own
     )
     torch.manual_seed(seed)
     weights.main.normal_()
@@ -164,6 +167,41 @@ def test_updates_are_those_of_pytorch(dtype: torch.dtype) -> None:
     for name in ours.moments:
         close(ours.moments[name], theirs.moments[name].double(), 1e-6)
     assert ours.steps == theirs.steps == 5
+
+
+@every_type
+@each("index", [0, 1, 2])
+def test_updates_of_what_a_rank_owns_are_those_of_pytorch(dtype: torch.dtype, index: int) -> None:
+    own = Ownership(LAYOUT, index, 3, apart=("a.weight",))
+    fused, plain = _weights(dtype, 3, own), _weights(dtype, 3, own)
+    before = fused.value.clone()
+    ours, theirs = FusedAdamW(AdamW(), fused), TorchAdamW(AdamW(), plain)
+    for step in range(3):
+        for weights in (fused, plain):
+            torch.manual_seed(step)
+            weights.grad.normal_()
+        for optimizer in (ours, theirs):
+            optimizer.update(1e-2, 0.7)
+        close(fused.main, plain.main.double(), 1e-6)
+    for name in ours.moments:
+        assert len(ours.moments[name]) == own.elements
+        close(ours.moments[name], theirs.moments[name].double(), 1e-6)
+    for run in own.runs:
+        assert torch.equal(
+            fused.owned_run(fused.value, run), fused.owned_run(fused.main, run).to(dtype)
+        )
+        fused.owned_run(before, run).copy_(fused.owned_run(fused.value, run))
+    assert torch.equal(fused.value, before)  # what others own has not changed
+
+
+@each("index", [0, 1, 2])
+def test_squares_of_what_a_rank_owns(index: int) -> None:
+    weights = _weights(torch.bfloat16, 0, Ownership(LAYOUT, index, 3))
+    weights.grad.normal_()
+    blocks = Blocks.of(weights.own.parts, weights.grad.device)
+    parts = weights.owned(weights.grad).values()
+    exact = torch.stack([part.double().square().sum() for part in parts])
+    close(fused_squares(weights.grad, blocks), exact, 1e-14)
 
 
 def test_squares_are_those_of_each_parameter_in_64_bits() -> None:

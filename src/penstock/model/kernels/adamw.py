@@ -8,14 +8,14 @@ computed with, while each number is at hand. Squares are added up in 64 bits and
 
 from collections.abc import Mapping
 from itertools import accumulate
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 import triton
 from torch import Tensor
 from triton import language as tl
 
-from penstock.arch.parameter_layout import ParameterPart
+from penstock.arch.layers.parameter import TensorShape
 
 PER_PROGRAM = 4096
 """Elements that a program takes."""
@@ -23,6 +23,19 @@ SUMS = 1024
 """Sums of blocks that are added up at a time."""
 ALIGNED = 16
 """Where parameters begin and end at multiples of it, several elements are loaded at once."""
+
+
+class FlatPart(Protocol):
+    """What a flat buffer has of a parameter."""
+
+    @property
+    def shape(self) -> TensorShape: ...
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def stop(self) -> int: ...
 
 
 class Blocks(NamedTuple):
@@ -37,7 +50,7 @@ class Blocks(NamedTuple):
     aligned: bool
 
     @classmethod
-    def of(cls, parts: Mapping[str, ParameterPart], device: torch.device) -> "Blocks":
+    def of(cls, parts: Mapping[str, FlatPart], device: torch.device) -> "Blocks":
         """The blocks of these parameters."""
         cuts = [range(part.offset, part.stop, PER_PROGRAM) for part in parts.values()]
         decays = [float(len(part.shape) > 1) for part in parts.values()]
@@ -120,7 +133,9 @@ def fused_update(
     main: Tensor, value: Tensor, grad: Tensor, moments: tuple[Tensor, Tensor],
     blocks: Blocks, update: Update,
 ) -> None:  # fmt: skip
-    """One AdamW update of flat buffers; `value` may be `main` itself."""
+    """One AdamW update of flat buffers that lie alike; `value` may be `main` itself."""
+    if not len(blocks.starts):
+        return
     _adamw_update[(len(blocks.starts),)](
         main, value, grad, *moments, blocks.starts, blocks.sizes, blocks.decays, *update,
         block=PER_PROGRAM, aligned=blocks.aligned, num_warps=8,
@@ -133,14 +148,15 @@ def fused_squares(grad: Tensor, blocks: Blocks) -> Tensor:
     sums, totals = (
         grad.new_empty(size, dtype=torch.float64) for size in (count, len(blocks.first) - 1)
     )
-    _adamw_squares[(count,)](
-        grad,
-        blocks.starts,
-        blocks.sizes,
-        sums,
-        block=PER_PROGRAM,
-        aligned=blocks.aligned,
-        num_warps=8,
-    )
+    if count:
+        _adamw_squares[(count,)](
+            grad,
+            blocks.starts,
+            blocks.sizes,
+            sums,
+            block=PER_PROGRAM,
+            aligned=blocks.aligned,
+            num_warps=8,
+        )
     _adamw_totals[(len(totals),)](sums, blocks.first, totals, some=SUMS)
     return totals

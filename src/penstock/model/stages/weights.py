@@ -2,7 +2,8 @@
 
 A stage's parameters lie in a fixed order in one buffer of each kind, so that reductions over
 replicas and the optimizer work on whole buffers; a parameter by name is a view. A head that is tied
-to the embedding of the same stage is a view of it, and has a gradient of its own.
+to the embedding of the same stage is a view of it, and has a gradient of its own. Of what the
+optimizer updates, a rank may own a part; then others update the rest.
 """
 
 from dataclasses import dataclass
@@ -10,36 +11,59 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from penstock.arch.ownership import OwnedRun, Ownership
 from penstock.arch.parameter_layout import ParameterLayout
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
     """Flat buffers of one stage. `main` is what the optimizer updates, `value` what is computed
-    with: the same memory where both have one type."""
+    with: the same memory where both have one type. Otherwise `main` has what the rank owns."""
 
     layout: ParameterLayout
     main: Tensor
     value: Tensor
     grad: Tensor
+    own: Ownership
 
     @classmethod
     def empty(
-        cls, layout: ParameterLayout, *, dtype: torch.dtype, main: torch.dtype, device: torch.device
+        cls,
+        layout: ParameterLayout,
+        *,
+        dtype: torch.dtype,
+        main: torch.dtype,
+        device: torch.device,
+        own: Ownership | None = None,
     ) -> "Weights":
-        """Buffers for the parameters of a layout."""
-        kept = torch.zeros(layout.stored, dtype=main, device=device)
-        value = kept if dtype == main else torch.zeros_like(kept, dtype=dtype)
-        return cls(layout, kept, value, kept.new_zeros(layout.elements))
+        """Buffers for the parameters of a layout, all of them owned unless something else is
+        said."""
+        own = own or Ownership(layout)
+        value = torch.zeros(layout.stored, dtype=dtype, device=device)
+        kept = value if dtype == main else value.new_zeros(own.elements, dtype=main)
+        return cls(layout, kept, value, kept.new_zeros(layout.elements), own)
 
     def named(self, flat: Tensor) -> dict[str, Tensor]:
-        """The parameters of a buffer by name, as views."""
+        """The parameters of a buffer of the whole stage by name, as views."""
         return {
             name: flat[part.offset : part.stop].view(part.local_shape)
             for name, part in self.layout.parts_in(len(flat)).items()
         }
 
+    def owned(self, flat: Tensor) -> dict[str, Tensor]:
+        """What this rank owns of each parameter, as flat views of a buffer of the whole stage, or
+        of one that has only what is owned."""
+        return {
+            name: flat[self.own.slice_in(len(flat), owned)]
+            for name, owned in self.own.parts.items()
+        }
+
+    def owned_run(self, flat: Tensor, run: OwnedRun) -> Tensor:
+        """What this rank owns of a run, as a view."""
+        return flat[self.own.range_in(len(flat), run)]
+
     def publish(self) -> None:
-        """Compute with what the optimizer has made of the weights."""
+        """Compute with what the optimizer has made of the weights that this rank owns."""
         if self.value is not self.main:
-            self.value.copy_(self.main)
+            for run in self.own.runs:
+                self.owned_run(self.value, run).copy_(self.owned_run(self.main, run))

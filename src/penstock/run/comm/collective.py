@@ -23,23 +23,25 @@ def meet(group: ProcessGroup | None) -> None:
 
 
 def add_up(tensor: Tensor, group: ProcessGroup | None) -> None:
-    """The sum over the group, in place; without a group there is nothing to add.
-
-    On a GPU the members meet first: a collective that waits for a member spins on the device, and
-    whatever synchronises the device meanwhile would wait with it.
-    """
+    """The sum over the group, in place; without a group there is nothing to add."""
     if group is None or group.size() == 1:
         return
     if tensor.device.type == "cpu":
         distributed.all_reduce(tensor, group=group)
     elif over_nccl(group, tensor.device):
-        torch.cuda.current_stream(tensor.device).synchronize()
-        meet(group)
+        meet_on_device(tensor.device, group)
         distributed.all_reduce(tensor, group=group)
     else:
         there = tensor.cpu()
         distributed.all_reduce(there, group=group)
         tensor.copy_(there)
+
+
+def meet_on_device(device: torch.device, group: ProcessGroup | None) -> None:
+    """Return once the devices of all members can begin a collective: one that waits for a member
+    spins on the device, and whatever synchronises the device meanwhile would wait with it."""
+    torch.cuda.current_stream(device).synchronize()
+    meet(group)
 
 
 def connect_group(group: ProcessGroup | None, device: torch.device) -> None:

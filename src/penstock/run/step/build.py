@@ -17,6 +17,7 @@ from penstock.run.process.environment import RankPlace
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW, NoUpdate
+from penstock.run.step.sharding import sharding_named
 
 
 def torch_device(wanted: str, place: RankPlace) -> torch.device:
@@ -37,20 +38,31 @@ def build_engine(
     adam: AdamW | NoUpdate,
     device: torch.device,
     order: Sequence[str] = AXES,
+    *,
+    shard: str = "none",
 ) -> Engine:
     """The engine of this rank, with a transport that suits where its tensors are; `order` has the
-    axes of the mesh from the slowest to the fastest over ranks."""
+    axes of the mesh from the slowest to the fastest over ranks, `shard` names what ranks that hold
+    the same stage share (run/step/sharding.py)."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
     mesh = make_mesh(replicas, plan.layout.devices, plan.layout.cell, order)
-    return engine_on(mesh, plan, adam, device)
+    return engine_on(mesh, plan, adam, device, shard=shard)
 
 
-def engine_on(mesh: Mesh, plan: StepPlan, adam: AdamW | NoUpdate, device: torch.device) -> Engine:
+def engine_on(
+    mesh: Mesh,
+    plan: StepPlan,
+    adam: AdamW | NoUpdate,
+    device: torch.device,
+    *,
+    shard: str = "none",
+) -> Engine:
     """The engine of this rank on a mesh that there is already, whose groups it connects."""
     if back_end_of(mesh, device) == "nccl":
         connect_group(mesh.copies, device)
-    return Engine(plan, mesh, transport_for(mesh, device), adam=adam, device=device)
+    transport, sharding = transport_for(mesh, device), sharding_named(shard)
+    return Engine(plan, mesh, transport, adam=adam, device=device, sharding=sharding)
 
 
 def back_end_of(mesh: Mesh, device: torch.device) -> str:

@@ -20,6 +20,7 @@ from penstock.data.batch import Microbatch
 from penstock.errors import RunError
 from penstock.model.attention.piece import Piece, share_of
 from penstock.model.attention.positions import own_positions
+from penstock.model.stages.weights import Weights
 from penstock.run.comm.collective import add_up, connect_group
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Transport
@@ -31,6 +32,7 @@ from penstock.run.program.pieces import cut_batch
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.agreement import agree_on_plan
 from penstock.run.step.optimizer import AdamW, NoUpdate, make_optimizer
+from penstock.run.step.sharding import SHARDINGS, Sharding
 from penstock.run.step.stage_end import Rate, StageEnd, Totals
 from penstock.run.step.stages import (
     boundary_of,
@@ -63,13 +65,14 @@ class Engine:
         *,
         adam: AdamW | NoUpdate,
         device: torch.device,
+        sharding: Sharding = SHARDINGS["none"],
     ) -> None:
         self.layout, self.mesh, self.transport = plan.layout, mesh, transport
-        self.adam, self.device = adam, device
+        self.adam, self.device, self.sharding = adam, device, sharding
         self.cell = mesh.cell(self.layout.cell.norms)
         mine, at = self.layout.stages_of(mesh.device), (device, self.cell)
         self.stages = {stage: stage_of(self.layout, stage, *at) for stage in mine}
-        self.weights = {stage: empty_weights(self.layout, stage, *at) for stage in mine}
+        self.weights = {stage: self._empty_weights(stage) for stage in mine}
         self.optimizers = {s: make_optimizer(adam, self.weights[s]) for s in mine}
         self._make_holder_groups()
         self.tracker = Tracker()
@@ -115,6 +118,8 @@ class Engine:
         """The gradients of one global batch, complete on every rank, without the update."""
         labels = self._count(batch)
         self.executor.gradients(self._begin(batch, labels))
+        for weights in self.weights.values():
+            self.sharding.complete(weights, self.mesh)
         return self._outcome(labels)
 
     def evaluate(self, batches: Iterable[Sequence[Microbatch]]) -> float:
@@ -128,6 +133,11 @@ class Engine:
                 total += self._sum_over_all(_summed(losses))
         _refuse_unlabelled("the evaluation", labels)
         return total / labels
+
+    @property
+    def owners(self) -> int:
+        """Ranks that share the optimizer's work for a stage."""
+        return max((weights.own.of for weights in self.weights.values()), default=1)
 
     def busy_seconds(self) -> float:
         """Time that the ops of the last step took on this device."""
@@ -180,6 +190,11 @@ class Engine:
         executor.clock = clock_of(self.device)
         return executor
 
+    def _empty_weights(self, stage: int) -> Weights:
+        parameters = self.layout.parameters(stage, self.mesh.tensor)
+        own = self.sharding.ownership(parameters, self.mesh, tied=self.layout.model.tied)
+        return empty_weights(self.layout, stage, self.device, own)
+
     def _subject(self, op: Op) -> Any:
         return self._ends[op.stage] if op.kind in STAGE_KINDS else self.working[op.stage]
 
@@ -194,6 +209,7 @@ class Engine:
             self._rate,
             self.adam.clip,
             (lambda: self.executor.losses) if last else (lambda: ()),
+            self.sharding,
             self.layout.cell.parted,
         )
 

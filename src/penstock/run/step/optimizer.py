@@ -1,4 +1,4 @@
-"""AdamW on the main weights of a stage, clipped by the norm of the whole model."""
+"""AdamW on the main weights of a stage that a rank owns, clipped by the norm of the whole model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class StageOptimizer(Protocol):
     """
 
     moments: Mapping[str, Tensor]
-    """Flat buffers by name, laid out as the main weights."""
+    """Flat buffers by name, which have what this rank owns."""
     steps: int
     """Updates that the moments have seen."""
 
@@ -74,14 +74,14 @@ class TorchAdamW:
     def __init__(self, settings: AdamW, weights: Weights) -> None:
         self._weights = weights
         self.moments = new_moments(weights)
-        first, second = (weights.named(moment) for moment in self.moments.values())
-        grads, named = weights.named(weights.grad), weights.named(weights.main)
+        first, second = (weights.owned(moment) for moment in self.moments.values())
+        grads, mains = weights.owned(weights.grad), weights.owned(weights.main)
         groups: tuple[list[Tensor], list[Tensor]] = ([], [])
         state: dict[Tensor, dict[str, Any]] = {}
-        for name in weights.layout.distinct:
-            main = named[name]
+        for name, part in weights.own.parts.items():
+            main = mains[name]
             main.grad = grads[name]
-            groups[main.ndim > 1].append(main)
+            groups[len(part.shape) > 1].append(main)
             step = torch.tensor(0.0, device=main.device if main.is_cuda else None)
             state[main] = {"step": step, "exp_avg": first[name], "exp_avg_sq": second[name]}
         self._state = state
@@ -107,7 +107,8 @@ class TorchAdamW:
 
     def update(self, rate: float, factor: float) -> None:
         if factor < 1:
-            self._weights.grad.mul_(factor)
+            for run in self._weights.own.runs:
+                self._weights.owned_run(self._weights.grad, run).mul_(factor)
         for group in self._adam.param_groups:
             group["lr"] = rate
         self._adam.step()
@@ -132,7 +133,9 @@ class FusedAdamW:
 
         self._settings, self._weights, self.steps = settings, weights, 0
         self.moments = new_moments(weights)
-        self._blocks = Blocks.of(weights.layout.distinct, weights.main.device)
+        self._blocks = [
+            Blocks.of(weights.own.parts_of(run), weights.main.device) for run in weights.own.runs
+        ]
 
     def update(self, rate: float, factor: float) -> None:
         from penstock.model.kernels.adamw import Update, fused_update  # deferred: needs Triton
@@ -144,12 +147,14 @@ class FusedAdamW:
         numbers = Update(
             factor, rate / first, 1 - rate * decay, beta1, beta2, sqrt(second), settings.epsilon
         )
-        moments = self.moments["exp_avg"], self.moments["exp_avg_sq"]
-        fused_update(weights.main, weights.value, weights.grad, moments, self._blocks, numbers)
+        buffers = (weights.main, weights.value, weights.grad, *self.moments.values())
+        for run, blocks in zip(weights.own.runs, self._blocks):
+            main, value, grad, *both = (weights.owned_run(flat, run) for flat in buffers)
+            fused_update(main, value, grad, (both[0], both[1]), blocks, numbers)
 
 
 def new_moments(weights: Weights) -> Mapping[str, Tensor]:
-    return {name: torch.zeros_like(weights.main) for name in MOMENTS}
+    return {name: weights.main.new_zeros(weights.own.elements) for name in MOMENTS}
 
 
 def clip_factor(norm: float, limit: float) -> float:

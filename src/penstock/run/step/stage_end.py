@@ -3,7 +3,8 @@
 The norm is a sum over the parameters of all devices. Each device writes the squares of its own into
 a list that has a place for every parameter of the model, and the lists are added up over devices:
 all other entries are zero, so the sum is exact, and adding it up in the order of the model gives
-the same norm however the model is spread.
+the same norm however the model is spread. Where ranks own ranges, a parameter that the end of a
+range cuts has squares of two ranks, and its sum is rounded otherwise.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,14 +16,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from penstock.arch.ownership import OwnedPart
 from penstock.arch.parameter_layout import ParameterPart
-from penstock.arch.parameters import EMBEDDING, HEAD
+from penstock.arch.parameters import HEAD
 from penstock.errors import RunError
 from penstock.model.kernels.choice import fusible
 from penstock.model.stages.weights import Weights
 from penstock.run.comm.collective import add_up
 from penstock.run.comm.mesh import Mesh
 from penstock.run.step.optimizer import StageOptimizer, clip_factor
+from penstock.run.step.sharding import Sharding
 
 NORM_PART = 1 << 22
 """Elements whose norm is taken at a time: 32 MiB in 64 bits."""
@@ -66,6 +69,7 @@ class StageEnd:
     clip: float
     losses: Callable[[], Sequence[Tensor]]
     """Losses that this stage has met in the step; none but the last stage has some."""
+    sharding: Sharding
     parted: frozenset[str] = frozenset()
     """Sums of which tensor ranks that hold the same parameter have only parts."""
 
@@ -78,7 +82,7 @@ class StageEnd:
             add_up(total, self.mesh.holders(holders))
             for part, new in zip(found, torch.split(total, [len(part) for part in found])):
                 part.copy_(new)
-        add_up(self.weights.grad, self.mesh.copies)
+        self.sharding.reduce(self.weights, self.mesh)
 
     def shared_gradient(self) -> Tensor | None:
         """The gradient of the weight that embedding and head share.
@@ -100,33 +104,26 @@ class StageEnd:
                 gradient.copy_(total)
 
     def _shared(self) -> list[Tensor]:
-        if not self.tied:
-            return []
-        gradients = self.weights.named(self.weights.grad)
-        return [gradients[name] for name in (EMBEDDING, HEAD) if name in gradients]
+        return self.sharding.shared(self.weights) if self.tied else []
 
     def squares(self) -> Tensor:
-        """The loss of the step so far, and the square of each parameter's gradient norm at its
-        place in the model, in 64 bits. Copies of a weight that lives elsewhere do not count."""
+        """The loss of the step so far, and the square of the gradient norm of what is owned of each
+        parameter, at its place in the model, in 64 bits. Copies of a weight that lives elsewhere do
+        not count."""
         found = torch.zeros(
             1 + len(self.names), dtype=torch.float64, device=self.weights.grad.device
         )
         for loss in self.losses():
             found[0] += loss
-        if not self.mesh.counts:
-            return found.cpu()  # all copies hold the same gradients: they count once
-        if self._counted:
+        if self._counted and self.sharding.counts(self.mesh):
             found[self._places] = self._square_sums()
         return found.cpu()  # at once: each number by itself would make the host wait for the GPU
 
     @cached_property
-    def _counted(self) -> dict[str, ParameterPart]:
+    def _counted(self) -> dict[str, OwnedPart]:
         """Parameters whose squares this stage has to count."""
-        own = {
-            name: part
-            for name, part in self.weights.layout.parts.items()
-            if part.holders.start == self.mesh.tensor
-        }
+        parts = self.weights.own.parts
+        own = {n: p for n, p in parts.items() if p.part.holders.start == self.mesh.tensor}
         return {name: part for name, part in own.items() if not (self.tied and name == HEAD)}
 
     @cached_property
@@ -151,20 +148,22 @@ class StageEnd:
         return Blocks.of(self._counted, self.weights.grad.device)
 
     def _square_sums(self) -> Tensor:
-        """The sum of squares of each parameter's gradient."""
+        """The sum of squares of the gradient of what is owned of each parameter."""
         if fusible(self.weights.grad):
             from penstock.model.kernels.adamw import fused_squares  # deferred: needs Triton
 
             return fused_squares(self.weights.grad, self._blocks)
-        grads = self.weights.named(self.weights.grad)
+        grads = self.weights.owned(self.weights.grad)
         return torch.stack([square_sum(grads[name]) for name in self._counted])
 
     def update(self, vector: Tensor) -> None:
-        """Clip by the norm of the whole model, and let the optimizer update the weights."""
+        """Clip by the norm of the whole model, let the optimizer update what is owned, and compute
+        with what all owners have updated."""
         totals = Totals.of(vector)
         refuse_broken(totals.loss * self.rate.scale, totals.norm)
         factor = clip_factor(totals.norm, self.clip)
         self.optimizer.update(self.rate.learning_rate, factor)
+        self.sharding.gather(self.weights, self.mesh)
 
 
 def square_sum(grad: Tensor) -> Tensor:

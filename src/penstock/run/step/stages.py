@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from penstock.arch.ownership import Ownership
 from penstock.model.parallel.cell import ALONE, Cell
 from penstock.model.stages.attention_stage import AttentionStage
 from penstock.model.stages.between_attentions import BetweenAttentionsStage
@@ -15,10 +16,13 @@ from penstock.run.execute.boundary import ModelBoundary
 from penstock.run.program.layout import Layout
 
 
-def empty_weights(layout: Layout, stage: int, device: torch.device, cell: Cell = ALONE) -> Weights:
-    """The buffers of a stage, whose values are still to come."""
-    parameters = layout.parameters(stage, tensor_index(cell))
-    return Weights.empty(parameters, dtype=layout.dtype, main=layout.main, device=device)
+def empty_weights(
+    layout: Layout, stage: int, device: torch.device, own: Ownership | None = None
+) -> Weights:
+    """The buffers of a stage, whose values are still to come; all of it is owned unless something
+    else is said."""
+    parameters = own.layout if own else layout.parameters(stage)
+    return Weights.empty(parameters, dtype=layout.dtype, main=layout.main, device=device, own=own)
 
 
 def stage_of(

@@ -1,7 +1,7 @@
 """What a rank holds that must outlive it, by names that know nothing of how the model is spread.
 
-A rank may hold a part of a tensor. What is stored are blocks of whole tensors, each with the place
-where it begins.
+A rank may hold a part of a tensor, and own a range of that part. What is stored are blocks of whole
+tensors, each with the place where it begins.
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from penstock.arch.ownership import OwnedPart
 from penstock.arch.parameter_layout import ParameterPart
 from penstock.arch.parameters import EMBEDDING, HEAD
 from penstock.model.io.initial_weights import initialise
 from penstock.model.io.tensor_block import TensorBlock, blocks_in
 from penstock.run.step.engine import Engine
+from penstock.run.step.optimizer import MOMENTS
 
 MAIN_WEIGHTS = "weights"
 """What the values of parameters are called in checkpoints, beside the names of the moments."""
@@ -27,15 +29,20 @@ class Entry(NamedTuple):
     """As it is stored: a tied head is a copy of the embedding."""
     part: ParameterPart
     """What this rank holds of it."""
+    own: OwnedPart
+    """What it owns of that part."""
     main: Tensor
+    """Of what it owns, as are the moments: flat, unless it owns the whole part."""
     grad: Tensor
+    """Of the whole part."""
     moments: dict[str, Tensor]
     copy: bool
     """Whether it is stored by whoever has the original."""
 
     def take(self, whole: Tensor) -> None:
-        """Set the main weights to this rank's part of a whole tensor."""
-        self.main.copy_(whole[self.part.index])
+        """Set the main weights to what this rank owns of a whole tensor."""
+        flat = whole[self.part.index].reshape(-1)
+        self.main.copy_(flat[self.own.inside].view_as(self.main))
 
 
 class Stored(NamedTuple):
@@ -64,13 +71,18 @@ def entries(engine: Engine) -> list[Entry]:
 
 def _entry(engine: Engine, stage: int, name: str) -> Entry:
     weights, copy = engine.weights[stage], _is_copy(engine, name)
-    main, grad = (weights.named(flat)[name] for flat in (weights.main, weights.grad))
-    moments = {
-        moment: weights.named(flat)[name]
-        for moment, flat in engine.optimizers[stage].moments.items()
-    }
-    part = weights.layout.parts[name]
-    return Entry(EMBEDDING if copy else name, part, main, grad, moments, copy)
+    own = weights.own.parts[weights.layout.shared.get(name, name)]
+    main, *moments = (
+        _shaped(flat[weights.own.slice_in(len(flat), own)], own)
+        for flat in (weights.main, *engine.optimizers[stage].moments.values())
+    )
+    part, grad = weights.layout.parts[name], weights.named(weights.grad)[name]
+    stored = EMBEDDING if copy else name
+    return Entry(stored, part, own, main, grad, dict(zip(MOMENTS, moments)), copy)
+
+
+def _shaped(flat: Tensor, own: OwnedPart) -> Tensor:
+    return flat.view(own.part.local_shape) if own.is_all else flat
 
 
 def _is_copy(engine: Engine, name: str) -> bool:
@@ -87,9 +99,10 @@ def begin(engine: Engine, seed: int) -> None:
 
 
 def publish(engine: Engine) -> None:
-    """Compute with the main weights as they are now."""
+    """Compute with the main weights as they are now; all ranks do so together."""
     for weights in engine.weights.values():
         weights.publish()
+        engine.sharding.gather(weights, engine.mesh)
 
 
 def set_step(engine: Engine, step: int) -> None:
@@ -99,28 +112,29 @@ def set_step(engine: Engine, step: int) -> None:
 
 
 def _stored(engine: Engine) -> Iterator[Stored]:
-    """Everything of this rank that has memory of its own."""
+    """Everything that this rank owns."""
     for stage, weights in engine.weights.items():
         buffers = {MAIN_WEIGHTS: weights.main, **engine.optimizers[stage].moments}
-        for name, part in weights.layout.distinct.items():
-            copy = _is_copy(engine, name)
-            for kind, flat in buffers.items():
-                yield Stored(kind, EMBEDDING if copy else name, blocks_in(part, flat), copy)
+        for kind, flat in buffers.items():
+            for name, values in weights.owned(flat).items():
+                own, copy = weights.own.parts[name], _is_copy(engine, name)
+                blocks = blocks_in(own.part, values, own.offset)
+                yield Stored(kind, EMBEDDING if copy else name, blocks, copy)
 
 
 def to_save(engine: Engine) -> dict[str, list[TensorBlock]]:
-    """Everything of this rank; a tied head is left to whoever has the embedding."""
+    """Everything that this rank owns; a tied head is left to whoever has the embedding."""
     return {f"{one.kind}/{one.name}": one.blocks for one in _stored(engine) if not one.copy}
 
 
 def held(engine: Engine) -> dict[str, list[TensorBlock]]:
-    """The main weights of this rank by name, copies left out."""
+    """The main weights that this rank owns by name, copies left out."""
     stored = (one for one in _stored(engine) if one.kind == MAIN_WEIGHTS and not one.copy)
     return {one.name: one.blocks for one in stored}
 
 
 def to_load(engine: Engine) -> dict[str, list[TensorBlock]]:
-    """Everything of this rank; a tied head is filled as the embedding."""
+    """Everything that this rank owns; a tied head is filled as the embedding."""
     wanted: dict[str, list[TensorBlock]] = {}
     for one in _stored(engine):
         wanted.setdefault(f"{one.kind}/{one.name}", []).extend(one.blocks)
@@ -128,6 +142,7 @@ def to_load(engine: Engine) -> dict[str, list[TensorBlock]]:
 
 
 def settle(engine: Engine, step: int) -> None:
-    """Make a rank ready after its tensors were loaded: the moments' age, and computed values."""
+    """Make a rank ready after its tensors were loaded: the moments' age, and computed values, which
+    may come from others that own them."""
     set_step(engine, step)
     publish(engine)

@@ -99,7 +99,9 @@ def _trainer(settings: Settings, connection: Connection, tracker: Tracker) -> Tr
     tracker.at = "builds its stages"
     device = torch_device(settings.run.device, connection.place)
     mesh = settings.mesh
-    engine = build_engine(plan, mesh.replicas, _adam(settings), device, mesh.order)
+    engine = build_engine(
+        plan, mesh.replicas, _adam(settings), device, mesh.order, shard=mesh.shard
+    )
     engine.tell(tracker)
     data = _open_data(settings, connection, engine)
     with tracker.gathers("state their data"):

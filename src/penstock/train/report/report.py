@@ -119,7 +119,8 @@ def _look_at(plan: StepPlan, run: EndedRun) -> StepLook | None:
 def _too_large(plan: StepPlan, run: EndedRun) -> str:
     """Why a plan cannot be run on some rank for want of memory; the same words on all of them."""
     engine, mesh = run.engine, run.engine.mesh
-    own, other = (_footprints(each, engine)[mesh.device] for each in (engine.plan, plan))
+    own = _footprints(engine.plan, engine, engine.owners)[mesh.device]
+    other = _footprints(plan, engine)[mesh.device]
     # The host's allocator keeps what the run has given back; that of a GPU does not.
     kept = own.total if engine.device.type == "cpu" else 0
     said = torch.zeros(mesh.grid.ranks, 2, dtype=torch.float64)
@@ -135,9 +136,11 @@ def _too_large(plan: StepPlan, run: EndedRun) -> str:
     return ""
 
 
-def _footprints(plan: StepPlan, engine: Engine) -> tuple[Footprint, ...]:
-    """What a plan needs on each device, exchanging as this engine does."""
-    mesh, found = engine.mesh, footprints(plan.schedule, workload_of(plan), plan.rows)
+def _footprints(plan: StepPlan, engine: Engine, owners: int = 1) -> tuple[Footprint, ...]:
+    """What a plan needs on each device, exchanging as this engine does, where `owners` ranks share
+    the optimizer's work."""
+    mesh = engine.mesh
+    found = footprints(plan.schedule, workload_of(plan), plan.rows, owners=owners)
     if not over_nccl(mesh.world, engine.device):
         return found
     return with_communicators(found, plan.program(mesh.replicas), mesh.replicas)
