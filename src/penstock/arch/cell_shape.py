@@ -29,6 +29,18 @@ class CellShape:
                 )
 
     @property
+    def text(self) -> str:
+        """Axes of more than one rank.
+
+        >>> CellShape(tensor=2, ring=4).text
+        'ring 4 x tensor 2'
+        """
+        axes = ("ring", "ulysses", "tensor")
+        return " x ".join(
+            f"{axis} {getattr(self, axis)}" for axis in axes if getattr(self, axis) > 1
+        )
+
+    @property
     def sequence(self) -> int:
         """Ranks that share the tokens of a slice."""
         return self.ulysses * self.ring

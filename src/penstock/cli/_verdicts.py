@@ -20,6 +20,10 @@ def verdict_record(row: "VerdictRow") -> dict[str, Any]:
         "variant": row.trial.variant,
         "devices": shape.devices,
         "replicas": row.trial.replicas,
+        "tensor": row.trial.cell.tensor,
+        "sequence": row.trial.cell.sequence,
+        "ring": row.trial.cell.ring,
+        "shard": row.trial.shard,
         "microbatches": shape.microbatches,
         "chunks": plain(shape.chunks),
         "slices": slices(shape),
@@ -87,10 +91,11 @@ def print_verdicts(rows: Sequence["VerdictRow"]) -> None:
 def _cells(row: "VerdictRow") -> tuple[str, ...]:
     record = verdict_record(row)
     replicas = f" x {row.trial.replicas}" if row.trial.replicas > 1 else ""
+    cell = f" of {row.trial.cell.text}" if row.trial.cell.ranks > 1 else ""
     return (
         record["name"],
         record["variant"],
-        f"{record['devices']}{replicas}",
+        f"{record['devices']}{replicas}{cell}",
         *(str(record[field]) for field in ("microbatches", "chunks", "slices")),
         f"{row.difference.loss:.0e}",
         f"{row.difference.gradient:.0e}",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from penstock.arch.mesh_shape import MeshShape, refuse_misfits
 from penstock.cli._completion import complete_names
 from penstock.cli._flat import flat
 from penstock.cli._needs import need_torch
@@ -45,6 +46,21 @@ Device = Annotated[
 ]
 
 
+MeshSizes = Annotated[
+    str,
+    typer.Option(
+        "--mesh",
+        metavar="AXIS=N,...",
+        show_default=False,
+        help="Ranks of each device and replicas: tensor, sequence, ring, replicas.",
+    ),
+]
+Shard = Annotated[
+    Literal["none", "optimizer"],
+    typer.Option(help="What ranks that hold the same stage share."),
+]
+
+
 def register(app: typer.Typer) -> None:
     app.command("verify")(flat(verify))
 
@@ -53,22 +69,28 @@ def verify(
     request: Request,
     target: VerifyTarget = "",
     everything: Everything = False,
+    mesh: MeshSizes = "",
+    shard: Shard = "none",
     device: Device = "cpu",
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a schedule on several processes and compare loss and gradients with one process.
 
-    Each run is one process per device, on a tiny model, under one variant: tied weights, uneven
-    layers, packed documents and so on. The reference is a plain model without slices and
+    Each run is one process per device, or several with --mesh, on a tiny model, under one variant:
+    tied weights, uneven layers, packed documents and so on. The reference is a plain model without slices and
     stages. Exit code 1: a run is not equal.
     """
-    _refuse_both_or_neither(target, request, everything)
+    _refuse_both_or_neither(target, request, everything, mesh)
+    shape = MeshShape.parse(mesh) if mesh else MeshShape()
     need_torch()
     _refuse_device(device)
     machine = None if force else this_machine()
-    _refuse_processes(request.devices or 1, machine)
-    trials, notes = _all_trials(device) if everything else _trials_of(target, request, device)
+    _refuse_processes(shape.ranks(request.devices or 1), machine)
+    if everything:
+        trials, notes = _all_trials(device)
+    else:
+        trials, notes = _trials_of(target, request, device, shape if mesh else None, shard)
     _refuse_processes(_processes(trials), machine)
     _refuse_unrunnable(trials)
     for line in notes:
@@ -83,9 +105,9 @@ def verify(
         raise typer.Exit(UNEQUAL)
 
 
-def _refuse_both_or_neither(target: str, request: Request, everything: bool) -> None:
-    if everything and (target or request.given):
-        given = target or f"-{request.given[0]}"
+def _refuse_both_or_neither(target: str, request: Request, everything: bool, mesh: str) -> None:
+    if everything and (target or mesh or request.given):
+        given = target or (f"-{request.given[0]}" if request.given else "--mesh")
         raise ShapeError(
             f"--all chooses schedules and sizes itself, but {given} was given",
             hint=f"leave out --all or {given}",
@@ -113,13 +135,20 @@ def _all_trials(device: str) -> tuple[list["Trial"], list[str]]:
     ]
 
 
-def _trials_of(target: str, request: Request, device: str) -> tuple[list["Trial"], list[str]]:
-    """One schedule of the requested size under every variant."""
+def _trials_of(
+    target: str, request: Request, device: str, mesh: MeshShape | None, shard: str
+) -> tuple[list["Trial"], list[str]]:
+    """One schedule of the requested size under every variant; on a mesh, if one is given."""
     from penstock.verify.cases import notes_on, trials_of
-    from penstock.verify.variants import ON_DEVICE
+    from penstock.verify.variants import ON_DEVICE, on_mesh
 
-    schedule = resolve(target, request)
-    trials, notes = trials_of(schedule, _halved(target, request), ON_DEVICE[device])
+    schedule, variants = resolve(target, request), ON_DEVICE[device]
+    halved = _halved(target, request)
+    if mesh is not None or shard != "none":
+        chosen = mesh or MeshShape()
+        variants, halved = on_mesh(variants, chosen, shard), schedule
+        refuse_misfits(variants[0].scale.model, chosen)
+    trials, notes = trials_of(schedule, halved, variants)
     return trials, [*notes_on(schedule), *notes]
 
 

@@ -124,4 +124,5 @@ def one_process(trial: Trial) -> Trial:
         lengths=trial.lengths * trial.replicas,
         replicas=1,
         cell=ONE_RANK,
+        shard="none",
     )

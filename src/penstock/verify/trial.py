@@ -62,7 +62,7 @@ def trial_engine(connection: Connection, trial: Trial) -> Iterator[Engine]:
     """This process's engine for a trial, on groups that trials of one shape share."""
     device = _device(connection, trial)
     mesh = _mesh(trial.replicas, trial.schedule.shape.devices, trial.cell)
-    with closing(engine_on(mesh, trial_plan(trial), AdamW(), device)) as engine:
+    with closing(engine_on(mesh, trial_plan(trial), AdamW(), device, shard=trial.shard)) as engine:
         yield engine
 
 

@@ -11,6 +11,7 @@ from functools import partial
 
 from penstock.arch.cell_shape import CellShape
 from penstock.arch.config import ModelConfig
+from penstock.arch.mesh_shape import MeshShape
 from penstock.check import check
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
@@ -63,6 +64,8 @@ class Trial:
     dtype: str
     scale: TrialScale = CPU
     cell: CellShape = ONE_RANK
+    shard: str = "none"
+    """What ranks that hold the same stage share (run/step/sharding.py)."""
 
     @property
     def processes(self) -> int:
@@ -155,6 +158,7 @@ class Variant:
     dtype: str = "float64"
     scale: TrialScale = CPU
     cell: CellShape = ONE_RANK
+    shard: str = "none"
 
     @property
     def halved(self) -> bool:
@@ -180,7 +184,7 @@ class Variant:
                 "a model cut at its attention has no stages of several layers",
                 hint="leave this variant out",
             )
-        ranks = (self.replicas, self.dtype, self.scale, self.cell)
+        ranks = (self.replicas, self.dtype, self.scale, self.cell, self.shard)
         return Trial(self.name, changed, work, split, cuts, *ranks)
 
     def _model(self, layers: int) -> ModelConfig:
@@ -218,6 +222,13 @@ def variants_of(scale: TrialScale) -> tuple[Variant, ...]:
         ),
         variant("replicas", "two replicas of a pipeline of half the depth", replicas=2),
         variant(
+            "shard",
+            "the same, and the replicas share the optimizer",
+            replicas=2,
+            shard="optimizer",
+            tied=True,
+        ),
+        variant(
             "tensor",
             "half the depth, two ranks share the matrices of each device",
             cell=CellShape(tensor=2),
@@ -235,6 +246,15 @@ def variants_of(scale: TrialScale) -> tuple[Variant, ...]:
         variant(
             "recompute", "every forward run again before its backward", transform=with_recompute
         ),
+    )
+
+
+def on_mesh(variants: Sequence[Variant], mesh: MeshShape, shard: str) -> tuple[Variant, ...]:
+    """Those that are not about a mesh of their own, on this one."""
+    return tuple(
+        replace(variant, replicas=mesh.replicas, cell=mesh.cell, shard=shard)
+        for variant in variants
+        if not variant.halved
     )
 
 
