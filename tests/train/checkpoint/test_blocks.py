@@ -7,19 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Size
-from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
-from torch.distributed.checkpoint.metadata import (
-    ChunkStorageMetadata,
-    Metadata,
-    TensorProperties,
-    TensorStorageMetadata,
-)
 
 from penstock.errors import RunError
 from penstock.model.io.tensor_block import Region, whole_block
 from penstock.train.checkpoint.copies import digest_of_tensor
 from penstock.train.checkpoint.folders import checkpoint_path
-from penstock.train.checkpoint.planners import BlockLoadPlanner
 from train.checkpoint import crew as tasks
 from train.checkpoint.crew import Crew
 from train.checkpoint.cuts import Cut, along, blocks_of, wholes
@@ -76,11 +68,32 @@ def test_what_was_saved_by_one_cut_is_loaded_by_any_other_bit_for_bit(
 
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
 def test_torch_reads_whole_tensors_from_any_blocks(crew: Crew, tmp_path: Path, cut: Cut) -> None:
+    from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
     dcp_to_torch_save(saved(crew, tmp_path / "run", cut), tmp_path / "whole.pt")
     found = torch.load(tmp_path / "whole.pt")
     assert found.keys() == wholes().keys()
     for name, tensor in wholes().items():
         assert digest_of_tensor(found[name]) == digest_of_tensor(tensor), name
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
+def test_whole_tensors_that_torch_wrote_by_its_own_plans_are_read_in_any_blocks(
+    tmp_path: Path, cut: Cut
+) -> None:
+    """As checkpoints of earlier versions were written."""
+    from torch.distributed.checkpoint import FileSystemWriter, save
+
+    from penstock.train.checkpoint.storage import read_tensors
+
+    save(wholes(), storage_writer=FileSystemWriter(tmp_path), no_dist=True)
+    for own in cut:
+        blocks = blocks_of(own)
+        for block in (block for found in blocks.values() for block in found):
+            block.tensor.zero_()
+        read_tensors(tmp_path, blocks)
+        assert tasks.digests(blocks) == tasks.digests(blocks_of(own))
 
 
 def test_copies_are_written_once_by_the_lowest_rank_that_has_them(
@@ -157,6 +170,15 @@ def test_a_tensor_that_is_asked_for_in_part_is_refused_with_what_is_missing(
 
 def test_a_description_with_a_gap_is_refused_and_fills_nothing() -> None:
     """As another tool may have written it."""
+    from torch.distributed.checkpoint.metadata import (
+        ChunkStorageMetadata,
+        Metadata,
+        TensorProperties,
+        TensorStorageMetadata,
+    )
+
+    from penstock.train.checkpoint.planners import BlockLoadPlanner
+
     chunks = [ChunkStorageMetadata(Size([at]), Size([2])) for at in (0, 4)]
     entry = TensorStorageMetadata(TensorProperties(torch.float32), Size([6]), chunks)
     planner = BlockLoadPlanner({"weights/a": [whole_block(torch.zeros(6))]})

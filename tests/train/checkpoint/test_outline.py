@@ -36,7 +36,7 @@ def test_elements_are_counted_once_and_the_first_that_lacks_is_found(
         there[region.ranges] = True
     lacking = np.argwhere(~there)
     first = tuple(int(at) for at in lacking[0]) if len(lacking) else None
-    assert cover(regions, shape) == Cover(int(there.sum()), first)
+    assert cover((*regions,), shape) == Cover(int(there.sum()), first)
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,11 @@ def test_an_export_is_read_by_transformers_and_has_the_loss_of_the_run(
     assert torch.cat(each).mean().item() == pytest.approx(exported.metrics[-1]["evaluation"], 1e-6)
 
 
+@pytest.mark.parametrize(
+    "layout", [("devices=4",), ("devices=2", "replicas=2")], ids=["four devices", "two replicas"]
+)
 def test_a_run_begins_with_the_weights_of_a_folder_under_any_layout(
-    exported: Ran, export: Path, tmp_path: Path
+    exported: Ran, export: Path, tmp_path: Path, layout: tuple[str, ...]
 ) -> None:
     """With a rate of next to nothing it evaluates what it was given, and exports it again."""
     setting = Setting(tmp_path, f'huggingface = "{export}"')
@@ -77,7 +80,9 @@ def test_a_run_begins_with_the_weights_of_a_folder_under_any_layout(
         *HELD_OUT[:2],
     )
     here = ("evaluation.every=1", HELD_OUT[2], f"checkpoint.export={again}")
-    ran = setting.run(*tiny, *here, "pipeline.devices=4", name="given", ranks=4)
+    spread = [f"pipeline.{one}" for one in layout]
+    batch = ["batch.microbatches=2"] if len(layout) > 1 else []
+    ran = setting.run(*tiny, *here, *spread, *batch, name="given", ranks=4)
     assert set(ran.codes) == {0}, ran.said
     assert f"begins with the weights in {export}" in ran.said[0]
     theirs, mine = exported.metrics[-1]["evaluation"], ran.metrics[-1]["evaluation"]

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from penstock.model.io.tensor_block import TensorBlock
 from penstock.train.checkpoint.find import Found, at_step, newest
 from penstock.train.checkpoint.load import load_part, stored_kinds
 from penstock.train.checkpoint.outline import TensorKind
@@ -11,6 +12,7 @@ from penstock.train.checkpoint.saver import Checkpoints
 __all__ = [
     "Checkpoints",
     "Found",
+    "TensorBlock",
     "TensorKind",
     "load_part",
     "newest_in",

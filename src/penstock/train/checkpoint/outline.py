@@ -5,8 +5,8 @@ stored or left as whatever lies in memory, and of two blocks that overlap one wo
 rank says which blocks it has, without their values, and all ranks look at the whole.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, reduce
 from itertools import combinations
 from math import prod
 from typing import NamedTuple
@@ -101,7 +101,7 @@ def spread_over(outlines: Sequence[Mapping[str, Outline]]) -> dict[str, Spread]:
 def refuse_overlaps(spreads: Mapping[str, Spread]) -> None:
     """Refuse elements that two blocks have, unless they are the same block on two ranks."""
     for name, (kind, holders) in spreads.items():
-        if sum(region.elements for region in holders) == cover(holders, kind.shape).elements:
+        if sum(region.elements for region in holders) == cover((*holders,), kind.shape).elements:
             continue
         one, other = next(pair for pair in combinations(holders, 2) if pair[0].overlaps(pair[1]))
         raise RunError(
@@ -114,7 +114,7 @@ def refuse_overlaps(spreads: Mapping[str, Spread]) -> None:
 def refuse_gaps(spreads: Mapping[str, Spread], lacks: str) -> None:
     """Refuse tensors of which elements are in no block; `lacks` says so, as in "no rank saves"."""
     for name, (kind, holders) in spreads.items():
-        covered = cover(holders, kind.shape)
+        covered = cover((*holders,), kind.shape)
         if covered.gap is not None:
             raise RunError(
                 f"{name} is {kind}, but {lacks} its element {list(covered.gap)}: "
@@ -123,17 +123,17 @@ def refuse_gaps(spreads: Mapping[str, Spread], lacks: str) -> None:
             )
 
 
-def cover(regions: Iterable[Region], shape: tuple[int, ...]) -> Cover:
+@lru_cache(maxsize=1024)  # moments are cut as their weights are, and layers alike
+def cover(regions: tuple[Region, ...], shape: tuple[int, ...]) -> Cover:
     """How many elements of a tensor are in some region, each counted once.
 
     All edges of all regions cut the tensor into cells; a region has whole cells only.
     """
-    inside = [*regions]
-    if inside == [whole_region(shape)]:
+    if regions == (whole_region(shape),):
         return Cover(prod(shape), None)
-    edges = [_edges(axis, size, inside) for axis, size in enumerate(shape)]
+    edges = [_edges(axis, size, regions) for axis, size in enumerate(shape)]
     filled = np.zeros([len(cuts) - 1 for cuts in edges], np.bool_)
-    for region in inside:
+    for region in regions:
         filled[tuple(_between(cuts, one) for cuts, one in zip(edges, region.ranges))] = True
     cells = reduce(np.multiply.outer, map(np.diff, edges), np.ones((), np.int64))
     empty = np.argwhere(~filled)

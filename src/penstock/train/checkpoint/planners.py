@@ -85,7 +85,7 @@ def _read_items(
 ) -> list[ReadItem]:
     """Refuses elements that nobody has written: they would stay as they are."""
     stored = [Region(tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in entry.chunks]
-    gap = cover(stored, tuple(entry.size)).gap
+    gap = cover((*stored,), tuple(entry.size)).gap
     if gap is not None:
         raise RunError(
             f"the checkpoint does not have element {list(gap)} of {name}",
