@@ -190,7 +190,7 @@ def dealt_in_calls(connection: Connection, cuts: list[int]) -> Dealt:
     tensor = torch.arange(12, dtype=torch.float64) + 100 * rank
     dealt_ranges._scatter_by_nccl(tensor, cuts, group)
     summed = tensor[cuts[rank] : cuts[rank + 1]].tolist()
-    if dealt_ranges.even(cuts):
+    if dealt_ranges.equal_ranges(cuts):
         dealt_ranges._gather_by_nccl(tensor, cuts, group)
     return Dealt(summed, tensor.tolist())
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from penstock.run.comm.dealt_ranges import even, gather_ranges, newest, scatter_sum
+from penstock.run.comm.dealt_ranges import equal_ranges, gather_ranges, scatter_sum, torch_function
 from penstock.run.launch.worker_pool import Crew
 from run.shard_jobs import dealt, dealt_in_calls
 
@@ -46,9 +46,9 @@ def test_without_a_group_a_tensor_stays_as_it_is() -> None:
 
 
 def test_ranges_are_even_or_not() -> None:
-    assert even([0, 3, 6])
-    assert not even([0, 3, 7])
+    assert equal_ranges([0, 3, 6])
+    assert not equal_ranges([0, 3, 7])
 
 
 def test_the_newest_name_of_a_function_is_taken() -> None:
-    assert newest("no_such_name", "all_reduce") is torch.distributed.all_reduce
+    assert torch_function("no_such_name", "all_reduce") is torch.distributed.all_reduce

@@ -110,8 +110,8 @@ def _exchange(sent: list[Tensor], received: list[Tensor], group: ProcessGroup) -
 def _scatter_by_nccl(tensor: Tensor, cuts: Cuts, group: ProcessGroup) -> None:
     parts = [tensor[one] for one in _ranges(cuts)]
     own = parts[group.rank()]
-    if even(cuts):
-        scatter = newest("reduce_scatter_single", "reduce_scatter_tensor")
+    if equal_ranges(cuts):
+        scatter = torch_function("reduce_scatter_single", "reduce_scatter_tensor")
         scatter(own, tensor[cuts[0] : cuts[-1]], group=group)
     else:
         distributed.reduce_scatter(own, parts, group=group)
@@ -120,18 +120,18 @@ def _scatter_by_nccl(tensor: Tensor, cuts: Cuts, group: ProcessGroup) -> None:
 def _gather_by_nccl(tensor: Tensor, cuts: Cuts, group: ProcessGroup) -> None:
     parts = [tensor[one] for one in _ranges(cuts)]
     own = parts[group.rank()]
-    if even(cuts):
-        gather = newest("all_gather_single", "all_gather_into_tensor")
+    if equal_ranges(cuts):
+        gather = torch_function("all_gather_single", "all_gather_into_tensor")
         gather(tensor[cuts[0] : cuts[-1]], own, group=group)
     else:
         distributed.all_gather(parts, own, group=group)
 
 
-def even(cuts: Cuts) -> bool:
+def equal_ranges(cuts: Cuts) -> bool:
     """Whether all ranges have one length: NCCL then has one call that copies nothing."""
     return len({stop - start for start, stop in pairwise(cuts)}) == 1
 
 
-def newest(*names: str) -> Any:
+def torch_function(*names: str) -> Any:
     """The first of these functions that this torch has: 2.13 has given them other names."""
     return next(getattr(distributed, name) for name in names if hasattr(distributed, name))

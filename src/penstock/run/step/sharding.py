@@ -54,7 +54,7 @@ class Sharding(Protocol):
         ...
 
 
-class Replicated:
+class ReplicatedOptimizer:
     """Every rank does everything."""
 
     def ownership(self, parameters: ParameterLayout, mesh: Mesh, *, tied: bool) -> Ownership:
@@ -115,7 +115,7 @@ class OptimizerShards:
             gradients[name].copy_(gradients[original])
 
 
-SHARDINGS: Mapping[str, Sharding] = {"none": Replicated(), "optimizer": OptimizerShards()}
+SHARDINGS: Mapping[str, Sharding] = {"none": ReplicatedOptimizer(), "optimizer": OptimizerShards()}
 
 
 def sharding_named(name: str) -> Sharding:
