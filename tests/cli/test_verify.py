@@ -24,7 +24,8 @@ from penstock.verify.verifier import VerdictRow
 pytestmark = pytest.mark.torch
 
 FIELDS = {
-    *("name", "variant", "devices", "replicas", "microbatches", "chunks", "slices", "device"),
+    *("name", "variant", "devices", "replicas", "tensor", "sequence", "ring", "shard"),
+    *("microbatches", "chunks", "slices", "device"),
     *("dtype", "tolerance", "loss_error", "grad_error", "worst", "bit_equal", "equal", "seconds"),
 }
 ON_GPU = {
@@ -32,6 +33,8 @@ ON_GPU = {
     *("difference_from_one_process", "loss_difference_from_one_process"),
 }
 """Fields of rows that were not computed on the CPU."""
+HALVED = {variant.name for variant in VARIANTS if variant.halved}
+"""Variants in which ranks add up shares of their own, so that bits are not claimed."""
 PARAMETER = "model.layers.3.self_attn.k_proj.weight"
 NEAR = Difference(1e-8, 1e-7, PARAMETER, "")
 
@@ -60,7 +63,7 @@ def test_a_schedule_is_run_for_real_and_is_equal(penstock: Penstock) -> None:
         assert set(row) == FIELDS
         assert row["equal"] is True
         assert max(row["loss_error"], row["grad_error"]) <= row["tolerance"]
-        assert row["bit_equal"] is (None if row["variant"] == "replicas" else True)
+        assert row["bit_equal"] is (None if row["variant"] in HALVED else True)
 
 
 @pytest.mark.long
@@ -88,9 +91,10 @@ def test_the_table_ends_with_the_verdict(penstock: Penstock, judged: Callable[..
     answer = penstock("verify seq1f1b -p 4 -m 4 -k 2")
     lines = answer.out.splitlines()
     assert answer.code == 0
-    assert lines[-1] == "8 rows, all equal, largest error 2e-14 in float64, 2e-14 in float32"
+    assert lines[-1] == "12 rows, all equal, largest error 2e-14 in float64, 2e-14 in float32"
     assert "2 x 2" in next(line for line in lines if " replicas " in line)
-    assert "verifying 8 runs on 4 processes" in answer.err
+    assert "2 of tensor 2" in next(line for line in lines if " tensor " in line)
+    assert "verifying 12 runs on 4 processes" in answer.err
 
 
 def test_a_wrong_gradient_is_named_with_its_error_and_exits_1(
@@ -111,7 +115,7 @@ def test_another_bit_is_not_equal_where_bits_are_claimed(
     answer = penstock("verify gpipe -p 2 -m 2 --json")
     unequal = {row["variant"] for row in answer.data["rows"] if not row["equal"]}
     assert answer.code == 1
-    assert unequal == {variant.name for variant in VARIANTS} - {"replicas"}
+    assert unequal == {variant.name for variant in VARIANTS} - HALVED
 
 
 def test_an_infinite_error_is_null_in_json(penstock: Penstock, judged: Callable[..., None]) -> None:
@@ -194,8 +198,8 @@ def test_rows_of_a_gpu_say_the_back_end_and_the_difference_from_one_process(
 def test_the_table_of_a_gpu_ends_with_the_place(penstock: Penstock) -> None:
     lines = penstock("verify gpipe -p 2 -m 2 --device cuda").out.splitlines()
     assert "from one process" in lines[0]
-    assert lines[-2] == "11 rows, all equal, largest error 2e-06 in float32, 2e-06 in bfloat16"
-    assert lines[-1] == "11 of 11 equal on cuda over nccl"
+    assert lines[-2] == "15 rows, all equal, largest error 2e-06 in float32, 2e-06 in bfloat16"
+    assert lines[-1] == "15 of 15 equal on cuda over nccl"
 
 
 def test_without_torch_the_extra_to_install_is_named(

@@ -130,9 +130,10 @@ def test_half_of_an_odd_number_of_devices_is_none() -> None:
     spec = find("gpipe")
     assert half(spec, spec.case(3, 6), {}) is None
     trials, notes = trials_of(spec.build(spec.case(3, 6)), None)
-    assert "replicas" not in {trial.variant for trial in trials}
-    assert len(notes) == 1
-    assert "gpipe replicas" in notes[0]
+    halved = [variant.name for variant in VARIANTS if variant.halved]
+    assert halved == ["replicas", "shard", "tensor", "ulysses", "ring"]
+    assert not {*halved} & {trial.variant for trial in trials}
+    assert [note.split(":")[1].split()[1] for note in notes] == halved
 
 
 def test_half_keeps_what_was_asked_for() -> None:
@@ -154,7 +155,7 @@ def test_bits_are_claimed_only_where_gradients_are_added_in_one_order() -> None:
     trials = _trials(find("terapipe"))
     assert not any(trial.bitwise for trial in trials.values())
     claimed = {name for name, trial in _trials(find("zb-h1")).items() if trial.bitwise}
-    assert claimed == {variant.name for variant in VARIANTS} - {"replicas"}
+    assert claimed == {variant.name for variant in VARIANTS if not variant.halved}
 
 
 def test_a_backward_between_an_input_and_a_weight_gradient_changes_the_order() -> None:

@@ -35,10 +35,8 @@ class CellShape:
         >>> CellShape(tensor=2, ring=4).text
         'ring 4 x tensor 2'
         """
-        axes = ("ring", "ulysses", "tensor")
-        return " x ".join(
-            f"{axis} {getattr(self, axis)}" for axis in axes if getattr(self, axis) > 1
-        )
+        sizes = {axis: getattr(self, axis) for axis in ("ring", "ulysses", "tensor")}
+        return " x ".join(f"{axis} {size}" for axis, size in sizes.items() if size > 1)
 
     @property
     def sequence(self) -> int:

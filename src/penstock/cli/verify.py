@@ -78,8 +78,8 @@ def verify(
     """Run a schedule on several processes and compare loss and gradients with one process.
 
     Each run is one process per device, or several with --mesh, on a tiny model, under one variant:
-    tied weights, uneven layers, packed documents and so on. The reference is a plain model without slices and
-    stages. Exit code 1: a run is not equal.
+    tied weights, uneven layers, packed documents and so on. The reference is a plain model without
+    slices and stages. Exit code 1: a run is not equal.
     """
     _refuse_both_or_neither(target, request, everything, mesh)
     shape = MeshShape.parse(mesh) if mesh else MeshShape()

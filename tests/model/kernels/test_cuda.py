@@ -13,7 +13,7 @@ from penstock.arch.parameter_layout import lay_out
 from penstock.data.batch import IGNORE
 from penstock.model.kernels.choice import fusible
 from penstock.model.layers import lm_head, norm, rope, swiglu
-from penstock.model.layers.embedding import embed_backward
+from penstock.model.layers.embedding import add_rows
 from penstock.model.stages.weights import Weights
 from penstock.run.step.optimizer import AdamW, FusedAdamW, TorchAdamW
 
@@ -223,7 +223,7 @@ def _norm_gradient() -> Tensor:
 
 def _embedding_gradient() -> Tensor:
     gradient = torch.zeros(100, 256, device="cuda")
-    embed_backward(gradient, torch.randint(100, (1, 20_000), device="cuda"), numbers(20_000, 256))
+    add_rows(gradient, torch.randint(100, (20_000,), device="cuda"), numbers(20_000, 256))
     return gradient
 
 
