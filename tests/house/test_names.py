@@ -27,7 +27,6 @@ PER_MODULE = {
 """Names that several modules define on purpose, and why."""
 
 WORDS = {
-    "embed": "a verb",
     "interlaced": "the name of a schedule, as its paper has it",
     "interleaved": "the name of a schedule, as its paper has it",
 }

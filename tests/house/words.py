@@ -28,6 +28,8 @@ OTHER_WORDS = {
 
 FOREIGN_TONGUE = (
     "arch/mesh_shape.py",
+    "arch/cell_shape.py",
+    "arch/parameter_layout.py",
     "files/torch_csv.py",
     "cli/train.py",
     "cli/bench.py",

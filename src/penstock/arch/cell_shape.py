@@ -51,3 +51,6 @@ class CellShape:
     def parted(self) -> frozenset[str]:
         """Sums of which tensor ranks that hold the same parameter have only parts."""
         return frozenset({"heads", "tokens"} if self.norms == "scattered" else {"heads"})
+
+
+ONE_RANK = CellShape()

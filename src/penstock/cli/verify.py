@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -46,19 +47,33 @@ Device = Annotated[
 ]
 
 
-MeshSizes = Annotated[
-    str,
-    typer.Option(
-        "--mesh",
-        metavar="AXIS=N,...",
-        show_default=False,
-        help="Ranks of each device and replicas: tensor, sequence, ring, replicas.",
-    ),
-]
-Shard = Annotated[
-    Literal["none", "optimizer"],
-    typer.Option(help="What ranks that hold the same stage share."),
-]
+@dataclass(frozen=True)
+class MeshRequest:
+    """On how many ranks each device runs."""
+
+    mesh: Annotated[
+        str,
+        typer.Option(
+            metavar="AXIS=N,...",
+            show_default=False,
+            help="Ranks of each device and replicas: tensor, sequence, ring, replicas.",
+        ),
+    ] = ""
+    shard: Annotated[
+        Literal["none", "optimizer"],
+        typer.Option(help="What ranks that hold the same stage share."),
+    ] = "none"
+
+    @property
+    def given(self) -> bool:
+        return bool(self.mesh) or self.shard != "none"
+
+    @property
+    def shape(self) -> MeshShape:
+        return MeshShape.parse(self.mesh) if self.mesh else MeshShape()
+
+
+ONE_PROCESS_EACH = MeshRequest()
 
 
 def register(app: typer.Typer) -> None:
@@ -69,8 +84,7 @@ def verify(
     request: Request,
     target: VerifyTarget = "",
     everything: Everything = False,
-    mesh: MeshSizes = "",
-    shard: Shard = "none",
+    spread: MeshRequest = ONE_PROCESS_EACH,
     device: Device = "cpu",
     force: Force = False,
     as_json: AsJson = False,
@@ -81,16 +95,15 @@ def verify(
     tied weights, uneven layers, packed documents and so on. The reference is a plain model without
     slices and stages. Exit code 1: a run is not equal.
     """
-    _refuse_both_or_neither(target, request, everything, mesh)
-    shape = MeshShape.parse(mesh) if mesh else MeshShape()
+    _refuse_both_or_neither(target, request, everything, spread)
     need_torch()
     _refuse_device(device)
     machine = None if force else this_machine()
-    _refuse_processes(shape.ranks(request.devices or 1), machine)
+    _refuse_processes(spread.shape.ranks(request.devices or 1), machine)
     if everything:
         trials, notes = _all_trials(device)
     else:
-        trials, notes = _trials_of(target, request, device, shape if mesh else None, shard)
+        trials, notes = _trials_of(target, request, device, spread)
     _refuse_processes(_processes(trials), machine)
     _refuse_unrunnable(trials)
     for line in notes:
@@ -105,9 +118,11 @@ def verify(
         raise typer.Exit(UNEQUAL)
 
 
-def _refuse_both_or_neither(target: str, request: Request, everything: bool, mesh: str) -> None:
-    if everything and (target or mesh or request.given):
-        given = target or (f"-{request.given[0]}" if request.given else "--mesh")
+def _refuse_both_or_neither(
+    target: str, request: Request, everything: bool, spread: MeshRequest
+) -> None:
+    if everything and (target or spread.given or request.given):
+        given = target or (f"-{request.given[0]}" if request.given else "a mesh")
         raise ShapeError(
             f"--all chooses schedules and sizes itself, but {given} was given",
             hint=f"leave out --all or {given}",
@@ -136,7 +151,7 @@ def _all_trials(device: str) -> tuple[list["Trial"], list[str]]:
 
 
 def _trials_of(
-    target: str, request: Request, device: str, mesh: MeshShape | None, shard: str
+    target: str, request: Request, device: str, spread: MeshRequest
 ) -> tuple[list["Trial"], list[str]]:
     """One schedule of the requested size under every variant; on a mesh, if one is given."""
     from penstock.verify.cases import notes_on, trials_of
@@ -144,10 +159,9 @@ def _trials_of(
 
     schedule, variants = resolve(target, request), ON_DEVICE[device]
     halved = _halved(target, request)
-    if mesh is not None or shard != "none":
-        chosen = mesh or MeshShape()
-        variants, halved = on_mesh(variants, chosen, shard), schedule
-        refuse_misfits(variants[0].scale.model, chosen)
+    if spread.given:
+        variants, halved = on_mesh(variants, spread.shape, spread.shard), schedule
+        refuse_misfits(variants[0].scale.model, spread.shape)
     trials, notes = trials_of(schedule, halved, variants)
     return trials, [*notes_on(schedule), *notes]
 

@@ -9,12 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import product
 
+from penstock.arch.cell_shape import ONE_RANK
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
 from penstock.run.program.unsupported import set_aside, why_not
 from penstock.schedules import Case, Spec
-from penstock.verify.variants import ONE_RANK, VARIANTS, Trial, Variant
+from penstock.verify.variants import VARIANTS, Trial, Variant
 
 
 @dataclass(frozen=True)

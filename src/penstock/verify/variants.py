@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from penstock.arch.cell_shape import CellShape
+from penstock.arch.cell_shape import ONE_RANK, CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.mesh_shape import MeshShape
 from penstock.check import check
@@ -21,7 +21,6 @@ from penstock.verify.scale import CPU, CUDA, TrialScale
 
 MODEL_LAYERS = 8
 """Layers of the model; a schedule with more stages gets one for each."""
-ONE_RANK = CellShape()
 CUTS = 3
 """Slices into which a schedule without slices is cut, to meet uneven ones."""
 

@@ -40,7 +40,7 @@ def _ours(weights: Weights, model: ModelConfig, x: Tensor, dz: Tensor) -> tuple[
     values, gradients = (Views(weights.layout, flat) for flat in (weights.value, weights.grad))
     own, d_own = layer.views(values), layer.views(gradients)
     z, saved = result_of(layer.forward(own, x, context))
-    queue: Queue = []
+    queue = Queue()
     dx = result_of(layer.backward(own, d_own, saved, dz, context, queue))
     add_products(gradients.matrices, queue)
     return z, dx
@@ -95,6 +95,6 @@ def test_what_is_kept_is_not_written_to_by_the_backward() -> None:
     _, saved = result_of(layer.forward(own, x, context))
     inputs = (saved.a, saved.post.b, saved.post.gated, saved.attention.out, dz)
     copies = [tensor.clone() for tensor in inputs]
-    result_of(layer.backward(own, d_own, saved, dz, context, []))
+    result_of(layer.backward(own, d_own, saved, dz, context, Queue()))
     for before, after in zip(copies, inputs):
         assert torch.equal(before, after)

@@ -47,7 +47,7 @@ def test_both_gradients_are_those_of_autograd(sizes: dict[str, tuple[int, ...]])
     y = functional.linear(x_leaf, leaves["m.weight"], leaves.get("m.bias"))
     y.backward(dy)  # type: ignore[no-untyped-call]
     assert relative(linear(matrix, x), y.detach()) <= EXACT
-    queue: Queue = []
+    queue = Queue()
     dx = linear_backward(matrix, gradient, x, dy, queue)
     add_products([gradient.weight], queue)
     assert x_leaf.grad is not None
@@ -67,7 +67,7 @@ def test_a_product_onto_a_residual_is_their_sum() -> None:
 
 def test_the_matrix_gets_no_gradient_before_the_queue_is_worked_off() -> None:
     weights, matrix, gradient = _weights(BIASED, torch.float64)
-    queue: Queue = []
+    queue = Queue()
     linear_backward(matrix, gradient, torch.ones(2, 3).double(), torch.ones(2, 5).double(), queue)
     found = weights.named(weights.grad)
     assert found["m.weight"].abs().max() == 0
@@ -79,7 +79,7 @@ def test_what_is_due_is_added_first_in_first_out() -> None:
     weights, matrix, gradient = _weights(PLAIN, torch.float32)
     one = torch.ones(1, 3)
     dues = [torch.full((1, 5), value) for value in (1e8, 1.0, -1e8, 1.0)]
-    queue: Queue = []
+    queue = Queue()
     for dy in dues:
         linear_backward(matrix, gradient, one, dy, queue)
     add_products([gradient.weight], queue)
@@ -91,7 +91,7 @@ def test_each_due_lets_go_of_its_tensors_before_the_next_is_worked_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _, matrix, gradient = _weights(PLAIN, torch.float32)
-    queue: Queue = []
+    queue = Queue()
     kept = []
     for _ in range(3):
         x = torch.randn(2, 3)

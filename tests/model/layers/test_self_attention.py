@@ -68,7 +68,7 @@ def _ours(
         memory.open_gradients()
     dx = torch.empty_like(x)
     for piece in reversed(pieces):
-        queue: Queue = []
+        queue = Queue()
         saved, context = done[piece.slice], contexts[piece.slice]
         g = d[:, piece.start : piece.end].reshape(saved.out.shape)
         found = result_of(
@@ -166,5 +166,5 @@ def test_while_attention_works_nothing_is_alive_that_it_does_not_need(
     heads = a.element_size() * len(a) * qkv_width(model)
     with LiveBytes() as meter:
         meter.ignore(d)
-        result_of(attention.backward(own, d_own, a, saved, d, context, []))
+        result_of(attention.backward(own, d_own, a, saved, d, context, Queue()))
     assert alive == [heads, 0]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import RunError
-from penstock.run.comm.grid import AXES, Grid
+from penstock.run.comm.grid import GRID_AXES, Grid
 from penstock.run.comm.mesh import Mesh, make_mesh
 from penstock.run.launch.worker_pool import Crew
 from run.jobs import place_in, refused_mesh
@@ -15,7 +15,7 @@ from run.jobs import place_in, refused_mesh
 pytestmark = pytest.mark.torch
 
 sizes = st.integers(1, 3)
-grids = st.builds(Grid, sizes, sizes, sizes, sizes, sizes, st.permutations(AXES).map(tuple))
+grids = st.builds(Grid, sizes, sizes, sizes, sizes, sizes, st.permutations(GRID_AXES).map(tuple))
 
 
 def test_a_rank_is_a_device_of_a_replica() -> None:
@@ -35,13 +35,13 @@ def test_every_rank_has_coordinates_of_its_own(grid: Grid) -> None:
 
 
 @settings(deadline=None)
-@given(grids, st.sets(st.sampled_from(AXES), min_size=1))
+@given(grids, st.sets(st.sampled_from(GRID_AXES), min_size=1))
 def test_groups_part_the_ranks_and_differ_on_their_axes_alone(grid: Grid, axes: set[str]) -> None:
     groups = grid.groups(*axes)
     assert sorted(rank for ranks in groups for rank in ranks) == list(range(grid.ranks))
     for ranks in groups:
         assert len(ranks) == prod(grid.size(axis) for axis in axes)
-        others = [{a: grid.coordinates(r)[a] for a in AXES if a not in axes} for r in ranks]
+        others = [{a: grid.coordinates(r)[a] for a in GRID_AXES if a not in axes} for r in ranks]
         assert all(other == others[0] for other in others)
 
 

@@ -67,7 +67,7 @@ def pieces_of(
     )
 
 
-def share_of(piece: Piece, own: tuple[range, ...]) -> Piece:
+def take_positions(piece: Piece, own: tuple[range, ...]) -> Piece:
     """The piece with the tokens and labels at some of its positions."""
     cuts = [slice(each.start - piece.start, each.stop - piece.start) for each in own]
     tokens, labels = (

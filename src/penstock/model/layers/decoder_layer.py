@@ -21,9 +21,8 @@ from penstock.model.layers.post_attention import (
 from penstock.model.layers.pre_attention import PreAttention, PreAttentionWeights
 from penstock.model.layers.self_attention import SelfAttention, SelfAttentionSaved
 from penstock.model.layers.views import Views
-from penstock.model.parallel.cell import ALONE, Cell
+from penstock.model.parallel.cell import SINGLE_RANK, Cell
 from penstock.model.parallel.group import Work
-from penstock.model.parallel.tokens import Meanwhile, nothing
 
 
 class LayerWeights(NamedTuple):
@@ -47,7 +46,7 @@ class LayerSaved(NamedTuple):
 class DecoderLayer:
     """The arithmetic of a layer; it owns no tensor."""
 
-    def __init__(self, config: ModelConfig, number: int, cell: Cell = ALONE) -> None:
+    def __init__(self, config: ModelConfig, number: int, cell: Cell = SINGLE_RANK) -> None:
         """`config` has the sizes of this rank's matrices."""
         self.number, self.epsilon = number, config.norm_epsilon
         self.pre, self.post = PreAttention(config, cell), PostAttention(config, cell)
@@ -72,22 +71,14 @@ class DecoderLayer:
         dz: Tensor,
         context: SliceContext,
         queue: Queue,
-        meanwhile: Meanwhile = nothing,
     ) -> Work[Tensor]:
-        """The gradient of the input; `meanwhile` is done while sums over ranks are under way."""
+        """The gradient of the input."""
         pre, d_pre = weights.pre, gradients.pre
         d_out, dx = yield from self.post.backward(
-            weights.post, gradients.post, saved.attention.out, saved.post, dz, queue, meanwhile
+            weights.post, gradients.post, saved.attention.out, saved.post, dz, queue
         )
         da = yield from self.attention.backward(
-            pre.projection,
-            d_pre.projection,
-            saved.a,
-            saved.attention,
-            d_out,
-            context,
-            queue,
-            meanwhile,
+            pre.projection, d_pre.projection, saved.a, saved.attention, d_out, context, queue
         )
         del d_out
         return norm_backward(pre.norm, d_pre.norm, saved.x, saved.r, da, dx)

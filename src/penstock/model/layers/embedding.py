@@ -2,15 +2,15 @@
 
 from torch import Tensor
 
-from penstock.model.parallel.cell import ALONE, Cell
+from penstock.model.parallel.cell import SINGLE_RANK, Cell
 from penstock.model.parallel.group import Work
-from penstock.model.parallel.tokens import gathered, nothing, summed
+from penstock.model.parallel.tokens import add_up_tokens, gather_tokens
 
 
-class Embedding:
+class TokenEmbedding:
     """Looks tokens up, each in the share of the vocabulary in which its row is."""
 
-    def __init__(self, cell: Cell = ALONE, first: int = 0) -> None:
+    def __init__(self, cell: Cell = SINGLE_RANK, first: int = 0) -> None:
         """`first` is the first word that this rank has."""
         self.cell, self.first = cell, first
 
@@ -21,11 +21,11 @@ class Embedding:
         words = tokens.flatten() - self.first
         inside = (words >= 0) & (words < len(weight))
         part = weight[words.clamp(0, len(weight) - 1)].mul_(inside.unsqueeze(1))
-        return (yield from summed(self.cell.tokens, part, nothing))
+        return (yield from add_up_tokens(self.cell.tokens, part))
 
     def backward(self, gradient: Tensor, tokens: Tensor, dx: Tensor) -> Work[None]:
         """Add the gradient of each token's vector to its row."""
-        whole = yield from gathered(self.cell.tokens, dx, tokens.numel())
+        whole = yield from gather_tokens(self.cell.tokens, dx, tokens.numel())
         words = tokens.flatten() - self.first
         if self.cell.tensor is not None:
             inside = (words >= 0) & (words < len(gradient))

@@ -6,7 +6,7 @@ the queue off, first in, first out. A full backward runs the one and then the ot
 up the same numbers in the same order as a split one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from penstock.model.layers.views import Matrix
 from penstock.model.parallel.group import Work
-from penstock.model.parallel.tokens import WHOLE, TokenShares, settle
+from penstock.model.parallel.tokens import ALL_TOKENS, TokenShares, wait_for
 
 
 class PendingProduct(NamedTuple):
@@ -25,7 +25,18 @@ class PendingProduct(NamedTuple):
     dy: Tensor
 
 
-Queue = list[PendingProduct]
+class Queue(list[PendingProduct]):
+    """Products that wait, in order."""
+
+    def __init__(self, work_off: "Callable[[Queue], None] | None" = None) -> None:
+        """`work_off` is how products are added as soon as there is time; None: they are put off."""
+        super().__init__()
+        self._work_off = work_off
+
+    def meanwhile(self) -> None:
+        """Do what can be done while other ranks are waited for, or between two layers."""
+        if self._work_off is not None:
+            self._work_off(self)
 
 
 def linear(matrix: Matrix, x: Tensor) -> Tensor:
@@ -36,14 +47,14 @@ def linear(matrix: Matrix, x: Tensor) -> Tensor:
 
 
 def linear_add(
-    matrix: Matrix, x: Tensor, residual: Tensor, tokens: TokenShares = WHOLE
+    matrix: Matrix, x: Tensor, residual: Tensor, tokens: TokenShares = ALL_TOKENS
 ) -> Work[Tensor]:
     """The residual plus the product; of ranks that share the matrix by its inputs, each has a part
     of the product."""
     if tokens.ranks == 1:
         return torch.addmm(residual, x, matrix.weight.t())  # no pass of its own for the sum
     total, pending = tokens.add_up(linear(matrix, x))
-    yield from settle(pending)
+    yield from wait_for(pending)
     return total.add_(residual)
 
 

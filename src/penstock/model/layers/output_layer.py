@@ -15,11 +15,11 @@ from penstock.model.attention.piece import Piece
 from penstock.model.layers.linear import linear
 from penstock.model.layers.lm_head import head_loss, head_loss_backward
 from penstock.model.layers.norm import norm, norm_backward
-from penstock.model.layers.split_head import HeadShare, split_head_loss, split_head_loss_backward
+from penstock.model.layers.split_head import OwnWords, split_head_loss, split_head_loss_backward
 from penstock.model.layers.views import Matrix, Views
-from penstock.model.parallel.cell import ALONE, Cell
+from penstock.model.parallel.cell import SINGLE_RANK, Cell
 from penstock.model.parallel.group import Work
-from penstock.model.parallel.tokens import gathered, nothing, summed
+from penstock.model.parallel.tokens import add_up_tokens, gather_tokens
 
 
 class OutputWeights(NamedTuple):
@@ -32,7 +32,7 @@ class OutputWeights(NamedTuple):
 class OutputLayer:
     """The end of a model."""
 
-    def __init__(self, config: ModelConfig, cell: Cell = ALONE, first: int = 0) -> None:
+    def __init__(self, config: ModelConfig, cell: Cell = SINGLE_RANK, first: int = 0) -> None:
         """`first` is the first word that this rank has."""
         self.epsilon, self.cell, self.first = config.norm_epsilon, cell, first
 
@@ -45,8 +45,8 @@ class OutputLayer:
         labels = piece.labels.flatten()
         if self.cell.tensor is None:
             return head_loss(weights.head.weight, normed, labels)
-        whole = yield from gathered(self.cell.tokens, normed, len(labels))
-        head = HeadShare(weights.head.weight, self.first, self.cell.tensor)
+        whole = yield from gather_tokens(self.cell.tokens, normed, len(labels))
+        head = OwnWords(weights.head.weight, self.first, self.cell.tensor)
         return self._counted_once((yield from split_head_loss(head, whole, labels)))
 
     def backward(
@@ -65,10 +65,10 @@ class OutputLayer:
         if self.cell.tensor is None:
             loss = head_loss_backward(weights.head.weight, d_head, normed, labels, piece.scale)
             return loss, normed
-        part = yield from gathered(self.cell.tokens, normed, len(labels))
-        head = HeadShare(weights.head.weight, self.first, self.cell.tensor)
+        part = yield from gather_tokens(self.cell.tokens, normed, len(labels))
+        head = OwnWords(weights.head.weight, self.first, self.cell.tensor)
         loss = yield from split_head_loss_backward(head, d_head, part, labels, piece.scale)
-        return self._counted_once(loss), (yield from summed(self.cell.tokens, part, nothing))
+        return self._counted_once(loss), (yield from add_up_tokens(self.cell.tokens, part))
 
     def _counted_once(self, loss: Tensor) -> Tensor:
         """Ranks that share the vocabulary have the same loss; one of them has it counted."""

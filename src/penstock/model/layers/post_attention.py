@@ -10,9 +10,9 @@ from penstock.model.layers.linear import Queue, linear, linear_add, linear_backw
 from penstock.model.layers.norm import norm, norm_backward
 from penstock.model.layers.swiglu import swiglu, swiglu_backward
 from penstock.model.layers.views import Matrix, Views
-from penstock.model.parallel.cell import ALONE, Cell
+from penstock.model.parallel.cell import SINGLE_RANK, Cell
 from penstock.model.parallel.group import Work
-from penstock.model.parallel.tokens import Meanwhile, gathered, nothing, settle, summed
+from penstock.model.parallel.tokens import add_up_tokens, gather_tokens, wait_for
 
 
 class PostAttentionWeights(NamedTuple):
@@ -40,7 +40,7 @@ class PostAttentionSaved(NamedTuple):
 class PostAttention:
     """The second part of a layer."""
 
-    def __init__(self, config: ModelConfig, cell: Cell = ALONE) -> None:
+    def __init__(self, config: ModelConfig, cell: Cell = SINGLE_RANK) -> None:
         self.epsilon, self.tokens = config.norm_epsilon, cell.tokens
 
     def views(self, views: Views, layer: int) -> PostAttentionWeights:
@@ -59,7 +59,7 @@ class PostAttention:
         count = len(attended)
         y = yield from linear_add(weights.out, attended, x, self.tokens)
         b, r = norm(weights.norm, y, self.epsilon)
-        whole = yield from gathered(self.tokens, b, count)
+        whole = yield from gather_tokens(self.tokens, b, count)
         gate_up = linear(weights.gate_up, whole)
         del whole
         gated = swiglu(gate_up)
@@ -74,11 +74,10 @@ class PostAttention:
         saved: PostAttentionSaved,
         dz: Tensor,
         queue: Queue,
-        meanwhile: Meanwhile = nothing,
     ) -> Work[tuple[Tensor, Tensor]]:
         """The gradients of the output of attention and, past it, of the layer's input."""
-        dy = yield from self._mlp_backward(weights, gradients, saved, dz, queue, meanwhile)
-        whole = yield from gathered(self.tokens, dy, len(attended))
+        dy = yield from self._mlp_backward(weights, gradients, saved, dz, queue)
+        whole = yield from gather_tokens(self.tokens, dy, len(attended))
         return linear_backward(weights.out, gradients.out, attended, whole, queue), dy
 
     def _mlp_backward(
@@ -88,18 +87,17 @@ class PostAttention:
         saved: PostAttentionSaved,
         dz: Tensor,
         queue: Queue,
-        meanwhile: Meanwhile,
     ) -> Work[Tensor]:
         """The gradient in front of the MLP and its norm; its large tensors end here."""
         count = len(saved.gated)
-        whole = yield from gathered(self.tokens, dz, count)
+        whole = yield from gather_tokens(self.tokens, dz, count)
         b, pending = self.tokens.gather(saved.b, count)
         d_gated = linear_backward(weights.down, gradients.down, saved.gated, whole, queue)
         d_gate_up = swiglu_backward(saved.gate_up, d_gated)
         del whole, d_gated
-        yield from settle(pending)
+        yield from wait_for(pending)
         part = linear_backward(weights.gate_up, gradients.gate_up, b, d_gate_up, queue)
         del b, d_gate_up
-        db = yield from summed(self.tokens, part, meanwhile)
+        db = yield from add_up_tokens(self.tokens, part, queue.meanwhile)
         del part
         return norm_backward(weights.norm, gradients.norm, saved.y, saved.r, db, dz)

@@ -13,9 +13,9 @@ from penstock.model.layers.linear import Queue
 from penstock.model.layers.norm import norm, norm_backward
 from penstock.model.layers.qkv_projection import HeadNormsSaved, QkvProjection, QkvWeights
 from penstock.model.layers.views import Views
-from penstock.model.parallel.cell import ALONE, Cell
+from penstock.model.parallel.cell import SINGLE_RANK, Cell
 from penstock.model.parallel.group import Work
-from penstock.model.parallel.tokens import gathered, nothing, summed
+from penstock.model.parallel.tokens import add_up_tokens, gather_tokens
 
 
 class PreAttentionWeights(NamedTuple):
@@ -38,7 +38,7 @@ class PreAttentionSaved(NamedTuple):
 class PreAttention:
     """The first part of a layer, up to queries, keys and values."""
 
-    def __init__(self, config: ModelConfig, cell: Cell = ALONE) -> None:
+    def __init__(self, config: ModelConfig, cell: Cell = SINGLE_RANK) -> None:
         """`config` has the heads of this rank's matrices."""
         self.epsilon, self.tokens = config.norm_epsilon, cell.tokens
         self.projection = QkvProjection(config)
@@ -55,7 +55,7 @@ class PreAttention:
     ) -> Work[tuple[Tensor, PreAttentionSaved]]:
         """Queries, keys and values [rows x tokens, features], side by side."""
         a, r = norm(weights.norm, x, self.epsilon)
-        whole = yield from gathered(self.tokens, a, piece.tokens.numel())
+        whole = yield from gather_tokens(self.tokens, a, piece.tokens.numel())
         heads, norms = self.projection.forward(weights.projection, whole, piece.rows)
         flat = [part.reshape(len(whole), -1) for part in heads]
         return torch.cat(flat, dim=1), PreAttentionSaved(x, r, a, norms)
@@ -72,9 +72,9 @@ class PreAttention:
     ) -> Work[Tensor]:
         """The gradient of the input, of those of queries, keys and values and of what went past
         them."""
-        whole = yield from gathered(self.tokens, saved.a, len(d))
+        whole = yield from gather_tokens(self.tokens, saved.a, len(d))
         part = self.projection.backward(
             weights.projection, gradients.projection, whole, saved.norms, d, piece.rows, queue
         )
-        da = yield from summed(self.tokens, part, nothing)
+        da = yield from add_up_tokens(self.tokens, part)
         return norm_backward(weights.norm, gradients.norm, saved.x, saved.r, da).add_(beside)

@@ -24,9 +24,9 @@ from penstock.model.layers.qkv_projection import (
     split_heads,
 )
 from penstock.model.layers.rope import rotate, rotate_back_into, rotate_into
-from penstock.model.parallel.cell import ALONE, Cell
+from penstock.model.parallel.cell import SINGLE_RANK, Cell
 from penstock.model.parallel.group import Work
-from penstock.model.parallel.tokens import Meanwhile, gathered, nothing, settle, summed
+from penstock.model.parallel.tokens import add_up_tokens, gather_tokens, wait_for
 
 
 class SelfAttentionSaved(NamedTuple):
@@ -41,7 +41,7 @@ class SelfAttentionSaved(NamedTuple):
 class SelfAttention:
     """The attention of a layer, up to the projection that leads back."""
 
-    def __init__(self, config: ModelConfig, cell: Cell = ALONE) -> None:
+    def __init__(self, config: ModelConfig, cell: Cell = SINGLE_RANK) -> None:
         """`config` has the heads of this rank's matrices."""
         self.config, self.tokens = config, cell.tokens
         self.projection = QkvProjection(config)
@@ -52,7 +52,7 @@ class SelfAttention:
     ) -> Work[SelfAttentionSaved]:
         """Of the normed input, or what this rank holds of it."""
         piece = context.at.piece
-        whole = yield from gathered(self.tokens, a, piece.tokens.numel())
+        whole = yield from gather_tokens(self.tokens, a, piece.tokens.numel())
         heads, norms = self.projection.forward(weights, whole, piece.rows)
         del whole
         # A name for the rotated heads here would keep them while attention runs; the projection
@@ -71,7 +71,6 @@ class SelfAttention:
         d_out: Tensor,
         context: SliceContext,
         queue: Queue,
-        meanwhile: Meanwhile = nothing,
     ) -> Work[Tensor]:
         """The gradient of the normed input; `d_out` is that of the output."""
         piece = context.at.piece
@@ -80,11 +79,11 @@ class SelfAttention:
         d = d_out.new_empty((len(d_out), qkv_width(self.config)))
         rotate_heads_back(d_heads, context, split_heads(self.config, d, piece.rows))
         del d_heads
-        yield from settle(pending)
+        yield from wait_for(pending)
         part = self.projection.backward(
             weights, gradients, whole, saved.norms, d, piece.rows, queue
         )
-        return (yield from summed(self.tokens, part, meanwhile))
+        return (yield from add_up_tokens(self.tokens, part, queue.meanwhile))
 
 
 def _rotated(heads: Heads, norms: HeadNormsSaved | None, context: SliceContext) -> Heads:

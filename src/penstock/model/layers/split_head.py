@@ -16,7 +16,7 @@ from penstock.model.layers.lm_head import token_chunks, wide_type
 from penstock.model.parallel.group import RankGroup, Work
 
 
-class HeadShare(NamedTuple):
+class OwnWords(NamedTuple):
     """A rank's words of the head [own words, hidden], the first of which has number `first`."""
 
     weight: Tensor
@@ -34,7 +34,7 @@ class Softmax(NamedTuple):
     losses: Tensor
 
 
-def split_head_loss(head: HeadShare, x: Tensor, labels: Tensor) -> Work[Tensor]:
+def split_head_loss(head: OwnWords, x: Tensor, labels: Tensor) -> Work[Tensor]:
     """The summed loss of x [tokens, hidden], in 64 bits; the same on all ranks."""
     losses = x.new_empty(labels.shape, dtype=wide_type(x))
     for tokens in token_chunks(head.weight, labels):
@@ -44,7 +44,7 @@ def split_head_loss(head: HeadShare, x: Tensor, labels: Tensor) -> Work[Tensor]:
 
 
 def split_head_loss_backward(
-    head: HeadShare, gradient: Tensor, x: Tensor, labels: Tensor, scale: float
+    head: OwnWords, gradient: Tensor, x: Tensor, labels: Tensor, scale: float
 ) -> Work[Tensor]:
     """The loss; x becomes this rank's part of the gradient of scale x loss with respect to it, and
     that with respect to own words is added to `gradient`."""
@@ -58,7 +58,7 @@ def split_head_loss_backward(
     return losses.sum(dtype=torch.float64)
 
 
-def _softmax(head: HeadShare, x: Tensor, labels: Tensor) -> Work[Softmax]:
+def _softmax(head: OwnWords, x: Tensor, labels: Tensor) -> Work[Softmax]:
     logits = (x @ head.weight.t()).to(wide_type(x))
     largest = logits.amax(-1)
     yield head.group.take_largest(largest)
@@ -73,7 +73,7 @@ def _softmax(head: HeadShare, x: Tensor, labels: Tensor) -> Work[Softmax]:
     return Softmax(exponentials, total, losses)
 
 
-def _to_gradient(head: HeadShare, softmax: Softmax, labels: Tensor, scale: float) -> Tensor:
+def _to_gradient(head: OwnWords, softmax: Softmax, labels: Tensor, scale: float) -> Tensor:
     """The gradient of own logits, written over the exponentials."""
     words, own = _own_labels(head, labels)
     counts = (labels != IGNORE).to(softmax.total.dtype)
@@ -82,7 +82,7 @@ def _to_gradient(head: HeadShare, softmax: Softmax, labels: Tensor, scale: float
     return d.mul_((counts * scale).unsqueeze(-1))
 
 
-def _own_labels(head: HeadShare, labels: Tensor) -> tuple[Tensor, Tensor]:
+def _own_labels(head: OwnWords, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Labels as numbers of own words, and which of them are: words of others stand as word 0."""
     words = labels - head.first
     own = (words >= 0) & (words < len(head.weight)) & (labels != IGNORE)

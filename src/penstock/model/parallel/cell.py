@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from penstock.model.parallel.group import RankGroup, Result, Work, WorkOrResult
-from penstock.model.parallel.tokens import WHOLE, TokenShares
+from penstock.model.parallel.tokens import ALL_TOKENS, TokenShares
 
 
 @dataclass(frozen=True)
@@ -12,7 +12,7 @@ class Cell:
 
     tensor: RankGroup | None = None
     """Ranks that share the matrices."""
-    tokens: TokenShares = WHOLE
+    tokens: TokenShares = ALL_TOKENS
     """What of the tokens they hold between blocks."""
     ulysses: RankGroup | None = None
     """Ranks that share the tokens of a slice, and exchange them for heads in attention."""
@@ -29,7 +29,7 @@ class Cell:
         return result_of(work) if self.alone else work
 
 
-ALONE = Cell()
+SINGLE_RANK = Cell()
 
 
 def result_of(work: Work[Result]) -> Result:

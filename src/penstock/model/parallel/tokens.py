@@ -24,33 +24,32 @@ from penstock.model.parallel.group import Pending, RankGroup, Work
 Meanwhile = Callable[[], None]
 """Work that needs nobody, done while others are waited for."""
 
-Started = tuple[Tensor, Pending | None]
+TokensUnderWay = tuple[Tensor, Pending | None]
 """A result, and what is to be waited for before it is read."""
 
 
-def nothing() -> None:
-    """Nothing to do meanwhile."""
-
-
-def settle(pending: Pending | None) -> Work[None]:
+def wait_for(pending: Pending | None) -> Work[None]:
     """Wait for what is under way, if there is something."""
     if pending is not None:
         yield pending
 
 
-def summed(shares: "TokenShares", part: Tensor, meanwhile: Meanwhile) -> Work[Tensor]:
+def add_up_tokens(
+    shares: "TokenShares", part: Tensor, meanwhile: Meanwhile | None = None
+) -> Work[Tensor]:
     """What is held of a sum; where it takes a while, there is something to do meanwhile."""
     total, pending = shares.add_up(part)
     if pending is not None:
-        meanwhile()
+        if meanwhile is not None:
+            meanwhile()
         yield pending
     return total
 
 
-def gathered(shares: "TokenShares", held: Tensor, count: int) -> Work[Tensor]:
+def gather_tokens(shares: "TokenShares", held: Tensor, count: int) -> Work[Tensor]:
     """All tokens, of what is held of them."""
     whole, pending = shares.gather(held, count)
-    yield from settle(pending)
+    yield from wait_for(pending)
     return whole
 
 
@@ -62,11 +61,11 @@ class TokenShares(Protocol):
         """How many ranks share the matrices."""
         ...
 
-    def gather(self, held: Tensor, count: int) -> Started:
+    def gather(self, held: Tensor, count: int) -> TokensUnderWay:
         """All `count` tokens, of what is held of them."""
         ...
 
-    def add_up(self, part: Tensor) -> Started:
+    def add_up(self, part: Tensor) -> TokensUnderWay:
         """What is held of the sum of all ranks' parts, each of all tokens; the part is gone."""
         ...
 
@@ -74,7 +73,7 @@ class TokenShares(Protocol):
         """What goes to the next stage."""
         ...
 
-    def take_over(self, handed: Tensor, count: int) -> Started:
+    def take_over(self, handed: Tensor, count: int) -> TokensUnderWay:
         """What is held, of what came from another stage."""
         ...
 
@@ -83,28 +82,28 @@ class TokenShares(Protocol):
         ...
 
 
-class Whole:
+class AllTokens:
     """One rank has all."""
 
     ranks = 1
 
-    def gather(self, held: Tensor, count: int) -> Started:
+    def gather(self, held: Tensor, count: int) -> TokensUnderWay:
         return held, None
 
-    def add_up(self, part: Tensor) -> Started:
+    def add_up(self, part: Tensor) -> TokensUnderWay:
         return part, None
 
     def hand_on(self, held: Tensor) -> Tensor:
         return held
 
-    def take_over(self, handed: Tensor, count: int) -> Started:
+    def take_over(self, handed: Tensor, count: int) -> TokensUnderWay:
         return handed, None
 
     def handed(self, count: int) -> int:
         return count
 
 
-WHOLE = Whole()
+ALL_TOKENS = AllTokens()
 
 
 @dataclass(frozen=True)
@@ -117,16 +116,16 @@ class Scattered:
     def ranks(self) -> int:
         return self.group.size
 
-    def gather(self, held: Tensor, count: int) -> Started:
+    def gather(self, held: Tensor, count: int) -> TokensUnderWay:
         return self.group.gather(held, deal_sizes(count, self.group.size))
 
-    def add_up(self, part: Tensor) -> Started:
+    def add_up(self, part: Tensor) -> TokensUnderWay:
         return self.group.scatter_sum(part, deal_sizes(len(part), self.group.size))
 
     def hand_on(self, held: Tensor) -> Tensor:
         return held
 
-    def take_over(self, handed: Tensor, count: int) -> Started:
+    def take_over(self, handed: Tensor, count: int) -> TokensUnderWay:
         return handed, None
 
     def handed(self, count: int) -> int:
@@ -143,17 +142,17 @@ class Replicated:
     def ranks(self) -> int:
         return self.group.size
 
-    def gather(self, held: Tensor, count: int) -> Started:
+    def gather(self, held: Tensor, count: int) -> TokensUnderWay:
         return held, None
 
-    def add_up(self, part: Tensor) -> Started:
+    def add_up(self, part: Tensor) -> TokensUnderWay:
         return part, self.group.add_up(part)
 
     def hand_on(self, held: Tensor) -> Tensor:
         own = deal(len(held), self.group.index, self.group.size)
         return held[own.start : own.stop].clone()  # a view would keep all of it until it is sent
 
-    def take_over(self, handed: Tensor, count: int) -> Started:
+    def take_over(self, handed: Tensor, count: int) -> TokensUnderWay:
         return self.group.gather(handed, deal_sizes(count, self.group.size))
 
     def handed(self, count: int) -> int:

@@ -11,7 +11,7 @@ from penstock.model.attention.piece import Piece
 from penstock.model.layers.cell_attention import CellAttention
 from penstock.model.layers.qkv_projection import qkv_width, split_heads
 from penstock.model.layers.self_attention import rotate_heads, rotate_heads_back
-from penstock.model.parallel.cell import ALONE, Cell
+from penstock.model.parallel.cell import SINGLE_RANK, Cell
 from penstock.model.parallel.group import Work, WorkOrResult
 from penstock.model.stages.between_attentions import attention_width, join_beside, split_beside
 from penstock.model.stages.context import SequenceContext
@@ -24,7 +24,9 @@ class AttentionStage:
     What comes in is queries, keys and values, and behind them that input, all flat.
     """
 
-    def __init__(self, config: ModelConfig, length: int, like: Tensor, cell: Cell = ALONE) -> None:
+    def __init__(
+        self, config: ModelConfig, length: int, like: Tensor, cell: Cell = SINGLE_RANK
+    ) -> None:
         """`config` has the heads of this rank's matrices, `length` is the longest sequence it will
         see, `like` has its type and device."""
         self.config, self.cell = config, cell

@@ -18,7 +18,7 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.parameter_layout import ParameterLayout
 from penstock.arch.parameters import EMBEDDING, HEAD
 from penstock.model.attention.piece import Piece
-from penstock.model.layers.embedding import Embedding
+from penstock.model.layers.embedding import TokenEmbedding
 from penstock.model.layers.linear import Queue, add_products
 from penstock.model.layers.output_layer import OutputLayer, OutputWeights
 from penstock.model.layers.post_attention import (
@@ -33,9 +33,9 @@ from penstock.model.layers.pre_attention import (
 )
 from penstock.model.layers.qkv_projection import qkv_width
 from penstock.model.layers.views import Views
-from penstock.model.parallel.cell import ALONE, Cell
+from penstock.model.parallel.cell import SINGLE_RANK, Cell
 from penstock.model.parallel.group import Work, WorkOrResult
-from penstock.model.parallel.tokens import settle
+from penstock.model.parallel.tokens import wait_for
 from penstock.model.stages.decoder import first_word
 from penstock.model.stages.stage import Backward, Forward
 
@@ -66,11 +66,11 @@ class BetweenAttentionsStage:
     """What stands between the attention of layer `number` - 1 and that of layer `number`."""
 
     def __init__(
-        self, config: ModelConfig, number: int, layout: ParameterLayout, cell: Cell = ALONE
+        self, config: ModelConfig, number: int, layout: ParameterLayout, cell: Cell = SINGLE_RANK
     ) -> None:
         """`config` has the sizes of this rank's matrices."""
         self.config, self.number, self.layout, self.cell = config, number, layout, cell
-        self.embedding = Embedding(cell, first_word(layout, EMBEDDING))
+        self.embedding = TokenEmbedding(cell, first_word(layout, EMBEDDING))
         self.post, self.pre = PostAttention(config, cell), PreAttention(config, cell)
         self.output = OutputLayer(config, cell, first_word(layout, HEAD))
 
@@ -168,7 +168,7 @@ class BetweenAttentionsStage:
         act: BetweenSaved,
         g: Tensor | None,
     ) -> Work[Backward]:
-        queue: Queue = []
+        queue = Queue()
         loss, dy = yield from self._output_gradient(weights, gradients, piece, act, g, queue)
         if gradients.embedding is not None:
             yield from self.embedding.backward(gradients.embedding, piece.tokens, dy)
@@ -213,7 +213,7 @@ class BetweenAttentionsStage:
         features, handed = split_beside(x, piece, width)
         rows = handed.view(-1, self.config.hidden)
         held, pending = self.cell.tokens.take_over(rows, piece.tokens.numel())
-        yield from settle(pending)
+        yield from wait_for(pending)
         return features, held
 
     def _output_gradient(

@@ -15,14 +15,14 @@ from penstock.model.attention.slice_attention import SliceOfLayer
 from penstock.model.attention.zigzag import most_tokens
 from penstock.model.layers.attend import SliceContext
 from penstock.model.layers.rope import rope_tables
-from penstock.model.parallel.cell import ALONE, Cell
+from penstock.model.parallel.cell import SINGLE_RANK, Cell
 
 
 class SequenceContext:
     """The surroundings of some layers' attention, for sequences up to a length."""
 
     def __init__(
-        self, config: ModelConfig, layers: int, length: int, like: Tensor, cell: Cell = ALONE
+        self, config: ModelConfig, layers: int, length: int, like: Tensor, cell: Cell = SINGLE_RANK
     ) -> None:
         """`config` has the heads of this rank's matrices, `like` the type and the device of what
         is computed."""

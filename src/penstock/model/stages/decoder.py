@@ -6,7 +6,6 @@ Nothing here is recorded by autograd: every layer's backward is written out
 order is plain to see.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,13 +19,13 @@ from penstock.errors import RunError
 from penstock.model.attention.memory import KeyValues
 from penstock.model.attention.piece import Piece
 from penstock.model.layers.decoder_layer import DecoderLayer, LayerSaved, LayerWeights
-from penstock.model.layers.embedding import Embedding
+from penstock.model.layers.embedding import TokenEmbedding
 from penstock.model.layers.linear import Queue, add_products
 from penstock.model.layers.output_layer import OutputLayer, OutputWeights
 from penstock.model.layers.views import Views
-from penstock.model.parallel.cell import ALONE, Cell, result_of
+from penstock.model.parallel.cell import SINGLE_RANK, Cell, result_of
 from penstock.model.parallel.group import Work, WorkOrResult
-from penstock.model.parallel.tokens import settle
+from penstock.model.parallel.tokens import wait_for
 from penstock.model.stages.context import SequenceContext
 from penstock.model.stages.stage import Backward, Forward
 
@@ -60,13 +59,13 @@ class DecoderStage:
         *,
         length: int,
         like: Tensor,
-        cell: Cell = ALONE,
+        cell: Cell = SINGLE_RANK,
     ) -> None:
         """`config` has the sizes of this rank's matrices, `length` is the longest sequence it will
         see, `like` has the type and the device of what is computed."""
         self.config, self.layout, self.cell = config, layout, cell
         self.layers = [DecoderLayer(config, layer, cell) for layer in layers]
-        self.embedding = Embedding(cell, first_word(layout, EMBEDDING))
+        self.embedding = TokenEmbedding(cell, first_word(layout, EMBEDDING))
         self.output = None
         if HEAD in layout.parts:
             self.output = OutputLayer(config, cell, first_word(layout, HEAD))
@@ -109,8 +108,9 @@ class DecoderStage:
         kv: Any,
         dkv: Any,
     ) -> WorkOrResult[Backward]:
-        back = (weights, gradients, piece, act, g, kv, dkv)
-        return self.cell.begin(self._backward(*back, put_off))
+        queue, dkv = Queue(), _opened(kv, dkv)
+        work = self._backward(weights, gradients, piece, act, g, kv, queue)
+        return self.cell.begin(_left_behind(work, dkv, queue))
 
     def backward(
         self,
@@ -123,8 +123,9 @@ class DecoderStage:
         dkv: Any,
     ) -> WorkOrResult[Backward]:
         """Weight gradients follow layer by layer, so that little waits for them."""
-        back = (weights, gradients, piece, act, g, kv, dkv)
-        return self.cell.begin(self._backward(*back, partial(add_products, gradients.matrices)))
+        queue, dkv = Queue(partial(add_products, gradients.matrices)), _opened(kv, dkv)
+        work = self._backward(weights, gradients, piece, act, g, kv, queue)
+        return self.cell.begin(_left_behind(work, dkv, queue))
 
     @torch.no_grad()
     def weight_gradient(self, gradients: StageWeights, piece: Piece, stash: Queue) -> None:
@@ -184,24 +185,20 @@ class DecoderStage:
         act: StageSaved,
         g: Tensor | None,
         kv: Any,
-        dkv: Any,
-        add: Callable[[Queue], None],
-    ) -> Work[Backward]:
-        """`add` is what is done with a layer's weight gradients at once."""
-        if kv is not None and dkv is None:
-            dkv = kv.open_gradients()
+        queue: Queue,
+    ) -> Work[tuple[Tensor | None, Tensor | None]]:
+        """The gradient of the stage's input and the loss, where it has them."""
         loss, dx = yield from self._output_gradient(weights, gradients, piece, act, g)
-        queue: Queue = []
         context = self.context.of_slice(piece, kv, written=True)
         for number in reversed(range(len(self.layers))):
             own, d_own = weights.layers[number], gradients.layers[number]
             dx = yield from self.layers[number].backward(
-                own, d_own, act.layers.pop(), dx, context(number), queue, partial(add, queue)
+                own, d_own, act.layers.pop(), dx, context(number), queue
             )
-            add(queue)
+            queue.meanwhile()
         if kv is not None and piece.slice == 0:
             kv.close_gradients()
-        return (yield from self._input_gradient(gradients, piece, dx)), dkv, queue, loss
+        return (yield from self._input_gradient(gradients, piece, dx)), loss
 
     def _saving(
         self,
@@ -237,7 +234,7 @@ class DecoderStage:
             return (yield from self.embedding.forward(weights.embedding, piece.tokens))
         assert x is not None  # only the first stage has no input
         held, pending = self.cell.tokens.take_over(x, piece.tokens.numel())
-        yield from settle(pending)
+        yield from wait_for(pending)
         return held
 
     def _handed_on(self, y: Tensor) -> Tensor | None:
@@ -257,7 +254,7 @@ class DecoderStage:
         if self.output is None or act.out is None:
             assert g is not None  # only the last stage has no gradient to start from
             held, pending = self.cell.tokens.take_over(g, piece.tokens.numel())
-            yield from settle(pending)
+            yield from wait_for(pending)
             return None, held
         assert weights.output is not None
         assert gradients.output is not None
@@ -273,9 +270,17 @@ class DecoderStage:
         return None
 
 
-def put_off(queue: Queue) -> None:
-    """Leave the products of a layer to the weight gradient."""
-    return
+def _opened(kv: Any, dkv: Any) -> Any:
+    """Where gradients of keys and values are left, which the last slice of a sequence opens."""
+    return kv.open_gradients() if kv is not None and dkv is None else dkv
+
+
+def _left_behind(
+    work: Work[tuple[Tensor | None, Tensor | None]], dkv: Any, queue: Queue
+) -> Work[Backward]:
+    """What a backward leaves, with the result of its work."""
+    dx, loss = yield from work
+    return dx, dkv, queue, loss
 
 
 def first_word(layout: ParameterLayout, name: str) -> int:

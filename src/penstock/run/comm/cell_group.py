@@ -22,15 +22,16 @@ _gather_single: Callable[..., Pending] = getattr(
 )
 
 
-class Started:
+class StartedCollective:
     """A collective under way, and what is left to do when it has ended."""
 
-    def __init__(self, work: Pending, end: Callable[[], object]) -> None:
+    def __init__(self, work: Pending, end: Callable[[], object] | None) -> None:
         self._work, self._end = work, end
 
     def wait(self) -> None:
         self._work.wait()
-        self._end()
+        if self._end is not None:
+            self._end()
 
 
 class CellGroup:
@@ -60,7 +61,7 @@ class CellGroup:
             kept = [landing[most * rank :][:size] for rank, size in enumerate(sizes)]
             torch.cat(kept, out=whole)
 
-        return whole, Started(self._gather(landing, filled), take_out)
+        return whole, StartedCollective(self._gather(landing, filled), take_out)
 
     def scatter_sum(self, whole: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Pending]:
         own = sizes[self.index]
@@ -73,7 +74,7 @@ class CellGroup:
             [own * row] * self.size,
             [size * row for size in sizes],
         )
-        return total, Started(work, lambda: torch.sum(landing, dim=0, out=total))
+        return total, StartedCollective(work, lambda: torch.sum(landing, dim=0, out=total))
 
     def exchange(
         self, parts: Sequence[Tensor], sizes: Sequence[TensorSize]
@@ -101,13 +102,13 @@ class CellGroup:
     def _reduce(self, tensor: Tensor, how: ReduceOp.RedOpType) -> Pending:
         there, back = self._place(tensor)
         work = distributed.all_reduce(there, op=how, group=self._group, async_op=True)
-        return Started(work, back)
+        return StartedCollective(work, back)
 
     def _gather(self, whole: Tensor, part: Tensor) -> Pending:
         there, back = self._place(whole)
         sent, _ = self._place(part)
         work = _gather_single(there, sent, group=self._group, async_op=True)
-        return Started(work, back)
+        return StartedCollective(work, back)
 
     def _exchange(
         self, landing: Tensor, sent: Tensor, comes: Sequence[int], goes: Sequence[int]
@@ -117,9 +118,9 @@ class CellGroup:
         work = distributed.all_to_all_single(
             there, left, list(comes), list(goes), group=self._group, async_op=True
         )
-        return Started(work, back)
+        return StartedCollective(work, back)
 
-    def _place(self, tensor: Tensor) -> tuple[Tensor, Callable[[], object]]:
+    def _place(self, tensor: Tensor) -> tuple[Tensor, Callable[[], object] | None]:
         """Where the collective works, and what brings its result to the tensor.
 
         A GPU's tensor goes by way of the host where its ranks talk through gloo. Over NCCL the
@@ -127,14 +128,10 @@ class CellGroup:
         synchronises the device meanwhile would wait with it.
         """
         if tensor.device.type == "cpu":
-            return tensor, _nothing
+            return tensor, None
         if over_nccl(self._group, tensor.device):
             torch.cuda.current_stream(tensor.device).synchronize()
             meet(self._group)
-            return tensor, _nothing
+            return tensor, None
         there = tensor.cpu()
         return there, lambda: tensor.copy_(there)
-
-
-def _nothing() -> None:
-    """The result is where it belongs."""

@@ -17,7 +17,7 @@ from math import prod
 
 from penstock.errors import RunError
 
-AXES = ("replica", "device", "ring", "ulysses", "tensor")
+GRID_AXES = ("replica", "device", "ring", "ulysses", "tensor")
 SEQUENCE = ("ring", "ulysses")
 """Axes along which ranks share the tokens of a slice; "sequence" stands for both."""
 
@@ -40,13 +40,13 @@ class Grid:
     ring: int = 1
     ulysses: int = 1
     tensor: int = 1
-    order: tuple[str, ...] = AXES
+    order: tuple[str, ...] = GRID_AXES
 
     def __post_init__(self) -> None:
-        if sorted(self.order) != sorted(AXES):
+        if sorted(self.order) != sorted(GRID_AXES):
             raise RunError(
                 f"the order of a mesh is {', '.join(self.order)}",
-                hint=f"name each of {', '.join(AXES)} once",
+                hint=f"name each of {', '.join(GRID_AXES)} once",
             )
 
     @property
@@ -60,7 +60,7 @@ class Grid:
 
     @property
     def ranks(self) -> int:
-        return prod(self.size(axis) for axis in AXES)
+        return prod(self.size(axis) for axis in GRID_AXES)
 
     def coordinates(self, rank: int) -> dict[str, int]:
         """Where a rank is on each axis.
@@ -71,7 +71,7 @@ class Grid:
         found: dict[str, int] = {}
         for axis in reversed(self.order):
             rank, found[axis] = divmod(rank, self.size(axis))
-        return {axis: found[axis] for axis in AXES}
+        return {axis: found[axis] for axis in GRID_AXES}
 
     def rank(self, coordinates: Mapping[str, int]) -> int:
         """The rank at some coordinates."""

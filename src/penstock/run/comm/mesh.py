@@ -17,9 +17,9 @@ from penstock.model.parallel.cell import Cell
 from penstock.model.parallel.tokens import Replicated, Scattered
 from penstock.run.comm.cell_group import CellGroup
 from penstock.run.comm.collective import make_group
-from penstock.run.comm.grid import AXES, Grid, spelled_out
+from penstock.run.comm.grid import GRID_AXES, Grid, spelled_out
 
-COPIES = ("replica", "ring", "ulysses")
+COPY_AXES = ("replica", "ring", "ulysses")
 """Axes along which ranks hold the same weights."""
 
 
@@ -45,13 +45,13 @@ class Mesh:
     def copies(self) -> ProcessGroup | None:
         """The ranks that hold the same weights: in all replicas, and those that share tokens. They
         add up gradients while the same ranks may exchange tokens, so the group is another one."""
-        return self._one_of("copies", self.grid.groups(*COPIES))
+        return self._one_of("copies", self.grid.groups(*COPY_AXES))
 
     @property
     def counts(self) -> bool:
         """Whether what all copies have is counted by this one."""
         here = self.grid.coordinates(self.rank)
-        return not any(here[axis] for axis in COPIES)
+        return not any(here[axis] for axis in COPY_AXES)
 
     def holders(self, among: Sequence[range]) -> ProcessGroup | None:
         """The ranks of this one's range, of those that share the matrices of a device; for sums
@@ -117,7 +117,7 @@ class Mesh:
 
 
 def make_mesh(
-    replicas: int, devices: int, cell: CellShape | None = None, order: Sequence[str] = AXES
+    replicas: int, devices: int, cell: CellShape | None = None, order: Sequence[str] = GRID_AXES
 ) -> Mesh:
     """The mesh over all ranks that were started; axes from the slowest to the fastest."""
     started = distributed.is_initialized()
@@ -133,7 +133,7 @@ def make_mesh(
             hint=f"start {grid.ranks} ranks, or set devices and replicas to match",
         )
     mesh = Mesh(grid, rank)
-    for axis in AXES:
+    for axis in GRID_AXES:
         mesh.along(axis)
     _ = mesh.copies
     return mesh

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import torch
 
-from penstock.arch.cell_shape import CellShape
+from penstock.arch.cell_shape import ONE_RANK, CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
 from penstock.arch.layers.parameter import Parameter
@@ -24,8 +24,6 @@ from penstock.errors import ShapeError
 from penstock.model.layers.qkv_projection import qkv_width
 from penstock.model.stages.between_attentions import attention_width
 
-CELL_OF_ONE = CellShape()
-
 
 @dataclass(frozen=True)
 class Layout:
@@ -41,7 +39,7 @@ class Layout:
     """Layers of each stage; as even as can be where nothing is said."""
     dtype: torch.dtype = torch.float32
     """What is computed in. Weights and gradients are kept in 32 bits at least."""
-    cell: CellShape = CELL_OF_ONE
+    cell: CellShape = ONE_RANK
     """The ranks of each device."""
 
     def __post_init__(self) -> None:
@@ -57,7 +55,7 @@ class Layout:
         *,
         layers: Sequence[int] = (),
         dtype: torch.dtype = torch.float32,
-        cell: CellShape = CELL_OF_ONE,
+        cell: CellShape = ONE_RANK,
     ) -> "Layout":
         """The layout that a schedule has; without `layers`, cut as the schedule is made for."""
         homes, shape = homes_of(schedule), schedule.shape

@@ -8,7 +8,7 @@ from torch import distributed
 from penstock.errors import RunError
 from penstock.run.comm.collective import connect_group
 from penstock.run.comm.gloo import Gloo, Staged
-from penstock.run.comm.grid import AXES
+from penstock.run.comm.grid import GRID_AXES
 from penstock.run.comm.mesh import Mesh, make_mesh
 from penstock.run.comm.nccl import Nccl
 from penstock.run.comm.transport import Alone, Transport
@@ -37,7 +37,7 @@ def build_engine(
     replicas: int,
     adam: AdamW | NoUpdate,
     device: torch.device,
-    order: Sequence[str] = AXES,
+    order: Sequence[str] = GRID_AXES,
     *,
     shard: str = "none",
 ) -> Engine:

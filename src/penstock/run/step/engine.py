@@ -18,7 +18,7 @@ from torch import Tensor
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.data.batch import Microbatch
 from penstock.errors import RunError
-from penstock.model.attention.piece import Piece, share_of
+from penstock.model.attention.piece import Piece, take_positions
 from penstock.model.attention.positions import own_positions
 from penstock.model.stages.weights import Weights
 from penstock.run.comm.collective import add_up, connect_group
@@ -249,7 +249,9 @@ class Engine:
         pieces = cut_batch(self.plan, batch, scale=scale, device=self.device)
         if self.layout.cell.sequence == 1:
             return pieces
-        return [share_of(each, own_positions(each.start, each.end, self.cell)) for each in pieces]
+        return [
+            take_positions(each, own_positions(each.start, each.end, self.cell)) for each in pieces
+        ]
 
     def _count(self, batch: Sequence[Microbatch]) -> int:
         """Labels that count in the global batch."""

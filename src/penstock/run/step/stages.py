@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from penstock.arch.ownership import Ownership
-from penstock.model.parallel.cell import ALONE, Cell
+from penstock.model.parallel.cell import SINGLE_RANK, Cell
 from penstock.model.stages.attention_stage import AttentionStage
 from penstock.model.stages.between_attentions import BetweenAttentionsStage
 from penstock.model.stages.decoder import DecoderStage
@@ -26,7 +26,7 @@ def empty_weights(
 
 
 def stage_of(
-    layout: Layout, stage: int, device: torch.device, cell: Cell = ALONE
+    layout: Layout, stage: int, device: torch.device, cell: Cell = SINGLE_RANK
 ) -> DecoderStage | BetweenAttentionsStage:
     """A stage that has weights."""
     index = tensor_index(cell)
@@ -44,7 +44,7 @@ def tensor_index(cell: Cell) -> int:
     return cell.tensor.index if cell.tensor else 0
 
 
-def boundary_of(layout: Layout, device: torch.device, cell: Cell = ALONE) -> ModelBoundary:
+def boundary_of(layout: Layout, device: torch.device, cell: Cell = SINGLE_RANK) -> ModelBoundary:
     """What a rank sends to the next stage and receives from it."""
     widths = layout.widths(tensor_index(cell))
     return ModelBoundary(widths, layout.model.hidden, cell.tokens, layout.dtype, device)
@@ -62,7 +62,7 @@ def home_views(
 
 
 def weightless_stages(
-    layout: Layout, device: torch.device, cell: Cell = ALONE
+    layout: Layout, device: torch.device, cell: Cell = SINGLE_RANK
 ) -> dict[int, AttentionStage]:
     """Attention where it is a stage: without weights, one serves all layers on all devices."""
     if not layout.cut_at_attention:

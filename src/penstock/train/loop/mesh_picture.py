@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from penstock.run.comm.grid import AXES, SEQUENCE, Grid
+from penstock.run.comm.grid import GRID_AXES, SEQUENCE, Grid
 
 MOST_LINES = 16
 WIDEST = 120
@@ -102,7 +102,7 @@ def _torn(grid: Grid, axis: str, per_machine: int) -> str:
     cells = {tuple(grid.coordinates(rank)[axis] for axis in CELL) for rank, _ in apart}
     more = f", the first of {len(cells)} such cells" if len(cells) > 1 else ""
     size = grid.sequence * grid.tensor
-    usual = _apart(replace(grid, order=AXES), axis, per_machine)
+    usual = _apart(replace(grid, order=GRID_AXES), axis, per_machine)
     advice = f"cells of {size} do not fill machines of {per_machine}" if usual else "see mesh.order"
     return (
         f"warning: {axis} ranks {first} and {second} of device {place['device']}{replica} are on "
