@@ -17,7 +17,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -54,15 +54,17 @@ def run_ranks(
 class ThreadGroup:
     """One rank's view of some ranks that are threads; see `RankGroup`."""
 
-    def __init__(self, board: "Board", members: Sequence[int], rank: int) -> None:
+    def __init__(
+        self, board: "Board", members: Sequence[int], rank: int, purpose: object = None
+    ) -> None:
         """`members` and `rank` are numbers of threads."""
-        self.members, self.rank = tuple(members), rank
+        self.members, self.rank, self.purpose = tuple(members), rank, purpose
         self.sent: Counter[str] = Counter()
         """Elements that left for other ranks, by method; of what is added up, those given."""
         self.events: list[str] = []
         """The methods that were called, and `wait` where one was waited for."""
         self._board, self._calls = board, 0
-        self._others: dict[tuple[int, ...], ThreadGroup] = {}
+        self._others: dict[object, ThreadGroup] = {}
 
     @property
     def size(self) -> int:
@@ -72,10 +74,11 @@ class ThreadGroup:
     def index(self) -> int:
         return self.members.index(self.rank)
 
-    def among(self, members: Sequence[int]) -> "ThreadGroup":
-        """The group of some of the threads, of which this is one."""
-        key = tuple(members)
-        return self._others.setdefault(key, ThreadGroup(self._board, key, self.rank))
+    def among(self, members: Sequence[int], purpose: object = None) -> "ThreadGroup":
+        """The group of some of the threads, of which this is one. Groups of other purposes have
+        calls of their own, which may be made meanwhile."""
+        own = ThreadGroup(self._board, members, self.rank, purpose)
+        return self._others.setdefault((own.members, purpose), own)
 
     def add_up(self, tensor: Tensor) -> "PendingCall":
         return self._in_place("add_up", tensor, torch.add)
@@ -129,7 +132,7 @@ class ThreadGroup:
     def _start(
         self, method: str, given: Sequence[Tensor], received: Sequence[Tensor]
     ) -> "PendingCall":
-        call = (self.members, self._calls)
+        call = Call(self.members, self._calls, self.purpose)
         self._calls += 1
         self.events.append(method)
         pending = PendingCall(self, method, call, given, received)
@@ -142,8 +145,15 @@ class ThreadGroup:
         return self._board.collect(call, self.members)
 
 
-Call = tuple[tuple[int, ...], int]
-"""The members of a group, and how many calls they made before this one."""
+class Call(NamedTuple):
+    """A call that all members of a group make."""
+
+    members: tuple[int, ...]
+    number: int
+    """How many calls they made before this one."""
+    purpose: object
+    """What the group is for."""
+
 
 Given = list[list[Tensor]]
 """The tensors that each member of a group gave, in the order of the members."""
@@ -215,7 +225,9 @@ class Board:
             if self._collected[call] == len(members):
                 del self._posted[call], self._collected[call]
         methods = {rank: posted[rank][0] for rank in members}
-        assert len(set(methods.values())) == 1, f"call {call[1]} differs between ranks: {methods}"
+        assert len(set(methods.values())) == 1, (
+            f"call {call.number} differs between ranks: {methods}"
+        )
         return [posted[rank][1] for rank in members]
 
     def stop(self, error: BaseException) -> None:
@@ -230,7 +242,8 @@ class Board:
 
         if not self._changed.wait_for(ready, max(self.deadline - time.monotonic(), 0)):
             here = {rank: method for rank, (method, _) in sorted(self._posted[call].items())}
-            raise RankStoppedError(f"of ranks {call[0]} only these made call {call[1]}: {here}")
+            made = f"only these made call {call.number}: {here}"
+            raise RankStoppedError(f"of ranks {call.members} {made}")
         if self.error is not None:
             raise RankStoppedError("another rank has failed") from self.error
 
