@@ -17,7 +17,7 @@ import pytest
 from hypothesis import settings
 
 STARTING_FIXTURES = frozenset(
-    {"browser", "crew", "extended", "nodes", "pair", "ranks", "setting", "verifier"}
+    {"browser", "crew", "crews", "extended", "nodes", "pair", "ranks", "setting", "verifier"}
 )
 """Fixtures that start processes: a test that asks for one of them is marked by that."""
 

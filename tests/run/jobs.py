@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from time import perf_counter_ns
 from typing import NamedTuple
@@ -69,6 +69,13 @@ def engine_of(plan: StepPlan, replicas: int = 1) -> Iterator[Engine]:
 def looked(connection: Connection, plan: StepPlan, replicas: int) -> StepLook | None:
     """A look at a step; at the first device of each replica."""
     with engine_of(plan, replicas) as engine:
+        return look_at_step(engine, batch_of(plan))
+
+
+def looked_in_cells(connection: Connection, plan: StepPlan) -> StepLook | None:
+    """A look at a step of cells; at the first rank."""
+    with closing(build_engine(plan, 1, AdamW(), CPU)) as engine:
+        begin(engine, 1)
         return look_at_step(engine, batch_of(plan))
 
 

@@ -16,8 +16,9 @@ from penstock.core.schedule import Schedule
 from penstock.cost.model import Cost
 
 
-def makespan_on(schedule: Schedule, cost: Cost, cores: int) -> Fraction:
-    """Time from the first start to the last end with so many cores for all devices."""
+def makespan_on(schedule: Schedule, cost: Cost, cores: float) -> Fraction:
+    """Time from the first start to the last end with so many cores for all devices; a part of one
+    where others use it too."""
     require(schedule)
     scaled = cost.durations(schedule)
     left = scaled.ticks.astype(np.float64)

@@ -1,26 +1,30 @@
 """A real step is a timeline like a simulated one, on one clock whatever machines' clocks say."""
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from penstock.arch.cell_shape import CellShape
 from penstock.draw import trace
 from penstock.draw.page import page
 from penstock.draw.svg import picture
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.observe.inspected_step import StepLook
-from penstock.run.observe.measured_timeline import DevicePart, gather, timeline_of
+from penstock.run.observe.measured_timeline import DevicePart, gather, of_cells, timeline_of
 from penstock.run.observe.memory_meter import Sample
 from penstock.schedules import build
 from penstock.sim.timeline import Timeline
-from run.jobs import looked, looked_with_wrong_clocks, offsets_found
+from run.jobs import looked, looked_in_cells, looked_with_wrong_clocks, offsets_found
 from run.plans import plan_of
 
 pytestmark = pytest.mark.torch
 
+HALF = plan_of(build("seq1f1b", devices=2, microbatches=2, slices=2))
 PLAN = plan_of(build("seq1f1b", devices=4, microbatches=2, slices=2))
+CELLS = replace(HALF, layout=replace(HALF.layout, cell=CellShape(tensor=2)))
 SECONDS = 10**9
 
 
@@ -54,6 +58,27 @@ def test_ops_of_a_lane_do_not_overlap_and_transfers_are_causal(look: StepLook) -
     assert (timeline.transfers.start <= timeline.transfers.end).all()
     assert 0 < timeline.makespan < 60
     assert 0 <= timeline.bubble_makespan < 1
+
+
+def test_a_device_is_as_slow_and_as_full_as_the_slowest_and_fullest_of_its_ranks() -> None:
+    ranks = [
+        DevicePart([0, 2], [5, 20], [15, 30], [9, 8], {0: Sample(0, 7, 1)}, "here"),
+        DevicePart([0, 2], [6, 18], [14, 31], [8, 9], {0: Sample(0, 6, 2)}, "here"),
+    ]
+    other = DevicePart([1], [16], [17], [1], {}, "here")
+    assert of_cells([*ranks, other]) == [
+        DevicePart([0, 2], [6, 20], [15, 31], [9, 9], {0: Sample(0, 7, 1)}, "here"),
+        other,
+    ]
+
+
+def test_a_step_of_cells_has_the_ops_of_the_schedule_in_order(ranks: Crew) -> None:
+    first, *others = ranks.run(looked_in_cells, CELLS)
+    assert others == [None] * 3
+    assert first is not None
+    assert _in_order(first.timeline)
+    assert min(first.seconds) > 0
+    assert min(first.timeline.peak) > 0
 
 
 def test_every_op_took_some_time_of_its_thread(look: StepLook) -> None:

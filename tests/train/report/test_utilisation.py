@@ -10,6 +10,7 @@ from penstock.cost.hardware import HARDWARE
 from penstock.cost.model import UnitCost
 from penstock.cost.workload import Workload
 from penstock.data.batch import Microbatch
+from penstock.run.comm.grid import Grid
 from penstock.run.observe.utilisation import document_lengths, idle_share, model_flops, peak_flops
 from penstock.schedules import build
 from penstock.sim import simulate
@@ -62,8 +63,16 @@ def test_the_measured_bubble_is_the_one_that_a_simulation_tells(name: str) -> No
     busy = [float(sum(span.end - span.start for span in lane)) for lane in lanes]
     spans = [float(lane[-1].end - lane[0].start) for lane in lanes]
     both = [busy + [2 * t for t in busy], spans + [2 * t for t in spans]]
-    assert idle_share(*both, 4) == pytest.approx(float(timeline.bubble_span))
-    assert idle_share([0.0], [0.0], 1) == 0.0
+    assert idle_share(*both, [range(4), range(4, 8)]) == pytest.approx(float(timeline.bubble_span))
+    assert idle_share([0.0], [0.0], [[0]]) == 0.0
+
+
+def test_the_bubble_is_that_of_ranks_that_follow_each_other_in_the_pipeline() -> None:
+    """Two devices of two tensor ranks: ranks 0 and 1 are one device, which is always busy."""
+    pipelines = Grid(device=2, tensor=2).groups("device")
+    assert pipelines == [[0, 2], [1, 3]]
+    assert idle_share([4.0, 4.0, 2.0, 2.0], [4.0] * 4, pipelines) == 0.25
+    assert idle_share([4.0, 4.0, 2.0, 2.0], [4.0, 4.0, 2.0, 2.0], pipelines) == 0.25
 
 
 def test_the_host_has_no_peak_that_is_known() -> None:

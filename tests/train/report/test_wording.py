@@ -81,6 +81,10 @@ def test_enough_cores_need_no_second_prediction(found: list[Compared]) -> None:
 
 def test_memory_has_a_column_for_each_device(found: list[Compared]) -> None:
     lines = memory_table(found).splitlines()
+    assert lines[0] == "peak memory of a step in MB, in addition to weights and optimizer"
+    of_cells = memory_table(found, ranks=4).splitlines()
+    assert of_cells[0] == f"{lines[0]}, on that of the 4 ranks of a device that holds most"
+    assert of_cells[1:] == lines[1:]
     assert lines[1].split()[-2:] == ["device", "3"]
     assert [line.split()[:2] for line in lines[3:]] == [
         ["seq1f1b", "predicted"],

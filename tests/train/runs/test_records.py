@@ -66,7 +66,7 @@ def test_only_the_first_rank_speaks(evaluated: Ran) -> None:
     assert second == ""
     lines = first.splitlines()
     assert lines[0] == (
-        "seq1f1b: 2 device(s), 2 x 2 layers, slices of 18 + 14 tokens, 16,016 parameters"
+        "seq1f1b: 2 devices, 2 x 2 layers, slices of 18 + 14 tokens, 16,016 parameters"
     )
     assert [line.split()[1] for line in lines if line.startswith("step ")] == [
         *("1/4", "2/4", "2:", "3/4", "4/4", "4:")

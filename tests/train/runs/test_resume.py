@@ -51,7 +51,7 @@ def test_a_run_goes_on_under_another_layout_on_the_same_curve(
     pipeline = [f"pipeline.{change}" for change in changes]
     ran = setting.run(*pipeline, *REPLICAS.get(layout, ()), name=name, ranks=ranks)
     assert set(ran.codes) == {0}, ran.said
-    assert "continues from step 4, stored by seq1f1b on 1 x 2 device(s)" in ran.said[0]
+    assert "continues from step 4, stored by seq1f1b on 2 devices\n" in ran.said[0]
     assert len(ran.losses) == 8
     assert ran.losses == pytest.approx(undisturbed.losses, rel=CLOSE, abs=0)
     norms = [[record["norm"] for record in each.metrics] for each in (ran, undisturbed)]
@@ -69,6 +69,26 @@ def test_a_run_begun_under_another_layout_goes_on_too(setting: Setting, undistur
     straight = setting.run("optimizer.schedule=constant", name="straight")
     assert second.codes == straight.codes == (0, 0), second.said
     assert second.losses == pytest.approx(straight.losses, rel=CLOSE, abs=0)
+
+
+def test_a_run_goes_on_from_tensor_ranks_to_sequence_ranks_to_owners_of_the_optimizer(
+    setting: Setting, undisturbed: Ran
+) -> None:
+    """Three layouts of four processes and one folder; the last is what all steps are held to."""
+    devices, owners = ("pipeline.devices=2",), ("mesh.replicas=2", "batch.microbatches=2")
+    spreads = (
+        ("run.steps=3", "mesh.tensor=2"),
+        ("run.steps=6", "mesh.sequence=2"),
+        (*owners, "mesh.shard=optimizer"),
+    )
+    rates = ("optimizer.schedule_steps=8",)
+    ran = [setting.run(*devices, *rates, *each, name="cells", ranks=4) for each in spreads]
+    assert {code for each in ran for code in each.codes} == {0}, [each.said for each in ran]
+    of_cells = "stored by seq1f1b on 2 devices of 2 ranks each\n"
+    assert f"continues from step 3, {of_cells}" in ran[1].said[0]
+    assert f"continues from step 6, {of_cells}" in ran[2].said[0]
+    assert len(ran[2].losses) == 8
+    assert ran[2].losses == pytest.approx(undisturbed.losses, rel=CLOSE, abs=0)
 
 
 def test_tied_weights_go_on_from_one_process_to_four(setting: Setting) -> None:

@@ -15,7 +15,13 @@ from penstock.core.ops import Op
 from penstock.data.batch import Microbatch
 from penstock.lower import as_executed
 from penstock.run.execute.observer import Both, Quiet
-from penstock.run.observe.measured_timeline import DevicePart, gather, part_of, timeline_of
+from penstock.run.observe.measured_timeline import (
+    DevicePart,
+    gather,
+    of_cells,
+    part_of,
+    timeline_of,
+)
 from penstock.run.observe.memory_meter import record_memory
 from penstock.run.program.calls import Call
 from penstock.run.step.engine import Engine
@@ -23,7 +29,7 @@ from penstock.sim.timeline import Timeline
 
 
 class StepLook(NamedTuple):
-    """What the first device of a pipeline knows after a look."""
+    """What the first rank of a replica knows after a look."""
 
     timeline: Timeline
     """The step as it ran, with its memory: live tensor bytes above weights and optimizer."""
@@ -47,7 +53,7 @@ class CpuTime(Quiet):
 
 
 def look_at_step(engine: Engine, batch: Sequence[Microbatch]) -> StepLook | None:
-    """Look at a step on this batch; the answer is at the first device of each replica."""
+    """Look at a step on this batch; the answer is at the first rank of each replica."""
     executor, observer = engine.executor, engine.executor.observer
     clock = CpuTime()
     try:
@@ -80,7 +86,7 @@ def _there_already(engine: Engine) -> list[Tensor]:
 
 def _joined(engine: Engine, part: DevicePart) -> StepLook | None:
     with engine.tracker.gathers("tell what they have measured"):
-        parts = gather(part, engine.mesh.pipeline)
+        parts = of_cells(gather(part, engine.mesh.along("device", "sequence", "tensor")))
     if not parts:
         return None
     schedule = as_executed(engine.plan.schedule)

@@ -29,7 +29,7 @@ CLOCK_ROUNDS = 8
 
 
 class DevicePart(NamedTuple):
-    """What one device knows of a step, by row of the schedule's table."""
+    """What one rank knows of a step, by row of the schedule's table."""
 
     rows: list[int]
     start: list[int]
@@ -82,7 +82,7 @@ def part_of(executor: Executor, schedule: Schedule) -> DevicePart:
 
 
 def gather(part: DevicePart, group: ProcessGroup | None) -> list[DevicePart]:
-    """The parts of all devices, on one clock, at the first of them; empty at the others."""
+    """The parts of all ranks, on one clock, at the first of them; empty at the others."""
     if group is None:
         return [part]
     parts: list[DevicePart | None] = [None] * group.size()
@@ -93,6 +93,29 @@ def gather(part: DevicePart, group: ProcessGroup | None) -> list[DevicePart]:
     if group.rank() > 0:
         return []
     return [_moved(each, offset) for each, offset in zip(parts, offsets) if each]
+
+
+def of_cells(parts: Sequence[DevicePart]) -> list[DevicePart]:
+    """One part for each device: its ranks do the same ops, each on its share. An op has started
+    when all of them have, so that it starts after the op before it and after what it reads; it has
+    ended when all of them have, and takes and holds what it does where it takes or holds most."""
+    cells: dict[tuple[int, ...], list[DevicePart]] = {}
+    for part in parts:
+        cells.setdefault(tuple(part.rows), []).append(part)
+    return [_of_cell(ranks) for ranks in cells.values()]
+
+
+def _of_cell(ranks: Sequence[DevicePart]) -> DevicePart:
+    fullest = {
+        row: max((rank.memory[row] for rank in ranks), key=lambda sample: sample.peak)
+        for row in ranks[0].memory
+    }
+    return ranks[0]._replace(
+        start=[max(marks) for marks in zip(*(rank.start for rank in ranks))],
+        end=[max(marks) for marks in zip(*(rank.end for rank in ranks))],
+        cpu=[max(times) for times in zip(*(rank.cpu for rank in ranks))],
+        memory=fullest,
+    )
 
 
 def timeline_of(schedule: Schedule, parts: Sequence[DevicePart]) -> Timeline:

@@ -34,18 +34,20 @@ def document_lengths(batch: Sequence[Microbatch]) -> list[int]:
     ]
 
 
-def idle_share(busy: Sequence[float], spans: Sequence[float], devices: int) -> float:
-    """The measured bubble: idle time of the pipeline's devices over the longest of their lanes.
+def idle_share(
+    busy: Sequence[float], spans: Sequence[float], pipelines: Sequence[Sequence[int]]
+) -> float:
+    """The measured bubble: idle time of a pipeline's ranks over the longest of their lanes.
 
     Both are seconds of every rank, of its ops and from its first op to its last. What a rank does
-    beside its lane (reading its batch, adding up gradients, updating weights) is no bubble.
+    beside its lane (reading its batch, adding up gradients, updating weights) is no bubble. A
+    pipeline is a rank of every device; the share is the mean over all of them.
 
-    >>> idle_share([3.0, 2.0], [4.0, 3.0], 2)
+    >>> idle_share([3.0, 2.0], [4.0, 3.0], [[0, 1]])
     0.375
     """
-    pipelines = range(0, len(busy), devices)
-    lanes = [max(spans[first : first + devices]) * devices for first in pipelines]
-    work = [sum(busy[first : first + devices]) for first in pipelines]
+    lanes = [max(spans[rank] for rank in ranks) * len(ranks) for ranks in pipelines]
+    work = [sum(busy[rank] for rank in ranks) for ranks in pipelines]
     shares = [1 - part / whole if whole else 0.0 for part, whole in zip(work, lanes)]
     return max(0.0, sum(shares) / len(shares))
 

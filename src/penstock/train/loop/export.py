@@ -78,19 +78,28 @@ def kept_files(settings: Settings) -> KeptFiles:
 
 
 def export_weights(trainer: Trainer) -> None:
-    """Write the weights of a run: each device of the first replica a file of its own."""
+    """Write the weights of a run as its settings say."""
     trainer.tracker.handles_files("exports the weights")
-    settings, mesh, layout = trainer.settings, trainer.engine.mesh, trainer.engine.layout
+    settings = trainer.settings
     folder, name = Path(settings.checkpoint.export), export_dtype(settings)
-    dtype, kept = getattr(torch, name), kept_files(settings)
+    kept = kept_files(settings)
     refuse_foreign(folder, kept)
-    with trainer.tracker.gathers_files("export the weights"):
-        _write_own(trainer.engine, folder, dtype)
-    with trainer.tracker.gathers("export the weights"):
+    export_engine(trainer.engine, folder, getattr(torch, name), kept)
+    trainer.voice.say(str(Exported(folder, trainer.done, name, tuple(kept.files))))
+
+
+def export_engine(
+    engine: Engine, folder: Path, dtype: torch.dtype, kept: KeptFiles = NOTHING_KEPT
+) -> None:
+    """Write the weights of all ranks, which do so together: each device of the first replica writes
+    a file of its own."""
+    mesh, tracker = engine.mesh, engine.tracker
+    with tracker.gathers_files("export the weights"):
+        _write_own(engine, folder, dtype)
+    with tracker.gathers("export the weights"):
         meet(mesh.world)
     if mesh.rank == 0:
-        write_index(folder, layout.model, mesh.devices, dtype, kept)
-    trainer.voice.say(str(Exported(folder, trainer.done, name, tuple(kept.files))))
+        write_index(folder, engine.layout.model, mesh.devices, dtype, kept)
 
 
 def _write_own(engine: Engine, folder: Path, dtype: torch.dtype) -> None:

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from penstock.draw.words import count_of
 from penstock.errors import RunError
 from penstock.model.io.huggingface import read_weights
 from penstock.run.step.engine import Engine
@@ -69,11 +70,10 @@ def _introduction(trainer: Trainer) -> str:
     plan, replicas = trainer.engine.plan, trainer.engine.mesh.replicas
     lengths = plan.lengths[0]
     copies = f"{replicas} replicas of " if replicas > 1 else ""
-    ranks = plan.layout.cell.ranks
-    cells = f" of {ranks} ranks each" if ranks > 1 else ""
+    devices = _devices(plan.schedule.shape.devices, plan.layout.cell.ranks)
     slices = f", slices of {_sum(lengths)} tokens" if len(lengths) > 1 else ""
     return (
-        f"{plan.schedule.name}: {copies}{plan.schedule.shape.devices} device(s){cells}, "
+        f"{plan.schedule.name}: {copies}{devices}, "
         f"{_sum([len(layers) for layers in plan.layout.split])} layers{slices}, "
         f"{plan.layout.model.parameters:,} parameters"
     )
@@ -95,13 +95,22 @@ def _origin(found: Found | None, folder: str) -> list[str]:
     if found is None:
         return [f"begins with the weights in {folder}"] if folder else []
     writer = found.state["writer"]
-    ranks = writer.get("cell", 1)
-    cells = f" of {ranks} ranks each" if ranks > 1 else ""
+    devices, replicas = _devices(writer["devices"], writer.get("cell", 1)), writer["replicas"]
+    copies = f"{replicas} replicas of " if replicas > 1 else ""
     return [
         *(f"warning: {what}; an older checkpoint is used" for what in found.damaged),
-        f"continues from step {found.step}, stored by {writer['schedule']} on "
-        f"{writer['replicas']} x {writer['devices']} device(s){cells}",
+        f"continues from step {found.step}, stored by {writer['schedule']} on {copies}{devices}",
     ]
+
+
+def _devices(devices: int, ranks: int) -> str:
+    """Devices of a pipeline, and how many ranks work together as one of them.
+
+    >>> _devices(1, 1), _devices(2, 4)
+    ('1 device', '2 devices of 4 ranks each')
+    """
+    cells = f" of {ranks} ranks each" if ranks > 1 else ""
+    return count_of(devices, "device") + cells
 
 
 def _load_weights(engine: Engine, folder: Path) -> None:

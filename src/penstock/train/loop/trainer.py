@@ -164,7 +164,7 @@ class Trainer:
             tokens_per_second=tokens / seconds,
             utilisation=self._utilisation(seconds, glances),
             memory=tuple(int(glance.memory) for glance in glances),
-            bubble=idle_share(busy, lanes, self.engine.mesh.devices),
+            bubble=idle_share(busy, lanes, self.engine.mesh.grid.groups("device")),
             time=time.time(),
         )
 

@@ -51,7 +51,7 @@ class Timing:
     utilisation: float | None
     """Model FLOPs over what the devices could do; None where that is not known."""
     memory: tuple[int, ...]
-    """Peak bytes of each device."""
+    """Peak bytes of each process, by rank."""
     bubble: float | None
     """Idle share of the devices, from the first op to the last of the longest lane; None where no
     spans were recorded."""

@@ -50,6 +50,8 @@ class Ran(NamedTuple):
     checkpoint: Path
     export: str
     """Where the exported weights are; empty where there are none."""
+    ranks_of_device: int = 1
+    """Processes that work together as one device."""
 
     @property
     def mean_losses(self) -> tuple[float, float] | None:

@@ -81,7 +81,7 @@ def report(run: EndedRun) -> RunOutcome | None:
     ran = ran_by(run)
     cores = ran.cores if engine.device.type == "cpu" else ran.processes
     found = [
-        compare_step(plan, seen, cores)._replace(
+        compare_step(plan, seen, cores / engine.mesh.replicas)._replace(
             communication=[each.communication for each in _footprints(plan, engine)]
         )
         for plan, seen in looks
@@ -154,16 +154,18 @@ def _unsliced(plan: StepPlan, schedule: Schedule) -> StepPlan:
     return StepPlan(layout, schedule, lengths, plan.rows)
 
 
-def compare_step(plan: StepPlan, seen: StepLook, cores: int) -> Compared:
-    """Predictions for a schedule from what a look at it has shown."""
+def compare_step(plan: StepPlan, seen: StepLook, cores: float) -> Compared:
+    """Predictions for a schedule from what a look at it has shown, with so many cores for each
+    replica."""
     workload = workload_of(plan)
     sizes = TransformerCost(workload, next(iter(HARDWARE.values())))
     profile = Profile.of(plan.schedule, seen.seconds, sizes)
-    scarce = cores < plan.schedule.shape.devices
+    share = cores / plan.layout.cell.ranks  # the ranks of a device compute at the same time
+    scarce = share < plan.schedule.shape.devices
     return Compared(
         plan.schedule.name,
         with_slots(simulate(plan.schedule, profile), workload, plan.rows),
-        makespan_on(plan.schedule, profile, cores) if scarce else None,
+        makespan_on(plan.schedule, profile, share) if scarce else None,
         seen.timeline,
     )
 
@@ -184,6 +186,7 @@ def ran_by(run: EndedRun) -> Ran:
         tokens=run.tokens,
         seconds=[record["seconds"] for record in read_metrics(folder / TIMING)],
         processes=mesh.grid.ranks,
+        ranks_of_device=run.engine.layout.cell.ranks,
         cores=machines * len(os.sched_getaffinity(0)),
         slices=_slices(run.settings.pipeline),
         replans=run.settings.optimizer.schedule != "constant",

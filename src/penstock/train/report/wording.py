@@ -31,7 +31,12 @@ def drawn(found: Compared) -> list[Timeline]:
 def words(outcome: RunOutcome) -> str:
     """The report as people read it."""
     ran, found, left_out = outcome.ran, outcome.compared, outcome.left_out
-    parts = [learnt(ran), time_table(ran, found), memory_table(found), *_verdicts(found)]
+    parts = [
+        learnt(ran),
+        time_table(ran, found),
+        memory_table(found, ran.ranks_of_device),
+        *_verdicts(found),
+    ]
     parts += ["".join(f"{line}\n" for line in left_out)] if left_out else []
     return "\n".join([*parts, _places(ran), _next_steps(ran)])
 
@@ -73,8 +78,8 @@ def _times(each: Compared) -> list[str]:
     ]
 
 
-def memory_table(found: Sequence[Compared]) -> str:
-    """Megabytes that a step adds on each device, predicted and measured."""
+def memory_table(found: Sequence[Compared], ranks: int = 1) -> str:
+    """Megabytes that a step adds on each device of so many ranks, predicted and measured."""
     rows = []
     for each in found:
         for what, timeline in (("predicted", each.predicted), ("measured", each.measured)):
@@ -83,9 +88,9 @@ def memory_table(found: Sequence[Compared]) -> str:
             rows.append((each.name, "communicators", *map(_megabytes, each.communication)))
     devices = found[0].predicted.schedule.shape.devices
     heads = ("schedule", "", *(f"device {device}" for device in range(devices)))
-    return "peak memory of a step in MB, in addition to weights and optimizer\n" + _table(
-        heads, rows
-    )
+    most = f", on that of the {ranks} ranks of a device that holds most" if ranks > 1 else ""
+    title = f"peak memory of a step in MB, in addition to weights and optimizer{most}\n"
+    return title + _table(heads, rows)
 
 
 def _megabytes(size: Fraction | int) -> str:

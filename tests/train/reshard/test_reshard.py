@@ -1,0 +1,112 @@
+"""A run goes on under any other layout, and its weights are exported from any."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from loops import all_cases
+from penstock.model.io.huggingface import read_weights
+from penstock.run.launch.worker_pool import Crew
+from train.reshard.jobs import HALF, Straight, exported, resumed, saved, straight
+from train.reshard.layouts import ALONE, MODELS, Change, Spread, chosen_changes
+
+pytestmark = pytest.mark.torch
+
+CLOSE = 1e-10
+"""Relative error in float64 where only the order of additions has changed."""
+TOKENS_AND_MATRICES = ALONE._replace(tensor=2, sequence="ulysses", shard="optimizer")
+RING_ON_TWO_DEVICES = ALONE._replace(
+    family="seq1f1b", devices=2, slices=2, sequence="ring", tensor=1
+)
+SHARDED = ALONE._replace(replicas=2, devices=2, shard="optimizer")
+"""Layouts of four ranks."""
+HELD_TWICE = "a key/value head that two ranks hold"
+
+Crews = Callable[[int], Crew]
+
+
+class Reference:
+    """What one process arrives at, worked out once for each model."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._known: dict[str, Straight] = {}
+
+    def of(self, change: Change) -> Straight:
+        name = self.name(change)
+        if name not in self._known:
+            self._known[name] = straight(change.model, self.folder / name)
+        return self._known[name]
+
+    def name(self, change: Change) -> str:
+        return f"alone-{[*MODELS].index(change.heads)}-{change.tied}"
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    return Reference(tmp_path_factory.mktemp("reference"))
+
+
+def weights_in(folder: Path, like: dict[str, Tensor]) -> dict[str, Tensor]:
+    return dict(read_weights(folder, like))
+
+
+def assert_close(found: dict[str, Tensor], right: dict[str, Tensor], bound: float) -> None:
+    assert found.keys() == right.keys()
+    for name, tensor in right.items():
+        apart = float((found[name] - tensor).abs().max() / tensor.abs().max())
+        assert apart <= bound, f"{name}: {apart:.1e}"
+
+
+def goes_on(change: Change, right: Straight, crews: Crews, folder: Path) -> None:
+    """Save, load, train and export, and compare all of it with one process."""
+    kept, export = folder / "checkpoints", folder / "export"
+    first = crews(change.saved.ranks).run(saved, change.saved, change.model, kept)
+    last = crews(change.resumed.ranks).run(resumed, change.resumed, change.model, kept, export)
+    for went, steps in ((first, slice(HALF)), (last, slice(HALF, None))):
+        for rank in went:
+            assert rank.losses == pytest.approx(right.losses[steps], rel=CLOSE, abs=0)
+            assert rank.norms == pytest.approx(right.norms[steps], rel=10 * CLOSE, abs=0)
+    assert_close(weights_in(export, right.weights), right.weights, CLOSE)
+
+
+def test_a_run_goes_on_under_other_layouts_of_four_ranks(
+    crews: Crews, reference: Reference, tmp_path: Path
+) -> None:
+    changes = [
+        Change(HELD_TWICE, True, TOKENS_AND_MATRICES, RING_ON_TWO_DEVICES),
+        Change("uneven heads", False, SHARDED, TOKENS_AND_MATRICES),
+        Change(HELD_TWICE, True, RING_ON_TWO_DEVICES, SHARDED),
+    ]
+    with all_cases() as case:
+        for number, change in enumerate(changes):
+            with case(change):
+                goes_on(change, reference.of(change), crews, tmp_path / str(number))
+
+
+@pytest.mark.parametrize("spread", [TOKENS_AND_MATRICES, SHARDED], ids=["cells", "owners"])
+def test_an_export_has_the_bytes_of_what_one_process_has_saved(
+    crews: Crews, reference: Reference, tmp_path: Path, spread: Spread
+) -> None:
+    change = Change("uneven heads", True, ALONE, spread)
+    right, kept = reference.of(change), reference.folder / reference.name(change)
+    crews(4).run(exported, spread, change.model, kept, tmp_path / "cells")
+    crews(1).run(exported, ALONE, change.model, kept, tmp_path / "one")
+    found, whole = (weights_in(tmp_path / name, right.weights) for name in ("cells", "one"))
+    assert all(torch.equal(found[name], tensor) for name, tensor in whole.items())
+    assert not torch.equal(found["model.norm.weight"], right.weights["model.norm.weight"])
+
+
+@pytest.mark.matrix
+def test_every_two_values_of_layouts_meet_in_a_run_that_goes_on(
+    crews: Crews, reference: Reference, tmp_path: Path
+) -> None:
+    changes = chosen_changes()
+    assert len(changes) >= 40
+    with all_cases() as case:
+        for number, change in enumerate(changes):
+            with case(change):
+                goes_on(change, reference.of(change), crews, tmp_path / str(number))
