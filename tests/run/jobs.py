@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, distributed
 from torch.utils._python_dispatch import _disable_current_modes
 
+from penstock.arch.cell_shape import CellShape
 from penstock.core.buffers import Buf
 from penstock.core.program import Channel
 from penstock.data.batch import IGNORE, Microbatch
@@ -26,6 +27,7 @@ from penstock.run.observe import measured_timeline
 from penstock.run.observe.inspected_step import StepLook, look_at_step
 from penstock.run.process.rendezvous import Connection
 from penstock.run.program.calls import Call, Post
+from penstock.run.program.layout import CELL_OF_ONE
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine, transport_for
 from penstock.run.step.engine import Engine, Outcome
@@ -49,15 +51,15 @@ def batch_of(plan: StepPlan, seed: int = 0, replicas: int = 1) -> list[Microbatc
 
 
 @cache
-def mesh_of(replicas: int, devices: int) -> Mesh:
+def mesh_of(replicas: int, devices: int, cell: CellShape = CELL_OF_ONE) -> Mesh:
     """Groups are never given back, so jobs of one shape share theirs."""
-    return make_mesh(replicas, devices)
+    return make_mesh(replicas, devices, cell)
 
 
 @contextmanager
 def engine_of(plan: StepPlan, replicas: int = 1) -> Iterator[Engine]:
     """The engine of this rank, with its initial weights."""
-    mesh = mesh_of(replicas, plan.layout.devices)
+    mesh = mesh_of(replicas, plan.layout.devices, plan.layout.cell)
     engine = Engine(plan, mesh, transport_for(mesh, CPU), adam=AdamW(), device=CPU)
     begin(engine, 1)
     try:

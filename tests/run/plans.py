@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import torch
 
+from penstock.arch.cell_shape import CellShape
 from penstock.arch.config import ModelConfig
 from penstock.core.schedule import Schedule
 from penstock.plan.slices import even
@@ -54,3 +55,8 @@ def tied(plan: StepPlan) -> StepPlan:
     """The same with one weight for embedding and head."""
     model = replace(plan.layout.model, tied=True)
     return replace(plan, layout=replace(plan.layout, model=model))
+
+
+def in_cells(plan: StepPlan, cell: CellShape) -> StepPlan:
+    """The same on devices of several ranks each."""
+    return replace(plan, layout=replace(plan.layout, cell=cell))

@@ -1,11 +1,21 @@
 """How many ranks share the work of a device of the schedule, and how."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from itertools import product
+from typing import Literal, NamedTuple
 
 from penstock.errors import ShapeError
 
 Norms = Literal["scattered", "replicated"]
+
+
+class CellPlace(NamedTuple):
+    """Where a rank stands in its cell: its number along each axis."""
+
+    tensor: int = 0
+    ulysses: int = 0
+    ring: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,11 @@ class CellShape:
     @property
     def ranks(self) -> int:
         return self.tensor * self.sequence
+
+    def places(self) -> Iterator[CellPlace]:
+        """The places of all ranks."""
+        sizes = (self.tensor, self.ulysses, self.ring)
+        return (CellPlace(*place) for place in product(*map(range, sizes)))
 
     @property
     def parted(self) -> frozenset[str]:

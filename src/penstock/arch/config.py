@@ -117,14 +117,18 @@ class ModelConfig:
     def layer_records(self) -> tuple[LayerRecord, ...]:
         """The records of one layer, in the order in which a forward meets them."""
         hidden, size = self.hidden, self.element_bytes
-        heads = (self.heads, self.kv_heads, self.head_size)
         mlp = GatedMlp if self.gated else PlainMlp
         return (
             Norm("input_layernorm", hidden, size),
-            Attention(hidden, *heads, self.qkv_bias, self.qk_norm, size),
+            self.attention,
             Norm("post_attention_layernorm", hidden, size),
             mlp(hidden, self.ffn, size),
         )
+
+    @cached_property
+    def attention(self) -> Attention:
+        heads = (self.heads, self.kv_heads, self.head_size)
+        return Attention(self.hidden, *heads, self.qkv_bias, self.qk_norm, self.element_bytes)
 
     @cached_property
     def embedding(self) -> Embedding:

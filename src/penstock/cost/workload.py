@@ -120,10 +120,24 @@ class Workload:
         longest = max(map(sum, self.lengths))
         shape = replace(
             schedule.shape,
-            boundary_bytes=(longest * self.model.boundary_bytes,) * (len(self.layers) - 1),
+            boundary_bytes=(self.boundary_bytes(longest),) * (len(self.layers) - 1),
             slice_share=tuple(tuple(Fraction(n, longest) for n in ns) for ns in self.lengths),
         )
         return replace(schedule, shape=shape, derived={})
+
+    def boundary_bytes(self, tokens: int) -> int:
+        """What a rank hands on to the next stage, of so many tokens."""
+        return tokens * self.model.boundary_bytes
+
+    @property
+    def part(self) -> ModelConfig:
+        """The model as a rank has it."""
+        return self.model
+
+    @property
+    def attended(self) -> ModelConfig:
+        """The same with the heads that a rank attends with."""
+        return self.model
 
     def work(self, schedule: Schedule) -> WorkAmounts:
         """Exact amounts of work of each row of the schedule's table."""
@@ -139,13 +153,13 @@ class Workload:
 
     def rates(self, shape: Shape) -> WorkAmounts:
         """Work of each kind of op on each stage: attention per half pair, the others per token."""
-        model, layers = self.model, np.array(self.layers, np.int64)
+        model, layers = self.part, np.array(self.layers, np.int64)
         head = np.outer(_HEAD, self._at_last) * (shape.loss == "F") * model.vocabulary
         shard = _SHARD[shape.loss][:, None] * -(-model.vocabulary // shape.devices)
         first = (np.arange(len(layers)) == 0) & (shape.embed == "F")
         row = model.embedding.row_bytes
         on_shard = _LOOKUP_ALL * row + _LOOKUP_OWN * -(-row // shape.devices)
-        half_pair = layers * model.pair_flops // 2
+        half_pair = layers * self.attended.pair_flops // 2
         return WorkAmounts(
             linear=np.outer(_LINEAR, layers * model.layer_flops)
             + (head + shard) * model.head.flops_per_logit,
@@ -164,18 +178,22 @@ class Workload:
         self.refuse_other(schedule.shape)
         if size == TEMPORARY:
             return self._temporary(schedule)
-        per_token = self._bytes_per_token(schedule.shape, size)
-        tokens = self.tokens if size != "dkv" else self.tokens * self._cut
-        held = per_token[schedule.table.stage] * tokens[schedule.unit]
+        held = self._kept(schedule, size)
         if size in _WITH_KEYS and "R" in schedule.table.kinds:
             held += _WITH_KEYS[size] * self._made_again(schedule)
         if size == "act" and self.model.sliced_bytes:
             held += self._kept_of_slices(schedule)
         return np.asarray(held, np.int64)
 
+    def _kept(self, schedule: Schedule, size: str) -> Counts:
+        """The same without what depends on how sequences are cut and computed again."""
+        per_token = self._bytes_per_token(schedule.shape, size)
+        tokens = self.tokens if size != "dkv" else self.tokens * self._cut
+        return np.asarray(per_token[schedule.table.stage] * tokens[schedule.unit], np.int64)
+
     def _kept_of_slices(self, schedule: Schedule) -> Counts:
         """Bytes that slices keep beyond what whole sequences keep."""
-        per_token = np.array(self.layers, np.int64) * self.model.sliced_bytes
+        per_token = np.array(self.layers, np.int64) * self.part.sliced_bytes
         return np.asarray(
             per_token[schedule.table.stage] * (self.tokens * self._cut)[schedule.unit]
         )
@@ -190,8 +208,8 @@ class Workload:
         again = np.zeros((len(self.layers), len(self.tokens)), np.bool_)
         rows = np.flatnonzero(table.of_kinds("R"))
         again[table.stage[rows], unit[rows]] = True
-        whole = (self.tokens * (1 - self._cut))[unit] * again[table.stage, unit]
-        return np.asarray(self._bytes_per_token(schedule.shape, "kv")[table.stage] * whole)
+        whole = (1 - self._cut)[unit] * again[table.stage, unit]
+        return np.asarray(self._kept(schedule, "kv") * whole)
 
     def _temporary(self, schedule: Schedule) -> Counts:
         """Bytes that each op needs only while it runs."""

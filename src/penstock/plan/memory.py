@@ -95,7 +95,7 @@ def footprints(
 def stage_matrices(workload: Workload, stage: int) -> int:
     """Parameters of a stage that decay. They are updated together, and the roots of their second
     moments are there at once."""
-    model = workload.model
+    model = workload.part
     vectors = workload.layers[stage] * model.layer_vectors
     last = stage == len(workload.layers) - 1
     return stored_elements(workload, stage) - vectors - model.last_norm.vectors * last
@@ -103,7 +103,7 @@ def stage_matrices(workload: Workload, stage: int) -> int:
 
 def stage_elements(workload: Workload, stage: int) -> int:
     """Gradients of a stage; embedding and head have their own even where they are tied."""
-    model, last = workload.model, len(workload.layers) - 1
+    model, last = workload.part, len(workload.layers) - 1
     count = workload.layers[stage] * (model.layer_weights + model.layer_vectors)
     count += model.head_weights * ((stage == 0) + (stage == last))
     return count + model.last_norm.vectors * (stage == last)
@@ -112,7 +112,7 @@ def stage_elements(workload: Workload, stage: int) -> int:
 def stored_elements(workload: Workload, stage: int) -> int:
     """Parameters of a stage; embedding and head that are tied are one where one stage has both."""
     both = workload.model.tied and len(workload.layers) == 1
-    return stage_elements(workload, stage) - workload.model.head_weights * both
+    return stage_elements(workload, stage) - workload.part.head_weights * both
 
 
 def dealt_elements(workload: Workload, stage: int) -> tuple[int, ...]:
@@ -167,5 +167,5 @@ def slot_bytes(schedule: Schedule, workload: Workload) -> list[int]:
     longest = max(max(lengths) for lengths in workload.lengths)
     found = [0] * schedule.shape.devices
     for channel, slots in zip(program.channels, program.slots):
-        found[channel.target] += slots * longest * workload.model.boundary_bytes
+        found[channel.target] += slots * workload.boundary_bytes(longest)
     return found

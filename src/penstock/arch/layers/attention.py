@@ -106,10 +106,19 @@ class Attention(LayerRecord):
 
     @property
     def saved_bytes(self) -> int:
-        """2 a d elements (queries, output), and one log-sum-exp per head. With qk-norm (a + g) d
-        more: queries and keys before it."""
+        """What attention itself saves, and with qk-norm (a + g) d elements more: queries and keys
+        before it."""
+        return self.attended_bytes + self.before_norms_bytes
+
+    @property
+    def attended_bytes(self) -> int:
+        """2 a d elements (queries, output), and one log-sum-exp per head."""
+        return 2 * self.query_width * self.element_bytes + LSE_BYTES * self.heads
+
+    @property
+    def before_norms_bytes(self) -> int:
         before_norms = self.query_width + self.key_width if self.qk_norm else 0
-        return (2 * self.query_width + before_norms) * self.element_bytes + LSE_BYTES * self.heads
+        return before_norms * self.element_bytes
 
     @property
     def sliced_bytes(self) -> int:

@@ -38,6 +38,7 @@ class HeadExchange:
             torch.cat((_of(q, share.queries), _of(k, share.keys), _of(v, share.keys)), dim=2)
             for share in self.shares
         ]
+        del heads, q, k, v
         sizes = self._widths(self.own)
         received = yield from self._exchange(parts, counts, [sum(sizes)] * self.group.size)
         cut = zip(*(torch.split(part, sizes, dim=2) for part in received))
@@ -45,7 +46,7 @@ class HeadExchange:
 
     def to_tokens(self, out: Tensor, counts: Sequence[int]) -> Work[Tensor]:
         """The outputs [rows x tokens, all heads x head_size] of own tokens, of own heads of all."""
-        parts = torch.split(out.transpose(1, 2), list(counts), dim=1)
+        parts = list(torch.split(out.transpose(1, 2), list(counts), dim=1))
         widths = [len(share.queries) for share in self.shares]
         received = yield from self._exchange(parts, self._mine(counts), widths)
         return torch.cat(received, dim=2).flatten(2).flatten(0, 1)
@@ -63,12 +64,14 @@ class HeadExchange:
     def gradients_to_tokens(self, d: Heads, counts: Sequence[int]) -> Work[Heads]:
         """The way back of `to_heads`."""
         whole = torch.cat([part.transpose(1, 2) for part in d], dim=2)
-        parts = torch.split(whole, list(counts), dim=1)
+        del d
+        parts = list(torch.split(whole, list(counts), dim=1))
+        del whole
         widths = [sum(self._widths(share)) for share in self.shares]
         received = yield from self._exchange(parts, self._mine(counts), widths)
         rows, tokens, _, size = received[0].shape
-        q = whole.new_empty(rows, tokens, self.heads, size)
-        k, v = (whole.new_zeros(rows, tokens, self.kv_heads, size) for _ in range(2))
+        q = received[0].new_empty(rows, tokens, self.heads, size)
+        k, v = (q.new_zeros(rows, tokens, self.kv_heads, size) for _ in range(2))
         for share, part in zip(self.shares, received):
             d_q, d_k, d_v = torch.split(part, self._widths(share), dim=2)
             _of(q, share.queries).copy_(d_q)
@@ -77,13 +80,17 @@ class HeadExchange:
         return Heads(*(part.transpose(1, 2) for part in (q, k, v)))
 
     def _exchange(
-        self, parts: Sequence[Tensor], counts: Sequence[int], widths: Sequence[int]
+        self, parts: list[Tensor], counts: Sequence[int], widths: Sequence[int]
     ) -> Work[list[Tensor]]:
         """Send parts [rows, tokens, heads, head_size], and receive those with so many tokens and
-        heads from each rank."""
+        heads from each rank. The list is emptied: its tensors would live as long as the exchange.
+        """
         rows, _, _, size = parts[0].shape
         sizes = [(rows, count, width, size) for count, width in zip(counts, widths)]
-        received, pending = self.group.exchange([part.contiguous() for part in parts], sizes)
+        sent = [part.contiguous() for part in parts]
+        parts.clear()
+        received, pending = self.group.exchange(sent, sizes)
+        del sent
         yield pending
         return received
 

@@ -38,9 +38,11 @@ class CellAttention:
         if self.exchange is None:
             return (yield from self._inside(heads, context))
         counts = self._counts(context.at.piece, self.exchange.group)
-        own = [(yield from self.exchange.to_heads(heads, counts))]
+        # A name here would keep what was exchanged while others are waited for.
+        passed = [heads]
         del heads
-        _, saved = yield from self._inside(own.pop(), context)
+        passed = [(yield from self.exchange.to_heads(passed.pop(), counts))]
+        _, saved = yield from self._inside(passed.pop(), context)
         return (yield from self.exchange.to_tokens(saved.out, counts)), saved
 
     def backward(self, d_out: Tensor, saved: AttentionSaved, context: SliceContext) -> Work[Heads]:
@@ -53,9 +55,9 @@ class CellAttention:
             g = d_out.view(rows, tokens, heads, size).transpose(1, 2)
             return (yield from self._inside_backward(g, saved, context))
         counts = self._counts(piece, self.exchange.group)
-        g = yield from self.exchange.output_gradient_to_heads(d_out, piece.rows, counts)
-        d = yield from self._inside_backward(g, saved, context)
-        return (yield from self.exchange.gradients_to_tokens(d, counts))
+        g = [(yield from self.exchange.output_gradient_to_heads(d_out, piece.rows, counts))]
+        d = [(yield from self._inside_backward(g.pop(), saved, context))]
+        return (yield from self.exchange.gradients_to_tokens(d.pop(), counts))
 
     def _inside(self, heads: Heads, context: SliceContext) -> Work[tuple[Tensor, AttentionSaved]]:
         """Attention with the heads that a rank has, once exchanged."""

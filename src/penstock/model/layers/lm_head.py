@@ -37,6 +37,7 @@ def head_loss_backward(
         d = _to_gradient(x[tokens] @ head.t(), labels[tokens], losses[tokens], scale)
         add_product(gradient, x[tokens], d)
         torch.mm(d, head, out=x[tokens])
+        del d  # before the next logits are there
     return losses.sum(dtype=torch.float64)
 
 

@@ -40,6 +40,7 @@ def split_head_loss(head: OwnWords, x: Tensor, labels: Tensor) -> Work[Tensor]:
     for tokens in token_chunks(head.weight, labels):
         softmax = yield from _softmax(head, x[tokens], labels[tokens])
         losses[tokens] = softmax.losses
+        del softmax  # before the next logits are there
     return losses.sum(dtype=torch.float64)
 
 
@@ -55,6 +56,7 @@ def split_head_loss_backward(
         d = _to_gradient(head, softmax, labels[tokens], scale).to(x.dtype)
         add_product(gradient, x[tokens], d)
         torch.mm(d, head.weight, out=x[tokens])
+        del softmax, d  # before the next logits are there
     return losses.sum(dtype=torch.float64)
 
 

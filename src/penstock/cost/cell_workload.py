@@ -1,0 +1,177 @@
+"""The work of one rank, where a device of the schedule is a cell of several.
+
+All ranks of a cell run the same ops, each with a part of the model and of the tokens
+(cost/rank_share.py). Parts differ by a head or a token at most where sizes do not divide, so a
+workload is that of one place in the cell; whoever wants the largest asks for all places.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+import numpy as np
+
+from penstock.arch.cell_shape import CellPlace, CellShape
+from penstock.arch.config import ModelConfig
+from penstock.arch.layers.norm import Norm
+from penstock.core.schedule import Schedule
+from penstock.core.shape import Shape
+from penstock.cost.rank_share import RankShare, RankTokens
+from penstock.cost.rank_temporary import RankMoments
+from penstock.cost.workload import Counts, Workload
+
+
+def rank_workload(workload: Workload, cell: CellShape, place: CellPlace = CellPlace()) -> Workload:
+    """The part of a workload that the rank at a place of a cell has."""
+    if cell.ranks == 1:
+        return workload
+    return CellWorkload(workload.model, workload.lengths, workload.layers, cell, place)
+
+
+def rank_workloads(workload: Workload, cell: CellShape) -> Iterator[Workload]:
+    """The parts of all ranks of a cell."""
+    return (rank_workload(workload, cell, place) for place in cell.places())
+
+
+@dataclass(frozen=True)
+class CellWorkload(Workload):
+    """The part that one rank of a cell has of a workload."""
+
+    cell: CellShape = CellShape()
+    place: CellPlace = CellPlace()
+
+    @cached_property
+    def share(self) -> RankShare:
+        return RankShare(self.model, self.cell, self.place)
+
+    @property
+    def part(self) -> ModelConfig:
+        return self.share.part
+
+    @property
+    def attended(self) -> ModelConfig:
+        return self.share.attended
+
+    def boundary_bytes(self, tokens: int) -> int:
+        return self.share.tokens(tokens).handed * self.model.boundary_bytes
+
+    @cached_property
+    def shared(self) -> RankTokens:
+        """Tokens of each unit, and a 0 at the end, as columns."""
+        each = [self.share.tokens(count) for lengths in self.lengths for count in lengths]
+        columns = zip(*each, RankTokens(0, 0, 0, 0))
+        return RankTokens(*(np.array(column, np.int64) for column in columns))  # type: ignore[arg-type]
+
+    @cached_property
+    def tokens(self) -> Counts:
+        return np.asarray(self.shared.whole)
+
+    @cached_property
+    def half_pairs(self) -> Counts:
+        starts = [accumulate(lengths, initial=0) for lengths in self.lengths]
+        each = [
+            self.share.half_pairs(start, count)
+            for lengths, first in zip(self.lengths, starts)
+            for start, count in zip(first, lengths)
+        ]
+        return np.array([*each, 0], np.int64)
+
+    @cached_property
+    def _layer(self) -> dict[str, Counts]:
+        """Bytes of one layer's buffers, of each unit."""
+        held, whole, attended, _ = map(np.asarray, self.shared)
+        kv = attended * self.attended.kv_bytes
+        return {
+            "act": held * self._norms + whole * self._inside_blocks + self._of_attention,
+            "stash": whole * self.part.stash_bytes,
+            "kv": kv,
+            "dkv": kv * self._cut,
+        }
+
+    @property
+    def _norms(self) -> int:
+        records = self.part.layer_records
+        return sum(record.saved_bytes for record in records if isinstance(record, Norm))
+
+    @property
+    def _inside_blocks(self) -> int:
+        """What blocks save, attention apart."""
+        return self.part.saved_bytes - self._norms - self.part.attention.saved_bytes
+
+    @property
+    def _of_attention(self) -> Counts:
+        """Ranks that exchange heads have the output of attention twice: by head for its own
+        backward, by token as the input of the projection back."""
+        whole, attended = np.asarray(self.shared.whole), np.asarray(self.shared.attended)
+        part, inside = self.part.attention, self.attended.attention
+        if self.cell.ulysses == 1:
+            return whole * part.saved_bytes
+        again = part.query_width * part.element_bytes + part.before_norms_bytes
+        # Values leave with the exchange; with norms on queries and keys they stay behind too.
+        values = whole * part.sliced_bytes * (1 - self._cut)
+        return attended * inside.attended_bytes + whole * again + values
+
+    def _kept(self, schedule: Schedule, size: str) -> Counts:
+        table, unit, shape = schedule.table, schedule.unit, schedule.shape
+        if size == "ckpt":
+            started = (table.stage > 0) | (shape.embed == "E")
+            return np.asarray(started * self._handed[unit] * self.model.boundary_bytes, np.int64)
+        kept = np.array(self.layers, np.int64)[table.stage] * self._layer[size][unit]
+        if size == "act":
+            end = self.part.boundary_bytes if shape.loss == "F" else self._last_norm
+            kept += self._at_last[table.stage] * np.asarray(self.shared.held)[unit] * end
+        return np.asarray(kept, np.int64)
+
+    @property
+    def _handed(self) -> Counts:
+        return np.asarray(self.shared.handed)
+
+    @property
+    def _last_norm(self) -> int:
+        return self.part.last_norm.saved_bytes
+
+    def _bytes_per_token(self, shape: Shape, size: str) -> Counts:
+        """On average over the longest unit, rounded up: what a copy to the host is charged for."""
+        at = int(self.tokens.argmax())
+        layer = np.array(self.layers, np.int64) * self._layer[size][at]
+        return -(-layer // max(int(self.tokens[at]), 1))
+
+    def _temporary(self, schedule: Schedule) -> Counts:
+        table, unit, stage = schedule.table, schedule.unit, schedule.table.stage
+        layers = np.array(self.layers, np.int64)[stage]
+        forward, backward = table.of_kinds("FNR"), table.of_kinds("B")
+        split, some = table.of_kinds("I"), layers > 0
+        last = self._at_last[stage] * (schedule.shape.loss == "F")
+        columns = {name: np.array(column)[unit] for name, column in self._moments().items()}
+        given = np.where(last > 0, columns["own"], columns["given"])
+        loss = last * columns["loss"]
+        # As an I goes on, what waits for W takes the place of what was kept.
+        grown = np.maximum(self._layer["stash"] - self._layer["act"], 0)[unit]
+        grown = grown * np.maximum(layers - 1, 0)
+        together = np.maximum((columns["B"] + given) * some, loss)
+        parted = np.maximum((columns["I"] + given) * some + grown, loss)
+        output = columns["F"] - last * columns["own"]
+        return np.asarray(output * forward + together * backward + parted * split, np.int64)
+
+    def _moments(self) -> dict[str, list[int]]:
+        """What the ops of each unit need while they run, and the sizes of what they are given."""
+        found: dict[str, list[int]] = {name: [] for name in ("F", "B", "I", "loss", "own", "given")}
+        for lengths in self.lengths:
+            keys = 0
+            for count in lengths:
+                tokens = self.share.tokens(count)
+                keys += tokens.attended
+                moments = RankMoments.of(self.share, tokens, keys)
+                found["F"].append(moments.forward(tokens.handed * self.model.boundary_bytes))
+                found["B"].append(moments.backward(waiting=False))
+                found["I"].append(moments.backward(waiting=True))
+                found["loss"].append(moments.loss(tokens.whole))
+                found["own"].append(moments.own)
+                found["given"].append(moments.own if self._gathers_input else 0)
+        return {name: [*values, 0] for name, values in found.items()}
+
+    @property
+    def _gathers_input(self) -> bool:
+        """Whether what comes from another stage is put together before it is used."""
+        return self.cell.tensor > 1 and not self.share.scattered

@@ -1,0 +1,87 @@
+"""What one rank of a cell has: its part of the model, and its tokens of every slice.
+
+A slice is shared out twice. Ranks of the sequence axes have some of its tokens each; in attention a
+rank meets all tokens of its place in the ring, with fewer heads. Ranks of the tensor axis have all
+tokens of their place inside a block, with a part of its matrices, and between blocks their share of
+them, or all.
+
+    held        tokens between blocks: inputs and outputs of norms, residuals
+    whole       tokens inside a block: inputs and outputs of matrices
+    attended    tokens inside attention
+    handed      tokens that go to the next stage
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from penstock.arch.cell_shape import CellPlace, CellShape
+from penstock.arch.config import ModelConfig
+from penstock.arch.dealing import deal, deal_heads
+
+
+class RankTokens(NamedTuple):
+    """Tokens of a slice that a rank has."""
+
+    held: int
+    whole: int
+    attended: int
+    handed: int
+
+
+@dataclass(frozen=True)
+class RankShare:
+    """A rank of a cell, by its place."""
+
+    model: ModelConfig
+    cell: CellShape
+    place: CellPlace = CellPlace()
+
+    @cached_property
+    def part(self) -> ModelConfig:
+        """The model with the sizes of the rank's matrices."""
+        shared = self.cell.tensor > 1
+        return self.model.share(self.place.tensor, self.cell.tensor) if shared else self.model
+
+    @cached_property
+    def attended(self) -> ModelConfig:
+        """The same with the heads that the rank attends with."""
+        part = self.part
+        if self.cell.ulysses == 1:
+            return part
+        own = deal_heads(part.heads, part.kv_heads, self.place.ulysses, self.cell.ulysses)
+        return replace(part, heads=len(own.queries), kv_heads=len(own.keys))
+
+    @property
+    def scattered(self) -> bool:
+        """Whether tensor ranks hold their share of the tokens between blocks."""
+        return self.cell.tensor > 1 and self.cell.norms == "scattered"
+
+    def tokens(self, count: int) -> RankTokens:
+        """What the rank has of a slice of so many tokens.
+
+        >>> cell = CellShape(tensor=2, ulysses=2)
+        >>> RankShare(model("tiny"), cell).tokens(16)
+        RankTokens(held=4, whole=8, attended=16, handed=4)
+        """
+        attended = sum(map(len, self.chunks(count)))
+        whole = len(deal(attended, self.place.ulysses, self.cell.ulysses))
+        handed = len(deal(whole, self.place.tensor, self.cell.tensor))
+        return RankTokens(handed if self.scattered else whole, whole, attended, handed)
+
+    def chunks(self, count: int) -> list[range]:
+        """The positions that its place in the ring has of a slice: a chunk from the front and one
+        from the back, so that every rank has as many query-key pairs as the others."""
+        ranks = self.cell.ring
+        if ranks == 1:
+            return [range(count)]
+        return [deal(count, number, 2 * ranks) for number in self._numbers(ranks)]
+
+    def _numbers(self, ranks: int) -> tuple[int, int]:
+        return self.place.ring, 2 * ranks - 1 - self.place.ring
+
+    def half_pairs(self, start: int, count: int) -> int:
+        """Twice the query-key pairs of its queries of a slice that starts there; every query meets
+        all tokens before it and half of itself."""
+        spans = [(start + each.start, start + each.stop) for each in self.chunks(count)]
+        return sum(end * end - begin * begin for begin, end in spans)
