@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, distributed
 from torch.utils._python_dispatch import _disable_current_modes
 
-from penstock.arch.cell_shape import CellShape
+from penstock.arch.cell_shape import ONE_RANK, CellShape
 from penstock.core.buffers import Buf
 from penstock.core.program import Channel
 from penstock.data.batch import IGNORE, Microbatch
@@ -27,7 +27,6 @@ from penstock.run.observe import measured_timeline
 from penstock.run.observe.inspected_step import StepLook, look_at_step
 from penstock.run.process.rendezvous import Connection
 from penstock.run.program.calls import Call, Post
-from penstock.run.program.layout import CELL_OF_ONE
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine, transport_for
 from penstock.run.step.engine import Engine, Outcome
@@ -51,7 +50,7 @@ def batch_of(plan: StepPlan, seed: int = 0, replicas: int = 1) -> list[Microbatc
 
 
 @cache
-def mesh_of(replicas: int, devices: int, cell: CellShape = CELL_OF_ONE) -> Mesh:
+def mesh_of(replicas: int, devices: int, cell: CellShape = ONE_RANK) -> Mesh:
     """Groups are never given back, so jobs of one shape share theirs."""
     return make_mesh(replicas, devices, cell)
 
