@@ -124,6 +124,9 @@ class MeshSettings(Section):
     them."""
     shard: Literal["none", "optimizer"] = "none"
     """What is divided over the replicas: nothing, or main weights and moments of the optimizer."""
+    compare_every: Natural = 0
+    """Steps after which ranks that hold the same weights compare them bit by bit; 0 compares them
+    with each checkpoint only."""
     order: tuple[MeshAxis, ...] = AXES
     """Axes from the slowest to the fastest over ranks; those that talk most should come last, so
     that they are on one machine."""

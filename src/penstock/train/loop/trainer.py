@@ -23,6 +23,7 @@ from penstock.run.observe.utilisation import (
     model_flops,
     peak_flops,
 )
+from penstock.run.step.copies import refuse_unequal_copies
 from penstock.run.step.engine import Engine
 from penstock.run.step.state import settle, to_load, to_save
 from penstock.run.watchdog.first_cause import is_consequence
@@ -115,6 +116,7 @@ class Trainer:
         self.tokens += self.batch_samples * settings.batch.length
         glances = self._exchange(batch)
         seconds = time.perf_counter() - began
+        self._compare_copies()
         evaluation = self._evaluate()
         metrics = Metrics(self.done, outcome.loss, outcome.norm, rate, self.tokens, evaluation)
         self.tracker.at = "writes its records"
@@ -131,6 +133,14 @@ class Trainer:
         batch, mesh = self.settings.batch, self.engine.mesh
         share = (mesh.replica, mesh.replicas, batch.microbatches, batch.rows)
         return samples.batch_at(start, *share)
+
+    def _compare_copies(self) -> None:
+        """Ask ranks that hold the same weights to prove it, in the steps that ask for it."""
+        every = self.settings.mesh.compare_every
+        if every and self.done % every == 0:
+            self.tracker.at = "compares its weights"
+            with self.tracker.gathers("compare their weights"):
+                refuse_unequal_copies(self.engine)
 
     def _evaluate(self) -> float | None:
         """The loss on held-out data, in the steps that ask for it."""

@@ -1,0 +1,61 @@
+"""Ranks that hold the same weights hold the same bits, and can be asked to prove it.
+
+A rank whose memory or network has made a mistake goes on training with weights of its own, and the
+loss shows it late or never. All copies are computed from the same numbers in the same order, so
+any difference is a fault.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, distributed
+from torch.distributed import ProcessGroup
+
+from penstock.errors import RunError
+from penstock.run.step.engine import Engine
+
+BYTES = 7
+"""Of a SHA-256, which fit into a signed number of 64 bits."""
+
+
+def refuse_unequal_copies(engine: Engine) -> None:
+    """Return where all ranks that hold the same weights have the same bits; refuse otherwise, on
+    each of them. All ranks call it together."""
+    mesh = engine.mesh
+    held = {
+        name: (weights.named(weights.value)[name], part)
+        for weights in engine.weights.values()
+        for name, part in weights.layout.parts_in(len(weights.value)).items()
+    }
+    _compare({name: value for name, (value, _) in held.items()}, mesh.copies)
+    ranks = mesh.grid.tensor
+    everywhere = {n: value for n, (value, part) in held.items() if len(part.holders) == ranks}
+    _compare(everywhere, mesh.along("tensor"))
+
+
+def _compare(values: dict[str, Tensor], group: ProcessGroup | None) -> None:
+    if group is None or not values:
+        return
+    stated = torch.tensor([_digest(value) for value in values.values()])
+    heard = [torch.zeros_like(stated) for _ in range(group.size())]
+    distributed.all_gather(heard, stated, group=group)
+    ranks = distributed.get_process_group_ranks(group)
+    for name, column in zip(values, torch.stack(heard).t().tolist()):
+        if odd := _odd(column):
+            raise RunError(
+                f"{name} of rank {ranks[odd]} is not what rank {ranks[0]} has, though both should "
+                "hold the same weights",
+                hint="memory or network of a machine may be faulty; go on from the newest "
+                "checkpoint, whose copies were compared",
+            )
+
+
+def _odd(column: Sequence[int]) -> int:
+    """The first that differs from the one at the beginning; 0 where none does."""
+    return next((at for at, other in enumerate(column) if other != column[0]), 0)
+
+
+def _digest(value: Tensor) -> int:
+    content = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+    return int.from_bytes(hashlib.sha256(content).digest()[:BYTES], "big")
