@@ -21,34 +21,36 @@ BYTES = 7
 
 def refuse_unequal_copies(engine: Engine) -> None:
     """Return where all ranks that hold the same weights have the same bits; refuse otherwise, on
-    each of them. All ranks call it together."""
+    each of them. All ranks call it together, and have heard each other before one refuses."""
     mesh = engine.mesh
     held = {
         name: (weights.named(weights.value)[name], part)
         for weights in engine.weights.values()
         for name, part in weights.layout.parts_in(len(weights.value)).items()
     }
-    _compare({name: value for name, (value, _) in held.items()}, mesh.copies)
+    copies = _difference({name: value for name, (value, _) in held.items()}, mesh.copies)
     ranks = mesh.grid.tensor
     everywhere = {n: value for n, (value, part) in held.items() if len(part.holders) == ranks}
-    _compare(everywhere, mesh.along("tensor"))
+    if found := _difference(everywhere, mesh.along("tensor")) or copies:
+        raise RunError(
+            f"{found}, though both should hold the same weights",
+            hint="memory or network of a machine may be faulty; go on from the newest checkpoint, "
+            "whose copies were compared",
+        )
 
 
-def _compare(values: dict[str, Tensor], group: ProcessGroup | None) -> None:
+def _difference(values: dict[str, Tensor], group: ProcessGroup | None) -> str:
+    """The first parameter that is not the same on all ranks of a group, in words."""
     if group is None or not values:
-        return
+        return ""
     stated = torch.tensor([_digest(value) for value in values.values()])
     heard = [torch.zeros_like(stated) for _ in range(group.size())]
     distributed.all_gather(heard, stated, group=group)
     ranks = distributed.get_process_group_ranks(group)
     for name, column in zip(values, torch.stack(heard).t().tolist()):
         if odd := _odd(column):
-            raise RunError(
-                f"{name} of rank {ranks[odd]} is not what rank {ranks[0]} has, though both should "
-                "hold the same weights",
-                hint="memory or network of a machine may be faulty; go on from the newest "
-                "checkpoint, whose copies were compared",
-            )
+            return f"{name} of rank {ranks[odd]} is not what rank {ranks[0]} has"
+    return ""
 
 
 def _odd(column: Sequence[int]) -> int:
