@@ -18,6 +18,9 @@ class CellPlace(NamedTuple):
     ring: int = 0
 
 
+FIRST_PLACE = CellPlace()
+
+
 @dataclass(frozen=True)
 class CellShape:
     """The size of a cell along each of its axes."""
@@ -56,3 +59,6 @@ class CellShape:
     def parted(self) -> frozenset[str]:
         """Sums of which tensor ranks that hold the same parameter have only parts."""
         return frozenset({"heads", "tokens"} if self.norms == "scattered" else {"heads"})
+
+
+CELL_OF_ONE_RANK = CellShape()

@@ -99,7 +99,7 @@ class PostAttention:
         del whole, d_gated
         yield from settle(pending)
         part = linear_backward(weights.gate_up, gradients.gate_up, b, d_gate_up, queue)
-        del b, d_gate_up
+        del b, pending, d_gate_up
         db = yield from summed(self.tokens, part, meanwhile)
         del part
         return norm_backward(weights.norm, gradients.norm, saved.y, saved.r, db, dz)

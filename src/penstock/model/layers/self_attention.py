@@ -84,6 +84,7 @@ class SelfAttention:
         part = self.projection.backward(
             weights, gradients, whole, saved.norms, d, piece.rows, queue
         )
+        del whole, pending, d
         return (yield from summed(self.tokens, part, meanwhile))
 
 
