@@ -18,6 +18,9 @@ class CellPlace(NamedTuple):
     ring: int = 0
 
 
+FIRST_PLACE = CellPlace()
+
+
 @dataclass(frozen=True)
 class CellShape:
     """The size of a cell along each of its axes."""

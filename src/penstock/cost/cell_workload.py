@@ -12,7 +12,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from penstock.arch.cell_shape import CellPlace, CellShape
+from penstock.arch.cell_shape import ONE_RANK, FIRST_PLACE, CellPlace, CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.norm import Norm
 from penstock.core.schedule import Schedule
@@ -22,7 +22,7 @@ from penstock.cost.rank_temporary import RankMoments
 from penstock.cost.workload import Counts, Workload
 
 
-def rank_workload(workload: Workload, cell: CellShape, place: CellPlace = CellPlace()) -> Workload:
+def rank_workload(workload: Workload, cell: CellShape, place: CellPlace = FIRST_PLACE) -> Workload:
     """The part of a workload that the rank at a place of a cell has."""
     if cell.ranks == 1:
         return workload
@@ -38,8 +38,8 @@ def rank_workloads(workload: Workload, cell: CellShape) -> Iterator[Workload]:
 class CellWorkload(Workload):
     """The part that one rank of a cell has of a workload."""
 
-    cell: CellShape = CellShape()
-    place: CellPlace = CellPlace()
+    cell: CellShape = ONE_RANK
+    place: CellPlace = FIRST_PLACE
 
     @cached_property
     def share(self) -> RankShare:
@@ -106,11 +106,12 @@ class CellWorkload(Workload):
         whole, attended = np.asarray(self.shared.whole), np.asarray(self.shared.attended)
         part, inside = self.part.attention, self.attended.attention
         if self.cell.ulysses == 1:
-            return whole * part.saved_bytes
+            return np.asarray(whole * part.saved_bytes, np.int64)
         again = part.query_width * part.element_bytes + part.before_norms_bytes
         # Values leave with the exchange; with norms on queries and keys they stay behind too.
         values = whole * part.sliced_bytes * (1 - self._cut)
-        return attended * inside.attended_bytes + whole * again + values
+        kept = attended * inside.attended_bytes + whole * again + values
+        return np.asarray(kept, np.int64)
 
     def _kept(self, schedule: Schedule, size: str) -> Counts:
         table, unit, shape = schedule.table, schedule.unit, schedule.shape
@@ -135,7 +136,7 @@ class CellWorkload(Workload):
         """On average over the longest unit, rounded up: what a copy to the host is charged for."""
         at = int(self.tokens.argmax())
         layer = np.array(self.layers, np.int64) * self._layer[size][at]
-        return -(-layer // max(int(self.tokens[at]), 1))
+        return np.asarray(-(-layer // max(int(self.tokens[at]), 1)), np.int64)
 
     def _temporary(self, schedule: Schedule) -> Counts:
         table, unit, stage = schedule.table, schedule.unit, schedule.table.stage

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from penstock.arch.cell_shape import CellPlace, CellShape
+from penstock.arch.cell_shape import FIRST_PLACE, CellPlace, CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.dealing import deal, deal_heads
 
@@ -35,7 +35,7 @@ class RankShare:
 
     model: ModelConfig
     cell: CellShape
-    place: CellPlace = CellPlace()
+    place: CellPlace = FIRST_PLACE
 
     @cached_property
     def part(self) -> ModelConfig:
@@ -60,8 +60,8 @@ class RankShare:
     def tokens(self, count: int) -> RankTokens:
         """What the rank has of a slice of so many tokens.
 
-        >>> cell = CellShape(tensor=2, ulysses=2)
-        >>> RankShare(model("tiny"), cell).tokens(16)
+        >>> from penstock.arch.config import MODELS
+        >>> RankShare(MODELS["tiny"], CellShape(tensor=2, ulysses=2)).tokens(16)
         RankTokens(held=4, whole=8, attended=16, handed=4)
         """
         attended = sum(map(len, self.chunks(count)))

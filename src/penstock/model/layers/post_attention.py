@@ -97,7 +97,7 @@ class PostAttention:
         del whole, d_gated
         yield from wait_for(pending)
         part = linear_backward(weights.gate_up, gradients.gate_up, b, d_gate_up, queue)
-        del b, d_gate_up
+        del b, pending, d_gate_up
         db = yield from add_up_tokens(self.tokens, part, queue.meanwhile)
         del part
         return norm_backward(weights.norm, gradients.norm, saved.y, saved.r, db, dz)

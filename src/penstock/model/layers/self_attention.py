@@ -83,6 +83,7 @@ class SelfAttention:
         part = self.projection.backward(
             weights, gradients, whole, saved.norms, d, piece.rows, queue
         )
+        del whole, pending, d
         return (yield from add_up_tokens(self.tokens, part, queue.meanwhile))
 
 

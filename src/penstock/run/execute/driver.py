@@ -31,6 +31,7 @@ def finish(work: Any) -> None:
     if type(work) is GeneratorType:
         for pending in work:
             pending.wait()
+            del pending  # with what was sent and what landed, while the work goes on
 
 
 def braid(strands: Iterable[Any]) -> None:
@@ -42,6 +43,7 @@ def braid(strands: Iterable[Any]) -> None:
     while under_way:
         work, pending = under_way.popleft()
         pending.wait()
+        del pending  # with what was sent and what landed, while the work goes on
         _go_on(work, under_way)
 
 
