@@ -63,6 +63,8 @@ class Journal:
 
     def __init__(self, left_out: LeftOut | None = None) -> None:
         self.calls: Counter[CallSite] = Counter()
+        self.exchanged: dict[str, list[int]] = {}
+        """Elements for other ranks in each exchange, by where it is."""
         self._left_out = left_out
 
     def leaves_out(self, how: str, purpose: object) -> bool:
@@ -71,6 +73,9 @@ class Journal:
         site = CallSite(where.f_code.co_qualname, where.f_lineno, how, purpose)
         self.calls[site] += 1
         return LeftOut(site, self.calls[site] - 1) == self._left_out
+
+    def note_exchange(self, elements: int) -> None:
+        self.exchanged.setdefault(_caller().f_code.co_qualname, []).append(elements)
 
 
 def _caller() -> FrameType:
@@ -121,6 +126,8 @@ class HeardGroup:
     def exchange(
         self, parts: Sequence[Tensor], sizes: Sequence[TensorSize]
     ) -> tuple[list[Tensor], Pending]:
+        others = [part.numel() for rank, part in enumerate(parts) if rank != self.index]
+        self._journal.note_exchange(sum(others))
         if not self._leaves_out("exchange"):
             return self._group.exchange(parts, sizes)
         found = [parts[0].new_zeros(size) for size in sizes]
@@ -190,6 +197,7 @@ class RankReport(NamedTuple):
 
     result: Any
     calls: Counter[CallSite]
+    exchanged: dict[str, list[int]]
 
 
 def on_threads(
@@ -212,7 +220,7 @@ def on_threads(
         )
         result = work(engine, trial)
         engine.close()
-        return RankReport(result, journal.calls)
+        return RankReport(result, journal.calls, journal.exchanged)
         yield  # the driver of the engine has waited for everything
 
     with _in_threads():

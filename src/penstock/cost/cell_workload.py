@@ -12,7 +12,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from penstock.arch.cell_shape import ONE_RANK, FIRST_PLACE, CellPlace, CellShape
+from penstock.arch.cell_shape import FIRST_PLACE, ONE_RANK, CellPlace, CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.norm import Norm
 from penstock.core.schedule import Schedule

@@ -55,8 +55,8 @@ class CellAttention:
             g = d_out.view(rows, tokens, heads, size).transpose(1, 2)
             return (yield from self._inside_backward(g, saved, context))
         counts = self._counts(piece, self.exchange.group)
-        g = [(yield from self.exchange.output_gradient_to_heads(d_out, piece.rows, counts))]
-        d = [(yield from self._inside_backward(g.pop(), saved, context))]
+        by_head = [(yield from self.exchange.output_gradient_to_heads(d_out, piece.rows, counts))]
+        d = [(yield from self._inside_backward(by_head.pop(), saved, context))]
         return (yield from self.exchange.gradients_to_tokens(d.pop(), counts))
 
     def _inside(self, heads: Heads, context: SliceContext) -> Work[tuple[Tensor, AttentionSaved]]:

@@ -57,7 +57,7 @@ class PreAttention:
         a, r = norm(weights.norm, x, self.epsilon)
         whole = yield from gather_tokens(self.tokens, a, piece.tokens.numel())
         heads, norms = self.projection.forward(weights.projection, whole, piece.rows)
-        flat = [part.reshape(len(whole), -1) for part in heads]
+        flat = [part.flatten(2).flatten(0, 1) for part in heads]
         return torch.cat(flat, dim=1), PreAttentionSaved(x, r, a, norms)
 
     def backward(
