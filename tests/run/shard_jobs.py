@@ -17,6 +17,7 @@ from penstock.run.process.rendezvous import Connection
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import engine_on
 from penstock.run.step.engine import Engine, Outcome
+from penstock.run.step.full_sharding import FullShards
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin, entries, settle, to_load, to_save
 from penstock.train.checkpoint import Checkpoints
@@ -70,10 +71,20 @@ def trained_with(
     with sharded_engine(plan, replicas, shard) as engine, _left_out(without):
         batches = [_share(engine, step) for step in range(steps + 1)]
         outcomes = [engine.step(batch, 0.01) for batch in batches[:-1]]
-        values = {stage: weights.value.clone() for stage, weights in engine.weights.items()}
+        values = {stage: _values(engine, stage) for stage in engine.weights}
         pieces = [*_pieces(engine)]
         outcomes.append(engine.gradients(batches[-1]))
         return SharedRun(outcomes, values, pieces, _gradients(engine))
+
+
+def _values(engine: Engine, stage: int) -> Tensor:
+    """What is computed with, whole."""
+    weights = engine.weights[stage]
+    if not isinstance(engine.sharding, FullShards):
+        return weights.value.clone()
+    whole = weights.value.new_empty(weights.layout.stored)
+    engine.sharding.fetch(weights, whole, engine.mesh)
+    return whole
 
 
 @contextmanager
@@ -96,7 +107,7 @@ def _gradients(engine: Engine) -> dict[tuple[int, str], Tensor]:
     return {
         (stage, name): grad.clone()
         for stage, weights in engine.weights.items()
-        for name, grad in weights.named(weights.grad).items()
+        for name, grad in weights.named(engine.whole_gradients[stage]).items()
     }
 
 
@@ -216,7 +227,7 @@ def room_of(
             meter.ignore(*(b for w in flat for b in (w.main, w.value, w.grad)))
             for weights, optimizer in zip(flat, engine.optimizers.values()):
                 meter.ignore(*optimizer.moments.values())
-                engine.sharding.reduce(weights, engine.mesh)
+                engine.sharding.reduce(weights, weights.grad, engine.mesh)
                 optimizer.update(0.0, 0.5)
                 engine.sharding.gather(weights, engine.mesh)
         return Room(narrow, kept, meter.peak)

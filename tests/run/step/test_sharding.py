@@ -13,7 +13,8 @@ from penstock.errors import RunError
 from penstock.plan.memory import footprints
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.program.step_plan import StepPlan
-from penstock.run.step.sharding import OptimizerShards, sharding_named
+from penstock.run.step.sharding import OptimizerShards
+from penstock.run.step.shardings import sharding_named
 from penstock.schedules import build
 from run.plans import SMALL, plan_of
 from run.shard_jobs import CLIP, SharedRun, bytes_sent, resumed, room_of, stored, trained_with
