@@ -28,10 +28,10 @@ CLIP = 0.2
 
 
 @contextmanager
-def sharded_engine(plan: StepPlan, replicas: int, shard: str) -> Iterator[Engine]:
+def sharded_engine(plan: StepPlan, replicas: int, shard: str, sharers: int = 0) -> Iterator[Engine]:
     """The engine of this rank, with its initial weights."""
     mesh = mesh_of(replicas, plan.layout.devices)
-    engine = engine_on(mesh, plan, AdamW(clip=CLIP), CPU, shard=shard)
+    engine = engine_on(mesh, plan, AdamW(clip=CLIP), CPU, shard=shard, shard_ranks=sharers)
     begin(engine, 1)
     try:
         yield engine
@@ -66,10 +66,11 @@ def trained_with(
     shard: str,
     without: str = "",
     steps: int = 3,
+    sharers: int = 0,
 ) -> SharedRun:
     """Some steps, each replica with its share of the batches; `without` one of the collectives."""
-    with sharded_engine(plan, replicas, shard) as engine, _left_out(without):
-        batches = [_share(engine, step) for step in range(steps + 1)]
+    with sharded_engine(plan, replicas, shard, sharers) as engine, _left_out(without):
+        batches = [share_of_batch(engine, step) for step in range(steps + 1)]
         outcomes = [engine.step(batch, 0.01) for batch in batches[:-1]]
         values = {stage: _values(engine, stage) for stage in engine.weights}
         pieces = [*_pieces(engine)]
@@ -115,7 +116,7 @@ def stored(connection: Connection, plan: StepPlan, replicas: int, shard: str, fo
     """Two steps, and a checkpoint of them."""
     with sharded_engine(plan, replicas, shard) as engine:
         for step in range(2):
-            engine.step(_share(engine, step), 0.01)
+            engine.step(share_of_batch(engine, step), 0.01)
         checkpoints = Checkpoints(folder)
         checkpoints.save(2, to_save(engine), {})
         checkpoints.wait()
@@ -131,11 +132,11 @@ def resumed(
         assert found is not None
         checkpoints.load(found, to_load(engine))
         settle(engine, found.step)
-        engine.step(_share(engine, 2), 0.01)
-        return engine.step(_share(engine, 3), 0.01)
+        engine.step(share_of_batch(engine, 2), 0.01)
+        return engine.step(share_of_batch(engine, 3), 0.01)
 
 
-def _share(engine: Engine, step: int) -> list[Microbatch]:
+def share_of_batch(engine: Engine, step: int) -> list[Microbatch]:
     """This replica's part of a global batch."""
     count = len(engine.plan.lengths)
     first = engine.mesh.replica * count
@@ -155,7 +156,7 @@ def bytes_sent(connection: Connection, plan: StepPlan, replicas: int) -> Counted
     found = dict.fromkeys(("scatter_sum", "gather_ranges"), 0)
     with sharded_engine(plan, replicas, "optimizer") as engine:
         with _counting("scatter_sum", found), _counting("gather_ranges", found):
-            engine.step(_share(engine, 0), 0.01)
+            engine.step(share_of_batch(engine, 0), 0.01)
         elements = sum(weights.layout.stored for weights in engine.weights.values())
     return Counted(found["scatter_sum"], found["gather_ranges"], elements)
 
