@@ -25,7 +25,7 @@ from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine, torch_device
 from penstock.run.step.optimizer import AdamW
-from penstock.run.step.sharding import SHARDINGS
+from penstock.run.step.shardings import SHARDINGS
 from penstock.run.step.state import begin
 from penstock.schedules import build
 from trial_jobs import Synchronising

@@ -47,7 +47,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "model.stages": ("arch", "data", "model.parallel", "model.attention", "model.layers"),
     "model.io": ("arch", "files"),
     "run.process": ("terminal", "parent_process"),
-    "run.program": ("core", "lower", *_MODEL),
+    "run.program": ("core", "lower", "transform", *_MODEL),
     "run.comm": ("arch", "core", "model.parallel", "run.process", "run.program"),
     "run.execute": (
         "core",

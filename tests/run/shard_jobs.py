@@ -17,6 +17,7 @@ from penstock.run.process.rendezvous import Connection
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import engine_on
 from penstock.run.step.engine import Engine, Outcome
+from penstock.run.step.full_sharding import FullShards
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin, entries, settle, to_load, to_save
 from penstock.train.checkpoint import Checkpoints
@@ -27,10 +28,10 @@ CLIP = 0.2
 
 
 @contextmanager
-def sharded_engine(plan: StepPlan, replicas: int, shard: str) -> Iterator[Engine]:
+def sharded_engine(plan: StepPlan, replicas: int, shard: str, sharers: int = 0) -> Iterator[Engine]:
     """The engine of this rank, with its initial weights."""
     mesh = mesh_of(replicas, plan.layout.devices)
-    engine = engine_on(mesh, plan, AdamW(clip=CLIP), CPU, shard=shard)
+    engine = engine_on(mesh, plan, AdamW(clip=CLIP), CPU, shard=shard, shard_ranks=sharers)
     begin(engine, 1)
     try:
         yield engine
@@ -65,15 +66,26 @@ def trained_with(
     shard: str,
     without: str = "",
     steps: int = 3,
+    sharers: int = 0,
 ) -> SharedRun:
     """Some steps, each replica with its share of the batches; `without` one of the collectives."""
-    with sharded_engine(plan, replicas, shard) as engine, _left_out(without):
-        batches = [_share(engine, step) for step in range(steps + 1)]
+    with sharded_engine(plan, replicas, shard, sharers) as engine, _left_out(without):
+        batches = [share_of_batch(engine, step) for step in range(steps + 1)]
         outcomes = [engine.step(batch, 0.01) for batch in batches[:-1]]
-        values = {stage: weights.value.clone() for stage, weights in engine.weights.items()}
+        values = {stage: _values(engine, stage) for stage in engine.weights}
         pieces = [*_pieces(engine)]
         outcomes.append(engine.gradients(batches[-1]))
         return SharedRun(outcomes, values, pieces, _gradients(engine))
+
+
+def _values(engine: Engine, stage: int) -> Tensor:
+    """What is computed with, whole."""
+    weights = engine.weights[stage]
+    if not isinstance(engine.sharding, FullShards):
+        return weights.value.clone()
+    whole = weights.value.new_empty(weights.layout.stored)
+    engine.sharding.fetch(weights, whole, engine.mesh)
+    return whole
 
 
 @contextmanager
@@ -96,7 +108,7 @@ def _gradients(engine: Engine) -> dict[tuple[int, str], Tensor]:
     return {
         (stage, name): grad.clone()
         for stage, weights in engine.weights.items()
-        for name, grad in weights.named(weights.grad).items()
+        for name, grad in weights.named(engine.whole_gradients[stage]).items()
     }
 
 
@@ -104,7 +116,7 @@ def stored(connection: Connection, plan: StepPlan, replicas: int, shard: str, fo
     """Two steps, and a checkpoint of them."""
     with sharded_engine(plan, replicas, shard) as engine:
         for step in range(2):
-            engine.step(_share(engine, step), 0.01)
+            engine.step(share_of_batch(engine, step), 0.01)
         checkpoints = Checkpoints(folder)
         checkpoints.save(2, to_save(engine), {})
         checkpoints.wait()
@@ -120,11 +132,11 @@ def resumed(
         assert found is not None
         checkpoints.load(found, to_load(engine))
         settle(engine, found.step)
-        engine.step(_share(engine, 2), 0.01)
-        return engine.step(_share(engine, 3), 0.01)
+        engine.step(share_of_batch(engine, 2), 0.01)
+        return engine.step(share_of_batch(engine, 3), 0.01)
 
 
-def _share(engine: Engine, step: int) -> list[Microbatch]:
+def share_of_batch(engine: Engine, step: int) -> list[Microbatch]:
     """This replica's part of a global batch."""
     count = len(engine.plan.lengths)
     first = engine.mesh.replica * count
@@ -144,7 +156,7 @@ def bytes_sent(connection: Connection, plan: StepPlan, replicas: int) -> Counted
     found = dict.fromkeys(("scatter_sum", "gather_ranges"), 0)
     with sharded_engine(plan, replicas, "optimizer") as engine:
         with _counting("scatter_sum", found), _counting("gather_ranges", found):
-            engine.step(_share(engine, 0), 0.01)
+            engine.step(share_of_batch(engine, 0), 0.01)
         elements = sum(weights.layout.stored for weights in engine.weights.values())
     return Counted(found["scatter_sum"], found["gather_ranges"], elements)
 
@@ -216,7 +228,7 @@ def room_of(
             meter.ignore(*(b for w in flat for b in (w.main, w.value, w.grad)))
             for weights, optimizer in zip(flat, engine.optimizers.values()):
                 meter.ignore(*optimizer.moments.values())
-                engine.sharding.reduce(weights, engine.mesh)
+                engine.sharding.reduce(weights, weights.grad, engine.mesh)
                 optimizer.update(0.0, 0.5)
                 engine.sharding.gather(weights, engine.mesh)
         return Room(narrow, kept, meter.peak)

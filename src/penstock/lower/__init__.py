@@ -14,7 +14,7 @@ import numpy as np
 from penstock.check import require
 from penstock.core.buffers import COLLECTIVE
 from penstock.core.collectives import Collectives, collectives_of
-from penstock.core.host_order import host_order
+from penstock.core.host_order import host_order, unit_ends
 from penstock.core.kernel import kernel
 from penstock.core.lifetimes import uses_of
 from penstock.core.program import Attached, Channel, Program
@@ -75,7 +75,12 @@ def _posts(schedule: Schedule, plan: Plan) -> Attached:
 
 
 def _joins(schedule: Schedule, collectives: Collectives) -> Attached:
-    """Collectives by the row after which a device joins them, in the order of all."""
+    """Collectives by the row after which a device joins them, in the order of all.
+
+    A stage's part of a sum may be there long before those of others. Its stream does what it can do
+    until then, as gathers that others wait for before they have their parts.
+    """
+    ends = unit_ends(schedule)
     joined, after = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     of_part = np.repeat(np.arange(len(collectives)), np.diff(collectives.start))
     on = schedule.table.device[collectives.rows]
@@ -85,9 +90,19 @@ def _joins(schedule: Schedule, collectives: Collectives) -> Attached:
         here, last = np.flatnonzero(on == device), np.full(len(collectives), -1, np.int64)
         np.maximum.at(last, of_part[here], place[collectives.rows[here]])
         joined.append(np.flatnonzero(last >= 0))
+        for at in joined[-1][collectives.unit[joined[-1]] < 0]:
+            complete = ends[collectives.parts(int(at))].max()
+            last[at] = place[_last_ended(schedule, int(order[last[at]]), int(complete))]
         after.append(order[np.maximum.accumulate(last[joined[-1]])])
     rows, items = (np.concatenate(found).astype(np.int32) for found in (after, joined))
     return _attach(rows, items, len(schedule.table))
+
+
+def _last_ended(schedule: Schedule, row: int, complete: int) -> int:
+    """The last row of a row's lane that has ended at a time, if every op took one tick."""
+    table, ends = schedule.table, unit_ends(schedule)
+    first, stop = table.lane_start[table.lane[row] :][:2]
+    return int(first + np.searchsorted(ends[first:stop], complete, side="right") - 1)
 
 
 def _frees(schedule: Schedule, moves: Moves) -> Attached:

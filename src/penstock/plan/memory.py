@@ -12,7 +12,7 @@ receive while they add up gradients is bounded (`MESSAGE` in arch/ownership.py);
 gathered in place.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -48,6 +48,11 @@ class Footprint(NamedTuple):
     """Communicators, which a GPU must have room for and torch does not allocate."""
 
     @property
+    def held(self) -> int:
+        """What a run holds all the time."""
+        return self.weights + self.optimizer
+
+    @property
     def looked_at(self) -> int:
         """Room that a device needs to run batches without updating anything: no moments. Ranks that
         share nothing need it."""
@@ -66,11 +71,13 @@ def footprints(
     *,
     on_host: Collection[int] = (),
     owners: int = 1,
+    gathered: tuple[int, int] | None = None,
 ) -> tuple[Footprint, ...]:
     """What each device of a pipeline needs; `rows` sequences lie side by side.
 
     Main weights and moments of the stages `on_host` are kept and updated there. `owners` ranks that
-    hold the same stage share those of the others.
+    hold the same stage share those of the others. With `gathered` buffers of weights and of
+    gradients they share values and gradients too, and whole stages are in these in turn.
     """
     steps = step_peaks(schedule, workload, rows)
     narrow, main = workload.model.element_bytes, max(MAIN_BYTES, workload.model.element_bytes)
@@ -89,7 +96,29 @@ def footprints(
             weights += stored * narrow * (narrow < main or away)
             optimizer += (count + (updated + 2 * owned) * (not away)) * main
             found[device] = Footprint(weights, optimizer, step, max(end, room))
-    return tuple(found)
+    if gathered is None:
+        return tuple(found)
+    return tuple(_gathered(schedule, workload, found, owners, gathered))
+
+
+def _gathered(
+    schedule: Schedule,
+    workload: Workload,
+    whole: Iterable[Footprint],
+    owners: int,
+    buffers: tuple[int, int],
+) -> Iterator[Footprint]:
+    """The same where a rank has ranges alone, and buffers as large as its largest stage."""
+    narrow, main = workload.model.element_bytes, max(MAIN_BYTES, workload.model.element_bytes)
+    for device, footprint in enumerate(whole):
+        here = [s for s, devices in weight_homes(schedule).items() if device in devices]
+        owned = sum(most_owned(stored_elements(workload, stage), owners) for stage in here)
+        values = max(stored_elements(workload, stage) for stage in here)
+        gradients = max(stage_elements(workload, stage) for stage in here)
+        yield footprint._replace(
+            weights=owned * narrow * (narrow < main) + buffers[0] * values * narrow,
+            optimizer=(4 * owned + buffers[1] * gradients) * main,
+        )
 
 
 def stage_matrices(workload: Workload, stage: int) -> int:

@@ -13,7 +13,8 @@ from penstock.errors import RunError
 from penstock.plan.memory import footprints
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.program.step_plan import StepPlan
-from penstock.run.step.sharding import OptimizerShards, sharding_named
+from penstock.run.step.sharding import OptimizerShards
+from penstock.run.step.shardings import sharding_named
 from penstock.schedules import build
 from run.plans import SMALL, plan_of
 from run.shard_jobs import CLIP, SharedRun, bytes_sent, resumed, room_of, stored, trained_with
@@ -43,7 +44,7 @@ def _near(mine: Tensor, right: Tensor, bound: float) -> bool:
     return not right.numel() or float((mine - right).double().abs().max()) <= bound * largest
 
 
-def _differences(shared: SharedRun, right: SharedRun, bound: float) -> set[str]:
+def differences(shared: SharedRun, right: SharedRun, bound: float) -> set[str]:
     """What is not the same in two runs of a rank."""
     whole = {piece.stage_name: piece for piece in right.pieces}
     owned = [(piece, whole[piece.stage_name]) for piece in shared.pieces]
@@ -78,7 +79,7 @@ def test_three_clipped_steps_are_those_of_replicas_that_do_everything(
         right = ranks.run(trained_with, plan, replicas, "none")
         assert min(outcome.norm for outcome in right[0].outcomes) > CLIP
         for mine, theirs in zip(shared, right):
-            assert not _differences(mine, theirs, BOUNDS[dtype])
+            assert not differences(mine, theirs, BOUNDS[dtype])
 
 
 def test_replicas_own_every_element_once_and_compute_with_the_same_values(ranks: Crew) -> None:
@@ -102,7 +103,7 @@ def test_a_collective_that_is_left_out_is_seen(ranks: Crew, without: str, wrong:
     shared = ranks.run(trained_with, plan, 2, "optimizer", without)
     right = ranks.run(trained_with, plan, 2, "none")
     for mine, theirs in zip(shared, right):
-        assert wrong in _differences(mine, theirs, 1e-3)
+        assert wrong in differences(mine, theirs, 1e-3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

@@ -43,6 +43,15 @@ class Weights:
         kept = value if dtype == main else value.new_zeros(own.elements, dtype=main)
         return cls(layout, kept, value, kept.new_zeros(layout.elements), own)
 
+    @classmethod
+    def sharded(
+        cls, own: Ownership, *, dtype: torch.dtype, main: torch.dtype, device: torch.device
+    ) -> "Weights":
+        """Buffers for what is owned alone, of values and gradients too."""
+        value = torch.zeros(own.elements, dtype=dtype, device=device)
+        kept = value if dtype == main else value.new_zeros(own.elements, dtype=main)
+        return cls(own.layout, kept, value, torch.zeros_like(kept), own)
+
     def named(self, flat: Tensor) -> dict[str, Tensor]:
         """The parameters of a buffer of the whole stage by name, as views."""
         return {

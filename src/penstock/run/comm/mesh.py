@@ -7,6 +7,7 @@ ranks.
 
 from collections.abc import Sequence
 from itertools import count
+from math import prod
 
 from torch import distributed
 from torch.distributed import ProcessGroup
@@ -46,6 +47,28 @@ class Mesh:
         """The ranks that hold the same weights: in all replicas, and those that share tokens. They
         add up gradients while the same ranks may exchange tokens, so the group is another one."""
         return self._one_of("copies", self.grid.groups(*COPY_AXES))
+
+    @property
+    def copy_count(self) -> int:
+        """Ranks that hold the same weights as this one, and itself."""
+        return prod(self.grid.size(axis) for axis in COPIES)
+
+    def sharers(self, ranks: int) -> ProcessGroup | None:
+        """This rank and others that hold the same weights, so many in the order of their ranks, who
+        share what they hold; 0 stands for all of them."""
+        if ranks in (0, self.copy_count):
+            return self.copies
+        sets = [sorted(each) for each in self.grid.groups(*COPIES)]
+        chosen = [each[n : n + ranks] for each in sets for n in range(0, len(each), ranks)]
+        return self._one_of(("sharers", ranks), chosen)
+
+    def across(self, ranks: int) -> ProcessGroup | None:
+        """The ranks that have the same share as this one, where so many share; None where no other
+        has."""
+        if ranks in (0, self.copy_count):
+            return None
+        sets = [sorted(each) for each in self.grid.groups(*COPIES)]
+        return self._one_of(("across", ranks), [e[n::ranks] for e in sets for n in range(ranks)])
 
     @property
     def counts(self) -> bool:

@@ -40,6 +40,10 @@ _STARTS = {at: names_of(*at).index("g") for at in (("F", WRITE), ("B", READ))}
 """Where the gradient that a backward starts from stands among reads and writes."""
 
 
+_EVALUATING = {**dict.fromkeys("FN", forward_alone), "G": HANDLERS["G"]}
+"""Handlers of a pass that nothing goes back from."""
+
+
 class LanePass(NamedTuple):
     """What is gone through with a batch: the whole lane, or a part of it."""
 
@@ -112,7 +116,7 @@ class Executor:
 
     @cached_property
     def _forwards(self) -> LanePass:
-        return self._pass(forward_lane(self.lane), dict.fromkeys("FN", forward_alone))
+        return self._pass(forward_lane(self.lane), _EVALUATING)
 
     def take(self, transport: Transport) -> None:
         """Move tensors by this transport from here on."""

@@ -65,6 +65,8 @@ class LaneRun:
         self._transport, self._clock = around.transport, spans.clock
         self._arrivals: dict[int, Arrival] = {}
         self._tickets: dict[int, Ticket] = {}
+        self._began = Ticket().done(mark=mark_of(around.device))
+        """What was computed before the pass, as the update of the weights that are gathered."""
 
     def go(self, turns: Sequence[Turn], first: Sequence[Post]) -> None:
         """Post what can be received before anything runs, then take every turn."""
@@ -104,7 +106,7 @@ class LaneRun:
     def _submit(self, turn: Turn) -> None:
         """A call of a side stream; what was received for it is waited for there."""
         call = turn.call
-        after = [self._tickets[awaited] for awaited in call.awaits]
+        after = [self._tickets[awaited] for awaited in call.awaits] or [self._began]
         ticket = self.around.stream(call.stream).submit(partial(self._beside, turn), after)
         self._tickets[call.number] = ticket
         for post in call.posts:

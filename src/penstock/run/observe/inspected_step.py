@@ -78,6 +78,7 @@ def _there_already(engine: Engine) -> list[Tensor]:
     found: list[Tensor] = []
     for weights in engine.weights.values():
         found += [weights.main, weights.value, weights.grad]
+    found += [buffer for buffers in engine.pool.flat.values() for buffer in buffers]
     for stage in engine.working.values():
         context = getattr(stage, "context", None)
         found += [context.cos, context.sin] if context else []

@@ -95,15 +95,24 @@ class Lane:
 
 
 def forward_lane(lane: Lane) -> Lane:
-    """The lane with its forwards alone, for evaluation; keys and values go with the last slice, and
-    what a backward would need is dropped at once.
+    """The lane with its forwards and their gathers alone, for evaluation; keys and values go with
+    the last slice, and what a backward would need is dropped at once.
 
     A part of an order that nothing blocks is blocked by nothing, and a receive is posted when an
     earlier forward has freed its slot, so what is left is as safe as the whole.
     """
-    forwards = [call for call in lane.calls if call.op.kind in FORWARDS]
-    last = {(call.op.stage, call.op.mb): call.number for call in forwards}
-    calls = tuple(_light(call, last[call.op.stage, call.op.mb]) for call in forwards)
+    forwards = {call.number: call for call in lane.calls if call.op.kind in FORWARDS}
+    last = {(call.op.stage, call.op.mb): number for number, call in forwards.items()}
+    awaits = _gathers_of(lane)
+    gathers = {gather: _held_back(lane.calls[gather], forwards) for (gather,) in awaits.values()}
+    held = {number for call in gathers.values() for number in call.awaits}
+    light = {
+        number: _light(call, last[call.op.stage, call.op.mb])._replace(
+            awaits=awaits.get(number, ()), awaited=number in held
+        )
+        for number, call in forwards.items()
+    }
+    calls = tuple(call for _, call in sorted((light | gathers).items()))
     first = tuple(post for post in lane.first if post.buf.name == "x")
     return Lane(lane.device, calls, first, lane.places, lane.homes, {})
 
@@ -113,4 +122,25 @@ def _light(call: Call, last: int) -> Call:
     *outputs, keys_and_values, skip, _, _ = call.writes
     frees = (*call.frees, keys_and_values) if call.number == last else call.frees
     writes = (*outputs, keys_and_values, skip, DROPPED, DROPPED)
-    return call._replace(writes=writes, frees=frees, awaits=(), awaited=False)
+    return call._replace(writes=writes, frees=frees)
+
+
+def _gathers_of(lane: Lane) -> dict[int, tuple[int]]:
+    """For forwards that are the first to read what a gather brings, its number: it is the last one
+    before them that writes what they read."""
+    newest: dict[int, int] = {}
+    found: dict[int, tuple[int]] = {}
+    for call in lane.calls:
+        if call.op.kind == "G":
+            newest[call.writes[0]] = call.number
+        elif call.op.kind in FORWARDS and call.reads[-1] in newest:
+            found[call.number] = (newest.pop(call.reads[-1]),)
+    return found
+
+
+def _held_back(gather: Call, forwards: Mapping[int, Call]) -> Call:
+    """A gather that waits for the last forward up to each call that it would wait for: all that
+    have used its buffer stand there or before."""
+    ends = (max((f for f in forwards if f <= awaited), default=-1) for awaited in gather.awaits)
+    awaits = tuple(end for end in ends if end >= 0)
+    return gather._replace(awaits=awaits, awaited=True, joins=())

@@ -14,6 +14,7 @@ from penstock.core.meaning import MEANING, Rule, rules
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.program import Program
 from penstock.run.program.calls import DROPPED, NOTHING
+from penstock.run.program.rotation import in_buffer, rotation_of
 
 
 class _Unit(NamedTuple):
@@ -78,6 +79,7 @@ class PlaceTable:
         self.units: dict[int, int] = {}
         """Places of buffer instances that the ops read or write, by their dense numbers."""
         self._next = count(2)  # behind NOTHING and DROPPED
+        self._ops, self._rotation = ops, rotation_of(program.schedule, device)
         self._alike = _sorted(ops, units, self.shape.slices)
         self.reads = self._side(READ, NOTHING)
         """For each op the places of what it reads, in the order of the meaning table."""
@@ -115,7 +117,7 @@ class PlaceTable:
             return [absent] * len(ops.turns)
         way = ways[0]
         if isinstance(way, _Home):
-            return [self.of_home(*way)] * len(ops.turns)
+            return self._home_column(way, ops)
         base, newer, step, shared = way
         # the slices of one allocation share its place
         at = [u - s for u, s in zip(ops.units, ops.slices)] if shared else ops.units
@@ -128,6 +130,15 @@ class PlaceTable:
         found = iter(self.of_units([base + u for u in compress(at, there)]))
         others = self._column(ways[1:], ops, absent)
         return [next(found) if is_there else other for is_there, other in zip(there, others)]
+
+    def _home_column(self, home: _Home, ops: _Alike) -> list[int]:
+        """The place of a stage's buffer; where buffers rotate, of the one that each op uses."""
+        name, number = home
+        rotating = self._rotation.of(name)
+        if not rotating:
+            return [self.of_home(name, number)] * len(ops.turns)
+        buffers = (rotating[self._ops[turn]] for turn in ops.turns)
+        return [self.of_home(in_buffer(name, buffer), number) for buffer in buffers]
 
     def _resolve(self, kind: str, stage: int, side: int) -> list[_Ways]:
         """For each buffer of a kind, in the order of the table, how its ops find it."""

@@ -30,14 +30,16 @@ def end_step(
 ) -> Schedule:
     """The schedule with the end of a step; `ties` are pairs of stages that share a weight.
 
-    Without replicas to reduce over, only stages that share a weight have a Z.
+    Without replicas to reduce over, only stages that share a weight have a Z. Reductions that the
+    schedule has already are all that their stages need.
     """
     homes = weight_homes(schedule)
     tied = {stage for tie in ties for stage in tie}
     lanes = {(device, stream): ops for device, stream, ops in schedule.table.lanes()}
+    there = set(schedule.table.stage[schedule.table.of_kinds("Z")].tolist())
     for stage in sorted(homes, key=lambda stage: _last_gradient(schedule, stage)):
         for device in homes[stage]:
-            if reduced or stage in tied:
+            if (reduced or stage in tied) and stage not in there:
                 _append(lanes, (device, "collective"), Op("Z", stage, 0))
     for kind in "VU":
         for stage, devices in homes.items():

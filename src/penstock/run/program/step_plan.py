@@ -13,6 +13,7 @@ from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.lower import lower_for_running
 from penstock.run.program.layout import Layout, homes_of
+from penstock.run.program.sharded_schedule import BufferCounts, refuse_sharded, shard_weights
 from penstock.run.program.step_end import end_step
 
 
@@ -58,12 +59,17 @@ class StepPlan:
         """Tokens of the longest sequence."""
         return max(sum(lengths) for lengths in self.lengths)
 
-    def program(self, replicas: int) -> Program:
+    def program(self, replicas: int, buffers: BufferCounts | None = None) -> Program:
         """The whole step: the schedule, and how it ends on so many replicas. Ranks of a cell have
-        parts of gradients, which are added up as those of replicas are."""
+        parts of gradients, which are added up as those of replicas are. With `buffers` weights are
+        gathered into so many when they are needed."""
         several = replicas * self.layout.cell.ranks > 1
-        ended = end_step(self.schedule, reduced=several, ties=self.layout.ties)
-        return lower_for_running(ended)
+        schedule = self.schedule
+        if buffers is None:
+            refuse_sharded(schedule)
+        else:
+            schedule = shard_weights(schedule, buffers)
+        return lower_for_running(end_step(schedule, reduced=several, ties=self.layout.ties))
 
     @cached_property
     def signature(self) -> str:

@@ -9,7 +9,7 @@ from penstock.core.schedule import Schedule
 from penstock.errors import RunError
 from penstock.lower import lower
 
-RUNNABLE = frozenset("FNRBIWZVU")
+RUNNABLE = frozenset("FNRBIWGZVU")
 """Kinds of ops that the executor has work for."""
 
 
@@ -20,7 +20,7 @@ def refuse_unsupported(program: Program) -> None:
     unsupported = {
         "ops of kind": sorted(schedule.table.kinds - RUNNABLE),
         "gangs:": [str(op) for op in schedule.gangs[:3]],
-        "`after` orders:": [str(after.op) for after in schedule.after[:3]],
+        "`after` orders between devices:": _between_devices(schedule)[:3],
         "skip edges:": [f"{source}-{target}" for source, target in shape.skips],
     }
     for what, found in unsupported.items():
@@ -28,8 +28,15 @@ def refuse_unsupported(program: Program) -> None:
             raise RunError(
                 f"{schedule.name} has {what} {', '.join(found)}, which cannot be run",
                 hint="it can be checked, simulated and drawn; the runtime runs F, N, R, B, I and W "
-                "in lanes, and ends a step with Z, V and U",
+                "in lanes, gathers weights with G, and ends a step with Z, V and U",
             )
+
+
+def _between_devices(schedule: Schedule) -> list[str]:
+    """Ops that wait for one of another device, from which they get nothing."""
+    rows, device = schedule.table.rows_by_op, schedule.table.device
+    on = {op: {int(device[row]) for row in rows[op]} for after in schedule.after for op in after}
+    return [str(after.op) for after in schedule.after if on[after.op] != on[after.earlier]]
 
 
 def why_not(schedule: Schedule) -> str:

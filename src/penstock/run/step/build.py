@@ -17,7 +17,7 @@ from penstock.run.process.environment import RankPlace
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW, NoUpdate
-from penstock.run.step.sharding import sharding_named
+from penstock.run.step.shardings import sharding_named
 
 
 def torch_device(wanted: str, place: RankPlace) -> torch.device:
@@ -40,14 +40,15 @@ def build_engine(
     order: Sequence[str] = GRID_AXES,
     *,
     shard: str = "none",
+    shard_ranks: int = 0,
 ) -> Engine:
     """The engine of this rank, with a transport that suits where its tensors are; `order` has the
     axes of the mesh from the slowest to the fastest over ranks, `shard` names what ranks that hold
-    the same stage share (run/step/sharding.py)."""
+    the same stage share (run/step/sharding.py), all of them or groups of `shard_ranks`."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
     mesh = make_mesh(replicas, plan.layout.devices, plan.layout.cell, order)
-    return engine_on(mesh, plan, adam, device, shard=shard)
+    return engine_on(mesh, plan, adam, device, shard=shard, shard_ranks=shard_ranks)
 
 
 def engine_on(
@@ -57,11 +58,14 @@ def engine_on(
     device: torch.device,
     *,
     shard: str = "none",
+    shard_ranks: int = 0,
 ) -> Engine:
     """The engine of this rank on a mesh that there is already, whose groups it connects."""
-    if back_end_of(mesh, device) == "nccl":
-        connect_group(mesh.copies, device)
-    transport, sharding = transport_for(mesh, device), sharding_named(shard)
+    sharding = sharding_named(shard, shard_ranks)
+    for group in sharding.groups(mesh):
+        if back_end_of(mesh, device) == "nccl":
+            connect_group(group, device)
+    transport = transport_for(mesh, device)
     return Engine(plan, mesh, transport, adam=adam, device=device, sharding=sharding)
 
 

@@ -9,6 +9,8 @@ The layout is fixed; the step plan may be another one in every step.
 
 import gc
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from resource import RUSAGE_SELF, getrusage
 from typing import Any, NamedTuple
 
@@ -29,14 +31,15 @@ from penstock.run.execute.observer import Observer, Quiet
 from penstock.run.execute.spans import clock_of
 from penstock.run.program.calls import Join
 from penstock.run.program.pieces import cut_batch
+from penstock.run.program.rotation import Rotation, rotation_of
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.agreement import agree_on_plan
+from penstock.run.step.full_sharding import BufferPool, FullShards, StageGather
 from penstock.run.step.optimizer import AdamW, NoUpdate, make_optimizer
-from penstock.run.step.sharding import SHARDINGS, Sharding
+from penstock.run.step.sharding import Replicated, Sharding
 from penstock.run.step.stage_end import Rate, StageEnd, Totals
 from penstock.run.step.stages import (
     boundary_of,
-    empty_weights,
     home_views,
     stage_of,
     weightless_stages,
@@ -65,10 +68,11 @@ class Engine:
         *,
         adam: AdamW | NoUpdate,
         device: torch.device,
-        sharding: Sharding = SHARDINGS["none"],
+        sharding: Sharding | None = None,
     ) -> None:
         self.layout, self.mesh, self.transport = plan.layout, mesh, transport
-        self.adam, self.device, self.sharding = adam, device, sharding
+        self.adam, self.device, self.sharding = adam, device, sharding or Replicated()
+        self.sharding.groups(mesh)
         self.cell = mesh.cell(self.layout.cell.norms)
         mine, at = self.layout.stages_of(mesh.device), (device, self.cell)
         self.stages = {stage: stage_of(self.layout, stage, *at) for stage in mine}
@@ -81,7 +85,11 @@ class Engine:
         self.working: dict[int, Any] = {**weightless_stages(self.layout, *at), **self.stages}
         """Stages that ops of this device work with, by number."""
         self._ends = {stage: self._stage_end(stage) for stage in mine}
-        self._homes = home_views(self.stages, self.weights)
+        self.pool = BufferPool(self.stages, self.weights)
+        """Buffers of whole stages, where a rank keeps only ranges of them."""
+        self._homes = {} if self.sharding.buffers else home_views(self.stages, self.weights)
+        self.whole_gradients = {s: self.weights[s].grad for s in mine if self._homes}
+        """Of each stage; where ranks share gradients, what `gradients` has brought together."""
         self._observer: Observer = Quiet()
         self._executors: dict[str, Executor] = {}
         self.use(plan)
@@ -118,8 +126,8 @@ class Engine:
         """The gradients of one global batch, complete on every rank, without the update."""
         labels = self._count(batch)
         self.executor.gradients(self._begin(batch, labels))
-        for weights in self.weights.values():
-            self.sharding.complete(weights, self.mesh)
+        for stage, weights in self.weights.items():
+            self.whole_gradients[stage] = self.sharding.complete(weights, self.mesh)
         return self._outcome(labels)
 
     def evaluate(self, batches: Iterable[Sequence[Microbatch]]) -> float:
@@ -159,8 +167,9 @@ class Engine:
         del self.executor
         for held in (self._executors, self._homes, self._ends, self.working):
             held.clear()
-        for of_stage in (self.stages, self.weights, self.optimizers):
+        for of_stage in (self.stages, self.weights, self.optimizers, self.whole_gradients):
             of_stage.clear()
+        self.pool.clear()
         gc.collect()  # an executor and its streams know each other
 
     def close(self) -> None:
@@ -174,17 +183,19 @@ class Engine:
 
     def _prepare(self, plan: StepPlan) -> Executor:
         """Compile a plan that all ranks agree on, with the channels and groups that it needs."""
-        program = plan.program(self.mesh.replicas)
+        program = plan.program(self.mesh.replicas, self.sharding.buffers)
+        rotation = rotation_of(program.schedule, self.mesh.device)
+        self.pool.grow(rotation)
         self.transport.open(program.channels)
         for tie in self.layout.ties:
             connect_group(self.mesh.among(self._devices_of(tie)), self.device)
         executor = Executor(
             program,
             self.mesh.device,
-            self._subject,
+            partial(self._subject, rotation),
             transport=self.transport,
             boundary=boundary_of(self.layout, self.device, self.cell),
-            homes=self._homes,
+            homes=self._homes | self.pool.homes(rotation),
             sums=self._add_up,
         )
         executor.clock = clock_of(self.device)
@@ -193,10 +204,19 @@ class Engine:
     def _empty_weights(self, stage: int) -> Weights:
         parameters = self.layout.parameters(stage, self.mesh.tensor)
         own = self.sharding.ownership(parameters, self.mesh, tied=self.layout.model.tied)
-        return empty_weights(self.layout, stage, self.device, own)
+        dtype, main = self.layout.dtype, self.layout.main
+        return self.sharding.empty(own, dtype=dtype, main=main, device=self.device)
 
-    def _subject(self, op: Op) -> Any:
-        return self._ends[op.stage] if op.kind in STAGE_KINDS else self.working[op.stage]
+    def _subject(self, rotation: Rotation, op: Op) -> Any:
+        """What an op works with; a gather or a reduction with the buffer that it has."""
+        stage, sharding = op.stage, self.sharding
+        if op.kind == "G" and isinstance(sharding, FullShards):
+            whole = self.pool.part("weight", stage, rotation.weight[op])
+            return StageGather(sharding, self.weights[stage], whole, self.mesh)
+        if op.kind == "Z" and op in rotation.dw:
+            gradient = self.pool.part("dw", stage, rotation.dw[op])
+            return replace(self._ends[stage], gradient=gradient)
+        return self._ends[stage] if op.kind in STAGE_KINDS else self.working[stage]
 
     def _stage_end(self, stage: int) -> StageEnd:
         last = stage == self.layout.stages - 1
@@ -210,6 +230,7 @@ class Engine:
             self.adam.clip,
             (lambda: self.executor.losses) if last else (lambda: ()),
             self.sharding,
+            self.weights[stage].grad,
             self.layout.cell.parted,
         )
 

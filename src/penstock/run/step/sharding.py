@@ -3,38 +3,62 @@
     none        every rank adds up the whole gradient and updates everything
     optimizer   every rank owns a range of the stage: the sum of the gradient goes to the owner, who
                 updates it, and then the new values go to all
+    full        the same, and a rank has nothing but its range; whole stages are in buffers for as
+                long as they are needed (run/step/full_sharding.py)
 
 The second moves as much, since a sum for all is a sum for owners and a gather, and values that are
 computed with may be narrower than gradients. It keeps main weights and moments once, not in every
 replica. The gradient that embedding and head of a tied model share is dealt apart
 (arch/ownership.py): a rank owns the same elements of it in both stages, so that the sum over both
 is again taken range by range, before the norm.
+
+Ranges may be dealt inside of groups of ranks, as those of one machine. Then a sum goes to owners
+inside of each group, and the same ranges of all groups are added up.
 """
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 from penstock.arch.ownership import Ownership
 from penstock.arch.parameter_layout import ParameterLayout
 from penstock.arch.parameters import EMBEDDING, HEAD
-from penstock.errors import RunError, nearest
+from penstock.errors import RunError
 from penstock.model.stages.weights import Weights
 from penstock.run.comm.collective import add_up
 from penstock.run.comm.dealt_ranges import gather_ranges, scatter_sum
 from penstock.run.comm.mesh import Mesh
+from penstock.run.program.sharded_schedule import BufferCounts
 
 
 class Sharding(Protocol):
     """What the end of a step asks, stage by stage."""
 
+    @property
+    def buffers(self) -> BufferCounts | None:
+        """How many buffers whole stages use in turn; None where every rank has its stages whole."""
+        ...
+
+    def groups(self, mesh: Mesh) -> list[ProcessGroup | None]:
+        """The groups that it sums and gathers over; made on all ranks when they are asked for."""
+        ...
+
+    def empty(
+        self, own: Ownership, *, dtype: torch.dtype, main: torch.dtype, device: torch.device
+    ) -> Weights:
+        """What a rank keeps of a stage."""
+        ...
+
     def ownership(self, parameters: ParameterLayout, mesh: Mesh, *, tied: bool) -> Ownership:
         """What this rank owns of a stage; `tied` where embedding and head of the model are one."""
         ...
 
-    def reduce(self, weights: Weights, mesh: Mesh) -> None:
-        """Add up the gradient over the ranks that hold the same stage, at least what is owned."""
+    def reduce(self, weights: Weights, gradient: Tensor, mesh: Mesh) -> None:
+        """Add up what ranks that hold the same stage have of its gradient, at least what is
+        owned."""
         ...
 
     def shared(self, weights: Weights) -> list[Tensor]:
@@ -49,19 +73,29 @@ class Sharding(Protocol):
         """Get from their owners the values that this rank computes with and others publish."""
         ...
 
-    def complete(self, weights: Weights, mesh: Mesh) -> None:
-        """Give all ranks the whole gradient, once it is reduced and shared."""
+    def complete(self, weights: Weights, mesh: Mesh) -> Tensor:
+        """The whole gradient, the same on all ranks, once it is reduced and shared."""
         ...
 
 
 class ReplicatedOptimizer:
     """Every rank does everything."""
 
+    buffers: BufferCounts | None = None
+
+    def groups(self, mesh: Mesh) -> list[ProcessGroup | None]:
+        return [mesh.copies]
+
+    def empty(
+        self, own: Ownership, *, dtype: torch.dtype, main: torch.dtype, device: torch.device
+    ) -> Weights:
+        return Weights.empty(own.layout, dtype=dtype, main=main, device=device, own=own)
+
     def ownership(self, parameters: ParameterLayout, mesh: Mesh, *, tied: bool) -> Ownership:
         return Ownership(parameters)
 
-    def reduce(self, weights: Weights, mesh: Mesh) -> None:
-        add_up(weights.grad, mesh.copies)
+    def reduce(self, weights: Weights, gradient: Tensor, mesh: Mesh) -> None:
+        add_up(gradient, mesh.copies)
 
     def shared(self, weights: Weights) -> list[Tensor]:
         gradients = weights.named(weights.grad)
@@ -74,52 +108,62 @@ class ReplicatedOptimizer:
     def gather(self, weights: Weights, mesh: Mesh) -> None:
         return None
 
-    def complete(self, weights: Weights, mesh: Mesh) -> None:
-        return None
+    def complete(self, weights: Weights, mesh: Mesh) -> Tensor:
+        return weights.grad
 
 
-class OptimizerShards:
+@dataclass(frozen=True)
+class OptimizerShards(Replicated):
     """Every rank updates what it owns."""
 
+    ranks: int = 0
+    """How many share a stage, of all that hold it; 0 stands for all."""
+
+    def groups(self, mesh: Mesh) -> list[ProcessGroup | None]:
+        held = mesh.copy_count
+        if self.ranks < 0 or (self.ranks and held % self.ranks):
+            raise RunError(
+                f"{held} ranks hold the same weights, which cannot be shared by groups of "
+                f"{self.ranks}",
+                hint=f"set shard_ranks to a divisor of {held}, or to 0 for all of them",
+            )
+        return [mesh.sharers(self.ranks), mesh.across(self.ranks)]
+
     def ownership(self, parameters: ParameterLayout, mesh: Mesh, *, tied: bool) -> Ownership:
-        group = mesh.copies
+        group = mesh.sharers(self.ranks)
         index, of = (group.rank(), group.size()) if group else (0, 1)
         apart = (EMBEDDING, HEAD) if tied and not parameters.shared else ()
         return Ownership(parameters, index, of, apart)
 
-    def reduce(self, weights: Weights, mesh: Mesh) -> None:
+    def reduce(self, weights: Weights, gradient: Tensor, mesh: Mesh) -> None:
         """A head beside its embedding has its values there, and adds its gradient there first."""
-        gradients = weights.named(weights.grad)
+        gradients = weights.named(gradient)
         for name, original in weights.layout.shared.items():
             gradients[original].add_(gradients[name])
         for run in weights.own.runs:
-            scatter_sum(weights.grad, run.cuts, mesh.copies)
+            scatter_sum(gradient, run.cuts, mesh.sharers(self.ranks))
+            add_up(gradient[run.own.start : run.own.stop], mesh.across(self.ranks))
 
     def shared(self, weights: Weights) -> list[Tensor]:
         gradients = weights.owned(weights.grad)
         return [gradients[name] for name in (EMBEDDING, HEAD) if name in gradients]
 
     def counts(self, mesh: Mesh) -> bool:
-        """No other rank owns the same."""
-        return True
+        """No other rank of its group owns the same."""
+        others = mesh.across(self.ranks)
+        return others is None or others.rank() == 0
 
     def gather(self, weights: Weights, mesh: Mesh) -> None:
         for run in weights.own.runs:
-            gather_ranges(weights.value, run.cuts, mesh.copies)
+            gather_ranges(weights.value, run.cuts, mesh.sharers(self.ranks))
 
-    def complete(self, weights: Weights, mesh: Mesh) -> None:
+    def complete(self, weights: Weights, mesh: Mesh) -> Tensor:
+        return self._complete(weights, weights.grad, mesh)
+
+    def _complete(self, weights: Weights, gradient: Tensor, mesh: Mesh) -> Tensor:
         for run in weights.own.runs:
-            gather_ranges(weights.grad, run.cuts, mesh.copies)
-        gradients = weights.named(weights.grad)
+            gather_ranges(gradient, run.cuts, mesh.sharers(self.ranks))
+        gradients = weights.named(gradient)
         for name, original in weights.layout.shared.items():
             gradients[name].copy_(gradients[original])
-
-
-SHARDINGS: Mapping[str, Sharding] = {"none": ReplicatedOptimizer(), "optimizer": OptimizerShards()}
-
-
-def sharding_named(name: str) -> Sharding:
-    """The sharding that a configuration names."""
-    if name not in SHARDINGS:
-        raise RunError(f"there is no sharding {name!r}", hint=nearest(name, [*SHARDINGS]))
-    return SHARDINGS[name]
+        return gradient

@@ -70,6 +70,8 @@ class StageEnd:
     losses: Callable[[], Sequence[Tensor]]
     """Losses that this stage has met in the step; none but the last stage has some."""
     sharding: Sharding
+    gradient: Tensor
+    """What this rank has added up of the whole stage's gradient."""
     parted: frozenset[str] = frozenset()
     """Sums of which tensor ranks that hold the same parameter have only parts."""
 
@@ -77,12 +79,12 @@ class StageEnd:
         """Add up the gradient over all ranks that have parts of it: of parameters that several
         ranks of a cell hold, and then over copies of the weights."""
         for holders, parts in self._parted.items():
-            found = [self.weights.grad[part.offset : part.stop] for part in parts]
+            found = [self.gradient[part.offset : part.stop] for part in parts]
             total = torch.cat(found)
             add_up(total, self.mesh.holders(holders))
             for part, new in zip(found, torch.split(total, [len(part) for part in found])):
                 part.copy_(new)
-        self.sharding.reduce(self.weights, self.mesh)
+        self.sharding.reduce(self.weights, self.gradient, self.mesh)
 
     def shared_gradient(self) -> Tensor | None:
         """The gradient of the weight that embedding and head share.
@@ -145,7 +147,13 @@ class StageEnd:
     def _blocks(self) -> Any:
         from penstock.model.kernels.adamw import Blocks  # deferred: needs Triton
 
-        return Blocks.of(self._counted, self.weights.grad.device)
+        counted, grad = self._counted, self.weights.grad
+        if len(grad) == self.weights.own.elements:  # has only what is owned
+            counted = {
+                name: part._replace(offset=part.kept, stop=part.kept + part.elements)
+                for name, part in counted.items()
+            }
+        return Blocks.of(counted, grad.device)
 
     def _square_sums(self) -> Tensor:
         """The sum of squares of the gradient of what is owned of each parameter."""

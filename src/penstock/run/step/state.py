@@ -34,7 +34,7 @@ class Entry(NamedTuple):
     main: Tensor
     """Of what it owns, as are the moments: flat, unless it owns the whole part."""
     grad: Tensor
-    """Of the whole part."""
+    """Of the whole part; empty where ranks have ranges of it that nobody has brought together."""
     moments: dict[str, Tensor]
     copy: bool
     """Whether it is stored by whoever has the original."""
@@ -76,7 +76,8 @@ def _entry(engine: Engine, stage: int, name: str) -> Entry:
         _shaped(flat[weights.own.slice_in(len(flat), own)], own)
         for flat in (weights.main, *engine.optimizers[stage].moments.values())
     )
-    part, grad = weights.layout.parts[name], weights.named(weights.grad)[name]
+    part, whole = weights.layout.parts[name], engine.whole_gradients.get(stage)
+    grad = weights.grad[:0] if whole is None else weights.named(whole)[name]
     stored = EMBEDDING if copy else name
     return Entry(stored, part, own, main, grad, dict(zip(MOMENTS, moments)), copy)
 

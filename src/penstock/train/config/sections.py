@@ -122,8 +122,12 @@ class MeshSettings(Section):
     norms: Literal["scattered", "replicated"] = "scattered"
     """What tensor ranks hold between the blocks of a layer: their share of the tokens, or all of
     them."""
-    shard: Literal["none", "optimizer"] = "none"
-    """What is divided over the replicas: nothing, or main weights and moments of the optimizer."""
+    shard: Literal["none", "optimizer", "full"] = "none"
+    """What is divided over the ranks that hold the same weights: nothing, main weights and moments
+    of the optimizer, or weights and gradients too (full), which are gathered when needed."""
+    shard_ranks: Natural = 0
+    """Ranks that divide it among themselves, as those of one machine; each such group has
+    everything. 0 stands for all ranks that hold the same weights."""
     compare_every: Natural = 0
     """Steps after which ranks that hold the same weights compare them bit by bit; 0 compares them
     with each checkpoint only."""

@@ -100,7 +100,13 @@ def _trainer(settings: Settings, connection: Connection, tracker: Tracker) -> Tr
     device = torch_device(settings.run.device, connection.place)
     mesh = settings.mesh
     engine = build_engine(
-        plan, mesh.replicas, _adam(settings), device, mesh.order, shard=mesh.shard
+        plan,
+        mesh.replicas,
+        _adam(settings),
+        device,
+        mesh.order,
+        shard=mesh.shard,
+        shard_ranks=mesh.shard_ranks,
     )
     engine.tell(tracker)
     data = _open_data(settings, connection, engine)

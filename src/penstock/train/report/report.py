@@ -119,7 +119,7 @@ def _look_at(plan: StepPlan, run: EndedRun) -> StepLook | None:
 def _too_large(plan: StepPlan, run: EndedRun) -> str:
     """Why a plan cannot be run on some rank for want of memory; the same words on all of them."""
     engine, mesh = run.engine, run.engine.mesh
-    own = _footprints(engine.plan, engine, engine.owners)[mesh.device]
+    own = _own_footprints(engine)[mesh.device]
     other = _footprints(plan, engine)[mesh.device]
     # The host's allocator keeps what the run has given back; that of a GPU does not.
     kept = own.total if engine.device.type == "cpu" else 0
@@ -136,11 +136,19 @@ def _too_large(plan: StepPlan, run: EndedRun) -> str:
     return ""
 
 
-def _footprints(plan: StepPlan, engine: Engine, owners: int = 1) -> tuple[Footprint, ...]:
-    """What a plan needs on each device, exchanging as this engine does, where `owners` ranks share
-    the optimizer's work."""
+def _own_footprints(engine: Engine) -> tuple[Footprint, ...]:
+    """What the run itself needs on each device, with what its ranks share."""
+    plan, pool = engine.plan, engine.pool.flat
+    buffers = (len(pool["weight"]), len(pool["dw"])) if engine.sharding.buffers else None
+    workload, owners = workload_of(plan), engine.owners
+    return footprints(plan.schedule, workload, plan.rows, owners=owners, gathered=buffers)
+
+
+def _footprints(plan: StepPlan, engine: Engine) -> tuple[Footprint, ...]:
+    """What a plan needs on each device, exchanging as this engine does, where ranks share
+    nothing."""
     mesh = engine.mesh
-    found = footprints(plan.schedule, workload_of(plan), plan.rows, owners=owners)
+    found = footprints(plan.schedule, workload_of(plan), plan.rows)
     if not over_nccl(mesh.world, engine.device):
         return found
     return with_communicators(found, plan.program(mesh.replicas), mesh.replicas)

@@ -12,6 +12,7 @@ from typing import Any
 from penstock.run.execute.handlers.backward import backward
 from penstock.run.execute.handlers.forward import forward
 from penstock.run.execute.handlers.forward_light import forward_light
+from penstock.run.execute.handlers.gather_weights import gather_weights
 from penstock.run.execute.handlers.input_gradient import input_gradient
 from penstock.run.execute.handlers.recompute import recompute
 from penstock.run.execute.handlers.reduce_gradient import reduce_gradient
@@ -28,6 +29,7 @@ HANDLERS: Mapping[str, Handler] = {
     "B": backward,
     "I": input_gradient,
     "W": weight_gradient,
+    "G": gather_weights,
     "Z": reduce_gradient,
     "V": take_norm,
     "U": update,

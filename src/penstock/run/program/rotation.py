@@ -1,0 +1,114 @@
+"""Which buffer each op of a sharded schedule uses, as the order of its collectives says.
+
+Stages of a device whose weights are gathered use a few buffers in turn, and so do their gradients.
+A schedule names no buffers. It says what a gather waits for, which is the last op that used the
+buffer it overwrites, and which op waits for a reduction, which is the first one of another stage in
+the same buffer. A gather that waits for nothing fills a buffer of its own.
+
+    compute      0F0 0F1 1F0 1F1 1B0 1B1 0B0 0B1
+    collective   0G0 1G0 0G1 1Z0 0Z0               1G0 after 0F1: both use weight buffer 0
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import NamedTuple
+
+from penstock.core.ops import Op
+from penstock.core.schedule import Schedule
+from penstock.errors import RunError
+from penstock.transform.sharding import ADDING, USING
+
+Earlier = Mapping[Op, Sequence[Op]]
+"""What ops wait for because the schedule says so."""
+
+
+class Rotation(NamedTuple):
+    """The buffers of one device by op, for each of the two buffers of a stage that rotate."""
+
+    weight: Mapping[Op, int]
+    """Of gathers, and of ops that read weights; empty where nothing is gathered."""
+    dw: Mapping[Op, int]
+    """Of ops that add to the gradient, and of reductions; empty where nothing is gathered."""
+
+    def of(self, name: str) -> Mapping[Op, int]:
+        """The buffers of ops that use the table's buffer of that name."""
+        return {"weight": self.weight, "dw": self.dw}.get(name, {})
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many buffers of weights and of gradients there are."""
+        weights, gradients = (1 + max(each.values(), default=-1) for each in self)
+        return weights, gradients
+
+    def uses(self, name: str) -> set[tuple[int, int]]:
+        """Stage and buffer of everything that is ever held."""
+        return {(op.stage, buffer) for op, buffer in self.of(name).items()}
+
+
+def in_buffer(name: str, buffer: int) -> str:
+    """What a stage's weights or gradients in one of the buffers are called among the places."""
+    return f"{name} in buffer {buffer}"
+
+
+def rotation_of(schedule: Schedule, device: int) -> Rotation:
+    """The buffers of a device."""
+    if "G" not in schedule.table.kinds:
+        return Rotation({}, {})
+    lane, collective = schedule.lane(device), schedule.lane(device, "collective")
+    earlier: dict[Op, list[Op]] = defaultdict(list)
+    for op, awaited in schedule.after:
+        earlier[op].append(awaited)
+    gathers, reductions = ([op for op in collective if op.kind == kind] for kind in "GZ")
+    heavy = [op for op in lane if op.stage not in schedule.shape.weightless]
+    return Rotation(
+        _weight_buffers(heavy, gathers, earlier), _gradient_buffers(heavy, reductions, earlier)
+    )
+
+
+def _weight_buffers(lane: Sequence[Op], gathers: Sequence[Op], earlier: Earlier) -> dict[Op, int]:
+    serving = _serving(lane, gathers, earlier)
+    found: dict[Op, int] = {}
+    free = count()
+    for gather in gathers:
+        before = next((serving[op] for op in earlier[gather] if op in serving), None)
+        found[gather] = next(free) if before is None else found[before]
+    return found | {op: found[gather] for op, gather in serving.items()}
+
+
+def _serving(lane: Sequence[Op], gathers: Sequence[Op], earlier: Earlier) -> dict[Op, Op]:
+    """For each op that reads weights the gather that has brought them."""
+    newest = {gather.stage: gather for gather in reversed(gathers)}
+    found: dict[Op, Op] = {}
+    for op in lane:
+        if op.kind in USING:
+            awaited = (each for each in earlier[op] if each.kind == "G" and each.stage == op.stage)
+            newest.update((each.stage, each) for each in awaited)
+            if op.stage not in newest:
+                raise RunError(
+                    f"{op} reads weights that nothing gathers, while others are gathered",
+                    hint="give every stage of a device a gather G, or none",
+                )
+            found[op] = newest[op.stage]
+    return found
+
+
+def _gradient_buffers(
+    lane: Sequence[Op], reductions: Sequence[Op], earlier: Earlier
+) -> dict[Op, int]:
+    found: dict[Op, int] = {}
+    held: dict[int, int] = {}
+    free = count()
+    for op in lane:
+        if op.kind in ADDING:
+            left = (e.stage for e in earlier[op] if e.kind == "Z" and e.stage != op.stage)
+            for stage in left:
+                held[op.stage] = held.pop(stage)
+            if op.stage not in held:
+                held[op.stage] = next(free)
+            found[op] = held[op.stage]
+    last = {op.stage: buffer for op, buffer in found.items()}
+    for reduction in reductions:
+        ended = (found[op] for op in earlier[reduction] if op in found)
+        found[reduction] = next(ended, last[reduction.stage])
+    return found

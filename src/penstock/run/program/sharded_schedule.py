@@ -1,0 +1,62 @@
+"""A schedule whose stages are gathered and reduced in turn, for a run with fully sharded weights.
+
+How many buffers a device has is a setting of the run. Two for weights let the next stage be
+gathered while one computes. For gradients the default is as few as let every stage be reduced once
+in a step, so that a gradient moves no more often than without sharding, and two where that is one:
+then one is reduced while the next stage adds to the other.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from penstock.core.schedule import Schedule
+from penstock.errors import RunError, ShapeError
+from penstock.transform import shard
+from penstock.transform.sharding import least_recent
+
+COLLECTIVES = frozenset("GZ")
+
+
+class BufferCounts(NamedTuple):
+    """Buffers of each device, each as large as its largest stage."""
+
+    weights: int = 2
+    gradients: int = 0
+    """0: as few as let every stage be reduced once."""
+
+
+def shard_weights(schedule: Schedule, buffers: BufferCounts) -> Schedule:
+    """The schedule with gathers and reductions; one that has gathers keeps them.
+
+    The buffer that has not been used for the longest time is taken: its gather can start earliest.
+    """
+    if "G" in schedule.table.kinds:
+        return schedule
+    for gradients in _gradient_buffers(schedule, buffers.gradients):
+        found = shard(schedule, weights=buffers.weights, gradients=gradients, rule=least_recent)
+        if buffers.gradients or _reduced_once(found):
+            return found
+    raise ShapeError(
+        f"{schedule.name} reduces a stage twice, however many buffers there are",
+        hint="give the number of buffers for gradients",
+    )
+
+
+def _gradient_buffers(schedule: Schedule, wanted: int) -> Iterator[int]:
+    """Numbers of buffers to try."""
+    yield from (wanted,) if wanted else range(2, max(schedule.shape.stages, 2) + 1)
+
+
+def _reduced_once(schedule: Schedule) -> bool:
+    table = schedule.table
+    return not table.mb[table.of_kinds("Z")].any()
+
+
+def refuse_sharded(schedule: Schedule) -> None:
+    """Refuse gathers and reductions of a schedule where weights are whole on every rank."""
+    if found := sorted(schedule.table.kinds & COLLECTIVES):
+        raise RunError(
+            f"{schedule.name} has ops of kind {', '.join(found)}, but the weights of this run are "
+            "not sharded",
+            hint='run it with shard = "full", or take the schedule without them',
+        )

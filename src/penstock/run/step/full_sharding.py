@@ -1,0 +1,122 @@
+"""Fully sharded weights: a rank keeps its range of each stage, and whole stages come and go.
+
+What is kept is the range of values, main weights, moments and reduced gradient. Whole values exist
+in a few buffers that the stages of a device use in turn: `G` fills one, ops read it until another
+stage needs it. Gradients are added up in buffers of the same kind, which are zero whenever a stage
+begins to use them. `Z` adds what is in one to the range that is kept, and leaves the buffer zero: a
+stage that has to leave its buffer to another is reduced more than once in a step.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from penstock.arch.ownership import Ownership
+from penstock.model.stages.stage import Stage
+from penstock.model.stages.weights import Weights
+from penstock.run.comm.dealt_ranges import gather_ranges
+from penstock.run.comm.mesh import Mesh
+from penstock.run.program.rotation import Rotation, in_buffer
+from penstock.run.program.sharded_schedule import BufferCounts
+from penstock.run.step.sharding import OptimizerShards
+
+TWO_BUFFERS = BufferCounts()
+
+
+@dataclass(frozen=True)
+class FullShards(OptimizerShards):
+    """Every rank has what it owns, and nothing else between steps."""
+
+    buffers: BufferCounts | None = TWO_BUFFERS
+
+    def empty(
+        self, own: Ownership, *, dtype: torch.dtype, main: torch.dtype, device: torch.device
+    ) -> Weights:
+        return Weights.sharded(own, dtype=dtype, main=main, device=device)
+
+    def reduce(self, weights: Weights, gradient: Tensor, mesh: Mesh) -> None:
+        """Also where a rank is alone: what another buffer has left is added to."""
+        super().reduce(weights, gradient, mesh)
+        for run in weights.own.runs:
+            weights.owned_run(weights.grad, run).add_(gradient[run.own.start : run.own.stop])
+        gradient.zero_()
+
+    def gather(self, weights: Weights, mesh: Mesh) -> None:
+        """The gather of the next step brings the new values."""
+
+    def fetch(self, weights: Weights, whole: Tensor, mesh: Mesh) -> None:
+        """Fill a buffer with the values of a stage."""
+        for run in weights.own.runs:
+            whole[run.own.start : run.own.stop].copy_(weights.owned_run(weights.value, run))
+            gather_ranges(whole, run.cuts, mesh.sharers(self.ranks))
+
+    def complete(self, weights: Weights, mesh: Mesh) -> Tensor:
+        whole = weights.grad.new_zeros(weights.layout.elements)
+        for run in weights.own.runs:
+            whole[run.own.start : run.own.stop].copy_(weights.owned_run(weights.grad, run))
+        return self._complete(weights, whole, mesh)
+
+
+@dataclass(frozen=True, eq=False)
+class StageGather:
+    """A stage and the buffer that one of its gathers fills."""
+
+    sharding: FullShards
+    weights: Weights
+    whole: Tensor
+    mesh: Mesh
+
+    def gather(self) -> None:
+        self.sharding.fetch(self.weights, self.whole, self.mesh)
+
+
+class BufferPool:
+    """The buffers of a device, each as large as its largest stage."""
+
+    def __init__(self, stages: Mapping[int, Stage], weights: Mapping[int, Weights]) -> None:
+        self._stages, self._weights = stages, weights
+        self.flat: dict[str, list[Tensor]] = {"weight": [], "dw": []}
+        """By the name of what they hold; those of gradients are zero where no stage uses them."""
+        self._views: dict[tuple[str, int, int], Any] = {}
+
+    def grow(self, rotation: Rotation) -> None:
+        """Have at least as many buffers as a program uses."""
+        for name, count in zip(self.flat, rotation.counts):
+            while len(self.flat[name]) < count:
+                self.flat[name].append(self._buffer(name))
+
+    def part(self, name: str, stage: int, buffer: int) -> Tensor:
+        """As much of a buffer as a stage needs."""
+        return self.flat[name][buffer][: self._elements(name, stage)]
+
+    def homes(self, rotation: Rotation) -> dict[tuple[str, int], Any]:
+        """What ops of a program find in their places: views, made once for a stage and buffer."""
+        return {
+            (in_buffer(name, buffer), stage): self._view(name, stage, buffer)
+            for name in self.flat
+            for stage, buffer in rotation.uses(name)
+        }
+
+    def _view(self, name: str, stage: int, buffer: int) -> Any:
+        key = (name, stage, buffer)
+        if key not in self._views:
+            self._views[key] = self._stages[stage].views(self.part(*key))
+        return self._views[key]
+
+    def _buffer(self, name: str) -> Tensor:
+        some = next(iter(self._weights.values()))
+        like = some.value if name == "weight" else some.grad
+        return like.new_zeros(max(self._elements(name, stage) for stage in self._weights))
+
+    def _elements(self, name: str, stage: int) -> int:
+        layout = self._weights[stage].layout
+        return layout.stored if name == "weight" else layout.elements
+
+    def clear(self) -> None:
+        """Give back the memory."""
+        self._views.clear()
+        for buffers in self.flat.values():
+            buffers.clear()
