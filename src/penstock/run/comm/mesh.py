@@ -51,14 +51,14 @@ class Mesh:
     @property
     def copy_count(self) -> int:
         """Ranks that hold the same weights as this one, and itself."""
-        return prod(self.grid.size(axis) for axis in COPIES)
+        return prod(self.grid.size(axis) for axis in COPY_AXES)
 
     def sharers(self, ranks: int) -> ProcessGroup | None:
         """This rank and others that hold the same weights, so many in the order of their ranks, who
         share what they hold; 0 stands for all of them."""
         if ranks in (0, self.copy_count):
             return self.copies
-        sets = [sorted(each) for each in self.grid.groups(*COPIES)]
+        sets = [sorted(each) for each in self.grid.groups(*COPY_AXES)]
         chosen = [each[n : n + ranks] for each in sets for n in range(0, len(each), ranks)]
         return self._one_of(("sharers", ranks), chosen)
 
@@ -67,7 +67,7 @@ class Mesh:
         has."""
         if ranks in (0, self.copy_count):
             return None
-        sets = [sorted(each) for each in self.grid.groups(*COPIES)]
+        sets = [sorted(each) for each in self.grid.groups(*COPY_AXES)]
         return self._one_of(("across", ranks), [e[n::ranks] for e in sets for n in range(ranks)])
 
     @property

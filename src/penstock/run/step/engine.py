@@ -36,7 +36,7 @@ from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.agreement import agree_on_plan
 from penstock.run.step.full_sharding import BufferPool, FullShards, StageGather
 from penstock.run.step.optimizer import AdamW, NoUpdate, make_optimizer
-from penstock.run.step.sharding import Replicated, Sharding
+from penstock.run.step.sharding import ReplicatedOptimizer, Sharding
 from penstock.run.step.stage_end import Rate, StageEnd, Totals
 from penstock.run.step.stages import (
     boundary_of,
@@ -71,7 +71,7 @@ class Engine:
         sharding: Sharding | None = None,
     ) -> None:
         self.layout, self.mesh, self.transport = plan.layout, mesh, transport
-        self.adam, self.device, self.sharding = adam, device, sharding or Replicated()
+        self.adam, self.device, self.sharding = adam, device, sharding or ReplicatedOptimizer()
         self.sharding.groups(mesh)
         self.cell = mesh.cell(self.layout.cell.norms)
         mine, at = self.layout.stages_of(mesh.device), (device, self.cell)

@@ -113,7 +113,7 @@ class ReplicatedOptimizer:
 
 
 @dataclass(frozen=True)
-class OptimizerShards(Replicated):
+class OptimizerShards(ReplicatedOptimizer):
     """Every rank updates what it owns."""
 
     ranks: int = 0

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 
 from penstock.errors import RunError, nearest
 from penstock.run.step.full_sharding import FullShards
-from penstock.run.step.sharding import OptimizerShards, Replicated, Sharding
+from penstock.run.step.sharding import OptimizerShards, ReplicatedOptimizer, Sharding
 
 SHARDINGS: Mapping[str, Callable[[int], Sharding]] = {
-    "none": lambda ranks: Replicated(),
+    "none": lambda ranks: ReplicatedOptimizer(),
     "optimizer": OptimizerShards,
     "full": FullShards,
 }
