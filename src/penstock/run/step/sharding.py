@@ -14,6 +14,7 @@ is again taken range by range, before the norm.
 from collections.abc import Mapping
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from penstock.arch.ownership import Ownership
@@ -61,7 +62,16 @@ class Replicated:
         return Ownership(parameters)
 
     def reduce(self, weights: Weights, mesh: Mesh) -> None:
+        """What several tensor ranks hold is added up apart. The order of a sum of three and more
+        depends on where an element lies in the buffer, and tensor ranks that share the other
+        parameters unevenly have it at different places: they would drift apart bit by bit."""
+        held = _held_by_several(weights) if mesh.copies and mesh.copies.size() > 2 else []
+        apart = torch.cat(held) if held else None
         add_up(weights.grad, mesh.copies)
+        if apart is not None:
+            add_up(apart, mesh.copies)
+            for part, total in zip(held, torch.split(apart, [len(part) for part in held])):
+                part.copy_(total)
 
     def shared(self, weights: Weights) -> list[Tensor]:
         gradients = weights.named(weights.grad)
@@ -76,6 +86,16 @@ class Replicated:
 
     def complete(self, weights: Weights, mesh: Mesh) -> None:
         return None
+
+
+def _held_by_several(weights: Weights) -> list[Tensor]:
+    """Gradients of parameters of which some tensor ranks hold the same part; as long, and in the
+    same order, on all tensor ranks."""
+    return [
+        weights.grad[part.offset : part.stop]
+        for part in weights.layout.parts.values()
+        if any(len(holders) > 1 for holders in part.among)
+    ]
 
 
 class OptimizerShards:
