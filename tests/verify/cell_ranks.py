@@ -23,7 +23,7 @@ from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Alone
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
-from penstock.run.step.sharding import sharding_named
+from penstock.run.step.shardings import sharding_named
 from penstock.verify.trial import trial_plan
 from penstock.verify.variants import Trial
 

@@ -17,7 +17,7 @@ from penstock.run.comm.mesh import Mesh
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.observe.memory_meter import LiveBytes
 from penstock.run.step.optimizer import AdamW, make_optimizer
-from penstock.run.step.sharding import Replicated
+from penstock.run.step.sharding import ReplicatedOptimizer
 from penstock.run.step.stage_end import NORM_PART, Rate, StageEnd, Totals, square_sum
 from penstock.schedules import build
 from run.jobs import reduced, trained
@@ -33,7 +33,7 @@ def end_of(
 ) -> StageEnd:
     optimizer = make_optimizer(AdamW(weight_decay=0.0), weights)
     rate = Rate(learning_rate=0.1)
-    sharding = Replicated()
+    sharding = ReplicatedOptimizer()
     return StageEnd(
         weights,
         Mesh(Grid()),

@@ -9,18 +9,22 @@ from pathlib import Path
 import pytest
 
 from loops import each
+from penstock.arch.cell_shape import CellShape
 from penstock.arch.config import MODELS
 from penstock.arch.mesh_shape import MeshShape
 from penstock.errors import PenstockError
 from penstock.plan.slices import equal_flops_of_model, flops_shares
+from penstock.run.comm.grid import Grid
 from penstock.schedules import build, registry
 from penstock.train.config.load import load, loads
+from penstock.train.loop.mesh_picture import mesh_picture
 from penstock.train.loop.setup import RunSetup, architecture, layout_of
 from penstock.train.report.compared import compared_schedules
 from train.samples import short
 
 SLICED = '[pipeline]\nschedule = "seq1f1b"\nslices = 4\n[batch]\nlength = 64\n'
 EXAMPLE = Path(__file__).parents[3] / "examples/quickstart.toml"
+CELLS = EXAMPLE.with_name("cells.toml")
 
 
 def sliced(*overrides: str, processes: int = 2) -> RunSetup:
@@ -285,3 +289,18 @@ def test_what_the_report_compares_is_settled_before_the_run() -> None:
     assert names == ["1f1b", "gpipe"]
     assert "no schedule is called 'f1b'" in refusal("log.compare=['f1b']")
     assert "m >= 2p" in refusal("log.compare=['dualpipev']", "batch.microbatches=3")
+
+
+def test_the_example_with_cells_is_as_its_page_shows_it() -> None:
+    settings = load(CELLS)
+    assert settings.run.directory == "runs/cells"
+    setup = layout_of(settings, 8)
+    devices, grid = setup.schedule.shape.devices, Grid(device=2, ulysses=2, tensor=2)
+    assert (devices, setup.mesh.ranks(devices)) == (2, 8)
+    assert setup.mesh.cell == CellShape(tensor=2, ulysses=2)
+    assert settings.mesh.shard == "optimizer"
+    page = (CELLS.parents[1] / "docs/howto/train.md").read_text()
+    assert "\n".join(mesh_picture(grid, 8)) in page
+    slices = " + ".join(map(str, setup.lengths[0]))
+    numbers = f"2 x 2 layers, slices of {slices} tokens, {setup.model.parameters:,} parameters"
+    assert f"\nseq1f1b: 2 devices of 4 ranks each, {numbers}\n" in page

@@ -91,8 +91,8 @@ def _schedule(family: str, devices: int, chunks: int, slices: int, replicas: int
 
 @cache
 def all_layouts() -> tuple[Spread, ...]:
-    """Every layout that exists and in which every value means something."""
-    return tuple(_layouts())
+    """Every layout that exists and in which every value means something, the smallest first."""
+    return tuple(sorted(_layouts(), key=lambda layout: layout.ranks))
 
 
 def _layouts() -> Iterator[Spread]:

@@ -23,6 +23,11 @@ RING_ON_TWO_DEVICES = ALONE._replace(
 )
 SHARDED = ALONE._replace(replicas=2, devices=2, shard="optimizer")
 """Layouts of four ranks."""
+FOUR_COPIES = ALONE._replace(tensor=2, sequence="ulysses", replicas=2)
+OWNERS_OF_CELLS = FOUR_COPIES._replace(
+    family="seq1f1b-i", chunks=2, slices=2, shard="optimizer", norms="replicated"
+)
+"""Layouts of eight ranks: tensor ranks with unequal shares, which still hold the same norms."""
 HELD_TWICE = "a key/value head that two ranks hold"
 
 Crews = Callable[[int], Crew]
@@ -80,6 +85,21 @@ def test_a_run_goes_on_under_other_layouts_of_four_ranks(
         Change(HELD_TWICE, True, TOKENS_AND_MATRICES, RING_ON_TWO_DEVICES),
         Change("uneven heads", False, SHARDED, TOKENS_AND_MATRICES),
         Change(HELD_TWICE, True, RING_ON_TWO_DEVICES, SHARDED),
+    ]
+    with all_cases() as case:
+        for number, change in enumerate(changes):
+            with case(change):
+                goes_on(change, reference.of(change), crews, tmp_path / str(number))
+
+
+@pytest.mark.matrix
+def test_tensor_ranks_with_unequal_shares_hold_the_same_bits_and_store_each_element_once(
+    crews: Crews, reference: Reference, tmp_path: Path
+) -> None:
+    changes = [
+        Change(HELD_TWICE, True, FOUR_COPIES, OWNERS_OF_CELLS),
+        Change("uneven heads", False, OWNERS_OF_CELLS, FOUR_COPIES),
+        Change("uneven heads", True, FOUR_COPIES._replace(norms="replicated"), OWNERS_OF_CELLS),
     ]
     with all_cases() as case:
         for number, change in enumerate(changes):

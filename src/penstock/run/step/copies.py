@@ -15,7 +15,7 @@ from torch.distributed import ProcessGroup
 from penstock.errors import RunError
 from penstock.run.step.engine import Engine
 
-BYTES = 7
+DIGEST_BYTES = 7
 """Of a SHA-256, which fit into a signed number of 64 bits."""
 
 
@@ -36,7 +36,7 @@ def refuse_unequal_copies(engine: Engine) -> None:
     if found := _difference(everywhere, mesh.along("tensor")) or copies:
         raise RunError(
             f"{found}, though both should hold the same weights",
-            hint="memory or network of a machine may be faulty; go on from the newest checkpoint, "
+            hint="memory or network of a machine may be faulty; resume from the newest checkpoint, "
             "whose copies were compared",
         )
 
@@ -62,4 +62,4 @@ def _odd(column: Sequence[int]) -> int:
 
 def _digest(value: Tensor) -> int:
     content = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
-    return int.from_bytes(hashlib.sha256(content).digest()[:BYTES], "big")
+    return int.from_bytes(hashlib.sha256(content).digest()[:DIGEST_BYTES], "big")

@@ -35,6 +35,7 @@ from penstock.run.program.rotation import Rotation, rotation_of
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.agreement import agree_on_plan
 from penstock.run.step.full_sharding import BufferPool, FullShards, StageGather
+from penstock.run.step.losses import refuse_unlabelled, sum_losses
 from penstock.run.step.optimizer import AdamW, NoUpdate, make_optimizer
 from penstock.run.step.sharding import ReplicatedOptimizer, Sharding
 from penstock.run.step.stage_end import Rate, StageEnd, Totals
@@ -118,7 +119,7 @@ class Engine:
         """Train on one global batch, of which `batch` is this replica's part."""
         self._rate.learning_rate = rate
         labels = self._count(batch)
-        _refuse_unlabelled("the global batch", labels)
+        refuse_unlabelled("the global batch", labels)
         self.executor.step(self._begin(batch, labels))
         return self._outcome(labels)
 
@@ -138,8 +139,8 @@ class Engine:
             losses = self.executor.evaluate(self._pieces(batch, 1))
             self.tracker.at = "evaluates"
             with self.tracker.gathers("evaluate"):
-                total += self._sum_over_all(_summed(losses))
-        _refuse_unlabelled("the evaluation", labels)
+                total += self._sum_over_all(sum_losses(losses))
+        refuse_unlabelled("the evaluation", labels)
         return total / labels
 
     @property
@@ -289,21 +290,3 @@ class Engine:
     def _sum_over_all(self, value: Tensor) -> float:
         add_up(value, self.mesh.world)
         return float(value)
-
-
-def _refuse_unlabelled(what: str, labels: int) -> None:
-    """A mean over nothing is no loss, and an update by it would still let the weights decay."""
-    if not labels:
-        raise RunError(
-            f"no label of {what} counts, so it has no loss",
-            hint="documents of a single token have nothing to predict, and labels that are all "
-            "masked neither: leave such documents out, or take larger batches",
-        )
-
-
-def _summed(losses: Sequence[Tensor]) -> Tensor:
-    """The sum on the host, in lane order; zero on devices that meet no loss."""
-    total = torch.zeros((), dtype=torch.float64)
-    for loss in losses:
-        total += loss.cpu()
-    return total

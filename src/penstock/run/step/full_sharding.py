@@ -46,6 +46,7 @@ class FullShards(OptimizerShards):
 
     def gather(self, weights: Weights, mesh: Mesh) -> None:
         """The gather of the next step brings the new values."""
+        return
 
     def fetch(self, weights: Weights, whole: Tensor, mesh: Mesh) -> None:
         """Fill a buffer with the values of a stage."""

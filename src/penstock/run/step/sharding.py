@@ -95,7 +95,17 @@ class ReplicatedOptimizer:
         return Ownership(parameters)
 
     def reduce(self, weights: Weights, gradient: Tensor, mesh: Mesh) -> None:
+        """What several tensor ranks hold is added up apart. The order of a sum of three and more
+        depends on where an element lies in the buffer, and tensor ranks that share the other
+        parameters unevenly have it at different places: they would drift apart bit by bit."""
+        several = mesh.copies is not None and mesh.copies.size() > 2
+        held = _held_by_several(weights, gradient) if several else []
+        apart = torch.cat(held) if held else None
         add_up(gradient, mesh.copies)
+        if apart is not None:
+            add_up(apart, mesh.copies)
+            for part, total in zip(held, torch.split(apart, [len(part) for part in held])):
+                part.copy_(total)
 
     def shared(self, weights: Weights) -> list[Tensor]:
         gradients = weights.named(weights.grad)
@@ -110,6 +120,16 @@ class ReplicatedOptimizer:
 
     def complete(self, weights: Weights, mesh: Mesh) -> Tensor:
         return weights.grad
+
+
+def _held_by_several(weights: Weights, gradient: Tensor) -> list[Tensor]:
+    """Gradients of parameters of which some tensor ranks hold the same part; as long, and in the
+    same order, on all tensor ranks."""
+    return [
+        gradient[part.offset : part.stop]
+        for part in weights.layout.parts.values()
+        if any(len(holders) > 1 for holders in part.among)
+    ]
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,14 @@ def _is_copy(engine: Engine, name: str) -> bool:
     return name == HEAD and engine.layout.model.tied
 
 
+def _is_left(engine: Engine, own: OwnedPart) -> bool:
+    """Whether a part that several tensor ranks hold is left to the first of them. Where owners
+    share it, tensor ranks that hold unequal shares of other parameters cut it at other places, and
+    blocks that are not the same cannot be compared; otherwise all of them store it."""
+    first = own.part.holders.start
+    return engine.owners > 1 and engine.mesh.tensor != first
+
+
 def begin(engine: Engine, seed: int) -> None:
     """Fill all weights of this rank with their initial numbers."""
     for entry in entries(engine):
@@ -119,12 +127,13 @@ def _stored(engine: Engine) -> Iterator[Stored]:
         for kind, flat in buffers.items():
             for name, values in weights.owned(flat).items():
                 own, copy = weights.own.parts[name], _is_copy(engine, name)
-                blocks = blocks_in(own.part, values, own.offset)
-                yield Stored(kind, EMBEDDING if copy else name, blocks, copy)
+                blocks, elsewhere = blocks_in(own.part, values, own.offset), _is_left(engine, own)
+                yield Stored(kind, EMBEDDING if copy else name, blocks, copy or elsewhere)
 
 
 def to_save(engine: Engine) -> dict[str, list[TensorBlock]]:
-    """Everything that this rank owns; a tied head is left to whoever has the embedding."""
+    """Everything that this rank owns and no other stores for it: a tied head is left to whoever has
+    the embedding."""
     return {f"{one.kind}/{one.name}": one.blocks for one in _stored(engine) if not one.copy}
 
 
