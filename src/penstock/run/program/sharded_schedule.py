@@ -14,7 +14,7 @@ from penstock.errors import RunError, ShapeError
 from penstock.transform import shard
 from penstock.transform.sharding import least_recent
 
-COLLECTIVES = frozenset("GZ")
+_GATHERED_OR_REDUCED = frozenset("GZ")
 
 
 class BufferCounts(NamedTuple):
@@ -54,7 +54,7 @@ def _reduced_once(schedule: Schedule) -> bool:
 
 def refuse_sharded(schedule: Schedule) -> None:
     """Refuse gathers and reductions of a schedule where weights are whole on every rank."""
-    if found := sorted(schedule.table.kinds & COLLECTIVES):
+    if found := sorted(schedule.table.kinds & _GATHERED_OR_REDUCED):
         raise RunError(
             f"{schedule.name} has ops of kind {', '.join(found)}, but the weights of this run are "
             "not sharded",

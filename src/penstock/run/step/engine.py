@@ -2,7 +2,8 @@
 
 The loss is the mean over all labels that count in the global batch, whatever the schedule, the
 slices, the packing or the number of replicas: the count is agreed before the first forward, and
-every gradient is that of loss sum / count. The layout is fixed; the step plan may be another one in every step.
+every gradient is that of loss sum / count. The layout is fixed; the step plan may be another one in
+every step.
 """
 
 import gc

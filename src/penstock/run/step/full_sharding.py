@@ -21,7 +21,7 @@ from penstock.run.comm.dealt_ranges import gather_ranges
 from penstock.run.comm.mesh import Mesh
 from penstock.run.program.rotation import Rotation, in_buffer
 from penstock.run.program.sharded_schedule import BufferCounts
-from penstock.run.step.sharding import OptimizerShards
+from penstock.run.step.sharding import OptimizerShards, Replicated
 
 TWO_BUFFERS = BufferCounts()
 
@@ -46,6 +46,7 @@ class FullShards(OptimizerShards):
 
     def gather(self, weights: Weights, mesh: Mesh) -> None:
         """The gather of the next step brings the new values."""
+        Replicated.gather(self, weights, mesh)
 
     def fetch(self, weights: Weights, whole: Tensor, mesh: Mesh) -> None:
         """Fill a buffer with the values of a stage."""

@@ -17,7 +17,7 @@ EVERYBODY = -2
 BEFORE = "before the first step"
 COLLECTIVES = {"V": "add up their gradients", "U": "add up the loss and the norm"}
 """What all ranks do together while a call of a kind waits for it."""
-SHARDED = "gather weights and add up gradients"
+BETWEEN_SHARDS = "gather weights and add up gradients"
 """The same for all other kinds: of stages whose weights are sharded."""
 
 
@@ -77,7 +77,7 @@ class Tracker:
         self.at = (call, post)
 
     def joins(self, call: Call) -> None:
-        self.at = _for_all(COLLECTIVES.get(call.op.kind, SHARDED))
+        self.at = _for_all(COLLECTIVES.get(call.op.kind, BETWEEN_SHARDS))
 
     def runs(self, call: Call) -> None:
         self.at = (call, None)
