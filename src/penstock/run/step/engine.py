@@ -2,9 +2,8 @@
 
 The loss is the mean over all labels that count in the global batch, whatever the schedule, the
 slices, the packing or the number of replicas: the count is agreed before the first forward, and
-every gradient is that of loss sum / count.
-
-The layout is fixed; the step plan may be another one in every step.
+every gradient is that of loss sum / count. The layout is fixed; the step plan may be another one in
+every step.
 """
 
 import gc
@@ -39,12 +38,7 @@ from penstock.run.step.losses import refuse_unlabelled, sum_losses
 from penstock.run.step.optimizer import AdamW, NoUpdate, make_optimizer
 from penstock.run.step.sharding import ReplicatedOptimizer, Sharding
 from penstock.run.step.stage_end import Rate, StageEnd, Totals
-from penstock.run.step.stages import (
-    boundary_of,
-    home_views,
-    stage_of,
-    weightless_stages,
-)
+from penstock.run.step.stages import boundary_of, home_views, stage_of, weightless_stages
 from penstock.run.watchdog.position import Tracker
 
 
@@ -215,8 +209,7 @@ class Engine:
             whole = self.pool.part("weight", stage, rotation.weight[op])
             return StageGather(sharding, self.weights[stage], whole, self.mesh)
         if op.kind == "Z" and op in rotation.dw:
-            gradient = self.pool.part("dw", stage, rotation.dw[op])
-            return replace(self._ends[stage], gradient=gradient)
+            return replace(self._ends[stage], gradient=self.pool.part("dw", stage, rotation.dw[op]))
         return self._ends[stage] if op.kind in STAGE_KINDS else self.working[stage]
 
     def _stage_end(self, stage: int) -> StageEnd:
