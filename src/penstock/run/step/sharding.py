@@ -98,8 +98,7 @@ class ReplicatedOptimizer:
         """What several tensor ranks hold is added up apart. The order of a sum of three and more
         depends on where an element lies in the buffer, and tensor ranks that share the other
         parameters unevenly have it at different places: they would drift apart bit by bit."""
-        several = mesh.copies is not None and mesh.copies.size() > 2
-        held = _held_by_several(weights, gradient) if several else []
+        held = _held_by_several(weights, gradient) if mesh.copy_count > 2 else []
         apart = torch.cat(held) if held else None
         add_up(gradient, mesh.copies)
         if apart is not None:
