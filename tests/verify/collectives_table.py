@@ -26,7 +26,7 @@ HEAD = (
 )
 LOSS = Collective("loss and norm", "Engine._add_up", "add_up", "world")
 EVALUATED_LOSS = Collective("loss", "Engine._sum_over_all", "add_up", "world")
-COPIES = Collective("gradients of copies", "Replicated.reduce", "add_up", "copies")
+COPIES = Collective("gradients of copies", "ReplicatedOptimizer.reduce", "add_up", "copies")
 PARTS_IN_TWO = Collective("gradients of norms", "StageEnd.reduce", "add_up", holders(range(2)))
 EXCHANGES_FORWARD = (
     Collective("heads for tokens", "HeadExchange.to_heads", "exchange", ULYSSES),
@@ -44,7 +44,7 @@ EXCHANGES = (
 def forward_of(sum_by: str) -> tuple[Collective, ...]:
     """Sums of the forward, done by that call."""
     return (
-        Collective("embedding", "Embedding.forward", sum_by),
+        Collective("embedding", "TokenEmbedding.forward", sum_by),
         Collective("behind o", "PostAttention.forward", sum_by),
         Collective("behind down", "PostAttention.forward", sum_by, TENSOR, 1),
     )
@@ -73,7 +73,7 @@ def gathers_backward(attention: str) -> tuple[Collective, ...]:
         Collective("the MLP's input again", "PostAttention._mlp_backward", "gather", TENSOR, 1),
         Collective("gradient behind attention", "PostAttention.backward", "gather"),
         Collective("attention's input again", f"{attention}.backward", "gather"),
-        Collective("gradient of the embedding's rows", "Embedding.backward", "gather"),
+        Collective("gradient of the embedding's rows", "TokenEmbedding.backward", "gather"),
     )
 
 
