@@ -218,11 +218,12 @@ def test_what_the_executor_cannot_run_is_refused_by_name(
 ) -> None:
     path = tmp_path / "held.txt"
     path.write_text(
-        "devices: 1\nstages: 1\nslices: 1 x 2\nafter: 0F1 0B0\n0 compute: 0F0 0B0 0F1 0B1\n"
+        "devices: 2\nstages: 2\nslices: 1 x 2\nafter: 0F1 1F0\n"
+        "0 compute: 0F0 0F1 0B0 0B1\n1 compute: 1F0 1B0 1F1 1B1\n"
     )
     answer = penstock(f"verify {path}")
     assert (answer.code, answer.out) == (2, "")
-    assert "`after` orders" in answer.err
+    assert "`after` orders between devices" in answer.err
 
 
 def test_a_refuted_schedule_is_not_run(penstock: Penstock, tmp_path: Path) -> None:
