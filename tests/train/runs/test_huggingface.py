@@ -65,7 +65,9 @@ def test_an_export_is_read_by_transformers_and_has_the_loss_of_the_run(
 
 
 @pytest.mark.parametrize(
-    "layout", [("devices=4",), ("devices=2", "replicas=2")], ids=["four devices", "two replicas"]
+    "layout",
+    [("pipeline.devices=4",), ("pipeline.devices=2", "mesh.replicas=2")],
+    ids=["four devices", "two replicas"],
 )
 def test_a_run_begins_with_the_weights_of_a_folder_under_any_layout(
     exported: Ran, export: Path, tmp_path: Path, layout: tuple[str, ...]
@@ -80,9 +82,8 @@ def test_a_run_begins_with_the_weights_of_a_folder_under_any_layout(
         *HELD_OUT[:2],
     )
     here = ("evaluation.every=1", HELD_OUT[2], f"checkpoint.export={again}")
-    spread = [f"pipeline.{one}" for one in layout]
     batch = ["batch.microbatches=2"] if len(layout) > 1 else []
-    ran = setting.run(*tiny, *here, *spread, *batch, name="given", ranks=4)
+    ran = setting.run(*tiny, *here, *layout, *batch, name="given", ranks=4)
     assert set(ran.codes) == {0}, ran.said
     assert f"begins with the weights in {export}" in ran.said[0]
     theirs, mine = exported.metrics[-1]["evaluation"], ran.metrics[-1]["evaluation"]
