@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 
+from covering import Row, cover_pairs
 from penstock.arch.cell_shape import CellShape, Norms
 from penstock.arch.config import ModelConfig
 from penstock.core.schedule import Schedule
@@ -17,7 +18,6 @@ from penstock.plan.slices import even
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
 from penstock.schedules import build
-from train.reshard.covering import cover_pairs
 
 MOST_RANKS = 8
 MICROBATCHES = 4
@@ -79,9 +79,11 @@ class Change(NamedTuple):
         return replace(MODELS[self.heads], tied=self.tied)
 
     @property
-    def row(self) -> tuple[object, ...]:
-        """All its values, one for each factor."""
-        return (self.heads, self.tied, *self.saved, *self.resumed)
+    def row(self) -> Row:
+        """All its values by the names of the factors."""
+        saved = {f"saved {name}": value for name, value in self.saved._asdict().items()}
+        resumed = {f"resumed {name}": value for name, value in self.resumed._asdict().items()}
+        return {"heads": self.heads, "tied": self.tied, **saved, **resumed}
 
 
 def _schedule(family: str, devices: int, chunks: int, slices: int, replicas: int) -> Schedule:
@@ -117,13 +119,12 @@ def _cells(family: str, devices: int, chunks: int, slices: int, replicas: int) -
 @cache
 def chosen_layouts() -> tuple[Spread, ...]:
     """Layouts with every pair of values that a layout can have."""
-    return tuple(cover_pairs(all_layouts()))
+    return tuple(cover_pairs(all_layouts(), Spread._asdict))
 
 
 @cache
 def chosen_changes() -> tuple[Change, ...]:
     """Changes with every pair of values of model, layout that saves and layout that resumes."""
     layouts = chosen_layouts()
-    changes = (Change(*each) for each in product(MODELS, (False, True), layouts, layouts))
-    by_row = {change.row: change for change in changes}
-    return tuple(by_row[row] for row in cover_pairs(by_row))
+    changes = [Change(*each) for each in product(MODELS, (False, True), layouts, layouts)]
+    return tuple(cover_pairs(changes, lambda change: change.row))
