@@ -1,9 +1,14 @@
 """The ranks of a device of the schedule, and how they share its work."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from penstock.model.parallel.group import RankGroup, Result, Work, WorkOrResult
 from penstock.model.parallel.tokens import ALL_TOKENS, TokenShares
+
+Arguments = ParamSpec("Arguments")
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,30 @@ class Cell:
 
 
 SINGLE_RANK = Cell()
+
+
+class OfCell(Protocol):
+    """A stage on a rank of a cell."""
+
+    @property
+    def cell(self) -> Cell: ...
+
+
+Owner = TypeVar("Owner", bound=OfCell)
+
+
+def begun_in_cell(
+    work: Callable[Concatenate[Owner, Arguments], Work[Result]],
+) -> Callable[Concatenate[Owner, Arguments], WorkOrResult[Result]]:
+    """A method that is work, as its caller sees it: begun by the cell of the stage."""
+
+    @wraps(work)
+    def begin(
+        stage: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> WorkOrResult[Result]:
+        return stage.cell.begin(work(stage, *args, **kwargs))
+
+    return begin
 
 
 def result_of(work: Work[Result]) -> Result:

@@ -11,8 +11,8 @@ from penstock.model.attention.piece import Piece
 from penstock.model.layers.cell_attention import CellAttention
 from penstock.model.layers.qkv_projection import qkv_width, split_heads
 from penstock.model.layers.self_attention import rotate_heads, rotate_heads_back
-from penstock.model.parallel.cell import SINGLE_RANK, Cell
-from penstock.model.parallel.group import Work, WorkOrResult
+from penstock.model.parallel.cell import SINGLE_RANK, Cell, begun_in_cell
+from penstock.model.parallel.group import Work
 from penstock.model.stages.between_attentions import attention_width, join_beside, split_beside
 from penstock.model.stages.context import SequenceContext
 from penstock.model.stages.stage import Backward, Forward
@@ -37,23 +37,31 @@ class AttentionStage:
         """There are no weights to see."""
         return
 
-    def forward(
-        self, weights: None, piece: Piece, x: Tensor | None, kv: Any
-    ) -> WorkOrResult[Forward]:
-        return self.cell.begin(self._forward(piece, x, kv))
+    @begun_in_cell
+    @torch.no_grad()
+    def forward(self, weights: None, piece: Piece, x: Tensor | None, kv: Any) -> Work[Forward]:
+        memory = self.context.memory(piece, kv)
+        out, saved = yield from self._attend(piece, x, memory, written=False)
+        return out, saved, memory
 
+    @begun_in_cell
+    @torch.no_grad()
     def forward_light(
         self, weights: None, piece: Piece, x: Tensor | None, kv: Any
-    ) -> WorkOrResult[Forward]:
-        return self.cell.begin(self._forward_light(piece, x, kv))
+    ) -> Work[Forward]:
+        memory = self.context.memory(piece, kv)
+        out, _ = yield from self._attend(piece, x, memory, written=False)
+        return out, x, memory
 
     evaluate = forward_light
 
-    def recompute(
-        self, weights: None, piece: Piece, ckpt: Any, kv: Any
-    ) -> WorkOrResult[AttentionSaved]:
-        return self.cell.begin(self._recompute(piece, ckpt, kv))
+    @begun_in_cell
+    @torch.no_grad()
+    def recompute(self, weights: None, piece: Piece, ckpt: Any, kv: Any) -> Work[AttentionSaved]:
+        return (yield from self._attend(piece, ckpt, kv, written=True))[1]
 
+    @begun_in_cell
+    @torch.no_grad()
     def backward(
         self,
         weights: None,
@@ -63,33 +71,8 @@ class AttentionStage:
         g: Tensor | None,
         kv: Any,
         dkv: Any,
-    ) -> WorkOrResult[Backward]:
-        """There is no weight, so an input gradient is all there is."""
-        return self.cell.begin(self._backward(piece, act, g, kv, dkv))
-
-    input_gradient = backward
-
-    def weight_gradient(self, gradients: None, piece: Piece, stash: Any) -> None:
-        raise AssertionError("attention has no weights")
-
-    @torch.no_grad()
-    def _forward(self, piece: Piece, x: Tensor | None, kv: Any) -> Work[Forward]:
-        memory = self.context.memory(piece, kv)
-        out, saved = yield from self._attend(piece, x, memory, written=False)
-        return out, saved, memory
-
-    def _forward_light(self, piece: Piece, x: Tensor | None, kv: Any) -> Work[Forward]:
-        out, _, memory = yield from self._forward(piece, x, kv)
-        return out, x, memory
-
-    @torch.no_grad()
-    def _recompute(self, piece: Piece, ckpt: Any, kv: Any) -> Work[AttentionSaved]:
-        return (yield from self._attend(piece, ckpt, kv, written=True))[1]
-
-    @torch.no_grad()
-    def _backward(
-        self, piece: Piece, act: AttentionSaved, g: Tensor | None, kv: Any, dkv: Any
     ) -> Work[Backward]:
+        """There is no weight, so an input gradient is all there is."""
         if kv is not None and dkv is None:
             dkv = kv.open_gradients()
         d_attended, beside = split_beside(g, piece, attention_width(self.config))
@@ -100,6 +83,11 @@ class AttentionStage:
         if kv is not None and piece.slice == 0:
             kv.close_gradients()
         return join_beside(d, beside), dkv, None, None
+
+    input_gradient = backward
+
+    def weight_gradient(self, gradients: None, piece: Piece, stash: Any) -> None:
+        raise AssertionError("attention has no weights")
 
     def _attend(
         self, piece: Piece, x: Tensor | None, memory: Any, written: bool

@@ -33,8 +33,8 @@ from penstock.model.layers.pre_attention import (
 )
 from penstock.model.layers.qkv_projection import qkv_width
 from penstock.model.layers.views import Views
-from penstock.model.parallel.cell import SINGLE_RANK, Cell
-from penstock.model.parallel.group import Work, WorkOrResult
+from penstock.model.parallel.cell import SINGLE_RANK, Cell, begun_in_cell
+from penstock.model.parallel.group import Work
 from penstock.model.parallel.tokens import wait_for
 from penstock.model.stages.decoder import first_word
 from penstock.model.stages.stage import Backward, Forward
@@ -85,26 +85,39 @@ class BetweenAttentionsStage:
             views.matrices,
         )
 
+    @begun_in_cell
+    @torch.no_grad()
     def forward(
         self, weights: BetweenWeights, piece: Piece, x: Tensor | None, kv: Any
-    ) -> WorkOrResult[Forward]:
-        return self.cell.begin(self._forward(weights, piece, x))
+    ) -> Work[Forward]:
+        return (*(yield from self._run(weights, piece, x)), None)
 
+    @begun_in_cell
+    @torch.no_grad()
     def forward_light(
         self, weights: BetweenWeights, piece: Piece, x: Tensor | None, kv: Any
-    ) -> WorkOrResult[Forward]:
-        return self.cell.begin(self._forward_light(weights, piece, x))
+    ) -> Work[Forward]:
+        return (yield from self._run(weights, piece, x))[0], x, None
 
+    @begun_in_cell
+    @torch.no_grad()
     def evaluate(
         self, weights: BetweenWeights, piece: Piece, x: Tensor | None, kv: Any
-    ) -> WorkOrResult[Forward]:
-        return self.cell.begin(self._evaluate(weights, piece, x))
+    ) -> Work[Forward]:
+        if weights.output is None:
+            return (yield from self._run(weights, piece, x))[0], None, None
+        y, _, _ = yield from self._layer_output(weights, piece, x)
+        return (yield from self.output.loss(weights.output, y, piece)), None, None
 
+    @begun_in_cell
+    @torch.no_grad()
     def recompute(
         self, weights: BetweenWeights, piece: Piece, ckpt: Any, kv: Any
-    ) -> WorkOrResult[BetweenSaved]:
-        return self.cell.begin(self._recompute(weights, piece, ckpt))
+    ) -> Work[BetweenSaved]:
+        return (yield from self._run(weights, piece, ckpt))[1]
 
+    @begun_in_cell
+    @torch.no_grad()
     def input_gradient(
         self,
         weights: BetweenWeights,
@@ -114,9 +127,13 @@ class BetweenAttentionsStage:
         g: Tensor | None,
         kv: Any,
         dkv: Any,
-    ) -> WorkOrResult[Backward]:
-        return self.cell.begin(self._input_gradient(weights, gradients, piece, act, g))
+    ) -> Work[Backward]:
+        queue = Queue()
+        dx, loss = yield from self._backward(weights, gradients, piece, act, g, queue)
+        return dx, None, queue, loss
 
+    @begun_in_cell
+    @torch.no_grad()
     def backward(
         self,
         weights: BetweenWeights,
@@ -126,53 +143,42 @@ class BetweenAttentionsStage:
         g: Tensor | None,
         kv: Any,
         dkv: Any,
-    ) -> WorkOrResult[Backward]:
-        return self.cell.begin(self._both_gradients(weights, gradients, piece, act, g))
+    ) -> Work[Backward]:
+        queue = Queue()
+        dx, loss = yield from self._backward(weights, gradients, piece, act, g, queue)
+        self.weight_gradient(gradients, piece, queue)
+        return dx, None, None, loss
 
     @torch.no_grad()
     def weight_gradient(self, gradients: BetweenWeights, piece: Piece, stash: Queue) -> None:
         add_products(gradients.matrices, stash)
 
-    @torch.no_grad()
-    def _forward(self, weights: BetweenWeights, piece: Piece, x: Tensor | None) -> Work[Forward]:
+    def _run(
+        self, weights: BetweenWeights, piece: Piece, x: Tensor | None
+    ) -> Work[tuple[Tensor | None, BetweenSaved]]:
+        """What goes to the next attention, and what is kept."""
         y, attended, post = yield from self._layer_output(weights, piece, x)
         if weights.output is not None:
-            return None, BetweenSaved(attended, post, None, y), None
+            return None, BetweenSaved(attended, post, None, y)
         assert weights.pre is not None
         qkv, pre = yield from self.pre.forward(weights.pre, y, piece)
         out = join_beside(qkv, self.cell.tokens.hand_on(y))
-        return out, BetweenSaved(attended, post, pre, None), None
+        return out, BetweenSaved(attended, post, pre, None)
 
-    def _forward_light(
-        self, weights: BetweenWeights, piece: Piece, x: Tensor | None
-    ) -> Work[Forward]:
-        return (yield from self._forward(weights, piece, x))[0], x, None
-
-    @torch.no_grad()
-    def _evaluate(self, weights: BetweenWeights, piece: Piece, x: Tensor | None) -> Work[Forward]:
-        if weights.output is None:
-            return (yield from self._forward(weights, piece, x))[0], None, None
-        y, _, _ = yield from self._layer_output(weights, piece, x)
-        return (yield from self.output.loss(weights.output, y, piece)), None, None
-
-    def _recompute(self, weights: BetweenWeights, piece: Piece, ckpt: Any) -> Work[BetweenSaved]:
-        saved: BetweenSaved = (yield from self._forward(weights, piece, ckpt))[1]
-        return saved
-
-    @torch.no_grad()
-    def _input_gradient(
+    def _backward(
         self,
         weights: BetweenWeights,
         gradients: BetweenWeights,
         piece: Piece,
         act: BetweenSaved,
         g: Tensor | None,
-    ) -> Work[Backward]:
-        queue = Queue()
+        queue: Queue,
+    ) -> Work[tuple[Tensor | None, Tensor | None]]:
+        """The gradient of the stage's input and the loss, where it has them."""
         loss, dy = yield from self._output_gradient(weights, gradients, piece, act, g, queue)
         if gradients.embedding is not None:
             yield from self.embedding.backward(gradients.embedding, piece.tokens, dy)
-            return None, None, queue, loss
+            return None, loss
         assert weights.post is not None
         assert gradients.post is not None
         assert act.attended is not None
@@ -180,19 +186,7 @@ class BetweenAttentionsStage:
         d_attended, beside = yield from self.post.backward(
             weights.post, gradients.post, act.attended, act.post, dy, queue
         )
-        return join_beside(d_attended, self.cell.tokens.hand_on(beside)), None, queue, loss
-
-    def _both_gradients(
-        self,
-        weights: BetweenWeights,
-        gradients: BetweenWeights,
-        piece: Piece,
-        act: BetweenSaved,
-        g: Tensor | None,
-    ) -> Work[Backward]:
-        out, _, queue, loss = yield from self._input_gradient(weights, gradients, piece, act, g)
-        self.weight_gradient(gradients, piece, queue)
-        return out, None, None, loss
+        return join_beside(d_attended, self.cell.tokens.hand_on(beside)), loss
 
     def _layer_output(
         self, weights: BetweenWeights, piece: Piece, x: Tensor | None

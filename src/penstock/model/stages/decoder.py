@@ -23,8 +23,8 @@ from penstock.model.layers.embedding import TokenEmbedding
 from penstock.model.layers.linear import Queue, add_products
 from penstock.model.layers.output_layer import OutputLayer, OutputWeights
 from penstock.model.layers.views import Views
-from penstock.model.parallel.cell import SINGLE_RANK, Cell, result_of
-from penstock.model.parallel.group import Work, WorkOrResult
+from penstock.model.parallel.cell import SINGLE_RANK, Cell, begun_in_cell, result_of
+from penstock.model.parallel.group import Work
 from penstock.model.parallel.tokens import wait_for
 from penstock.model.stages.context import SequenceContext
 from penstock.model.stages.stage import Backward, Forward
@@ -78,26 +78,44 @@ class DecoderStage:
         output = self.output.views(views) if self.output else None
         return StageWeights(embedding, layers, output, views.matrices)
 
+    @begun_in_cell
+    @torch.no_grad()
     def forward(
         self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any
-    ) -> WorkOrResult[Forward]:
-        return self.cell.begin(self._forward(weights, piece, x, kv))
+    ) -> Work[Forward]:
+        memory = self.context.memory(piece, kv)
+        saved, y = yield from self._saving(weights, piece, x, memory, written=False)
+        return self._handed_on(y), saved, memory
 
+    @begun_in_cell
+    @torch.no_grad()
     def forward_light(
         self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any
-    ) -> WorkOrResult[Forward]:
-        return self.cell.begin(self._forward_light(weights, piece, x, kv))
+    ) -> Work[Forward]:
+        memory = self.context.memory(piece, kv)
+        y = yield from self._without_saving(weights, piece, x, memory)
+        return self._handed_on(y), x, memory
 
+    @begun_in_cell
+    @torch.no_grad()
     def evaluate(
         self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any
-    ) -> WorkOrResult[Forward]:
-        return self.cell.begin(self._evaluate(weights, piece, x, kv))
+    ) -> Work[Forward]:
+        memory = self.context.memory(piece, kv)
+        y = yield from self._without_saving(weights, piece, x, memory)
+        if self.output is None or weights.output is None:
+            return self._handed_on(y), None, memory
+        return (yield from self.output.loss(weights.output, y, piece)), None, memory
 
+    @begun_in_cell
+    @torch.no_grad()
     def recompute(
         self, weights: StageWeights, piece: Piece, ckpt: Any, kv: Any
-    ) -> WorkOrResult[StageSaved]:
-        return self.cell.begin(self._recompute(weights, piece, ckpt, kv))
+    ) -> Work[StageSaved]:
+        saved, _ = yield from self._saving(weights, piece, ckpt, kv, written=True)
+        return saved
 
+    @begun_in_cell
     def input_gradient(
         self,
         weights: StageWeights,
@@ -107,11 +125,13 @@ class DecoderStage:
         g: Tensor | None,
         kv: Any,
         dkv: Any,
-    ) -> WorkOrResult[Backward]:
+    ) -> Work[Backward]:
         queue, dkv = Queue(), _opened(kv, dkv)
         work = self._backward(weights, gradients, piece, act, g, kv, queue)
-        return self.cell.begin(_left_behind(work, dkv, queue))
+        dx, loss = yield from work
+        return dx, dkv, queue, loss
 
+    @begun_in_cell
     def backward(
         self,
         weights: StageWeights,
@@ -121,11 +141,12 @@ class DecoderStage:
         g: Tensor | None,
         kv: Any,
         dkv: Any,
-    ) -> WorkOrResult[Backward]:
+    ) -> Work[Backward]:
         """Weight gradients follow layer by layer, so that little waits for them."""
         queue, dkv = Queue(partial(add_products, gradients.matrices)), _opened(kv, dkv)
         work = self._backward(weights, gradients, piece, act, g, kv, queue)
-        return self.cell.begin(_left_behind(work, dkv, queue))
+        dx, loss = yield from work
+        return dx, dkv, queue, loss
 
     @torch.no_grad()
     def weight_gradient(self, gradients: StageWeights, piece: Piece, stash: Queue) -> None:
@@ -142,39 +163,6 @@ class DecoderStage:
         memory = self.context.memory(piece, kv)
         y = result_of(self._without_saving(weights, piece, x, memory))
         return self.output.logits(weights.output, y).view(piece.rows, piece.end - piece.start, -1)
-
-    @torch.no_grad()
-    def _forward(
-        self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any
-    ) -> Work[Forward]:
-        memory = self.context.memory(piece, kv)
-        saved, y = yield from self._saving(weights, piece, x, memory, written=False)
-        return self._handed_on(y), saved, memory
-
-    @torch.no_grad()
-    def _forward_light(
-        self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any
-    ) -> Work[Forward]:
-        memory = self.context.memory(piece, kv)
-        y = yield from self._without_saving(weights, piece, x, memory)
-        return self._handed_on(y), x, memory
-
-    @torch.no_grad()
-    def _evaluate(
-        self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any
-    ) -> Work[Forward]:
-        memory = self.context.memory(piece, kv)
-        y = yield from self._without_saving(weights, piece, x, memory)
-        if self.output is None or weights.output is None:
-            return self._handed_on(y), None, memory
-        return (yield from self.output.loss(weights.output, y, piece)), None, memory
-
-    @torch.no_grad()
-    def _recompute(
-        self, weights: StageWeights, piece: Piece, ckpt: Any, kv: Any
-    ) -> Work[StageSaved]:
-        saved, _ = yield from self._saving(weights, piece, ckpt, kv, written=True)
-        return saved
 
     @torch.no_grad()
     def _backward(
@@ -273,14 +261,6 @@ class DecoderStage:
 def _opened(kv: Any, dkv: Any) -> Any:
     """Where gradients of keys and values are left, which the last slice of a sequence opens."""
     return kv.open_gradients() if kv is not None and dkv is None else dkv
-
-
-def _left_behind(
-    work: Work[tuple[Tensor | None, Tensor | None]], dkv: Any, queue: Queue
-) -> Work[Backward]:
-    """What a backward leaves, with the result of its work."""
-    dx, loss = yield from work
-    return dx, dkv, queue, loss
 
 
 def first_word(layout: ParameterLayout, name: str) -> int:
