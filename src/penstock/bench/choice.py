@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from penstock.bench.cells import measure_cells
 from penstock.bench.limits import refuse_bench
 from penstock.bench.profile import measure_profile
 from penstock.bench.run import (
@@ -22,6 +23,7 @@ PARTS: dict[str, Callable[[BenchSettings, Say], Result]] = {
     "host": measure_host,
     "emulate": measure_emulated,
     "real": measure_real,
+    "cells": measure_cells,
     "profile": measure_profile,
 }
 
@@ -36,6 +38,7 @@ def adjust_settings(
         "host": ("steps",),
         "emulate": ("ranks",),
         "real": ("ranks", "tokens", "steps"),
+        "cells": ("ranks", "tokens", "steps"),
         "profile": ("tokens",),
     }
     for part, keys in takes.items():
@@ -62,6 +65,9 @@ def suitable(settings: BenchSettings, say: Say) -> list[str]:
     """Ranks that compute side by side need a core each; waiting ones do not."""
     processes = settings["real"]["ranks"]
     if cores() >= processes:
-        return ["host", "emulate", "real"]
-    say(f"bench: real is left out: {processes} processes need as many cores, here are {cores()}")
+        return ["host", "emulate", "real", "cells"]
+    say(
+        f"bench: real and cells are left out: {processes} processes need as many cores, here are "
+        f"{cores()}"
+    )
     return ["host", "emulate"]

@@ -10,7 +10,13 @@ TextTable = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 def run_tables(results: Result) -> Iterator[TextTable]:
     """One table for each part that was measured."""
-    parts = {"host": _host, "emulate": _emulate, "real": _real, "profile": _profile}
+    parts = {
+        "host": _host,
+        "emulate": _emulate,
+        "real": _real,
+        "cells": _cells,
+        "profile": _profile,
+    }
     for name, table in parts.items():
         if name in results:
             yield table(results[name])
@@ -65,6 +71,23 @@ def _real(result: Result) -> TextTable:
             same = f"same order {length['same_ratio']:.2f} x"
             rows.append((best, f"{length['tokens']}", "", ratio, same, ""))
     return head, rows
+
+
+def _cells(result: Result) -> TextTable:
+    head = ("schedule", "mesh", "tokens", "slices", "seconds", "PyTorch / ours", "loss")
+    rows: list[tuple[str, ...]] = [
+        (row["schedule"], row["mesh"], f"{length['tokens']}", f"{row['slices']}", *_cell_step(row))
+        for length in result["lengths"]
+        for row in length["rows"]
+    ]
+    return head, rows
+
+
+def _cell_step(row: Result) -> tuple[str, ...]:
+    if row["reason"] is not None:
+        return row["reason"], "", ""
+    ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
+    return f"{row['seconds']:.3f}", ratio, f"{row['loss']:.6f}"
 
 
 def _step(row: Result) -> tuple[str, ...]:

@@ -23,19 +23,30 @@ Emulate = Annotated[
 Real = Annotated[
     bool, typer.Option("--real", help="Training steps of a model, compared with PyTorch.")
 ]
+Cells = Annotated[
+    bool,
+    typer.Option(
+        "--cells",
+        help="Training steps with several ranks on each device, compared with PyTorch's tensor "
+        "parallelism.",
+    ),
+]
 ProfileFlag = Annotated[bool, typer.Option("--profile", help="Where the time of one stage goes.")]
 RanksFlag = Annotated[
-    int | None, typer.Option("--ranks", min=1, max=64, help="Processes of --emulate and --real.")
+    int | None,
+    typer.Option("--ranks", min=1, max=64, help="Processes of --emulate, --real and --cells."),
 ]
 TokensFlag = Annotated[
-    list[int] | None, typer.Option("--tokens", min=1, help="Lengths for --real and --profile.")
+    list[int] | None,
+    typer.Option("--tokens", min=1, help="Lengths for --real, --cells and --profile."),
 ]
 Steps = Annotated[
     int | None,
     typer.Option(
         "--steps",
         min=0,
-        help="Steps that --host and --real measure after a first one; 0 measures the first.",
+        help="Steps that --host, --real and --cells measure after a first one; 0 measures the "
+        "first.",
     ),
 ]
 PartFlag = Annotated[
@@ -87,6 +98,7 @@ def bench_run(
     host: Host = False,
     emulate: Emulate = False,
     real: Real = False,
+    cells: Cells = False,
     profile: ProfileFlag = False,
     ranks: RanksFlag = None,
     tokens: TokensFlag = None,
@@ -96,14 +108,14 @@ def bench_run(
 ) -> None:
     """Measure the runtime: its own cost, waiting ops against the simulation, whole steps.
 
-    By default: --host, --emulate, and --real where every rank has a core. Results are
-    printed on stderr as they come.
+    By default: --host, --emulate, and, where every rank has a core, --real and --cells. Results
+    are printed on stderr as they come.
     """
     need_torch()
     from penstock.bench.choice import adjust_settings, measure
 
     settings = adjust_settings(ranks, tokens, steps)
-    flags = {"host": host, "emulate": emulate, "real": real, "profile": profile}
+    flags = {"host": host, "emulate": emulate, "real": real, "cells": cells, "profile": profile}
     parts = [part for part, chosen in flags.items() if chosen]
     results = measure(settings, parts, note, None if force else this_machine())
     if as_json:

@@ -125,9 +125,11 @@ class PlainStage(nn.Module):
         return x if self.norm is None else self._head(self.norm(x))
 
     def _head(self, x: Tensor) -> Tensor:
-        own = self.lm_head or self.embed_tokens
-        assert own is not None
-        return functional.linear(x, own.weight)
+        if self.lm_head is not None:
+            logits: Tensor = self.lm_head(x)
+            return logits
+        assert self.embed_tokens is not None
+        return functional.linear(x, self.embed_tokens.weight)
 
 
 def stored_name(name: str) -> str:

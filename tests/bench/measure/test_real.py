@@ -1,11 +1,10 @@
 """Whole steps: ours and PyTorch's train the same model, and costs of a run predict it."""
 
 import pytest
-import torch
 
+from bench.measure.plain_loss import plain_loss
 from penstock.arch.config import ModelConfig
 from penstock.bench.measure.breakdown import breakdown, one_stage
-from penstock.bench.measure.plain_model import plain_stage, summed_loss
 from penstock.bench.measure.real import Timed, TrainingWork, join_ranks, run_ours, run_theirs
 from penstock.core.ops import Op
 from penstock.plan.slices import equal_flops_of_model
@@ -20,11 +19,7 @@ WORK = TrainingWork(MODEL, 24, 4)
 
 @pytest.fixture(scope="module")
 def loss() -> float:
-    """Of the plain model in one piece."""
-    whole = plain_stage(MODEL, range(4), WORK.length)
-    with torch.no_grad():
-        found = sum(summed_loss(whole(b.tokens), b.labels).item() for b in WORK.batch())
-    return found * WORK.scale
+    return plain_loss(WORK)
 
 
 @pytest.mark.parametrize(("name", "slices"), [("1f1b", None), ("seq1f1b", 3)])

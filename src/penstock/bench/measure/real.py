@@ -10,10 +10,9 @@ the step should have taken.
 from collections.abc import Callable, Sequence
 from statistics import median
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
-from torch import Tensor
 from torch.distributed import barrier, group
 
 from penstock.arch.config import ModelConfig
@@ -38,6 +37,7 @@ from penstock.run.step.stages import boundary_of, empty_weights, home_views, sta
 from penstock.sim import simulate
 
 HOST = torch.device("cpu")
+Said = TypeVar("Said")
 
 
 class Timed(NamedTuple):
@@ -103,7 +103,7 @@ def run_ours(
         homes=home_views(stages, {stage: initial_weights(layout, stage) for stage in mine}),
     )
     pieces = cut_batch(plan, work.batch(), scale=work.scale, device=HOST)
-    seconds, losses = _steps(lambda: executor.step(pieces), steps)
+    seconds, losses = time_steps(lambda: executor.step(pieces), steps)
     transport.close()
     ops = [call.op for call in executor.spans.calls]
     spans = list(zip(ops, executor.spans.start, executor.spans.end))
@@ -127,7 +127,7 @@ def run_theirs(
         loss=lambda logits, labels: summed_loss(logits, labels) * scale,
     )
     tokens, labels = (torch.cat(parts) for parts in zip(*((b.tokens, b.labels) for b in batch)))
-    seconds, losses = _steps(lambda: rival.step(tokens, labels), steps)
+    seconds, losses = time_steps(lambda: rival.step(tokens, labels), steps)
     return Timed(seconds, sum(loss.item() for loss in losses), [])
 
 
@@ -155,13 +155,16 @@ def initial_weights(layout: Layout, stage: int) -> Weights:
     return weights
 
 
-def _steps(step: Callable[[], list[Tensor]], steps: int) -> tuple[list[float], list[Tensor]]:
-    """Seconds of each step after a first one, which takes its memory from the system; of that one
-    where no more are wanted."""
-    found, losses = [], []
-    for _ in range(steps + 1):
-        barrier()
-        start = perf_counter()
-        losses = step()
-        found.append(perf_counter() - start)
-    return found[1:] or found, losses
+def time_steps(step: Callable[[], Said], steps: int) -> tuple[list[float], Said]:
+    """Seconds of each step after a first one, which takes its memory from the system, or of that
+    one where no more are wanted; and what the last step says."""
+    each = [_time(step) for _ in range(steps + 1)]
+    return [seconds for seconds, _ in each[1:] or each], each[-1][1]
+
+
+def _time(step: Callable[[], Said]) -> tuple[float, Said]:
+    """All ranks begin together."""
+    barrier()
+    start = perf_counter()
+    said = step()
+    return perf_counter() - start, said
