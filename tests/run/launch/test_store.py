@@ -45,6 +45,7 @@ def test_a_clone_and_another_rank_see_what_is_stored() -> None:
         store_of(RankPlace(rank, 2, rank, 2, port=server.port, hosted=True)) for rank in range(2)
     )
     first.set("key", "value")
+    assert first.get("key") == b"value"  # answered, so it is stored: `set` waits for no answer
     assert peek(clone(first), "key") == peek(second, "key") == "value"
 
 
@@ -125,5 +126,6 @@ def test_a_store_that_comes_late_is_waited_for(capfd: pytest.CaptureFixture[str]
         sleep(0.5)
         server = host(port=port)
         late.result().set("key", "value")
-    assert peek(of_attempt(server, RankPlace(0, 2, port=port)), "key") == "value"
+    # `set` waits for no answer, so that the other end waits for the key.
+    assert of_attempt(server, RankPlace(0, 2, port=port)).get("key") == b"value"
     assert capfd.readouterr() == ("", "")
