@@ -123,7 +123,7 @@ def workload(cell: CellShape, layers: tuple[int, ...] = (16, 16)) -> CellWorkloa
 def test_only_replicated_tokens_are_gathered_behind_a_boundary() -> None:
     inner = Op("F", 1, 0)
     scattered, replicated = (
-        op_collectives(workload(CellShape(tensor=4, norms=norms)), inner)  # type: ignore[arg-type]
+        op_collectives(workload(CellShape(tensor=4, norms=norms)), inner)
         for norms in ("scattered", "replicated")
     )
     assert {each.times for each in scattered} == {16}

@@ -122,10 +122,10 @@ class SliceCollectives:
         """The head and its loss: two small sums for each token, in 32 bits at least."""
         yield from self._gather()
         if self.share.cell.tensor > 1:
-            wide, tokens = wide_bytes(self.share.model.element_bytes), self.tokens.whole
-            for name, numbers in (("take_largest", 1), ("add_up", 2)):
-                sent = self._summed(numbers * tokens * wide)
-                yield Collective(name, "tensor", sent, calls=self._pieces_of_logits)
+            number = self._summed(self.tokens.whole * wide_bytes(self.share.model.element_bytes))
+            pieces = self._pieces_of_logits
+            yield Collective("take_largest", "tensor", number, calls=pieces)
+            yield Collective("add_up", "tensor", 2 * number, calls=pieces)
         yield from self._add_up()
 
     def from_other_stage(self) -> Iterator[Collective]:
