@@ -9,10 +9,10 @@ import pytest
 from penstock.arch.cell_shape import CellShape
 from penstock.arch.config import ModelConfig, model
 from penstock.core.ops import Op
-from penstock.cost.cell_workload import CellWorkload
 from penstock.cost.collectives import Collective, SliceCollectives, op_collectives
 from penstock.cost.rank_share import RankShare
 from penstock.cost.volumes import gathered_elements, reduced_in_layer
+from penstock.cost.workload import Workload
 
 TOKENS = 4096
 GROUPED = model("llama3-8b")
@@ -116,15 +116,16 @@ def test_with_tensor_ranks_a_rank_exchanges_its_own_heads_alone() -> None:
     assert of(together) == of(alone) / 2
 
 
-def workload(cell: CellShape, layers: tuple[int, ...] = (16, 16)) -> CellWorkload:
-    return CellWorkload(GROUPED, ((TOKENS,),), layers, cell)
+def sent_by(cell: CellShape, op: Op) -> list[Collective]:
+    """What an op of two stages of sixteen layers sends."""
+    workload = Workload(GROUPED, ((TOKENS,),), (16, 16))
+    return op_collectives(workload, RankShare(GROUPED, cell), op)
 
 
 def test_only_replicated_tokens_are_gathered_behind_a_boundary() -> None:
     inner = Op("F", 1, 0)
     scattered, replicated = (
-        op_collectives(workload(CellShape(tensor=4, norms=norms)), inner)
-        for norms in ("scattered", "replicated")
+        sent_by(CellShape(tensor=4, norms=norms), inner) for norms in ("scattered", "replicated")
     )
     assert {each.times for each in scattered} == {16}
     first = replicated[0]
@@ -135,21 +136,21 @@ def test_only_replicated_tokens_are_gathered_behind_a_boundary() -> None:
 def test_the_loss_adds_two_numbers_per_token_and_its_gradient() -> None:
     """A largest logit, then a sum of exponentials with the label's logit, each in 32 bits."""
     cell = CellShape(tensor=4, norms="replicated")
-    largest, sums, gradient, *_ = op_collectives(workload(cell), Op("I", 1, 0))
+    largest, sums, gradient, *_ = sent_by(cell, Op("I", 1, 0))
     assert (largest.name, sums.name, gradient.name) == ("take_largest", "add_up", "add_up")
     assert sums.sent == 2 * largest.sent == 2 * 2 * Fraction(3, 4) * 4 * TOKENS
     assert elements([gradient]) == 2 * gathered_elements(TOKENS, HIDDEN, 4)
 
 
 def test_weight_gradients_send_nothing() -> None:
-    assert not op_collectives(workload(CellShape(2, 2, 2)), Op("W", 1, 0))
+    assert not sent_by(CellShape(2, 2, 2), Op("W", 1, 0))
 
 
 def test_only_a_backward_with_weight_gradients_has_work_beside_its_sums() -> None:
     cell = CellShape(tensor=2)
 
     def beside(kind: str) -> list[int]:
-        found = op_collectives(workload(cell), Op(kind, 1, 0))
+        found = sent_by(cell, Op(kind, 1, 0))
         return [
             each.beside.linear for each in found if each.name == "scatter_sum" and each.times > 1
         ]

@@ -10,14 +10,14 @@ import pytest
 
 from penstock.arch.cell_shape import CellPlace, CellShape
 from penstock.arch.config import MODELS, ModelConfig
-from penstock.cost.cell_workload import CellWorkload
 from penstock.cost.copies import Copies, Shard
+from penstock.cost.rank_share import RankShare
 from penstock.cost.volumes import collected_per_parameter
 from penstock.schedules import build
 from penstock.transform import shard
 
 LLAMA = MODELS["llama3-8b"]
-ONE_STAGE = CellWorkload(LLAMA, ((4096,),), (32,))
+ONE_STAGE = Copies(RankShare(LLAMA, CellShape()), (32,))
 
 
 def all_of(copies: Sequence[Copies], kind: str, stage: int = 0) -> Fraction:
@@ -25,8 +25,8 @@ def all_of(copies: Sequence[Copies], kind: str, stage: int = 0) -> Fraction:
     return sum((each.sent(kind, stage).copies for each in copies), Fraction(0))
 
 
-def every(count: int, named: Shard, workload: CellWorkload = ONE_STAGE) -> list[Copies]:
-    return [Copies(workload, count, index, named) for index in range(count)]
+def every(count: int, named: Shard, one: Copies = ONE_STAGE) -> list[Copies]:
+    return [replace(one, count=count, index=index, shard=named) for index in range(count)]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
@@ -47,19 +47,19 @@ def test_a_step_in_breadth_first_order_gathers_weights_twice_and_reduces_them_on
         build("breadth-first", devices=4, microbatches=16, chunks=4), weights=1, gradients=4
     )
     model = ModelConfig(16, 64, 128, 4, 2, 16, 64, element_bytes=4)
-    workload = CellWorkload(model, ((64,),) * 16, (1,) * 16)
+    one = Copies(RankShare(model, CellShape()), (1,) * 16)
     for device, stream, ops in sharded.table.lanes():
         if stream == "collective" and device in (1, 2):  # without embedding and head
-            moved = [all_of(every(4, "full", workload), op.kind, op.stage) for op in ops]
-            held = sum(Copies(workload).layout(stage).stored for stage in range(device, 16, 4))
+            moved = [all_of(every(4, "full", one), op.kind, op.stage) for op in ops]
+            held = sum(one.layout(stage).stored for stage in range(device, 16, 4))
             assert sum(moved) == 4 * 3 * held * collected_per_parameter(sharded)[device]
 
 
 def test_an_embedding_that_the_head_shares_is_dealt_apart() -> None:
     tied = replace(LLAMA, tied=True)
-    workload = CellWorkload(tied, ((4096,),), (16, 16))
+    one = Copies(RankShare(tied, CellShape()), (16, 16))
     for stage in (0, 1):
-        found = [Copies(workload, 3, index, "optimizer") for index in range(3)]
+        found = every(3, "optimizer", one)
         sums = [each.sent("Z", stage).copies for each in found]
         assert sum(sums) == 2 * 4 * found[0].layout(stage).stored
 
@@ -69,8 +69,7 @@ def test_ranks_that_hold_the_same_norms_add_up_their_parts() -> None:
     model = ModelConfig(2, 12, 10, 4, 1, 4, 20, element_bytes=4)
     for norms, parted in (("scattered", 2 * 12 + 2 * 4 * 12), ("replicated", 2 * 4 * 12)):
         cell = CellShape(tensor=2, norms=norms)
-        workload = CellWorkload(model, ((8,),), (1, 1), cell, CellPlace(1))
-        found = Copies(workload).sent("Z", 0)
+        found = Copies(RankShare(model, cell, CellPlace(1)), (1, 1)).sent("Z", 0)
         assert found == (0, 4 * parted)  # 2 (2 - 1)/2 of each element
 
 
@@ -103,8 +102,8 @@ def test_real_ranks_send_that_in_sums_for_all(
     model = replace(trial.work.model, element_bytes=8)
     for rank in range(replicas * cell.ranks):
         place = CellPlace(rank % cell.tensor, rank // cell.tensor % cell.ulysses)
-        workload = CellWorkload(model, trial.lengths, trial.layers, cell, place)
-        copies = Copies(workload, replicas * cell.sequence)
+        share = RankShare(model, cell, place)
+        copies = Copies(share, trial.layers, replicas * cell.sequence)
         expected = [copies.sent("Z", stage) for stage in range(2)]
         assert counted[rank, "copies"] == sum(each.copies for each in expected)
         assert counted[rank, "holders"] == sum(each.holders for each in expected)

@@ -12,8 +12,8 @@ from penstock.arch.cell_shape import CellShape
 from penstock.arch.config import ModelConfig, model
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
-from penstock.cost.cell_workload import CellWorkload
 from penstock.cost.collectives import op_collectives
+from penstock.cost.rank_share import RankShare
 from penstock.cost.workload import Workload
 from penstock.schedules import build
 from penstock.transform import recompute_all, split_backward
@@ -44,17 +44,16 @@ def predicted(
     schedule: Schedule, config: ModelConfig, cell: CellShape, lengths: Sequence[int]
 ) -> list[dict[Op, OpCount]]:
     """What the cost model says of every op of every rank."""
-    plain = Workload.of(schedule.shape, config, lengths)
-    found = []
-    for place in cell.places():
-        workload = CellWorkload(config, plain.lengths, plain.layers, cell, place)
-        found.append({op: _count(workload, op) for op in schedule.table.ops()})
-    return found
+    workload = Workload.of(schedule.shape, config, lengths)
+    return [
+        {op: _count(workload, RankShare(config, cell, place), op) for op in schedule.table.ops()}
+        for place in cell.places()
+    ]
 
 
-def _count(workload: CellWorkload, op: Op) -> OpCount:
+def _count(workload: Workload, share: RankShare, op: Op) -> OpCount:
     count = OpCount(Counter(), Counter())
-    for each in op_collectives(workload, op):
+    for each in op_collectives(workload, share, op):
         assert each.sent.denominator == 1
         count.sent[each.axis, each.name] += int(each.sent) * each.times
         count.calls[each.axis, each.name] += each.calls * each.times

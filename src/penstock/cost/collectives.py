@@ -29,8 +29,8 @@ from penstock.arch.layers.lm_head import FUSED_LOGITS_BYTES, LOGITS_AT_A_TIME
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS
 from penstock.arch.layers.record import LayerRecord, wide_bytes
 from penstock.core.ops import Op
-from penstock.cost.cell_workload import CellWorkload
 from penstock.cost.rank_share import RankShare, RankTokens
+from penstock.cost.workload import Workload
 
 CellAxis = Literal["tensor", "ulysses", "ring"]
 FORWARD_KINDS, BACKWARD_KINDS = "FNR", "BI"
@@ -62,9 +62,9 @@ class Collective(NamedTuple):
     """How often all of this happens in an op: once for each layer."""
 
 
-def op_collectives(workload: CellWorkload, op: Op) -> list[Collective]:
+def op_collectives(workload: Workload, share: RankShare, op: Op) -> list[Collective]:
     """What a rank sends in an op of a schedule, from its beginning to its end."""
-    slice = SliceCollectives(workload.share, workload.lengths[op.mb][: op.slice + 1])
+    slice = SliceCollectives(share, workload.lengths[op.mb][: op.slice + 1])
     layers, last = workload.layers[op.stage], len(workload.layers) - 1
     before: Iterable[Collective] = ()
     inside: Iterable[Collective] = ()

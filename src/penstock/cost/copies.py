@@ -24,7 +24,7 @@ from penstock.arch.layers.record import wide_bytes
 from penstock.arch.ownership import Ownership
 from penstock.arch.parameter_layout import ParameterLayout
 from penstock.arch.parameters import EMBEDDING, HEAD, stage_layout, stage_parameters
-from penstock.cost.cell_workload import CellWorkload
+from penstock.cost.rank_share import RankShare
 
 Shard = Literal["none", "optimizer", "full"]
 GATHERS_IN: Mapping[str, str] = {"optimizer": "U", "full": "G"}
@@ -44,7 +44,9 @@ class CopiesSent(NamedTuple):
 class Copies:
     """One of `count` ranks that hold the same stages."""
 
-    workload: CellWorkload
+    share: RankShare
+    layers: tuple[int, ...]
+    """Layers of each stage."""
     count: int = 1
     index: int = 0
     shard: Shard = "none"
@@ -72,35 +74,35 @@ class Copies:
 
     def _gathered(self, stage: int) -> Fraction:
         """The own ranges, to each of the others."""
-        values = self._owned(stage).elements * self.workload.model.element_bytes
+        values = self._owned(stage).elements * self.share.model.element_bytes
         return Fraction((self.count - 1) * values)
 
     def _held_in_parts(self, stage: int) -> Fraction:
         parts = self.layout(stage).parts.values()
-        found = [part for part in parts if part.is_parted(self.workload.cell.parted)]
+        found = [part for part in parts if part.is_parted(self.share.cell.parted)]
         sums = (_sum_for_all(part.elements, len(part.holders)) for part in found)
         return sum(sums, Fraction(0)) * self._wide
 
     def _owned(self, stage: int) -> Ownership:
         layout = self.layout(stage)
-        apart = (EMBEDDING, HEAD) if self.workload.model.tied and not layout.shared else ()
+        apart = (EMBEDDING, HEAD) if self.share.model.tied and not layout.shared else ()
         return Ownership(layout, self.index, self.count, apart)
 
     def layout(self, stage: int) -> ParameterLayout:
         """Where the parameters of a stage lie."""
-        work, layers = self.workload, self._layers[stage]
-        parameters = stage_parameters(work.model, layers, stage, len(self._layers))
-        return stage_layout(work.model, parameters, work.place.tensor, work.cell.tensor)
+        model, stages = self.share.model, len(self.layers)
+        parameters = stage_parameters(model, self._split[stage], stage, stages)
+        return stage_layout(model, parameters, self.share.place.tensor, self.share.cell.tensor)
 
     @cached_property
-    def _layers(self) -> list[range]:
-        ends = [*accumulate(self.workload.layers, initial=0)]
+    def _split(self) -> list[range]:
+        ends = [*accumulate(self.layers, initial=0)]
         return [range(*bounds) for bounds in pairwise(ends)]
 
     @property
     def _wide(self) -> int:
         """Bytes of an element of a gradient."""
-        return wide_bytes(self.workload.model.element_bytes)
+        return wide_bytes(self.share.model.element_bytes)
 
 
 def _sum_for_all(elements: int, ranks: int) -> Fraction:
