@@ -7,7 +7,6 @@ from typing import Any
 from penstock.arch.mesh_shape import MESH_SIZES
 from penstock.cli._mesh import ModelFlags
 from penstock.cli._record import plain, timeline_record
-from penstock.draw.words import number
 from penstock.sim.exposed import ExposedTimes
 
 GIGA, GIBI = 10**9, 2**30
@@ -41,7 +40,7 @@ def mesh_words(flags: ModelFlags, devices: int) -> str:
 def exposed_words(found: ExposedTimes) -> str:
     """What the step would be shorter by without some of its communication."""
     stages, copies = map(milliseconds, (found.boundaries_exposed, found.copies_exposed))
-    return f"exposed in the makespan: {stages} ms between stages, {copies} ms over replicas"
+    return f"exposed: {stages} ms between stages, {copies} ms over copies of the weights"
 
 
 EXPOSED_HEAD = ("device", "computing", "in the cell", "exposed", "sent GB", "peak GiB")
@@ -53,7 +52,7 @@ def exposed_rows(found: ExposedTimes) -> list[tuple[str, ...]]:
     peaks = found.timeline.peak
     times = zip(found.computing, found.inside, found.inside_exposed)
     return [
-        (str(device), *map(milliseconds, each), number(sent[device] / GIGA), _gibi(peaks[device]))
+        (str(device), *map(milliseconds, each), f"{sent[device] / GIGA:.2f}", _gibi(peaks[device]))
         for device, each in enumerate(times)
     ]
 
@@ -77,5 +76,5 @@ def exposed_record(found: ExposedTimes, flags: ModelFlags) -> dict[str, Any]:
         "inside_exposed": list(found.inside_exposed),
         "boundaries_exposed": plain(found.boundaries_exposed),
         "copies_exposed": plain(found.copies_exposed),
-        "sent": {axis: list(column) for axis, column in found.sent.items()},
+        "sent": {axis: list(map(round, column)) for axis, column in found.sent.items()},
     }
