@@ -165,8 +165,8 @@ def test_people_read_milliseconds_of_a_rank(penstock: Penstock) -> None:
 @pytest.mark.parametrize(
     ("flags", "message", "hint"),
     [
-        ("--mesh tensor=2", "--mesh needs a model", "give --model llama3-8b"),
-        ("--shard full", "--shard needs a model", "give --model llama3-8b"),
+        ("--mesh tensor=2", "--mesh needs a model", "for example --model llama3-8b"),
+        ("--shard full", "--shard needs a model", "for example --model llama3-8b"),
         ("--model llama3-8b --hop 1", "--hop and --model both", "leave --hop out"),
         ("--model llama3-9b", "no model is called", "did you mean 'llama3-8b'?"),
         ("--model tiny --hardware h20", "there is no hardware", "did you mean 'h200'?"),

@@ -63,7 +63,7 @@ class ModelFlags:
         if given and not self.model:
             raise ShapeError(
                 f"--{given[0]} needs a model: how much ranks send follows from its sizes",
-                hint="give --model llama3-8b, or another preset of docs/reference/models.md",
+                hint="give one, for example --model llama3-8b",
             )
 
     @property
