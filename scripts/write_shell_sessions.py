@@ -22,6 +22,7 @@ PAGES = tuple(
         "docs/reference/cli.md",
         "docs/reference/files.md",
         "docs/tutorial/first-steps.md",
+        "docs/concepts/cell-costs.md",
         "README.md",
     )
 )

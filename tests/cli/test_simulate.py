@@ -99,3 +99,93 @@ def test_options_reach_the_schedule(penstock: Penstock) -> None:
     grouped = penstock("simulate kfkb -p 4 -m 8 -o group=4 --json")
     assert grouped.code == plain.code == 0
     assert grouped.data["peak"] != plain.data["peak"]
+
+
+ON_MESH = "simulate 1f1b -p 2 -m 4 --model llama3-8b --tokens 4096 --mesh tensor=2,sequence=2"
+
+
+def test_a_model_on_a_mesh_has_seconds_bytes_and_exposed_communication(penstock: Penstock) -> None:
+    data = penstock(f"{ON_MESH},replicas=2 --json").data
+    added = list(data)[list(data).index("peak") + 1 :]
+    assert added == [
+        "model",
+        "tokens",
+        "hardware",
+        "mesh",
+        "computing",
+        "inside",
+        "inside_exposed",
+        "boundaries_exposed",
+        "copies_exposed",
+        "sent",
+    ]
+    sizes = {"replicas": 2, "sequence": 2, "ring": 1, "tensor": 2, "shard": "none", "ranks": 16}
+    assert data["mesh"] == sizes
+    assert list(data["sent"]) == ["tensor", "ulysses", "stages", "copies"]
+    assert all(type(sent) is int for column in data["sent"].values() for sent in column)
+    for inside, exposed in zip(data["inside"], data["inside_exposed"]):
+        assert 0 < exposed < inside
+    hidden = data["makespan"] - data["copies_exposed"] - data["boundaries_exposed"]
+    assert hidden > max(data["computing"]) + max(data["inside_exposed"])
+    assert data["copies_exposed"] > data["boundaries_exposed"] > 0
+
+
+def test_what_is_shared_over_replicas_changes_what_is_sent(penstock: Penstock) -> None:
+    """Sums for all of 32 bits, or sums for owners and a gather of 16 bits: 8 bytes and 6."""
+    line = "simulate 1f1b -p 2 -m 4 --model llama3-8b --mesh replicas=2 --json"
+    answers = [penstock(f"{line} --shard {shard}").data for shard in ("none", "optimizer", "full")]
+    none, owned, full = (sum(answer["sent"]["copies"]) for answer in answers)
+    assert 6 * none == 8 * owned
+    assert full == owned  # one stage for each device is gathered once
+    assert [answer["ops"] for answer in answers] == [22, 22, 24]
+
+
+def test_a_model_without_a_mesh_is_one_rank_for_each_device(penstock: Penstock) -> None:
+    data = penstock("simulate 1f1b -p 2 -m 4 --model tiny --json").data
+    assert data["mesh"]["ranks"] == data["devices"] == 2
+    assert data["inside"] == [0, 0]
+    assert data["work"] == pytest.approx(data["computing"])
+
+
+def test_people_read_milliseconds_of_a_rank(penstock: Penstock) -> None:
+    answer = penstock(ON_MESH)
+    head, mesh, times, path, exposed, empty, unit, columns, *_ = answer.out.splitlines()
+    model, ranks = mesh.split(", on h200: ")
+    assert model == "llama3-8b, 4096 tokens in a microbatch"
+    assert ranks == "devices 2 x ulysses 2 x tensor 2 = 8 ranks"
+    assert (head, empty) == ("1f1b: 2 devices, 4 microbatches, 22 ops", "")
+    assert columns.split("   ")[1:4] == ["computing", "in the cell", "exposed"]
+    assert times.startswith("makespan ")
+    assert " ms, bubble" in times
+    assert exposed.startswith("exposed: ")
+    assert path.endswith(" ms in transfers")
+    assert unit == "ms of one rank of each device"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message", "hint"),
+    [
+        ("--mesh tensor=2", "--mesh needs a model", "for example --model llama3-8b"),
+        ("--shard full", "--shard needs a model", "for example --model llama3-8b"),
+        ("--model llama3-8b --hop 1", "--hop and --model both", "leave --hop out"),
+        ("--model llama3-9b", "no model is called", "did you mean 'llama3-8b'?"),
+        ("--model tiny --hardware h20", "there is no hardware", "did you mean 'h200'?"),
+        ("--model tiny --tokens 0", "--tokens is 0", "above 0"),
+        ("--model llama3-8b --mesh tensor=64", "has 32 query heads", "set mesh.tensor to 32"),
+        ("--model tiny --mesh tensor=2,ring=3", "ring is 3, which does not", "a ring of 1"),
+        ("--model tiny --mesh tensr=2", "a mesh has no 'tensr'", "did you mean 'tensor'?"),
+    ],
+)
+def test_a_mesh_that_cannot_be_simulated_is_refused_with_a_hint(
+    penstock: Penstock, flags: str, message: str, hint: str
+) -> None:
+    answer = penstock(f"simulate 1f1b -p 2 -m 2 {flags}")
+    assert (answer.code, answer.out) == (2, "")
+    assert message in answer.err
+    assert hint in answer.err
+
+
+def test_slices_need_tokens(penstock: Penstock) -> None:
+    answer = penstock("simulate seq1f1b -p 2 -m 2 -k 4 --model tiny --tokens 3")
+    assert answer.code == 2
+    assert "3 tokens cannot be cut into 4 slices" in answer.err

@@ -14,6 +14,7 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.layers import embedding, lm_head
 from penstock.arch.layers.parameter import Parameter, TensorShape
 from penstock.arch.layers.record import LayerRecord
+from penstock.arch.parameter_layout import ParameterLayout, lay_out
 
 Shapes = dict[str, TensorShape]
 Parameters = dict[str, Parameter]
@@ -56,6 +57,16 @@ def stage_parameters(config: ModelConfig, layers: range, stage: int, stages: int
     for layer in layers:
         found |= layer_parameters(config, layer)
     return found | (_named("", config.output_records) if stage == stages - 1 else {})
+
+
+def stage_layout(
+    config: ModelConfig, parameters: Mapping[str, Parameter], index: int = 0, of: int = 1
+) -> ParameterLayout:
+    """Where the parameters of a stage lie on rank `index` of `of` that share the matrices; a tied
+    head beside its embedding has the values of that."""
+    found = lay_out(parameters, index, of)
+    both = config.tied and {EMBEDDING, HEAD} <= found.parts.keys()
+    return found.sharing({HEAD: EMBEDDING}) if both else found
 
 
 def layer_parameters(config: ModelConfig, layer: int) -> Parameters:

@@ -26,9 +26,13 @@ class Hardware:
     host: int
     """Bytes per second between the device and its host; offloads run at this rate."""
     link: int
-    """Bytes per second from one device to another."""
+    """Bytes per second from one device to another of the same machine."""
     latency: Fraction = Fraction(0)
     """Seconds until the first byte arrives."""
+    network: int = 50 * 10**9
+    """Bytes per second from a device to one of another machine."""
+    machine: int = 8
+    """Devices of a machine."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -49,6 +53,7 @@ HARDWARE: dict[str, Hardware] = {
         memory=2039 * GIGA,
         host=32 * GIGA,
         link=300 * GIGA,
+        network=25 * GIGA,
     ),
     "h200": Hardware(
         linear=989 * TERA,
@@ -57,9 +62,12 @@ HARDWARE: dict[str, Hardware] = {
         memory=4800 * GIGA,
         host=64 * GIGA,
         link=450 * GIGA,
+        network=50 * GIGA,
     ),
 }
-"""Data sheets of the SXM parts (A100 with 80 GB): dense 16-bit peaks, links in one direction."""
+"""Data sheets of the SXM parts (A100 with 80 GB): dense 16-bit peaks, links in one direction.
+Machines as NVIDIA builds them: eight devices, each with a network card of its own, of 200 Gb/s for
+the A100 and of 400 Gb/s for the H200."""
 
 
 def hardware(name: str) -> Hardware:

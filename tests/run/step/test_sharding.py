@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from penstock.core.schedule import Schedule
+from penstock.cost.copies import Copies
+from penstock.cost.rank_share import RankShare
 from penstock.cost.workload import Workload
 from penstock.errors import RunError
 from penstock.plan.memory import footprints
@@ -118,6 +120,16 @@ def test_each_range_moves_once_to_each_replica_that_lacks_it(
         assert sum(rank.gathers for rank in found) == 3 * dtype.itemsize * elements
         most = max(rank.sums + rank.gathers for rank in found)
         assert most <= (0.75 * elements + 3) * (4 + dtype.itemsize)
+
+
+def test_each_replica_sends_what_was_predicted(ranks: Crew) -> None:
+    for tied in (False, True):
+        plan = _plan(ONE_DEVICE, torch.bfloat16, tied=tied)
+        share = RankShare(plan.layout.model, plan.layout.cell)
+        for index, found in enumerate(ranks.run(bytes_sent, plan, 4)):
+            copies = Copies(share, (4,), 4, index, "optimizer")
+            sums, gathers = (copies.sent(kind, 0).copies for kind in "ZU")
+            assert (found.sums, found.gathers) == (sums, gathers)
 
 
 def test_without_replicas_a_rank_owns_everything() -> None:

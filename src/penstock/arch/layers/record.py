@@ -38,6 +38,10 @@ class LayerRecord:
         """Elements of its matrices."""
         return sum(each.elements for each in self.parameters if len(each.shape) > 1)
 
+    def weights_along(self, axis: int) -> int:
+        """Elements of the matrices that tensor-parallel ranks share along an axis."""
+        return sum(each.elements for each in self.parameters if each.axis == axis)
+
     @property
     def vectors(self) -> int:
         """Elements of its norms and biases."""

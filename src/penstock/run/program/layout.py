@@ -10,12 +10,11 @@ from penstock.arch.cell_shape import ONE_RANK, CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
 from penstock.arch.layers.parameter import Parameter
-from penstock.arch.parameter_layout import ParameterLayout, lay_out
+from penstock.arch.parameter_layout import ParameterLayout
 from penstock.arch.parameters import (
-    EMBEDDING,
-    HEAD,
     between_parameters,
     expected_shapes,
+    stage_layout,
     stage_parameters,
 )
 from penstock.core.homes import weight_homes
@@ -121,9 +120,7 @@ class Layout:
         """Where the parameters of a stage lie on a rank, by its number among those that share the
         matrices. The last stage has a head of its own, tied or not, but where it has the embedding
         too."""
-        found = lay_out(self._parameters(stage), tensor, self.cell.tensor)
-        both = self.model.tied and {EMBEDDING, HEAD} <= found.parts.keys()
-        return found.sharing({HEAD: EMBEDDING}) if both else found
+        return stage_layout(self.model, self._parameters(stage), tensor, self.cell.tensor)
 
     def _parameters(self, stage: int) -> Mapping[str, Parameter]:
         if self.cut_at_attention:

@@ -1,0 +1,117 @@
+"""A model on a mesh of ranks: the options that give a simulation seconds and bytes."""
+
+from dataclasses import dataclass, fields
+from typing import Annotated, Literal
+
+import typer
+
+from penstock.arch.config import ModelConfig, model
+from penstock.arch.dealing import deal_sizes
+from penstock.arch.layer_split import split_layers
+from penstock.arch.limits import refuse_count
+from penstock.arch.mesh_shape import MeshShape, refuse_misfits
+from penstock.core.schedule import Schedule
+from penstock.core.shape import Shape
+from penstock.cost.cell_cost import CellCost
+from penstock.cost.hardware import hardware
+from penstock.cost.mesh_links import MeshLinks
+from penstock.cost.workload import Workload
+from penstock.errors import ShapeError
+from penstock.sim.exposed import ExposedTimes, exposed_times
+
+MOST_TOKENS = 1 << 30
+DEFAULT_TOKENS, DEFAULT_HARDWARE = 8192, "h200"
+
+
+@dataclass(frozen=True)
+class ModelFlags:
+    """What is trained, on what."""
+
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL",
+            show_default=False,
+            help="A preset, as llama3-8b: times are seconds, memory is bytes.",
+        ),
+    ] = ""
+    tokens: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", show_default=False, help="Tokens of a microbatch with --model: 8192."
+        ),
+    ] = None
+    hardware: Annotated[
+        str, typer.Option(metavar="NAME", show_default=False, help="With --model: h200 or a100.")
+    ] = ""
+    mesh: Annotated[
+        str,
+        typer.Option(
+            metavar="AXIS=N,...",
+            show_default=False,
+            help="Ranks of each device and replicas: tensor, sequence, ring, replicas.",
+        ),
+    ] = ""
+    shard: Annotated[
+        Literal["none", "optimizer", "full"],
+        typer.Option(help="What ranks that hold the same stage share."),
+    ] = "none"
+
+    def refuse_without_model(self) -> None:
+        """Refuse options that say nothing without a model."""
+        given = [each.name for each in fields(self) if getattr(self, each.name) != each.default]
+        if given and not self.model:
+            raise ShapeError(
+                f"--{given[0]} needs a model: how much ranks send follows from its sizes",
+                hint="give one, for example --model llama3-8b",
+            )
+
+    @property
+    def shape(self) -> MeshShape:
+        return MeshShape.parse(self.mesh) if self.mesh else MeshShape()
+
+    @property
+    def sequence(self) -> int:
+        """Tokens of a microbatch."""
+        return DEFAULT_TOKENS if self.tokens is None else self.tokens
+
+    @property
+    def machine(self) -> str:
+        """The name of the hardware."""
+        return self.hardware or DEFAULT_HARDWARE
+
+
+def simulate_on_mesh(schedule: Schedule, flags: ModelFlags) -> ExposedTimes:
+    """A step of the schedule with a model, and what its communication costs."""
+    config, mesh = model(flags.model), flags.shape
+    refuse_misfits(config, mesh)
+    links = MeshLinks(mesh, schedule.shape.devices, hardware(flags.machine))
+    step = _whole_step(schedule, links, flags.shard)
+    workload = _workload(step.shape, config, flags.sequence)
+    cost = CellCost.on_mesh(workload, step, links, flags.shard)
+    return exposed_times(cost.workload.applied_to(step), cost)
+
+
+def _whole_step(schedule: Schedule, links: MeshLinks, shard: str) -> Schedule:
+    """The schedule with what a run adds to it, where ranks have parts of gradients."""
+    from penstock.run.program.sharded_schedule import BufferCounts, shard_weights
+    from penstock.run.program.step_end import end_step
+
+    if links.copies * links.mesh.tensor == 1 or schedule.table.kinds & {"U", "V"}:
+        return schedule
+    gathered = shard_weights(schedule, BufferCounts()) if shard == "full" else schedule
+    return end_step(gathered, reduced=True)
+
+
+def _workload(shape: Shape, config: ModelConfig, tokens: int) -> Workload:
+    """Slices as equal as can be; layers as the shape cuts them, or evenly."""
+    refuse_count("--tokens", tokens, MOST_TOKENS)
+    if tokens < max(shape.slices):
+        raise ShapeError(
+            f"{tokens} tokens cannot be cut into {max(shape.slices)} slices",
+            hint=f"give --tokens {max(shape.slices)} or more",
+        )
+    config.refuse_length(tokens)
+    split = split_layers(config.layers, shape.stages, shape.cut(config.layers))
+    lengths = tuple(deal_sizes(tokens, count) for count in shape.slices)
+    return Workload(config, lengths, tuple(map(len, split)))

@@ -1,0 +1,197 @@
+"""Seconds of every op where a device of the schedule is a cell of ranks.
+
+An op takes as long as its rank computes, and as it waits for others: a collective is waited for
+where its result is needed, and what the layers compute meanwhile hides it. Times are those of the
+rank that computes most; the others of its cell wait for it. Strands of a pair take turns, so that
+each hides what the others wait for, as far as its own computing goes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.arch.cell_shape import CellPlace, CellShape
+from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, Op
+from penstock.core.schedule import Schedule
+from penstock.core.table import LETTERS
+from penstock.cost.cell_workload import rank_workload
+from penstock.cost.collectives import (
+    BACKWARD_KINDS,
+    CELL_AXES,
+    FORWARD_KINDS,
+    Collective,
+    op_collectives,
+)
+from penstock.cost.copies import Copies, Shard
+from penstock.cost.mesh_links import COPY_AXES, MeshLinks
+from penstock.cost.model import Link
+from penstock.cost.rank_share import RankShare
+from penstock.cost.transformer import TransformerCost
+from penstock.cost.workload import Workload
+from penstock.errors import ShapeError
+
+Seconds = NDArray[np.float64]
+
+
+class Communication(NamedTuple):
+    """What each row of a schedule's table sends other ranks, and how long that takes."""
+
+    total: Seconds
+    exposed: Seconds
+    """What no computing of the same op hides."""
+    sent: dict[str, Seconds]
+    """Bytes by axis."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellCost(TransformerCost):
+    """The cost model of a rank: its part of a workload, and what it sends."""
+
+    share: RankShare
+    links: MeshLinks
+    copies: Copies
+
+    @classmethod
+    def on_mesh(
+        cls, workload: Workload, schedule: Schedule, links: MeshLinks, shard: Shard = "none"
+    ) -> "CellCost":
+        """The cost of the rank that computes most, of a workload of whole devices."""
+        _refuse_unpriced(schedule, links)
+        place = _busiest(workload, schedule, links.mesh.cell)
+        share = RankShare(workload.model, links.mesh.cell, place)
+        return cls(
+            rank_workload(workload, links.mesh.cell, place),
+            links.hardware,
+            share=share,
+            links=links,
+            copies=Copies(share, workload.layers, links.copies, shard=shard),
+        )
+
+    def _seconds(self, schedule: Schedule) -> Seconds:
+        inside, of_copies = self.inside(schedule), self.between_copies(schedule)
+        return self.computing(schedule) + inside.exposed + of_copies.total
+
+    def computing(self, schedule: Schedule) -> Seconds:
+        """Seconds that each row computes."""
+        return super()._seconds(schedule)
+
+    def inside(self, schedule: Schedule) -> Communication:
+        """What each row has to do with other ranks of its cell."""
+        table = schedule.table
+        rows = np.flatnonzero(table.of_kinds(FORWARD_KINDS + BACKWARD_KINDS))
+        key = (table.kind[rows].astype(np.int64) * len(self.workload.layers)) + table.stage[rows]
+        key = key * (schedule.shape.units + 1) + schedule.unit[rows]
+        _, first, which = np.unique(key, return_index=True, return_inverse=True)
+        each = np.array([self._of_op(op) for op in table.ops_at(rows[first].tolist())])
+        columns = np.zeros((len(table), 2 + len(CELL_AXES)))
+        if len(rows):
+            columns[rows] = each[which]
+        total, exposed, *sent = columns.T
+        self._take_turns(schedule, exposed)
+        return Communication(total, exposed, dict(zip(CELL_AXES, sent)))
+
+    def between_copies(self, schedule: Schedule) -> Communication:
+        """What ops of whole stages have to do with ranks that hold the same weights; all of it is
+        their time, which the simulation may find to be hidden."""
+        table = schedule.table
+        total, copies = np.zeros(len(table)), np.zeros(len(table))
+        rate, inside = self.links.rate(*COPY_AXES), self.links.rate("tensor")
+        for row in np.flatnonzero(table.of_kinds(STAGE_KINDS)).tolist():
+            sent = self.copies.sent(LETTERS[table.kind[row]], int(table.stage[row]))
+            total[row] = float(sent.copies) / rate + float(sent.holders) / inside
+            copies[row] = float(sent.copies)
+        return Communication(total, total, {"copies": copies})
+
+    def link(self, source: int, target: int) -> Link:
+        rate = self.links.rate_between(source, target)
+        return Link(self.hardware.latency, Fraction(1, rate))
+
+    def seconds(self, collective: Collective) -> float:
+        """Of one time, until the last byte is there."""
+        latency = collective.calls * float(self.hardware.latency)
+        return float(collective.sent) / self.links.rate(collective.axis) + latency
+
+    def exposed(self, collective: Collective) -> float:
+        """What of it is not hidden."""
+        beside, rate = collective.beside, self.hardware
+        hidden = (
+            beside.linear / rate.linear
+            + float(beside.attention) / rate.attention
+            + float(beside.attention_backward) / rate.attention_backward
+        )
+        return max(0.0, self.seconds(collective) - hidden)
+
+    def _of_op(self, op: Op) -> tuple[float, ...]:
+        """Seconds in all, seconds exposed, and bytes along each axis."""
+        kind = "F" if op.kind in FORWARD_KINDS else op.kind
+        key = kind, op.stage, self.workload.lengths[op.mb][: op.slice + 1]
+        if key not in self._known:
+            self._known[key] = self._sums(op_collectives(self.workload, self.share, op))
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, int, tuple[int, ...]], tuple[float, ...]]:
+        """Ops of equal slices of different microbatches are alike."""
+        return {}
+
+    def _sums(self, collectives: Sequence[Collective]) -> tuple[float, ...]:
+        total = sum(each.times * self.seconds(each) for each in collectives)
+        exposed = sum(each.times * self.exposed(each) for each in collectives)
+        sent = dict.fromkeys(CELL_AXES, 0.0)
+        for each in collectives:
+            sent[each.axis] += each.times * float(each.sent)
+        return total, exposed, *sent.values()
+
+    def _take_turns(self, schedule: Schedule, exposed: Seconds) -> None:
+        """Leave exposed in a pair what the computing of the other strands does not hide."""
+        computing = self.computing(schedule) if schedule.pairs else exposed
+        rows_of = schedule.table.rows_by_op if schedule.pairs else {}
+        for pair in schedule.pairs:
+            rows = [rows_of[op][0] for op in pair]
+            others = computing[rows].sum() - computing[rows]
+            left = np.maximum(exposed[rows] - others, 0)
+            exposed[rows] = np.where(np.arange(len(rows)) == left.argmax(), left, 0)
+
+
+class FreeBoundaries(CellCost):
+    """The same where nothing takes time between stages."""
+
+    @classmethod
+    def of(cls, cost: CellCost) -> "FreeBoundaries":
+        return cls(**{field.name: getattr(cost, field.name) for field in fields(cost)})
+
+    def link(self, source: int, target: int) -> Link:
+        return Link()
+
+
+def _busiest(workload: Workload, schedule: Schedule, cell: CellShape) -> CellPlace:
+    """The place of the rank with most FLOPs. Places of a ring differ by a token or two, so the
+    first one stands for all."""
+    places = list(replace(cell, ring=1).places())
+    flops = [
+        int(rank_workload(workload, cell, place).work(schedule).flops.sum()) for place in places
+    ]
+    return places[flops.index(max(flops))]
+
+
+def _refuse_unpriced(schedule: Schedule, links: MeshLinks) -> None:
+    """Refuse what ranks of a cell cannot run."""
+    if links.mesh.cell.ranks == 1:
+        return
+    shards = sorted(schedule.table.kinds & SHARD_KINDS)
+    unpriced = {
+        f"ops of kind {', '.join(shards)}": shards,
+        "gangs": schedule.gangs,
+        "loans of attention work": schedule.loans,
+    }
+    for what, found in unpriced.items():
+        if found:
+            raise ShapeError(
+                f"{schedule.name} has {what}, which cells of several ranks do not run",
+                hint="leave tensor and sequence of the mesh at 1, or take another schedule",
+            )

@@ -1,0 +1,246 @@
+"""What the ranks of a cell send each other: the collectives that the layers of an op start.
+
+Tensor-parallel ranks gather tokens in front of matrices that are split by outputs and add up behind
+those that are split by inputs, so what a block sends follows from its record. Around attention the
+ranks of a slice exchange tokens for heads (Ulysses), or pass keys and values round (ring).
+
+    n tokens of h elements inside a block, of which a rank holds n / t between blocks
+
+    gather        a rank sends its part to each of the others     (t - 1) n h / t
+    scatter_sum   all parts but its own to their owners           (t - 1) n h / t
+    add_up        a sum that is scattered, and gathered again     2 (t - 1) n h / t
+    exchange      to each of the others what it lacks
+    pass_on       all that is here to the next rank
+
+The names are those of `RankGroup` (model/parallel/group.py), whose calls are counted by a test.
+Bytes are for sequences of one document; a ring leaves out keys that no query of a slice can see.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from penstock.arch.cell_shape import CellPlace
+from penstock.arch.dealing import deal_heads
+from penstock.arch.layers.attention import Attention
+from penstock.arch.layers.lm_head import FUSED_LOGITS_BYTES, LOGITS_AT_A_TIME
+from penstock.arch.layers.parameter import INPUTS, OUTPUTS
+from penstock.arch.layers.record import LayerRecord, wide_bytes
+from penstock.core.ops import Op
+from penstock.cost.rank_share import RankShare, RankTokens
+from penstock.cost.workload import Workload
+
+CellAxis = Literal["tensor", "ulysses", "ring"]
+FORWARD_KINDS, BACKWARD_KINDS = "FNR", "BI"
+CELL_AXES: tuple[CellAxis, ...] = ("tensor", "ulysses", "ring")
+CollectiveName = Literal["gather", "scatter_sum", "add_up", "take_largest", "exchange", "pass_on"]
+
+
+class Beside(NamedTuple):
+    """FLOPs that a rank computes between the start of a collective and the wait for it."""
+
+    linear: int = 0
+    attention: Fraction = Fraction(0)
+    attention_backward: Fraction = Fraction(0)
+
+
+NOTHING_BESIDE = Beside()
+
+
+class Collective(NamedTuple):
+    """Calls that a rank makes with others along an axis of its cell."""
+
+    name: CollectiveName
+    axis: CellAxis
+    sent: Fraction
+    """Bytes that leave the rank."""
+    beside: Beside = NOTHING_BESIDE
+    calls: int = 1
+    times: int = 1
+    """How often all of this happens in an op: once for each layer."""
+
+
+def op_collectives(workload: Workload, share: RankShare, op: Op) -> list[Collective]:
+    """What a rank sends in an op of a schedule, from its beginning to its end."""
+    slice = SliceCollectives(share, workload.lengths[op.mb][: op.slice + 1])
+    layers, last = workload.layers[op.stage], len(workload.layers) - 1
+    before: Iterable[Collective] = ()
+    inside: Iterable[Collective] = ()
+    behind: Iterable[Collective] = ()
+    if op.kind in FORWARD_KINDS:
+        before = slice.from_other_stage() if op.stage else slice.embedding_forward()
+        inside = slice.layer_forward()
+    elif op.kind in BACKWARD_KINDS:
+        before = slice.from_other_stage() if op.stage < last else slice.loss_backward()
+        inside = slice.layer_backward(op.kind)
+        behind = () if op.stage else slice.embedding_backward()
+    repeated = [each._replace(times=layers) for each in inside if layers]
+    return [*before, *repeated, *behind]
+
+
+@dataclass(frozen=True)
+class SliceCollectives:
+    """What a rank sends in the ops of one slice; `lengths` are those of all slices up to it."""
+
+    share: RankShare
+    lengths: tuple[int, ...]
+
+    def layer_forward(self) -> Iterator[Collective]:
+        """A layer's forward, record by record."""
+        for record in self.share.part.layer_records:
+            if record.weights_along(OUTPUTS):
+                yield from self._gather()
+            if isinstance(record, Attention):
+                yield from self._attention_forward()
+            if record.weights_along(INPUTS):
+                yield from self._add_up()
+
+    def layer_backward(self, kind: str) -> Iterator[Collective]:
+        """A layer's backward. While the gradient of a block's input is added up, a B computes the
+        weight gradients of the block; an I leaves them to a W."""
+        for record in reversed(self.share.part.layer_records):
+            if record.weights_along(INPUTS):
+                yield from self._gather()
+            if record.weights_along(OUTPUTS):
+                yield from self._gather(self._while_input_is_gathered(record))
+            if isinstance(record, Attention):
+                yield from self._attention_backward()
+            if record.weights_along(OUTPUTS):
+                products = record.flops_per_token * self.tokens.whole
+                yield from self._add_up(Beside(linear=products * (kind == "B")))
+
+    def embedding_forward(self) -> Iterator[Collective]:
+        """Rows of the vocabulary come from the rank that has them."""
+        yield from self._add_up()
+
+    def embedding_backward(self) -> Iterator[Collective]:
+        yield from self._gather()
+
+    def loss_backward(self) -> Iterator[Collective]:
+        """The head and its loss: two small sums for each token, in 32 bits at least."""
+        yield from self._gather()
+        if self.share.cell.tensor > 1:
+            number = self._summed(self.tokens.whole * wide_bytes(self.share.model.element_bytes))
+            pieces = self._pieces_of_logits
+            yield Collective("take_largest", "tensor", number, calls=pieces)
+            yield Collective("add_up", "tensor", 2 * number, calls=pieces)
+        yield from self._add_up()
+
+    def from_other_stage(self) -> Iterator[Collective]:
+        """Each tensor rank was sent its share of the tokens; where it holds all, they gather."""
+        if self.share.cell.tensor > 1 and not self.share.scattered:
+            yield self._gather_of(self.tokens.handed)
+
+    @cached_property
+    def tokens(self) -> RankTokens:
+        return self.share.tokens(self.lengths[-1])
+
+    def _gather(self, beside: Beside = NOTHING_BESIDE) -> Iterator[Collective]:
+        """All tokens, where a rank holds its share of them."""
+        if self.share.scattered:
+            yield self._gather_of(self.tokens.held, beside)
+
+    def _gather_of(self, held: int, beside: Beside = NOTHING_BESIDE) -> Collective:
+        others = self.share.cell.tensor - 1
+        return Collective("gather", "tensor", Fraction(others * held * self._row), beside)
+
+    def _add_up(self, beside: Beside = NOTHING_BESIDE) -> Iterator[Collective]:
+        """What is held of a sum over ranks."""
+        if self.share.scattered:
+            others = self.tokens.whole - self.tokens.held
+            yield Collective("scatter_sum", "tensor", Fraction(others * self._row), beside)
+        elif self.share.cell.tensor > 1:
+            sent = self._summed(self.tokens.whole * self._row)
+            yield Collective("add_up", "tensor", sent, beside)
+
+    def _summed(self, size: int) -> Fraction:
+        ranks = self.share.cell.tensor
+        return Fraction(2 * (ranks - 1) * size, ranks)
+
+    @property
+    def _row(self) -> int:
+        """Bytes of a token between blocks."""
+        return self.share.model.boundary_bytes
+
+    @property
+    def _pieces_of_logits(self) -> int:
+        """How often the head has logits of some tokens."""
+        words, size = self.share.part.vocabulary, self.share.model.element_bytes
+        narrow = size < wide_bytes(size)
+        most = FUSED_LOGITS_BYTES // size if narrow else LOGITS_AT_A_TIME
+        return -(-self.tokens.whole // max(1, most // words))
+
+    def _while_input_is_gathered(self, record: LayerRecord) -> Beside:
+        """What the backward of a block computes before it needs the block's input again."""
+        if isinstance(record, Attention):
+            return Beside(attention_backward=2 * self._pair_flops)
+        return Beside(linear=2 * record.weights_along(INPUTS) * self.tokens.whole)
+
+    @property
+    def _pair_flops(self) -> Fraction:
+        """Of the forward of attention."""
+        start = sum(self.lengths[:-1])
+        pairs = Fraction(self.share.half_pairs(start, self.lengths[-1]), 2)
+        return pairs * self.share.attended.pair_flops
+
+    def _attention_forward(self) -> Iterator[Collective]:
+        yield from self._to_heads("queries", "keys", "keys")
+        yield from self._ring_forward()
+        yield from self._to_tokens("queries")
+
+    def _attention_backward(self) -> Iterator[Collective]:
+        yield from self._to_heads("queries")
+        yield from self._ring_backward()
+        yield from self._to_tokens("queries", "keys", "keys")
+
+    def _to_heads(self, *tensors: str) -> Iterator[Collective]:
+        """Own tokens, to each of the others with its heads."""
+        widths, here = self._widths(tensors), self.share.place.ulysses
+        yield from self._exchange(self.tokens.whole * (sum(widths) - widths[here]))
+
+    def _to_tokens(self, *tensors: str) -> Iterator[Collective]:
+        """Own heads, to each of the others of its tokens."""
+        others = self.tokens.attended - self.tokens.whole
+        yield from self._exchange(others * self._widths(tensors)[self.share.place.ulysses])
+
+    def _widths(self, tensors: tuple[str, ...]) -> list[int]:
+        """Heads of some tensors that each rank has in attention."""
+        part, ranks = self.share.part, self.share.cell.ulysses
+        heads = [deal_heads(part.heads, part.kv_heads, rank, ranks) for rank in range(ranks)]
+        return [sum(len(getattr(each, tensor)) for tensor in tensors) for each in heads]
+
+    def _exchange(self, heads: int) -> Iterator[Collective]:
+        if self.share.cell.ulysses > 1:
+            size = self.share.model.head_size * self.share.model.element_bytes
+            yield Collective("exchange", "ulysses", Fraction(heads * size))
+
+    def _ring_forward(self) -> Iterator[Collective]:
+        """Each block is passed on while it is computed with; the last one stays."""
+        ranks = self.share.cell.ring
+        block = Beside(attention=self._pair_flops / ranks)
+        for step in range(ranks - 1):
+            yield Collective("pass_on", "ring", self._keys(step), block)
+
+    def _ring_backward(self) -> Iterator[Collective]:
+        """Beside the block of a step: the keys of that step, and the gradients of the one before;
+        the gradients of the last step come home beside nothing. Own keys have theirs at home."""
+        ranks = self.share.cell.ring
+        block = Beside(attention_backward=2 * self._pair_flops / ranks)
+        for step in range(ranks if ranks > 1 else 0):
+            passed = [self._keys(step)] * (step < ranks - 1) + [self._keys(step - 1)] * (step > 1)
+            if passed:
+                sent = sum(passed, Fraction(0))
+                yield Collective("pass_on", "ring", sent, block, len(passed))
+        if ranks > 1:
+            yield Collective("pass_on", "ring", self._keys(ranks - 1))
+
+    def _keys(self, step: int) -> Fraction:
+        """Bytes of the keys and values that are here at a step: those of another place, of all
+        slices so far."""
+        tensor, ulysses, ring = self.share.place
+        place = CellPlace(tensor, ulysses, (ring - step) % self.share.cell.ring)
+        owner = RankShare(self.share.model, self.share.cell, place)
+        tokens = sum(owner.tokens(count).attended for count in self.lengths)
+        return Fraction(tokens * self.share.attended.kv_bytes)

@@ -1,0 +1,110 @@
+"""What ranks that hold the same stage send each other: copies of it add up their gradients.
+
+Copies are in all replicas, and in a cell all ranks that share the tokens of a slice. Each `Z` of a
+schedule adds up the gradient of a stage; what else moves depends on what copies share:
+
+                Z, in 32 bits           G and U, in the type that is computed in
+    none        2 (c - 1)/c elements    nothing
+    optimizer   (c - 1)/c elements      U: (c - 1)/c elements, the new values
+    full        (c - 1)/c elements      G: (c - 1)/c elements, before the stage is used
+
+for c copies. Of parameters that several tensor ranks hold, each of these may have a part of the
+gradient; those are added up among the holders first. The sum over the two stages of a tied weight
+is one of devices, and not counted here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Literal, NamedTuple
+
+from penstock.arch.layers.record import wide_bytes
+from penstock.arch.ownership import Ownership
+from penstock.arch.parameter_layout import ParameterLayout
+from penstock.arch.parameters import EMBEDDING, HEAD, stage_layout, stage_parameters
+from penstock.cost.rank_share import RankShare
+
+Shard = Literal["none", "optimizer", "full"]
+GATHERS_IN: Mapping[str, str] = {"optimizer": "U", "full": "G"}
+"""The kind of op in which values go from their owners to all."""
+
+
+class CopiesSent(NamedTuple):
+    """Bytes that a rank sends in an op of a stage."""
+
+    copies: Fraction = Fraction(0)
+    """To ranks that hold the same weights."""
+    holders: Fraction = Fraction(0)
+    """To tensor ranks that hold some of the same parameters."""
+
+
+@dataclass(frozen=True)
+class Copies:
+    """One of `count` ranks that hold the same stages."""
+
+    share: RankShare
+    layers: tuple[int, ...]
+    """Layers of each stage."""
+    count: int = 1
+    index: int = 0
+    shard: Shard = "none"
+
+    def sent(self, kind: str, stage: int) -> CopiesSent:
+        """What the rank sends in an op of a kind."""
+        if kind == "Z":
+            reduced = self._summed if self.shard == "none" else self._scattered
+            return CopiesSent(reduced(stage), self._held_in_parts(stage))
+        gathers = GATHERS_IN.get(self.shard) == kind
+        return CopiesSent(self._gathered(stage) if gathers else Fraction(0))
+
+    def _summed(self, stage: int) -> Fraction:
+        """A sum for all. Parameters that several tensor ranks hold are added up once more, apart,
+        where the order of a sum could differ between them."""
+        layout = self.layout(stage)
+        several = [part for part in layout.parts.values() if any(len(h) > 1 for h in part.among)]
+        again = sum(part.elements for part in several) if self.count > 2 else 0
+        return _sum_for_all(layout.elements + again, self.count) * self._wide
+
+    def _scattered(self, stage: int) -> Fraction:
+        """All but the own ranges, to their owners."""
+        own = self._owned(stage)
+        return Fraction((own.layout.stored - own.elements) * self._wide)
+
+    def _gathered(self, stage: int) -> Fraction:
+        """The own ranges, to each of the others."""
+        values = self._owned(stage).elements * self.share.model.element_bytes
+        return Fraction((self.count - 1) * values)
+
+    def _held_in_parts(self, stage: int) -> Fraction:
+        parts = self.layout(stage).parts.values()
+        found = [part for part in parts if part.is_parted(self.share.cell.parted)]
+        sums = (_sum_for_all(part.elements, len(part.holders)) for part in found)
+        return sum(sums, Fraction(0)) * self._wide
+
+    def _owned(self, stage: int) -> Ownership:
+        layout = self.layout(stage)
+        apart = (EMBEDDING, HEAD) if self.share.model.tied and not layout.shared else ()
+        return Ownership(layout, self.index, self.count, apart)
+
+    def layout(self, stage: int) -> ParameterLayout:
+        """Where the parameters of a stage lie."""
+        model, stages = self.share.model, len(self.layers)
+        parameters = stage_parameters(model, self._split[stage], stage, stages)
+        return stage_layout(model, parameters, self.share.place.tensor, self.share.cell.tensor)
+
+    @cached_property
+    def _split(self) -> list[range]:
+        ends = [*accumulate(self.layers, initial=0)]
+        return [range(*bounds) for bounds in pairwise(ends)]
+
+    @property
+    def _wide(self) -> int:
+        """Bytes of an element of a gradient."""
+        return wide_bytes(self.share.model.element_bytes)
+
+
+def _sum_for_all(elements: int, ranks: int) -> Fraction:
+    """What a rank sends in a sum that is scattered and gathered again."""
+    return Fraction(2 * (ranks - 1) * elements, ranks)

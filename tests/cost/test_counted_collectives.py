@@ -1,0 +1,104 @@
+"""What is predicted of the collectives of a cell is what real layers send, op by op."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+
+from cost.counted_ranks import OpCount, counted
+from penstock.arch.cell_shape import CellShape
+from penstock.arch.config import ModelConfig, model
+from penstock.core.ops import Op
+from penstock.core.schedule import Schedule
+from penstock.cost.collectives import op_collectives
+from penstock.cost.rank_share import RankShare
+from penstock.cost.workload import Workload
+from penstock.schedules import build
+from penstock.transform import recompute_all, split_backward
+
+pytestmark = pytest.mark.torch
+
+TINY = replace(model("tiny"), layers=3, vocabulary=26, element_bytes=4)
+ODD = replace(TINY, hidden=12, ffn=10, heads=6, kv_heads=3, head_size=4)
+WHOLE = build("1f1b", devices=2, microbatches=2)
+SLICED = build("seq1f1b", devices=2, microbatches=2, slices=2)
+SCHEDULES = {
+    "1f1b": (WHOLE, (11,)),
+    "seq1f1b": (SLICED, (9, 6)),
+}
+CELLS = {
+    "tensor": CellShape(tensor=2),
+    "tensor, replicated": CellShape(tensor=2, norms="replicated"),
+    "ulysses": CellShape(ulysses=2),
+    "ring": CellShape(ring=2),
+    "ring of three": CellShape(ring=3),
+    "tensor x ulysses": CellShape(tensor=2, ulysses=2),
+    "tensor x ulysses, replicated": CellShape(tensor=2, ulysses=2, norms="replicated"),
+    "ulysses x ring": CellShape(ulysses=2, ring=2),
+}
+
+
+def predicted(
+    schedule: Schedule, config: ModelConfig, cell: CellShape, lengths: Sequence[int]
+) -> list[dict[Op, OpCount]]:
+    """What the cost model says of every op of every rank."""
+    workload = Workload.of(schedule.shape, config, lengths)
+    return [
+        {op: _count(workload, RankShare(config, cell, place), op) for op in schedule.table.ops()}
+        for place in cell.places()
+    ]
+
+
+def _count(workload: Workload, share: RankShare, op: Op) -> OpCount:
+    count = OpCount(Counter(), Counter())
+    for each in op_collectives(workload, share, op):
+        assert each.sent.denominator == 1
+        count.sent[each.axis, each.name] += int(each.sent) * each.times
+        count.calls[each.axis, each.name] += each.calls * each.times
+    return count
+
+
+@pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS.keys())
+@pytest.mark.parametrize("named", SCHEDULES)
+def test_every_op_of_every_rank_sends_what_was_predicted(named: str, cell: CellShape) -> None:
+    schedule, lengths = SCHEDULES[named]
+    assert predicted(schedule, TINY, cell, lengths) == counted(schedule, TINY, cell, lengths)
+
+
+@pytest.mark.parametrize("name", ["tensor x ulysses, replicated", "ring of three"])
+def test_split_backwards_and_recomputed_forwards_are_counted_too(name: str) -> None:
+    for change in (split_backward, recompute_all):
+        schedule, lengths = change(SLICED), (9, 6)
+        right = counted(schedule, TINY, CELLS[name], lengths)
+        assert predicted(schedule, TINY, CELLS[name], lengths) == right
+
+
+@pytest.mark.parametrize(
+    "cell", [CellShape(tensor=4), CellShape(ulysses=4), CellShape(tensor=2, ulysses=2)], ids=str
+)
+def test_heads_and_tokens_that_do_not_divide_are_counted_too(cell: CellShape) -> None:
+    """Four ranks have three key/value heads: one of these is held by two ranks."""
+    assert predicted(SLICED, ODD, cell, (9, 6)) == counted(SLICED, ODD, cell, (9, 6))
+
+
+def test_narrow_types_send_half_and_their_loss_does_not() -> None:
+    cell, config = CellShape(tensor=2, ulysses=2), replace(TINY, element_bytes=2)
+    right = counted(SLICED, config, cell, (9, 6), torch.bfloat16)
+    assert predicted(SLICED, config, cell, (9, 6)) == right
+    wide = counted(SLICED, TINY, cell, (9, 6))
+    last = Op("B", 1, 0, 0)
+    for narrow, twice in zip(right, wide):
+        assert (
+            2 * narrow[last].sent["ulysses", "exchange"] == twice[last].sent["ulysses", "exchange"]
+        )
+        assert (
+            narrow[last].sent["tensor", "take_largest"]
+            == twice[last].sent["tensor", "take_largest"]
+        )
+
+
+def test_a_rank_that_is_alone_sends_nothing() -> None:
+    for op, count in predicted(SLICED, TINY, CellShape(), (9, 6))[0].items():
+        assert not count.sent, op
