@@ -91,10 +91,10 @@ def test_the_table_ends_with_the_verdict(penstock: Penstock, judged: Callable[..
     answer = penstock("verify seq1f1b -p 4 -m 4 -k 2")
     lines = answer.out.splitlines()
     assert answer.code == 0
-    assert lines[-1] == "12 rows, all equal, largest error 2e-14 in float64, 2e-14 in float32"
+    assert lines[-1] == "13 rows, all equal, largest error 2e-14 in float64, 2e-14 in float32"
     assert "2 x 2" in next(line for line in lines if " replicas " in line)
     assert "2 of tensor 2" in next(line for line in lines if " tensor " in line)
-    assert "verifying 12 runs on 4 processes" in answer.err
+    assert "verifying 13 runs on 4 processes" in answer.err
 
 
 def test_a_wrong_gradient_is_named_with_its_error_and_exits_1(
