@@ -95,9 +95,10 @@ class BufferPool:
             for number, users in enumerate(rotation.users(name)):
                 rotating = (s for s in users if not self._keeps(rotation, name, s))
                 elements = max((self._elements(name, s) for s in rotating), default=0)
-                if number == len(buffers):
-                    buffers.append(self._empty(name))
-                _lengthen(buffers[number], elements)
+                if number < len(buffers):
+                    _lengthen(buffers[number], elements)
+                else:
+                    buffers.append(self._like(name).new_zeros(elements))
 
     def part(self, rotation: Rotation, name: str, stage: int, buffer: int) -> Tensor:
         """As much of a buffer as a stage needs, or the gradient that it has to itself."""
@@ -125,9 +126,9 @@ class BufferPool:
         staying = name == "dw" and stage in rotation.staying
         return staying and self._weights[stage].has_whole_gradient
 
-    def _empty(self, name: str) -> Tensor:
+    def _like(self, name: str) -> Tensor:
         some = next(iter(self._weights.values()))
-        return (some.value if name == "weight" else some.grad).new_zeros(0)
+        return some.value if name == "weight" else some.grad
 
     def _elements(self, name: str, stage: int) -> int:
         layout = self._weights[stage].layout
