@@ -91,10 +91,10 @@ def test_the_table_ends_with_the_verdict(penstock: Penstock, judged: Callable[..
     answer = penstock("verify seq1f1b -p 4 -m 4 -k 2")
     lines = answer.out.splitlines()
     assert answer.code == 0
-    assert lines[-1] == "12 rows, all equal, largest error 2e-14 in float64, 2e-14 in float32"
+    assert lines[-1] == "13 rows, all equal, largest error 2e-14 in float64, 2e-14 in float32"
     assert "2 x 2" in next(line for line in lines if " replicas " in line)
     assert "2 of tensor 2" in next(line for line in lines if " tensor " in line)
-    assert "verifying 12 runs on 4 processes" in answer.err
+    assert "verifying 13 runs on 4 processes" in answer.err
 
 
 def test_a_wrong_gradient_is_named_with_its_error_and_exits_1(
@@ -147,6 +147,7 @@ def test_a_file_is_verified_without_replicas(
         ("verify gpipe -p 4 -m 8 -k 2", "does not cut sequences"),
         ("verify gpipe -p 65 -m 8", "65 processes are more than"),
         ("verify gpipe -p 2 -m 2 --device tpu", "'tpu' is not one of"),
+        ("verify gpipe -p 2 -m 2 --shard weights", "'weights' is not one of"),
     ],
 )
 def test_misuse_is_refused_before_anything_starts(
@@ -198,8 +199,8 @@ def test_rows_of_a_gpu_say_the_back_end_and_the_difference_from_one_process(
 def test_the_table_of_a_gpu_ends_with_the_place(penstock: Penstock) -> None:
     lines = penstock("verify gpipe -p 2 -m 2 --device cuda").out.splitlines()
     assert "from one process" in lines[0]
-    assert lines[-2] == "15 rows, all equal, largest error 2e-06 in float32, 2e-06 in bfloat16"
-    assert lines[-1] == "15 of 15 equal on cuda over nccl"
+    assert lines[-2] == "16 rows, all equal, largest error 2e-06 in float32, 2e-06 in bfloat16"
+    assert lines[-1] == "16 of 16 equal on cuda over nccl"
 
 
 def test_without_torch_the_extra_to_install_is_named(
@@ -224,6 +225,38 @@ def test_what_the_executor_cannot_run_is_refused_by_name(
     answer = penstock(f"verify {path}")
     assert (answer.code, answer.out) == (2, "")
     assert "`after` orders between devices" in answer.err
+
+
+def test_a_mesh_with_full_sharding_is_given_to_every_run(
+    penstock: Penstock, judged: Callable[..., None]
+) -> None:
+    judged(Difference(0.0, 0.0, PARAMETER, ""))
+    answer = penstock("verify gpipe -p 2 -m 2 --mesh replicas=2,sequence=2 --shard full --json")
+    plain = {variant.name for variant in VARIANTS if not variant.halved}
+    assert {row["variant"] for row in answer.data["rows"]} == plain
+    assert {(row["shard"], row["replicas"]) for row in answer.data["rows"]} == {("full", 2)}
+
+
+@pytest.mark.parametrize(
+    ("options", "lane", "words", "hint"),
+    [
+        ("--shard full", "0Z0", "has collective lanes already", "shard a schedule only once"),
+        ("--shard full", "1G0", "0F0 reads weights that nothing gathers", "or none"),
+        ("", "0G0 1G0", "has ops of kind G, but the weights", "penstock verify: --shard full"),
+    ],
+    ids=["reductions alone", "one stage is gathered", "whole weights"],
+)
+def test_weights_that_cannot_be_gathered_as_asked_are_refused_before_anything_starts(
+    penstock: Penstock, tmp_path: Path, options: str, lane: str, words: str, hint: str
+) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_text(
+        f"devices: 1\nstages: 2\nslices: 1\n0 compute: 0F0 1F0 1B0 0B0\n0 collective: {lane}\n"
+    )
+    answer = penstock(f"verify {path} {options}")
+    assert (answer.code, answer.out) == (2, "")
+    assert words in answer.err
+    assert hint in answer.err
 
 
 def test_a_refuted_schedule_is_not_run(penstock: Penstock, tmp_path: Path) -> None:

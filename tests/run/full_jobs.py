@@ -1,5 +1,6 @@
 """What the ranks of the tests' crew do with weights that are sharded fully."""
 
+import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
@@ -12,6 +13,7 @@ from penstock.run.comm.grid import Grid
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Alone
 from penstock.run.execute.observer import Quiet
+from penstock.run.observe.memory_meter import LiveBytes
 from penstock.run.process.rendezvous import Connection
 from penstock.run.program.calls import Call
 from penstock.run.program.rotation import rotation_of
@@ -19,7 +21,7 @@ from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine, Outcome
 from penstock.run.step.full_sharding import FullShards
 from penstock.run.step.optimizer import AdamW
-from penstock.run.step.shardings import sharding_named
+from penstock.run.step.shardings import SHARDINGS, sharding_named
 from penstock.run.step.state import begin
 from run.jobs import CPU, batch_of
 from run.shard_jobs import SharedRun, sharded_engine, share_of_batch, trained_with
@@ -173,18 +175,36 @@ def evaluated(connection: Connection, plan: StepPlan, replicas: int, shard: str)
         return Evaluated(loss, {call.op.kind for call in engine.executor.spans.calls})
 
 
-class Held(NamedTuple):
-    """Bytes that a rank has between steps, and how many buffers of each kind are in it."""
-
-    bytes: int
-    buffers: tuple[int, int]
-
-
-def held_between_steps(connection: Connection, plan: StepPlan, replicas: int) -> Held:
-    """Everything that the engine of this rank keeps."""
+def held_between_steps(connection: Connection, plan: StepPlan, replicas: int) -> int:
+    """Bytes of everything that the engine of this rank keeps."""
     with sharded_engine(plan, replicas, "full") as engine:
         kept = [t for w in engine.weights.values() for t in (w.main, w.value, w.grad)]
         kept += [m for each in engine.optimizers.values() for m in each.moments.values()]
         kept += [buffer for buffers in engine.pool.flat.values() for buffer in buffers]
-        counts = (len(engine.pool.flat["weight"]), len(engine.pool.flat["dw"]))
-        return Held(sum({t.data_ptr(): t.nbytes for t in kept}.values()), counts)
+        return sum({t.data_ptr(): t.nbytes for t in kept}.values())
+
+
+def live_bytes(connection: Connection, plan: StepPlan, replicas: int) -> dict[str, int]:
+    """What is alive on this rank behind a step, by what replicas share."""
+    _live(plan, replicas, "none")  # what is made once for all engines
+    return {kind: _live(plan, replicas, kind) for kind in SHARDINGS}
+
+
+def _live(plan: StepPlan, replicas: int, shard: str) -> int:
+    """Counted from before there was an engine."""
+    with LiveBytes() as meter, sharded_engine(plan, replicas, shard) as engine:
+        engine.step(share_of_batch(engine, 0), 0.01)
+        gc.collect()
+        return meter.level
+
+
+def trained_with_two_plans(
+    connection: Connection, plans: tuple[StepPlan, StepPlan], replicas: int, shard: str
+) -> list[Outcome]:
+    """Steps whose plans take turns."""
+    with sharded_engine(plans[0], replicas, shard) as engine:
+        found = []
+        for step in range(4):
+            engine.use(plans[step % 2])
+            found.append(engine.step(share_of_batch(engine, step), 0.01))
+        return found

@@ -42,7 +42,7 @@ AXES = {
     "tensor": (1, 2, 3),
     "sequence": ((1, 1), (2, 1), (1, 2), (1, 3), (2, 2)),
     "norms": ("scattered", "replicated"),
-    "shard": ("none", "optimizer"),
+    "shard": ("none", "optimizer", "full"),
     "recompute": (False, True),
     "tied": (False, True),
     "packed": (False, True),
@@ -87,14 +87,16 @@ def heads_suffice(tensor: int, sequence: tuple[int, int]) -> bool:
 
 @cache
 def spreads(
-    name: str, slices: int, recompute: bool, ranks: int, shard: str
+    name: str, slices: int, recompute: bool, cell: CellShape, shard: str
 ) -> tuple[tuple[int, int], ...]:
-    """Devices and replicas with which a schedule and cells of that many ranks make up a run."""
-    replicas = (2,) if shard == "optimizer" else (1, 2)
+    """Devices and replicas with which a schedule and cells make up a run; what is shared is held by
+    several ranks, of one cell or of two replicas."""
+    alone = shard == "none" or cell.sequence > 1
+    replicas = (1, 2) if alone else (2,)
     return tuple(
         (devices, copies)
         for copies, devices in product(replicas, (2, 1, 4))
-        if copies * devices * ranks in PROCESSES and _runs(name, devices, slices, recompute)
+        if copies * devices * cell.ranks in PROCESSES and _runs(name, devices, slices, recompute)
     )
 
 
@@ -112,7 +114,7 @@ def allowed(row: Row) -> bool:
 
 def _spreads(row: Row) -> tuple[tuple[int, int], ...]:
     at = (row["schedule"], row["slices"], row["recompute"])
-    return spreads(*at, cell_of(row).ranks, row["shard"])
+    return spreads(*at, cell_of(row), row["shard"])
 
 
 def refused() -> Iterator[tuple[int, tuple[int, int]]]:

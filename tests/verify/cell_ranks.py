@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -157,6 +158,19 @@ def _fitted(own: Tensor, size: TensorSize) -> Tensor:
     return found
 
 
+class Owners:
+    """The ranks to whom ranges are dealt; they are asked as a group of processes is."""
+
+    def __init__(self, group: HeardGroup) -> None:
+        self.heard = group
+
+    def rank(self) -> int:
+        return self.heard.index
+
+    def size(self) -> int:
+        return self.heard.size
+
+
 class ThreadMesh(Mesh):
     """A mesh whose ranks are threads."""
 
@@ -167,6 +181,10 @@ class ThreadMesh(Mesh):
     @property
     def world(self) -> Any:
         return self._one_of("world", [[*range(self.grid.ranks)]])
+
+    def sharers(self, ranks: int) -> Any:
+        group: Any = super().sharers(ranks)
+        return None if group is None else Owners(group)
 
     def _member(self, axis: str) -> Any:
         return self.along(axis)
@@ -182,12 +200,40 @@ def add_up_in_threads(tensor: Tensor, group: HeardGroup | None) -> None:
         group.add_up(tensor).wait()
 
 
+def scatter_in_threads(tensor: Tensor, cuts: Sequence[int], group: Owners | None) -> None:
+    if group is not None:
+        own, pending = group.heard.scatter_sum(tensor[cuts[0] : cuts[-1]], _sizes(cuts))
+        pending.wait()
+        tensor[slice(*cuts[group.rank() :][:2])] = own
+
+
+def gather_in_threads(tensor: Tensor, cuts: Sequence[int], group: Owners | None) -> None:
+    if group is not None:
+        own = tensor[slice(*cuts[group.rank() :][:2])].clone()
+        whole, pending = group.heard.gather(own, _sizes(cuts))
+        pending.wait()
+        tensor[cuts[0] : cuts[-1]] = whole
+
+
+def _sizes(cuts: Sequence[int]) -> list[int]:
+    return [stop - start for start, stop in pairwise(cuts)]
+
+
+STAND_INS = {
+    **{f"{module}.add_up": add_up_in_threads for module in SUMS},
+    "sharding.scatter_sum": scatter_in_threads,
+    "sharding.gather_ranges": gather_in_threads,
+    "full_sharding.gather_ranges": gather_in_threads,
+}
+"""What stands where modules of `penstock.run.step` talk to processes."""
+
+
 @contextmanager
 def _in_threads() -> Iterator[None]:
     """Let engines talk to threads wherever they talk to processes."""
     with ExitStack() as stack:
-        for module in SUMS:
-            stack.enter_context(mock.patch(f"penstock.run.step.{module}.add_up", add_up_in_threads))
+        for name, function in STAND_INS.items():
+            stack.enter_context(mock.patch(f"penstock.run.step.{name}", function))
         stack.enter_context(mock.patch("penstock.run.step.engine.agree_on_plan"))
         yield
 

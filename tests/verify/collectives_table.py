@@ -27,6 +27,11 @@ HEAD = (
 LOSS = Collective("loss and norm", "Engine._add_up", "add_up", "world")
 EVALUATED_LOSS = Collective("loss", "Engine._sum_over_all", "add_up", "world")
 COPIES = Collective("gradients of copies", "ReplicatedOptimizer.reduce", "add_up", "copies")
+OWNED_SUM = Collective("sums for owners (Z)", "OptimizerShards.reduce", "scatter_sum", "copies")
+WHOLE_GRADIENT = Collective(
+    "gradients of all owners", "OptimizerShards._complete", "gather", "copies"
+)
+LABELS = Collective("labels that count", "Engine._count", "add_up", ("replica",))
 PARTS_IN_TWO = Collective("gradients of norms", "StageEnd.reduce", "add_up", holders(range(2)))
 EXCHANGES_FORWARD = (
     Collective("heads for tokens", "HeadExchange.to_heads", "exchange", ULYSSES),
@@ -111,9 +116,19 @@ TABLE: dict[str, tuple[Collective, ...]] = {
         COPIES,
         LOSS,
     ),
-    "replicas": (
-        Collective("labels that count", "Engine._count", "add_up", ("replica",)),
-        COPIES,
+    "replicas": (LABELS, COPIES, LOSS),
+    "owners": (
+        Collective("values of all owners", "OptimizerShards.gather", "gather", "copies"),
+        LABELS,
+        OWNED_SUM,
+        WHOLE_GRADIENT,
+        LOSS,
+    ),
+    "full": (
+        Collective("weights of a stage (G)", "FullShards.fetch", "gather", "copies"),
+        *EXCHANGES,
+        OWNED_SUM,
+        WHOLE_GRADIENT,
         LOSS,
     ),
     "attention": (

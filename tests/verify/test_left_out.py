@@ -61,6 +61,8 @@ SAMPLES = {
     "ulysses": Sample(sample(CellShape(ulysses=2))),
     "ring": Sample(sample(CellShape(ring=3))),
     "replicas": Sample(sample(CellShape(), replicas=2, ignored=(1, 3))),
+    "owners": Sample(sample(CellShape(), replicas=2, shard="optimizer", ignored=(1, 3))),
+    "full": Sample(sample(CellShape(ulysses=2), microbatches=2, shard="full")),
     "attention": Sample(cut_at_attention(sample(CellShape(tensor=2, ulysses=2)))),
     "attention, replicated": Sample(cut_at_attention(sample(REPLICATED))),
     "evaluation": Sample(sample(CellShape(tensor=3)), evaluated),

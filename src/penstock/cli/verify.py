@@ -60,7 +60,7 @@ class MeshRequest:
         ),
     ] = ""
     shard: Annotated[
-        Literal["none", "optimizer"],
+        Literal["none", "optimizer", "full"],
         typer.Option(help="What ranks that hold the same stage share."),
     ] = "none"
 

@@ -12,7 +12,7 @@ receive while they add up gradients is bounded (`MESSAGE` in arch/ownership.py);
 gathered in place.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -64,6 +64,17 @@ class Footprint(NamedTuple):
         return self.weights + self.optimizer + max(self.step, self.end)
 
 
+Users = Sequence[frozenset[int]]
+"""For each buffer of a device the stages that use it in turn."""
+
+
+class Gathered(NamedTuple):
+    """Who uses the buffers of a device whose stages are gathered when they are needed."""
+
+    weights: Users
+    gradients: Users
+
+
 def footprints(
     schedule: Schedule,
     workload: Workload,
@@ -71,13 +82,13 @@ def footprints(
     *,
     on_host: Collection[int] = (),
     owners: int = 1,
-    gathered: tuple[int, int] | None = None,
+    gathered: Sequence[Gathered] = (),
 ) -> tuple[Footprint, ...]:
     """What each device of a pipeline needs; `rows` sequences lie side by side.
 
     Main weights and moments of the stages `on_host` are kept and updated there. `owners` ranks that
-    hold the same stage share those of the others. With `gathered` buffers of weights and of
-    gradients they share values and gradients too, and whole stages are in these in turn.
+    hold the same stage share those of the others. With the buffers of `gathered` stages, one for
+    each device, they share values and gradients too.
     """
     steps = step_peaks(schedule, workload, rows)
     narrow, main = workload.model.element_bytes, max(MAIN_BYTES, workload.model.element_bytes)
@@ -96,29 +107,24 @@ def footprints(
             weights += stored * narrow * (narrow < main or away)
             optimizer += (count + (updated + 2 * owned) * (not away)) * main
             found[device] = Footprint(weights, optimizer, step, max(end, room))
-    if gathered is None:
-        return tuple(found)
-    return tuple(_gathered(schedule, workload, found, owners, gathered))
+    sharded = [_gathered(workload, each, owners) for each in gathered]
+    return tuple(each._replace(**held) for each, held in zip(found, sharded)) or tuple(found)
 
 
-def _gathered(
-    schedule: Schedule,
-    workload: Workload,
-    whole: Iterable[Footprint],
-    owners: int,
-    buffers: tuple[int, int],
-) -> Iterator[Footprint]:
-    """The same where a rank has ranges alone, and buffers as large as its largest stage."""
+def _gathered(workload: Workload, buffers: Gathered, owners: int) -> dict[str, int]:
+    """What a device holds where a rank has ranges alone, and buffers as large as the largest stage
+    that uses them. A stage with a gradient buffer to itself has its range in that."""
     narrow, main = workload.model.element_bytes, max(MAIN_BYTES, workload.model.element_bytes)
-    for device, footprint in enumerate(whole):
-        here = [s for s, devices in weight_homes(schedule).items() if device in devices]
-        owned = sum(most_owned(stored_elements(workload, stage), owners) for stage in here)
-        values = max(stored_elements(workload, stage) for stage in here)
-        gradients = max(stage_elements(workload, stage) for stage in here)
-        yield footprint._replace(
-            weights=owned * narrow * (narrow < main) + buffers[0] * values * narrow,
-            optimizer=(4 * owned + buffers[1] * gradients) * main,
-        )
+    stages = {s for users in buffers.gradients for s in users}
+    owned = {s: most_owned(stored_elements(workload, s), owners) for s in stages}
+    values = sum(max(stored_elements(workload, s) for s in users) for users in buffers.weights)
+    gradients = sum(max(stage_elements(workload, s) for s in users) for users in buffers.gradients)
+    gradients += sum(owned[s] for users in buffers.gradients for s in users if len(users) > 1)
+    mine = sum(owned.values())
+    return {
+        "weights": mine * narrow * (narrow < main) + values * narrow,
+        "optimizer": (3 * mine + gradients) * main,
+    }
 
 
 def stage_matrices(workload: Workload, stage: int) -> int:

@@ -16,7 +16,8 @@ from penstock.check import check
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.plan.slices import Lengths, even
-from penstock.transform import cut_slices, recompute_all, split_backward
+from penstock.transform import cut_slices, recompute_all, shard, split_backward
+from penstock.transform.sharding import least_recent
 from penstock.verify.scale import CPU, CUDA, TrialScale
 
 MODEL_LAYERS = 8
@@ -134,6 +135,15 @@ def with_slices(schedule: Schedule) -> Schedule:
     return cut_slices(schedule, CUTS).renamed(schedule.name)
 
 
+def with_few_buffers(schedule: Schedule) -> Schedule:
+    """A schedule whose weights are gathered into one buffer of a device, and gradients reduced from
+    one, so that stages of a device take turns; two buffers where the strands of a pair need them.
+    """
+    buffers = 2 if schedule.pairs else 1
+    sharded = shard(schedule, weights=buffers, gradients=buffers, rule=least_recent)
+    return sharded.renamed(schedule.name)
+
+
 def with_recompute(schedule: Schedule) -> Schedule:
     return recompute_all(schedule).renamed(schedule.name)
 
@@ -226,6 +236,14 @@ def variants_of(scale: TrialScale) -> tuple[Variant, ...]:
             replicas=2,
             shard="optimizer",
             tied=True,
+        ),
+        variant(
+            "full",
+            "the same, and they share weights and gradients too, gathered into one buffer",
+            replicas=2,
+            shard="full",
+            tied=True,
+            transform=with_few_buffers,
         ),
         variant(
             "tensor",

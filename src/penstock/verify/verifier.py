@@ -13,7 +13,10 @@ import torch
 from penstock.lower import lower
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.process.rendezvous import Connection
+from penstock.run.program.rotation import rotation_of
+from penstock.run.program.sharded_schedule import schedule_for
 from penstock.run.program.unsupported import refuse_unsupported
+from penstock.run.step.shardings import sharding_named
 from penstock.verify.cases import one_process
 from penstock.verify.compare import (
     FROM_ONE_PROCESS,
@@ -33,9 +36,13 @@ TrialJob = Callable[[Connection, Trial], TrialPart]
 
 
 def refuse_unrunnable(trials: Iterable[Trial]) -> None:
-    """Refuse schedules that are refuted, or that the executor has no work for, before any run."""
-    for schedule in dict.fromkeys(trial.schedule for trial in trials):
+    """Refuse schedules that are refuted, that the executor has no work for, or whose weights cannot
+    be gathered as a run asks, before any run."""
+    for schedule, shard in dict.fromkeys((trial.schedule, trial.shard) for trial in trials):
         refuse_unsupported(lower(schedule))
+        sharded = schedule_for(schedule, sharding_named(shard).buffers)
+        for device in range(schedule.shape.devices):
+            rotation_of(sharded, device)
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,14 @@ import torch
 from penstock.core.schedule import Schedule
 from penstock.cost.workload import Workload
 from penstock.errors import RunError
-from penstock.plan.memory import footprints
+from penstock.plan.memory import Gathered, footprints
 from penstock.run.comm.grid import Grid
 from penstock.run.comm.mesh import Mesh
 from penstock.run.launch.worker_pool import Crew
+from penstock.run.program.rotation import rotation_of
+from penstock.run.program.sharded_schedule import TWO_BUFFERS, shard_weights
 from penstock.run.program.step_plan import StepPlan
-from penstock.run.step.shardings import sharding_named
+from penstock.run.step.shardings import SHARDINGS, sharding_named
 from penstock.schedules import build
 from penstock.transform import recompute_all, shard
 from penstock.transform.sharding import by_number, farthest
@@ -24,13 +26,15 @@ from run.full_jobs import (
     collected,
     evaluated,
     held_between_steps,
+    live_bytes,
     losses_with_spoiled_buffers,
     trained_alone,
     trained_with_fault,
+    trained_with_two_plans,
 )
 from run.plans import SMALL, plan_of
 from run.shard_jobs import resumed, stored, trained_with
-from run.step.test_sharding import BOUNDS, ODD, differences
+from run.step.test_sharding import BOUNDS, ODD, PAGE, differences
 
 pytestmark = pytest.mark.torch
 
@@ -182,21 +186,83 @@ def test_a_checkpoint_serves_runs_that_share_otherwise(
 
 
 @pytest.mark.parametrize("dtype", BOUNDS, ids=str)
-def test_memory_is_what_was_predicted(ranks: Crew, dtype: torch.dtype) -> None:
-    """Ranges and buffers of each rank, within 2 %."""
+def test_memory_is_what_was_predicted_and_less_than_without(
+    ranks: Crew, dtype: torch.dtype
+) -> None:
+    """Ranges and buffers of each rank, within 2 %; stages differ in size."""
     for name, devices in (("breadth-first", 2), ("interleaved", 2)):
         schedule = build(name, devices=devices, microbatches=4, chunks=4)
         model = replace(DEEP, hidden=64, ffn=96, vocabulary=301, tied=True)
-        plan = plan_of(schedule, model, dtype)
+        plan, owners = plan_of(schedule, model, dtype), 4 // devices
         workload = Workload.of(schedule.shape, plan.layout.model, plan.lengths[0])
-        for rank, found in enumerate(ranks.run(held_between_steps, plan, 4 // devices)):
-            whole = footprints(schedule, workload)[rank % devices]
-            expected = footprints(schedule, workload, owners=4 // devices, gathered=found.buffers)[
-                rank % devices
-            ]
-            # an order that comes back to its stages has a gradient buffer for each of them
-            assert name != "breadth-first" or expected.held < whole.held
-            assert found.bytes == pytest.approx(expected.held, rel=0.02)
+        whole = footprints(schedule, workload)
+        buffers = [_buffers(plan, device) for device in range(devices)]
+        expected = footprints(schedule, workload, owners=owners, gathered=buffers)
+        for rank, found in enumerate(ranks.run(held_between_steps, plan, owners)):
+            assert found == pytest.approx(expected[rank % devices].held, rel=0.02)
+            assert found < whole[rank % devices].held
+
+
+def _buffers(plan: StepPlan, device: int) -> Gathered:
+    """Which stages use each buffer of a device."""
+    rotation = rotation_of(shard_weights(plan.schedule, TWO_BUFFERS), device)
+    return Gathered(rotation.users("weight"), rotation.users("dw"))
+
+
+def _held(plan: StepPlan, owner: int, kind: str) -> int:
+    """Bytes of values, main weights, gradients and moments that one of four ranks has: all that is
+    not shared, owned shares of the rest, and the buffers in which stages take turns."""
+    narrow, main = plan.layout.dtype.itemsize, plan.layout.main.itemsize
+    apart = main if narrow < main else 0  # otherwise values are the main weights
+    size = {stage: plan.layout.parameters(stage).stored for stage in range(plan.layout.stages)}
+    share = {stage: n * (owner + 1) // 4 - n * owner // 4 for stage, n in size.items()}
+    whole, owned = sum(size.values()), sum(share.values())
+    if kind == "none":
+        return whole * (narrow + apart + main + 2 * main)
+    if kind == "optimizer":
+        return whole * (narrow + main) + owned * (apart + 2 * main)
+    weights, gradients = _buffers(plan, 0)
+    taking_turns = sum(share[s] for users in gradients if len(users) > 1 for s in users)
+    return (
+        owned * (narrow + apart + 2 * main)
+        + taking_turns * main
+        + sum(max(size[s] for s in users) for users in weights) * narrow
+        + sum(max(size[s] for s in users) for users in gradients) * main
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_what_is_alive_in_a_step_are_owned_shares_and_buffers_and_the_page_says_so(
+    ranks: Crew, dtype: torch.dtype
+) -> None:
+    """To the byte: everything else that is alive does not depend on what is shared."""
+    for name in ("breadth-first", "interleaved"):
+        schedule = build(name, devices=1, microbatches=4, chunks=4)
+        plan = plan_of(schedule, replace(DEEP, hidden=64, ffn=96), dtype)
+        sums = dict.fromkeys(SHARDINGS, 0)
+        for owner, live in enumerate(ranks.run(live_bytes, plan, 4)):
+            held = {kind: _held(plan, owner, kind) for kind in SHARDINGS}
+            beside = {kind: live[kind] - held[kind] for kind in SHARDINGS}
+            assert set(beside.values()) == {beside["none"]}
+            assert 0 <= beside["none"] < 0.02 * held["full"]
+            assert live["full"] < live["optimizer"] < live["none"]
+            sums = {kind: sums[kind] + held[kind] for kind in SHARDINGS}
+        each = (f"{held / plan.layout.model.parameters / 4:.3g}" for held in sums.values())
+        row = f"| {name} | {str(dtype).removeprefix('torch.')} | {' | '.join(each)} |"
+        assert row in PAGE.read_text()
+
+
+def test_plans_that_use_other_buffers_take_turns(ranks: Crew) -> None:
+    """One plan gives every stage a gradient buffer to itself, the other lets stages of unequal
+    sizes share one; the buffers of the first are lengthened for it."""
+    order = build("interleaved", devices=2, microbatches=4, chunks=4)
+    few = shard(order, weights=1, gradients=1, rule=by_number)
+    right = ranks.run(trained_with_two_plans, (_plan(order), _plan(order)), 2, "none")
+    for plans in ((_plan(order), _plan(few)), (_plan(few), _plan(order))):
+        found = ranks.run(trained_with_two_plans, plans, 2, "full")
+        for mine, theirs in zip(found, right):
+            for one, other in zip(mine, theirs):
+                assert one == pytest.approx(other, rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["optimizer", "full"])

@@ -108,7 +108,7 @@ def _layouts() -> Iterator[Spread]:
 
 def _cells(family: str, devices: int, chunks: int, slices: int, replicas: int) -> Iterator[Spread]:
     norms: tuple[Norms, ...] = ("scattered", "replicated")
-    shares = product((1, 2), ("none", "ulysses", "ring"), ("none", "optimizer"), norms)
+    shares = product((1, 2), ("none", "ulysses", "ring"), ("none", "optimizer", "full"), norms)
     for tensor, sequence, shard, norm in shares:
         made = Spread(family, devices, chunks, slices, tensor, sequence, replicas, shard, norm)
         shared = shard == "none" or made.ranks > devices * tensor

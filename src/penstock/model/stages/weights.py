@@ -6,7 +6,7 @@ to the embedding of the same stage is a view of it, and has a gradient of its ow
 optimizer updates, a rank may own a part; then others update the rest.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -51,6 +51,14 @@ class Weights:
         value = torch.zeros(own.elements, dtype=dtype, device=device)
         kept = value if dtype == main else value.new_zeros(own.elements, dtype=main)
         return cls(own.layout, kept, value, torch.zeros_like(kept), own)
+
+    def with_whole_gradient(self) -> "Weights":
+        """The same with room for the gradient of the whole stage."""
+        return replace(self, grad=self.grad.new_zeros(self.layout.elements))
+
+    @property
+    def has_whole_gradient(self) -> bool:
+        return len(self.grad) == self.layout.elements
 
     def named(self, flat: Tensor) -> dict[str, Tensor]:
         """The parameters of a buffer of the whole stage by name, as views."""

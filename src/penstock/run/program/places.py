@@ -132,10 +132,11 @@ class PlaceTable:
         return [next(found) if is_there else other for is_there, other in zip(there, others)]
 
     def _home_column(self, home: _Home, ops: _Alike) -> list[int]:
-        """The place of a stage's buffer; where buffers rotate, of the one that each op uses."""
+        """The place of a stage's buffer; where buffers rotate, of the one that each op uses. Stages
+        without weights use none of these, and have nothing at their places."""
         name, number = home
         rotating = self._rotation.of(name)
-        if not rotating:
+        if not rotating or number in self.shape.weightless:
             return [self.of_home(name, number)] * len(ops.turns)
         buffers = (rotating[self._ops[turn]] for turn in ops.turns)
         return [self.of_home(in_buffer(name, buffer), number) for buffer in buffers]

@@ -9,10 +9,11 @@ the same buffer. A gather that waits for nothing fills a buffer of its own.
     collective   0G0 1G0 0G1 1Z0 0Z0               1G0 after 0F1: both use weight buffer 0
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
-from typing import NamedTuple
 
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
@@ -23,7 +24,8 @@ Earlier = Mapping[Op, Sequence[Op]]
 """What ops wait for because the schedule says so."""
 
 
-class Rotation(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Rotation:
     """The buffers of one device by op, for each of the two buffers of a stage that rotate."""
 
     weight: Mapping[Op, int]
@@ -35,11 +37,20 @@ class Rotation(NamedTuple):
         """The buffers of ops that use the table's buffer of that name."""
         return {"weight": self.weight, "dw": self.dw}.get(name, {})
 
-    @property
-    def counts(self) -> tuple[int, int]:
-        """How many buffers of weights and of gradients there are."""
-        weights, gradients = (1 + max(each.values(), default=-1) for each in self)
-        return weights, gradients
+    def users(self, name: str) -> tuple[frozenset[int], ...]:
+        """The stages that each buffer of that name takes in turn."""
+        found: dict[int, set[int]] = defaultdict(set)
+        for stage, buffer in self.uses(name):
+            found[buffer].add(stage)
+        return tuple(frozenset(found[buffer]) for buffer in sorted(found))
+
+    @cached_property
+    def staying(self) -> frozenset[int]:
+        """Stages that have a gradient buffer to themselves and are reduced once: what they own of
+        the sum can stay where it was added up."""
+        alone = {stage for stages in self.users("dw") if len(stages) == 1 for stage in stages}
+        reduced = Counter(op.stage for op in self.dw if op.kind == "Z")
+        return frozenset(stage for stage in alone if reduced[stage] == 1)
 
     def uses(self, name: str) -> set[tuple[int, int]]:
         """Stage and buffer of everything that is ever held."""

@@ -18,11 +18,22 @@ SHARDING_KINDS = frozenset("GZ")
 
 
 class BufferCounts(NamedTuple):
-    """Buffers of each device, each as large as its largest stage."""
+    """Buffers of each device."""
 
     weights: int = 2
     gradients: int = 0
     """0: as few as let every stage be reduced once."""
+
+
+TWO_BUFFERS = BufferCounts()
+
+
+def schedule_for(schedule: Schedule, buffers: BufferCounts | None) -> Schedule:
+    """What is run with so many buffers for whole stages; without any, weights are whole."""
+    if buffers is not None:
+        return shard_weights(schedule, buffers)
+    refuse_sharded(schedule)
+    return schedule
 
 
 def shard_weights(schedule: Schedule, buffers: BufferCounts) -> Schedule:
@@ -58,5 +69,6 @@ def refuse_sharded(schedule: Schedule) -> None:
         raise RunError(
             f"{schedule.name} has ops of kind {', '.join(found)}, but the weights of this run are "
             "not sharded",
-            hint='run it with shard = "full", or take the schedule without them',
+            hint='run it with shard = "full" (penstock verify: --shard full), or take the schedule '
+            "without them",
         )

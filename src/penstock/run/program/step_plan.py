@@ -13,7 +13,7 @@ from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.lower import lower_for_running
 from penstock.run.program.layout import Layout, homes_of
-from penstock.run.program.sharded_schedule import BufferCounts, refuse_sharded, shard_weights
+from penstock.run.program.sharded_schedule import BufferCounts, schedule_for
 from penstock.run.program.step_end import end_step
 
 
@@ -64,11 +64,7 @@ class StepPlan:
         parts of gradients, which are added up as those of replicas are. With `buffers` weights are
         gathered into so many when they are needed."""
         several = replicas * self.layout.cell.ranks > 1
-        schedule = self.schedule
-        if buffers is None:
-            refuse_sharded(schedule)
-        else:
-            schedule = shard_weights(schedule, buffers)
+        schedule = schedule_for(self.schedule, buffers)
         return lower_for_running(end_step(schedule, reduced=several, ties=self.layout.ties))
 
     @cached_property

@@ -31,6 +31,7 @@ from penstock.run.execute.spans import clock_of
 from penstock.run.program.calls import Join
 from penstock.run.program.pieces import cut_batch
 from penstock.run.program.rotation import Rotation, rotation_of
+from penstock.run.program.sharded_schedule import schedule_for
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.agreement import agree_on_plan
 from penstock.run.step.full_sharding import BufferPool, FullShards, StageGather
@@ -71,7 +72,7 @@ class Engine:
         self.cell = mesh.cell(self.layout.cell.norms)
         mine, at = self.layout.stages_of(mesh.device), (device, self.cell)
         self.stages = {stage: stage_of(self.layout, stage, *at) for stage in mine}
-        self.weights = {stage: self._empty_weights(stage) for stage in mine}
+        self.weights = self._empty_weights(plan)
         self.optimizers = {s: make_optimizer(adam, self.weights[s]) for s in mine}
         self._make_holder_groups()
         self.tracker = Tracker()
@@ -196,7 +197,16 @@ class Engine:
         executor.clock = clock_of(self.device)
         return executor
 
-    def _empty_weights(self, stage: int) -> Weights:
+    def _empty_weights(self, plan: StepPlan) -> dict[int, Weights]:
+        """Of all stages; with room for a whole gradient where the plan lets it stay."""
+        found = {stage: self._empty_stage(stage) for stage in self.stages}
+        if self.sharding.buffers:
+            sharded = schedule_for(plan.schedule, self.sharding.buffers)
+            for stage in rotation_of(sharded, self.mesh.device).staying:
+                found[stage] = found[stage].with_whole_gradient()
+        return found
+
+    def _empty_stage(self, stage: int) -> Weights:
         parameters = self.layout.parameters(stage, self.mesh.tensor)
         own = self.sharding.ownership(parameters, self.mesh, tied=self.layout.model.tied)
         dtype, main = self.layout.dtype, self.layout.main
@@ -206,10 +216,11 @@ class Engine:
         """What an op works with; a gather or a reduction with the buffer that it has."""
         stage, sharding = op.stage, self.sharding
         if op.kind == "G" and isinstance(sharding, FullShards):
-            whole = self.pool.part("weight", stage, rotation.weight[op])
+            whole = self.pool.part(rotation, "weight", stage, rotation.weight[op])
             return StageGather(sharding, self.weights[stage], whole, self.mesh)
         if op.kind == "Z" and op in rotation.dw:
-            return replace(self._ends[stage], gradient=self.pool.part("dw", stage, rotation.dw[op]))
+            gradient = self.pool.part(rotation, "dw", stage, rotation.dw[op])
+            return replace(self._ends[stage], gradient=gradient)
         return self._ends[stage] if op.kind in STAGE_KINDS else self.working[stage]
 
     def _stage_end(self, stage: int) -> StageEnd:

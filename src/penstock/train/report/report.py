@@ -24,12 +24,13 @@ from penstock.draw import trace
 from penstock.draw.page import page
 from penstock.files import save_text
 from penstock.plan.communicators import with_communicators
-from penstock.plan.memory import Footprint, footprints, with_slots
+from penstock.plan.memory import Footprint, Gathered, footprints, with_slots
 from penstock.run.comm.collective import add_up, over_nccl
 from penstock.run.observe.inspected_step import StepLook, look_at_step
 from penstock.run.observe.memory_meter import free_bytes
 from penstock.run.process.environment import read_place
 from penstock.run.program.layout import Layout
+from penstock.run.program.rotation import rotation_of
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine
 from penstock.run.step.engine import Engine
@@ -138,10 +139,11 @@ def _too_large(plan: StepPlan, run: EndedRun) -> str:
 
 def _own_footprints(engine: Engine) -> tuple[Footprint, ...]:
     """What the run itself needs on each device, with what its ranks share."""
-    plan, pool = engine.plan, engine.pool.flat
-    buffers = (len(pool["weight"]), len(pool["dw"])) if engine.sharding.buffers else None
-    workload, owners = workload_of(plan), engine.owners
-    return footprints(plan.schedule, workload, plan.rows, owners=owners, gathered=buffers)
+    plan, workload = engine.plan, workload_of(engine.plan)
+    devices = range(engine.layout.devices) if engine.sharding.buffers else ()
+    rotations = (rotation_of(engine.executor.program.schedule, device) for device in devices)
+    gathered = [Gathered(each.users("weight"), each.users("dw")) for each in rotations]
+    return footprints(plan.schedule, workload, plan.rows, owners=engine.owners, gathered=gathered)
 
 
 def _footprints(plan: StepPlan, engine: Engine) -> tuple[Footprint, ...]:
