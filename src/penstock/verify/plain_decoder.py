@@ -105,7 +105,7 @@ class PlainStage(nn.Module):
         super().__init__()
         first, last = layers.start == 0, layers.stop == config.layers
         _refuse_unknown(config, tied_apart=config.tied and first != last)
-        self.embed_tokens = nn.Embedding(config.vocabulary, config.hidden) if first else None
+        self.embed_tokens = _embedding(config) if first else None
         self.layers = nn.ModuleDict({str(layer): PlainLayer(config, attention) for layer in layers})
         self.norm = nn.RMSNorm(config.hidden, config.norm_epsilon) if last else None
         own = last and not config.tied
@@ -130,6 +130,12 @@ class PlainStage(nn.Module):
             return logits
         assert self.embed_tokens is not None
         return functional.linear(x, self.embed_tokens.weight)
+
+
+def _embedding(config: ModelConfig) -> nn.Embedding:
+    """Without numbers of its own, which are drawn for nothing: the weights come from outside."""
+    rows = torch.empty(config.vocabulary, config.hidden)
+    return nn.Embedding.from_pretrained(rows, freeze=False)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def stored_name(name: str) -> str:

@@ -16,7 +16,7 @@ from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import back_end_of, engine_on, torch_device
 from penstock.run.step.engine import Engine
-from penstock.run.step.optimizer import AdamW
+from penstock.run.step.optimizer import NoUpdate
 from penstock.run.step.state import entries, publish
 from penstock.verify.compare import HeldGradient
 from penstock.verify.material import microbatches_of, parameters_of
@@ -53,7 +53,7 @@ def run_alone(connection: Connection, trial: Trial) -> TrialPart:
     if connection.rank:
         return TrialPart(0.0, [])
     device = _device(connection, trial)
-    with closing(engine_on(Mesh(Grid()), trial_plan(trial), AdamW(), device)) as engine:
+    with closing(engine_on(Mesh(Grid()), trial_plan(trial), NoUpdate(), device)) as engine:
         return trial_part(engine, trial)
 
 
@@ -62,7 +62,9 @@ def trial_engine(connection: Connection, trial: Trial) -> Iterator[Engine]:
     """This process's engine for a trial, on groups that trials of one shape share."""
     device = _device(connection, trial)
     mesh = _mesh(trial.replicas, trial.schedule.shape.devices, trial.cell)
-    with closing(engine_on(mesh, trial_plan(trial), AdamW(), device, shard=trial.shard)) as engine:
+    with closing(
+        engine_on(mesh, trial_plan(trial), NoUpdate(), device, shard=trial.shard)
+    ) as engine:
         yield engine
 
 

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from torch.optim import AdamW
-
 from penstock.data import Samples
 from penstock.data.sources import TextFiles
 from penstock.files.durable import Disk
@@ -17,6 +15,7 @@ from penstock.model.stages.decoder import DecoderStage
 from penstock.run.process import machine
 from penstock.run.process.machine import Machine
 from penstock.run.program.calls import Call
+from penstock.run.step.optimizer import TorchAdamW
 from penstock.run.watchdog.position import Tracker
 from penstock.train.loop import rank as rank_module
 from penstock.train.loop import trainer
@@ -64,7 +63,7 @@ def slow_data(seconds: float) -> None:
 def sleep_in_update(rank: int, call: int) -> None:
     """The optimizer of one rank does not come back when it is called for that time."""
     if os.environ["RANK"] == str(rank):
-        AdamW.step = _sleepy(AdamW.step, call)  # type: ignore[method-assign]
+        TorchAdamW.update = _sleepy(TorchAdamW.update, call)  # type: ignore[method-assign]
 
 
 def sleep_in_evaluation(rank: int, step: int) -> None:

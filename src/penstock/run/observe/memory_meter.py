@@ -48,6 +48,11 @@ class ByteMeter(Protocol):
 class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts host storages from the operation that makes them until they are freed."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here; told so, PyTorch does not load its compiler for seconds."""
+        return False
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.peak = 0

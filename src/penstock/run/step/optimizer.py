@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.optim.adamw import adamw
 
 from penstock.model.kernels.choice import fusible
 from penstock.model.stages.weights import Weights
@@ -68,61 +69,83 @@ class Frozen:
         self.steps += 1
 
 
+class Group(NamedTuple):
+    """Parameters that decay alike, each with its gradient, its moments and its count of updates."""
+
+    decay: float
+    mains: list[Tensor]
+    grads: list[Tensor]
+    firsts: list[Tensor]
+    seconds: list[Tensor]
+    steps: list[Tensor]
+
+    @classmethod
+    def empty(cls, decay: float) -> "Group":
+        return cls(decay, [], [], [], [], [])
+
+
 class TorchAdamW:
-    """AdamW of PyTorch, parameter by parameter."""
+    """AdamW of PyTorch, parameter by parameter.
+
+    It is PyTorch's function and not its class, because making an object of the class loads the
+    compiler, which takes seconds at the start of every process.
+    """
 
     def __init__(self, settings: AdamW, weights: Weights) -> None:
-        self._weights = weights
+        self._settings, self._weights = settings, weights
         self.moments = new_moments(weights)
-        first, second = (weights.owned(moment) for moment in self.moments.values())
-        grads, mains = weights.owned(weights.grad), weights.owned(weights.main)
-        groups: tuple[list[Tensor], list[Tensor]] = ([], [])
-        state: dict[Tensor, dict[str, Any]] = {}
+        self._groups = Group.empty(0.0), Group.empty(settings.weight_decay)
+        buffers = (weights.main, weights.grad, *self.moments.values())
+        mains, grads, firsts, seconds = map(weights.owned, buffers)
         for name, part in weights.own.parts.items():
-            main = mains[name]
-            main.grad = grads[name]
-            groups[len(part.shape) > 1].append(main)
-            step = torch.tensor(0.0, device=main.device if main.is_cuda else None)
-            state[main] = {"step": step, "exp_avg": first[name], "exp_avg_sq": second[name]}
-        self._state = state
-        self._adam = self._make(settings, *groups)
+            group, main = self._groups[len(part.shape) > 1], mains[name]
+            group.mains.append(main)
+            group.grads.append(grads[name])
+            group.firsts.append(firsts[name])
+            group.seconds.append(seconds[name])
+            group.steps.append(torch.tensor(0.0, device=main.device if main.is_cuda else None))
 
-    def _make(
-        self, settings: AdamW, plain: list[Tensor], decaying: list[Tensor]
-    ) -> torch.optim.AdamW:
-        fused = self._weights.main.is_cuda
-        adam = torch.optim.AdamW(
-            [
-                {"params": plain, "weight_decay": 0.0},
-                {"params": decaying, "weight_decay": settings.weight_decay},
-            ],
-            lr=0.0,
-            betas=settings.betas,
-            eps=settings.epsilon,
-            foreach=None if fused else True,
-            fused=fused or None,
-        )
-        adam.state.update(self._state)
-        return adam
-
+    @torch.no_grad()
     def update(self, rate: float, factor: float) -> None:
         if factor < 1:
             for run in self._weights.own.runs:
                 self._weights.owned_run(self._weights.grad, run).mul_(factor)
-        for group in self._adam.param_groups:
-            group["lr"] = rate
-        self._adam.step()
+        for group in self._groups:
+            self._update(group, rate)
         self._weights.publish()
+
+    def _update(self, group: Group, rate: float) -> None:
+        (beta1, beta2), fused = self._settings.betas, self._weights.main.is_cuda
+        adamw(
+            group.mains,
+            group.grads,
+            group.firsts,
+            group.seconds,
+            [],
+            group.steps,
+            foreach=not fused,
+            fused=fused,
+            amsgrad=False,
+            beta1=beta1,
+            beta2=beta2,
+            lr=rate,
+            weight_decay=group.decay,
+            eps=self._settings.epsilon,
+            maximize=False,
+        )
 
     @property
     def steps(self) -> int:
         """PyTorch counts for each parameter by itself."""
-        return max((int(state["step"]) for state in self._state.values()), default=0)
+        return max((int(step) for step in self._counts()), default=0)
 
     @steps.setter
     def steps(self, steps: int) -> None:
-        for state in self._state.values():
-            state["step"].fill_(float(steps))
+        for step in self._counts():
+            step.fill_(float(steps))
+
+    def _counts(self) -> list[Tensor]:
+        return [step for group in self._groups for step in group.steps]
 
 
 class FusedAdamW:
