@@ -163,7 +163,7 @@ class FreeBoundaries(CellCost):
     """The same where nothing takes time between stages."""
 
     @classmethod
-    def of(cls, cost: CellCost) -> "FreeBoundaries":
+    def like(cls, cost: CellCost) -> "FreeBoundaries":
         return cls(**{field.name: getattr(cost, field.name) for field in fields(cost)})
 
     def link(self, source: int, target: int) -> Link:

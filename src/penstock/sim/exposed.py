@@ -49,7 +49,7 @@ def exposed_times(schedule: Schedule, cost: CellCost) -> ExposedTimes:
         _by_device(schedule, inside.total),
         _by_device(schedule, inside.exposed),
         {axis: _by_device(schedule, each) for axis, each in sent.items() if each.any()},
-        timeline.makespan - simulate(schedule, FreeBoundaries.of(cost)).makespan,
+        timeline.makespan - simulate(schedule, FreeBoundaries.like(cost)).makespan,
         timeline.makespan - simulate(schedule, without_copies).makespan,
     )
 
