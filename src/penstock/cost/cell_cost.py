@@ -19,7 +19,6 @@ from penstock.arch.cell_shape import CellPlace, CellShape
 from penstock.arch.mesh_shape import COPY_AXES
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, Op
 from penstock.core.schedule import Schedule
-from penstock.core.table import LETTERS
 from penstock.cost.cell_workload import rank_workload
 from penstock.cost.collectives import (
     BACKWARD_KINDS,
@@ -100,13 +99,14 @@ class CellCost(TransformerCost):
         """What ops of whole stages have to do with ranks that hold the same weights; all of it is
         their time, which the simulation may find to be hidden."""
         table = schedule.table
-        total, copies = np.zeros(len(table)), np.zeros(len(table))
-        rate, inside = self.links.rate(*COPY_AXES), self.links.rate("tensor")
-        for row in np.flatnonzero(table.of_kinds(STAGE_KINDS)).tolist():
-            sent = self.copies.sent(LETTERS[table.kind[row]], int(table.stage[row]))
-            total[row] = float(sent.copies) / rate + float(sent.holders) / inside
-            copies[row] = float(sent.copies)
-        return Communication(total, total, {"copies": copies})
+        columns = np.zeros((2, len(table)))
+        for kind in table.kinds & STAGE_KINDS:
+            for stage in range(schedule.shape.stages):
+                rows = table.of_kinds(kind) & (table.stage == stage)
+                columns[:, rows] = np.array([*map(float, self.copies.sent(kind, stage))])[:, None]
+        copies, holders = columns
+        total = copies / self.links.rate(*COPY_AXES) + holders / self.links.rate("tensor")
+        return Communication(total, total, {"copies": copies, "holders": holders})
 
     def link(self, source: int, target: int) -> Link:
         rate = self.links.rate_between(source, target)
