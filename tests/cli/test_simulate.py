@@ -121,7 +121,7 @@ def test_a_model_on_a_mesh_has_seconds_bytes_and_exposed_communication(penstock:
     ]
     sizes = {"replicas": 2, "sequence": 2, "ring": 1, "tensor": 2, "shard": "none", "ranks": 16}
     assert data["mesh"] == sizes
-    assert list(data["sent"]) == ["tensor", "ulysses", "stages", "copies"]
+    assert list(data["sent"]) == ["tensor", "ulysses", "stages", "copies", "holders"]
     assert all(type(sent) is int for column in data["sent"].values() for sent in column)
     for inside, exposed in zip(data["inside"], data["inside_exposed"]):
         assert 0 < exposed < inside
@@ -173,6 +173,8 @@ def test_people_read_milliseconds_of_a_rank(penstock: Penstock) -> None:
         ("--model tiny --tokens 0", "--tokens is 0", "above 0"),
         ("--model llama3-8b --mesh tensor=64", "has 32 query heads", "set mesh.tensor to 32"),
         ("--model tiny --mesh tensor=2,ring=3", "ring is 3, which does not", "a ring of 1"),
+        ("--model tiny --mesh sequence=2048,ring=2048", "2,048 ranks share", "at most 1,024"),
+        ("--model tiny --tokens 7 --mesh sequence=8,ring=8", "8 ranks share 7 tokens", "7 or less"),
         ("--model tiny --mesh tensr=2", "a mesh has no 'tensr'", "did you mean 'tensor'?"),
     ],
 )

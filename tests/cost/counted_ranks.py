@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from model.parallel.threads import ThreadGroup, run_ranks
 from model.samples import CPU
@@ -36,56 +37,85 @@ class OpCount(NamedTuple):
     calls: Sent
 
 
+class Products(TorchDispatchMode):
+    """Counts the FLOPs of products of matrices that a thread computes."""
+
+    flops = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func._schema.name in ("aten::mm", "aten::addmm", "aten::addmm_"):
+            left, right = args[-2:]
+            self.flops += 2 * left.shape[0] * left.shape[1] * right.shape[1]
+        return func(*args, **kwargs or {})
+
+
+class Started:
+    """A call under way, and the FLOPs of products from its start to the wait for it."""
+
+    def __init__(self, pending: Pending, name: str, products: Products) -> None:
+        self._pending, self._products, self._began = pending, products, products.flops
+        self.name, self.meanwhile = name, -1
+
+    def wait(self) -> None:
+        self.meanwhile = self._products.flops - self._began
+        self._pending.wait()
+
+
 class CountingGroup:
     """A group that counts the bytes that leave this rank; of a sum for all, those that go out when
     it is scattered and gathered again."""
 
-    def __init__(self, group: RankGroup, axis: str, count: Callable[[str, str, int], None]) -> None:
-        self._group, self._axis, self._count = group, axis, count
+    def __init__(self, group: RankGroup, axis: str, rank: "Rank") -> None:
+        self._group, self._axis, self._rank = group, axis, rank
         self.size, self.index = group.size, group.index
 
     def add_up(self, tensor: Tensor) -> Pending:
-        self._note("add_up", self._summed(tensor))
-        return self._group.add_up(tensor)
+        return self._noted("add_up", self._summed(tensor), self._group.add_up(tensor))
 
     def take_largest(self, tensor: Tensor) -> Pending:
-        self._note("take_largest", self._summed(tensor))
-        return self._group.take_largest(tensor)
+        return self._noted("take_largest", self._summed(tensor), self._group.take_largest(tensor))
 
     def gather(self, part: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Pending]:
-        self._note("gather", part.nbytes * (self.size - 1))
-        return self._group.gather(part, sizes)
+        whole, pending = self._group.gather(part, sizes)
+        return whole, self._noted("gather", part.nbytes * (self.size - 1), pending)
 
     def scatter_sum(self, whole: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Pending]:
         own, pending = self._group.scatter_sum(whole, sizes)
-        self._note("scatter_sum", whole.nbytes - own.nbytes)
-        return own, pending
+        return own, self._noted("scatter_sum", whole.nbytes - own.nbytes, pending)
 
     def exchange(
         self, parts: Sequence[Tensor], sizes: Sequence[TensorSize]
     ) -> tuple[list[Tensor], Pending]:
-        self._note("exchange", sum(part.nbytes for part in parts) - parts[self.index].nbytes)
-        return self._group.exchange(parts, sizes)
+        sent = sum(part.nbytes for part in parts) - parts[self.index].nbytes
+        received, pending = self._group.exchange(parts, sizes)
+        return received, self._noted("exchange", sent, pending)
 
     def pass_on(
         self, tensors: Sequence[Tensor], sizes: Sequence[TensorSize]
     ) -> tuple[list[Tensor], Pending]:
-        self._note("pass_on", sum(tensor.nbytes for tensor in tensors))
-        return self._group.pass_on(tensors, sizes)
+        sent = sum(tensor.nbytes for tensor in tensors)
+        received, pending = self._group.pass_on(tensors, sizes)
+        return received, self._noted("pass_on", sent, pending)
 
     def _summed(self, tensor: Tensor) -> int:
         assert 2 * tensor.nbytes % self.size == 0, "take sizes that can be scattered evenly"
         return 2 * tensor.nbytes * (self.size - 1) // self.size
 
-    def _note(self, name: str, sent: int) -> None:
-        self._count(self._axis, name, sent)
+    def _noted(self, name: str, sent: int, pending: Pending) -> Started:
+        self._rank.current.sent[self._axis, name] += sent
+        self._rank.current.calls[self._axis, name] += 1
+        started = Started(pending, name, self._rank.products)
+        self._rank.started.append(started)
+        return started
 
 
 class Rank:
     """One rank of all devices: it runs the ops of every stage, one behind the other."""
 
     def __init__(self, layout: Layout, pieces: list[list[Piece]], threads: ThreadGroup) -> None:
-        self.current = OpCount(Counter(), Counter())
+        self.current, self.products = OpCount(Counter(), Counter()), Products()
+        self.started: list[Started] = []
+        """The calls of the last op."""
         places = [*layout.cell.places()]
         self.place = places[threads.rank]
         self.cell = self._cell(layout.cell, places, threads)
@@ -99,7 +129,7 @@ class Rank:
         for axis in ("tensor", "ulysses", "ring"):
             mine = [n for n, other in enumerate(places) if self._along(axis, other)]
             if len(mine) > 1:
-                groups[axis] = CountingGroup(threads.among(mine, axis), axis, self._count)
+                groups[axis] = CountingGroup(threads.among(mine, axis), axis, self)
         tensor = groups.get("tensor")
         if tensor is None:
             return Cell(**groups)
@@ -119,13 +149,9 @@ class Rank:
         found.value.normal_(0, 0.1)
         return self.stages[stage].views(found.value), self.stages[stage].views(found.grad)
 
-    def _count(self, axis: str, name: str, sent: int) -> None:
-        self.current.sent[axis, name] += sent
-        self.current.calls[axis, name] += 1
-
-    def run(self, op: Op) -> Work[OpCount]:
-        """Run an op, and say what it has sent."""
-        self.current = OpCount(Counter(), Counter())
+    def run(self, op: Op) -> Work[None]:
+        """Run an op; what it has sent is in `current`."""
+        self.current, self.started = OpCount(Counter(), Counter()), []
         stage, piece = self.stages[op.stage], self.pieces[op.mb][op.slice]
         handlers = {
             "F": self._forward,
@@ -136,7 +162,6 @@ class Rank:
             "W": self._weight_gradient,
         }
         yield from handlers[op.kind](op, stage, piece)
-        return self.current
 
     def _forward(self, op: Op, stage: Stage, piece: Piece) -> Work[None]:
         weight, _ = self.weights[op.stage]
@@ -197,17 +222,40 @@ def counted(
     dtype: torch.dtype = torch.float32,
 ) -> list[dict[Op, OpCount]]:
     """What every op sends, for each rank of a cell in the order of its places."""
+    return _of_every_op(lambda rank: rank.current, schedule, model, cell, lengths, dtype)
+
+
+def computed_meanwhile(
+    schedule: Schedule, model: ModelConfig, cell: CellShape, lengths: Sequence[int]
+) -> list[dict[Op, list[tuple[str, int]]]]:
+    """The calls of every op, each with the FLOPs of products until it is waited for."""
+
+    def found(rank: Rank) -> list[tuple[str, int]]:
+        return [(call.name, call.meanwhile) for call in rank.started]
+
+    return _of_every_op(found, schedule, model, cell, lengths)
+
+
+def _of_every_op(
+    found: Callable[[Rank], Any],
+    schedule: Schedule,
+    model: ModelConfig,
+    cell: CellShape,
+    lengths: Sequence[int],
+    dtype: torch.dtype = torch.float32,
+) -> list[dict[Op, Any]]:
     layout = Layout.of(model, schedule, sum(lengths), dtype=dtype, cell=cell)
     microbatches = range(schedule.shape.microbatches)
     pieces = [[*pieces_of(mb, _batch(model, sum(lengths)), lengths, 1.0)] for mb in microbatches]
     spans = sorted(simulate(schedule).spans(), key=lambda span: (span.end, span.start))
 
-    def work(threads: ThreadGroup) -> Work[dict[Op, OpCount]]:
-        rank = Rank(layout, pieces, threads)
-        found = {}
-        for span in spans:
-            found[span.op] = yield from rank.run(span.op)
-        return found
+    def work(threads: ThreadGroup) -> Work[dict[Op, Any]]:
+        rank, results = Rank(layout, pieces, threads), {}
+        with rank.products:
+            for span in spans:
+                yield from rank.run(span.op)
+                results[span.op] = found(rank)
+        return results
 
     return run_ranks(cell.ranks, work)
 

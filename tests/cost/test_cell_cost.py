@@ -137,7 +137,7 @@ def test_boundaries_use_the_links_of_their_devices() -> None:
     cost = cost_of(schedule, MeshShape(tensor=4), lengths=(4096,))
     assert cost.link(0, 1).per_byte * H200.link == 1
     assert cost.link(1, 2).per_byte * H200.network == 1
-    assert FreeBoundaries.of(cost).link(1, 2) == Link()
+    assert FreeBoundaries.like(cost).link(1, 2) == Link()
 
 
 @pytest.mark.parametrize(

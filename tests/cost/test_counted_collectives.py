@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cost.counted_ranks import OpCount, counted
+from cost.counted_ranks import OpCount, computed_meanwhile, counted
 from penstock.arch.cell_shape import CellShape
 from penstock.arch.config import ModelConfig, model
 from penstock.core.ops import Op
@@ -102,3 +102,18 @@ def test_narrow_types_send_half_and_their_loss_does_not() -> None:
 def test_a_rank_that_is_alone_sends_nothing() -> None:
     for op, count in predicted(SLICED, TINY, CellShape(), (9, 6))[0].items():
         assert not count.sent, op
+
+
+@pytest.mark.parametrize("name", ["tensor", "tensor, replicated", "tensor x ulysses"])
+def test_layers_compute_what_was_predicted_while_they_wait(name: str) -> None:
+    """Products of matrices between the start of a call and the wait for it, call by call."""
+    cell, config = CELLS[name], replace(TINY, layers=2)
+    for schedule in (SLICED, split_backward(SLICED)):
+        workload = Workload.of(schedule.shape, config, (9, 6))
+        assert workload.layers == (1, 1)  # calls of an op are in their order
+        found = computed_meanwhile(schedule, config, cell, (9, 6))
+        for place, ops in zip(cell.places(), found):
+            share = RankShare(config, cell, place)
+            for op, calls in ops.items():
+                expected = op_collectives(workload, share, op)
+                assert calls == [(each.name, each.beside.linear) for each in expected], op

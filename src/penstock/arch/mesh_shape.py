@@ -18,6 +18,8 @@ MeshAxis = Literal["replica", "device", "sequence", "tensor"]
 AXES: tuple[MeshAxis, ...] = get_args(MeshAxis)
 """From the slowest to the fastest over ranks, unless another order is given."""
 
+COPY_AXES = ("replica", "ring", "ulysses")
+"""Axes along which ranks hold the same weights; "sequence" is ring and ulysses, in this order."""
 MESH_SIZES = ("replicas", "sequence", "ring", "tensor")
 """Numbers of a mesh; that of the devices is the schedule's."""
 LARGEST_OF_MESH = 1 << 20

@@ -20,6 +20,8 @@ from penstock.errors import ShapeError
 from penstock.sim.exposed import ExposedTimes, exposed_times
 
 MOST_TOKENS = 1 << 30
+MOST_SEQUENCE = 1024
+"""More ranks than any run shares a slice among; what they send is worked out step by step."""
 DEFAULT_TOKENS, DEFAULT_HARDWARE = 8192, "h200"
 
 
@@ -85,6 +87,7 @@ def simulate_on_mesh(schedule: Schedule, flags: ModelFlags) -> ExposedTimes:
     """A step of the schedule with a model, and what its communication costs."""
     config, mesh = model(flags.model), flags.shape
     refuse_misfits(config, mesh)
+    _refuse_short(flags.sequence // max(schedule.shape.slices), mesh)
     links = MeshLinks(mesh, schedule.shape.devices, hardware(flags.machine))
     step = _whole_step(schedule, links, flags.shard)
     workload = _workload(step.shape, config, flags.sequence)
@@ -101,6 +104,20 @@ def _whole_step(schedule: Schedule, links: MeshLinks, shard: str) -> Schedule:
         return schedule
     gathered = shard_weights(schedule, BufferCounts()) if shard == "full" else schedule
     return end_step(gathered, reduced=True)
+
+
+def _refuse_short(tokens: int, mesh: MeshShape) -> None:
+    """Refuse more ranks than the tokens of a slice can be shared by."""
+    if mesh.sequence > MOST_SEQUENCE:
+        raise ShapeError(
+            f"{mesh.sequence:,} ranks share the tokens of a slice",
+            hint=f"set sequence to at most {MOST_SEQUENCE:,}",
+        )
+    if 0 < tokens < mesh.sequence:
+        raise ShapeError(
+            f"{mesh.sequence} ranks share {tokens} tokens of a slice",
+            hint=f"set sequence to {tokens} or less, or give more --tokens",
+        )
 
 
 def _workload(shape: Shape, config: ModelConfig, tokens: int) -> Workload:

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arch.cell_shape import CellPlace, CellShape
+from penstock.arch.mesh_shape import COPY_AXES
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, Op
 from penstock.core.schedule import Schedule
-from penstock.core.table import LETTERS
 from penstock.cost.cell_workload import rank_workload
 from penstock.cost.collectives import (
     BACKWARD_KINDS,
@@ -28,23 +28,23 @@ from penstock.cost.collectives import (
     op_collectives,
 )
 from penstock.cost.copies import Copies, Shard
-from penstock.cost.mesh_links import COPY_AXES, MeshLinks
+from penstock.cost.mesh_links import MeshLinks
 from penstock.cost.model import Link
 from penstock.cost.rank_share import RankShare
 from penstock.cost.transformer import TransformerCost
 from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
 
-Seconds = NDArray[np.float64]
+RowSeconds = NDArray[np.float64]
 
 
 class Communication(NamedTuple):
     """What each row of a schedule's table sends other ranks, and how long that takes."""
 
-    total: Seconds
-    exposed: Seconds
+    total: RowSeconds
+    exposed: RowSeconds
     """What no computing of the same op hides."""
-    sent: dict[str, Seconds]
+    sent: dict[str, RowSeconds]
     """Bytes by axis."""
 
 
@@ -72,11 +72,11 @@ class CellCost(TransformerCost):
             copies=Copies(share, workload.layers, links.copies, shard=shard),
         )
 
-    def _seconds(self, schedule: Schedule) -> Seconds:
+    def _seconds(self, schedule: Schedule) -> RowSeconds:
         inside, of_copies = self.inside(schedule), self.between_copies(schedule)
         return self.computing(schedule) + inside.exposed + of_copies.total
 
-    def computing(self, schedule: Schedule) -> Seconds:
+    def computing(self, schedule: Schedule) -> RowSeconds:
         """Seconds that each row computes."""
         return super()._seconds(schedule)
 
@@ -99,13 +99,14 @@ class CellCost(TransformerCost):
         """What ops of whole stages have to do with ranks that hold the same weights; all of it is
         their time, which the simulation may find to be hidden."""
         table = schedule.table
-        total, copies = np.zeros(len(table)), np.zeros(len(table))
-        rate, inside = self.links.rate(*COPY_AXES), self.links.rate("tensor")
-        for row in np.flatnonzero(table.of_kinds(STAGE_KINDS)).tolist():
-            sent = self.copies.sent(LETTERS[table.kind[row]], int(table.stage[row]))
-            total[row] = float(sent.copies) / rate + float(sent.holders) / inside
-            copies[row] = float(sent.copies)
-        return Communication(total, total, {"copies": copies})
+        columns = np.zeros((2, len(table)))
+        for kind in table.kinds & STAGE_KINDS:
+            for stage in range(schedule.shape.stages):
+                rows = table.of_kinds(kind) & (table.stage == stage)
+                columns[:, rows] = np.array([*map(float, self.copies.sent(kind, stage))])[:, None]
+        copies, holders = columns
+        total = copies / self.links.rate(*COPY_AXES) + holders / self.links.rate("tensor")
+        return Communication(total, total, {"copies": copies, "holders": holders})
 
     def link(self, source: int, target: int) -> Link:
         rate = self.links.rate_between(source, target)
@@ -147,7 +148,7 @@ class CellCost(TransformerCost):
             sent[each.axis] += each.times * float(each.sent)
         return total, exposed, *sent.values()
 
-    def _take_turns(self, schedule: Schedule, exposed: Seconds) -> None:
+    def _take_turns(self, schedule: Schedule, exposed: RowSeconds) -> None:
         """Leave exposed in a pair what the computing of the other strands does not hide."""
         computing = self.computing(schedule) if schedule.pairs else exposed
         rows_of = schedule.table.rows_by_op if schedule.pairs else {}
@@ -162,7 +163,7 @@ class FreeBoundaries(CellCost):
     """The same where nothing takes time between stages."""
 
     @classmethod
-    def of(cls, cost: CellCost) -> "FreeBoundaries":
+    def like(cls, cost: CellCost) -> "FreeBoundaries":
         return cls(**{field.name: getattr(cost, field.name) for field in fields(cost)})
 
     def link(self, source: int, target: int) -> Link:

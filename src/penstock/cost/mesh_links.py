@@ -13,11 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from penstock.arch.mesh_shape import MeshShape
+from penstock.arch.mesh_shape import COPY_AXES, MeshShape
 from penstock.cost.hardware import Hardware
-
-COPY_AXES = ("replica", "ring", "ulysses")
-"""Axes along which ranks hold the same weights."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,8 @@ class ExposedTimes:
     inside_exposed: tuple[float, ...]
     """What of it no computing hides."""
     sent: dict[str, tuple[float, ...]]
-    """Bytes along each axis of the cell, to other stages, and to copies of the weights."""
+    """Bytes along each axis of the cell, to other stages, to copies of the weights, and to tensor
+    ranks that hold the same parameters."""
     boundaries_exposed: Fraction
     """What the step would be shorter by if nothing took time between stages."""
     copies_exposed: Fraction
@@ -49,7 +50,7 @@ def exposed_times(schedule: Schedule, cost: CellCost) -> ExposedTimes:
         _by_device(schedule, inside.total),
         _by_device(schedule, inside.exposed),
         {axis: _by_device(schedule, each) for axis, each in sent.items() if each.any()},
-        timeline.makespan - simulate(schedule, FreeBoundaries.of(cost)).makespan,
+        timeline.makespan - simulate(schedule, FreeBoundaries.like(cost)).makespan,
         timeline.makespan - simulate(schedule, without_copies).makespan,
     )
 

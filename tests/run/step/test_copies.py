@@ -7,8 +7,7 @@ from itertools import combinations
 import pytest
 import torch
 
-from penstock.arch.mesh_shape import MeshShape
-from penstock.run.comm.mesh import COPY_AXES
+from penstock.arch.mesh_shape import COPY_AXES, MeshShape
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.program.step_plan import StepPlan
 from penstock.schedules import build

@@ -13,15 +13,13 @@ from torch import distributed
 from torch.distributed import ProcessGroup
 
 from penstock.arch.cell_shape import CellShape, Norms
+from penstock.arch.mesh_shape import COPY_AXES
 from penstock.errors import RunError
 from penstock.model.parallel.cell import Cell
 from penstock.model.parallel.tokens import Replicated, Scattered
 from penstock.run.comm.cell_group import CellGroup
 from penstock.run.comm.collective import make_group
 from penstock.run.comm.grid import GRID_AXES, Grid, spelled_out
-
-COPY_AXES = ("replica", "ring", "ulysses")
-"""Axes along which ranks hold the same weights."""
 
 
 class Mesh:
