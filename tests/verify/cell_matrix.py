@@ -13,15 +13,9 @@ from penstock.errors import PenstockError, ShapeError
 from penstock.schedules import find
 from penstock.transform import cut_slices, recompute_all
 from penstock.verify.cases import CaseSizes
+from penstock.verify.changes import equal_layers, even_lengths, ragged_lengths
 from penstock.verify.scale import CPU
-from penstock.verify.variants import (
-    Batch,
-    Trial,
-    TrialWork,
-    equal_layers,
-    even_lengths,
-    ragged_lengths,
-)
+from penstock.verify.variants import Batch, Trial, TrialWork
 
 AXES = {
     "schedule": (
