@@ -90,7 +90,7 @@ def meshes(draw: st.DrawFn) -> MeshSettings:
         ring=ring,
         replicas=draw(sizes),
         norms=draw(st.sampled_from(["scattered", "replicated"])),
-        shard=draw(st.sampled_from(["none", "optimizer"])),
+        shard=draw(st.sampled_from(["none", "optimizer", "full"])),
         order=tuple(draw(st.permutations(AXES))),
     )
 

@@ -6,22 +6,16 @@ from functools import cache
 from itertools import product
 
 from covering import Row, covering
-from penstock.arch.cell_shape import CellShape
+from penstock.arch.cell_shape import CellShape, Norms
 from penstock.arch.mesh_shape import MeshShape, refuse_misfits
 from penstock.core.schedule import Schedule
 from penstock.errors import PenstockError, ShapeError
 from penstock.schedules import find
 from penstock.transform import cut_slices, recompute_all
 from penstock.verify.cases import CaseSizes
+from penstock.verify.changes import equal_layers, even_lengths, ragged_lengths
 from penstock.verify.scale import CPU
-from penstock.verify.variants import (
-    Batch,
-    Trial,
-    TrialWork,
-    equal_layers,
-    even_lengths,
-    ragged_lengths,
-)
+from penstock.verify.variants import Batch, Trial, TrialWork
 
 AXES = {
     "schedule": (
@@ -57,8 +51,13 @@ PROCESSES = (4, 6, 8)
 
 
 def cell_of(row: Row) -> CellShape:
-    ulysses, ring = row["sequence"]
-    return CellShape(row["tensor"], ulysses, ring, row["norms"])
+    return _cell(row["tensor"], row["sequence"], row["norms"])
+
+
+@cache
+def _cell(tensor: int, sequence: tuple[int, int], norms: Norms) -> CellShape:
+    ulysses, ring = sequence
+    return CellShape(tensor, ulysses, ring, norms)
 
 
 @cache

@@ -131,7 +131,7 @@ def test_half_of_an_odd_number_of_devices_is_none() -> None:
     assert half(spec, spec.case(3, 6), {}) is None
     trials, notes = trials_of(spec.build(spec.case(3, 6)), None)
     halved = [variant.name for variant in VARIANTS if variant.halved]
-    assert halved == ["replicas", "shard", "tensor", "ulysses", "ring"]
+    assert halved == ["replicas", "shard", "full", "tensor", "ulysses", "ring"]
     assert not {*halved} & {trial.variant for trial in trials}
     assert [note.split(":")[1].split()[1] for note in notes] == halved
 

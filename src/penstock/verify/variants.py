@@ -15,15 +15,22 @@ from penstock.arch.mesh_shape import MeshShape
 from penstock.check import check
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
-from penstock.plan.slices import Lengths, even
-from penstock.transform import cut_slices, recompute_all, shard, split_backward
-from penstock.transform.sharding import least_recent
+from penstock.plan.slices import Lengths
+from penstock.transform import split_backward
+from penstock.verify.changes import (
+    as_it_is,
+    equal_layers,
+    even_lengths,
+    ragged_lengths,
+    uneven_layers,
+    with_few_buffers,
+    with_recompute,
+    with_slices,
+)
 from penstock.verify.scale import CPU, CUDA, TrialScale
 
 MODEL_LAYERS = 8
 """Layers of the model; a schedule with more stages gets one for each."""
-CUTS = 3
-"""Slices into which a schedule without slices is cut, to meet uneven ones."""
 
 
 @dataclass(frozen=True)
@@ -85,67 +92,6 @@ class Trial:
 
 def _in_one_order(schedule: Schedule) -> bool:
     return check(split_backward(schedule)).accumulation == "ascending"
-
-
-def even_lengths(length: int, count: int, mb: int) -> Lengths:
-    """Slices of equal length, the same for every microbatch."""
-    return even(length, count)
-
-
-def ragged_lengths(length: int, count: int, mb: int) -> Lengths:
-    """Slices of unequal lengths, in another order for each microbatch.
-
-    >>> ragged_lengths(24, 4, 0), ragged_lengths(24, 4, 1)
-    ((9, 8, 4, 3), (8, 4, 3, 9))
-    """
-    lengths = list(even(length, count))
-    most = min(lengths) // 2
-    for slice in range(count // 2):
-        moved = max(most - slice, 0)
-        lengths[slice] += moved
-        lengths[-1 - slice] -= moved
-    turn = mb % count
-    return (*lengths[turn:], *lengths[:turn])
-
-
-def equal_layers(layers: int, stages: int) -> tuple[int, ...]:
-    return even(layers, stages)
-
-
-def uneven_layers(layers: int, stages: int) -> tuple[int, ...]:
-    """One layer for each stage, and all that are left over for every second stage.
-
-    >>> uneven_layers(10, 4)
-    (1, 4, 1, 4)
-    """
-    counts = [1] * stages
-    for extra in range(layers - stages):
-        counts[(1 + 2 * extra) % stages] += 1
-    return tuple(counts)
-
-
-def as_it_is(schedule: Schedule) -> Schedule:
-    return schedule
-
-
-def with_slices(schedule: Schedule) -> Schedule:
-    """A schedule of whole sequences, cut into slices."""
-    if max(schedule.shape.slices) > 1:
-        return schedule
-    return cut_slices(schedule, CUTS).renamed(schedule.name)
-
-
-def with_few_buffers(schedule: Schedule) -> Schedule:
-    """A schedule whose weights are gathered into one buffer of a device, and gradients reduced from
-    one, so that stages of a device take turns; two buffers where the strands of a pair need them.
-    """
-    buffers = 2 if schedule.pairs else 1
-    sharded = shard(schedule, weights=buffers, gradients=buffers, rule=least_recent)
-    return sharded.renamed(schedule.name)
-
-
-def with_recompute(schedule: Schedule) -> Schedule:
-    return recompute_all(schedule).renamed(schedule.name)
 
 
 @dataclass(frozen=True)
@@ -229,6 +175,16 @@ def variants_of(scale: TrialScale) -> tuple[Variant, ...]:
             rows=2,
             documents=scale.documents,
         ),
+        *_on_two_ranks(variant),
+        variant(
+            "recompute", "every forward run again before its backward", transform=with_recompute
+        ),
+    )
+
+
+def _on_two_ranks(variant: Callable[..., Variant]) -> tuple[Variant, ...]:
+    """Those in which two ranks stand where one stands otherwise."""
+    return (
         variant("replicas", "two replicas of a pipeline of half the depth", replicas=2),
         variant(
             "shard",
@@ -259,9 +215,6 @@ def variants_of(scale: TrialScale) -> tuple[Variant, ...]:
             "ring",
             "half the depth, two ranks share the tokens of each slice, keys and values go round",
             cell=CellShape(ring=2),
-        ),
-        variant(
-            "recompute", "every forward run again before its backward", transform=with_recompute
         ),
     )
 

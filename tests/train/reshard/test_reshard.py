@@ -22,6 +22,7 @@ RING_ON_TWO_DEVICES = ALONE._replace(
     family="seq1f1b", devices=2, slices=2, sequence="ring", tensor=1
 )
 SHARDED = ALONE._replace(replicas=2, devices=2, shard="optimizer")
+FULLY = SHARDED._replace(family="interleaved", chunks=2, shard="full")
 """Layouts of four ranks."""
 FOUR_COPIES = ALONE._replace(tensor=2, sequence="ulysses", replicas=2)
 OWNERS_OF_CELLS = FOUR_COPIES._replace(
@@ -85,6 +86,8 @@ def test_a_run_goes_on_under_other_layouts_of_four_ranks(
         Change(HELD_TWICE, True, TOKENS_AND_MATRICES, RING_ON_TWO_DEVICES),
         Change("uneven heads", False, SHARDED, TOKENS_AND_MATRICES),
         Change(HELD_TWICE, True, RING_ON_TWO_DEVICES, SHARDED),
+        Change(HELD_TWICE, True, TOKENS_AND_MATRICES._replace(shard="full"), FULLY),
+        Change("uneven heads", False, FULLY, RING_ON_TWO_DEVICES._replace(shard="full")),
     ]
     with all_cases() as case:
         for number, change in enumerate(changes):
@@ -107,7 +110,9 @@ def test_tensor_ranks_with_unequal_shares_hold_the_same_bits_and_store_each_elem
                 goes_on(change, reference.of(change), crews, tmp_path / str(number))
 
 
-@pytest.mark.parametrize("spread", [TOKENS_AND_MATRICES, SHARDED], ids=["cells", "owners"])
+@pytest.mark.parametrize(
+    "spread", [TOKENS_AND_MATRICES, SHARDED, FULLY], ids=["cells", "owners", "ranges"]
+)
 def test_an_export_has_the_bytes_of_what_one_process_has_saved(
     crews: Crews, reference: Reference, tmp_path: Path, spread: Spread
 ) -> None:

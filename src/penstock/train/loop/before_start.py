@@ -21,7 +21,9 @@ from penstock.model.io.safetensors_files import locate
 from penstock.plan.memory import footprints
 from penstock.run.process.environment import RankPlace
 from penstock.run.process.machine import Machine
+from penstock.run.program.sharded_schedule import schedule_for
 from penstock.run.program.unsupported import refuse_unsupported
+from penstock.run.step.shardings import sharding_named
 from penstock.train.config.settings import Settings
 from penstock.train.loop.export import kept_files
 from penstock.train.loop.former_model import refuse_other_model
@@ -35,6 +37,7 @@ def refuse_start(settings: Settings, setup: RunSetup) -> None:
     """Refuse a run that could not begin, or that would lose its result at the end."""
     try:
         refuse_unsupported(lower(setup.schedule))
+        schedule_for(setup.schedule, sharding_named(settings.mesh.shard).buffers)
         _refuse_missing_packages(settings)
         _refuse_device(settings)
         _refuse_paths(settings, setup)
