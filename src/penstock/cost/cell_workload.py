@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.arch.cell_shape import FIRST_PLACE, ONE_RANK, CellPlace, CellShape
 from penstock.arch.config import ModelConfig
+from penstock.arch.dealing import most_tokens
 from penstock.arch.layers.norm import Norm
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -81,13 +82,29 @@ class CellWorkload(Workload):
     def _layer(self) -> dict[str, Counts]:
         """Bytes of one layer's buffers, of each unit."""
         held, whole, attended, _ = map(np.asarray, self.shared)
-        kv = attended * self.attended.kv_bytes
         return {
             "act": held * self._norms + whole * self._inside_blocks + self._of_attention,
             "stash": whole * self.part.stash_bytes,
-            "kv": kv,
-            "dkv": kv * self._cut,
+            "kv": (attended + self._spare) * self.attended.kv_bytes,
+            "dkv": attended * self.attended.kv_bytes * self._followed,
         }
+
+    @property
+    def _spare(self) -> Counts:
+        """Tokens that a ring's memory of a cut sequence has room for and does not get, at its first
+        slice."""
+        found: list[int] = []
+        for lengths in self.lengths:
+            kept = sum(self.share.tokens(count).attended for count in lengths)
+            room = most_tokens(sum(lengths), len(lengths), self.cell.ring)
+            found += [(room - kept) * (len(lengths) > 1), *[0] * (len(lengths) - 1)]
+        return np.array([*found, 0], np.int64)
+
+    @property
+    def _followed(self) -> Counts:
+        """1 for slices that others follow: these leave gradients for their keys."""
+        each = [int(at + 1 < len(ns)) for ns in self.lengths for at in range(len(ns))]
+        return np.array([*each, 0], np.int64)
 
     @property
     def _norms(self) -> int:
@@ -163,7 +180,7 @@ class CellWorkload(Workload):
             for count in lengths:
                 tokens = self.share.tokens(count)
                 keys += tokens.attended
-                moments = RankMoments.of(self.share, tokens, keys)
+                moments = RankMoments.of(self.share, count, keys)
                 found["F"].append(moments.forward(tokens.handed * self.model.boundary_bytes))
                 found["B"].append(moments.backward(waiting=False))
                 found["I"].append(moments.backward(waiting=True))
