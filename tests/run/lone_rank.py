@@ -1,8 +1,8 @@
 """One rank of a mesh by itself: it does all that it would do, and nobody answers.
 
-What others would send are whatever numbers the memory had, so nothing that is computed is right. But
-every tensor has its size and lives as long as it would, so memory can be measured for every rank of
-every mesh in one process, without waiting for anybody.
+What others would send are whatever numbers the memory had, so nothing that is computed is right.
+But every tensor has its size and lives as long as it would, so memory can be measured for every
+rank of every mesh in one process, without waiting for anybody.
 """
 
 from collections.abc import Iterable, Sequence

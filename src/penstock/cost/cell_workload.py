@@ -164,28 +164,35 @@ class CellWorkload(Workload):
         columns = {name: np.array(column)[unit] for name, column in self._moments().items()}
         given = np.where(last > 0, columns["own"], columns["given"])
         loss = last * columns["loss"]
-        # As an I goes on, what waits for W takes the place of what was kept.
-        grown = np.maximum(self._layer["stash"] - self._layer["act"], 0)[unit]
-        grown = grown * np.maximum(layers - 1, 0)
-        together = np.maximum((columns["B"] + given) * some, loss)
-        parted = np.maximum((columns["I"] + given) * some + grown, loss)
+        # As a backward goes on, gradients that it leaves to earlier slices, and in an I what waits
+        # for W, take the place of what was kept. The former count from its start.
+        left, others = columns["left"], np.maximum(layers - 1, 0)
+        kept, waiting = self._layer["act"][unit], self._layer["stash"][unit]
+        grown = others * np.maximum(left - kept, 0)
+        together = np.maximum((columns["B"] + given) * some + grown, loss) - layers * left
+        grown = others * np.maximum(left + waiting - kept, 0)
+        parted = np.maximum((columns["I"] + given) * some + grown, loss) - layers * left
         output = columns["F"] - last * columns["own"]
         return np.asarray(output * forward + together * backward + parted * split, np.int64)
 
     def _moments(self) -> dict[str, list[int]]:
         """What the ops of each unit need while they run, and the sizes of what they are given."""
-        found: dict[str, list[int]] = {name: [] for name in ("F", "B", "I", "loss", "own", "given")}
+        found: dict[str, list[int]] = {
+            name: [] for name in ("F", "B", "I", "loss", "own", "given", "left")
+        }
         for lengths in self.lengths:
             keys = 0
-            for count in lengths:
+            for at, count in enumerate(lengths):
                 tokens = self.share.tokens(count)
+                left = keys if at + 1 == len(lengths) else 0
                 keys += tokens.attended
-                moments = RankMoments.of(self.share, count, keys)
+                moments = RankMoments.of(self.share, count, keys, left)
                 found["F"].append(moments.forward(tokens.handed * self.model.boundary_bytes))
                 found["B"].append(moments.backward(waiting=False))
                 found["I"].append(moments.backward(waiting=True))
                 found["loss"].append(moments.loss(tokens.whole))
                 found["own"].append(moments.own)
+                found["left"].append(moments.left)
                 found["given"].append(moments.own if self._gathers_input else 0)
         return {name: [*values, 0] for name, values in found.items()}
 

@@ -1,10 +1,10 @@
 """What the backward of attention needs only while it runs, on a rank of a cell.
 
-Gradients come part by part from a kernel that knows triangles and rectangles, and are added to those
-of the slice. On the CPU parts are small, and copies are made for the kernel (model/attention); these
-bytes are bounded, so on a GPU, where long slices are, they are next to nothing. In a ring, keys of
-one rank after the other are here as well, and gradients of them. All numbers are bytes, where they
-are not tokens.
+Gradients come part by part from a kernel that knows triangles and rectangles, and are added to
+those of the slice. On the CPU parts are small, and copies are made for the kernel
+(model/attention); these bytes are bounded, so on a GPU, where long slices are, they are next to
+nothing. In a ring, keys of one rank after the other are here as well, and gradients of them. All
+numbers are bytes, where they are not tokens.
 """
 
 from collections.abc import Iterator
@@ -24,6 +24,8 @@ class AttentionMoments:
     """Queries of the slice that its place in the ring has."""
     keys: int
     """Keys that its place in the ring has, of the slices up to this one."""
+    left: int = 0
+    """Keys of earlier slices that this one is the first to leave gradients for."""
 
     @property
     def _layer(self) -> Attention:
@@ -46,9 +48,10 @@ class AttentionMoments:
 
     def _alone(self) -> Iterator[int]:
         tokens, past = self.tokens, self.keys - self.tokens
-        found = tokens * (self._query + self._layer.kv_bytes)
-        if past:
-            again = tokens * self._query * (past > HOST_KEYS)
+        left = self.left * self._layer.kv_bytes
+        found = left + tokens * (self._query + self._layer.kv_bytes)
+        if past:  # gradients of all keys at once are left as they are
+            again = (left + tokens * self._query) * (past > HOST_KEYS)
             yield again + self._part(tokens, past)
         if tokens > HOST_SQUARE:
             yield found + self._part(tokens - tokens // 2, tokens - tokens // 2)

@@ -32,13 +32,15 @@ class RankMoments:
     qkv_inside: int
     attended: int
     """The most that attention needs beside the gradient of its output."""
+    left: int
+    """Gradients of keys and values of earlier slices, which its backward is the first to leave."""
     turns: int
     """Cosines and sines of tokens that do not follow each other."""
 
     @classmethod
-    def of(cls, share: RankShare, count: int, keys: int) -> "RankMoments":
+    def of(cls, share: RankShare, count: int, keys: int, left: int = 0) -> "RankMoments":
         """Of a slice of so many tokens; `keys` are those of one place in the ring, of all slices up
-        to it."""
+        to it, and `left` those of earlier ones that it is the first to leave gradients for."""
         tokens = share.tokens(count)
         part, inside, size = share.part, share.attended, share.model.element_bytes
         queries, q_inside = (model.attention.query_width * size for model in (part, inside))
@@ -51,7 +53,8 @@ class RankMoments:
             qkv=tokens.whole * (queries + part.kv_bytes),
             q_inside=tokens.attended * q_inside,
             qkv_inside=tokens.attended * (q_inside + inside.kv_bytes),
-            attended=AttentionMoments(share, tokens.attended, keys).most(),
+            attended=AttentionMoments(share, tokens.attended, keys, left).most(),
+            left=left * inside.kv_bytes,
             turns=2 * tokens.whole * part.head_size * size * share.has_gap(count),
         )
 
@@ -92,6 +95,7 @@ class RankMoments:
         behind = self.own + (2 * self.gathered + 2 * self.ffn) * put_off
         around = behind + 2 * self.gathered + self.queries
         yield around + self._inside()
+        around, behind = around + self.left, behind + self.left
         yield around + 2 * self.qkv
         yield around + self.qkv + self.summed
         if self.share.part.qk_norm:
