@@ -16,14 +16,12 @@ from penstock.run.comm.cell_group import CellGroup, StartedCollective
 from penstock.run.comm.grid import Grid
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Arrival
-from penstock.run.observe.inspected_step import there_already
-from penstock.run.observe.memory_meter import Sample, record_memory
 from penstock.run.program.calls import Post
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin
-from run.jobs import CPU, batch_of
+from run.jobs import CPU, peak_of
 
 
 class Ended:
@@ -94,12 +92,10 @@ def lone_engine(plan: StepPlan, rank: int) -> Engine:
     return engine
 
 
-def lone_samples(plan: StepPlan, rank: int) -> dict[str, Sample]:
-    """Memory of a rank around each op of a step."""
+def lone_peak(plan: StepPlan, rank: int) -> int:
+    """The most that a step adds on a rank."""
     engine = lone_engine(plan, rank)
-    batch = batch_of(plan)
-    with record_memory(*there_already(engine)) as recorder:
-        engine.executor.observer = recorder
-        engine.gradients(batch)
-    engine.close()
-    return {str(op): sample for op, sample in recorder.samples.items()}
+    try:
+        return peak_of(engine)
+    finally:
+        engine.close()

@@ -18,9 +18,11 @@ from penstock.lower import lower
 from penstock.model.io.huggingface import refuse_foreign
 from penstock.model.io.inventory import refuse_names
 from penstock.model.io.safetensors_files import locate
-from penstock.plan.memory import footprints
+from penstock.plan.cell_memory import UNSHARED, SharedWeights, run_bytes
 from penstock.run.process.environment import RankPlace
 from penstock.run.process.machine import Machine
+from penstock.run.program.rotation import rotation_of
+from penstock.run.program.sharded_schedule import BufferCounts, shard_weights
 from penstock.run.program.unsupported import refuse_unsupported
 from penstock.train.config.settings import Settings
 from penstock.train.loop.export import kept_files
@@ -64,8 +66,22 @@ def refuse_share(settings: Settings, machine: Machine, here: RankPlace) -> None:
 def predicted_bytes(settings: Settings, setup: RunSetup) -> int:
     """What all processes of a run hold at most, torch itself apart."""
     workload = Workload(setup.model, setup.lengths, setup.layers)
-    held = footprints(setup.schedule, workload, settings.batch.rows)
-    return setup.mesh.replicas * sum(device.total for device in held)
+    shared = _shared_weights(settings, setup)
+    return run_bytes(setup.schedule, workload, setup.mesh, settings.batch.rows, shared)
+
+
+def _shared_weights(settings: Settings, setup: RunSetup) -> SharedWeights:
+    """How the run's ranks divide what several of them hold."""
+    mesh = settings.mesh
+    if mesh.shard == "none":
+        return UNSHARED
+    owners = mesh.shard_ranks or mesh.replicas * mesh.sequence
+    if mesh.shard == "optimizer":
+        return SharedWeights(owners)
+    sharded = shard_weights(setup.schedule, BufferCounts())
+    counts = [rotation_of(sharded, device).counts for device in range(sharded.shape.devices)]
+    weights, gradients = map(max, zip(*counts))
+    return SharedWeights(owners, (weights, gradients))
 
 
 def _on_host(settings: Settings) -> bool:
