@@ -24,8 +24,7 @@ from penstock.run.comm.nccl import Nccl
 from penstock.run.comm.transport import Arrival, Transport
 from penstock.run.execute.observer import Quiet
 from penstock.run.observe import measured_timeline
-from penstock.run.observe.inspected_step import StepLook, look_at_step, there_already
-from penstock.run.observe.memory_meter import record_memory
+from penstock.run.observe.inspected_step import StepLook, look_at_step
 from penstock.run.process.rendezvous import Connection
 from penstock.run.program.calls import Call, Post
 from penstock.run.program.step_plan import StepPlan
@@ -115,22 +114,6 @@ def looked_without_waits(connection: Connection, plan: StepPlan, replicas: int) 
     with engine_of(plan, replicas) as engine:
         clear_at_once(engine)
         return look_at_step(engine, batch_of(plan))
-
-
-def peak_of(engine: Engine) -> int:
-    """The most that a step adds on this rank, in bytes."""
-    batch = batch_of(engine.plan)
-    with record_memory(*there_already(engine)) as recorder:
-        engine.executor.observer = recorder
-        engine.gradients(batch)
-    return max(sample.peak for sample in recorder.samples.values())
-
-
-def peak_without_waits(connection: Connection, plan: StepPlan) -> int:
-    """The same on each rank, however late the receivers are."""
-    with engine_of(plan) as engine:
-        clear_at_once(engine)
-        return peak_of(engine)
 
 
 class Learnt(NamedTuple):

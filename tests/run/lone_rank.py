@@ -21,7 +21,8 @@ from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin
-from run.jobs import CPU, peak_of
+from run.jobs import CPU
+from run.peak_jobs import peak_of
 
 
 class Ended:

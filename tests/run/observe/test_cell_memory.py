@@ -12,8 +12,8 @@ from penstock.plan.memory import step_peaks
 from penstock.run.comm.grid import Grid
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.program.step_plan import StepPlan
-from run.jobs import peak_without_waits
 from run.lone_rank import lone_peak
+from run.peak_jobs import peak_without_waits
 from run.plans import heavy_cells, wide_and_normed
 
 pytestmark = pytest.mark.torch
