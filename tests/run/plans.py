@@ -60,3 +60,20 @@ def tied(plan: StepPlan) -> StepPlan:
 def in_cells(plan: StepPlan, cell: CellShape) -> StepPlan:
     """The same on devices of several ranks each."""
     return replace(plan, layout=replace(plan.layout, cell=cell))
+
+
+def heavy_cells(
+    name: str,
+    cell: CellShape,
+    *,
+    devices: int,
+    again_all: bool = False,
+    is_tied: bool = False,
+    length: int = 256,
+    **sizes: int,
+) -> StepPlan:
+    """A plan on cells whose activations are more than the odd bytes around them."""
+    schedule = build(name, devices=devices, **{"microbatches": 2 * devices} | sizes)  # type: ignore[arg-type]
+    model = ModelConfig(2 * schedule.shape.stages, 256, 640, 8, 4, 32, 512, tied=is_tied)
+    plan = in_cells(plan_of(schedule, model, torch.float32, length=length), cell)
+    return again(plan) if again_all else plan

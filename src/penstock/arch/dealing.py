@@ -33,6 +33,18 @@ def deal_sizes(count: int, of: int) -> tuple[int, ...]:
     return tuple(len(deal(count, index, of)) for index in range(of))
 
 
+def most_tokens(length: int, slices: int, of: int) -> int:
+    """Most tokens that one of `of` ranks can have of a sequence, however it is cut into slices.
+
+    A slice is cut into 2R chunks, of which a rank has two (model/attention/zigzag.py). A chunk of
+    n tokens has at most (n + 2R - 1) / 2R.
+
+    >>> most_tokens(4096, slices=4, of=2)
+    2054
+    """
+    return length if of == 1 else (length + (2 * of - 1) * slices) // of
+
+
 class HeadShare(NamedTuple):
     """Heads of one rank."""
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from penstock.arch.cell_shape import FIRST_PLACE, ONE_RANK, CellPlace, CellShape
 from penstock.arch.config import ModelConfig
+from penstock.arch.dealing import most_tokens
 from penstock.arch.layers.norm import Norm
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -81,13 +82,29 @@ class CellWorkload(Workload):
     def _layer(self) -> dict[str, Counts]:
         """Bytes of one layer's buffers, of each unit."""
         held, whole, attended, _ = map(np.asarray, self.shared)
-        kv = attended * self.attended.kv_bytes
         return {
             "act": held * self._norms + whole * self._inside_blocks + self._of_attention,
             "stash": whole * self.part.stash_bytes,
-            "kv": kv,
-            "dkv": kv * self._cut,
+            "kv": (attended + self._spare) * self.attended.kv_bytes,
+            "dkv": attended * self.attended.kv_bytes * self._followed,
         }
+
+    @property
+    def _spare(self) -> Counts:
+        """Tokens that a ring's memory of a cut sequence has room for and does not get, at its first
+        slice."""
+        found: list[int] = []
+        for lengths in self.lengths:
+            kept = sum(self.share.tokens(count).attended for count in lengths)
+            room = most_tokens(sum(lengths), len(lengths), self.cell.ring)
+            found += [(room - kept) * (len(lengths) > 1), *[0] * (len(lengths) - 1)]
+        return np.array([*found, 0], np.int64)
+
+    @property
+    def _followed(self) -> Counts:
+        """1 for slices that others follow: these leave gradients for their keys."""
+        each = [int(at + 1 < len(ns)) for ns in self.lengths for at in range(len(ns))]
+        return np.array([*each, 0], np.int64)
 
     @property
     def _norms(self) -> int:
@@ -147,28 +164,35 @@ class CellWorkload(Workload):
         columns = {name: np.array(column)[unit] for name, column in self._moments().items()}
         given = np.where(last > 0, columns["own"], columns["given"])
         loss = last * columns["loss"]
-        # As an I goes on, what waits for W takes the place of what was kept.
-        grown = np.maximum(self._layer["stash"] - self._layer["act"], 0)[unit]
-        grown = grown * np.maximum(layers - 1, 0)
-        together = np.maximum((columns["B"] + given) * some, loss)
-        parted = np.maximum((columns["I"] + given) * some + grown, loss)
+        # As a backward goes on, gradients that it leaves to earlier slices, and in an I what waits
+        # for W, take the place of what was kept. The former count from its start.
+        left, others = columns["left"], np.maximum(layers - 1, 0)
+        kept, waiting = self._layer["act"][unit], self._layer["stash"][unit]
+        grown = others * np.maximum(left - kept, 0)
+        together = np.maximum((columns["B"] + given) * some + grown, loss) - layers * left
+        grown = others * np.maximum(left + waiting - kept, 0)
+        parted = np.maximum((columns["I"] + given) * some + grown, loss) - layers * left
         output = columns["F"] - last * columns["own"]
         return np.asarray(output * forward + together * backward + parted * split, np.int64)
 
     def _moments(self) -> dict[str, list[int]]:
         """What the ops of each unit need while they run, and the sizes of what they are given."""
-        found: dict[str, list[int]] = {name: [] for name in ("F", "B", "I", "loss", "own", "given")}
+        found: dict[str, list[int]] = {
+            name: [] for name in ("F", "B", "I", "loss", "own", "given", "left")
+        }
         for lengths in self.lengths:
             keys = 0
-            for count in lengths:
+            for at, count in enumerate(lengths):
                 tokens = self.share.tokens(count)
+                left = keys if at + 1 == len(lengths) else 0
                 keys += tokens.attended
-                moments = RankMoments.of(self.share, tokens, keys)
+                moments = RankMoments.of(self.share, count, keys, left)
                 found["F"].append(moments.forward(tokens.handed * self.model.boundary_bytes))
                 found["B"].append(moments.backward(waiting=False))
                 found["I"].append(moments.backward(waiting=True))
                 found["loss"].append(moments.loss(tokens.whole))
                 found["own"].append(moments.own)
+                found["left"].append(moments.left)
                 found["given"].append(moments.own if self._gathers_input else 0)
         return {name: [*values, 0] for name, values in found.items()}
 

@@ -80,6 +80,12 @@ class RankShare:
     def _numbers(self, ranks: int) -> tuple[int, int]:
         return self.place.ring, 2 * ranks - 1 - self.place.ring
 
+    def has_gap(self, count: int) -> bool:
+        """Whether its tokens of a slice do not all follow each other."""
+        early, late = ([*self.chunks(count), range(0)])[:2]
+        own = deal(len(early) + len(late), self.place.ulysses, self.cell.ulysses)
+        return early.stop < late.start and own.start < len(early) < own.stop
+
     def half_pairs(self, start: int, count: int) -> int:
         """Twice the query-key pairs of its queries of a slice that starts there; every query meets
         all tokens before it and half of itself."""

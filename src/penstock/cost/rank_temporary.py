@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from penstock.arch.layers.lm_head import FUSED_LOGITS_BYTES, LOGITS_AT_A_TIME
 from penstock.arch.layers.record import wide_bytes
-from penstock.cost.rank_share import RankShare, RankTokens
+from penstock.cost.rank_attention import AttentionMoments
+from penstock.cost.rank_share import RankShare
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,18 @@ class RankMoments:
     q_inside: int
     """Queries in attention, where ranks may have other tokens and heads."""
     qkv_inside: int
-    block: int
-    """Keys and values that one rank of a ring has, of the slices up to this one."""
+    attended: int
+    """The most that attention needs beside the gradient of its output."""
+    left: int
+    """Gradients of keys and values of earlier slices, which its backward is the first to leave."""
     turns: int
     """Cosines and sines of tokens that do not follow each other."""
 
     @classmethod
-    def of(cls, share: RankShare, tokens: RankTokens, keys: int) -> "RankMoments":
-        """Of a slice; `keys` are the tokens of one place in the ring, of all slices up to it."""
+    def of(cls, share: RankShare, count: int, keys: int, left: int = 0) -> "RankMoments":
+        """Of a slice of so many tokens; `keys` are those of one place in the ring, of all slices up
+        to it, and `left` those of earlier ones that it is the first to leave gradients for."""
+        tokens = share.tokens(count)
         part, inside, size = share.part, share.attended, share.model.element_bytes
         queries, q_inside = (model.attention.query_width * size for model in (part, inside))
         return cls(
@@ -48,8 +53,9 @@ class RankMoments:
             qkv=tokens.whole * (queries + part.kv_bytes),
             q_inside=tokens.attended * q_inside,
             qkv_inside=tokens.attended * (q_inside + inside.kv_bytes),
-            block=keys * inside.kv_bytes,
-            turns=2 * tokens.whole * part.head_size * size * (share.cell.ring > 1),
+            attended=AttentionMoments(share, tokens.attended, keys, left).most(),
+            left=left * inside.kv_bytes,
+            turns=2 * tokens.whole * part.head_size * size * share.has_gap(count),
         )
 
     @property
@@ -89,6 +95,7 @@ class RankMoments:
         behind = self.own + (2 * self.gathered + 2 * self.ffn) * put_off
         around = behind + 2 * self.gathered + self.queries
         yield around + self._inside()
+        around, behind = around + self.left, behind + self.left
         yield around + 2 * self.qkv
         yield around + self.qkv + self.summed
         if self.share.part.qk_norm:
@@ -98,17 +105,9 @@ class RankMoments:
 
     def _inside(self) -> int:
         """Attention, and the exchanges around it: each has parts, what is sent and what lands."""
-        cell = self.share.cell
-        passed = self._ring() if cell.ring > 1 else self.qkv_inside
-        if cell.ulysses == 1:
-            return passed
-        return max(3 * self.queries, self.q_inside + passed, 3 * self.qkv_inside)
-
-    def _ring(self) -> int:
-        """Gradients of own keys and of those that are here, these themselves, and what a kernel
-        gives for them or what is under way; in a ring of more than two, keys are as well."""
-        under_way = 2 * self.block * (self.share.cell.ring > 2)
-        return under_way + max(4 * self.block + 2 * self.q_inside, 5 * self.block + self.q_inside)
+        if self.share.cell.ulysses == 1:
+            return self.attended
+        return max(3 * self.queries, self.q_inside + self.attended, 3 * self.qkv_inside)
 
     def loss(self, tokens: int) -> int:
         """The backward of the loss: the normed input, all tokens of it, and logits of own words."""

@@ -7,11 +7,12 @@ from torch import Tensor
 
 from model.attention.dense import Case, Gradients, dense, relative
 from model.parallel.threads import ThreadGroup, run_ranks
+from penstock.arch.dealing import most_tokens
 from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.piece import Piece
 from penstock.model.attention.ring import RingSlice, ring_backward, ring_forward
 from penstock.model.attention.ring_memory import RingMemory
-from penstock.model.attention.zigzag import most_tokens, zigzag_ranges
+from penstock.model.attention.zigzag import zigzag_ranges
 from penstock.model.parallel.group import RankGroup, Work
 
 

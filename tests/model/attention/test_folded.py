@@ -5,8 +5,9 @@ import torch
 from torch import Tensor
 
 from model.attention.dense import Case, relative
+from penstock.arch.layers.attention import FOLDED_BELOW
 from penstock.model.attention.aten import Output, cpu_backward, cpu_forward
-from penstock.model.attention.folded import WIDE, folded_backward, folded_forward
+from penstock.model.attention.folded import folded_backward, folded_forward
 
 pytestmark = pytest.mark.torch
 
@@ -19,7 +20,7 @@ def rectangle(heads: int, kv_heads: int, queries: int) -> tuple[Tensor, Tensor, 
 
 
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 1), (6, 2), (3, 3)])
-@pytest.mark.parametrize("queries", [1, 33, WIDE])
+@pytest.mark.parametrize("queries", [1, 33, FOLDED_BELOW])
 def test_folded_is_what_the_kernel_gives(heads: int, kv_heads: int, queries: int) -> None:
     q, k, v, g = rectangle(heads, kv_heads, queries)
     seen: Output = cpu_forward(q, k, v, False)

@@ -4,13 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.attention.zigzag import (
-    Ranges,
-    count,
-    most_tokens,
-    ring_parts,
-    zigzag_ranges,
-)
+from penstock.arch.dealing import most_tokens
+from penstock.model.attention.zigzag import Ranges, count, ring_parts, zigzag_ranges
 
 pytestmark = pytest.mark.torch
 

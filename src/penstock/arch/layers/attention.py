@@ -10,6 +10,14 @@ from dataclasses import dataclass
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS, HeadSplit, InitialValue, Parameter
 from penstock.arch.layers.record import LSE_BYTES, LayerRecord, wide_bytes
 
+HOST_SQUARE = 128
+"""Most queries of a triangle that the kernel of the CPU is given."""
+HOST_KEYS = 512
+"""Most keys of a rectangle in its backward."""
+FOLDED_BELOW = 768
+"""Queries from which on the kernel of the CPU takes its largest blocks by itself; fewer are folded,
+query heads of a group one behind the other (model/attention/folded.py)."""
+
 
 @dataclass(frozen=True)
 class Attention(LayerRecord):

@@ -8,10 +8,8 @@ slice's size. In a triangle queries have places, so there it is not done.
 
 from torch import Tensor
 
+from penstock.arch.layers.attention import FOLDED_BELOW
 from penstock.model.attention.aten import Gradients, Output, cpu_backward, cpu_forward
-
-WIDE = 768
-"""Queries from which on the kernel takes its largest blocks."""
 
 
 def folded_forward(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Output:
@@ -36,7 +34,7 @@ def folded_backward(
 
 
 def _gains(q: Tensor, k: Tensor) -> bool:
-    return q.shape[1] > k.shape[1] and q.shape[2] < WIDE
+    return q.shape[1] > k.shape[1] and q.shape[2] < FOLDED_BELOW
 
 
 def _fold(tensor: Tensor, k: Tensor) -> Tensor:

@@ -110,14 +110,18 @@ def ring_backward(
     block = at.block(saved.k, saved.v, ring.tokens(0))
     coming = ring.pass_keys(block, 0)
     own = backward.of_block(block, 0)
-    following = Coming(own.cut(0, 0), None)
+    following = Coming(own.none(), None)
     for step in range(1, group.size):
         block = yield from coming.arrive()
         coming = ring.pass_keys(block, step)
         new = backward.of_block(block, step)
+        del block  # keys that were here are not needed while gradients go on
         new.add_at_end((yield from following.arrive()))
+        del following
         following = ring.pass_on(new, step + 1)
+        del new
     own.add_at_end((yield from following.arrive()))
+    del following
     dk, dv = map(_by_token, at.settle(own, count(ring.queries)).by_head())
     return backward.dq, dk, dv
 
@@ -150,6 +154,8 @@ class _RingBackward:
                 dq.store(part.queries, new_q) if part.fresh else dq.add(part.queries, new_q)
                 for into, gradient in zip(map(rows.of, found.by_head()), new):
                     into[:, :, part.keys.start : part.keys.stop].add_(gradient)
+                    del gradient
+                del new_q, new  # before the next ones are there
         return found
 
 

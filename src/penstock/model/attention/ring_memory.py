@@ -41,6 +41,10 @@ class KeyValueBlock(NamedTuple):
         """Room for gradients."""
         return KeyValueBlock(torch.zeros_like(self.keys), torch.zeros_like(self.values))
 
+    def none(self) -> "KeyValueBlock":
+        """No tokens, and no hold on the memory of these."""
+        return KeyValueBlock(*(x.new_empty((0, *x.shape[1:])) for x in self))
+
     def add_at_end(self, other: "KeyValueBlock") -> None:
         """Add what belongs to the last tokens."""
         for into, new in zip(self, other):
@@ -157,5 +161,7 @@ class RingGradients:
         if other is not None:
             total.add_at_end(other)
         past = total.tokens - own
-        self._left[layer] = total.cut(0, past) if past else None
+        # A copy: as a view it would keep the slice's own ones until the slice before it comes.
+        kept = KeyValueBlock(*(x.clone() for x in total.cut(0, past)))
+        self._left[layer] = kept if past else None
         return total.cut(past, total.tokens)

@@ -55,9 +55,9 @@ class RingSteps:
 
     def pass_keys(self, block: KeyValueBlock, step: int) -> Coming:
         """Send the keys and values of this step on, and receive those of the next; after the last
-        step they stay."""
+        step none come."""
         last = step + 1 == self.group.size
-        return Coming(block, None) if last else self.pass_on(block, step + 1)
+        return Coming(block.none(), None) if last else self.pass_on(block, step + 1)
 
     def pass_on(self, block: KeyValueBlock, step: int) -> Coming:
         """Send a block on, and receive one for the keys of that step."""

@@ -11,6 +11,7 @@ On one core of a CPU a triangle costs nearly as much as its square, up to 512 qu
 import torch
 from torch import Tensor
 
+from penstock.arch.layers.attention import HOST_KEYS, HOST_SQUARE
 from penstock.errors import RunError
 from penstock.model.attention import aten, plain
 from penstock.model.attention.back_end import BackEnd
@@ -66,9 +67,9 @@ def _always(q: Tensor, piece: Piece) -> bool:
 
 
 BACK_ENDS: tuple[BackEnd, ...] = (
-    Tiled("cpu", _on_cpu, folded_forward, folded_backward, square=128, block=512),
+    Tiled("cpu", _on_cpu, folded_forward, folded_backward, HOST_SQUARE, HOST_KEYS),
     # merging rounds, so in low precision triangles stay whole
-    Tiled("cpu-low", _on_cpu_low, folded_forward, folded_backward, block=512),
+    Tiled("cpu-low", _on_cpu_low, folded_forward, folded_backward, block=HOST_KEYS),
     Tiled("cudnn", _with_cudnn, aten.cudnn_forward, aten.cudnn_backward),
     Packed("flash", _with_flash, aten.flash_forward, aten.flash_backward),
     Tiled("plain", _always, plain.plain_forward, plain.plain_backward, block=8192),

@@ -64,6 +64,8 @@ class Tiled:
                 for total, new in ((dk, new_k), (dv, new_v)):
                     # of all parts with these keys, the triangle comes first
                     total.store(own, new) if part.causal else total.add(own, new)
+                del total, new
+            del new_q, new_k, new_v  # before the next ones are there
         return dq.tensor, dk.tensor, dv.tensor
 
     def gradients(self, g: Tensor, saved: AttentionSaved, part: AttentionPart) -> Gradients:

@@ -43,17 +43,6 @@ def count(ranges: Ranges) -> int:
     return sum(map(len, ranges))
 
 
-def most_tokens(length: int, slices: int, of: int) -> int:
-    """Most tokens that one of `of` ranks can have of a sequence, however it is cut into slices.
-
-    A chunk of n tokens in 2R chunks has at most (n + 2R - 1) / 2R, and a rank has two of a slice.
-
-    >>> most_tokens(4096, slices=4, of=2)
-    2054
-    """
-    return length if of == 1 else (length + (2 * of - 1) * slices) // of
-
-
 def ring_parts(
     queries: Ranges, keys: Ranges, documents: Sequence[int], square: int
 ) -> Iterator[AttentionPart]:

@@ -7,12 +7,11 @@ import torch
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
-from penstock.arch.dealing import deal_heads
+from penstock.arch.dealing import deal_heads, most_tokens
 from penstock.model.attention.memory import KeyValues
 from penstock.model.attention.piece import Piece
 from penstock.model.attention.ring_memory import RingMemory
 from penstock.model.attention.slice_attention import SliceOfLayer
-from penstock.model.attention.zigzag import most_tokens
 from penstock.model.layers.attend import SliceContext
 from penstock.model.layers.rope import rope_tables
 from penstock.model.parallel.cell import SINGLE_RANK, Cell

@@ -23,15 +23,34 @@ _gather_single: Callable[..., Pending] = getattr(
 
 
 class StartedCollective:
-    """A collective under way, and what is left to do when it has ended."""
+    """A collective under way, and what is left to do when it has ended.
 
-    def __init__(self, work: Pending, end: Callable[[], object] | None) -> None:
-        self._work, self._end = work, end
+    Once waited for it holds no memory: `torch.no_grad` keeps what a generator has yielded last, and
+    with it what was sent and what landed would live until the next wait.
+    """
+
+    def __init__(
+        self, work: Pending, end: Callable[[], object] | None, lent: Sequence[Tensor] = ()
+    ) -> None:
+        """`lent` are the tensors that the collective works on, made by `_lend`."""
+        self._work: Pending | None = work
+        self._end, self._lent = end, lent
 
     def wait(self) -> None:
+        if self._work is None:
+            return
         self._work.wait()
         if self._end is not None:
             self._end()
+        for tensor in self._lent:
+            tensor.set_()  # type: ignore[call-overload]  # to nothing, which the stubs do not know
+        self._work = self._end = None
+
+
+def _lend(tensor: Tensor) -> Tensor:
+    """The same memory as another tensor: a thread of gloo drops what it was given some time after
+    others were told that the work is done, so it is given what can be taken from it."""
+    return tensor.data  # a view would keep the tensor that it is a view of
 
 
 class CellGroup:
@@ -101,8 +120,9 @@ class CellGroup:
 
     def _reduce(self, tensor: Tensor, how: ReduceOp.RedOpType) -> Pending:
         there, back = self._place(tensor)
-        work = distributed.all_reduce(there, op=how, group=self._group, async_op=True)
-        return StartedCollective(work, back)
+        lent = _lend(there)
+        work = distributed.all_reduce(lent, op=how, group=self._group, async_op=True)
+        return StartedCollective(work, back, [lent])
 
     def _gather(self, whole: Tensor, part: Tensor) -> Pending:
         there, back = self._place(whole)
@@ -115,10 +135,11 @@ class CellGroup:
     ) -> Pending:
         there, back = self._place(landing)
         left, _ = self._place(sent)
+        lent = _lend(there), _lend(left)
         work = distributed.all_to_all_single(
-            there, left, list(comes), list(goes), group=self._group, async_op=True
+            *lent, list(comes), list(goes), group=self._group, async_op=True
         )
-        return StartedCollective(work, back)
+        return StartedCollective(work, back, lent)
 
     def _place(self, tensor: Tensor) -> tuple[Tensor, Callable[[], object] | None]:
         """Where the collective works, and what brings its result to the tensor.

@@ -12,7 +12,7 @@ from math import prod
 from torch import distributed
 from torch.distributed import ProcessGroup
 
-from penstock.arch.cell_shape import CellShape, Norms
+from penstock.arch.cell_shape import CellPlace, CellShape, Norms
 from penstock.arch.mesh_shape import COPY_AXES
 from penstock.errors import RunError
 from penstock.model.parallel.cell import Cell
@@ -45,6 +45,12 @@ class Mesh:
         """The ranks that hold the same weights: in all replicas, and those that share tokens. They
         add up gradients while the same ranks may exchange tokens, so the group is another one."""
         return self._one_of("copies", self.grid.groups(*COPY_AXES))
+
+    @property
+    def place(self) -> CellPlace:
+        """Where this rank stands in its cell."""
+        here = self.grid.coordinates(self.rank)
+        return CellPlace(here["tensor"], here["ulysses"], here["ring"])
 
     @property
     def copy_count(self) -> int:

@@ -60,7 +60,7 @@ def look_at_step(engine: Engine, batch: Sequence[Microbatch]) -> StepLook | None
         executor.observer = Both(observer, clock)
         engine.gradients(batch)
         part = part_of(executor, engine.plan.schedule)
-        with record_memory(*_there_already(engine)) as recorder:
+        with record_memory(*there_already(engine)) as recorder:
             executor.observer = Both(observer, recorder)
             engine.gradients(batch)
     finally:
@@ -73,7 +73,7 @@ def look_at_step(engine: Engine, batch: Sequence[Microbatch]) -> StepLook | None
     return _joined(engine, part._replace(cpu=cpu, memory=memory))
 
 
-def _there_already(engine: Engine) -> list[Tensor]:
+def there_already(engine: Engine) -> list[Tensor]:
     """Tensors that outlive steps, and so are no part of what a step holds."""
     found: list[Tensor] = []
     for weights in engine.weights.values():

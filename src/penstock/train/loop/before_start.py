@@ -18,16 +18,17 @@ from penstock.lower import lower
 from penstock.model.io.huggingface import refuse_foreign
 from penstock.model.io.inventory import refuse_names
 from penstock.model.io.safetensors_files import locate
-from penstock.plan.memory import footprints
+from penstock.plan.cell_memory import UNSHARED, SharedWeights, run_bytes
 from penstock.run.process.environment import RankPlace
 from penstock.run.process.machine import Machine
-from penstock.run.program.sharded_schedule import schedule_for
+from penstock.run.program.sharded_schedule import TWO_BUFFERS, schedule_for, shard_weights
 from penstock.run.program.unsupported import refuse_unsupported
 from penstock.run.step.shardings import sharding_named
 from penstock.train.config.settings import Settings
 from penstock.train.loop.export import kept_files
 from penstock.train.loop.former_model import refuse_other_model
 from penstock.train.loop.setup import RunSetup, layout_of
+from penstock.train.report.gathered import gathered_stages
 
 AUTOMATIC = ("auto", "never")
 """Words in the place of a folder to resume from."""
@@ -67,8 +68,19 @@ def refuse_share(settings: Settings, machine: Machine, here: RankPlace) -> None:
 def predicted_bytes(settings: Settings, setup: RunSetup) -> int:
     """What all processes of a run hold at most, torch itself apart."""
     workload = Workload(setup.model, setup.lengths, setup.layers)
-    held = footprints(setup.schedule, workload, settings.batch.rows)
-    return setup.mesh.replicas * sum(device.total for device in held)
+    shared = _shared_weights(settings, setup)
+    return run_bytes(setup.schedule, workload, setup.mesh, settings.batch.rows, shared)
+
+
+def _shared_weights(settings: Settings, setup: RunSetup) -> SharedWeights:
+    """How the run's ranks divide what several of them hold."""
+    mesh = settings.mesh
+    if mesh.shard == "none":
+        return UNSHARED
+    owners = mesh.shard_ranks or mesh.replicas * mesh.sequence
+    if mesh.shard == "optimizer":
+        return SharedWeights(owners)
+    return SharedWeights(owners, gathered_stages(shard_weights(setup.schedule, TWO_BUFFERS)))
 
 
 def _on_host(settings: Settings) -> bool:

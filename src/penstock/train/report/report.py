@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 
 from penstock.core.schedule import Schedule
+from penstock.cost.cell_workload import rank_workload
 from penstock.cost.hardware import HARDWARE
 from penstock.cost.profile import Profile
 from penstock.cost.transformer import TransformerCost
@@ -23,14 +24,14 @@ from penstock.data import Microbatch
 from penstock.draw import trace
 from penstock.draw.page import page
 from penstock.files import save_text
+from penstock.plan.cell_memory import fullest_rank
 from penstock.plan.communicators import with_communicators
-from penstock.plan.memory import Footprint, Gathered, footprints, with_slots
+from penstock.plan.memory import Footprint, footprints, with_slots
 from penstock.run.comm.collective import add_up, over_nccl
 from penstock.run.observe.inspected_step import StepLook, look_at_step
 from penstock.run.observe.memory_meter import free_bytes
 from penstock.run.process.environment import read_place
 from penstock.run.program.layout import Layout
-from penstock.run.program.rotation import rotation_of
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine
 from penstock.run.step.engine import Engine
@@ -44,6 +45,7 @@ from penstock.train.config.sections import PipelineSettings
 from penstock.train.config.settings import Settings
 from penstock.train.records.metrics import METRICS, TIMING, read_metrics
 from penstock.train.report.compared import compared_schedules
+from penstock.train.report.gathered import gathered_stages
 from penstock.train.report.outcome import Compared, Ran, RunOutcome
 from penstock.train.report.wording import drawn, words
 
@@ -139,10 +141,9 @@ def _too_large(plan: StepPlan, run: EndedRun) -> str:
 
 def _own_footprints(engine: Engine) -> tuple[Footprint, ...]:
     """What the run itself needs on each device, with what its ranks share."""
-    plan, workload = engine.plan, workload_of(engine.plan)
-    devices = range(engine.layout.devices) if engine.sharding.buffers else ()
-    rotations = (rotation_of(engine.executor.program.schedule, device) for device in devices)
-    gathered = [Gathered(each.users("weight"), each.users("dw")) for each in rotations]
+    plan, workload = engine.plan, _workload_here(engine.plan, engine)
+    ran = engine.executor.program.schedule
+    gathered = gathered_stages(ran) if engine.sharding.buffers else ()
     return footprints(plan.schedule, workload, plan.rows, owners=engine.owners, gathered=gathered)
 
 
@@ -150,7 +151,7 @@ def _footprints(plan: StepPlan, engine: Engine) -> tuple[Footprint, ...]:
     """What a plan needs on each device, exchanging as this engine does, where ranks share
     nothing."""
     mesh = engine.mesh
-    found = footprints(plan.schedule, workload_of(plan), plan.rows)
+    found = footprints(plan.schedule, _workload_here(plan, engine), plan.rows)
     if not over_nccl(mesh.world, engine.device):
         return found
     return with_communicators(found, plan.program(mesh.replicas), mesh.replicas)
@@ -167,10 +168,11 @@ def _unsliced(plan: StepPlan, schedule: Schedule) -> StepPlan:
 def compare_step(plan: StepPlan, seen: StepLook, cores: float) -> Compared:
     """Predictions for a schedule from what a look at it has shown, with so many cores for each
     replica."""
-    workload = workload_of(plan)
+    cell = plan.layout.cell
+    workload = fullest_rank(plan.schedule, workload_of(plan), cell, plan.rows)
     sizes = TransformerCost(workload, next(iter(HARDWARE.values())))
     profile = Profile.of(plan.schedule, seen.seconds, sizes)
-    share = cores / plan.layout.cell.ranks  # the ranks of a device compute at the same time
+    share = cores / cell.ranks  # the ranks of a device compute at the same time
     scarce = share < plan.schedule.shape.devices
     return Compared(
         plan.schedule.name,
@@ -183,6 +185,11 @@ def compare_step(plan: StepPlan, seen: StepLook, cores: float) -> Compared:
 def workload_of(plan: StepPlan) -> Workload:
     """The work of a step of a plan, for one sequence of each microbatch."""
     return Workload(plan.layout.model, plan.lengths, tuple(map(len, plan.layout.split)))
+
+
+def _workload_here(plan: StepPlan, engine: Engine) -> Workload:
+    """The part of it that this rank has."""
+    return rank_workload(workload_of(plan), plan.layout.cell, engine.mesh.place)
 
 
 def ran_by(run: EndedRun) -> Ran:

@@ -1,0 +1,57 @@
+"""How much memory the ranks of a run need, where a device of the schedule is a cell of several.
+
+Ranks of a cell share matrices and tokens, so each needs less than a device by itself, and where
+sizes do not divide some need more than others. Ranks that hold the same weights, those of other
+replicas and those that share tokens, may divide main weights and moments among them, or all.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from penstock.arch.cell_shape import CellShape
+from penstock.arch.mesh_shape import MeshShape
+from penstock.core.schedule import Schedule
+from penstock.cost.cell_workload import rank_workloads
+from penstock.cost.workload import Workload
+from penstock.plan.memory import Gathered, footprints, step_peaks
+
+
+class SharedWeights(NamedTuple):
+    """How ranks that hold the same weights divide them."""
+
+    owners: int = 1
+    """Ranks that divide main weights and moments."""
+    gathered: Sequence[Gathered] = ()
+    """Who uses the buffers of each device for whole stages, where weights and gradients are
+    divided too."""
+
+
+UNSHARED = SharedWeights()
+
+
+def run_bytes(
+    schedule: Schedule,
+    workload: Workload,
+    mesh: MeshShape,
+    rows: int = 1,
+    shared: SharedWeights = UNSHARED,
+) -> int:
+    """What all ranks of a run hold at most, together."""
+    return mesh.replicas * sum(
+        device.total
+        for rank in rank_workloads(workload, mesh.cell)
+        for device in footprints(
+            schedule, rank, rows, owners=shared.owners, gathered=shared.gathered
+        )
+    )
+
+
+def fullest_rank(
+    schedule: Schedule, workload: Workload, cell: CellShape, rows: int = 1
+) -> Workload:
+    """The part of that rank of a cell to which a step adds most."""
+    if cell.ranks == 1:
+        return workload
+    return max(
+        rank_workloads(workload, cell), key=lambda rank: sum(step_peaks(schedule, rank, rows))
+    )
