@@ -59,12 +59,12 @@ def test_owners_of_the_optimizer_divide_its_moments() -> None:
 
 def test_stages_that_take_turns_in_buffers_need_less_than_owners_of_the_optimizer() -> None:
     schedule = build("interleaved", devices=2, microbatches=4, chunks=4)
-    workload, mesh = Workload.of(schedule.shape, MODEL, [64]), MeshShape(replicas=2, tensor=2)
+    workload, mesh = Workload.of(schedule.shape, MODEL, [64]), MeshShape(replicas=4, tensor=2)
     turns = [[frozenset({first, first + 4}) for first in (d, d + 2)] for d in range(2)]
     gathered = [Gathered(users, users) for users in turns]
     none, optimizer, full = (
         run_bytes(schedule, workload, mesh, shared=shared)
-        for shared in (SharedWeights(), SharedWeights(2), SharedWeights(2, gathered))
+        for shared in (SharedWeights(), SharedWeights(4), SharedWeights(4, gathered))
     )
     assert full < optimizer < none
 
