@@ -23,7 +23,7 @@ Emulate = Annotated[
 Real = Annotated[
     bool, typer.Option("--real", help="Training steps of a model, compared with PyTorch.")
 ]
-Cells = Annotated[
+CellsFlag = Annotated[
     bool,
     typer.Option(
         "--cells",
@@ -98,7 +98,7 @@ def bench_run(
     host: Host = False,
     emulate: Emulate = False,
     real: Real = False,
-    cells: Cells = False,
+    cells: CellsFlag = False,
     profile: ProfileFlag = False,
     ranks: RanksFlag = None,
     tokens: TokensFlag = None,

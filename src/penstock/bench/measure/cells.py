@@ -21,7 +21,7 @@ from torch.distributed.tensor.parallel.style import ParallelStyle
 from penstock.arch.cell_shape import CellShape
 from penstock.arch.layer_split import split_layers
 from penstock.bench.measure.plain_model import plain_stage, summed_loss
-from penstock.bench.measure.real import HOST, Timed, TrainingWork, time_steps
+from penstock.bench.measure.real import HOST, Timed, TrainingWork, measure_steps
 from penstock.bench.measure.torch_pipeline import TorchPipeline
 from penstock.core.schedule import Schedule
 from penstock.run.process.rendezvous import Connection
@@ -45,7 +45,7 @@ def run_our_cells(
     plan, batch = StepPlan(layout, schedule, (lengths,) * work.microbatches), work.batch()
     with closing(build_engine(plan, 1, NoUpdate(), HOST)) as engine:
         begin(engine, seed=0)
-        seconds, outcome = time_steps(lambda: engine.gradients(batch), steps)
+        seconds, outcome = measure_steps(lambda: engine.gradients(batch), steps)
     return Timed(seconds, outcome.loss if connection.rank == 0 else 0.0, [])
 
 
@@ -67,7 +67,7 @@ def run_their_cells(
     )
     pairs = ((each.tokens, each.labels) for each in work.batch())
     tokens, labels = (torch.cat(parts) for parts in zip(*pairs))
-    seconds, losses = time_steps(lambda: rival.step(tokens, labels), steps)
+    seconds, losses = measure_steps(lambda: rival.step(tokens, labels), steps)
     counted = losses if mesh.get_local_rank("tensor") == 0 else []
     return Timed(seconds, sum(loss.item() for loss in counted), [])
 

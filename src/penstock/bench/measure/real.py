@@ -103,7 +103,7 @@ def run_ours(
         homes=home_views(stages, {stage: initial_weights(layout, stage) for stage in mine}),
     )
     pieces = cut_batch(plan, work.batch(), scale=work.scale, device=HOST)
-    seconds, losses = time_steps(lambda: executor.step(pieces), steps)
+    seconds, losses = measure_steps(lambda: executor.step(pieces), steps)
     transport.close()
     ops = [call.op for call in executor.spans.calls]
     spans = list(zip(ops, executor.spans.start, executor.spans.end))
@@ -127,7 +127,7 @@ def run_theirs(
         loss=lambda logits, labels: summed_loss(logits, labels) * scale,
     )
     tokens, labels = (torch.cat(parts) for parts in zip(*((b.tokens, b.labels) for b in batch)))
-    seconds, losses = time_steps(lambda: rival.step(tokens, labels), steps)
+    seconds, losses = measure_steps(lambda: rival.step(tokens, labels), steps)
     return Timed(seconds, sum(loss.item() for loss in losses), [])
 
 
@@ -155,7 +155,7 @@ def initial_weights(layout: Layout, stage: int) -> Weights:
     return weights
 
 
-def time_steps(step: Callable[[], Said], steps: int) -> tuple[list[float], Said]:
+def measure_steps(step: Callable[[], Said], steps: int) -> tuple[list[float], Said]:
     """Seconds of each step after a first one, which takes its memory from the system, or of that
     one where no more are wanted; and what the last step says."""
     each = [_time(step) for _ in range(steps + 1)]

@@ -69,7 +69,7 @@ class Frozen:
         self.steps += 1
 
 
-class Group(NamedTuple):
+class ParameterGroup(NamedTuple):
     """Parameters that decay alike, each with its gradient, its moments and its count of updates."""
 
     decay: float
@@ -80,7 +80,7 @@ class Group(NamedTuple):
     steps: list[Tensor]
 
     @classmethod
-    def empty(cls, decay: float) -> "Group":
+    def empty(cls, decay: float) -> "ParameterGroup":
         return cls(decay, [], [], [], [], [])
 
 
@@ -94,7 +94,7 @@ class TorchAdamW:
     def __init__(self, settings: AdamW, weights: Weights) -> None:
         self._settings, self._weights = settings, weights
         self.moments = new_moments(weights)
-        self._groups = Group.empty(0.0), Group.empty(settings.weight_decay)
+        self._groups = ParameterGroup.empty(0.0), ParameterGroup.empty(settings.weight_decay)
         buffers = (weights.main, weights.grad, *self.moments.values())
         mains, grads, firsts, seconds = map(weights.owned, buffers)
         for name, part in weights.own.parts.items():
@@ -114,7 +114,7 @@ class TorchAdamW:
             self._update(group, rate)
         self._weights.publish()
 
-    def _update(self, group: Group, rate: float) -> None:
+    def _update(self, group: ParameterGroup, rate: float) -> None:
         (beta1, beta2), fused = self._settings.betas, self._weights.main.is_cuda
         adamw(
             group.mains,
