@@ -31,6 +31,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         "host": {"microbatches": 4},
         "emulate": {"repeats": 1, "shortest": 0.005},
         "real": {"microbatches": 4, "model": model, "ours": ours, "rivals": rivals},
+        "cells": {"microbatches": 2, "model": model, "ours": settings["cells"]["ours"][:2]},
         "profile": {"model": model, "slices": [1, 2], "repeats": 1},
     }
     changed = {part: {**settings[part], **values} for part, values in changes.items()}
@@ -61,6 +62,21 @@ def test_the_host_part_and_the_profile_are_printed_as_tables(penstock: Penstock)
     assert answer.code == 0
     for word in ("Schedule1F1B", "0.25 or less", "16 -k 2", "aten::mm", "page faults"):
         assert word in answer.out
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("small")
+def test_cells_are_compared_with_tensor_parallelism_of_pytorch(penstock: Penstock) -> None:
+    answer = penstock("bench run --cells --ranks 4 --tokens 32 --steps 1")
+    assert answer.code == 0
+    theirs, *ours = [line.split() for line in answer.out.splitlines()[2:]]
+    assert theirs[:4] == ["Schedule1F1B", "tensor=2", "32", "1"]
+    assert [row[:4] for row in ours] == [
+        ["1f1b", mesh, "32", "1"] for mesh in ("tensor=2", "sequence=2")
+    ]
+    assert all(float(row[5]) > 0 for row in ours)
+    losses = [float(row[-1]) for row in ours]
+    assert losses == pytest.approx([float(theirs[-1])] * len(ours), abs=2e-6)
 
 
 def test_the_best_of_each_side_makes_the_ratio() -> None:
