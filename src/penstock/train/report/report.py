@@ -31,6 +31,7 @@ from penstock.run.observe.memory_meter import free_bytes
 from penstock.run.process.environment import read_place
 from penstock.run.program.layout import Layout
 from penstock.run.program.rotation import rotation_of
+from penstock.run.program.sharded_schedule import schedule_for
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine
 from penstock.run.step.engine import Engine
@@ -138,10 +139,12 @@ def _too_large(plan: StepPlan, run: EndedRun) -> str:
 
 
 def _own_footprints(engine: Engine) -> tuple[Footprint, ...]:
-    """What the run itself needs on each device, with what its ranks share."""
-    plan, workload = engine.plan, workload_of(engine.plan)
-    devices = range(engine.layout.devices) if engine.sharding.buffers else ()
-    rotations = (rotation_of(engine.executor.program.schedule, device) for device in devices)
+    """What the run itself needs on each device, with what its ranks share; also where its engine
+    has given everything back."""
+    plan, workload, buffers = engine.plan, workload_of(engine.plan), engine.sharding.buffers
+    sharded = schedule_for(plan.schedule, buffers)
+    devices = range(engine.layout.devices) if buffers else ()
+    rotations = (rotation_of(sharded, device) for device in devices)
     gathered = [Gathered(each.users("weight"), each.users("dw")) for each in rotations]
     return footprints(plan.schedule, workload, plan.rows, owners=engine.owners, gathered=gathered)
 
