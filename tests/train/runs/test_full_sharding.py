@@ -64,3 +64,17 @@ def test_weights_are_sharded_or_whole_before_and_after_a_checkpoint_with_the_sam
         assert ended.losses == pytest.approx(straight.losses, rel=CLOSE, abs=0)
         found = weights(setting, exported(setting, name))
         assert apart(found, right) < CLOSE < apart(halfway, right)
+
+
+def test_the_report_compares_a_run_whose_weights_are_sharded(setting: Setting) -> None:
+    """Its engine has given its memory back by then; what it held is still known."""
+    ran = setting.run(
+        *("pipeline.schedule=interleaved", "pipeline.chunks=2", "pipeline.slices=1"),
+        *("mesh.replicas=2", "mesh.shard=full", "batch.microbatches=2", "run.steps=2"),
+        *("log.report=true", 'log.compare=["1f1b"]'),
+        name="compared",
+        ranks=4,
+    )
+    assert set(ran.codes) == {0}, ran.said
+    report = (ran.folder / "report.txt").read_text()
+    assert "1f1b          measured" in report

@@ -73,6 +73,8 @@ class Engine:
         mine, at = self.layout.stages_of(mesh.device), (device, self.cell)
         self.stages = {stage: stage_of(self.layout, stage, *at) for stage in mine}
         self.weights = self._empty_weights(plan)
+        self.owners = max((weights.own.of for weights in self.weights.values()), default=1)
+        """Ranks that share the optimizer's work for a stage."""
         self.optimizers = {s: make_optimizer(adam, self.weights[s]) for s in mine}
         self._make_holder_groups()
         self.tracker = Tracker()
@@ -137,11 +139,6 @@ class Engine:
                 total += self._sum_over_all(sum_losses(losses))
         refuse_unlabelled("the evaluation", labels)
         return total / labels
-
-    @property
-    def owners(self) -> int:
-        """Ranks that share the optimizer's work for a stage."""
-        return max((weights.own.of for weights in self.weights.values()), default=1)
 
     def busy_seconds(self) -> float:
         """Time that the ops of the last step took on this device."""

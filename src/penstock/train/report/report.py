@@ -32,6 +32,7 @@ from penstock.run.observe.inspected_step import StepLook, look_at_step
 from penstock.run.observe.memory_meter import free_bytes
 from penstock.run.process.environment import read_place
 from penstock.run.program.layout import Layout
+from penstock.run.program.sharded_schedule import schedule_for
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine
 from penstock.run.step.engine import Engine
@@ -140,10 +141,11 @@ def _too_large(plan: StepPlan, run: EndedRun) -> str:
 
 
 def _own_footprints(engine: Engine) -> tuple[Footprint, ...]:
-    """What the run itself needs on each device, with what its ranks share."""
+    """What the run itself needs on each device, with what its ranks share; also where its engine
+    has given everything back."""
     plan, workload = engine.plan, _workload_here(engine.plan, engine)
-    ran = engine.executor.program.schedule
-    gathered = gathered_stages(ran) if engine.sharding.buffers else ()
+    buffers = engine.sharding.buffers
+    gathered = gathered_stages(schedule_for(plan.schedule, buffers)) if buffers else ()
     return footprints(plan.schedule, workload, plan.rows, owners=engine.owners, gathered=gathered)
 
 
