@@ -101,12 +101,6 @@ class CellWorkload(Workload):
         return np.array([*found, 0], np.int64)
 
     @property
-    def _followed(self) -> Counts:
-        """1 for slices that others follow: these leave gradients for their keys."""
-        each = [int(at + 1 < len(ns)) for ns in self.lengths for at in range(len(ns))]
-        return np.array([*each, 0], np.int64)
-
-    @property
     def _norms(self) -> int:
         records = self.part.layer_records
         return sum(record.saved_bytes for record in records if isinstance(record, Norm))

@@ -188,7 +188,7 @@ class Workload:
     def _kept(self, schedule: Schedule, size: str) -> Counts:
         """The same without what depends on how sequences are cut and computed again."""
         per_token = self._bytes_per_token(schedule.shape, size)
-        tokens = self.tokens if size != "dkv" else self.tokens * self._cut
+        tokens = self.tokens if size != "dkv" else self.tokens * self._followed
         return np.asarray(per_token[schedule.table.stage] * tokens[schedule.unit], np.int64)
 
     def _kept_of_slices(self, schedule: Schedule) -> Counts:
@@ -244,9 +244,14 @@ class Workload:
 
     @cached_property
     def _cut(self) -> Counts:
-        """1 for units of a sequence that is cut: only their keys are met by other slices, which
-        leave gradients for them."""
+        """1 for units of a sequence that is cut: only their keys are met by other slices."""
         return np.array([*(int(len(ns) > 1) for ns in self.lengths for _ in ns), 0], np.int64)
+
+    @cached_property
+    def _followed(self) -> Counts:
+        """1 for slices that others follow: these leave gradients for their keys."""
+        each = [int(at + 1 < len(ns)) for ns in self.lengths for at in range(len(ns))]
+        return np.array([*each, 0], np.int64)
 
     @cached_property
     def half_pairs(self) -> Counts:
