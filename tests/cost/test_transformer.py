@@ -75,7 +75,8 @@ def test_peaks_are_bytes() -> None:
     end = 64 * 2
     saved = 4 * TINY.saved_bytes + end
     # During the first input gradient: the activations of both slices, keys and values, gradients
-    # of those of the first slice, what the op needs by itself, and what its stash is larger than what it replaces.
+    # of those of the first slice, what the op needs by itself, and what its stash is larger than
+    # what it replaces.
     temporary = max(6 * backward_bytes(TINY), loss_bytes(TINY, 6))
     temporary += 6 * 4 * (TINY.stash_bytes - TINY.saved_bytes)
     held = 16 * saved + (16 + 10) * 4 * TINY.kv_bytes + temporary
