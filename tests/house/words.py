@@ -31,18 +31,18 @@ FOREIGN_TONGUE = (
     "arch/cell_shape.py",
     "arch/parameter_layout.py",
     "bench/cells.py",
+    "bench/run.py",
+    "cli/bench.py",
+    "cli/train.py",
     "cost/cell_workload.py",
-    "cost/rank_attention.py",
-    "plan/cell_memory.py",
     "cost/collectives.py",
     "cost/copies.py",
     "cost/mesh_links.py",
+    "cost/rank_attention.py",
     "cost/rank_share.py",
     "cost/rank_temporary.py",
     "files/torch_csv.py",
-    "cli/train.py",
-    "cli/bench.py",
-    "bench/run.py",
+    "plan/cell_memory.py",
 )
 """Files that translate another system's language, or count or start ranks, and have to speak it."""
 

@@ -97,7 +97,8 @@ def test_a_new_kind_is_priced() -> None:
     assert set(pairs[forward].tolist()) == {2 * 5 * half for half in (9, 5 * (16 - 5))}
     for size, number in (("act", 5 + 11), ("stash", 7), ("kv", 3), ("dkv", 3)):
         grown = adapted.bytes(schedule, size) - plain.bytes(schedule, size)
-        assert set(grown[forward].tolist()) == {2 * number * n for n in (3, 5)}, size
+        tokens = (3, 0) if size == "dkv" else (3, 5)  # nobody leaves gradients to the last slice
+        assert set(grown[forward].tolist()) == {2 * number * n for n in tokens}, size
     assert backward_bytes(ADAPTED) == 100_000
     assert stage_elements(adapted, 0) - stage_elements(plain, 0) == 2 * (SIZE + 8 * SIZE)
 
