@@ -11,7 +11,7 @@ pytestmark = pytest.mark.torch
 
 NAMES = list(registry())
 EACH = 3
-"""Variants of each schedule in every run of the tests; the matrix takes all."""
+"""Variants of each schedule in every run of the tests; the matrix takes the others."""
 
 
 def _trials(name: str) -> list[Trial]:
@@ -46,10 +46,12 @@ def test_a_schedule_is_equal_to_one_process_under_some_variants(
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("name", NAMES)
-def test_a_schedule_is_equal_to_one_process_under_every_variant(
+def test_a_schedule_is_equal_to_one_process_under_every_other_variant(
     verifier: Verifier, name: str
 ) -> None:
-    _equal(verifier, _trials(name))
+    trials = [trial for trial in _trials(name) if trial.variant not in chosen(name)]
+    assert trials
+    _equal(verifier, trials)
 
 
 def test_each_variant_is_met_by_a_third_of_the_schedules() -> None:
