@@ -16,6 +16,7 @@ from model.attention.ring_ranks import ring_errors, ring_of
 from penstock.arch.config import model
 from penstock.bench.measure.gpu import first_gpu, our_row
 from penstock.bench.measure.gpu_case import GpuCase
+from penstock.model.attention import flash4
 from penstock.model.attention.table import back_end_for, parts_back_end_for
 
 pytestmark = [
@@ -42,6 +43,64 @@ def chosen(case: Case) -> list[str]:
     return [back_end_for(q, piece).name for piece in case.pieces()]
 
 
+@pytest.fixture
+def without_flash4(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Back ends as they are where the package is not installed."""
+    monkeypatch.setattr(flash4, "has_flash4", lambda: False)
+
+
+with_flash4 = pytest.mark.skipif(not flash4.has_flash4(), reason="needs flash-attn-4")
+
+
+@with_flash4
+@each("kv_heads", [1, 2, 4])
+@each("lengths", [(576,), (256, 320), (64, 129, 383), (3, 59, 1, 512), (1000, 1, 3095)])
+@each("size", [64, 128])
+def test_flash4_serves_sequences_of_one_document(
+    kv_heads: int, lengths: tuple[int, ...], size: int
+) -> None:
+    documents = ((0,), (0,))
+    case = replace(LOW, lengths=lengths, kv_heads=kv_heads, documents=documents, size=size)
+    assert set(chosen(case)) == {"flash4"}
+    assert error(case) <= ROUNDINGS
+
+
+@with_flash4
+@each("documents", PACKED.values(), ids=PACKED.keys())
+@each("lengths", [(576,), (256, 320), (256, 1, 319)])
+def test_flash4_serves_documents(
+    documents: tuple[tuple[int, ...], ...], lengths: tuple[int, ...]
+) -> None:
+    case = replace(LOW, lengths=lengths, documents=documents)
+    packed = any(len(starts) > 1 for starts in documents)
+    assert set(chosen(case)) == {"flash4-documents" if packed else "flash4"}
+    assert error(case) <= ROUNDINGS
+
+
+@with_flash4
+def test_flash4_gives_the_same_bits_where_it_is_told_to() -> None:
+    case = replace(LOW, lengths=(2048, 2048), size=128)
+    torch.use_deterministic_algorithms(True)
+    try:
+        once, again = Sliced(case).gradients(), Sliced(case).gradients()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(map(torch.equal, once, again))
+
+
+@with_flash4
+def test_lengths_of_slices_build_no_further_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    error(replace(LOW, lengths=(512, 512)))
+    from flash_attn.cute import interface
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("a kernel is built")
+
+    monkeypatch.setattr(interface.cute, "compile", refused)
+    assert error(replace(LOW, lengths=(512, 700, 131, 1000))) <= ROUNDINGS
+
+
+@pytest.mark.usefixtures("without_flash4")
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
 @pytest.mark.parametrize("lengths", [(576,), (256, 320), (64, 129, 383)])
 def test_cudnn_serves_sequences_of_one_document(kv_heads: int, lengths: tuple[int, ...]) -> None:
@@ -50,6 +109,7 @@ def test_cudnn_serves_sequences_of_one_document(kv_heads: int, lengths: tuple[in
     assert error(case) <= ROUNDINGS
 
 
+@pytest.mark.usefixtures("without_flash4")
 @each("documents", PACKED.values(), ids=PACKED.keys())
 @each("lengths", [(576,), (256, 320), (256, 1, 319)])
 def test_flash_serves_documents(
@@ -60,6 +120,7 @@ def test_flash_serves_documents(
     assert error(case) <= ROUNDINGS
 
 
+@pytest.mark.usefixtures("without_flash4")
 def test_flash_serves_slices_that_are_short() -> None:
     case = replace(LOW, lengths=(3, 59, 1, 512))
     assert chosen(case) == ["flash", "flash", "flash", "flash"]
@@ -73,6 +134,16 @@ def test_full_precision_is_computed_plainly(dtype: torch.dtype, limit: float) ->
     assert error(case) <= limit
 
 
+@with_flash4
+@each("ranks", [2, 3])
+@each("lengths", [(768,), (384, 500)])
+def test_a_ring_gives_its_parts_to_flash4(lengths: tuple[int, ...], ranks: int) -> None:
+    case = replace(LOW, lengths=lengths)
+    assert parts_back_end_for(case.inputs()[0], case.pieces()[-1]).name == "flash4-parts"
+    assert max(ring_errors(case, ring_of(case, ranks))) <= 2 * ROUNDINGS
+
+
+@pytest.mark.usefixtures("without_flash4")
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize(
     ("name", "lengths", "documents"),
@@ -142,9 +213,7 @@ def _case(schedule: str, slices: int) -> GpuCase:
 
 def test_four_slices_cost_a_step_at_most_a_twentieth() -> None:
     whole, sliced = (
-        our_row(GpuCase("llama3.2-1b", 32768, schedule, slices=slices), first_gpu(), 2, 1)[
-            "seconds"
-        ]
+        our_row(_case(schedule, slices), first_gpu(), 2, 1)["seconds"]
         for schedule, slices in (("1f1b", 1), ("seq1f1b", 4))
     )
     assert sliced <= 1.05 * whole

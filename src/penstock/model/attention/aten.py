@@ -61,9 +61,8 @@ def cudnn_backward(
 def flash_forward(q: Tensor, k: Tensor, v: Tensor, reach: Reach) -> Output:
     """16-bit only; one row, [tokens, heads, head_size], its documents one after the other."""
     queries, keys = cumulative_lengths(reach, q.device)
-    longest = _longest(reach)
     out, lse, *_ = _aten._flash_attention_forward.default(
-        q, k, v, queries, keys, *longest, 0.0, True, False
+        q, k, v, queries, keys, *longest(reach), 0.0, True, False
     )
     return out, lse
 
@@ -76,7 +75,7 @@ def flash_backward(
     seed = torch.zeros(2, dtype=torch.uint64, device=q.device)
     unused = torch.empty(0, device=q.device)
     dq, dk, dv = _aten._flash_attention_backward.default(
-        g, q, k, v, out, lse, queries, keys, *_longest(reach), 0.0, True, seed, unused
+        g, q, k, v, out, lse, queries, keys, *longest(reach), 0.0, True, seed, unused
     )
     return dq, dk, dv
 
@@ -92,7 +91,7 @@ def cumulative_lengths(reach: Reach, device: torch.device) -> tuple[Tensor, Tens
     )
 
 
-def _longest(reach: Reach) -> tuple[int, int]:
+def longest(reach: Reach) -> tuple[int, int]:
     """Most queries and most keys of a document."""
     first, *others = reach.lengths
     return max(reach.lengths), max(reach.past + first, *others, 0)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from penstock.model.attention.aten import Gradients, Output
 from penstock.model.attention.back_end import AttentionSaved, Fits, Leave
+from penstock.model.attention.one_call import leave_past
 from penstock.model.attention.reach import Reach
 
 
@@ -35,10 +36,7 @@ class Packed:
     def backward(self, g: Tensor, saved: AttentionSaved, reach: Reach, leave: Leave) -> Gradients:
         each = [self._back(g, saved, reach, row) for row in range(g.shape[0])]
         dq, dk, dv = (torch.stack(new).transpose(1, 2) for new in zip(*each))
-        past = range(reach.past)
-        if past:
-            leave(past, dk[:, :, : reach.past], dv[:, :, : reach.past])
-        return dq, dk[:, :, reach.past :], dv[:, :, reach.past :]
+        return dq, *leave_past(dk, dv, reach, leave)
 
     def _back(self, g: Tensor, saved: AttentionSaved, reach: Reach, row: int) -> Gradients:
         k, v = _by_token(saved.k[row]), _by_token(saved.v[row])

@@ -1,8 +1,10 @@
 """Which kernels compute an attention: one table, read from the top.
 
-Measured on one H200 (32 heads of 128, 32K tokens, bfloat16): flash takes 25 ms forward and 69 ms
-backward, cuDNN 13 and 40, so cuDNN comes first where it serves. It prepares a plan for every new
-shape, which documents of many lengths would make it do all the time; those are left to flash.
+Measured on one H200 (32 heads of 128, 8 for keys, 32K tokens, bfloat16): FlashAttention 4 takes 13
+ms forward and 36 ms backward, cuDNN 13 and 41, PyTorch's own flash more than 25 and 69. So that is
+their order, where each serves. FlashAttention 4 is a package of its own and may be missing. cuDNN
+prepares a plan for every new shape, which documents of many lengths would make it do all the time;
+those are left to flash.
 
 On one core of a CPU a triangle costs nearly as much as its square, up to 512 queries; cut down to
 128 it takes 2/3 of the time. Keys in blocks of 512 leave their gradients in the cache.
@@ -13,9 +15,10 @@ from torch import Tensor
 
 from penstock.arch.layers.attention import HOST_KEYS, HOST_SQUARE
 from penstock.errors import RunError
-from penstock.model.attention import aten, plain
+from penstock.model.attention import aten, flash4, plain
 from penstock.model.attention.back_end import BackEnd
 from penstock.model.attention.folded import folded_backward, folded_forward
+from penstock.model.attention.one_call import OneCall
 from penstock.model.attention.packed import Packed
 from penstock.model.attention.piece import Piece
 from penstock.model.attention.tiled import Tiled
@@ -34,6 +37,20 @@ def _on_cpu_low(q: Tensor, piece: Piece) -> bool:
     return q.device.type == "cpu" and q.dtype in LOW_PRECISION
 
 
+def _with_flash4(q: Tensor, piece: Piece) -> bool:
+    """On the architectures for which the package has both directions: Hopper and Blackwell."""
+    return (
+        _on_gpu_low(q, largest_head=128)
+        and torch.cuda.get_device_capability(q.device)[0] in (9, 10)
+        and _flash_enabled()
+        and flash4.has_flash4()
+    )
+
+
+def _with_flash4_whole(q: Tensor, piece: Piece) -> bool:
+    return _with_flash4(q, piece) and not piece.packed
+
+
 def _with_cudnn(q: Tensor, piece: Piece) -> bool:
     return (
         _on_gpu_low(q, largest_head=128)
@@ -46,8 +63,12 @@ def _with_cudnn(q: Tensor, piece: Piece) -> bool:
 
 
 def _with_flash(q: Tensor, piece: Piece) -> bool:
+    return _flash_enabled() and _on_gpu_low(q, largest_head=256)
+
+
+def _flash_enabled() -> bool:
     enabled: bool = torch.backends.cuda.flash_sdp_enabled()  # type: ignore[no-untyped-call]
-    return enabled and _on_gpu_low(q, largest_head=256)
+    return enabled
 
 
 def _on_gpu_low(q: Tensor, largest_head: int) -> bool:
@@ -70,6 +91,9 @@ BACK_ENDS: tuple[BackEnd, ...] = (
     Tiled("cpu", _on_cpu, folded_forward, folded_backward, HOST_SQUARE, HOST_KEYS),
     # merging rounds, so in low precision triangles stay whole
     Tiled("cpu-low", _on_cpu_low, folded_forward, folded_backward, block=HOST_KEYS),
+    OneCall("flash4", _with_flash4_whole, flash4.forward, flash4.backward),
+    Packed("flash4-documents", _with_flash4, flash4.packed_forward, flash4.packed_backward),
+    Tiled("flash4-parts", _with_flash4_whole, flash4.forward, flash4.backward),
     Tiled("cudnn", _with_cudnn, aten.cudnn_forward, aten.cudnn_backward),
     Packed("flash", _with_flash, aten.flash_forward, aten.flash_backward),
     Tiled("plain", _always, plain.plain_forward, plain.plain_backward, block=8192),
