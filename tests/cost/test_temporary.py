@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from penstock.arch.config import ModelConfig
-from penstock.arch.layers.lm_head import LOGITS_AT_A_TIME
+from penstock.arch.layers.lm_head import FUSED_LOGITS_BYTES, LOGITS_AT_A_TIME
 from penstock.arch.layers.record import wide_bytes
 from penstock.cost.temporary import backward_bytes, forward_bytes, loss_bytes
 
@@ -34,4 +34,12 @@ def test_logits_are_bounded_and_are_there_twice_in_narrow_types() -> None:
     """Beside them stands the normed input, 8 wide."""
     assert loss_bytes(MODEL, 10) == 10 * (100 + 8) * 4
     assert loss_bytes(NARROW, 10) == 10 * 100 * (4 + 2) + 10 * 8 * 2
-    assert loss_bytes(MODEL, LOGITS_AT_A_TIME) == LOGITS_AT_A_TIME * (1 + 8) * 4
+    most = LOGITS_AT_A_TIME // 100
+    assert loss_bytes(MODEL, 2 * most) == (most * 100 + 2 * most * 8) * 4
+
+
+def test_fused_kernels_hold_larger_pieces_once() -> None:
+    """The larger of both is counted: 4,096 tokens in 2 bytes, or fewer in 2 and 4."""
+    wide = replace(NARROW, vocabulary=128256)
+    assert loss_bytes(wide, 10**5) - 10**5 * 8 * 2 == (FUSED_LOGITS_BYTES // 256512) * 256512
+    assert loss_bytes(NARROW, 10**7) - 10**7 * 8 * 2 == LOGITS_AT_A_TIME // 100 * 100 * 6

@@ -25,7 +25,7 @@ from typing import Literal, NamedTuple
 from penstock.arch.cell_shape import CellPlace
 from penstock.arch.dealing import deal_heads
 from penstock.arch.layers.attention import Attention
-from penstock.arch.layers.lm_head import FUSED_LOGITS_BYTES, LOGITS_AT_A_TIME
+from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS
 from penstock.arch.layers.record import LayerRecord, wide_bytes
 from penstock.core.ops import Op
@@ -168,9 +168,7 @@ class SliceCollectives:
     def _pieces_of_logits(self) -> int:
         """How often the head has logits of some tokens."""
         words, size = self.share.part.vocabulary, self.share.model.element_bytes
-        narrow = size < wide_bytes(size)
-        most = FUSED_LOGITS_BYTES // size if narrow else LOGITS_AT_A_TIME
-        return -(-self.tokens.whole // max(1, most // words))
+        return -(-self.tokens.whole // tokens_at_a_time(words, size, fused=True))
 
     def _while_input_is_gathered(self, record: LayerRecord) -> Beside:
         """What the backward of a block computes before it needs the block's input again."""

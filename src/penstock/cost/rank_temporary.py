@@ -9,7 +9,7 @@ nothing let go yet. They follow `model/layers` line by line; all numbers are byt
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.arch.layers.lm_head import FUSED_LOGITS_BYTES, LOGITS_AT_A_TIME
+from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.arch.layers.record import wide_bytes
 from penstock.cost.rank_attention import AttentionMoments
 from penstock.cost.rank_share import RankShare
@@ -117,10 +117,9 @@ class RankMoments:
 def split_logits_bytes(share: RankShare, tokens: int) -> int:
     """Logits of own words that are there at a time. They are summed up in 32 bits at least, so
     types of 16 bits are there twice; where kernels could be fused, pieces are larger."""
-    size = share.model.element_bytes
-    logits, wide = tokens * share.part.vocabulary, wide_bytes(size)
     if share.cell.tensor == 1:
         return share.part.head.logits_bytes(tokens)
-    if size == wide:
-        return min(logits, LOGITS_AT_A_TIME) * wide
-    return min(logits, FUSED_LOGITS_BYTES // size) * (wide + size)
+    size, words = share.model.element_bytes, share.part.vocabulary
+    summed = 0 if size == wide_bytes(size) else wide_bytes(size)
+    most = max(tokens_at_a_time(words, size, fused=each) for each in (False, True))
+    return min(tokens, most) * words * (size + summed)

@@ -108,6 +108,7 @@ def test_parts_are_merged_as_those_of_other_kernels(monkeypatch: pytest.MonkeyPa
         assert relative(ours, exact) <= 1e-12
 
 
+@pytest.mark.processes  # it looks for libraries when it is loaded
 @pytest.mark.skipif(not flash4.has_flash4(), reason="needs flash-attn-4")
 def test_the_package_takes_what_it_is_given() -> None:
     ahead, back = flash4._kernels()

@@ -124,7 +124,7 @@ def test_head(dtype: torch.dtype, at_a_time: int) -> None:
     wide, dx, exact_dx = head.double(), x.clone(), x.double()
     with pytest.MonkeyPatch.context() as patch:
         for limit in ("FUSED_LOGITS_BYTES", "LOGITS_AT_A_TIME"):
-            patch.setattr(f"penstock.model.layers.lm_head.{limit}", at_a_time)
+            patch.setattr(f"penstock.arch.layers.lm_head.{limit}", at_a_time)
         alone = lm_head.head_loss(head, x, labels)
         loss = lm_head.head_loss_backward(head, gradient, dx, labels, 0.25)
     exact_gradient = torch.ones_like(wide)

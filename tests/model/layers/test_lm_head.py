@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from model.samples import EXACT, random_weights, relative
+from penstock.arch.layers import lm_head as head_record
 from penstock.data.batch import IGNORE
 from penstock.model.layers import lm_head as head_module
 from penstock.model.layers.lm_head import head_loss, head_loss_backward
@@ -48,7 +49,7 @@ def _ours(head: Head, x: Tensor, labels: Tensor, at_a_time: int) -> tuple[Tensor
     """Loss, and the gradient of the input, which takes its place."""
     d = x.clone()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(head_module, "LOGITS_AT_A_TIME", at_a_time)
+        patch.setattr(head_record, "LOGITS_AT_A_TIME", at_a_time)
         loss = head_loss_backward(*head, d, labels, SCALE)
         assert torch.equal(head_loss(head.weight, x, labels), loss)
     return loss, d

@@ -13,9 +13,24 @@ from penstock.arch.layers.record import LayerRecord, wide_bytes
 HEAD_NAME = "lm_head.weight"
 LOGITS_AT_A_TIME = 1 << 26
 """Logits that the loss holds at a time, for the sake of memory."""
-FUSED_LOGITS_BYTES = 1 << 30
+FUSED_LOGITS_BYTES = 1 << 29
 """The same in bytes where fused kernels leave them in 16 bits, once: larger pieces are faster, as
 the head's gradient goes through memory once for each."""
+FUSED_TOKENS = 4096
+"""Most tokens of such a piece: products of more are no faster."""
+
+
+def tokens_at_a_time(words: int, element_bytes: int, *, fused: bool) -> int:
+    """Tokens whose logits of so many words the loss holds at a time.
+
+    >>> tokens_at_a_time(128256, 2, fused=True), tokens_at_a_time(32000, 2, fused=True)
+    (2093, 4096)
+    >>> tokens_at_a_time(128256, 2, fused=False), tokens_at_a_time(128256, 4, fused=True)
+    (523, 523)
+    """
+    if fused and element_bytes < wide_bytes(element_bytes):
+        return max(1, min(FUSED_LOGITS_BYTES // (words * element_bytes), FUSED_TOKENS))
+    return max(1, LOGITS_AT_A_TIME // words)
 
 
 @dataclass(frozen=True)
@@ -37,7 +52,12 @@ class LmHead(LayerRecord):
     def logits_bytes(self, tokens: int) -> int:
         """Of a slice in the loss. Types of 16 bits are held twice without fused kernels, and in
         larger pieces with them: the larger of both is counted."""
-        logits, wide = tokens * self.vocabulary, wide_bytes(self.element_bytes)
-        if self.element_bytes == wide:
-            return min(logits, LOGITS_AT_A_TIME) * wide
-        return min(logits * (wide + self.element_bytes), FUSED_LOGITS_BYTES)
+        wide = wide_bytes(self.element_bytes)
+        summed = 0 if self.element_bytes == wide else wide
+        plain, fused = (self._piece(tokens, fused=each) for each in (False, True))
+        return max(plain * (self.element_bytes + summed), fused * self.element_bytes)
+
+    def _piece(self, tokens: int, *, fused: bool) -> int:
+        """Logits that are there at a time."""
+        most = tokens_at_a_time(self.vocabulary, self.element_bytes, fused=fused)
+        return min(tokens, most) * self.vocabulary

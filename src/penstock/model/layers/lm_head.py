@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from penstock.arch.layers.lm_head import FUSED_LOGITS_BYTES, LOGITS_AT_A_TIME
+from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.data.batch import IGNORE
 from penstock.model.kernels.choice import fusible
 from penstock.model.layers.linear import add_product
@@ -85,13 +85,8 @@ def wide_type(x: Tensor) -> torch.dtype:
 
 def token_chunks(head: Tensor, labels: Tensor) -> Iterator[slice]:
     """Tokens whose logits fit; chunks are equal but for the last, as kernels are chosen by size."""
-    count = -(-len(labels) // _tokens_at_a_time(head))
+    most = tokens_at_a_time(len(head), head.element_size(), fused=fusible(head))
+    count = -(-len(labels) // most)
     size = -(-len(labels) // count) if count else 1
     for start in range(0, len(labels), size):
         yield slice(start, start + size)
-
-
-def _tokens_at_a_time(head: Tensor) -> int:
-    words, size = len(head), head.element_size()
-    narrow = fusible(head) and size < wide_type(head).itemsize
-    return max(1, FUSED_LOGITS_BYTES // (words * size) if narrow else LOGITS_AT_A_TIME // words)
