@@ -12,6 +12,7 @@ from penstock.core.buffers import Buf
 from penstock.core.program import Channel
 from penstock.core.schedule import Schedule
 from penstock.run.comm import pair
+from penstock.run.comm.launch_window import LaunchWindow
 from penstock.run.comm.nccl import Nccl
 from penstock.run.comm.pair import ReceivingEnd, SendingEnd
 from penstock.run.launch.worker_pool import Crew
@@ -71,12 +72,16 @@ class Gate:
         assert self.done.wait(LONGEST)
 
 
+def _ignored(failure: BaseException) -> None:
+    """Who waits is told."""
+
+
 def _ends(line: Line) -> tuple[Any, Any]:
     """Both ends of a pair of this process; the sender is rank 0 of the group."""
     sender, receiver = TwoRanks(line, 0), TwoRanks(line, 1)
     ends = (
-        SendingEnd(sender, CPU, 0, lambda failure: None),  # type: ignore[arg-type]
-        ReceivingEnd(receiver, CPU, 0, lambda failure: None),  # type: ignore[arg-type]
+        SendingEnd(sender, CPU, 0, LaunchWindow(), _ignored),  # type: ignore[arg-type]
+        ReceivingEnd(receiver, CPU, 0, LaunchWindow(), _ignored),  # type: ignore[arg-type]
     )
     for end in ends:
         end.connect()
@@ -108,7 +113,8 @@ def test_nothing_is_launched_before_the_devices_of_both_ends_are_ready(
     gate.done.set()
     arrival.wait()
     leaving.wait()
-    assert line.sent == [(0, 0), (1, 0), (1, 1)]  # the slot, the name, the tensor
+    # the slot, the name, go, the tensor, and that it is awaited
+    assert line.sent == [(0, 0), (1, 0), (1, 2), (1, 1), (0, 2)]
     assert landed.tolist() == [1, 1]
     sender.close()
     receiver.close()

@@ -4,8 +4,8 @@ A NCCL kernel waits by spinning on the GPU until the other end has launched its 
 anything that synchronises the device waits too: loading a kernel, freeing memory, an allocator that
 runs dry. If the other host then needs something of this one first, both wait for ever. So neither
 end of a transfer is launched before both are ready: the tensor is computed, and the memory that it
-goes to is free. After that neither has anything to wait for, and nothing that the main thread does
-can come between.
+goes to is free. After that neither has anything to wait for, and what the main thread does in the
+short time between the two launches is harmless too (run/comm/launch_window.py).
 
 Each ordered pair of devices has a communicator of its own, for all that moves that way
 (run/comm/pair.py); two devices that send to each other have two.
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from penstock.core.program import Channel
+from penstock.run.comm.launch_window import LaunchWindow
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.pair import End, ReceivingEnd, SendingEnd
 from penstock.run.comm.side_stream import Ticket
@@ -32,7 +33,7 @@ class Nccl:
 
     def __init__(self, mesh: Mesh, device: torch.device) -> None:
         self._mesh, self._device = mesh, device
-        self._number = mesh.take_number()
+        self._number, self._window = mesh.take_number(), LaunchWindow()
         self._ends: dict[OrderedPair, End] = {}
         self._opened: set[OrderedPair] = set()
         self._leaving: list[Ticket] = []
@@ -45,7 +46,7 @@ class Nccl:
             group = self._mesh.pair(*pair)
             if group is not None:
                 kind = SendingEnd if pair[0] == self._mesh.device else ReceivingEnd
-                end = kind(group, self._device, self._number, self._fail)
+                end = kind(group, self._device, self._number, self._window, self._fail)
                 end.connect()
                 self._ends[pair] = end
 

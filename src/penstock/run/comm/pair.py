@@ -9,7 +9,8 @@ step to step, so the order is found on the way. The ends tell each other tags ov
     receiver   hears 7                                 launches its receive
 
 Both launch in the order in which the sender names, and a transfer that is not ready holds up no
-other. Slots are named ahead: as a rule a send is launched as soon as its tensor is computed.
+other. Slots are named ahead: as a rule a send is launched as soon as its tensor is computed. The
+two launches are kept together by two more messages (run/comm/launch_window.py says why).
 
 Each end has two threads, with one CUDA stream. One waits for its device, the other for names. It
 listens only while something that was submitted here has not been named: that name must come. When
@@ -27,6 +28,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from penstock.run.comm.both_ready import BothReady, Transfer
+from penstock.run.comm.launch_window import LaunchWindow
 from penstock.run.comm.side_stream import Ticket, mark_of
 
 HOST_DEVICE = torch.device("cpu")
@@ -42,14 +44,20 @@ class End:
     """What the back end calls a transfer as this end sees it."""
 
     def __init__(
-        self, group: ProcessGroup, device: torch.device, number: int, failed: Failed
+        self,
+        group: ProcessGroup,
+        device: torch.device,
+        number: int,
+        window: LaunchWindow,
+        failed: Failed,
     ) -> None:
         """`number` tells this use of a group from earlier ones: messages that those have left
         behind must not be heard."""
-        self._device, self._peer, self._failed = device, 1 - group.rank(), failed
+        self._device, self._window, self._failed = device, window, failed
+        self._peer, self._lower = 1 - group.rank(), group.rank() == 0
         self._host: Any = group._get_backend(HOST_DEVICE)
         self._wire: Any = getattr(group._get_backend(device), self.operation)
-        self._name_tag, self._wire_tag = 2 * number, 2 * number + 1
+        self._name_tag, self._wire_tag, self._window_tag = (3 * number + kind for kind in range(3))
         self._said, self._heard = (torch.zeros(1, dtype=torch.int64) for _ in range(2))
         self._stream = _stream_on(device)
         self._transfers = BothReady()
@@ -93,7 +101,14 @@ class End:
 
     def _move(self, transfer: Transfer) -> None:
         """Start, and let the current stream wait for the end; so does a host without streams."""
-        self._wire([transfer.tensor], self._peer, self._wire_tag).wait()
+        with self._window.between(self._tell_launch, self._hear_launch, lower=self._lower):
+            self._wire([transfer.tensor], self._peer, self._wire_tag).wait()
+
+    def _tell_launch(self) -> None:
+        self._host.send([torch.zeros(1)], self._peer, self._window_tag).wait()
+
+    def _hear_launch(self) -> None:
+        self._host.recv([torch.zeros(1)], self._peer, self._window_tag).wait()
 
     def _say(self, tag: int) -> None:
         self._said.fill_(tag)
