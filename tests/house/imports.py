@@ -90,6 +90,7 @@ FOREIGN: dict[str, tuple[str, ...]] = {
     "safetensors": ("model",),
     "tokenizers": ("data",),
     "torch": TORCH_LAYERS,
+    "flash_attn": ("model.attention",),
     "triton": ("model.kernels",),
     "wandb": ("train",),
 }

@@ -21,7 +21,8 @@ from penstock.model.attention.table import back_end_for, parts_back_end_for
 
 pytestmark = [
     pytest.mark.torch,
-    pytest.mark.processes,  # FlashAttention 4 looks for libraries when it is loaded
+    pytest.mark.processes,  # FlashAttention 4 looks for libraries when it is loaded,
+    pytest.mark.filterwarnings("ignore"),  # and warns of its own code when it builds kernels
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
 ]
 

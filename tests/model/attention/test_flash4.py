@@ -75,8 +75,13 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(flash4, "_kernels", lambda: (_ahead, _back))
     back_ends: tuple[BackEnd, ...] = (
-        OneCall("flash4", whole, flash4.forward, flash4.backward),
-        Packed("flash4-documents", anything, flash4.packed_forward, flash4.packed_backward),
+        OneCall("flash4", whole, flash4.flash4_forward, flash4.flash4_backward),
+        Packed(
+            "flash4-documents",
+            anything,
+            flash4.flash4_packed_forward,
+            flash4.flash4_packed_backward,
+        ),
     )
     monkeypatch.setattr(table, "BACK_ENDS", back_ends)
 
@@ -99,7 +104,9 @@ def test_slices_with_their_past_are_the_whole(
 
 @pytest.mark.usefixtures("stand_in")
 def test_parts_are_merged_as_those_of_other_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = Tiled("parts", lambda q, piece: True, flash4.forward, flash4.backward, square=2)
+    parts = Tiled(
+        "parts", lambda q, piece: True, flash4.flash4_forward, flash4.flash4_backward, square=2
+    )
     monkeypatch.setattr(table, "BACK_ENDS", (parts,))
     case = Case((6, 5, 7), ((0,), (0,)), heads=4, kv_heads=2)
     sliced = Sliced(case)

@@ -33,26 +33,28 @@ def has_flash4() -> bool:
         return False
 
 
-def forward(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Output:
+def flash4_forward(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Output:
     """16-bit only. Where it is causal, each query sees the keys up to its own and all before."""
     ahead, _ = _kernels()
     out, lse, *_ = ahead(*map(_by_token, (q, k, v)), causal=causal, return_lse=True)
     return _by_token(out), lse
 
 
-def backward(g: Tensor, q: Tensor, k: Tensor, v: Tensor, seen: Output, causal: bool) -> Gradients:
+def flash4_backward(
+    g: Tensor, q: Tensor, k: Tensor, v: Tensor, seen: Output, causal: bool
+) -> Gradients:
     tensors = tuple(map(_by_token, (q, k, v)))
     return _gradients(_by_token(g), tensors, _by_token(seen[0]), seen[1], causal=causal)
 
 
-def packed_forward(q: Tensor, k: Tensor, v: Tensor, reach: Reach) -> Output:
+def flash4_packed_forward(q: Tensor, k: Tensor, v: Tensor, reach: Reach) -> Output:
     """One row, [tokens, heads, head_size], its documents one after the other."""
     ahead, _ = _kernels()
     out, lse, *_ = ahead(q, k, v, causal=True, return_lse=True, **_documents(reach, q.device))
     return out, lse
 
 
-def packed_backward(
+def flash4_packed_backward(
     g: Tensor, q: Tensor, k: Tensor, v: Tensor, seen: Output, reach: Reach
 ) -> Gradients:
     documents = _documents(reach, q.device)

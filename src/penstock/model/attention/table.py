@@ -91,9 +91,14 @@ BACK_ENDS: tuple[BackEnd, ...] = (
     Tiled("cpu", _on_cpu, folded_forward, folded_backward, HOST_SQUARE, HOST_KEYS),
     # merging rounds, so in low precision triangles stay whole
     Tiled("cpu-low", _on_cpu_low, folded_forward, folded_backward, block=HOST_KEYS),
-    OneCall("flash4", _with_flash4_whole, flash4.forward, flash4.backward),
-    Packed("flash4-documents", _with_flash4, flash4.packed_forward, flash4.packed_backward),
-    Tiled("flash4-parts", _with_flash4_whole, flash4.forward, flash4.backward),
+    OneCall("flash4", _with_flash4_whole, flash4.flash4_forward, flash4.flash4_backward),
+    Packed(
+        "flash4-documents",
+        _with_flash4,
+        flash4.flash4_packed_forward,
+        flash4.flash4_packed_backward,
+    ),
+    Tiled("flash4-parts", _with_flash4_whole, flash4.flash4_forward, flash4.flash4_backward),
     Tiled("cudnn", _with_cudnn, aten.cudnn_forward, aten.cudnn_backward),
     Packed("flash", _with_flash, aten.flash_forward, aten.flash_backward),
     Tiled("plain", _always, plain.plain_forward, plain.plain_backward, block=8192),
