@@ -1,6 +1,7 @@
 """What every test finds as it should be, and the tiers."""
 
 import gc
+import os
 import sys
 from collections.abc import Generator
 from typing import Any
@@ -9,6 +10,10 @@ import pytest
 from hypothesis import settings
 
 from tiers import few_examples, first_cases, mark_processes, without_processes
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+"""Tensors here are so small that the threads of torch, which reads this once, would take more time
+to wait for each other than to work; and the cores have other tests to run."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -22,6 +22,8 @@ class TrialScale:
     """Where it runs: there, or on the CPU where the comparison itself is tested."""
     model: ModelConfig
     """One layer of it; variants add layers and what else they are about."""
+    layers: int
+    """Layers of the model; a schedule with more stages gets one for each."""
     length: int
     """Tokens of a sequence; more where there are many slices."""
     slice_length: int
@@ -45,6 +47,7 @@ CPU = TrialScale(
     "cpu",
     "cpu",
     ModelConfig(1, 16, 24, 4, 2, 4, 40, norm_epsilon=EPSILON, rope_theta=THETA),
+    layers=8,
     length=24,
     slice_length=3,
     ignored=(1, 9, 24, 4),
@@ -56,6 +59,7 @@ CUDA = TrialScale(
     "cuda",
     "cuda",
     ModelConfig(1, 128, 192, 4, 2, 64, 320, norm_epsilon=EPSILON, rope_theta=THETA),
+    layers=8,
     # 4 slices are of 144 tokens, 8 of 72; the shortest of 4 uneven ones has 72.
     length=576,
     slice_length=72,

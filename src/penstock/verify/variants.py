@@ -29,9 +29,6 @@ from penstock.verify.changes import (
 )
 from penstock.verify.scale import CPU, CUDA, TrialScale
 
-MODEL_LAYERS = 8
-"""Layers of the model; a schedule with more stages gets one for each."""
-
 
 @dataclass(frozen=True)
 class Batch:
@@ -124,7 +121,7 @@ class Variant:
         """A run of this schedule under this variant."""
         changed = self.transform(schedule)
         shape = changed.shape
-        layers = max(MODEL_LAYERS, shape.stages) + self.more_layers
+        layers = max(self.scale.layers, shape.stages) + self.more_layers
         if shape.weightless:
             layers = len(shape.weightless)
         length = max(self.scale.length, self.scale.slice_length * max(shape.slices))

@@ -4,7 +4,8 @@ What the oracle says depends on the model and the batch alone, and what one proc
 depends on the slices too: both are worked out once and kept.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -137,7 +138,8 @@ class Verifier:
             parameters = parameters_of(work.model, torch.float64)
             placed = {name: value.to(trial.scale.device) for name, value in parameters.items()}
             batch = microbatches_of(work.batch, work.model.vocabulary)
-            loss, gradients = answer(work.model, placed, batch)
+            with _one_thread():
+                loss, gradients = answer(work.model, placed, batch)
             self._answers[work] = Answer(loss, {name: g.cpu() for name, g in gradients.items()})
         return self._answers[work]
 
@@ -151,3 +153,15 @@ class Verifier:
                 alone.loss, {each.name: each.gradient for each in alone.held}
             )
         return self._references[key]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Tensors of a trial are so small that threads wait for each other, at full speed, six times as
+    long as they work; the processes of the trials need those cores."""
+    usual = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(usual)

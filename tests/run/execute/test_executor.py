@@ -1,6 +1,7 @@
 """The one loop, on every registered schedule: results, order, slots, and nothing left behind."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -30,13 +31,16 @@ from penstock.verify.cases import CaseSizes, smallest, trials_of
 from penstock.verify.compare import TOLERANCE, HeldGradient, difference
 from penstock.verify.material import microbatches_of, parameters_of
 from penstock.verify.oracle import Answer, answer
+from penstock.verify.scale import CPU
 from penstock.verify.trial import trial_plan
-from penstock.verify.variants import Trial, TrialWork
+from penstock.verify.variants import Trial, TrialWork, variants_of
 from run.threads import Office, Rig, in_order, shuffled
 
 pytestmark = pytest.mark.torch
 
 every_schedule = each("name", list(registry()))
+SHALLOW = replace(CPU, layers=4)
+"""What an executor does is the same for any layers: of three stages one has two of them."""
 
 
 @cache
@@ -58,8 +62,9 @@ def _recomputed(name: str) -> None:
 def _trial(name: str, variant: str) -> Trial:
     _built(name)
     spec = registry()[name]
+    variants = variants_of(SHALLOW)
     small = CaseSizes(devices=(3, 2, 4), microbatches=(4, 3, 6, 2, 8), slices=(2, 3, 4, 8))
-    trials, _ = trials_of(spec.build(next(small.accepted(spec))), None)
+    trials, _ = trials_of(spec.build(next(small.accepted(spec))), None, variants)
     return next(trial for trial in trials if trial.variant == variant)
 
 
