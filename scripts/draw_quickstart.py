@@ -44,7 +44,8 @@ def fastest(connection: Connection, config: Path) -> Compared | None:
         looks = [look_at_step(engine, microbatches) for _ in range(STEPS)]
     engine.close()
     seen = min(filter(None, looks), key=lambda each: each.timeline.makespan, default=None)
-    return compare_step(plan, seen, len(os.sched_getaffinity(0))) if seen else None
+    cores = len(os.sched_getaffinity(0))
+    return compare_step(plan, seen, cores, engine.device) if seen else None
 
 
 if __name__ == "__main__":

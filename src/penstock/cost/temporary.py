@@ -6,9 +6,11 @@ layers. Each kind of layer says what its backward needs and what it leaves waiti
 (arch/layers/record.py); a backward meets the records of a layer from the last to the first.
 """
 
+from collections.abc import Callable
 from itertools import accumulate
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.layers.record import LayerRecord
 
 
 def forward_bytes(model: ModelConfig) -> int:
@@ -18,9 +20,18 @@ def forward_bytes(model: ModelConfig) -> int:
 
 def backward_bytes(model: ModelConfig) -> int:
     """Of one token in the backward of a layer, at its highest."""
+    return _highest(model, lambda record: record.backward_bytes)
+
+
+def fused_backward_bytes(model: ModelConfig) -> int:
+    """The same with the fused kernels of a GPU."""
+    return _highest(model, lambda record: record.fused_backward_bytes)
+
+
+def _highest(model: ModelConfig, needed: Callable[[LayerRecord], int]) -> int:
     records = model.layer_records[::-1]
     waiting = accumulate((record.waiting_bytes for record in records), initial=0)
-    return max(record.backward_bytes + before for record, before in zip(records, waiting))
+    return max(needed(record) + before for record, before in zip(records, waiting))
 
 
 def loss_bytes(model: ModelConfig, tokens: int) -> int:

@@ -18,8 +18,8 @@ I on the first stage, or E and D on shards) move bytes and cost no FLOPs; norms,
 rotations are not counted. G Z U V depend on the mesh and cost 0 here.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
@@ -85,6 +85,9 @@ class Workload:
     """Tokens of each slice of each microbatch."""
     layers: tuple[int, ...]
     """Layers of each stage."""
+    inside: Callable[[ModelConfig], int] = field(default=backward_bytes, kw_only=True)
+    """Bytes of one token that the backward of a layer needs while it runs, with the kernels that
+    compute it."""
 
     def __post_init__(self) -> None:
         if sum(self.layers) != self.model.layers or min(self.layers, default=-1) < 0:
@@ -218,7 +221,7 @@ class Workload:
         forward, backward = table.of_kinds("FNR"), table.of_kinds("BI")
         loss = np.array([loss_bytes(model, int(n)) for n in self.tokens])[schedule.unit]
         loss *= self._at_last[stage] * (schedule.shape.loss == "F")
-        inside = np.maximum(backward_bytes(model) * tokens * (layers[stage] > 0), loss)
+        inside = np.maximum(self.inside(model) * tokens * (layers[stage] > 0), loss)
         # As an I goes on, what waits for W takes the place of what was kept.
         more = max(0, model.stash_bytes - model.saved_bytes) * layers[stage] * tokens
         outside = forward_bytes(model) * tokens

@@ -43,23 +43,23 @@ def _seen(plan: StepPlan) -> StepLook:
 
 
 def test_a_prediction_is_the_simulation_of_the_times_that_ops_took() -> None:
-    found = compare_step(PLAN, _seen(PLAN), 2)
+    found = compare_step(PLAN, _seen(PLAN), 2, CPU)
     assert found.name == "seq1f1b"
     assert found.predicted.makespan == simulate(PLAN.schedule).makespan * 2 * Fraction(1, 1000)
     assert found.measured is not found.predicted
 
 
 def test_fewer_cores_than_devices_are_a_prediction_of_their_own() -> None:
-    found = compare_step(PLAN, _seen(PLAN), 1)
+    found = compare_step(PLAN, _seen(PLAN), 1, CPU)
     assert found.shared == sum(found.predicted.work)
-    assert compare_step(PLAN, _seen(PLAN), 2).shared is None
+    assert compare_step(PLAN, _seen(PLAN), 2, CPU).shared is None
 
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_there_is_one_prediction_of_memory(rows: int) -> None:
     """The peak of the table is that of the timeline, and that of the plan, in bytes."""
     plan = replace(PLAN, rows=rows)
-    found = compare_step(plan, _seen(plan), 2)
+    found = compare_step(plan, _seen(plan), 2, CPU)
     peaks = step_peaks(plan.schedule, Workload(plan.layout.model, plan.lengths, (2, 2)), rows)
     assert list(found.predicted.peak) == peaks
     (picture, _) = drawn(found)
@@ -144,6 +144,6 @@ def test_one_device_is_predicted_to_need_what_its_ops_needed() -> None:
     begin(engine, 1)
     seen = look_at_step(engine, batch_of(plan))
     assert seen is not None
-    found = compare_step(plan, seen, 1)
+    found = compare_step(plan, seen, 1, CPU)
     assert float(found.predicted.makespan) == pytest.approx(sum(seen.seconds), rel=1e-3)
     assert found.measured.makespan > 0

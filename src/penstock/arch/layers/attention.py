@@ -150,3 +150,11 @@ class Attention(LayerRecord):
         elements = 2 * self.hidden + 3 * self.query_width + 4 * self.key_width
         products = 3 * self.query_width * wide_bytes(self.element_bytes) if self.qk_norm else 0
         return elements * self.element_bytes + products
+
+    @property
+    def fused_backward_bytes(self) -> int:
+        """h + 3 a d + 4 g d elements, and what the kernel sums up: (a + 2 g) d wide ones, and two
+        numbers for each head."""
+        elements = self.hidden + 3 * self.query_width + 4 * self.key_width
+        sums = (self.query_width + 2 * self.key_width) * wide_bytes(self.element_bytes)
+        return elements * self.element_bytes + sums + 2 * LSE_BYTES * self.heads

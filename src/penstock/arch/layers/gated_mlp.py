@@ -39,8 +39,12 @@ class GatedMlp(LayerRecord):
     def backward_bytes(self) -> int:
         """3 f + h elements, gradients inside, and 3 h wide ones, the products of the norm in front
         of it, which is passed while those are still there."""
-        inside = (3 * self.ffn + self.hidden) * self.element_bytes
-        return inside + 3 * self.hidden * wide_bytes(self.element_bytes)
+        return self.fused_backward_bytes + 3 * self.hidden * wide_bytes(self.element_bytes)
+
+    @property
+    def fused_backward_bytes(self) -> int:
+        """The gradients alone."""
+        return (3 * self.ffn + self.hidden) * self.element_bytes
 
     @property
     def waiting_bytes(self) -> int:

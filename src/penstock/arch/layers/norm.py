@@ -28,3 +28,8 @@ class Norm(LayerRecord):
     def backward_bytes(self) -> int:
         """Its three products, 3 h wide elements."""
         return 3 * self.hidden * wide_bytes(self.element_bytes)
+
+    @property
+    def fused_backward_bytes(self) -> int:
+        """Gradients of its output and of its input, 2 h elements."""
+        return 2 * self.hidden * self.element_bytes

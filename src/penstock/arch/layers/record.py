@@ -83,6 +83,11 @@ class LayerRecord:
         return 0
 
     @property
+    def fused_backward_bytes(self) -> int:
+        """The same with the fused kernels of a GPU."""
+        return self.backward_bytes
+
+    @property
     def waiting_bytes(self) -> int:
         """What its backward leaves beyond what was saved, while those in front of it run."""
         return 0

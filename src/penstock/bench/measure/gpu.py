@@ -20,10 +20,10 @@ from penstock.bench.measure.op_profile import (
     profile_of,
 )
 from penstock.bench.measure.step_clock import StepTimes, give_back, time_steps
-from penstock.cost.workload import Workload
 from penstock.plan.memory import footprints
 from penstock.run.execute.observer import Quiet
 from penstock.run.launch.worker_pool import Crew
+from penstock.run.observe.device_workload import workload_of
 from penstock.run.process.environment import RankPlace
 from penstock.run.process.rendezvous import Connection
 from penstock.run.step.build import build_engine, torch_device
@@ -120,7 +120,7 @@ def measure_together(case: GpuCase, steps: int) -> dict[str, Any]:
 def memory_record(case: GpuCase, results: Sequence[StepTimes]) -> dict[str, Any]:
     """Predicted and measured bytes of each device; nothing is measured on the host."""
     plan = case.plan()
-    workload = Workload(plan.layout.model, plan.lengths, tuple(map(len, plan.layout.split)))
+    workload = workload_of(plan, torch.device("cuda"))
     predicted = [each.total for each in footprints(plan.schedule, workload)]
     found = [result.allocated for result in results]
     errors = [abs(p - m) / m for p, m in zip(predicted, found) if m]

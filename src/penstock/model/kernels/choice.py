@@ -20,7 +20,12 @@ COMPILERS = ("cc", "gcc", "clang")
 
 def fusible(x: Tensor) -> bool:
     """Whether work on this tensor is done by the kernels of this folder."""
-    return x.is_cuda and x.dtype in TYPES and has_triton()
+    return fuses(x.device, x.dtype)
+
+
+def fuses(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether work on such tensors is."""
+    return device.type == "cuda" and dtype in TYPES and has_triton()
 
 
 @cache

@@ -28,6 +28,7 @@ from penstock.plan.cell_memory import fullest_rank
 from penstock.plan.communicators import with_communicators
 from penstock.plan.memory import Footprint, footprints, with_slots
 from penstock.run.comm.collective import add_up, over_nccl
+from penstock.run.observe.device_workload import workload_of
 from penstock.run.observe.inspected_step import StepLook, look_at_step
 from penstock.run.observe.memory_meter import free_bytes
 from penstock.run.process.environment import read_place
@@ -85,7 +86,7 @@ def report(run: EndedRun) -> RunOutcome | None:
     ran = ran_by(run)
     cores = ran.cores if engine.device.type == "cpu" else ran.processes
     found = [
-        compare_step(plan, seen, cores / engine.mesh.replicas)._replace(
+        compare_step(plan, seen, cores / engine.mesh.replicas, engine.device)._replace(
             communication=[each.communication for each in _footprints(plan, engine)]
         )
         for plan, seen in looks
@@ -167,11 +168,11 @@ def _unsliced(plan: StepPlan, schedule: Schedule) -> StepPlan:
     return StepPlan(layout, schedule, lengths, plan.rows)
 
 
-def compare_step(plan: StepPlan, seen: StepLook, cores: float) -> Compared:
+def compare_step(plan: StepPlan, seen: StepLook, cores: float, device: torch.device) -> Compared:
     """Predictions for a schedule from what a look at it has shown, with so many cores for each
     replica."""
     cell = plan.layout.cell
-    workload = fullest_rank(plan.schedule, workload_of(plan), cell, plan.rows)
+    workload = fullest_rank(plan.schedule, workload_of(plan, device), cell, plan.rows)
     sizes = TransformerCost(workload, next(iter(HARDWARE.values())))
     profile = Profile.of(plan.schedule, seen.seconds, sizes)
     share = cores / cell.ranks  # the ranks of a device compute at the same time
@@ -184,14 +185,9 @@ def compare_step(plan: StepPlan, seen: StepLook, cores: float) -> Compared:
     )
 
 
-def workload_of(plan: StepPlan) -> Workload:
-    """The work of a step of a plan, for one sequence of each microbatch."""
-    return Workload(plan.layout.model, plan.lengths, tuple(map(len, plan.layout.split)))
-
-
 def _workload_here(plan: StepPlan, engine: Engine) -> Workload:
     """The part of it that this rank has."""
-    return rank_workload(workload_of(plan), plan.layout.cell, engine.mesh.place)
+    return rank_workload(workload_of(plan, engine.device), plan.layout.cell, engine.mesh.place)
 
 
 def ran_by(run: EndedRun) -> Ran:
