@@ -1,7 +1,7 @@
 """A model on a mesh of ranks: the options that give a simulation seconds and bytes."""
 
 from dataclasses import dataclass, fields
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -10,6 +10,7 @@ from penstock.arch.dealing import deal_sizes
 from penstock.arch.layer_split import split_layers
 from penstock.arch.limits import refuse_count
 from penstock.arch.mesh_shape import MeshShape, refuse_misfits
+from penstock.cli._mesh_request import MeshRequest
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.cost.cell_cost import CellCost
@@ -26,7 +27,7 @@ DEFAULT_TOKENS, DEFAULT_HARDWARE = 8192, "h200"
 
 
 @dataclass(frozen=True)
-class ModelFlags:
+class ModelFlags(MeshRequest):
     """What is trained, on what."""
 
     model: Annotated[
@@ -46,18 +47,6 @@ class ModelFlags:
     hardware: Annotated[
         str, typer.Option(metavar="NAME", show_default=False, help="With --model: h200 or a100.")
     ] = ""
-    mesh: Annotated[
-        str,
-        typer.Option(
-            metavar="AXIS=N,...",
-            show_default=False,
-            help="Ranks of each device and replicas: tensor, sequence, ring, replicas.",
-        ),
-    ] = ""
-    shard: Annotated[
-        Literal["none", "optimizer", "full"],
-        typer.Option(help="What ranks that hold the same stage share."),
-    ] = "none"
 
     def refuse_without_model(self) -> None:
         """Refuse options that say nothing without a model."""
@@ -67,10 +56,6 @@ class ModelFlags:
                 f"--{given[0]} needs a model: how much ranks send follows from its sizes",
                 hint="give one, for example --model llama3-8b",
             )
-
-    @property
-    def shape(self) -> MeshShape:
-        return MeshShape.parse(self.mesh) if self.mesh else MeshShape()
 
     @property
     def sequence(self) -> int:

@@ -2,14 +2,14 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from penstock.arch.mesh_shape import MeshShape, refuse_misfits
+from penstock.arch.mesh_shape import refuse_misfits
 from penstock.cli._completion import complete_names
 from penstock.cli._flat import flat
+from penstock.cli._mesh_request import MeshRequest
 from penstock.cli._needs import need_torch
 from penstock.cli._numbers import assignments
 from penstock.cli._output import emit_json, note
@@ -45,32 +45,6 @@ Device = Annotated[
     Literal["cpu", "cuda"],
     typer.Option(help="Where the tensors are."),
 ]
-
-
-@dataclass(frozen=True)
-class MeshRequest:
-    """On how many ranks each device runs."""
-
-    mesh: Annotated[
-        str,
-        typer.Option(
-            metavar="AXIS=N,...",
-            show_default=False,
-            help="Ranks of each device and replicas: tensor, sequence, ring, replicas.",
-        ),
-    ] = ""
-    shard: Annotated[
-        Literal["none", "optimizer", "full"],
-        typer.Option(help="What ranks that hold the same stage share."),
-    ] = "none"
-
-    @property
-    def given(self) -> bool:
-        return bool(self.mesh) or self.shard != "none"
-
-    @property
-    def shape(self) -> MeshShape:
-        return MeshShape.parse(self.mesh) if self.mesh else MeshShape()
 
 
 ONE_PROCESS_EACH = MeshRequest()
