@@ -4,7 +4,8 @@ Stages allocate by this list, checkpoints and exported files are checked against
 those of Hugging Face checkpoints, so that nothing has to be translated on the way in or out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import dropwhile, takewhile
 from math import prod
@@ -67,6 +68,24 @@ def stage_layout(
     found = lay_out(parameters, index, of)
     both = config.tied and {EMBEDDING, HEAD} <= found.parts.keys()
     return found.sharing({HEAD: EMBEDDING}) if both else found
+
+
+def shard_layout(
+    config: ModelConfig, names: Collection[str], device: range, tensor: range
+) -> ParameterLayout:
+    """Where a rank's share of the vocabulary layers `names` lies; of all devices it is on number
+    `device.start` of `device.stop`, and of the ranks that share its matrices number `tensor.start`
+    of `tensor.stop`. It has the same words of all of them."""
+    every = _named("", (config.embedding, *config.output_records))
+    index, of = device.start * tensor.stop + tensor.start, device.stop * tensor.stop
+    chosen = {name: parameter for name, parameter in every.items() if name in names}
+    found = stage_layout(config, chosen, index, of)
+    alone = tuple(range(rank, rank + 1) for rank in range(tensor.stop))
+    parts = {
+        name: replace(part, holders=alone[tensor.start], among=alone)
+        for name, part in found.parts.items()
+    }
+    return replace(found, parts=parts)
 
 
 def layer_parameters(config: ModelConfig, layer: int) -> Parameters:
