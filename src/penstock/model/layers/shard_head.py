@@ -35,10 +35,9 @@ class Labels(NamedTuple):
     words: Tensor
     scale: float
 
-    @property
-    def weights(self) -> Tensor:
+    def weights(self, dtype: torch.dtype) -> Tensor:
         """What each token weighs: nothing, where its label does not count."""
-        return (self.words != IGNORE) * self.scale
+        return (self.words != IGNORE).to(dtype).mul_(self.scale)
 
 
 @dataclass(eq=False)
@@ -107,7 +106,7 @@ def logits_gradient(
 ) -> Tensor:
     """The gradient of own logits, written over the exponentials; that of own words is added to
     `gradient`."""
-    shares, weights = saved.shares(merged), labels.weights.to(merged.total.dtype)
+    shares, weights = saved.shares(merged), labels.weights(merged.total.dtype)
     for tokens in token_chunks(gradient.weight, labels.words):
         words, own = own_labels(gradient.first, len(gradient.weight), labels.words[tokens])
         d = saved.exponentials[tokens].to(shares.dtype).mul_(shares[tokens].unsqueeze(-1))
@@ -132,7 +131,7 @@ class UnscaledGradient(NamedTuple):
 
     def scaled(self) -> Tensor:
         """The part, written over the product."""
-        weights = self.labels.weights.to(self.merged.total.dtype)
+        weights = self.labels.weights(self.merged.total.dtype)
         factors = self.saved.shares(self.merged).mul_(weights)
         found = self.product.mul_(factors.unsqueeze(-1).to(self.product.dtype))
         words, own = own_labels(self.head.first, len(self.head.weight), self.labels.words)
