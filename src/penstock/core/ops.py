@@ -36,7 +36,6 @@ STAGE_KINDS = frozenset("GZUV")
 """Kinds that serve a whole stage: an ordinal stands in place of the microbatch."""
 
 
-
 def home_number(op: "Op", stages: int) -> int:
     """The number under which an op's weights are known: that of its stage, or one behind all
     stages where it works on a vocabulary shard.

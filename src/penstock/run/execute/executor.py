@@ -45,7 +45,7 @@ _LOGITS = names_of("T", READ).index("logits")
 """Where the logits of a shard stand among the reads of its second pass."""
 
 
-_EVALUATING = {
+_EVALUATING: Mapping[str, Handler] = {
     **dict.fromkeys("FN", forward_alone),
     "E": HANDLERS["E"],
     "S": statistics_alone,

@@ -126,8 +126,8 @@ class _Compiler:
         found: dict[int, list[int]] = {}
         for (row, op), reads in zip(self.ops.items(), self.places.reads):
             if op.kind in at:
-                places = (reads[index] for index in at[op.kind])
-                found[row] = [place for place in places if place != NOTHING]
+                brought = (reads[index] for index in at[op.kind])
+                found[row] = [place for place in brought if place != NOTHING]
         return found
 
     def _join(self, at: int) -> Join:

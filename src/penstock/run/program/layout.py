@@ -87,7 +87,7 @@ class Layout:
         if self.cut_at_attention:
             raise ShapeError(
                 "the vocabulary of a model that is cut at its attention cannot be on shards",
-                hint="take a schedule without vocabulary passes, or one without stages of attention",
+                hint="take a schedule without vocabulary passes, or one of whole layers",
             )
         if self.model.tied and len(self.on_shards) == 1:
             raise ShapeError(

@@ -59,5 +59,6 @@ class ShardSums:
 
     def _for_compute(self, *tensors: Tensor) -> None:
         """The same for what was made here and is read by the compute stream."""
-        for tensor in tensors if self._compute is not None else ():
-            tensor.record_stream(self._compute)
+        if self._compute is not None:
+            for tensor in tensors:
+                tensor.record_stream(self._compute)

@@ -10,7 +10,7 @@ from penstock.model.parallel.cell import SINGLE_RANK, Cell
 from penstock.model.stages.attention_stage import AttentionStage
 from penstock.model.stages.between_attentions import BetweenAttentionsStage
 from penstock.model.stages.decoder import DecoderStage
-from penstock.model.stages.stage import Stage
+from penstock.model.stages.stage import Viewing
 from penstock.model.stages.vocabulary_shard import VocabularyShard
 from penstock.model.stages.weights import Weights
 from penstock.run.execute.boundary import ModelBoundary
@@ -54,7 +54,7 @@ def boundary_of(layout: Layout, device: torch.device, cell: Cell = SINGLE_RANK) 
 
 
 def home_views(
-    stages: Mapping[int, Stage], weights: Mapping[int, Weights]
+    stages: Mapping[int, Viewing], weights: Mapping[int, Weights]
 ) -> dict[tuple[str, int], Any]:
     """Weights and gradients of some stages as their layers take them, by buffer and stage."""
     found: dict[tuple[str, int], Any] = {}
