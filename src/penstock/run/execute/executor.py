@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from penstock.core.ops import SHARD_KINDS, Op
+from penstock.core.ops import SHARD_KINDS, Op, home_number
 from penstock.core.program import Program
 from penstock.model.attention.piece import Piece
 from penstock.run.comm.side_stream import SideStream
@@ -68,7 +68,12 @@ def by_stage(stages: Mapping[int, Any]) -> Subjects:
     return lambda op: stages[op.stage]
 
 
-def no_sums(join: Join, parts: list[Tensor]) -> Tensor:
+def by_home(holders: Mapping[int, Any], stages: int) -> Subjects:
+    """The same where vocabulary shards stand behind so many stages."""
+    return lambda op: holders[home_number(op, stages)]
+
+
+def no_sums(join: Join, parts: list[Any]) -> Any:
     """For programs without collectives."""
     raise AssertionError(f"nothing adds up {join.buf}")
 

@@ -5,7 +5,7 @@ ever holds has a place in a list, and each op is a call that knows where its rea
 what has to be there before it runs, and what follows it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -110,12 +110,19 @@ def forward_lane(lane: Lane) -> Lane:
     earlier forward has freed its slot, so what is left is as safe as the whole.
     """
     forwards = {call.number: call for call in lane.calls if call.op.kind in FORWARDS | PASSES}
+    gone = {
+        place
+        for call in lane.calls
+        for join in call.joins
+        if _goes_back(join)
+        for place in join.parts
+    }
     last = {(call.op.stage, call.op.mb): n for n, call in forwards.items() if _is_forward(call)}
     awaits = _gathers_of(lane)
     gathers = {gather: _held_back(lane.calls[gather], forwards) for (gather,) in awaits.values()}
     held = {number for call in gathers.values() for number in call.awaits}
     light = {
-        number: _light(call, last)._replace(
+        number: _light(call, last, gone)._replace(
             awaits=(*awaits.get(number, ()), *(each for each in call.awaits if each < 0)),
             awaited=number in held,
         )
@@ -130,12 +137,18 @@ def _is_forward(call: Call) -> bool:
     return call.op.kind in FORWARDS
 
 
-def _light(call: Call, last: Mapping[tuple[int, int], int]) -> Call:
+def _goes_back(join: Join) -> bool:
+    """Whether a collective brings what only a backward needs."""
+    return join.buf.name == "gpart"
+
+
+def _light(call: Call, last: Mapping[tuple[int, int], int], gone: Collection[int]) -> Call:
     """A forward that keeps nothing, or a pass over a shard that takes part in no gradient; the last
     two writes of a forward are what a backward would need."""
-    joins = tuple(join for join in call.joins if join.buf.name != "gpart")
+    joins = tuple(join for join in call.joins if not _goes_back(join))
     posts = tuple(post for post in call.posts if post.buf.name in COMING)
-    call = call._replace(joins=joins, posts=posts)
+    writes = tuple(DROPPED if place in gone else place for place in call.writes)
+    call = call._replace(joins=joins, posts=posts, writes=writes)
     if not _is_forward(call):
         return call
     *outputs, keys_and_values, skip, _, _ = call.writes

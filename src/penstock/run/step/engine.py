@@ -73,7 +73,7 @@ class Engine:
         self.sharding.groups(mesh)
         self.cell = mesh.cell(self.layout.cell.norms)
         mine, at = self.layout.stages_of(mesh.device), (device, self.cell)
-        self._shard_sums = ShardSums(mesh, device) if self.layout.on_shards else None
+        self._shard_sums = ShardSums.on(mesh, device) if self.layout.on_shards else None
         self.stages = {stage: stage_of(self.layout, stage, *at) for stage in mine}
         self.weights = self._empty_weights(plan)
         self.owners = max((weights.own.of for weights in self.weights.values()), default=1)
@@ -186,7 +186,7 @@ class Engine:
         for tie in self.layout.ties if not self.layout.on_shards else ():
             connect_group(self.mesh.among(self._devices_of(tie)), self.device)
         if self._shard_sums is not None:
-            connect_group(self._shard_sums.group, self.device)
+            connect_group(self.mesh.shards, self.device)
         executor = Executor(
             program,
             self.mesh.device,

@@ -8,7 +8,7 @@ Ranks that share the matrices of a device have shards of their own, so that the 
 devices and tensor ranks. It is used from the collective stream alone, in the order of the program.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -20,13 +20,45 @@ from penstock.run.comm.collective import add_up, gather_stacked
 from penstock.run.comm.mesh import Mesh
 
 
+class ShardMembers(Protocol):
+    """Those who have shards."""
+
+    def add_up(self, tensor: Tensor) -> None:
+        """The sum over all members, in place."""
+        ...
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        """The tensors of all members, along a new first axis."""
+        ...
+
+
+class ShardRanks:
+    """The ranks of a group."""
+
+    def __init__(self, group: ProcessGroup | None) -> None:
+        self.group = group
+
+    def add_up(self, tensor: Tensor) -> None:
+        add_up(tensor, self.group)
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        return gather_stacked(tensor, self.group)
+
+
 class ShardSums:
     """Brings the parts of this rank and of others together."""
 
-    def __init__(self, mesh: Mesh, device: torch.device) -> None:
-        self.group: ProcessGroup | None = mesh.shards
-        self._tensor, self._ranks = mesh.tensor, mesh.grid.tensor
+    def __init__(
+        self, members: ShardMembers, device: torch.device, tensor: range = range(1)
+    ) -> None:
+        """`tensor` begins with the number of this rank among those that share its matrices."""
+        self._members, self._tensor = members, tensor
         self._compute = torch.cuda.current_stream(device) if device.type == "cuda" else None
+
+    @classmethod
+    def on(cls, mesh: Mesh, device: torch.device) -> "ShardSums":
+        """Those of a rank of a mesh."""
+        return cls(ShardRanks(mesh.shards), device, range(mesh.tensor, mesh.grid.tensor))
 
     def of(self, part: Any) -> Any:
         """What a part, written by an op of this rank, and those of all others come to."""
@@ -36,18 +68,17 @@ class ShardSums:
 
     def _merged(self, statistics: ShardStatistics) -> ShardStatistics:
         """The same object, which then has the statistics of all words."""
-        own = statistics.stacked()
-        statistics.merge(gather_stacked(own, self.group))
+        statistics.merge(self._members.gather(statistics.stacked()))
         self._for_compute(statistics.largest, statistics.total, statistics.picked)
         return statistics
 
     def _total(self, part: Tensor) -> Tensor:
         """The sum as a stage hands it on: a rank's share of the tokens."""
         self._kept_here(part)
-        add_up(part, self.group)
-        if self._ranks == 1:
+        self._members.add_up(part)
+        if self._tensor.stop == 1:
             return part
-        own = deal(len(part), self._tensor, self._ranks)
+        own = deal(len(part), self._tensor.start, self._tensor.stop)
         share = part[own.start : own.stop].clone()  # a view would keep all of it
         self._for_compute(share)
         return share
