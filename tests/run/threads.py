@@ -37,6 +37,7 @@ from penstock.run.step.stages import (
     stage_of,
     weightless_stages,
 )
+from penstock.verify.compare import HeldGradient
 from penstock.verify.material import parameters_of
 
 CPU = torch.device("cpu")
@@ -263,6 +264,13 @@ class Rig:
         for weights in self.weights.values():
             weights.grad.zero_()
 
+    def held(self) -> list[HeldGradient]:
+        """Gradients, as the verifier compares them."""
+        return [
+            HeldGradient(name, grad, self.weights[number].layout.parts[name].index)
+            for (number, name), grad in self.gradients().items()
+        ]
+
     def gradients(self) -> dict[tuple[int, str], Tensor]:
         """By stage and name, as they are now."""
         return {
@@ -275,6 +283,6 @@ class Rig:
 def _weights(layout: Layout, number: int, values: dict[str, Tensor]) -> Weights:
     weights = empty_weights(layout, number, CPU)
     for name, main in weights.named(weights.main).items():
-        main.copy_(values[name])
+        main.copy_(values[name][weights.layout.parts[name].index])
     weights.publish()
     return weights

@@ -26,7 +26,7 @@ from penstock.run.execute.lane_run import LaneRun, Summing, Surroundings, Turn
 from penstock.run.execute.matmul_kernels import settle_products
 from penstock.run.execute.observer import Observer, Quiet
 from penstock.run.execute.spans import Clock, Spans
-from penstock.run.program.calls import NOTHING, Call, Join, Lane, Post, forward_lane
+from penstock.run.program.calls import DROPPED, NOTHING, Call, Join, Lane, Post, forward_lane
 from penstock.run.program.compile import compile_lane
 from penstock.run.program.places import READ, WRITE, names_of
 from penstock.run.program.values import Values
@@ -186,7 +186,8 @@ def _loss_place(call: Call, handler: Handler, last: int) -> int:
     if call.op.kind in SHARD_KINDS or call.op.stage != last:
         return NOTHING
     if handler is forward_alone:
-        return call.writes[_STARTS["F", WRITE]]
+        place = call.writes[_STARTS["F", WRITE]]
+        return place if place != DROPPED else NOTHING
     return call.reads[_STARTS["B", READ]] if call.op.kind in "BI" else NOTHING
 
 
