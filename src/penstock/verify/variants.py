@@ -86,7 +86,7 @@ class Trial:
         backwards are looked at as such: a B between an I and its W adds to the same gradients as
         that W.
         """
-        shared = self.replicas * self.cell.ranks > 1 or self.schedule.shape.shards > 1
+        shared = self.replicas * self.cell.ranks > 1 or self.schedule.shape.shards > 0
         if self.scale.claim != "bits" or shared:
             return False
         return self.schedule.derive("adds in one order", _in_one_order)
