@@ -32,7 +32,7 @@ from penstock.errors import ShapeError, nearest
 
 TIMED = "FIWSTEDOLGZUV"
 """Kinds whose time a user may set; N and R cost an F, B costs I + W."""
-SIZES = ("act", "stash", "ckpt", "kv", "dkv", "temp")
+SIZES = ("act", "stash", "ckpt", "kv", "dkv", "logits", "given", "temp")
 
 
 class Link(NamedTuple):

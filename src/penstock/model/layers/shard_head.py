@@ -63,6 +63,11 @@ class ShardStatistics:
         self.total = total.mul_(largest.sub(self.largest).exp_()).sum(0)
         self.picked = picked.sum(0).sub_(self.largest)
 
+    def shares(self, largest: Tensor) -> Tensor:
+        """What exponentials beside another largest logit are multiplied by to become probabilities
+        [tokens], once all shards are merged."""
+        return largest.sub(self.largest).exp_().div_(self.total)
+
     def losses(self, labels: Tensor) -> Tensor:
         """The summed loss in 64 bits, once all shards are merged."""
         losses = self.total.log().sub_(self.picked).mul_(labels != IGNORE)
@@ -76,10 +81,6 @@ class ShardSaved(NamedTuple):
     exponentials: Tensor
     """Of own logits beside the largest of them [tokens, own words], in the type of x."""
     largest: Tensor
-
-    def shares(self, merged: ShardStatistics) -> Tensor:
-        """What exponentials are multiplied by to become probabilities [tokens]."""
-        return self.largest.sub(merged.largest).exp_().div_(merged.total)
 
 
 def shard_statistics(
@@ -106,7 +107,7 @@ def logits_gradient(
 ) -> Tensor:
     """The gradient of own logits, written over the exponentials; that of own words is added to
     `gradient`."""
-    shares, weights = saved.shares(merged), labels.weights(merged.total.dtype)
+    shares, weights = merged.shares(saved.largest), labels.weights(merged.total.dtype)
     for tokens in token_chunks(gradient.weight, labels.words):
         words, own = own_labels(gradient.first, len(gradient.weight), labels.words[tokens])
         d = saved.exponentials[tokens].to(shares.dtype).mul_(shares[tokens].unsqueeze(-1))
@@ -125,14 +126,15 @@ class UnscaledGradient(NamedTuple):
     """Exponentials times own words [tokens, hidden]."""
     head: ShardWords
     labels: Labels
-    saved: ShardSaved
+    largest: Tensor
+    """Of own words."""
     merged: ShardStatistics
     """Of own words until others are merged into it, which happens before `scaled` is asked for."""
 
     def scaled(self) -> Tensor:
         """The part, written over the product."""
         weights = self.labels.weights(self.merged.total.dtype)
-        factors = self.saved.shares(self.merged).mul_(weights)
+        factors = self.merged.shares(self.largest).mul_(weights)
         found = self.product.mul_(factors.unsqueeze(-1).to(self.product.dtype))
         words, own = own_labels(self.head.first, len(self.head.weight), self.labels.words)
         rows = self.head.weight[words[own]] * weights[own].unsqueeze(-1).to(found.dtype)
@@ -144,4 +146,5 @@ def unscaled_gradient(
     head: ShardWords, saved: ShardSaved, merged: ShardStatistics, labels: Labels
 ) -> UnscaledGradient:
     """What the first pass can have of the input's gradient."""
-    return UnscaledGradient(saved.exponentials @ head.weight, head, labels, saved, merged)
+    product = saved.exponentials @ head.weight
+    return UnscaledGradient(product, head, labels, saved.largest, merged)
