@@ -70,17 +70,28 @@ def stage_layout(
     return found.sharing({HEAD: EMBEDDING}) if both else found
 
 
+def layers_on_shards(embed: str, loss: str) -> tuple[str, ...]:
+    """Vocabulary layers that are cut into a shard for each device, by who computes the first input
+    and the last gradient of a pipeline: stages (F), or passes over shards (E; S or T).
+
+    >>> layers_on_shards(embed="E", loss="F")
+    ('model.embed_tokens.weight',)
+    """
+    found = {EMBEDDING: embed == "E", HEAD: loss in ("S", "T")}
+    return tuple(name for name, sharded in found.items() if sharded)
+
+
 def shard_layout(
     config: ModelConfig, names: Collection[str], device: range, tensor: range
 ) -> ParameterLayout:
-    """Where a rank's share of the vocabulary layers `names` lies; of all devices it is on number
-    `device.start` of `device.stop`, and of the ranks that share its matrices number `tensor.start`
-    of `tensor.stop`. It has the same words of all of them."""
+    """Where a shard of the vocabulary layers `names` lies: on device `device.start` of
+    `device.stop`, and of those that share its matrices number `tensor.start` of `tensor.stop`. It
+    has the same words of all of them."""
     every = _named("", (config.embedding, *config.output_records))
     index, of = device.start * tensor.stop + tensor.start, device.stop * tensor.stop
     chosen = {name: parameter for name, parameter in every.items() if name in names}
     found = stage_layout(config, chosen, index, of)
-    alone = tuple(range(rank, rank + 1) for rank in range(tensor.stop))
+    alone = tuple(range(each, each + 1) for each in range(tensor.stop))
     parts = {
         name: replace(part, holders=alone[tensor.start], among=alone)
         for name, part in found.parts.items()

@@ -56,6 +56,12 @@ def home_column(schedule: Schedule) -> Ints:
     return numbers
 
 
+def stage_column(schedule: Schedule) -> Ints:
+    """For every row a stage: ops of a shard's weights, which do nothing to a batch, stand with the
+    last one."""
+    return np.minimum(schedule.table.stage, schedule.shape.stages - 1)
+
+
 def helping_rows(schedule: Schedule) -> NDArray[np.bool_]:
     """Rows of gangs whose stage also has ops that one device computes alone."""
     table = schedule.table

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
+from penstock.core.homes import stage_column
 from penstock.core.lifetimes import GIVEN, TEMPORARY
 from penstock.core.ops import SHARD_KINDS
 from penstock.core.schedule import Schedule
@@ -144,7 +145,7 @@ class Workload:
     def work(self, schedule: Schedule) -> WorkAmounts:
         """Exact amounts of work of each row of the schedule's table."""
         self.refuse_other(schedule.shape)
-        kind, stage = schedule.table.kind, schedule.table.stage
+        kind, stage = schedule.table.kind, stage_column(schedule)
         amounts = (self.tokens, self.half_pairs, self.half_pairs, self.tokens, self.tokens)
         return WorkAmounts(
             *(
@@ -197,7 +198,7 @@ class Workload:
         """The same without what depends on how sequences are cut and computed again."""
         per_token = self._bytes_per_token(schedule.shape, size)
         tokens = self.tokens if size != "dkv" else self.tokens * self._followed
-        return np.asarray(per_token[schedule.table.stage] * tokens[schedule.unit], np.int64)
+        return np.asarray(per_token[stage_column(schedule)] * tokens[schedule.unit], np.int64)
 
     def _given(self, schedule: Schedule) -> Counts:
         """Bytes of what the ends of the model and the shards give each other. Shards give parts of
@@ -216,7 +217,7 @@ class Workload:
         """Bytes that slices keep beyond what whole sequences keep."""
         per_token = np.array(self.layers, np.int64) * self.part.sliced_bytes
         return np.asarray(
-            per_token[schedule.table.stage] * (self.tokens * self._cut)[schedule.unit]
+            per_token[stage_column(schedule)] * (self.tokens * self._cut)[schedule.unit]
         )
 
     def _made_again(self, schedule: Schedule) -> Counts:
@@ -229,13 +230,13 @@ class Workload:
         again = np.zeros((len(self.layers), len(self.tokens)), np.bool_)
         rows = np.flatnonzero(table.of_kinds("R"))
         again[table.stage[rows], unit[rows]] = True
-        whole = (1 - self._cut)[unit] * again[table.stage, unit]
+        whole = (1 - self._cut)[unit] * again[stage_column(schedule), unit]
         return np.asarray(self._kept(schedule, "kv") * whole)
 
     def _temporary(self, schedule: Schedule) -> Counts:
         """Bytes that each op needs only while it runs."""
         model, layers, table = self.model, np.array(self.layers, np.int64), schedule.table
-        tokens, stage = self.tokens[schedule.unit], table.stage
+        tokens, stage = self.tokens[schedule.unit], stage_column(schedule)
         forward, backward = table.of_kinds("FNR"), table.of_kinds("BI")
         loss = np.array([loss_bytes(model, int(n)) for n in self.tokens])[schedule.unit]
         loss *= self._at_last[stage] * (schedule.shape.loss == "F")

@@ -12,10 +12,10 @@ from penstock.arch.layer_split import split_layers
 from penstock.arch.layers.parameter import Parameter
 from penstock.arch.parameter_layout import ParameterLayout
 from penstock.arch.parameters import (
-    EMBEDDING,
     HEAD,
     between_parameters,
     expected_shapes,
+    layers_on_shards,
     shard_layout,
     stage_layout,
     stage_parameters,
@@ -166,8 +166,7 @@ class Layout:
 
 def on_shards(shape: Shape) -> tuple[str, ...]:
     """Vocabulary layers that a schedule has on all devices."""
-    found = {EMBEDDING: shape.embed == "E", HEAD: shape.loss != "F"}
-    return tuple(name for name, sharded in found.items() if sharded)
+    return layers_on_shards(shape.embed, shape.loss)
 
 
 def homes_of(schedule: Schedule) -> tuple[int | None, ...]:

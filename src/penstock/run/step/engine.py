@@ -23,7 +23,7 @@ from penstock.errors import RunError
 from penstock.model.attention.piece import Piece, take_positions
 from penstock.model.attention.positions import own_positions
 from penstock.model.stages.weights import Weights
-from penstock.run.comm.collective import add_up, connect_group
+from penstock.run.comm.collective import add_up
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Transport
 from penstock.run.execute.executor import Executor
@@ -36,6 +36,7 @@ from penstock.run.program.sharded_schedule import schedule_for
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.agreement import agree_on_plan
 from penstock.run.step.full_sharding import BufferPool, FullShards, StageGather
+from penstock.run.step.groups import connect_devices, make_holder_groups
 from penstock.run.step.losses import refuse_unlabelled, sum_losses
 from penstock.run.step.optimizer import AdamW, NoUpdate, make_optimizer
 from penstock.run.step.shard_sums import ShardSums
@@ -79,7 +80,7 @@ class Engine:
         self.owners = max((weights.own.of for weights in self.weights.values()), default=1)
         """Ranks that share the optimizer's work for a stage."""
         self.optimizers = {s: make_optimizer(adam, self.weights[s]) for s in mine}
-        self._make_holder_groups()
+        make_holder_groups(self.layout, mesh)
         self.tracker = Tracker()
         """Told where this rank is beside its lane; nobody asks this one."""
         self._rate = Rate()
@@ -183,10 +184,7 @@ class Engine:
         rotation = rotation_of(program.schedule, self.mesh.device)
         self.pool.grow(rotation)
         self.transport.open(program.channels)
-        for tie in self.layout.ties if not self.layout.on_shards else ():
-            connect_group(self.mesh.among(self._devices_of(tie)), self.device)
-        if self._shard_sums is not None:
-            connect_group(self.mesh.shards, self.device)
+        connect_devices(self.layout, self.mesh, self.device)
         executor = Executor(
             program,
             self.mesh.device,
@@ -243,21 +241,8 @@ class Engine:
             self.layout.cell.parted,
         )
 
-    def _make_holder_groups(self) -> None:
-        """Make the groups that add up parts of gradients; all ranks do so, in the same order."""
-        for stage, home in enumerate(self.layout.homes):
-            parts = self.layout.parameters(stage).parts.values() if home is not None else ()
-            for part in parts:
-                if any(len(holders) > 1 for holders in part.among):
-                    self.mesh.holders(part.among)
-
-    def _devices_of(self, stages: Iterable[int]) -> tuple[int, ...]:
-        homes = (self.layout.homes[stage] for stage in stages)
-        return tuple(sorted({home for home in homes if home is not None}))
-
     def _add_up(self, join: Join, parts: list[Any]) -> Any:
-        """A sum over devices, or what else shards come to; loss and norm are the same for all
-        replicas."""
+        """What devices have together; loss and norm are the same for all replicas."""
         if self._shard_sums is not None and join.buf.number == ALL:
             return self._shard_sums.of(parts[0])
         total, *others = parts

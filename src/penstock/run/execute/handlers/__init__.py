@@ -15,8 +15,8 @@ from penstock.run.execute.handlers.embedding_gradient import embedding_gradient
 from penstock.run.execute.handlers.forward import forward
 from penstock.run.execute.handlers.forward_light import forward_light
 from penstock.run.execute.handlers.gather_weights import gather_weights
+from penstock.run.execute.handlers.head_gradient import head_gradient
 from penstock.run.execute.handlers.input_gradient import input_gradient
-from penstock.run.execute.handlers.logits_gradient import logits_gradient
 from penstock.run.execute.handlers.logits_statistics import logits_statistics
 from penstock.run.execute.handlers.recompute import recompute
 from penstock.run.execute.handlers.reduce_gradient import reduce_gradient
@@ -36,7 +36,7 @@ HANDLERS: Mapping[str, Handler] = {
     "E": embed_shard,
     "D": embedding_gradient,
     "S": logits_statistics,
-    "T": logits_gradient,
+    "T": head_gradient,
     "G": gather_weights,
     "Z": reduce_gradient,
     "V": take_norm,

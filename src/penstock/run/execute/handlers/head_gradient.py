@@ -6,7 +6,7 @@ from penstock.run.program.calls import DROPPED
 from penstock.run.program.values import Places, Values
 
 
-def logits_gradient(
+def head_gradient(
     shard: VocabularyShard, piece: Piece, values: Values, reads: Places, writes: Places
 ) -> None:
     """Where a backward starts from this pass, it also has a part of the output's gradient. What it
