@@ -154,7 +154,7 @@ def bytes_of(schedule: Schedule, columns: Columns) -> tuple[Ticks, int]:
     """Bytes that some reads move, times a scale: the boundary they cross x the share of their
     slice."""
     writer, reader, moved = columns
-    shape, table = schedule.shape, schedule.table
+    shape = schedule.shape
     bytes_at = np.zeros(shape.stages + 1, np.int64)
     bytes_at[1 : shape.stages] = shape.boundary_bytes or [0] * (shape.stages - 1)
     ends = np.full((2, len(writer)), [[min(1, shape.stages - 1)], [shape.stages - 1]])
