@@ -22,3 +22,11 @@ def peak_without_waits(connection: Connection, plan: StepPlan) -> int:
     with engine_of(plan) as engine:
         clear_at_once(engine)
         return peak_of(engine)
+
+
+def held_without_waits(connection: Connection, plan: StepPlan) -> int:
+    """The same, and weights and gradients."""
+    with engine_of(plan) as engine:
+        clear_at_once(engine)
+        flat = {id(f): f for w in engine.weights.values() for f in (w.main, w.value, w.grad)}
+        return peak_of(engine) + sum(each.nbytes for each in flat.values())

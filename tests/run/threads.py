@@ -19,15 +19,17 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from penstock.core.buffers import Buf
 from penstock.core.program import Channel
 from penstock.data.batch import Microbatch
 from penstock.lower import lower_for_running
 from penstock.model.stages.weights import Weights
-from penstock.run.execute.executor import Executor, by_stage
-from penstock.run.program.calls import Post
+from penstock.run.execute.executor import Executor, by_home
+from penstock.run.program.calls import Join, Post
 from penstock.run.program.layout import Layout
 from penstock.run.program.pieces import cut_batch
 from penstock.run.program.step_plan import StepPlan
+from penstock.run.step.shard_sums import ShardSums
 from penstock.run.step.stages import (
     boundary_of,
     empty_weights,
@@ -35,6 +37,7 @@ from penstock.run.step.stages import (
     stage_of,
     weightless_stages,
 )
+from penstock.verify.compare import HeldGradient
 from penstock.verify.material import parameters_of
 
 CPU = torch.device("cpu")
@@ -168,6 +171,43 @@ def _quick_turns() -> Iterator[None]:
         sys.setswitchinterval(usual)
 
 
+class Meeting:
+    """Where the threads of all devices put what belongs together."""
+
+    def __init__(self, devices: int) -> None:
+        self._devices, self._changed = devices, threading.Condition()
+        self._brought: dict[Buf, dict[int, Tensor]] = {}
+        self._taken: Counter[Buf] = Counter()
+
+    def gather(self, device: int, buf: Buf, tensor: Tensor) -> Tensor:
+        """The tensors of all devices along a new first axis; nothing of it stays here."""
+        with self._changed:
+            brought = self._brought.setdefault(buf, {})
+            brought[device] = tensor
+            self._changed.notify_all()
+            if not self._changed.wait_for(lambda: len(brought) == self._devices, PATIENCE):
+                raise TimeoutError(f"{buf} was brought by {sorted(brought)} alone")
+            found = torch.stack([brought[each] for each in range(self._devices)])
+            self._taken[buf] += 1
+            if self._taken[buf] == self._devices:
+                del self._brought[buf], self._taken[buf]
+            return found
+
+
+class Seat(NamedTuple):
+    """One device's part of a collective."""
+
+    meeting: Meeting
+    device: int
+    buf: Buf
+
+    def add_up(self, tensor: Tensor) -> None:
+        tensor.copy_(self.gather(tensor.clone()).sum(0))
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        return self.meeting.gather(self.device, self.buf, tensor)
+
+
 class Rig:
     """The devices of a plan with the weights of `verify`, each with its stages and executor."""
 
@@ -175,7 +215,8 @@ class Rig:
         self.plan, self.layout = plan, plan.layout
         self.program = lower_for_running(plan.schedule)
         values = parameters_of(self.layout.model, self.layout.main)
-        homes = [stage for stage, home in enumerate(self.layout.homes) if home is not None]
+        homes = [n for d in range(self.layout.devices) for n in self.layout.stages_of(d)]
+        self._meeting = Meeting(self.layout.devices)
         self.stages = {stage: stage_of(self.layout, stage, CPU) for stage in homes}
         self.weights = {stage: _weights(self.layout, stage, values) for stage in homes}
         self.executors = [self._executor(device) for device in range(self.layout.devices)]
@@ -185,11 +226,15 @@ class Rig:
         return Executor(
             self.program,
             device,
-            by_stage({**weightless_stages(self.layout, CPU), **mine}),
+            by_home({**weightless_stages(self.layout, CPU), **mine}, self.layout.stages),
             transport=Mail(in_order(), device),
             boundary=boundary_of(self.layout, CPU),
             homes=home_views(mine, self.weights),
+            sums=lambda join, parts: self._sums(device, join).of(parts[0]),
         )
+
+    def _sums(self, device: int, join: Join) -> ShardSums:
+        return ShardSums(Seat(self._meeting, device, join.buf), CPU)
 
     def step(self, batch: Sequence[Microbatch], office: Office) -> float:
         """The mean loss of a batch; stages have added its gradients."""
@@ -219,6 +264,13 @@ class Rig:
         for weights in self.weights.values():
             weights.grad.zero_()
 
+    def held(self) -> list[HeldGradient]:
+        """Gradients, as the verifier compares them."""
+        return [
+            HeldGradient(name, grad, self.weights[number].layout.parts[name].index)
+            for (number, name), grad in self.gradients().items()
+        ]
+
     def gradients(self) -> dict[tuple[int, str], Tensor]:
         """By stage and name, as they are now."""
         return {
@@ -231,6 +283,6 @@ class Rig:
 def _weights(layout: Layout, number: int, values: dict[str, Tensor]) -> Weights:
     weights = empty_weights(layout, number, CPU)
     for name, main in weights.named(weights.main).items():
-        main.copy_(values[name])
+        main.copy_(values[name][weights.layout.parts[name].index])
     weights.publish()
     return weights

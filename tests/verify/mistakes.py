@@ -14,9 +14,10 @@ from penstock.model.layers.linear import Queue
 from penstock.model.stages import decoder
 from penstock.run.comm.gloo import Gloo
 from penstock.run.process.rendezvous import Connection
-from penstock.run.program.calls import Post
+from penstock.run.program.calls import Join, Post
 from penstock.run.step import engine
 from penstock.run.step.engine import Engine
+from penstock.run.step.shard_sums import ShardRanks, ShardSums
 from penstock.run.step.stage_end import StageEnd
 from penstock.verify.trial import TrialPart, run_trial
 from penstock.verify.variants import Trial
@@ -26,6 +27,7 @@ _leave = Relay.leave
 _send = Gloo.send
 _add_products = decoder.add_products
 _shared_gradient = StageEnd.shared_gradient
+_add_up = Engine._add_up
 
 
 def relay_of_zeros(connection: Connection, trial: Trial) -> TrialPart:
@@ -134,3 +136,49 @@ def one_fails(connection: Connection, trial: Trial, patience: float) -> TrialPar
     if connection.rank == 1:
         raise RuntimeError("the device is gone")
     return run_trial(connection, trial)
+
+
+def _without_collective(connection: Connection, trial: Trial, name: str) -> TrialPart:
+    """Of one microbatch every device takes its own part of something for what all shards have."""
+
+    def alone(engine: Engine, join: Join, parts: list[Any]) -> Any:
+        if (join.buf.name, join.buf.mb) != (name, 1):
+            return _add_up(engine, join, parts)
+        return ShardSums(ShardRanks(None), engine.device).of(parts[0])
+
+    with mock.patch.object(Engine, "_add_up", alone):
+        return run_trial(connection, trial)
+
+
+def embeddings_apart(connection: Connection, trial: Trial) -> TrialPart:
+    """The parts of an embedding are not added up."""
+    return _without_collective(connection, trial, "partial")
+
+
+def statistics_apart(connection: Connection, trial: Trial) -> TrialPart:
+    """Softmax statistics are those of a device's own words."""
+    return _without_collective(connection, trial, "stat")
+
+
+def gradients_apart(connection: Connection, trial: Trial) -> TrialPart:
+    """The parts of the output's gradient are not added up."""
+    return _without_collective(connection, trial, "gpart")
+
+
+def _without_message(connection: Connection, trial: Trial, name: str) -> TrialPart:
+    def lossy(transport: Gloo, post: Post, tensor: Tensor) -> None:
+        empty = (post.buf.name, post.unit) == (name, 1)
+        _send(transport, post, torch.zeros_like(tensor) if empty else tensor)
+
+    with mock.patch.object(Gloo, "send", lossy):
+        return run_trial(connection, trial)
+
+
+def empty_output(connection: Connection, trial: Trial) -> TrialPart:
+    """Other devices get zeros for the model's output."""
+    return _without_message(connection, trial, "out")
+
+
+def empty_input_gradient(connection: Connection, trial: Trial) -> TrialPart:
+    """Other devices get zeros for the gradient of the model's input."""
+    return _without_message(connection, trial, "gin")

@@ -4,7 +4,8 @@ Stages allocate by this list, checkpoints and exported files are checked against
 those of Hugging Face checkpoints, so that nothing has to be translated on the way in or out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import dropwhile, takewhile
 from math import prod
@@ -67,6 +68,35 @@ def stage_layout(
     found = lay_out(parameters, index, of)
     both = config.tied and {EMBEDDING, HEAD} <= found.parts.keys()
     return found.sharing({HEAD: EMBEDDING}) if both else found
+
+
+def layers_on_shards(embed: str, loss: str) -> tuple[str, ...]:
+    """Vocabulary layers that are cut into a shard for each device, by who computes the first input
+    and the last gradient of a pipeline: stages (F), or passes over shards (E; S or T).
+
+    >>> layers_on_shards(embed="E", loss="F")
+    ('model.embed_tokens.weight',)
+    """
+    found = {EMBEDDING: embed == "E", HEAD: loss in ("S", "T")}
+    return tuple(name for name, sharded in found.items() if sharded)
+
+
+def shard_layout(
+    config: ModelConfig, names: Collection[str], device: range, tensor: range
+) -> ParameterLayout:
+    """Where a shard of the vocabulary layers `names` lies: on device `device.start` of
+    `device.stop`, and of those that share its matrices number `tensor.start` of `tensor.stop`. It
+    has the same words of all of them."""
+    every = _named("", (config.embedding, *config.output_records))
+    index, of = device.start * tensor.stop + tensor.start, device.stop * tensor.stop
+    chosen = {name: parameter for name, parameter in every.items() if name in names}
+    found = stage_layout(config, chosen, index, of)
+    alone = tuple(range(each, each + 1) for each in range(tensor.stop))
+    parts = {
+        name: replace(part, holders=alone[tensor.start], among=alone)
+        for name, part in found.parts.items()
+    }
+    return replace(found, parts=parts)
 
 
 def layer_parameters(config: ModelConfig, layer: int) -> Parameters:

@@ -33,7 +33,7 @@ def known(schedule: Schedule) -> Iterator[Finding]:
     table, shape = schedule.table, schedule.shape
     shard = table.of_kinds(SHARD_KINDS)
     whole = table.of_kinds(STAGE_KINDS)
-    limit = np.where(shard, shape.devices, shape.stages)
+    limit = np.where(shard, shape.devices, np.where(whole, shape.homes, shape.stages))
     strange = (table.stage >= limit) | (schedule.unit < 0) & ~whole
     for row in np.flatnonzero(strange)[:SPELLED_OUT]:
         op = table.op(row)

@@ -38,8 +38,10 @@ class Buffer:
 
 BUFFERS: dict[str, Buffer] = {
     "x": Buffer("the input", crosses="reader"),
-    "out": Buffer("the model's output", crosses="last"),
-    "partial": Buffer("a shard's part of the embedding", crosses="first", collective=True),
+    "out": Buffer("the model's output", size="given", born="end", crosses="last"),
+    "partial": Buffer(
+        "a shard's part of the embedding", size="given", crosses="first", collective=True
+    ),
     "skip": Buffer("the skip connection", crosses="reader"),
     "act": Buffer("the saved activation", size="act", newer="back"),
     "keep": Buffer("what the weight gradient needs of the activation", newer="back"),
@@ -48,14 +50,16 @@ BUFFERS: dict[str, Buffer] = {
     "kv": Buffer("the keys and values", per="microbatch", size="kv", rule="slice-order"),
     "dkv": Buffer("the key/value gradient", per="microbatch", size="dkv", rule="slice-order"),
     "g": Buffer("the output gradient", crosses="writer"),
-    "gin": Buffer("the gradient of the model's input", crosses="first"),
+    "gin": Buffer("the gradient of the model's input", size="given", born="end", crosses="first"),
     "dskip": Buffer("the gradient of the skip connection", crosses="writer"),
     "stash": Buffer("what is kept for the weight gradient", size="stash", born="end"),
     "host": Buffer("the copy on the host"),
     "back": Buffer("the activation loaded back", size="act"),
     "stat": Buffer("a shard's softmax statistics", crosses="none", collective=True),
-    "logits": Buffer("a shard's saved logits"),
-    "gpart": Buffer("a shard's part of the output gradient", crosses="last", collective=True),
+    "logits": Buffer("a shard's saved logits", size="logits"),
+    "gpart": Buffer(
+        "a shard's part of the output gradient", size="given", crosses="last", collective=True
+    ),
     "lent": Buffer("the queries, keys and values", per="loan", crosses="loan"),
     "returned": Buffer("the result of lent attention", per="loan", crosses="loan"),
     "weight": Buffer("the gathered weight", per="home", turn="first"),

@@ -1,7 +1,8 @@
 """Where weights live, and the order of the ops that serve a whole stage.
 
 The lane an op stands in decides its device, so the home of a stage's weights is derived: every
-device that runs an op which reads or writes them.
+device that runs an op which reads or writes them. A vocabulary shard lives on the device of its
+number; its weights are numbered behind those of all stages.
 """
 
 from collections.abc import Collection
@@ -15,7 +16,7 @@ from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
 from penstock.core.rules import NUMBER_OF
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.core.table import CODE, Ints, Table
+from penstock.core.table import CODE, Ints
 
 _WEIGHT = ("weight", "dw")
 
@@ -32,6 +33,7 @@ def weight_homes(schedule: Schedule) -> dict[int, list[int]]:
         if any(ref.buffer in _WEIGHT for ref in (*entry.reads, *entry.writes))
     ]
     rows = table.of_kinds(touching) & ~helping_rows(schedule)
+    rows &= home_column(schedule) < schedule.shape.stages
     seen = np.zeros((schedule.shape.stages, schedule.shape.devices), np.bool_)
     seen[table.stage[rows], table.device[rows]] = True
     homes: dict[int, list[int]] = {}
@@ -39,6 +41,25 @@ def weight_homes(schedule: Schedule) -> dict[int, list[int]]:
         if stage not in schedule.shape.weightless:
             homes.setdefault(stage, []).append(device)
     return homes
+
+
+def shard_homes(shape: Shape) -> dict[int, list[int]]:
+    """The device of each vocabulary shard, by the number that its weights have."""
+    return {shape.stages + device: [device] for device in range(shape.shards)}
+
+
+def home_column(schedule: Schedule) -> Ints:
+    """For every row the number of the stage or shard whose weights it is about."""
+    table = schedule.table
+    behind = schedule.shape.stages * table.of_kinds(SHARD_KINDS)
+    numbers: Ints = (table.stage + behind).astype(np.int32)
+    return numbers
+
+
+def stage_column(schedule: Schedule) -> Ints:
+    """For every row a stage: ops of a shard's weights, which do nothing to a batch, stand with the
+    last one."""
+    return np.minimum(schedule.table.stage, schedule.shape.stages - 1)
 
 
 def helping_rows(schedule: Schedule) -> NDArray[np.bool_]:
@@ -68,21 +89,21 @@ def home_edges(schedule: Schedule) -> list[tuple[int, int, int]]:
 
 def _turns(schedule: Schedule, name: str) -> list[tuple[int, int]]:
     """For one home buffer: who reads it, paired with the write that reader waits for."""
-    table, turn = schedule.table, BUFFERS[name].turn
+    turn = BUFFERS[name].turn
     first = 0 if turn == "first" else -1
     edges: list[tuple[int, int]] = []
     for kind, entry in MEANING.items():
         for ref in entry.reads:
             if name not in (ref.buffer, BUFFERS[ref.buffer].newer if _newest(ref) else ""):
                 continue
-            for home, readers in rows_by_home(table, [kind]).items():
+            for home, readers in rows_by_home(schedule, [kind]).items():
                 if BUFFERS[name].collective:
                     parts = parts_of(schedule, name, home[0])
                     edges += [(int(readers[first]), writer) for writer in parts]
                     continue
-                writers = _writers(table, name, home, ref)
+                writers = _writers(schedule, name, home, ref)
                 replaced = name == ref.buffer and _newest(ref) and BUFFERS[name].newer
-                if replaced and _writers(table, BUFFERS[name].newer, home, ref).size:
+                if replaced and _writers(schedule, BUFFERS[name].newer, home, ref).size:
                     continue
                 if writers.size:
                     edges.append((int(readers[first]), int(writers[first])))
@@ -100,7 +121,7 @@ def sum_parts(schedule: Schedule, name: str, kinds: Collection[str]) -> list[tup
     """Number of the sum, and row, of each part that ops of these kinds write."""
     return [
         (number, int(rows[-1]))
-        for (stage, _), rows in rows_by_home(schedule.table, kinds).items()
+        for (stage, _), rows in rows_by_home(schedule, kinds).items()
         for number in sums_of(schedule.shape, name, stage)
     ]
 
@@ -121,20 +142,22 @@ def _newest(ref: Ref) -> bool:
     return ref.generation == "newest"
 
 
-def _writers(table: Table, name: str, home: tuple[int, int], ref: Ref) -> Ints:
+def _writers(schedule: Schedule, name: str, home: tuple[int, int], ref: Ref) -> Ints:
     """Rows that write a home buffer as `ref` sees it: here, or on any device for another stage."""
     stage, device = home
+    table = schedule.table
     found = table.of_kinds(kinds_writing(name))
-    found &= table.stage == stage + ref.stage
+    found &= home_column(schedule) == stage + ref.stage
     if ref.stage == 0:
         found &= table.device == device
     return np.flatnonzero(found).astype(np.int32)
 
 
-def rows_by_home(table: Table, kinds: Collection[str]) -> dict[tuple[int, int], Ints]:
-    """Rows of some kinds, by the stage and the device they stand for."""
+def rows_by_home(schedule: Schedule, kinds: Collection[str]) -> dict[tuple[int, int], Ints]:
+    """Rows of some kinds, by the stage or shard and the device they stand for."""
+    table, number = schedule.table, home_column(schedule)
     rows = np.flatnonzero(table.of_kinds(kinds)).astype(np.int32)
     homes: dict[tuple[int, int], list[int]] = {}
     for row in rows:
-        homes.setdefault((int(table.stage[row]), int(table.device[row])), []).append(int(row))
+        homes.setdefault((int(number[row]), int(table.device[row])), []).append(int(row))
     return {home: np.array(members, np.int32) for home, members in homes.items()}

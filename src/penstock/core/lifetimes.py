@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.buffers import BUFFERS
+from penstock.core.collectives import collectives_of
 from penstock.core.graph import columns_of, writers_of
+from penstock.core.host_order import unit_ends
 from penstock.core.kernel import kernel
 from penstock.core.meaning import MEANING
-from penstock.core.rules import ABSENT, NAMES, compile_rules
+from penstock.core.rules import ABSENT, NAMES, buffer_bases, compile_rules
 from penstock.core.schedule import Schedule
 from penstock.core.table import CODE, LETTERS, Ints, Ticks
 
@@ -94,6 +96,11 @@ TEMPORARY = "temp"
 """Size of what an op needs only while it runs. It is no buffer: nobody else reads it."""
 
 
+GIVEN = "given"
+"""Size of what the ends of the model and the vocabulary shards give each other. Only some stages
+have such buffers, so they are looked at one by one."""
+
+
 class Factors(NamedTuple):
     """Multiples of a size that each kind of op adds to memory at its start and at its end."""
 
@@ -113,7 +120,7 @@ def size_factors(size: str) -> Factors:
     if size == TEMPORARY:
         return Factors(start + 1, end - 1)
     for name, buffer in BUFFERS.items():
-        if buffer.size != size or buffer.per != "unit":
+        if buffer.size != size or buffer.per != "unit" or size == GIVEN:
             continue
         for kind, entry in MEANING.items():
             if any(ref.buffer == name for ref in entry.writes):
@@ -147,6 +154,8 @@ def level_changes(schedule: Schedule, amounts: Mapping[str, Ticks]) -> tuple[Tic
         for name, buffer in BUFFERS.items():
             if buffer.size == size and buffer.per == "microbatch":
                 _add_shared(schedule, name, amount, (at_start, at_end))
+    if GIVEN in amounts and schedule.shape.shards:
+        _add_given(schedule, amounts[GIVEN], (at_start, at_end))
     for op, share in schedule.shares:
         row = table.row_of(op)
         for change in (at_start, at_end):
@@ -201,6 +210,46 @@ def _add_shared(schedule: Schedule, name: str, amount: Ticks, changes: tuple[Tic
     alive = np.flatnonzero(held)
     np.add.at(changes[0], born[alive], held[alive])
     np.subtract.at(changes[1], died[alive], held[alive])
+
+
+_HANDED_OVER = frozenset({"out", "partial"})
+"""What a reader keeps as its own from its start on, among its activations or with its logits."""
+
+
+def _add_given(schedule: Schedule, amount: Ticks, changes: tuple[Ticks, Ticks]) -> None:
+    """Add what the ends of the model and the shards give each other, on the device that writes it:
+    until its last reader there, or until a collective has it."""
+    written, last = uses_of(schedule)
+    gone = _collected(schedule)
+    at_start, at_end = changes
+    for name, (base, room) in buffer_bases(schedule.shape, schedule.table.kinds).items():
+        if BUFFERS[name].size != GIVEN:
+            continue
+        here = slice(base, base + room)
+        alive = written[here] >= 0
+        writer, reader = written[here][alive], last[here][alive]
+        held = amount[writer]
+        np.add.at(at_start if BUFFERS[name].born == "start" else at_end, writer, held)
+        own = reader == writer
+        ends = np.where(own, gone[writer], reader)
+        early = ~own & (name in _HANDED_OVER)
+        np.subtract.at(at_start, ends[early], held[early])
+        np.subtract.at(at_end, ends[~early], held[~early])
+
+
+def _collected(schedule: Schedule) -> NDArray[np.int64]:
+    """For each row that writes a part of a collective the row of its lane during which all parts
+    are there, if every op took one tick; other rows stand for themselves."""
+    table, ends, collectives = schedule.table, unit_ends(schedule), collectives_of(schedule)
+    found = np.arange(len(table))
+    for at in range(len(collectives)):
+        rows = collectives.parts(at)
+        complete = ends[rows].max()
+        for row in rows:
+            first, stop = table.lane_start[table.lane[row] :][:2]
+            after = first + np.searchsorted(ends[first:stop], complete)
+            found[row] = max(row, min(after, stop - 1))
+    return found
 
 
 def _names(refs: tuple[Any, ...], name: str) -> bool:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from penstock.core.buffers import BUFFERS, WHOLE_MODEL, Buf
-from penstock.core.ops import SHARD_KINDS, Op
+from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, Op
 from penstock.core.shape import Shape
 
 
@@ -85,10 +85,15 @@ MEANING: dict[str, Meaning] = {
     "B": Meaning((*_GRADIENT_READS, Ref("keep")), (*_GRADIENT_WRITES, Ref("dw"))),
     "I": Meaning(_GRADIENT_READS, (*_GRADIENT_WRITES, Ref("stash"), Ref("dw"))),
     "W": Meaning((Ref("stash"), Ref("keep")), (Ref("dw"),)),
-    "E": Meaning((), (Ref("partial"),)),
-    "D": Meaning((Ref("gin"),), ()),
-    "S": Meaning((Ref("out"),), (Ref("stat"), Ref("logits"), Ref("gpart", given="loss=S"))),
-    "T": Meaning((Ref("stat", shards="all"), Ref("logits")), (Ref("gpart", given="loss=T"),)),
+    "E": Meaning((Ref("weight"),), (Ref("partial"),)),
+    "D": Meaning((Ref("gin"),), (Ref("dw"),)),
+    "S": Meaning(
+        (Ref("out"), Ref("weight")), (Ref("stat"), Ref("logits"), Ref("gpart", given="loss=S"))
+    ),
+    "T": Meaning(
+        (Ref("stat", shards="all"), Ref("logits"), Ref("weight", given="loss=T")),
+        (Ref("gpart", given="loss=T"), Ref("dw")),
+    ),
     "O": Meaning((Ref("act", generation="first"), Ref("keep", generation="first")), (Ref("host"),)),
     "L": Meaning((Ref("host"),), (Ref("back"),)),
     "G": Meaning((), (Ref("weight"),)),
@@ -155,9 +160,17 @@ def _expand(shape: Shape, kind: str, ref: Ref) -> list[Rule]:
             Rule(ref.buffer, stage, stage + 1, 0, number, *tail)
             for number, stage in _ends(shape, ref.where)
         ]
-    first, end = _range(shape, ref.where) if kind not in SHARD_KINDS else (0, shape.devices)
+    first, end = _with_reference(shape, kind, ref)
     fixed = 0 if ref.buffer in WHOLE_MODEL else -1
-    return [Rule(ref.buffer, first, end, ref.stage, fixed, *tail)]
+    of_shard = kind in SHARD_KINDS and BUFFERS[ref.buffer].per == "home"
+    return [Rule(ref.buffer, first, end, ref.stage + shape.stages * of_shard, fixed, *tail)]
+
+
+def _with_reference(shape: Shape, kind: str, ref: Ref) -> tuple[int, int]:
+    """Stages, shards, or both behind each other, that have a reference."""
+    if kind in SHARD_KINDS:
+        return 0, shape.devices
+    return (0, shape.homes) if kind in STAGE_KINDS else _range(shape, ref.where)
 
 
 def _ends(shape: Shape, where: str) -> list[tuple[int, int]]:

@@ -35,6 +35,17 @@ SHARD_KINDS = frozenset("EDST")
 STAGE_KINDS = frozenset("GZUV")
 """Kinds that serve a whole stage: an ordinal stands in place of the microbatch."""
 
+
+def home_number(op: "Op", stages: int) -> int:
+    """The number under which an op's weights are known: that of its stage, or one behind all
+    stages where it works on a vocabulary shard.
+
+    >>> home_number(Op("F", 1, 0), stages=4), home_number(Op("S", 1, 0), stages=4)
+    (1, 5)
+    """
+    return op.stage + stages if op.kind in SHARD_KINDS else op.stage
+
+
 STREAMS = ("compute", "copy", "collective")
 """What runs side by side on one device; a lane is one stream of one device."""
 

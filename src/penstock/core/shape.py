@@ -136,7 +136,7 @@ class Shape:
                     hint="a skip edge leads from a stage to a later one",
                 )
         for first, second in self.ties:
-            if not 0 <= first <= second < self.stages:
+            if not 0 <= first <= second < self.homes:
                 raise ShapeError(
                     f"tie {first}-{second} does not join two of the {self.stages} stages",
                     hint="a tie joins a stage and a later one, or itself",
@@ -158,6 +158,18 @@ class Shape:
     @property
     def microbatches(self) -> int:
         return len(self.slices)
+
+    @property
+    def shards(self) -> int:
+        """Vocabulary shards, one of each device; 0 where the first and the last stage have the
+        vocabulary layers."""
+        return self.devices if self.embed == "E" or self.loss != "F" else 0
+
+    @property
+    def homes(self) -> int:
+        """How many things have weights: stages, and then vocabulary shards, which are numbered on
+        where their weights are meant."""
+        return self.stages + self.shards
 
     @cached_property
     def units(self) -> int:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from penstock.arch.cell_shape import CellPlace, CellShape
 from penstock.arch.mesh_shape import COPY_AXES
+from penstock.arch.parameters import layers_on_shards
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, Op
 from penstock.core.schedule import Schedule
 from penstock.cost.cell_workload import rank_workload
@@ -69,7 +70,14 @@ class CellCost(TransformerCost):
             links.hardware,
             share=share,
             links=links,
-            copies=Copies(share, workload.layers, links.copies, shard=shard),
+            copies=Copies(
+                share,
+                workload.layers,
+                links.copies,
+                shard=shard,
+                on_shards=layers_on_shards(schedule.shape.embed, schedule.shape.loss),
+                devices=schedule.shape.devices,
+            ),
         )
 
     def _seconds(self, schedule: Schedule) -> RowSeconds:
@@ -101,7 +109,7 @@ class CellCost(TransformerCost):
         table = schedule.table
         columns = np.zeros((2, len(table)))
         for kind in table.kinds & STAGE_KINDS:
-            for stage in range(schedule.shape.stages):
+            for stage in range(schedule.shape.homes):
                 rows = table.of_kinds(kind) & (table.stage == stage)
                 columns[:, rows] = np.array([*map(float, self.copies.sent(kind, stage))])[:, None]
         copies, holders = columns

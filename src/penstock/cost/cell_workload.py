@@ -16,6 +16,7 @@ from penstock.arch.cell_shape import FIRST_PLACE, ONE_RANK, CellPlace, CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.dealing import most_tokens
 from penstock.arch.layers.norm import Norm
+from penstock.core.homes import stage_column
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.cost.rank_share import RankShare, RankTokens
@@ -125,14 +126,14 @@ class CellWorkload(Workload):
         return np.asarray(kept, np.int64)
 
     def _kept(self, schedule: Schedule, size: str) -> Counts:
-        table, unit, shape = schedule.table, schedule.unit, schedule.shape
+        stage, unit, shape = stage_column(schedule), schedule.unit, schedule.shape
         if size == "ckpt":
-            started = (table.stage > 0) | (shape.embed == "E")
+            started = (stage > 0) | (shape.embed == "E")
             return np.asarray(started * self._handed[unit] * self.model.boundary_bytes, np.int64)
-        kept = np.array(self.layers, np.int64)[table.stage] * self._layer[size][unit]
+        kept = np.array(self.layers, np.int64)[stage] * self._layer[size][unit]
         if size == "act":
             end = self.part.boundary_bytes if shape.loss == "F" else self._last_norm
-            kept += self._at_last[table.stage] * np.asarray(self.shared.held)[unit] * end
+            kept += self._at_last[stage] * np.asarray(self.shared.held)[unit] * end
         return np.asarray(kept, np.int64)
 
     @property
@@ -150,7 +151,7 @@ class CellWorkload(Workload):
         return np.asarray(-(-layer // max(int(self.tokens[at]), 1)), np.int64)
 
     def _temporary(self, schedule: Schedule) -> Counts:
-        table, unit, stage = schedule.table, schedule.unit, schedule.table.stage
+        table, unit, stage = schedule.table, schedule.unit, stage_column(schedule)
         layers = np.array(self.layers, np.int64)[stage]
         forward, backward = table.of_kinds("FNR"), table.of_kinds("B")
         split, some = table.of_kinds("I"), layers > 0

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 from penstock.arch.layers.record import wide_bytes
 from penstock.arch.ownership import Ownership
 from penstock.arch.parameter_layout import ParameterLayout
-from penstock.arch.parameters import EMBEDDING, HEAD, stage_layout, stage_parameters
+from penstock.arch.parameters import EMBEDDING, HEAD, shard_layout, stage_layout, stage_parameters
 from penstock.cost.rank_share import RankShare
 
 Shard = Literal["none", "optimizer", "full"]
@@ -50,6 +50,9 @@ class Copies:
     count: int = 1
     index: int = 0
     shard: Shard = "none"
+    on_shards: tuple[str, ...] = ()
+    """Vocabulary layers that are cut into shards for all devices."""
+    devices: int = 1
 
     def sent(self, kind: str, stage: int) -> CopiesSent:
         """What the rank sends in an op of a kind."""
@@ -89,10 +92,15 @@ class Copies:
         return Ownership(layout, self.index, self.count, apart)
 
     def layout(self, stage: int) -> ParameterLayout:
-        """Where the parameters of a stage lie."""
+        """Where the parameters of a stage lie, or of a shard behind all stages."""
         model, stages = self.share.model, len(self.layers)
-        parameters = stage_parameters(model, self._split[stage], stage, stages)
-        return stage_layout(model, parameters, self.share.place.tensor, self.share.cell.tensor)
+        index, ranks = self.share.place.tensor, self.share.cell.tensor
+        if stage >= stages:
+            device = range(stage - stages, self.devices)
+            return shard_layout(model, self.on_shards, device, range(index, ranks))
+        every = stage_parameters(model, self._split[stage], stage, stages)
+        parameters = {name: each for name, each in every.items() if name not in self.on_shards}
+        return stage_layout(model, parameters, index, ranks)
 
     @cached_property
     def _split(self) -> list[range]:

@@ -32,7 +32,7 @@ from penstock.errors import ShapeError, nearest
 
 TIMED = "FIWSTEDOLGZUV"
 """Kinds whose time a user may set; N and R cost an F, B costs I + W."""
-SIZES = ("act", "stash", "ckpt", "kv", "dkv", "temp")
+SIZES = ("act", "stash", "ckpt", "kv", "dkv", "logits", "given", "temp")
 
 
 class Link(NamedTuple):
@@ -139,16 +139,17 @@ class UnitCost:
         def time(letter: str, stage: int) -> Fraction:
             if letter == "B":
                 return time("I", stage) + time("W", stage)
-            if letter in SHARD_KINDS:
+            if letter in SHARD_KINDS or stage >= shape.stages:
                 return self.time(letter)
             weighed = "F" if letter in "NR" else letter
             return self.time(letter) * shape.share_in(weighed, stage)
 
-        return [[time(letter, stage) for stage in range(shape.stages)] for letter in LETTERS]
+        return [[time(letter, stage) for stage in range(shape.homes)] for letter in LETTERS]
 
     def amounts(self, schedule: Schedule, size: str) -> Scaled:
         if schedule.shape.kind_share:
             weights = [schedule.shape.share_in(size, s) for s in range(schedule.shape.stages)]
+            weights += [Fraction(1)] * schedule.shape.shards
             by_stage = [self.size(size) * weight for weight in weights]
             return spread_by_stage(schedule, [by_stage] * len(LETTERS))
         shares, held = shares_of(schedule.shape), self.size(size)

@@ -54,8 +54,9 @@ class Shares(NamedTuple):
 
 
 def shares_of(shape: Shape) -> Shares:
-    """The shares of a shape, exact."""
-    stage, stage_scale = whole([shape.share_of_stage(s) for s in range(shape.stages)])
+    """The shares of a shape, exact; a vocabulary shard has a full one."""
+    of_stages = [shape.share_of_stage(s) for s in range(shape.stages)]
+    stage, stage_scale = whole([*of_stages, *[Fraction(1)] * shape.shards])
     if shape.slice_share:
         unit, unit_scale = whole([share for shares in shape.slice_share for share in shares])
         return Shares(stage, unit, stage_scale, unit_scale)

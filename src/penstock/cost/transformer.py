@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arch.config import ModelConfig
+from penstock.core.homes import stage_column
 from penstock.core.ops import Op
 from penstock.core.schedule import Loan, Schedule
 from penstock.core.shape import Shape
@@ -60,7 +61,7 @@ class TransformerCost:
         """Time of each row: one look-up per token, one per pair."""
         self.workload.refuse_other(schedule.shape)
         work, rate = self.workload.rates(schedule.shape), self.hardware
-        kind, stage = schedule.table.kind, schedule.table.stage
+        kind, stage = schedule.table.kind, stage_column(schedule)
         per_token = work.linear / rate.linear + work.lookup / rate.memory + work.copy / rate.host
         per_half_pair = (
             work.attention / rate.attention + work.attention_backward / rate.attention_backward

@@ -30,10 +30,13 @@ from numpy.typing import NDArray
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
-from penstock.core.lifetimes import TEMPORARY
+from penstock.core.homes import stage_column
+from penstock.core.lifetimes import GIVEN, TEMPORARY
+from penstock.core.ops import SHARD_KINDS
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.core.table import LETTERS
+from penstock.cost.shard_bytes import ShardBytes
 from penstock.cost.temporary import backward_bytes, forward_bytes, loss_bytes
 from penstock.errors import ShapeError
 
@@ -145,7 +148,7 @@ class Workload:
     def work(self, schedule: Schedule) -> WorkAmounts:
         """Exact amounts of work of each row of the schedule's table."""
         self.refuse_other(schedule.shape)
-        kind, stage = schedule.table.kind, schedule.table.stage
+        kind, stage = schedule.table.kind, stage_column(schedule)
         amounts = (self.tokens, self.half_pairs, self.half_pairs, self.tokens, self.tokens)
         return WorkAmounts(
             *(
@@ -179,8 +182,14 @@ class Workload:
         for the weight gradient. `kv` and `dkv` are those of the row's own slice.
         """
         self.refuse_other(schedule.shape)
+        shard = ShardBytes(self.part, schedule.shape.devices)
         if size == TEMPORARY:
-            return self._temporary(schedule)
+            passes = schedule.table.of_kinds("ST")
+            return self._temporary(schedule) + passes * shard.running(self.tokens)[schedule.unit]
+        if size == "logits":
+            return np.asarray(shard.kept * self.tokens[schedule.unit], np.int64)
+        if size == GIVEN:
+            return self._given(schedule)
         held = self._kept(schedule, size)
         if size in _WITH_KEYS and "R" in schedule.table.kinds:
             held += _WITH_KEYS[size] * self._made_again(schedule)
@@ -192,13 +201,26 @@ class Workload:
         """The same without what depends on how sequences are cut and computed again."""
         per_token = self._bytes_per_token(schedule.shape, size)
         tokens = self.tokens if size != "dkv" else self.tokens * self._followed
-        return np.asarray(per_token[schedule.table.stage] * tokens[schedule.unit], np.int64)
+        return np.asarray(per_token[stage_column(schedule)] * tokens[schedule.unit], np.int64)
+
+    def _given(self, schedule: Schedule) -> Counts:
+        """Bytes of what the ends of the model and the shards give each other. Shards give parts of
+        whole tokens."""
+        handed = np.array([self.boundary_bytes(int(n)) for n in self._slice_tokens], np.int64)
+        whole = self.tokens * self.model.boundary_bytes
+        passes = schedule.table.of_kinds(SHARD_KINDS)
+        return np.where(passes, whole[schedule.unit], handed[schedule.unit])
+
+    @property
+    def _slice_tokens(self) -> Counts:
+        """Tokens of each unit on all ranks together, and a 0 at the end."""
+        return np.array([*(n for lengths in self.lengths for n in lengths), 0], np.int64)
 
     def _kept_of_slices(self, schedule: Schedule) -> Counts:
         """Bytes that slices keep beyond what whole sequences keep."""
         per_token = np.array(self.layers, np.int64) * self.part.sliced_bytes
         return np.asarray(
-            per_token[schedule.table.stage] * (self.tokens * self._cut)[schedule.unit]
+            per_token[stage_column(schedule)] * (self.tokens * self._cut)[schedule.unit]
         )
 
     def _made_again(self, schedule: Schedule) -> Counts:
@@ -211,13 +233,13 @@ class Workload:
         again = np.zeros((len(self.layers), len(self.tokens)), np.bool_)
         rows = np.flatnonzero(table.of_kinds("R"))
         again[table.stage[rows], unit[rows]] = True
-        whole = (1 - self._cut)[unit] * again[table.stage, unit]
+        whole = (1 - self._cut)[unit] * again[stage_column(schedule), unit]
         return np.asarray(self._kept(schedule, "kv") * whole)
 
     def _temporary(self, schedule: Schedule) -> Counts:
         """Bytes that each op needs only while it runs."""
         model, layers, table = self.model, np.array(self.layers, np.int64), schedule.table
-        tokens, stage = self.tokens[schedule.unit], table.stage
+        tokens, stage = self.tokens[schedule.unit], stage_column(schedule)
         forward, backward = table.of_kinds("FNR"), table.of_kinds("BI")
         loss = np.array([loss_bytes(model, int(n)) for n in self.tokens])[schedule.unit]
         loss *= self._at_last[stage] * (schedule.shape.loss == "F")
@@ -243,7 +265,7 @@ class Workload:
     @cached_property
     def tokens(self) -> Counts:
         """Tokens of each unit, and a 0 at the end for rows without one (unit -1)."""
-        return np.array([*(n for lengths in self.lengths for n in lengths), 0], np.int64)
+        return self._slice_tokens
 
     @cached_property
     def _cut(self) -> Counts:

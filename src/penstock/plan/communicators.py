@@ -2,12 +2,13 @@
 
 NCCL keeps buffers for every communicator, outside of torch's allocator. A rank is in one for each
 direction in which its device exchanges with another, and in one for each group: all ranks, the
-devices of its replica, the replicas of its device, the devices that share a weight.
+devices of its replica, and these once more where they share the vocabulary, the replicas of its
+device, the devices that share a weight.
 """
 
 from collections.abc import Sequence
 
-from penstock.core.homes import weight_homes
+from penstock.core.homes import shard_homes, weight_homes
 from penstock.core.program import Program
 from penstock.plan.memory import Footprint
 
@@ -22,9 +23,10 @@ block for each communicator). NCCL may take more where it uses several."""
 
 def communicators(program: Program, replicas: int = 1) -> tuple[int, ...]:
     """How many each device takes part in."""
-    devices = program.schedule.shape.devices
+    devices, sharded = program.schedule.shape.devices, program.schedule.shape.shards > 0
     pairs = {(channel.source, channel.target) for channel in program.channels}
-    groups = [range(devices)] * ((devices * replicas > 1) + (devices > 1) + (replicas > 1))
+    everybody = (devices * replicas > 1) + (devices > 1) * (1 + sharded) + (replicas > 1)
+    groups = [range(devices)] * everybody
     members = [*pairs, *groups, *_sharers(program)]
     return tuple(sum(device in group for group in members) for device in range(devices))
 
@@ -47,6 +49,6 @@ def communication_bytes(count: int) -> int:
 
 def _sharers(program: Program) -> list[set[int]]:
     """Devices that share a weight with others."""
-    homes = weight_homes(program.schedule)
+    homes = weight_homes(program.schedule) | shard_homes(program.schedule.shape)
     shared = [{*homes[one], *homes[other]} for one, other in program.schedule.shape.ties]
     return [devices for devices in shared if len(devices) > 1]

@@ -19,8 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.arch.ownership import message_room, most_owned
-from penstock.core.homes import weight_homes
+from penstock.core.homes import shard_homes, weight_homes
 from penstock.core.schedule import Schedule
+from penstock.core.shape import Shape
 from penstock.core.table import Ticks
 from penstock.cost.hardware import HARDWARE
 from penstock.cost.transformer import TransformerCost
@@ -93,32 +94,38 @@ def footprints(
     steps = step_peaks(schedule, workload, rows)
     narrow, main = workload.model.element_bytes, max(MAIN_BYTES, workload.model.element_bytes)
     found = [Footprint(0, 0, step) for step in steps]
-    for stage, devices in weight_homes(schedule).items():
+    shape = schedule.shape
+    for stage, devices in (weight_homes(schedule) | shard_homes(shape)).items():
         away = stage in on_host
-        count, stored = stage_elements(workload, stage), stored_elements(workload, stage)
+        count, stored = (
+            stage_elements(workload, stage, shape),
+            stored_elements(workload, stage, shape),
+        )
         owned = most_owned(stored, owners)
         updated = (
             owned if narrow < main else stored
         )  # main weights that are computed with are whole
-        root = 0 if away else most_owned(stage_matrices(workload, stage), owners)
+        root = 0 if away else most_owned(stage_matrices(workload, stage, shape), owners)
         room = max(root, message_room(stored, owners)) * main
         for device in devices:
             weights, optimizer, step, end, _ = found[device]
             weights += stored * narrow * (narrow < main or away)
             optimizer += (count + (updated + 2 * owned) * (not away)) * main
             found[device] = Footprint(weights, optimizer, step, max(end, room))
-    sharded = [_gathered(workload, each, owners) for each in gathered]
+    sharded = [_gathered(workload, each, owners, shape) for each in gathered]
     return tuple(each._replace(**held) for each, held in zip(found, sharded)) or tuple(found)
 
 
-def _gathered(workload: Workload, buffers: Gathered, owners: int) -> dict[str, int]:
+def _gathered(workload: Workload, buffers: Gathered, owners: int, shape: Shape) -> dict[str, int]:
     """What a device holds where a rank has ranges alone, and buffers as large as the largest stage
     that uses them. A stage with a gradient buffer to itself has its range in that."""
     narrow, main = workload.model.element_bytes, max(MAIN_BYTES, workload.model.element_bytes)
     stages = {s for users in buffers.gradients for s in users}
-    owned = {s: most_owned(stored_elements(workload, s), owners) for s in stages}
-    values = sum(max(stored_elements(workload, s) for s in users) for users in buffers.weights)
-    gradients = sum(max(stage_elements(workload, s) for s in users) for users in buffers.gradients)
+    stored = {s: stored_elements(workload, s, shape) for s in stages}
+    whole = {s: stage_elements(workload, s, shape) for s in stages}
+    owned = {s: most_owned(count, owners) for s, count in stored.items()}
+    values = sum(max(stored[s] for s in users) for users in buffers.weights)
+    gradients = sum(max(whole[s] for s in users) for users in buffers.gradients)
     gradients += sum(owned[s] for users in buffers.gradients for s in users if len(users) > 1)
     mine = sum(owned.values())
     return {
@@ -127,27 +134,41 @@ def _gathered(workload: Workload, buffers: Gathered, owners: int) -> dict[str, i
     }
 
 
-def stage_matrices(workload: Workload, stage: int) -> int:
+def stage_matrices(workload: Workload, stage: int, shape: Shape | None = None) -> int:
     """Parameters of a stage that decay. They are updated together, and the roots of their second
     moments are there at once."""
-    model = workload.part
+    stored, model = stored_elements(workload, stage, shape), workload.part
+    if stage >= len(workload.layers):
+        return stored
     vectors = workload.layers[stage] * model.layer_vectors
     last = stage == len(workload.layers) - 1
-    return stored_elements(workload, stage) - vectors - model.last_norm.vectors * last
+    return stored - vectors - model.last_norm.vectors * last
 
 
-def stage_elements(workload: Workload, stage: int) -> int:
-    """Gradients of a stage; embedding and head have their own even where they are tied."""
+def stage_elements(workload: Workload, stage: int, shape: Shape | None = None) -> int:
+    """Gradients of a stage, or of the largest vocabulary shard under a number behind all stages;
+    embedding and head have their own even where they are tied."""
     model, last = workload.part, len(workload.layers) - 1
+    embed, loss = (shape.embed, shape.loss) if shape else ("F", "F")
+    ends = ((stage == 0, embed == "E"), (stage == last, loss != "F"))
+    if stage > last:
+        words = -(-model.vocabulary // (shape.devices if shape else 1))
+        return words * model.hidden * sum(on_shards for _, on_shards in ends)
     count = workload.layers[stage] * (model.layer_weights + model.layer_vectors)
-    count += model.head_weights * ((stage == 0) + (stage == last))
+    count += model.head_weights * sum(is_end and not on_shards for is_end, on_shards in ends)
     return count + model.last_norm.vectors * (stage == last)
 
 
-def stored_elements(workload: Workload, stage: int) -> int:
-    """Parameters of a stage; embedding and head that are tied are one where one stage has both."""
-    both = workload.model.tied and len(workload.layers) == 1
-    return stage_elements(workload, stage) - workload.part.head_weights * both
+def stored_elements(workload: Workload, stage: int, shape: Shape | None = None) -> int:
+    """Parameters of a stage or shard; embedding and head that are tied are one where both are at
+    the same place."""
+    elements = stage_elements(workload, stage, shape)
+    if not workload.model.tied:
+        return elements
+    if stage >= len(workload.layers):
+        return elements // 2
+    both = len(workload.layers) == 1 and not (shape and shape.shards)
+    return elements - workload.part.head_weights * both
 
 
 def dealt_elements(workload: Workload, stage: int) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from penstock.core.buffers import BUFFERS
 from penstock.core.graph import AFTER, graph_of
+from penstock.core.homes import stage_column
 from penstock.core.rules import NAMES
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Wires
@@ -153,13 +154,13 @@ def bytes_of(schedule: Schedule, columns: Columns) -> tuple[Ticks, int]:
     """Bytes that some reads move, times a scale: the boundary they cross x the share of their
     slice."""
     writer, reader, moved = columns
-    shape, table = schedule.shape, schedule.table
+    shape = schedule.shape
     bytes_at = np.zeros(shape.stages + 1, np.int64)
     bytes_at[1 : shape.stages] = shape.boundary_bytes or [0] * (shape.stages - 1)
     ends = np.full((2, len(writer)), [[min(1, shape.stages - 1)], [shape.stages - 1]])
     stage_of = {
-        "reader": table.stage[reader],
-        "writer": table.stage[writer],
+        "reader": stage_column(schedule)[reader],
+        "writer": stage_column(schedule)[writer],
         "first": ends[0],
         "last": ends[1],
         "none": np.zeros_like(ends[0]),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from penstock.core.buffers import BUFFERS
 from penstock.core.groups import groups_of
 from penstock.core.kernel import kernel
-from penstock.core.lifetimes import level_changes, size_factors
+from penstock.core.lifetimes import GIVEN, level_changes, size_factors
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run
 from penstock.core.table import LETTERS, Ticks
@@ -92,8 +92,9 @@ def peaks(schedule: Schedule, cost: Cost, done: Run) -> tuple[Ticks, Fraction]:
     return peak, grain
 
 
-SHARED_SIZES = tuple(b.size for b in BUFFERS.values() if b.per == "microbatch" and b.size)
-"""Sizes of buffers that all slices of a microbatch share; the others follow from kind and share."""
+SHARED_SIZES = (*(b.size for b in BUFFERS.values() if b.per == "microbatch" and b.size), GIVEN)
+"""Sizes of buffers that all slices of a microbatch share, or that only some stages have; the others
+follow from kind and share."""
 
 
 @kernel

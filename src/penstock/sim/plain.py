@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.buffers import BUFFERS
 from penstock.core.chain_clock import LATE, MINUS, PLUS, READS, TIME, WRITES, Cells, play_chain
 from penstock.core.meaning import Rule, rules
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
@@ -56,7 +57,12 @@ def is_plain(schedule: Schedule, cost: object) -> bool:
 def _crossing(schedule: Schedule, kind: str, side: int) -> list[Rule]:
     """References of a kind to buffers that are written for another stage than the writer's."""
     table = rules(schedule.shape)
-    crossing = {rule.buffer for _, written in table.values() for rule in written if rule.offset}
+    crossing = {
+        rule.buffer
+        for _, written in table.values()
+        for rule in written
+        if rule.offset and BUFFERS[rule.buffer].per != "home"
+    }
     local = {
         (rule.buffer, rule.first)
         for _, written in table.values()

@@ -23,8 +23,9 @@ from sys import maxsize
 from typing import NamedTuple
 
 from penstock.core.meaning import MEANING, kinds_writing
-from penstock.core.ops import Op
+from penstock.core.ops import Op, home_number
 from penstock.core.schedule import After, Schedule
+from penstock.core.shape import Shape
 from penstock.errors import ShapeError
 from penstock.transform._blocks import ItemLanes, item_lanes, unique, with_items
 
@@ -174,12 +175,13 @@ def shard(
     for device, stream, items in lanes:
         if stream == "compute":
             ops = list(chain(*items))
-            heavy = [
-                (place, number, op)
-                for place, (number, op) in enumerate(_numbered(items))
-                if op.stage not in schedule.shape.weightless
-            ]
-            launches = sorted(_launches(heavy, weights, gradients, rule))
+            of_stages, of_shard = _heavy(schedule.shape, items)
+            launches = sorted(
+                [
+                    *_launches(of_stages, weights, gradients, rule),
+                    *_launches(of_shard, min(weights, 1), 1, rule),
+                ]
+            )
             if launches:
                 added.append((device, "collective", [(launch.op,) for launch in launches]))
             holds += chain(*(_holds(ops, launch) for launch in launches))
@@ -187,8 +189,32 @@ def shard(
     return with_items(schedule.renamed(name), [*lanes, *added], after=unique(holds))
 
 
-Placed = tuple[int, int, Op]
-"""An op with its place in the lane and the number of its item."""
+class Placed(NamedTuple):
+    """An op that has to do with weights."""
+
+    place: int
+    """In the lane."""
+    item: int
+    """The number of its item."""
+    op: Op
+    home: int
+    """The number of its stage, or of its shard behind those of all stages."""
+
+
+def _heavy(
+    shape: Shape, items: Sequence[Sequence[Op]]
+) -> tuple[Sequence[Placed], Sequence[Placed]]:
+    """The ops of stages that have weights, and those of the device's vocabulary shard. A shard is
+    used all through the step, so it has buffers of its own and never leaves them."""
+    placed = [
+        Placed(place, number, op, home_number(op, shape.stages))
+        for place, (number, op) in enumerate(_numbered(items))
+    ]
+    of_stages = [each for each in placed if each.home not in shape.weightless]
+    return (
+        [each for each in of_stages if each.home < shape.stages],
+        [each for each in of_stages if each.home >= shape.stages],
+    )
 
 
 def _numbered(items: Sequence[Sequence[Op]]) -> Iterator[tuple[int, Op]]:
@@ -198,7 +224,7 @@ def _numbered(items: Sequence[Sequence[Op]]) -> Iterator[tuple[int, Op]]:
 def _launches(
     ops: Sequence[Placed], weights: int, gradients: int, rule: BufferRule
 ) -> Iterator[_Launch]:
-    """Gathers and reductions of one device, for ops of stages that have weights."""
+    """Gathers and reductions of one device, for ops that have to do with weights."""
     if weights:
         for stay in _stays(_uses(ops, USING), weights, rule):
             yield _Launch(stay.freed, Op("G", stay.stage, stay.ordinal), stay.first)
@@ -207,7 +233,7 @@ def _launches(
 
 
 def _uses(ops: Sequence[Placed], kinds: frozenset[str]) -> list[Use]:
-    return [Use(place, item, op.stage) for place, item, op in ops if op.kind in kinds]
+    return [Use(each.place, each.item, each.home) for each in ops if each.op.kind in kinds]
 
 
 def _holds(ops: Sequence[Op], launch: _Launch) -> Iterator[After]:

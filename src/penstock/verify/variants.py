@@ -79,10 +79,12 @@ class Trial:
     def bitwise(self) -> bool:
         """Whether one process adds up the same numbers in the same order, and that decides bits.
 
-        Replicas and ranks of a cell do not: each sums its own share first. Split backwards are
-        looked at as such: a B between an I and its W adds to the same gradients as that W.
+        Replicas, ranks of a cell and vocabulary shards do not: each sums its own share first. Split
+        backwards are looked at as such: a B between an I and its W adds to the same gradients as
+        that W.
         """
-        if self.scale.claim != "bits" or self.replicas * self.cell.ranks > 1:
+        shared = self.replicas * self.cell.ranks > 1 or self.schedule.shape.shards > 0
+        if self.scale.claim != "bits" or shared:
             return False
         return self.schedule.derive("adds in one order", _in_one_order)
 

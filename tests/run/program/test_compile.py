@@ -9,7 +9,7 @@ from time import process_time
 import pytest
 
 from loops import each
-from penstock.core.buffers import BUFFERS
+from penstock.core.buffers import ALL, BUFFERS
 from penstock.core.graph import graph_of
 from penstock.core.host_order import host_order
 from penstock.core.schedule import Schedule
@@ -102,6 +102,7 @@ def held_after(lane: Lane) -> set[int]:
         held |= set(call.writes)
         assert {post.place for post in call.sends} <= held, call
         held -= set(call.frees)
+        held -= {place for join in call.joins if not join.read for place in join.parts}
         held |= {post.place for post in call.posts}
     return held - homes - {NOTHING, DROPPED}
 
@@ -125,10 +126,12 @@ def test_an_evaluation_has_the_forwards_alone_and_is_left_with_the_losses(name: 
     last = built(name).shape.stages - 1
     for lane in lanes_of(name):
         light = forward_lane(lane)
-        assert {call.op.kind for call in light.calls} <= {"F", "N"}
-        assert all(call.writes[-2:] == (DROPPED, DROPPED) for call in light.calls)
-        losses = {place(c, "g", WRITE) for c in light.calls if c.op.stage == last}
-        assert held_after(light) == losses
+        forwards = [call for call in light.calls if call.op.kind in "FN"]
+        assert {call.op.kind for call in light.calls} <= {"F", "N", "E", "S", "T"}
+        assert all(call.writes[-2:] == (DROPPED, DROPPED) for call in forwards)
+        losses = {place(c, "g", WRITE) for c in forwards if c.op.stage == last}
+        assert held_after(light) == losses - {DROPPED}
+        assert "gpart" not in {join.buf.name for call in light.calls for join in call.joins}
 
 
 def test_slices_of_a_microbatch_share_the_place_of_their_keys_and_values() -> None:
@@ -169,7 +172,12 @@ def test_every_sum_is_joined_once_by_each_device_that_has_a_part_of_it(name: str
     norms = [join for join in joins if join.buf.name == "norm"]
     assert [join.members for join in norms] == [norms[0].members] * len(norms)
     assert len(norms) == len(norms[0].members)
-    assert sum(len(join.parts) for join in norms) == shape.stages - len(shape.weightless)
+    assert sum(len(join.parts) for join in norms) == shape.homes - len(shape.weightless)
+    of_units = [join for join in joins if join.buf.number == ALL]
+    brought = ((shape.embed == "E") + 2 * (shape.loss != "F")) * shape.units
+    assert len(of_units) == shape.devices * brought
+    assert len({join.buf for join in of_units}) == brought
+    assert all(join.members == tuple(range(shape.devices)) for join in of_units)
     ties = [join for join in joins if join.buf.name == "tied"]
     assert sum(len(join.parts) for join in ties) == 2
     assert all(BUFFERS[join.buf.name].collective for join in (*norms, *ties))
@@ -260,8 +268,8 @@ def refusal(lanes: Sequence[Sequence[object]], shape: Shape, name: str = "odd") 
 
 
 def test_kinds_that_the_executor_has_no_work_for_are_refused_by_name() -> None:
-    lane = [("F", 0, 0, 0), ("B", 0, 0, 0), ("E", 0, 0, 0)]
-    assert refusal([lane], Shape(1, 1, (1,))) == "odd has ops of kind E, which cannot be run"
+    lane = [("F", 0, 0, 0), ("B", 0, 0, 0), ("O", 0, 0, 0)]
+    assert refusal([lane], Shape(1, 1, (1,))) == "odd has ops of kind O, which cannot be run"
 
 
 def test_skip_edges_are_refused_by_name() -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from loops import each
+from penstock.arch.cell_shape import CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameters import EMBEDDING, HEAD, LAST_NORM, expected_shapes
 from penstock.core.schedule import Schedule
@@ -35,12 +36,51 @@ def test_every_parameter_is_on_one_stage_and_every_stage_on_one_device(name: str
     stages = [stage for stage in range(schedule.shape.stages) if stage not in weightless]
     found = [item for stage in stages for item in layout.parameters(stage).parts.items()]
     assert len(found) == len(dict(found))
+    assert {name for name, _ in found} == set(layout.names) - set(layout.on_shards)
+    shards = range(layout.stages, schedule.shape.homes)
+    found += [item for shard in shards for item in layout.parameters(shard).parts.items()]
     assert {name: part.shape for name, part in found} == expected_shapes(layout.model)
     assert [stage for stage, home in enumerate(layout.homes) if home is not None] == stages
     assert set(layout.homes) - {None} == set(range(schedule.shape.devices))
-    assert [s for d in range(layout.devices) for s in layout.stages_of(d)] == sorted(
+    held = [s for d in range(layout.devices) for s in layout.stages_of(d)]
+    assert [s for s in held if s not in shards] == sorted(
         stages, key=lambda stage: (layout.homes[stage], stage)
     )
+    assert [s for s in held if s in shards] == [*shards]
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_shards_have_all_words_once_and_the_same_ones_of_both_layers(tied: bool) -> None:
+    """31 words are dealt to 3 devices of 2 ranks each."""
+    model = replace(MODEL, vocabulary=31, tied=tied)
+    schedule = build("vocab-1f1b", devices=3, microbatches=3)
+    layout = Layout.of(model, schedule, 4, cell=CellShape(tensor=2))
+    words: list[int] = []
+    for device in range(3):
+        for tensor in range(2):
+            found = layout.parameters(layout.stages_of(device)[-1], tensor)
+            embedding, head = found.parts[EMBEDDING], found.parts[HEAD]
+            assert (embedding.start, embedding.end) == (head.start, head.end)
+            assert embedding.holders == range(tensor, tensor + 1)
+            assert found.stored == embedding.elements * (1 if tied else 2)
+            words += range(embedding.start, embedding.end)
+    assert words == list(range(31))
+    assert layout.ties == (((3, 3), (4, 4), (5, 5)) if tied else ())
+
+
+def test_one_end_of_a_tied_weight_on_shards_is_refused() -> None:
+    shape = Shape(1, 1, (1,), embed="E")
+    lane = [("E", 0, 0, 0), ("F", 0, 0, 0), ("B", 0, 0, 0), ("D", 0, 0, 0)]
+    schedule = Schedule.of("half", shape, [lane])
+    with pytest.raises(ShapeError, match="the weight that it is tied to is not"):
+        _layout(schedule, replace(MODEL, tied=True))
+    assert HEAD in _layout(schedule).parameters(0).parts
+
+
+def test_a_plan_with_the_vocabulary_elsewhere_is_refused() -> None:
+    layout = _layout(build("1f1b", devices=2, microbatches=4))
+    with pytest.raises(ShapeError, match="has the vocabulary on all devices"):
+        StepPlan(layout, build("vocab-1f1b", devices=2, microbatches=4), ((4,),) * 4)
 
 
 def test_the_last_stage_has_a_head_of_its_own_even_where_it_is_tied() -> None:

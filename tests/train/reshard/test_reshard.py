@@ -24,6 +24,10 @@ RING_ON_TWO_DEVICES = ALONE._replace(
 SHARDED = ALONE._replace(replicas=2, devices=2, shard="optimizer")
 FULLY = SHARDED._replace(family="interleaved", chunks=2, shard="full")
 """Layouts of four ranks."""
+VOCABULARY = ALONE._replace(family="vocab-1f1b", devices=2, replicas=2, shard="optimizer")
+VOCABULARY_SLICES = ALONE._replace(family="vocab-seq1f1b", devices=2, slices=2, tensor=2)
+VOCABULARY_FULLY = VOCABULARY._replace(family="vocab-v-half", chunks=2, shard="full")
+"""The same with the vocabulary on shards of unequal sizes."""
 FOUR_COPIES = ALONE._replace(tensor=2, sequence="ulysses", replicas=2)
 OWNERS_OF_CELLS = FOUR_COPIES._replace(
     family="seq1f1b-i", chunks=2, slices=2, shard="optimizer", norms="replicated"
@@ -95,6 +99,21 @@ def test_a_run_goes_on_under_other_layouts_of_four_ranks(
                 goes_on(change, reference.of(change), crews, tmp_path / str(number))
 
 
+def test_a_run_goes_on_with_the_vocabulary_on_shards_and_without(
+    crews: Crews, reference: Reference, tmp_path: Path
+) -> None:
+    changes = [
+        Change(HELD_TWICE, True, VOCABULARY, RING_ON_TWO_DEVICES),
+        Change("uneven heads", False, SHARDED, VOCABULARY_SLICES),
+        Change(HELD_TWICE, True, VOCABULARY_SLICES, VOCABULARY_FULLY),
+        Change("uneven heads", False, VOCABULARY_FULLY, VOCABULARY),
+    ]
+    with all_cases() as case:
+        for number, change in enumerate(changes):
+            with case(change):
+                goes_on(change, reference.of(change), crews, tmp_path / str(number))
+
+
 @pytest.mark.matrix
 def test_tensor_ranks_with_unequal_shares_hold_the_same_bits_and_store_each_element_once(
     crews: Crews, reference: Reference, tmp_path: Path
@@ -111,7 +130,9 @@ def test_tensor_ranks_with_unequal_shares_hold_the_same_bits_and_store_each_elem
 
 
 @pytest.mark.parametrize(
-    "spread", [TOKENS_AND_MATRICES, SHARDED, FULLY], ids=["cells", "owners", "ranges"]
+    "spread",
+    [TOKENS_AND_MATRICES, SHARDED, FULLY, VOCABULARY_SLICES],
+    ids=["cells", "owners", "ranges", "shards"],
 )
 def test_an_export_has_the_bytes_of_what_one_process_has_saved(
     crews: Crews, reference: Reference, tmp_path: Path, spread: Spread

@@ -8,10 +8,12 @@ order, the transfers and the loop keep what the simulator promises.
 
 What is executed is what is simulated: the ops of a pair start when both can and end together. The
 executor lends no attention work, so the comparison is with the schedule without its loans
-(`as_executed`).
+(`as_executed`). Vocabulary passes, which are free by default, have times of their own, and what
+they share is really brought together.
 """
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
@@ -19,22 +21,28 @@ import torch
 from torch import Tensor
 from torch.distributed import barrier, group
 
-from penstock.core.ops import Op
+from penstock.bench.measure.real import side_group
+from penstock.core.ops import SHARD_KINDS, Op
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.data.batch import Microbatch
 from penstock.lower import as_executed, lower_for_running
 from penstock.model.attention.piece import Piece, pieces_of
 from penstock.model.stages.stage import Backward, Forward
+from penstock.run.comm.collective import add_up
 from penstock.run.comm.gloo import Gloo
 from penstock.run.execute.boundary import Boundary
-from penstock.run.execute.executor import Executor, by_stage
+from penstock.run.execute.executor import Executor, by_home
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.process.rendezvous import Connection
+from penstock.run.program.calls import Join
 from penstock.sim import simulate
 
 Waits = Mapping[Op, float]
 """Seconds of every op."""
+
+SHARD_TIMES = {"S": Fraction(1, 2), "T": Fraction(1, 2), "E": Fraction(1, 4), "D": Fraction(1, 4)}
+"""Times of the passes over a vocabulary shard, where a forward of a device's stages takes 1."""
 
 
 class Emulated(NamedTuple):
@@ -106,6 +114,48 @@ class EmulatedStage:
         wait(self.waits[Op(kind, self.stage, piece.mb, piece.slice)], self.spin)
 
 
+class EmulatedShard:
+    """A vocabulary shard that waits."""
+
+    def __init__(self, shard: int, waits: Waits, spin: float) -> None:
+        self.shard, self.waits, self.spin = shard, waits, spin
+
+    def embed(self, weights: None, piece: Piece) -> Tensor:
+        return self._wait("E", piece)
+
+    def embed_backward(self, gradients: None, piece: Piece, gin: Tensor) -> None:
+        self._wait("D", piece)
+
+    def first_pass(
+        self, weights: None, piece: Piece, out: Tensor
+    ) -> tuple[Tensor, None, Tensor | None]:
+        return self._wait("S", piece), None, None
+
+    def first_pass_with_gradient(
+        self, weights: None, piece: Piece, out: Tensor
+    ) -> tuple[Tensor, None, Tensor | None]:
+        return self._wait("S", piece), None, _number(piece)
+
+    def second_pass(self, gradients: None, piece: Piece, saved: None, merged: Tensor) -> Tensor:
+        return self._wait("T", piece)
+
+    def output_gradient(self, weights: None, d_logits: Tensor) -> Tensor:
+        return d_logits
+
+    def loss(self, piece: Piece, merged: Tensor) -> Tensor:
+        return _number(piece)
+
+    def _wait(self, kind: str, piece: Piece) -> Tensor:
+        wait(self.waits[Op(kind, self.shard, piece.mb, piece.slice)], self.spin)
+        return _number(piece)
+
+
+def add_up_parts(join: Join, parts: list[Tensor]) -> Tensor:
+    """One number for each slice, over all ranks."""
+    add_up(parts[0], side_group())
+    return parts[0]
+
+
 def wait(seconds: float, spin: float) -> None:
     """Return after that time. A sleep ends late: the last `spin` seconds are spun instead, where
     there is a core for every rank."""
@@ -117,10 +167,10 @@ def wait(seconds: float, spin: float) -> None:
 
 def emulate(crew: Crew, schedule: Schedule, *, shortest: float, spin: float) -> Emulated:
     """One step of a schedule in which the shortest op waits `shortest` seconds."""
-    plain, cost = as_executed(schedule), UnitCost()
+    plain, cost = as_executed(schedule), UnitCost(times=SHARD_TIMES)
     table, durations = plain.table, cost.durations(plain)
     times = [float(ticks * durations.tick) for ticks in durations.ticks.tolist()]
-    unit = shortest / min(times)
+    unit = shortest / min(filter(None, times))
     waits = {table.op(row): unit * times[row] for row in range(len(table))}
     measured = seconds_between(crew.run(emulated_step, schedule, waits, spin))
     return Emulated(unit * float(simulate(plain, cost).makespan), measured, unit)
@@ -136,15 +186,19 @@ def emulated_step(
 ) -> tuple[float, float]:
     """When this rank's first op started and its last one ended, by the clock all ranks share."""
     rank = connection.rank
-    mine = {op.stage for op in schedule.lane(rank)}
+    stages = schedule.shape.stages
+    mine = {op.stage for op in schedule.lane(rank) if op.kind not in SHARD_KINDS}
+    held: dict[int, Any] = {stage: EmulatedStage(stage, waits, spin) for stage in mine}
+    held[stages + rank] = EmulatedShard(rank, waits, spin)
     assert group.WORLD is not None
     transport = Gloo(group.WORLD)
     executor = Executor(
         lower_for_running(schedule),
         rank,
-        by_stage({stage: EmulatedStage(stage, waits, spin) for stage in mine}),
+        by_home(held, stages),
         transport=transport,
-        boundary=Boundary((1,) * (schedule.shape.stages - 1), torch.float32, torch.device("cpu")),
+        boundary=Boundary((1,) * (stages - 1), torch.float32, torch.device("cpu")),
+        sums=add_up_parts,
     )
     pieces = _pieces(schedule)
     barrier()

@@ -8,12 +8,13 @@ the step should have taken.
 """
 
 from collections.abc import Callable, Sequence
+from functools import cache, partial
 from statistics import median
 from time import perf_counter
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch.distributed import barrier, group
+from torch.distributed import ProcessGroup, barrier, group
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
@@ -27,12 +28,15 @@ from penstock.data.batch import Microbatch
 from penstock.lower import as_executed, lower_for_running
 from penstock.model.io.initial_weights import initialise
 from penstock.model.stages.weights import Weights
+from penstock.run.comm.collective import make_group
 from penstock.run.comm.gloo import Gloo
-from penstock.run.execute.executor import Executor, by_stage
+from penstock.run.execute.executor import Executor, by_home
 from penstock.run.process.rendezvous import Connection
+from penstock.run.program.calls import Join
 from penstock.run.program.layout import Layout
 from penstock.run.program.pieces import cut_batch
 from penstock.run.program.step_plan import StepPlan
+from penstock.run.step.shard_sums import ShardRanks, ShardSums
 from penstock.run.step.stages import boundary_of, empty_weights, home_views, stage_of
 from penstock.sim import simulate
 
@@ -97,10 +101,11 @@ def run_ours(
     executor = Executor(
         lower_for_running(schedule),
         connection.rank,
-        by_stage(stages),
+        by_home(stages, layout.stages),
         transport=transport,
         boundary=boundary_of(layout, HOST),
         homes=home_views(stages, {stage: initial_weights(layout, stage) for stage in mine}),
+        sums=partial(_of_shards, ShardSums(ShardRanks(side_group()), HOST)),
     )
     pieces = cut_batch(plan, work.batch(), scale=work.scale, device=HOST)
     seconds, losses = measure_steps(lambda: executor.step(pieces), steps)
@@ -108,6 +113,17 @@ def run_ours(
     ops = [call.op for call in executor.spans.calls]
     spans = list(zip(ops, executor.spans.start, executor.spans.end))
     return Timed(seconds, work.scale * sum(loss.item() for loss in losses), spans)
+
+
+@cache
+def side_group() -> ProcessGroup:
+    """All ranks, for what is put together while they send each other other things."""
+    return make_group()
+
+
+def _of_shards(sums: ShardSums, join: Join, parts: list[Any]) -> Any:
+    """The only collectives of a step without its end are those of vocabulary shards."""
+    return sums.of(parts[0])
 
 
 def run_theirs(

@@ -18,19 +18,30 @@ class TokenEmbedding:
         """[rows, tokens] -> what is held of [rows x tokens, hidden]"""
         if self.cell.tensor is None:
             return weight[tokens.flatten()]
-        words = tokens.flatten() - self.first
-        inside = (words >= 0) & (words < len(weight))
-        part = weight[words.clamp(0, len(weight) - 1)].mul_(inside.unsqueeze(1))
-        return (yield from add_up_tokens(self.cell.tokens, part))
+        return (yield from add_up_tokens(self.cell.tokens, own_rows(weight, self.first, tokens)))
 
     def backward(self, gradient: Tensor, tokens: Tensor, dx: Tensor) -> Work[None]:
         """Add the gradient of each token's vector to its row."""
         whole = yield from gather_tokens(self.cell.tokens, dx, tokens.numel())
-        words = tokens.flatten() - self.first
-        if self.cell.tensor is not None:
-            inside = (words >= 0) & (words < len(gradient))
-            words, whole = words[inside], whole[inside]
-        add_rows(gradient, words, whole)
+        if self.cell.tensor is None:
+            add_rows(gradient, tokens.flatten(), whole)
+        else:
+            add_own_rows(gradient, self.first, tokens, whole)
+
+
+def own_rows(weight: Tensor, first: int, tokens: Tensor) -> Tensor:
+    """Vectors of the tokens whose rows are here, which begin with that of word `first`; zeros for
+    others."""
+    words = tokens.flatten() - first
+    inside = (words >= 0) & (words < len(weight))
+    return weight[words.clamp(0, len(weight) - 1)].mul_(inside.unsqueeze(1))
+
+
+def add_own_rows(gradient: Tensor, first: int, tokens: Tensor, rows: Tensor) -> None:
+    """Add to the rows that are here the gradients of their tokens' vectors."""
+    words = tokens.flatten() - first
+    inside = (words >= 0) & (words < len(gradient))
+    add_rows(gradient, words[inside], rows[inside])
 
 
 def add_rows(gradient: Tensor, words: Tensor, rows: Tensor) -> None:

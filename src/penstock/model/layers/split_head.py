@@ -65,7 +65,7 @@ def _softmax(head: OwnWords, x: Tensor, labels: Tensor) -> Work[Softmax]:
     largest = logits.amax(-1)
     yield head.group.take_largest(largest)
     logits.sub_(largest.unsqueeze(-1))
-    words, own = _own_labels(head, labels)
+    words, own = own_labels(head.first, len(head.weight), labels)
     picked = logits.gather(-1, words.unsqueeze(-1)).squeeze(-1).mul_(own)
     exponentials = logits.exp_()
     both = torch.stack((exponentials.sum(-1), picked))
@@ -77,15 +77,16 @@ def _softmax(head: OwnWords, x: Tensor, labels: Tensor) -> Work[Softmax]:
 
 def _to_gradient(head: OwnWords, softmax: Softmax, labels: Tensor, scale: float) -> Tensor:
     """The gradient of own logits, written over the exponentials."""
-    words, own = _own_labels(head, labels)
+    words, own = own_labels(head.first, len(head.weight), labels)
     counts = (labels != IGNORE).to(softmax.total.dtype)
     d = softmax.exponentials.div_(softmax.total.unsqueeze(-1))
     d.scatter_add_(-1, words.unsqueeze(-1), -own.to(d.dtype).unsqueeze(-1))
     return d.mul_((counts * scale).unsqueeze(-1))
 
 
-def _own_labels(head: OwnWords, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Labels as numbers of own words, and which of them are: words of others stand as word 0."""
-    words = labels - head.first
-    own = (words >= 0) & (words < len(head.weight)) & (labels != IGNORE)
+def own_labels(first: int, count: int, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Labels as numbers of own words, which are `count` from word `first` on, and which of them
+    are: words of others stand as word 0."""
+    words = labels - first
+    own = (words >= 0) & (words < count) & (labels != IGNORE)
     return torch.where(own, words, 0), own

@@ -1,5 +1,5 @@
 """A stage of a decoder: some layers, with the embedding in front of the first and the head behind
-the last.
+the last; or with the last norm alone, where embedding and head are shards on all devices.
 
 Nothing here is recorded by autograd: every layer's backward is written out
 (model/layers/decoder_layer.py), so that what is kept, what is put off and what is added up in which
@@ -14,12 +14,13 @@ from torch import Tensor
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameter_layout import ParameterLayout
-from penstock.arch.parameters import EMBEDDING, HEAD
+from penstock.arch.parameters import EMBEDDING, HEAD, LAST_NORM
 from penstock.errors import RunError
 from penstock.model.attention.memory import KeyValues
 from penstock.model.attention.piece import Piece
 from penstock.model.layers.decoder_layer import DecoderLayer, LayerSaved, LayerWeights
 from penstock.model.layers.embedding import TokenEmbedding
+from penstock.model.layers.final_norm import FinalNorm, NormSaved
 from penstock.model.layers.linear import Queue, add_products
 from penstock.model.layers.output_layer import OutputLayer, OutputWeights
 from penstock.model.layers.views import Views
@@ -36,6 +37,8 @@ class StageWeights(NamedTuple):
     embedding: Tensor | None
     layers: list[LayerWeights]
     output: OutputWeights | None
+    norm: Tensor | None
+    """Of the last stage where it has no head."""
     matrices: list[Tensor]
     """By the number that a queue knows them by."""
 
@@ -46,6 +49,8 @@ class StageSaved(NamedTuple):
     layers: list[LayerSaved]
     out: Tensor | None
     """What the layers gave, on the last stage: its backward starts with the loss."""
+    norm: NormSaved | None
+    """Of the last stage where it has no head."""
 
 
 class DecoderStage:
@@ -69,6 +74,9 @@ class DecoderStage:
         self.output = None
         if HEAD in layout.parts:
             self.output = OutputLayer(config, cell, first_word(layout, HEAD))
+        self.norm = None
+        if LAST_NORM in layout.parts and self.output is None:
+            self.norm = FinalNorm(config)
         self.context = SequenceContext(config, len(self.layers), length, like, cell)
 
     def views(self, flat: Tensor) -> StageWeights:
@@ -76,7 +84,8 @@ class DecoderStage:
         embedding = views.vector(EMBEDDING) if EMBEDDING in views else None
         layers = [layer.views(views) for layer in self.layers]
         output = self.output.views(views) if self.output else None
-        return StageWeights(embedding, layers, output, views.matrices)
+        norm = self.norm.views(views) if self.norm else None
+        return StageWeights(embedding, layers, output, norm, views.matrices)
 
     @begun_in_cell
     @torch.no_grad()
@@ -94,7 +103,7 @@ class DecoderStage:
     ) -> Work[Forward]:
         memory = self.context.memory(piece, kv)
         y = yield from self._without_saving(weights, piece, x, memory)
-        return self._handed_on(y), x, memory
+        return self._handed_on(self._normed(weights, y)[0]), x, memory
 
     @begun_in_cell
     @torch.no_grad()
@@ -104,7 +113,7 @@ class DecoderStage:
         memory = self.context.memory(piece, kv)
         y = yield from self._without_saving(weights, piece, x, memory)
         if self.output is None or weights.output is None:
-            return self._handed_on(y), None, memory
+            return self._handed_on(self._normed(weights, y)[0]), None, memory
         return (yield from self.output.loss(weights.output, y, piece)), None, memory
 
     @begun_in_cell
@@ -204,7 +213,8 @@ class DecoderStage:
         for number, layer in enumerate(self.layers):
             y, saved = yield from layer.forward(weights.layers[number], y, context(number))
             kept.append(saved)
-        return StageSaved(kept, y if self.output else None), y
+        y, norm = self._normed(weights, y)
+        return StageSaved(kept, y if self.output else None, norm), y
 
     def _without_saving(
         self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: KeyValues | None
@@ -225,6 +235,12 @@ class DecoderStage:
         yield from wait_for(pending)
         return held
 
+    def _normed(self, weights: StageWeights, y: Tensor) -> tuple[Tensor, NormSaved | None]:
+        """What leaves the stage, and what the norm keeps, where the stage ends with one."""
+        if self.norm is None or weights.norm is None:
+            return y, None
+        return self.norm.forward(weights.norm, y)
+
     def _handed_on(self, y: Tensor) -> Tensor | None:
         """The next stage's input, where there is one."""
         return self.cell.tokens.hand_on(y) if self.output is None else None
@@ -243,10 +259,20 @@ class DecoderStage:
             assert g is not None  # only the last stage has no gradient to start from
             held, pending = self.cell.tokens.take_over(g, piece.tokens.numel())
             yield from wait_for(pending)
-            return None, held
+            return None, self._through_norm(weights, gradients, act, held)
         assert weights.output is not None
         assert gradients.output is not None
         return (yield from self.output.backward(weights.output, gradients.output, act.out, piece))
+
+    def _through_norm(
+        self, weights: StageWeights, gradients: StageWeights, act: StageSaved, g: Tensor
+    ) -> Tensor:
+        """The gradient of what the layers gave, where a norm follows them."""
+        if self.norm is None or act.norm is None:
+            return g
+        assert weights.norm is not None
+        assert gradients.norm is not None
+        return self.norm.backward(weights.norm, gradients.norm, act.norm, g)
 
     def _input_gradient(
         self, gradients: StageWeights, piece: Piece, dx: Tensor

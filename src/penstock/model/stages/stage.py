@@ -33,16 +33,20 @@ Backward = tuple[Tensor | None, Any, Any, Tensor | None]
 """
 
 
-class Stage(Protocol):
+class Viewing(Protocol):
+    """Whoever works with weights: a stage, or a shard of the vocabulary."""
+
+    def views(self, flat: Tensor) -> Any:
+        """A flat buffer of its parameters as its layers take it. Called once per buffer, never per
+        op: a view costs as much as a small kernel."""
+        ...
+
+
+class Stage(Viewing, Protocol):
     """One stage's work on one piece.
 
     `weights` and `gradients` are what `views` made of a buffer of values and of one of gradients.
     """
-
-    def views(self, flat: Tensor) -> Any:
-        """A flat buffer of this stage's parameters as its layers take it. Called once per buffer,
-        never per op: a view costs as much as a small kernel."""
-        ...
 
     def forward(
         self, weights: Any, piece: Piece, x: Tensor | None, kv: Any

@@ -37,6 +37,21 @@ def add_up(tensor: Tensor, group: ProcessGroup | None) -> None:
         tensor.copy_(there)
 
 
+def gather_stacked(tensor: Tensor, group: ProcessGroup | None) -> Tensor:
+    """The tensors of all members, one behind the other along a new first axis."""
+    if group is None or group.size() == 1:
+        return tensor.unsqueeze(0)
+    if tensor.device.type == "cpu" or over_nccl(group, tensor.device):
+        there = tensor
+    else:
+        there = tensor.cpu()
+    if there.is_cuda:
+        meet_on_device(there.device, group)
+    found = [torch.empty_like(there) for _ in range(group.size())]
+    distributed.all_gather(found, there, group=group)
+    return torch.stack(found).to(tensor.device)
+
+
 def meet_on_device(device: torch.device, group: ProcessGroup | None) -> None:
     """Return once the devices of all members can begin a collective: one that waits for a member
     spins on the device, and whatever synchronises the device meanwhile would wait with it."""

@@ -47,6 +47,13 @@ class Mesh:
         return self._one_of("copies", self.grid.groups(*COPY_AXES))
 
     @property
+    def shards(self) -> ProcessGroup | None:
+        """The ranks that share the vocabulary where every device has a shard of it: all devices of
+        this replica, and the ranks that share their matrices. They are on their way to each other
+        while the same ranks send and add up other things, so the group is another one."""
+        return self._one_of("shards", self.grid.groups("device", "tensor"))
+
+    @property
     def place(self) -> CellPlace:
         """Where this rank stands in its cell."""
         here = self.grid.coordinates(self.rank)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from penstock.core.ops import Op
+from penstock.core.ops import SHARD_KINDS, Op, home_number
 from penstock.core.program import Program
 from penstock.model.attention.piece import Piece
 from penstock.run.comm.side_stream import SideStream
@@ -20,11 +20,13 @@ from penstock.run.comm.transport import Transport
 from penstock.run.execute.boundary import Between, Landings
 from penstock.run.execute.handlers import HANDLERS, Handler
 from penstock.run.execute.handlers.forward_alone import forward_alone
+from penstock.run.execute.handlers.loss_alone import loss_alone
+from penstock.run.execute.handlers.statistics_alone import statistics_alone
 from penstock.run.execute.lane_run import LaneRun, Summing, Surroundings, Turn
 from penstock.run.execute.matmul_kernels import settle_products
 from penstock.run.execute.observer import Observer, Quiet
 from penstock.run.execute.spans import Clock, Spans
-from penstock.run.program.calls import NOTHING, Call, Join, Lane, Post, forward_lane
+from penstock.run.program.calls import DROPPED, NOTHING, Call, Join, Lane, Post, forward_lane
 from penstock.run.program.compile import compile_lane
 from penstock.run.program.places import READ, WRITE, names_of
 from penstock.run.program.values import Values
@@ -39,8 +41,17 @@ Homes = Mapping[tuple[str, int], Any]
 _STARTS = {at: names_of(*at).index("g") for at in (("F", WRITE), ("B", READ))}
 """Where the gradient that a backward starts from stands among reads and writes."""
 
+_LOGITS = names_of("T", READ).index("logits")
+"""Where the logits of a shard stand among the reads of its second pass."""
 
-_EVALUATING = {**dict.fromkeys("FN", forward_alone), "G": HANDLERS["G"]}
+
+_EVALUATING: Mapping[str, Handler] = {
+    **dict.fromkeys("FN", forward_alone),
+    "E": HANDLERS["E"],
+    "S": statistics_alone,
+    "T": loss_alone,
+    "G": HANDLERS["G"],
+}
 """Handlers of a pass that nothing goes back from."""
 
 
@@ -57,7 +68,12 @@ def by_stage(stages: Mapping[int, Any]) -> Subjects:
     return lambda op: stages[op.stage]
 
 
-def no_sums(join: Join, parts: list[Tensor]) -> Tensor:
+def by_home(holders: Mapping[int, Any], stages: int) -> Subjects:
+    """The same where vocabulary shards stand behind so many stages."""
+    return lambda op: holders[home_number(op, stages)]
+
+
+def no_sums(join: Join, parts: list[Any]) -> Any:
     """For programs without collectives."""
     raise AssertionError(f"nothing adds up {join.buf}")
 
@@ -150,7 +166,7 @@ class Executor:
 
     def _turn(self, at: int, call: Call, handlers: Mapping[str, Handler]) -> Turn:
         op, last = call.op, self.program.schedule.shape.stages - 1
-        loss = _loss_place(call, handlers[op.kind]) if op.stage == last else NOTHING
+        loss = _loss_place(call, handlers[op.kind], last)
         beside = call.awaits or call.awaited or call.joins or call.stream != "compute"
         return Turn(at, call, handlers[op.kind], self._subjects(op), loss, plain=not beside)
 
@@ -161,11 +177,17 @@ class Executor:
         return self._streams[name]
 
 
-def _loss_place(call: Call, handler: Handler) -> int:
-    """Where a call of the last stage leaves its loss: in the place of what a backward starts from,
-    which backwards read and forwards write."""
+def _loss_place(call: Call, handler: Handler, last: int) -> int:
+    """Where a call leaves a loss. One of the last stage: in the place of what a backward starts
+    from, which backwards read and forwards write. All shards know the loss; that of the first one
+    counts, and is in the place of the logits."""
+    if call.op.kind == "T" and call.op.stage == 0:
+        return call.reads[_LOGITS]
+    if call.op.kind in SHARD_KINDS or call.op.stage != last:
+        return NOTHING
     if handler is forward_alone:
-        return call.writes[_STARTS["F", WRITE]]
+        place = call.writes[_STARTS["F", WRITE]]
+        return place if place != DROPPED else NOTHING
     return call.reads[_STARTS["B", READ]] if call.op.kind in "BI" else NOTHING
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from penstock.core.buffers import ALL
 from penstock.model.attention.piece import Piece
 from penstock.run.comm.side_stream import SideStream, Ticket, mark_of
 from penstock.run.comm.transport import Arrival, Transport
@@ -17,8 +18,8 @@ from penstock.run.execute.spans import Spans
 from penstock.run.program.calls import DROPPED, NOTHING, Call, Join, Post
 from penstock.run.program.values import Values
 
-Summing = Callable[[Join, list[Tensor]], Tensor]
-"""Adds up this device's parts of a sum and those of the other members."""
+Summing = Callable[[Join, list[Any]], Any]
+"""Puts this device's parts of a collective together with those of the other members."""
 
 
 class Turn(NamedTuple):
@@ -179,11 +180,13 @@ class LaneRun:
         self._arrivals[post.tag] = self._transport.receive(post, tensor)
 
     def _join(self, call: Call, done: Ticket) -> None:
-        """Add up over devices what this call was the last to have a part of."""
+        """Put together over devices what this call was the last to have a part of."""
         for join in call.joins:
             collective = self.around.stream("collective")
             self._tickets[join.ticket] = collective.submit(partial(self._add_up, join), [done])
 
     def _add_up(self, join: Join) -> None:
         total = self.around.sums(join, [self.values[place] for place in join.parts])
-        self.values[join.total] = self.totals[join.buf.name] = total
+        self.values[join.total] = total if join.read else None
+        if join.buf.number != ALL:
+            self.totals[join.buf.name] = total

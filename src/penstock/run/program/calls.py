@@ -5,7 +5,7 @@ ever holds has a place in a list, and each op is a call that knows where its rea
 what has to be there before it runs, and what follows it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +20,12 @@ DROPPED = 1
 
 FORWARDS = frozenset("FN")
 
+PASSES = frozenset("EST")
+"""Passes over a vocabulary shard without which there is no loss."""
+
+COMING = frozenset({"x", "out"})
+"""What moves between devices on the way forward."""
+
 
 class Post(NamedTuple):
     """One transfer as its ends see it: the other device, a number, and what is moved."""
@@ -32,13 +38,15 @@ class Post(NamedTuple):
 
 
 class Join(NamedTuple):
-    """This device's share of a sum over devices: its parts, and where the total goes."""
+    """This device's share of a collective: its parts, and where what they come to goes."""
 
     buf: Buf
     members: tuple[int, ...]
-    """Devices that have parts of the sum."""
+    """Devices that have parts of it."""
     parts: tuple[int, ...]
     total: int
+    read: bool = True
+    """Whether an op of this device reads the total."""
 
     @property
     def ticket(self) -> int:
@@ -101,26 +109,51 @@ def forward_lane(lane: Lane) -> Lane:
     A part of an order that nothing blocks is blocked by nothing, and a receive is posted when an
     earlier forward has freed its slot, so what is left is as safe as the whole.
     """
-    forwards = {call.number: call for call in lane.calls if call.op.kind in FORWARDS}
-    last = {(call.op.stage, call.op.mb): number for number, call in forwards.items()}
+    forwards = {call.number: call for call in lane.calls if call.op.kind in FORWARDS | PASSES}
+    gone = {
+        place
+        for call in lane.calls
+        for join in call.joins
+        if _goes_back(join)
+        for place in join.parts
+    }
+    last = {(call.op.stage, call.op.mb): n for n, call in forwards.items() if _is_forward(call)}
     awaits = _gathers_of(lane)
     gathers = {gather: _held_back(lane.calls[gather], forwards) for (gather,) in awaits.values()}
     held = {number for call in gathers.values() for number in call.awaits}
     light = {
-        number: _light(call, last[call.op.stage, call.op.mb])._replace(
-            awaits=awaits.get(number, ()), awaited=number in held
+        number: _light(call, last, gone)._replace(
+            awaits=(*awaits.get(number, ()), *(each for each in call.awaits if each < 0)),
+            awaited=number in held,
         )
         for number, call in forwards.items()
     }
     calls = tuple(call for _, call in sorted((light | gathers).items()))
-    first = tuple(post for post in lane.first if post.buf.name == "x")
+    first = tuple(post for post in lane.first if post.buf.name in COMING)
     return Lane(lane.device, calls, first, lane.places, lane.homes, {})
 
 
-def _light(call: Call, last: int) -> Call:
-    """A forward that keeps nothing; its last two writes are what a backward would need."""
+def _is_forward(call: Call) -> bool:
+    return call.op.kind in FORWARDS
+
+
+def _goes_back(join: Join) -> bool:
+    """Whether a collective brings what only a backward needs."""
+    return join.buf.name == "gpart"
+
+
+def _light(call: Call, last: Mapping[tuple[int, int], int], gone: Collection[int]) -> Call:
+    """A forward that keeps nothing, or a pass over a shard that takes part in no gradient; the last
+    two writes of a forward are what a backward would need."""
+    joins = tuple(join for join in call.joins if not _goes_back(join))
+    posts = tuple(post for post in call.posts if post.buf.name in COMING)
+    writes = tuple(DROPPED if place in gone else place for place in call.writes)
+    call = call._replace(joins=joins, posts=posts, writes=writes)
+    if not _is_forward(call):
+        return call
     *outputs, keys_and_values, skip, _, _ = call.writes
-    frees = (*call.frees, keys_and_values) if call.number == last else call.frees
+    ends = call.number == last[call.op.stage, call.op.mb]
+    frees = (*call.frees, keys_and_values) if ends else call.frees
     writes = (*outputs, keys_and_values, skip, DROPPED, DROPPED)
     return call._replace(writes=writes, frees=frees)
 
@@ -133,7 +166,7 @@ def _gathers_of(lane: Lane) -> dict[int, tuple[int]]:
     for call in lane.calls:
         if call.op.kind == "G":
             newest[call.writes[0]] = call.number
-        elif call.op.kind in FORWARDS and call.reads[-1] in newest:
+        elif call.op.kind in FORWARDS | PASSES and call.reads[-1] in newest:
             found[call.number] = (newest.pop(call.reads[-1]),)
     return found
 

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.buffers import BUFFERS
+from penstock.core.buffers import ALL, BUFFERS
 from penstock.core.collector import collector_resting
 from penstock.core.graph import graph_of
 from penstock.core.host_order import host_order
-from penstock.core.ops import STAGE_KINDS, Op
+from penstock.core.meaning import MEANING
+from penstock.core.ops import STAGE_KINDS
 from penstock.core.program import Program
 from penstock.core.table import Ints
 from penstock.errors import RunError
@@ -55,6 +56,14 @@ class _Compiler:
         """Transfers to this device by the row that reads them first."""
         self.read_last = _by_row(moves.last_reader, self.received)
         self.crossings = _between_streams(program, device)
+        self.joining = self._joining()
+        self.last_reading = {
+            place: row
+            for row, places in self.joining.items()
+            if self.ops[row].kind not in STAGE_KINDS
+            for place in places
+        }
+        """The last row that reads what a collective brings of a unit, by its place."""
 
     def _posts(self, moves: NDArray[np.intp], peer: str) -> dict[int, Post]:
         """Transfers as this device sees them; `peer` is the end that it is not."""
@@ -106,15 +115,28 @@ class _Compiler:
         awaits = {
             row: tuple([self.number[w] for w in writers]) for row, writers in self.crossings.items()
         }
-        for row, reads in zip(self.rows, self.places.reads):
-            if self.ops[row].kind in STAGE_KINDS:
-                awaits[row] = (*awaits.get(row, ()), *_totals(self.ops[row], reads))
+        for row in self.joining:
+            awaits[row] = (*awaits.get(row, ()), *(-place for place in self.joining[row]))
         return [awaits.get(row, ()) for row in self.rows]
+
+    def _joining(self) -> dict[int, list[int]]:
+        """Places of what collectives bring, by the rows that read it."""
+        every = STAGE_KINDS if not self.shape.shards else frozenset(MEANING)
+        at = {kind: places for kind in every if (places := _brought(kind))}
+        found: dict[int, list[int]] = {}
+        for (row, op), reads in zip(self.ops.items(), self.places.reads):
+            if op.kind in at:
+                brought = (reads[index] for index in at[op.kind])
+                found[row] = [place for place in brought if place != NOTHING]
+        return found
 
     def _join(self, at: int) -> Join:
         collectives, device = self.program.collectives, self.schedule.table.device
         buf, rows = collectives.buf(at, self.shape), collectives.parts(at)
         members = tuple(sorted(set(device[rows].tolist())))
+        if buf.number == ALL:
+            place = self.places.of_shard(buf.name, int(collectives.unit[at]))
+            return Join(buf, members, (place,), place, place in self.last_reading)
         stages = [self.ops[row].stage for row in rows if row in self.ops]
         parts = tuple(self.places.of_part(buf.name, stage) for stage in stages)
         return Join(buf, members, parts, self.places.of_home(buf.name, buf.number))
@@ -137,7 +159,8 @@ class _Compiler:
                 ends += [carried[move] for move in self.read_last[row]]
             if sent:
                 ends += [carried[move] for move in sent if carried[move] not in freed]
-            found.append(tuple([place[at] for at in ends if at in place]))
+            brought = [at for at in self.joining.get(row, ()) if self.last_reading.get(at) == row]
+            found.append((*[place[at] for at in ends if at in place], *brought))
         return found
 
 
@@ -150,12 +173,9 @@ def _by_row(rows: Ints, moves: Iterable[int]) -> dict[int, list[int]]:
     return found
 
 
-def _totals(op: Op, reads: tuple[int, ...]) -> list[int]:
-    """Tickets of the sums that an op reads."""
-    if op.kind not in STAGE_KINDS:
-        return []
-    named = zip(names_of(op.kind, READ), reads)
-    return [-place for name, place in named if BUFFERS[name].collective and place != NOTHING]
+def _brought(kind: str) -> list[int]:
+    """Which of the reads of a kind are brought by collectives."""
+    return [at for at, name in enumerate(names_of(kind, READ)) if BUFFERS[name].collective]
 
 
 def _between_streams(program: Program, device: int) -> dict[int, list[int]]:

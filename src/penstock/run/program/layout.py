@@ -12,13 +12,17 @@ from penstock.arch.layer_split import split_layers
 from penstock.arch.layers.parameter import Parameter
 from penstock.arch.parameter_layout import ParameterLayout
 from penstock.arch.parameters import (
+    HEAD,
     between_parameters,
     expected_shapes,
+    layers_on_shards,
+    shard_layout,
     stage_layout,
     stage_parameters,
 )
 from penstock.core.homes import weight_homes
 from penstock.core.schedule import Schedule
+from penstock.core.shape import Shape
 from penstock.errors import ShapeError
 from penstock.model.layers.qkv_projection import qkv_width
 from penstock.model.stages.between_attentions import attention_width
@@ -40,10 +44,15 @@ class Layout:
     """What is computed in. Weights and gradients are kept in 32 bits at least."""
     cell: CellShape = ONE_RANK
     """The ranks of each device."""
+    on_shards: tuple[str, ...] = ()
+    """Vocabulary layers that are cut into a shard for each device: embedding and head, or none. The
+    weights of a shard have a number behind those of all stages."""
 
     def __post_init__(self) -> None:
         if self.cut_at_attention:
             self._refuse_other_cuts()
+        if self.on_shards:
+            self._refuse_other_shards()
 
     @classmethod
     def of(
@@ -59,7 +68,7 @@ class Layout:
         """The layout that a schedule has; without `layers`, cut as the schedule is made for."""
         homes, shape = homes_of(schedule), schedule.shape
         cut = tuple(layers) or shape.cut(model.layers)
-        return cls(model, shape.devices, homes, longest, cut, dtype, cell)
+        return cls(model, shape.devices, homes, longest, cut, dtype, cell, on_shards(shape))
 
     def _refuse_other_cuts(self) -> None:
         """Every second stage is the attention of one layer, and nothing else is without weights."""
@@ -73,9 +82,27 @@ class Layout:
                 "between and after them",
             )
 
+    def _refuse_other_shards(self) -> None:
+        """Between attentions and for one end of a tied weight there are no shards."""
+        if self.cut_at_attention:
+            raise ShapeError(
+                "the vocabulary of a model that is cut at its attention cannot be on shards",
+                hint="take a schedule without vocabulary passes, or one of whole layers",
+            )
+        if self.model.tied and len(self.on_shards) == 1:
+            raise ShapeError(
+                f"{self.on_shards[0]} is on shards, but the weight that it is tied to is not",
+                hint="take a schedule with both pairs of passes, E and D, S and T",
+            )
+
     @property
     def stages(self) -> int:
         return len(self.homes)
+
+    @property
+    def loss_home(self) -> int:
+        """Whose weights the loss is counted with: the last stage, or the first shard."""
+        return self.stages if HEAD in self.on_shards else self.stages - 1
 
     @property
     def cut_at_attention(self) -> bool:
@@ -84,8 +111,12 @@ class Layout:
 
     @property
     def ties(self) -> tuple[tuple[int, int], ...]:
-        """Stages that share a weight: the first and the last one of a tied model."""
-        return ((0, self.stages - 1),) if self.model.tied else ()
+        """Stages that share a weight: the first and the last one of a tied model. A shard has the
+        same words of both, and shares them with itself."""
+        if not self.model.tied:
+            return ()
+        numbers = range(self.stages, self.stages + self.devices)
+        return tuple(zip(numbers, numbers)) if self.on_shards else ((0, self.stages - 1),)
 
     def model_of(self, tensor: int) -> ModelConfig:
         """The model as a rank sees it, by its number among those that share the matrices."""
@@ -113,19 +144,29 @@ class Layout:
         return {name: place for place, name in enumerate(expected_shapes(self.model))}
 
     def stages_of(self, device: int) -> list[int]:
-        """Stages whose weights a device holds."""
-        return [stage for stage, home in enumerate(self.homes) if home == device]
+        """Stages whose weights a device holds, and its shard behind them."""
+        shard = [self.stages + device] if self.on_shards else []
+        return [stage for stage, home in enumerate(self.homes) if home == device] + shard
 
     def parameters(self, stage: int, tensor: int = 0) -> ParameterLayout:
         """Where the parameters of a stage lie on a rank, by its number among those that share the
         matrices. The last stage has a head of its own, tied or not, but where it has the embedding
-        too."""
+        too. Numbers behind those of stages are shards."""
+        if stage >= self.stages:
+            device, ranks = range(stage - self.stages, self.devices), self.cell.tensor
+            return shard_layout(self.model, self.on_shards, device, range(tensor, ranks))
         return stage_layout(self.model, self._parameters(stage), tensor, self.cell.tensor)
 
     def _parameters(self, stage: int) -> Mapping[str, Parameter]:
         if self.cut_at_attention:
             return between_parameters(self.model, stage // 2)
-        return stage_parameters(self.model, self.split[stage], stage, self.stages)
+        found = stage_parameters(self.model, self.split[stage], stage, self.stages)
+        return {name: each for name, each in found.items() if name not in self.on_shards}
+
+
+def on_shards(shape: Shape) -> tuple[str, ...]:
+    """Vocabulary layers that a schedule has on all devices."""
+    return layers_on_shards(shape.embed, shape.loss)
 
 
 def homes_of(schedule: Schedule) -> tuple[int | None, ...]:

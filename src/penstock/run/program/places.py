@@ -103,6 +103,10 @@ class PlaceTable:
         """The place of a stage's part of a sum."""
         return self.of_home(_part(name), stage)
 
+    def of_shard(self, name: str, unit: int) -> int:
+        """The place of this device's part of what all shards have of a unit."""
+        return self.of_units([self._first(name, self.device) + unit])[0]
+
     def _side(self, side: int, absent: int) -> list[tuple[int, ...]]:
         places: list[tuple[int, ...]] = [()] * sum(len(g.turns) for g in self._alike.values())
         for (kind, stage), ops in self._alike.items():
@@ -151,9 +155,11 @@ class PlaceTable:
 
     def _way(self, rule: Rule, stage: int, side: int) -> _Way:
         number = stage + rule.offset if rule.fixed < 0 else rule.fixed
-        if BUFFERS[rule.buffer].collective and side == WRITE:
-            return _Home(_part(rule.buffer), stage)  # a part of its own in each stage
+        if rule.shards == "all":
+            number = self.device  # a collective puts the whole in the place of the own part
         if BUFFERS[rule.buffer].per == "home":
+            if BUFFERS[rule.buffer].collective and side == WRITE:
+                return _Home(_part(rule.buffer), stage)  # a part of its own in each stage
             newest = side == READ and (rule.newer, stage) in self._written_homes
             return _Home(rule.newer if newest else rule.buffer, number)
         shared = BUFFERS[rule.buffer].per == "microbatch"

@@ -15,10 +15,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 
-from penstock.core.ops import Op
+from penstock.core.ops import Op, home_number
 from penstock.core.schedule import Schedule
 from penstock.errors import RunError
 from penstock.transform.sharding import ADDING, USING
+
+HomeNumbers = Mapping[Op, int]
+"""Ops of a lane, and the number of the stage or shard whose weights each of them uses."""
 
 Earlier = Mapping[Op, Sequence[Op]]
 """What ops wait for because the schedule says so."""
@@ -32,6 +35,8 @@ class Rotation:
     """Of gathers, and of ops that read weights; empty where nothing is gathered."""
     dw: Mapping[Op, int]
     """Of ops that add to the gradient, and of reductions; empty where nothing is gathered."""
+    stages: int = 0
+    """How many there are; shards of the vocabulary have the numbers behind them."""
 
     def of(self, name: str) -> Mapping[Op, int]:
         """The buffers of ops that use the table's buffer of that name."""
@@ -54,7 +59,7 @@ class Rotation:
 
     def uses(self, name: str) -> set[tuple[int, int]]:
         """Stage and buffer of everything that is ever held."""
-        return {(op.stage, buffer) for op, buffer in self.of(name).items()}
+        return {(home_number(op, self.stages), buffer) for op, buffer in self.of(name).items()}
 
 
 def in_buffer(name: str, buffer: int) -> str:
@@ -71,13 +76,16 @@ def rotation_of(schedule: Schedule, device: int) -> Rotation:
     for op, awaited in schedule.after:
         earlier[op].append(awaited)
     gathers, reductions = ([op for op in collective if op.kind == kind] for kind in "GZ")
-    heavy = [op for op in lane if op.stage not in schedule.shape.weightless]
+    numbers = {op: home_number(op, schedule.shape.stages) for op in lane}
+    heavy = {op: n for op, n in numbers.items() if n not in schedule.shape.weightless}
     return Rotation(
-        _weight_buffers(heavy, gathers, earlier), _gradient_buffers(heavy, reductions, earlier)
+        _weight_buffers(heavy, gathers, earlier),
+        _gradient_buffers(heavy, reductions, earlier),
+        schedule.shape.stages,
     )
 
 
-def _weight_buffers(lane: Sequence[Op], gathers: Sequence[Op], earlier: Earlier) -> dict[Op, int]:
+def _weight_buffers(lane: HomeNumbers, gathers: Sequence[Op], earlier: Earlier) -> dict[Op, int]:
     serving = _serving(lane, gathers, earlier)
     found: dict[Op, int] = {}
     free = count()
@@ -87,38 +95,38 @@ def _weight_buffers(lane: Sequence[Op], gathers: Sequence[Op], earlier: Earlier)
     return found | {op: found[gather] for op, gather in serving.items()}
 
 
-def _serving(lane: Sequence[Op], gathers: Sequence[Op], earlier: Earlier) -> dict[Op, Op]:
+def _serving(lane: HomeNumbers, gathers: Sequence[Op], earlier: Earlier) -> dict[Op, Op]:
     """For each op that reads weights the gather that has brought them."""
     newest = {gather.stage: gather for gather in reversed(gathers)}
     found: dict[Op, Op] = {}
-    for op in lane:
+    for op, number in lane.items():
         if op.kind in USING:
-            awaited = (each for each in earlier[op] if each.kind == "G" and each.stage == op.stage)
+            awaited = (each for each in earlier[op] if each.kind == "G" and each.stage == number)
             newest.update((each.stage, each) for each in awaited)
-            if op.stage not in newest:
+            if number not in newest:
                 raise RunError(
                     f"{op} reads weights that nothing gathers, while others are gathered",
                     hint="give every stage of a device a gather G, or none",
                 )
-            found[op] = newest[op.stage]
+            found[op] = newest[number]
     return found
 
 
 def _gradient_buffers(
-    lane: Sequence[Op], reductions: Sequence[Op], earlier: Earlier
+    lane: HomeNumbers, reductions: Sequence[Op], earlier: Earlier
 ) -> dict[Op, int]:
     found: dict[Op, int] = {}
     held: dict[int, int] = {}
     free = count()
-    for op in lane:
+    for op, number in lane.items():
         if op.kind in ADDING:
-            left = (e.stage for e in earlier[op] if e.kind == "Z" and e.stage != op.stage)
+            left = (e.stage for e in earlier[op] if e.kind == "Z" and e.stage != number)
             for stage in left:
-                held[op.stage] = held.pop(stage)
-            if op.stage not in held:
-                held[op.stage] = next(free)
-            found[op] = held[op.stage]
-    last = {op.stage: buffer for op, buffer in found.items()}
+                held[number] = held.pop(stage)
+            if number not in held:
+                held[number] = next(free)
+            found[op] = held[number]
+    last = {lane[op]: buffer for op, buffer in found.items()}
     for reduction in reductions:
         ended = (found[op] for op in earlier[reduction] if op in found)
         found[reduction] = next(ended, last[reduction.stage])

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from penstock.core.homes import weight_homes
+from penstock.core.homes import home_column, shard_homes, weight_homes
 from penstock.core.meaning import kinds_writing
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
@@ -33,7 +33,7 @@ def end_step(
     Without replicas to reduce over, only stages that share a weight have a Z. Reductions that the
     schedule has already are all that their stages need.
     """
-    homes = weight_homes(schedule)
+    homes = weight_homes(schedule) | shard_homes(schedule.shape)
     tied = {stage for tie in ties for stage in tie}
     lanes = {(device, stream): ops for device, stream, ops in schedule.table.lanes()}
     there = set(schedule.table.stage[schedule.table.of_kinds("Z")].tolist())
@@ -57,5 +57,5 @@ def _append(lanes: dict[tuple[int, str], list[Op]], lane: tuple[int, str], op: O
 def _last_gradient(schedule: Schedule, stage: int) -> int:
     """The position at which a stage's gradient is complete."""
     table = schedule.table
-    rows = np.flatnonzero(table.of_kinds(_ADDING) & (table.stage == stage))
+    rows = np.flatnonzero(table.of_kinds(_ADDING) & (home_column(schedule) == stage))
     return table.position(int(rows[-1]))

@@ -12,7 +12,7 @@ from penstock.core.program import Program
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.lower import lower_for_running
-from penstock.run.program.layout import Layout, homes_of
+from penstock.run.program.layout import Layout, homes_of, on_shards
 from penstock.run.program.sharded_schedule import BufferCounts, schedule_for
 from penstock.run.program.step_end import end_step
 
@@ -45,8 +45,14 @@ class StepPlan:
         self._refuse_other_homes()
 
     def _refuse_other_homes(self) -> None:
-        homes = homes_of(self.schedule)
-        if (self.schedule.shape.devices, homes) == (self.layout.devices, self.layout.homes):
+        homes, shape, layout = homes_of(self.schedule), self.schedule.shape, self.layout
+        if on_shards(shape) != layout.on_shards:
+            raise ShapeError(
+                f"{self.schedule.name} has the vocabulary {_placed(on_shards(shape))}, but this "
+                f"run has it {_placed(layout.on_shards)}",
+                hint="take a schedule with the placement that the run was started with",
+            )
+        if (shape.devices, homes) == (layout.devices, layout.homes):
             return
         raise ShapeError(
             f"{self.schedule.name} has its stages on devices {_listed(homes)}, but the weights of "
@@ -72,6 +78,10 @@ class StepPlan:
         """Equal for plans that are run the same way."""
         content = repr((self.schedule.digest, self.lengths, self.rows))
         return sha256(content.encode()).hexdigest()
+
+
+def _placed(on_shards: tuple[str, ...]) -> str:
+    return f"on all devices ({', '.join(on_shards)})" if on_shards else "on the first and the last"
 
 
 def _listed(homes: tuple[int | None, ...]) -> str:

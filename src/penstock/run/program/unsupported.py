@@ -9,7 +9,7 @@ from penstock.core.schedule import Schedule
 from penstock.errors import RunError
 from penstock.lower import lower
 
-RUNNABLE = frozenset("FNRBIWGZVU")
+RUNNABLE = frozenset("FNRBIWEDSTGZVU")
 """Kinds of ops that the executor has work for."""
 
 
@@ -27,8 +27,8 @@ def refuse_unsupported(program: Program) -> None:
         if found:
             raise RunError(
                 f"{schedule.name} has {what} {', '.join(found)}, which cannot be run",
-                hint="it can be checked, simulated and drawn; the runtime runs F, N, R, B, I and W "
-                "in lanes, gathers weights with G, and ends a step with Z, V and U",
+                hint="it can be checked, simulated and drawn; the runtime runs F, N, R, B, I and "
+                "W, and E, D, S and T, gathers weights with G, and ends a step with Z, V and U",
             )
 
 

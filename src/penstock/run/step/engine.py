@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from penstock.core.ops import STAGE_KINDS, Op
+from penstock.core.buffers import ALL
+from penstock.core.ops import STAGE_KINDS, Op, home_number
 from penstock.data.batch import Microbatch
 from penstock.errors import RunError
 from penstock.model.attention.piece import Piece, take_positions
 from penstock.model.attention.positions import own_positions
 from penstock.model.stages.weights import Weights
-from penstock.run.comm.collective import add_up, connect_group
+from penstock.run.comm.collective import add_up
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Transport
 from penstock.run.execute.executor import Executor
@@ -35,8 +36,10 @@ from penstock.run.program.sharded_schedule import schedule_for
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.agreement import agree_on_plan
 from penstock.run.step.full_sharding import BufferPool, FullShards, StageGather
+from penstock.run.step.groups import connect_devices, make_holder_groups
 from penstock.run.step.losses import refuse_unlabelled, sum_losses
 from penstock.run.step.optimizer import AdamW, NoUpdate, make_optimizer
+from penstock.run.step.shard_sums import ShardSums
 from penstock.run.step.sharding import ReplicatedOptimizer, Sharding
 from penstock.run.step.stage_end import Rate, StageEnd, Totals
 from penstock.run.step.stages import boundary_of, home_views, stage_of, weightless_stages
@@ -71,17 +74,18 @@ class Engine:
         self.sharding.groups(mesh)
         self.cell = mesh.cell(self.layout.cell.norms)
         mine, at = self.layout.stages_of(mesh.device), (device, self.cell)
+        self._shard_sums = ShardSums.on(mesh, device) if self.layout.on_shards else None
         self.stages = {stage: stage_of(self.layout, stage, *at) for stage in mine}
         self.weights = self._empty_weights(plan)
         self.owners = max((weights.own.of for weights in self.weights.values()), default=1)
         """Ranks that share the optimizer's work for a stage."""
         self.optimizers = {s: make_optimizer(adam, self.weights[s]) for s in mine}
-        self._make_holder_groups()
+        make_holder_groups(self.layout, mesh)
         self.tracker = Tracker()
         """Told where this rank is beside its lane; nobody asks this one."""
         self._rate = Rate()
         self.working: dict[int, Any] = {**weightless_stages(self.layout, *at), **self.stages}
-        """Stages that ops of this device work with, by number."""
+        """Stages and shards that ops of this device work with, by number."""
         self._ends = {stage: self._stage_end(stage) for stage in mine}
         self.pool = BufferPool(self.stages, self.weights)
         """Buffers of whole stages, where a rank keeps only ranges of them."""
@@ -180,8 +184,7 @@ class Engine:
         rotation = rotation_of(program.schedule, self.mesh.device)
         self.pool.grow(rotation)
         self.transport.open(program.channels)
-        for tie in self.layout.ties:
-            connect_group(self.mesh.among(self._devices_of(tie)), self.device)
+        connect_devices(self.layout, self.mesh, self.device)
         executor = Executor(
             program,
             self.mesh.device,
@@ -218,10 +221,12 @@ class Engine:
         if op.kind == "Z" and op in rotation.dw:
             gradient = self.pool.part(rotation, "dw", stage, rotation.dw[op])
             return replace(self._ends[stage], gradient=gradient)
-        return self._ends[stage] if op.kind in STAGE_KINDS else self.working[stage]
+        if op.kind in STAGE_KINDS:
+            return self._ends[stage]
+        return self.working[home_number(op, self.layout.stages)]
 
     def _stage_end(self, stage: int) -> StageEnd:
-        last = stage == self.layout.stages - 1
+        last = stage == self.layout.loss_home
         return StageEnd(
             self.weights[stage],
             self.mesh,
@@ -236,20 +241,10 @@ class Engine:
             self.layout.cell.parted,
         )
 
-    def _make_holder_groups(self) -> None:
-        """Make the groups that add up parts of gradients; all ranks do so, in the same order."""
-        for stage, home in enumerate(self.layout.homes):
-            parts = self.layout.parameters(stage).parts.values() if home is not None else ()
-            for part in parts:
-                if any(len(holders) > 1 for holders in part.among):
-                    self.mesh.holders(part.among)
-
-    def _devices_of(self, stages: Iterable[int]) -> tuple[int, ...]:
-        homes = (self.layout.homes[stage] for stage in stages)
-        return tuple(sorted({home for home in homes if home is not None}))
-
-    def _add_up(self, join: Join, parts: list[Tensor]) -> Tensor:
-        """A sum over devices; loss and norm are the same for all replicas."""
+    def _add_up(self, join: Join, parts: list[Any]) -> Any:
+        """What devices have together; loss and norm are the same for all replicas."""
+        if self._shard_sums is not None and join.buf.number == ALL:
+            return self._shard_sums.of(parts[0])
         total, *others = parts
         for other in others:
             total.add_(other)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from penstock.arch.ownership import Ownership
-from penstock.model.stages.stage import Stage
+from penstock.model.stages.stage import Viewing
 from penstock.model.stages.weights import Weights
 from penstock.run.comm.dealt_ranges import gather_ranges
 from penstock.run.comm.mesh import Mesh
@@ -83,7 +83,7 @@ class StageGather:
 class BufferPool:
     """The buffers of a device, each as large as the largest stage that uses it."""
 
-    def __init__(self, stages: Mapping[int, Stage], weights: Mapping[int, Weights]) -> None:
+    def __init__(self, stages: Mapping[int, Viewing], weights: Mapping[int, Weights]) -> None:
         self._stages, self._weights = stages, weights
         self.flat: dict[str, list[Tensor]] = {"weight": [], "dw": []}
         """By the name of what they hold; those of gradients are zero where no stage uses them."""

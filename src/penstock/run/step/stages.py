@@ -10,7 +10,8 @@ from penstock.model.parallel.cell import SINGLE_RANK, Cell
 from penstock.model.stages.attention_stage import AttentionStage
 from penstock.model.stages.between_attentions import BetweenAttentionsStage
 from penstock.model.stages.decoder import DecoderStage
-from penstock.model.stages.stage import Stage
+from penstock.model.stages.stage import Viewing
+from penstock.model.stages.vocabulary_shard import VocabularyShard
 from penstock.model.stages.weights import Weights
 from penstock.run.execute.boundary import ModelBoundary
 from penstock.run.program.layout import Layout
@@ -27,10 +28,12 @@ def empty_weights(
 
 def stage_of(
     layout: Layout, stage: int, device: torch.device, cell: Cell = SINGLE_RANK
-) -> DecoderStage | BetweenAttentionsStage:
-    """A stage that has weights."""
+) -> DecoderStage | BetweenAttentionsStage | VocabularyShard:
+    """A stage that has weights, or the vocabulary shard of a number behind all stages."""
     index = tensor_index(cell)
     model, parameters = layout.model_of(index), layout.parameters(stage, index)
+    if stage >= layout.stages:
+        return VocabularyShard(parameters, cell)
     if layout.cut_at_attention:
         return BetweenAttentionsStage(model, stage // 2, parameters, cell)
     like = torch.empty((), dtype=layout.dtype, device=device)
@@ -51,7 +54,7 @@ def boundary_of(layout: Layout, device: torch.device, cell: Cell = SINGLE_RANK) 
 
 
 def home_views(
-    stages: Mapping[int, Stage], weights: Mapping[int, Weights]
+    stages: Mapping[int, Viewing], weights: Mapping[int, Weights]
 ) -> dict[tuple[str, int], Any]:
     """Weights and gradients of some stages as their layers take them, by buffer and stage."""
     found: dict[tuple[str, int], Any] = {}

@@ -8,6 +8,7 @@ from a checkpoint at any time.
 
 import warnings
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,7 +93,7 @@ def export_engine(
     engine: Engine, folder: Path, dtype: torch.dtype, kept: KeptFiles = NOTHING_KEPT
 ) -> None:
     """Write the weights of all ranks, which do so together: each device of the first replica writes
-    a file of its own."""
+    a file of its own. What all devices have shards of is in the file of the first one."""
     mesh, tracker = engine.mesh, engine.tracker
     with tracker.gathers_files("export the weights"):
         _write_own(engine, folder, dtype)
@@ -103,14 +104,22 @@ def export_engine(
 
 
 def _write_own(engine: Engine, folder: Path, dtype: torch.dtype) -> None:
-    """Write the file of this device, or send what its writer lacks."""
+    """Write the file of this device, or send what its writer lacks; then what the writer of the
+    first device lacks of what is on shards."""
     mesh, blocks = engine.mesh, held(engine)
     group = mesh.along("replica", "sequence", "tensor")
-    if group is None or group.rank() == 0:
-        tensors = take_tensors(blocks, group)
+    on_shards = {name: blocks.pop(name) for name in engine.layout.on_shards if name in blocks}
+    if mesh.rank == 0:
+        shared = take_tensors(on_shards, mesh.world) if on_shards else ()
+        tensors = chain(take_tensors(blocks, group), shared)
         write_shard(folder, mesh.device + 1, mesh.devices, tensors, dtype)
+        return
+    if group is None or group.rank() == 0:
+        write_shard(folder, mesh.device + 1, mesh.devices, take_tensors(blocks, group), dtype)
     else:
         give_blocks(blocks, group)
+    if on_shards and mesh.world is not None:
+        give_blocks(on_shards, mesh.world)
 
 
 def export_checkpoint(settings: Settings, run: Path, folder: Path, step: int | None) -> Exported:

@@ -10,10 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.run.execute.handlers.backward import backward
+from penstock.run.execute.handlers.embed_shard import embed_shard
+from penstock.run.execute.handlers.embedding_gradient import embedding_gradient
 from penstock.run.execute.handlers.forward import forward
 from penstock.run.execute.handlers.forward_light import forward_light
 from penstock.run.execute.handlers.gather_weights import gather_weights
+from penstock.run.execute.handlers.head_gradient import head_gradient
 from penstock.run.execute.handlers.input_gradient import input_gradient
+from penstock.run.execute.handlers.logits_statistics import logits_statistics
 from penstock.run.execute.handlers.recompute import recompute
 from penstock.run.execute.handlers.reduce_gradient import reduce_gradient
 from penstock.run.execute.handlers.take_norm import take_norm
@@ -29,6 +33,10 @@ HANDLERS: Mapping[str, Handler] = {
     "B": backward,
     "I": input_gradient,
     "W": weight_gradient,
+    "E": embed_shard,
+    "D": embedding_gradient,
+    "S": logits_statistics,
+    "T": head_gradient,
     "G": gather_weights,
     "Z": reduce_gradient,
     "V": take_norm,

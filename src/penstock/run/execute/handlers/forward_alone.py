@@ -10,11 +10,12 @@ from penstock.run.program.values import Places, Values
 
 def forward_alone(stage: Stage, piece: Piece, values: Values, reads: Places, writes: Places) -> Any:
     """The loss of the last stage stands where its backward would start."""
-    x, _, kv, _, weight = reads
+    x, embedded, kv, _, weight = reads
     to_next, out, loss, to_kv, _, _, _ = writes
 
     def keep(found: Forward) -> None:
         values[to_next] = values[out] = values[loss] = found[0]
         values[to_kv] = found[2]
 
-    return when_done(stage.evaluate(values[weight], piece, values[x], values[kv]), keep)
+    work = stage.evaluate(values[weight], piece, values[x or embedded], values[kv])
+    return when_done(work, keep)

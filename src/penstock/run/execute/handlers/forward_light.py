@@ -10,11 +10,12 @@ from penstock.run.program.values import Places, Values
 
 def forward_light(stage: Stage, piece: Piece, values: Values, reads: Places, writes: Places) -> Any:
     """What the backward needs is computed again, from the input that is kept."""
-    x, _, kv, _, weight = reads
+    x, embedded, kv, _, weight = reads
     to_next, out, _, to_kv, _, ckpt, _ = writes
 
     def keep(found: Forward) -> None:
         values[to_next] = values[out] = found[0]
         values[ckpt], values[to_kv] = found[1], found[2]
 
-    return when_done(stage.forward_light(values[weight], piece, values[x], values[kv]), keep)
+    work = stage.forward_light(values[weight], piece, values[x or embedded], values[kv])
+    return when_done(work, keep)

@@ -1,0 +1,36 @@
+"""The norm behind the last layer, where the head behind it is on all devices."""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from penstock.arch.config import ModelConfig
+from penstock.arch.parameters import LAST_NORM
+from penstock.model.layers.norm import norm, norm_backward
+from penstock.model.layers.views import Views
+
+
+class NormSaved(NamedTuple):
+    """What the backward needs."""
+
+    x: Tensor
+    r: Tensor
+
+
+class FinalNorm:
+    """The end of the last stage of a model whose head is elsewhere."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self.epsilon = config.norm_epsilon
+
+    def views(self, views: Views) -> Tensor:
+        return views.vector(LAST_NORM)
+
+    def forward(self, weight: Tensor, x: Tensor) -> tuple[Tensor, NormSaved]:
+        """What the head gets, and what is kept."""
+        y, r = norm(weight, x, self.epsilon)
+        return y, NormSaved(x, r)
+
+    def backward(self, weight: Tensor, gradient: Tensor, saved: NormSaved, dy: Tensor) -> Tensor:
+        """The gradient of the last layer's output."""
+        return norm_backward(weight, gradient, saved.x, saved.r, dy)

@@ -1,0 +1,26 @@
+"""The groups of ranks that a layout's weights ask for, made and connected in one order."""
+
+import torch
+
+from penstock.run.comm.collective import connect_group
+from penstock.run.comm.mesh import Mesh
+from penstock.run.program.layout import Layout
+
+
+def make_holder_groups(layout: Layout, mesh: Mesh) -> None:
+    """Make the groups that add up parts of gradients; all ranks do so, in the same order."""
+    for stage, home in enumerate(layout.homes):
+        parts = layout.parameters(stage).parts.values() if home is not None else ()
+        for part in parts:
+            if any(len(holders) > 1 for holders in part.among):
+                mesh.holders(part.among)
+
+
+def connect_devices(layout: Layout, mesh: Mesh, device: torch.device) -> None:
+    """Make ready what devices add up over: all that have shards, or those of a tied weight."""
+    if layout.on_shards:
+        connect_group(mesh.shards, device)
+        return
+    for tie in layout.ties:
+        homes = {home for stage in tie if (home := layout.homes[stage]) is not None}
+        connect_group(mesh.among(tuple(sorted(homes))), device)
