@@ -26,7 +26,6 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
@@ -35,32 +34,14 @@ from penstock.core.lifetimes import GIVEN, TEMPORARY
 from penstock.core.ops import SHARD_KINDS
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.core.table import LETTERS
+from penstock.cost import passes
+from penstock.cost.passes import Counts
 from penstock.cost.shard_bytes import ShardBytes
 from penstock.cost.temporary import backward_bytes, forward_bytes, loss_bytes
 from penstock.errors import ShapeError
 
-Counts = NDArray[np.int64]
-
 MOST_FLOPS = 2**62
 """Bound on one op, so that whole numbers of 64 bits hold it."""
-
-
-def _by_kind(**passes: int) -> Counts:
-    return np.array([passes.get(letter, 0) for letter in LETTERS], np.int64)
-
-
-_LINEAR = _by_kind(F=1, N=1, R=1, I=1, W=1, B=2)
-_ATTENTION = _by_kind(F=1, N=1, R=1)
-_ATTENTION_BACKWARD = _by_kind(I=2, B=2)
-_HEAD = _by_kind(I=3, B=3)
-_SHARD = {"F": _by_kind(), "S": _by_kind(S=2, T=1), "T": _by_kind(S=1, T=2)}
-"""Products with one vocabulary shard, by who starts the backward."""
-_LOOKUP = _by_kind(F=2, N=2, R=2, I=3, B=3)
-"""Rows of h elements that an embedding moves per token: read, write; backward: read, add, write."""
-_LOOKUP_OWN, _LOOKUP_ALL = _by_kind(E=1, D=2), _by_kind(E=1, D=1)
-"""The same on a shard: it has rows of its own tokens, but writes, or reads, rows of all."""
-_COPY = _by_kind(O=1, L=1)
 _WITH_KEYS = {"act": 1, "kv": -1}
 """Sizes between which keys and values that are made again move."""
 
@@ -160,19 +141,19 @@ class Workload:
     def rates(self, shape: Shape) -> WorkAmounts:
         """Work of each kind of op on each stage: attention per half pair, the others per token."""
         model, layers = self.part, np.array(self.layers, np.int64)
-        head = np.outer(_HEAD, self._at_last) * (shape.loss == "F") * model.vocabulary
-        shard = _SHARD[shape.loss][:, None] * -(-model.vocabulary // shape.devices)
+        head = np.outer(passes.HEAD, self._at_last) * (shape.loss == "F") * model.vocabulary
+        shard = passes.SHARD[shape.loss][:, None] * -(-model.vocabulary // shape.devices)
         first = (np.arange(len(layers)) == 0) & (shape.embed == "F")
         row = model.embedding.row_bytes
-        on_shard = _LOOKUP_ALL * row + _LOOKUP_OWN * -(-row // shape.devices)
+        on_shard = passes.LOOKUP_ALL * row + passes.LOOKUP_OWN * -(-row // shape.devices)
         half_pair = layers * self.attended.pair_flops // 2
         return WorkAmounts(
-            linear=np.outer(_LINEAR, layers * model.layer_flops)
+            linear=np.outer(passes.LINEAR, layers * model.layer_flops)
             + (head + shard) * model.head.flops_per_logit,
-            attention=np.outer(_ATTENTION, half_pair),
-            attention_backward=np.outer(_ATTENTION_BACKWARD, half_pair),
-            lookup=np.outer(_LOOKUP, first) * row + on_shard[:, None],
-            copy=np.outer(_COPY, self._bytes_per_token(shape, "act")),
+            attention=np.outer(passes.ATTENTION, half_pair),
+            attention_backward=np.outer(passes.ATTENTION_BACKWARD, half_pair),
+            lookup=np.outer(passes.LOOKUP, first) * row + on_shard[:, None],
+            copy=np.outer(passes.COPY, self._bytes_per_token(shape, "act")),
         )
 
     def bytes(self, schedule: Schedule, size: str) -> Counts:
