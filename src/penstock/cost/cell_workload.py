@@ -19,9 +19,10 @@ from penstock.arch.layers.norm import Norm
 from penstock.core.homes import stage_column
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
+from penstock.cost.passes import Counts
 from penstock.cost.rank_share import RankShare, RankTokens
 from penstock.cost.rank_temporary import RankMoments
-from penstock.cost.workload import Counts, Workload
+from penstock.cost.workload import Workload
 
 
 def rank_workload(workload: Workload, cell: CellShape, place: CellPlace = FIRST_PLACE) -> Workload:

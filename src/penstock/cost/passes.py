@@ -13,9 +13,9 @@ def _by_kind(**times: int) -> Counts:
 
 
 LINEAR = _by_kind(F=1, N=1, R=1, I=1, W=1, B=2)
-ATTENTION = _by_kind(F=1, N=1, R=1)
+ATTENTION_FORWARD = _by_kind(F=1, N=1, R=1)
 ATTENTION_BACKWARD = _by_kind(I=2, B=2)
-HEAD = _by_kind(I=3, B=3)
+HEAD_PRODUCTS = _by_kind(I=3, B=3)
 SHARD = {"F": _by_kind(), "S": _by_kind(S=2, T=1), "T": _by_kind(S=1, T=2)}
 """Products with one vocabulary shard, by who starts the backward."""
 LOOKUP = _by_kind(F=2, N=2, R=2, I=3, B=3)

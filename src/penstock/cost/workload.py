@@ -141,7 +141,9 @@ class Workload:
     def rates(self, shape: Shape) -> WorkAmounts:
         """Work of each kind of op on each stage: attention per half pair, the others per token."""
         model, layers = self.part, np.array(self.layers, np.int64)
-        head = np.outer(passes.HEAD, self._at_last) * (shape.loss == "F") * model.vocabulary
+        head = (
+            np.outer(passes.HEAD_PRODUCTS, self._at_last) * (shape.loss == "F") * model.vocabulary
+        )
         shard = passes.SHARD[shape.loss][:, None] * -(-model.vocabulary // shape.devices)
         first = (np.arange(len(layers)) == 0) & (shape.embed == "F")
         row = model.embedding.row_bytes
@@ -150,7 +152,7 @@ class Workload:
         return WorkAmounts(
             linear=np.outer(passes.LINEAR, layers * model.layer_flops)
             + (head + shard) * model.head.flops_per_logit,
-            attention=np.outer(passes.ATTENTION, half_pair),
+            attention=np.outer(passes.ATTENTION_FORWARD, half_pair),
             attention_backward=np.outer(passes.ATTENTION_BACKWARD, half_pair),
             lookup=np.outer(passes.LOOKUP, first) * row + on_shard[:, None],
             copy=np.outer(passes.COPY, self._bytes_per_token(shape, "act")),
