@@ -23,6 +23,7 @@ from penstock.transform import (
     recompute_stages,
     split_backward,
 )
+from penstock.transform import spread_vocabulary as spread
 from transform.samples import SAMPLES, Sample
 
 TRANSFORMS: dict[str, Callable[[Schedule], Schedule]] = {
@@ -39,6 +40,7 @@ TRANSFORMS: dict[str, Callable[[Schedule], Schedule]] = {
     "recompute": recompute_all,
     "recompute first": lambda schedule: recompute_stages(schedule, {0}),
     "recompute early": lambda schedule: recompute_all_but_last_slices(schedule, 1),
+    "vocabulary": lambda schedule: schedule if schedule.shape.shards else spread(schedule),
 }
 
 
@@ -88,15 +90,17 @@ CUTS, RECOMPUTES = ("cut 2", "cut 1:2:3"), ("recompute", "recompute first")
 REFUSED = {
     *(("lending", name) for name in (*CUTS, *RECOMPUTES, "recompute early")),
     *(("offloaded", name) for name in RECOMPUTES),
+    ("gathered", "vocabulary"),
 }
-"""Loans count whole slices and belong to one forward; an offload needs what a forward keeps."""
+"""Loans count whole slices and belong to one forward; an offload needs what a forward keeps; shards
+of the vocabulary have no gathers where those of stages are there already."""
 
 
 @each("sample", SAMPLES, ids=lambda sample: sample.__name__)
 @each("name", sorted(TRANSFORMS))
 def test_annotations_are_kept_or_refused_by_name(name: str, sample: Sample) -> None:
     if (sample.__name__, name) in REFUSED:
-        with pytest.raises(ShapeError, match=r"(lends|offloads) .*\nhint: "):
+        with pytest.raises(ShapeError, match=r"(lends|offloads|ops of kind G, Z).*\nhint: "):
             TRANSFORMS[name](sample())
     else:
         assert check(TRANSFORMS[name](sample())).findings == ()

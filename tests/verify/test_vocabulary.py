@@ -4,14 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.schedules import find
-from penstock.verify.cases import trials_of
+from penstock.schedules import find, registry
+from penstock.transform import spread_vocabulary
+from penstock.verify.cases import CaseSizes, smallest, trials_of
 from penstock.verify.variants import VARIANTS, Trial
 from penstock.verify.verifier import TrialJob, Verifier
 from verify import mistakes
 
 pytestmark = [pytest.mark.torch, pytest.mark.processes]
 
+SMALL = CaseSizes(devices=(2, 4, 3), microbatches=(3, 4, 2, 8), slices=(2, 3, 4))
 both_algorithms = pytest.mark.parametrize("algorithm", ["1", "2"])
 
 
@@ -59,3 +61,18 @@ def test_a_device_alone_has_all_words(verifier: Verifier) -> None:
     spec = find("vocab-1f1b")
     trials, _ = trials_of(spec.build(spec.case(1, 2)), None, VARIANTS[:1])
     assert verifier.row(trials[0]).equal
+
+
+@pytest.mark.parametrize(
+    ("name", "loss"),
+    [("interleaved", "T"), ("zb-v", "S"), ("seq1f1b", "S"), ("kfkb", "T"), ("gpipe", "S")],
+)
+def test_a_schedule_with_passes_gives_what_one_process_gives(
+    verifier: Verifier, name: str, loss: str
+) -> None:
+    spec = registry()[name]
+    spread = spread_vocabulary(spec.build(smallest(spec, SMALL)), loss=loss)
+    tied = [variant for variant in VARIANTS if variant.name == "tied"]
+    (trial,), _ = trials_of(spread, None, tied)
+    row = verifier.row(trial)
+    assert row.equal, row.explanation

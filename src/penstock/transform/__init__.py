@@ -15,6 +15,7 @@ from penstock.transform.recompute import (
 from penstock.transform.sharding import shard
 from penstock.transform.slices import cut_slices, weigh_slices
 from penstock.transform.split_backward import merge_backward, split_backward
+from penstock.transform.vocabulary import spread_vocabulary
 
 __all__ = [
     "add_copies",
@@ -27,6 +28,7 @@ __all__ = [
     "recompute_stages",
     "shard",
     "split_backward",
+    "spread_vocabulary",
     "take_turns",
     "update_on_host",
     "weigh_slices",
