@@ -1,0 +1,35 @@
+"""O: a share of what a forward saved goes to the host."""
+
+from fractions import Fraction
+from typing import NamedTuple
+
+from penstock.model.attention.piece import Piece
+from penstock.model.stages.saved_tensors import SavedStorages
+from penstock.run.host.moved import MovedActivation
+from penstock.run.host.pool import HostPool
+from penstock.run.program.beginning import Beginning
+from penstock.run.program.values import Places, Values
+
+
+class HostRoom(NamedTuple):
+    """What O and L work with: where activations wait, and how much of one moves."""
+
+    pool: HostPool
+    share: Fraction
+
+
+def begin_offload(
+    room: HostRoom, piece: Piece, values: Values, reads: Places, writes: Places
+) -> Beginning:
+    """Choose what moves. The device's memory is the copy's until that has ended."""
+    act, _ = reads
+    (host,) = writes
+    moved = MovedActivation(SavedStorages.of(values[act], piece), room.share, room.pool)
+    values[act], values[host] = None, moved
+    return Beginning(took_memory=moved.is_split, let_go=moved.let_go)
+
+
+def offload(room: HostRoom, piece: Piece, values: Values, reads: Places, writes: Places) -> None:
+    """Copy it."""
+    (host,) = writes
+    values[host].copy_out()
