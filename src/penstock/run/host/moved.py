@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from penstock.model.stages.saved_tensors import SavedStorages
-from penstock.run.host.pool import HostPool, Run
+from penstock.run.host.pool import Run
+from penstock.run.host.tier import HostTier
 
 
 class Part(NamedTuple):
@@ -33,9 +34,9 @@ class Part(NamedTuple):
 class MovedActivation:
     """What was saved of a slice, on its way to the host and back."""
 
-    def __init__(self, saved: SavedStorages, share: Fraction, pool: HostPool) -> None:
+    def __init__(self, saved: SavedStorages, share: Fraction, tier: HostTier) -> None:
         """Choose what moves, and take the room for it on the host."""
-        self._nested, self._pool = saved, pool
+        self._nested, self._tier = saved, tier
         self._device = saved.storages[0].device
         sizes = [len(storage) for storage in saved.storages]
         self._parts = [self._part(saved.storages[n], n, moved) for n, moved in chosen(sizes, share)]
@@ -43,6 +44,7 @@ class MovedActivation:
         self._staying = {n: each for n, each in enumerate(saved.storages) if n not in going}
         self._leaving = {n: each for n, each in enumerate(saved.storages) if n in going}
         self._coming: dict[int, Tensor] = {}
+        tier.leaving.add(self._leaving.values())
         saved.storages.clear()
 
     @property
@@ -65,20 +67,26 @@ class MovedActivation:
                 part.rest.copy_(source[part.moved :])
 
     def let_go(self) -> None:
-        """Give back the memory of the device, once all is copied."""
+        """Give back the memory of the device, once all is copied; another activation may have been
+        given some of it."""
+        self._tier.leaving.give_back(self._leaving.values())
         self._leaving = {}
 
     @torch.no_grad()
     def take_room(self) -> Any:
-        """What was saved, in new memory that is still to be filled. What is on the host may be
-        written over by copies that are submitted later."""
-        self._coming = {
-            part.storage: torch.empty(part.size, dtype=torch.uint8, device=self._device)
-            for part in self._parts
-        }
+        """What was saved, in memory that is still to be filled. What is on the host may be written
+        over by copies that are submitted later."""
+        self._coming = {part.storage: self._memory(part.size) for part in self._parts}
         for part in self._parts:
-            self._pool.give_back(part.runs)
+            self._tier.pool.give_back(part.runs)
         return self._nested.on(self._staying | self._coming)
+
+    def _memory(self, size: int) -> Tensor:
+        """What a copy before has emptied, or else new memory."""
+        emptied = self._tier.leaving.hand_on(size)
+        if emptied is not None:
+            return emptied
+        return torch.empty(size, dtype=torch.uint8, device=self._device)
 
     @torch.no_grad()
     def copy_in(self) -> None:
@@ -89,19 +97,23 @@ class MovedActivation:
                 there.copy_(host, non_blocking=True)
             if part.rest is not None:
                 target[part.moved :].copy_(part.rest)
-        self._coming, self._parts = {}, []
+        self._coming = {}
+
+    def end(self) -> None:
+        """Give back what was aside, once all has come in."""
+        self._parts = []
 
     def _part(self, storage: Tensor, number: int, moved: int) -> Part:
         size = len(storage)
         rest = storage.new_empty(size - moved) if moved < size else None
-        return Part(number, size, moved, self._pool.take(moved), rest)
+        return Part(number, size, moved, self._tier.pool.take(moved), rest)
 
     def _ranges(self, part: Part, storage: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Memory of the host and that of the device that it stands for, run by run."""
         start = 0
         for run in part.runs:
             length = min(run.length, part.moved - start)
-            yield self._pool.bytes_at(run)[:length], storage[start : start + length]
+            yield self._tier.pool.bytes_at(run)[:length], storage[start : start + length]
             start += length
 
 

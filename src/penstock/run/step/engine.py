@@ -30,7 +30,7 @@ from penstock.run.execute.executor import Executor
 from penstock.run.execute.handlers.offload import HostRoom
 from penstock.run.execute.observer import Observer, Quiet
 from penstock.run.execute.spans import clock_of
-from penstock.run.host.pool import HostPool
+from penstock.run.host.tier import HostTier
 from penstock.run.program.calls import Join
 from penstock.run.program.order_messages import order_channels
 from penstock.run.program.pieces import cut_batch
@@ -90,7 +90,7 @@ class Engine:
         self._ends = {stage: self._stage_end(stage) for stage in mine}
         self.pool = BufferPool(self.stages, self.weights)
         """Buffers of whole stages, where a rank keeps only ranges of them."""
-        self.host_pool = HostPool(device)
+        self.host = HostTier(device)
         """Where activations wait that are offloaded."""
         self._homes = {} if self.sharding.buffers else home_views(self.stages, self.weights)
         self.whole_gradients = {s: self.weights[s].grad for s in mine if self._homes}
@@ -187,7 +187,7 @@ class Engine:
         rotation = rotation_of(program.schedule, self.mesh.device)
         self.pool.grow(rotation)
         self.transport.open({*program.channels, *order_channels(program)})
-        self.host_pool.grow(host_room(plan, self.mesh))
+        self.host.pool.grow(host_room(plan, self.mesh))
         for tie in self.layout.ties:
             connect_group(self.mesh.among(self._devices_of(tie)), self.device)
         executor = Executor(
@@ -222,7 +222,7 @@ class Engine:
         host or back with the room there."""
         stage, sharding = op.stage, self.sharding
         if op.kind in "OL":
-            return HostRoom(self.host_pool, shares.get(op, Fraction(1)))
+            return HostRoom(self.host, shares.get(op, Fraction(1)))
         if op.kind == "G" and isinstance(sharding, FullShards):
             whole = self.pool.part(rotation, "weight", stage, rotation.weight[op])
             return StageGather(sharding, self.weights[stage], whole, self.mesh)
@@ -273,7 +273,7 @@ class Engine:
         self.tracker.follow(self.executor.lane, ranks.__getitem__)
 
     def _begin(self, batch: Sequence[Microbatch], labels: int) -> list[Piece]:
-        self.host_pool.reset()
+        self.host.reset()
         for weights in self.weights.values():
             weights.grad.zero_()
         self._rate.scale = 1 / max(labels, 1)

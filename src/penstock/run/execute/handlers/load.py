@@ -12,8 +12,9 @@ def begin_load(
     """Take memory for it."""
     (host,) = reads
     (back,) = writes
-    values[back] = values[host].take_room()
-    return Beginning(took_memory=True)
+    moved = values[host]
+    values[back] = moved.take_room()
+    return Beginning(took_memory=True, let_go=moved.end)
 
 
 def load(room: HostRoom, piece: Piece, values: Values, reads: Places, writes: Places) -> None:

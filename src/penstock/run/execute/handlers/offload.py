@@ -6,7 +6,7 @@ from typing import NamedTuple
 from penstock.model.attention.piece import Piece
 from penstock.model.stages.saved_tensors import SavedStorages
 from penstock.run.host.moved import MovedActivation
-from penstock.run.host.pool import HostPool
+from penstock.run.host.tier import HostTier
 from penstock.run.program.beginning import Beginning
 from penstock.run.program.values import Places, Values
 
@@ -14,7 +14,7 @@ from penstock.run.program.values import Places, Values
 class HostRoom(NamedTuple):
     """What O and L work with: where activations wait, and how much of one moves."""
 
-    pool: HostPool
+    tier: HostTier
     share: Fraction
 
 
@@ -24,7 +24,7 @@ def begin_offload(
     """Choose what moves. The device's memory is the copy's until that has ended."""
     act, _ = reads
     (host,) = writes
-    moved = MovedActivation(SavedStorages.of(values[act], piece), room.share, room.pool)
+    moved = MovedActivation(SavedStorages.of(values[act], piece), room.share, room.tier)
     values[act], values[host] = None, moved
     return Beginning(took_memory=moved.is_split, let_go=moved.let_go)
 
