@@ -10,20 +10,25 @@ import random
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from fractions import Fraction
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from penstock.core.ops import Op
 from penstock.core.program import Channel
 from penstock.data.batch import Microbatch
 from penstock.lower import lower_for_running
 from penstock.model.stages.weights import Weights
-from penstock.run.execute.executor import Executor, by_stage
+from penstock.run.execute.executor import Executor
+from penstock.run.execute.handlers.offload import HostRoom
+from penstock.run.host.tier import HostTier
 from penstock.run.program.calls import Post
 from penstock.run.program.layout import Layout
 from penstock.run.program.pieces import cut_batch
@@ -182,10 +187,11 @@ class Rig:
 
     def _executor(self, device: int) -> Executor:
         mine = {number: self.stages[number] for number in self.layout.stages_of(device)}
+        shares = dict(self.plan.schedule.shares)
         return Executor(
             self.program,
             device,
-            by_stage({**weightless_stages(self.layout, CPU), **mine}),
+            partial(_subject, {**weightless_stages(self.layout, CPU), **mine}, HostTier(CPU), shares),
             transport=Mail(in_order(), device),
             boundary=boundary_of(self.layout, CPU),
             homes=home_views(mine, self.weights),
@@ -226,6 +232,13 @@ class Rig:
             for number, weights in self.weights.items()
             for name, grad in weights.named(weights.grad).items()
         }
+
+
+def _subject(
+    stages: Mapping[int, object], tier: HostTier, shares: Mapping[Op, Fraction], op: Op
+) -> object:
+    """What an op works with: a stage, or the room on the host."""
+    return HostRoom(tier, shares.get(op, Fraction(1))) if op.kind in "OL" else stages[op.stage]
 
 
 def _weights(layout: Layout, number: int, values: dict[str, Tensor]) -> Weights:

@@ -14,7 +14,7 @@ import numpy as np
 from penstock.core.graph import AFTER, graph_of
 from penstock.core.meaning import writes
 from penstock.core.program import Channel, Program
-from penstock.run.program.calls import Post
+from penstock.run.program.calls import DROPPED, Post
 
 TOKEN = ("token", 0)
 """What is sent, among what outlives a step."""
@@ -29,12 +29,12 @@ class OrderEdge(NamedTuple):
 
 
 def order_edges(program: Program) -> list[OrderEdge]:
-    """All of them, with tags behind those of transfers."""
+    """All of them, in the order in which their devices send, with tags behind those of transfers."""
     graph, device = graph_of(program.schedule), program.schedule.table.device
     apart = device[graph.reader] != device[graph.writer]
     found = np.flatnonzero(apart & (graph.buffer == AFTER)).tolist()
     first = len(program.moves.reader)
-    rows = zip(graph.writer[found].tolist(), graph.reader[found].tolist())
+    rows = sorted(zip(graph.writer[found].tolist(), graph.reader[found].tolist()))
     return [OrderEdge(*pair, first + number) for number, pair in enumerate(rows)]
 
 
@@ -60,18 +60,18 @@ class OrderMessages(NamedTuple):
         for earlier, later, tag in order_edges(program):
             source, target = int(table.device[earlier]), int(table.device[later])
             if device in (source, target):
-                op = table.op(earlier)
-                what = (place_of(*TOKEN), int(program.schedule.unit[earlier]), writes(op, shape)[0])
+                what = (int(program.schedule.unit[earlier]), writes(table.op(earlier), shape)[0])
                 if device == source:
-                    sent[earlier].append(Post(target, tag, *what))
+                    sent[earlier].append(Post(target, tag, place_of(*TOKEN), *what))
                 else:
-                    received[later].append(Post(source, tag, *what))
+                    received[later].append(Post(source, tag, DROPPED, *what))
         return cls(sent, received)
 
     @property
     def expected(self) -> tuple[Post, ...]:
-        """All that this device waits for."""
-        return tuple(post for posts in self.received.values() for post in posts)
+        """All that this device waits for, in the order in which it is sent."""
+        posts = (post for posts in self.received.values() for post in posts)
+        return tuple(sorted(posts, key=lambda post: post.tag))
 
     def of_row(self, row: int) -> Sequence[Post]:
         return self.sent.get(row, ())
