@@ -191,7 +191,9 @@ class Rig:
         return Executor(
             self.program,
             device,
-            partial(_subject, {**weightless_stages(self.layout, CPU), **mine}, HostTier(CPU), shares),
+            partial(
+                _subject, {**weightless_stages(self.layout, CPU), **mine}, HostTier(CPU), shares
+            ),
             transport=Mail(in_order(), device),
             boundary=boundary_of(self.layout, CPU),
             homes=home_views(mine, self.weights),

@@ -29,7 +29,7 @@ class OrderEdge(NamedTuple):
 
 
 def order_edges(program: Program) -> list[OrderEdge]:
-    """All of them, in the order in which their devices send, with tags behind those of transfers."""
+    """All of them, in the order in which devices send, with tags behind those of transfers."""
     graph, device = graph_of(program.schedule), program.schedule.table.device
     apart = device[graph.reader] != device[graph.writer]
     found = np.flatnonzero(apart & (graph.buffer == AFTER)).tolist()
