@@ -18,7 +18,7 @@ _MODEL = (
     "model.layers",
     "model.stages",
 )
-_STEP = ("core", *_MODEL, "model.io", "run.process", "run.program", "run.comm")
+_STEP = ("core", *_MODEL, "model.io", "run.process", "run.program", "run.comm", "run.host")
 _RUN = (*_STEP, "run.execute", "run.watchdog", "run.launch", "run.step", "run.observe")
 _BELOW_LOOP = ("train.config", "train.records", "train.checkpoint", "train.report")
 
@@ -68,7 +68,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "model.kernels",
         "run.execute",
         "run.watchdog",
-        "run.host",
     ),
     "run.observe": (*_BELOW_PLAN, "data", "run.process", "run.program", "run.execute", "run.step"),
     "verify": (*_BELOW_RUN, *_STEP, "run.launch", "run.step"),

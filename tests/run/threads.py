@@ -240,7 +240,7 @@ def _subject(
     stages: Mapping[int, object], tier: HostTier, shares: Mapping[Op, Fraction], op: Op
 ) -> object:
     """What an op works with: a stage, or the room on the host."""
-    return HostRoom(tier, shares.get(op, Fraction(1))) if op.kind in "OL" else stages[op.stage]
+    return HostRoom.of(tier, shares, op) if op.kind in "OL" else stages[op.stage]
 
 
 def _weights(layout: Layout, number: int, values: dict[str, Tensor]) -> Weights:

@@ -32,7 +32,7 @@ class View(NamedTuple):
     def of(self, memory: Tensor) -> Tensor:
         """The same view of other memory."""
         empty = torch.empty(0, dtype=self.dtype, device=memory.device)
-        return empty.set_(memory.untyped_storage(), self.offset, self.size, self.stride)  # type: ignore[call-overload, no-any-return]
+        return empty.set_(memory.untyped_storage(), self.offset, self.size, self.stride)
 
 
 class SavedStorages(NamedTuple):
@@ -54,8 +54,8 @@ class SavedStorages(NamedTuple):
             number = found.setdefault(storage.data_ptr(), len(storages))
             if number == len(storages):
                 storages.append(_bytes_of(tensor))
-            at = (tensor.storage_offset(), tensor.size(), tensor.stride())
-            return View(number, tensor.dtype, *at)
+            offset, size = int(tensor.storage_offset()), tensor.size()
+            return View(number, tensor.dtype, offset, size, tensor.stride())
 
         return cls(storages, _mapped(saved, Tensor, view_of, piece))
 
@@ -67,7 +67,7 @@ class SavedStorages(NamedTuple):
 def _bytes_of(tensor: Tensor) -> Tensor:
     """The whole storage of a tensor."""
     empty = torch.empty(0, dtype=torch.uint8, device=tensor.device)
-    return empty.set_(tensor.untyped_storage())  # type: ignore[call-overload, no-any-return]
+    return empty.set_(tensor.untyped_storage())
 
 
 def _mapped(node: Any, leaf: type, change: Callable[[Any], Any], piece: Piece | None) -> Any:

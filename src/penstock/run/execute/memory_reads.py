@@ -38,6 +38,6 @@ class MemoryReads:
 
     def end(self, number: int) -> None:
         """A call has ended, and with it all that were submitted before it to its stream."""
-        reads = self._streams.get(number, ())
+        reads = self._streams.get(number)
         while reads and reads[0].number <= number:
-            reads.popleft().let_go()  # type: ignore[union-attr]
+            reads.popleft().let_go()

@@ -16,17 +16,17 @@ import torch
 from torch import Tensor
 
 from penstock.model.stages.saved_tensors import SavedStorages
-from penstock.run.host.pool import Run
+from penstock.run.host.pool import HostRange
 from penstock.run.host.tier import HostTier
 
 
-class Part(NamedTuple):
+class MovedPart(NamedTuple):
     """A storage whose first bytes move."""
 
     storage: int
     size: int
     moved: int
-    runs: list[Run]
+    runs: list[HostRange]
     rest: Tensor | None
     """The other bytes, aside."""
 
@@ -103,12 +103,12 @@ class MovedActivation:
         """Give back what was aside, once all has come in."""
         self._parts = []
 
-    def _part(self, storage: Tensor, number: int, moved: int) -> Part:
+    def _part(self, storage: Tensor, number: int, moved: int) -> MovedPart:
         size = len(storage)
         rest = storage.new_empty(size - moved) if moved < size else None
-        return Part(number, size, moved, self._tier.pool.take(moved), rest)
+        return MovedPart(number, size, moved, self._tier.pool.take(moved), rest)
 
-    def _ranges(self, part: Part, storage: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    def _ranges(self, part: MovedPart, storage: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Memory of the host and that of the device that it stands for, run by run."""
         start = 0
         for run in part.runs:

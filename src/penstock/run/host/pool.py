@@ -19,7 +19,7 @@ ALIGNMENT = 512
 """Bytes at a multiple of which each run begins."""
 
 
-class Run(NamedTuple):
+class HostRange(NamedTuple):
     """Bytes of a block, from one to another."""
 
     block: int
@@ -38,7 +38,7 @@ class HostPool:
         """For tensors of a device."""
         self._pinned = device.type == "cuda"
         self._blocks: list[Tensor] = []
-        self._free: list[Run] = []
+        self._free: list[HostRange] = []
         self.held = 0
         """Bytes that are given out."""
         self.most = 0
@@ -58,20 +58,20 @@ class HostPool:
             size = _block_size(missing)
             block = torch.empty(size, dtype=torch.uint8, pin_memory=self._pinned)
             self._blocks.append(block)
-            self._free.append(Run(len(self._blocks) - 1, 0, size))
+            self._free.append(HostRange(len(self._blocks) - 1, 0, size))
             missing -= size
 
     def reset(self) -> None:
         """Nothing is given out any more, whatever a step that failed has left behind."""
-        self._free = [Run(number, 0, len(block)) for number, block in enumerate(self._blocks)]
+        self._free = [HostRange(number, 0, len(block)) for number, block in enumerate(self._blocks)]
         self.held = 0
 
-    def take(self, size: int) -> list[Run]:
+    def take(self, size: int) -> list[HostRange]:
         """Runs of so many bytes together, in one piece where there is one."""
         wanted = _aligned(size)
         self._have(wanted)
         fitting = next((run for run in self._free if run.length >= wanted), None)
-        found: list[Run] = []
+        found: list[HostRange] = []
         while wanted:
             run = fitting or self._free[0]
             taken = run._replace(stop=min(run.stop, run.start + wanted))
@@ -82,10 +82,10 @@ class HostPool:
         self.most = max(self.most, self.held)
         return found
 
-    def give_back(self, runs: list[Run]) -> None:
+    def give_back(self, runs: list[HostRange]) -> None:
         """What was taken is free again; neighbours become one run."""
         self.held -= sum(run.length for run in runs)
-        joined: list[Run] = []
+        joined: list[HostRange] = []
         for run in sorted([*self._free, *runs]):
             before = joined[-1] if joined else None
             if before is not None and (before.block, before.stop) == (run.block, run.start):
@@ -94,7 +94,7 @@ class HostPool:
                 joined.append(run)
         self._free = joined
 
-    def bytes_at(self, run: Run) -> Tensor:
+    def bytes_at(self, run: HostRange) -> Tensor:
         """The memory of a run."""
         return self._blocks[run.block][run.start : run.stop]
 
@@ -106,7 +106,7 @@ class HostPool:
             self.grow(before + wanted - free)
             self.late += self.bytes - before
 
-    def _replace(self, run: Run, rest: Run) -> None:
+    def _replace(self, run: HostRange, rest: HostRange) -> None:
         at = self._free.index(run)
         self._free[at : at + 1] = [rest] if rest.length else []
 

@@ -91,7 +91,6 @@ class Engine:
         self.pool = BufferPool(self.stages, self.weights)
         """Buffers of whole stages, where a rank keeps only ranges of them."""
         self.host = HostTier(device)
-        """Where activations wait that are offloaded."""
         self._homes = {} if self.sharding.buffers else home_views(self.stages, self.weights)
         self.whole_gradients = {s: self.weights[s].grad for s in mine if self._homes}
         """Of each stage; where ranks share gradients, what `gradients` has brought together."""
@@ -143,7 +142,8 @@ class Engine:
             losses = self.executor.evaluate(self._pieces(batch, 1))
             self.tracker.at = "evaluates"
             with self.tracker.gathers("evaluate"):
-                total += self._sum_over_all(sum_losses(losses))
+                add_up(loss := sum_losses(losses), self.mesh.world)
+            total += float(loss)
         refuse_unlabelled("the evaluation", labels)
         return total / labels
 
@@ -218,11 +218,10 @@ class Engine:
         return self.sharding.empty(own, dtype=dtype, main=main, device=self.device)
 
     def _subject(self, rotation: Rotation, shares: Mapping[Op, Fraction], op: Op) -> Any:
-        """What an op works with; a gather or a reduction with the buffer that it has, a copy to the
-        host or back with the room there."""
+        """What an op works with; collectives with their buffer, copies with room on the host."""
         stage, sharding = op.stage, self.sharding
         if op.kind in "OL":
-            return HostRoom(self.host, shares.get(op, Fraction(1)))
+            return HostRoom.of(self.host, shares, op)
         if op.kind == "G" and isinstance(sharding, FullShards):
             whole = self.pool.part(rotation, "weight", stage, rotation.weight[op])
             return StageGather(sharding, self.weights[stage], whole, self.mesh)
@@ -299,7 +298,3 @@ class Engine:
         self.tracker.at = "ends its step"
         totals = Totals.of(self.executor.totals["norm"])
         return Outcome(totals.loss / max(labels, 1), totals.norm, labels)
-
-    def _sum_over_all(self, value: Tensor) -> float:
-        add_up(value, self.mesh.world)
-        return float(value)

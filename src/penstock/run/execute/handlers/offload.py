@@ -1,8 +1,10 @@
 """O: a share of what a forward saved goes to the host."""
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
+from penstock.core.ops import Op
 from penstock.model.attention.piece import Piece
 from penstock.model.stages.saved_tensors import SavedStorages
 from penstock.run.host.moved import MovedActivation
@@ -16,6 +18,11 @@ class HostRoom(NamedTuple):
 
     tier: HostTier
     share: Fraction
+
+    @classmethod
+    def of(cls, tier: HostTier, shares: Mapping[Op, Fraction], op: Op) -> "HostRoom":
+        """For a copy; all of an activation moves where nothing else is said."""
+        return cls(tier, shares.get(op, Fraction(1)))
 
 
 def begin_offload(
