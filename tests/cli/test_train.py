@@ -183,8 +183,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 REFUSED = {
     "a schedule that cannot be run": (
-        "--set pipeline.schedule=sppo --set pipeline.slices=2",
-        "sppo has ops of kind",
+        "--set pipeline.schedule=sppo-msp --set pipeline.slices=2",
+        "sppo-msp has gangs:",
         "it can be checked, simulated and drawn",
     ),
     "a device that is not there": (

@@ -18,7 +18,7 @@ _MODEL = (
     "model.layers",
     "model.stages",
 )
-_STEP = ("core", *_MODEL, "model.io", "run.process", "run.program", "run.comm")
+_STEP = ("core", *_MODEL, "model.io", "run.process", "run.program", "run.comm", "run.host")
 _RUN = (*_STEP, "run.execute", "run.watchdog", "run.launch", "run.step", "run.observe")
 _BELOW_LOOP = ("train.config", "train.records", "train.checkpoint", "train.report")
 
@@ -49,6 +49,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "run.process": ("terminal", "parent_process"),
     "run.program": ("core", "lower", "transform", *_MODEL),
     "run.comm": ("arch", "core", "model.parallel", "run.process", "run.program"),
+    "run.host": ("model.stages",),
     "run.execute": (
         "core",
         "model.parallel",
@@ -56,10 +57,18 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "model.stages",
         "run.program",
         "run.comm",
+        "run.host",
     ),
     "run.watchdog": ("terminal", "core", "check", "run.process", "run.program"),
     "run.launch": ("terminal", "parent_process", "run.process", "run.watchdog"),
-    "run.step": (*_STEP, "model.kernels", "run.execute", "run.watchdog"),
+    "run.step": (
+        *_STEP,
+        "cost",
+        "plan",
+        "model.kernels",
+        "run.execute",
+        "run.watchdog",
+    ),
     "run.observe": (
         *_BELOW_PLAN,
         "data",

@@ -10,9 +10,11 @@ import random
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from fractions import Fraction
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -20,11 +22,14 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from penstock.core.buffers import Buf
+from penstock.core.ops import Op
 from penstock.core.program import Channel
 from penstock.data.batch import Microbatch
 from penstock.lower import lower_for_running
 from penstock.model.stages.weights import Weights
-from penstock.run.execute.executor import Executor, by_home
+from penstock.run.execute.executor import Executor, Subjects, by_home
+from penstock.run.execute.handlers.offload import HostRoom
+from penstock.run.host.tier import HostTier
 from penstock.run.program.calls import Join, Post
 from penstock.run.program.layout import Layout
 from penstock.run.program.pieces import cut_batch
@@ -223,10 +228,16 @@ class Rig:
 
     def _executor(self, device: int) -> Executor:
         mine = {number: self.stages[number] for number in self.layout.stages_of(device)}
+        shares = dict(self.plan.schedule.shares)
         return Executor(
             self.program,
             device,
-            by_home({**weightless_stages(self.layout, CPU), **mine}, self.layout.stages),
+            partial(
+                _subject,
+                by_home({**weightless_stages(self.layout, CPU), **mine}, self.layout.stages),
+                HostTier(CPU),
+                shares,
+            ),
             transport=Mail(in_order(), device),
             boundary=boundary_of(self.layout, CPU),
             homes=home_views(mine, self.weights),
@@ -278,6 +289,11 @@ class Rig:
             for number, weights in self.weights.items()
             for name, grad in weights.named(weights.grad).items()
         }
+
+
+def _subject(stages: Subjects, tier: HostTier, shares: Mapping[Op, Fraction], op: Op) -> object:
+    """What an op works with: a stage, or the room on the host."""
+    return HostRoom.of(tier, shares, op) if op.kind in "OL" else stages(op)
 
 
 def _weights(layout: Layout, number: int, values: dict[str, Tensor]) -> Weights:

@@ -12,6 +12,7 @@ from penstock.errors import ShapeError, nearest
 
 if TYPE_CHECKING:
     from penstock.bench.measure.gpu_case import GpuCase
+    from penstock.bench.measure.gpu_offload import OffloadCase
 
 
 class GpuChoice(NamedTuple):
@@ -156,6 +157,33 @@ def _breakdown(settings: BenchSettings, cases: Sequence["GpuCase"]) -> Iterator[
     yield from breakdown_rows(cases, first_gpu(), settings["first"])
 
 
+def _offload(settings: BenchSettings, cases: Sequence["GpuCase"]) -> Iterator[Result]:
+    from penstock.bench.measure.gpu import first_gpu
+    from penstock.bench.measure.gpu_offload import offload_row
+
+    own = settings["offload"]
+    for tokens in own["tokens"]:
+        case = _offload_case(settings, own, tokens)
+        row = offload_row(case, first_gpu(), settings["steps"], settings["first"], own["copied"])
+        yield {**row, "wanted": own["wanted"], "wanted_bandwidth": own["bandwidth"]}
+
+
+def _offload_long(settings: BenchSettings, cases: Sequence["GpuCase"]) -> Iterator[Result]:
+    from penstock.bench.measure.gpu import first_gpu
+    from penstock.bench.measure.gpu_offload import long_row
+
+    own = settings["offload_long"]
+    case = _offload_case(settings, own, own["tokens"])
+    yield long_row(case, first_gpu(), own["steps"], own["host_share"])
+
+
+def _offload_case(settings: BenchSettings, own: BenchSettings, tokens: int) -> "OffloadCase":
+    from penstock.bench.measure.gpu_offload import OffloadCase
+
+    sizes = bench_model(settings, own["model"])
+    return OffloadCase(own["schedule"], own["model"], sizes, tokens, own["slices"])
+
+
 Part = Callable[[BenchSettings, Sequence["GpuCase"]], Iterator[Result]]
 
 GPU_PARTS: dict[str, Part] = {
@@ -163,6 +191,8 @@ GPU_PARTS: dict[str, Part] = {
     "steps": _steps,
     "shared": _shared,
     "breakdown": _breakdown,
+    "offload": _offload,
+    "offload-long": _offload_long,
 }
 USUAL = ("attention", "steps", "shared")
 """Parts that are measured where none is chosen."""

@@ -52,6 +52,27 @@ def _breakdown(row: Result) -> GpuCells:
     return (*_case(row), f"{row['seconds']:.3f}", f"{row['idle']:.3f}", gaps, parts)
 
 
+def _offload(row: Result) -> GpuCells:
+    ways = (f"{row[key] / 1e9:.1f}" for key in ("bytes_out_per_second", "bytes_back_per_second"))
+    times = (f"{row[key]:.3f}" for key in ("seconds", "seconds_without", "ratio"))
+    return (*_of_sequence(row), *ways, *times, f"{row['wanted']:.2f}", *_on_device_and_host(row))
+
+
+def _offload_long(row: Result) -> GpuCells:
+    slices = f"{row['offloaded_slices']} offloaded, {row['recomputed_slices']} recomputed"
+    pace = f"{row['tokens_per_second']:,.0f}"
+    return (*_of_sequence(row), slices, f"{row['seconds']:.1f}", pace, *_on_device_and_host(row))
+
+
+def _of_sequence(row: Result) -> GpuCells:
+    return row["model"], f"{row['tokens']:,}", str(row["slices"])
+
+
+def _on_device_and_host(row: Result) -> GpuCells:
+    sizes = (f"{row[key] / 1e9:.1f}" for key in ("predicted_bytes", "measured_bytes"))
+    return (*sizes, _number(row["memory_error"], ".1%"), f"{row['host_bytes'] / 1e9:.1f}")
+
+
 def _case(row: Result) -> GpuCells:
     name = "+".join([row["model"], *row["transforms"]])
     return name, f"{row['tokens']:,}", str(row["slices"])
@@ -81,5 +102,14 @@ TABLES: dict[str, tuple[GpuCells, Callable[[Result], GpuCells]]] = {
     "breakdown": (
         (*_CASE, "seconds", "idle s", "gaps above 20 us", "seconds by class"),
         _breakdown,
+    ),
+    "offload": (
+        (*_CASE, "GB/s out", "GB/s back", "seconds", "without", "ratio", "wanted")
+        + (*_MEMORY, "pinned GB"),
+        _offload,
+    ),
+    "offload-long": (
+        (*_CASE, "of these", "seconds", "tokens/s", *_MEMORY, "pinned GB"),
+        _offload_long,
     ),
 }

@@ -43,7 +43,9 @@ from penstock.errors import ShapeError
 MOST_FLOPS = 2**62
 """Bound on one op, so that whole numbers of 64 bits hold it."""
 _WITH_KEYS = {"act": 1, "kv": -1}
-"""Sizes between which keys and values that are made again move."""
+"""Sizes between which keys and values go that live and die with the activation."""
+_TAKING_KEYS = frozenset("RO")
+"""Kinds of ops that make or move an activation with its keys and values."""
 
 
 class WorkAmounts(NamedTuple):
@@ -174,8 +176,8 @@ class Workload:
         if size == GIVEN:
             return self._given(schedule)
         held = self._kept(schedule, size)
-        if size in _WITH_KEYS and "R" in schedule.table.kinds:
-            held += _WITH_KEYS[size] * self._made_again(schedule)
+        if size in _WITH_KEYS and schedule.table.kinds & _TAKING_KEYS:
+            held += _WITH_KEYS[size] * self._with_activation(schedule)
         if size == "act" and self.model.sliced_bytes:
             held += self._kept_of_slices(schedule)
         return np.asarray(held, np.int64)
@@ -206,15 +208,16 @@ class Workload:
             per_token[stage_column(schedule)] * (self.tokens * self._cut)[schedule.unit]
         )
 
-    def _made_again(self, schedule: Schedule) -> Counts:
-        """Bytes of keys and values that are made with the activation, and again with it.
+    def _with_activation(self, schedule: Schedule) -> Counts:
+        """Bytes of keys and values that are made again with the activation, or moved with it.
 
         A forward that keeps only its input keeps no keys and values either, unless other slices
-        need them: those of a whole sequence live and die with the activation.
+        need them: those of a whole sequence live and die with the activation, and are offloaded
+        with it.
         """
         table, unit = schedule.table, schedule.unit
         again = np.zeros((len(self.layers), len(self.tokens)), np.bool_)
-        rows = np.flatnonzero(table.of_kinds("R"))
+        rows = np.flatnonzero(table.of_kinds(_TAKING_KEYS))
         again[table.stage[rows], unit[rows]] = True
         whole = (1 - self._cut)[unit] * again[stage_column(schedule), unit]
         return np.asarray(self._kept(schedule, "kv") * whole)

@@ -13,6 +13,7 @@ from penstock.arch.mesh_shape import MeshShape
 from penstock.core.schedule import Schedule
 from penstock.cost.cell_workload import rank_workloads
 from penstock.cost.workload import Workload
+from penstock.plan.host_memory import host_peaks
 from penstock.plan.memory import Gathered, footprints, step_peaks
 
 
@@ -36,9 +37,9 @@ def run_bytes(
     rows: int = 1,
     shared: SharedWeights = UNSHARED,
 ) -> int:
-    """What all ranks of a run hold at most, together."""
+    """What all ranks of a run hold at most, together, where their devices are the host."""
     return mesh.replicas * sum(
-        device.total
+        device.total + device.host
         for rank in rank_workloads(workload, mesh.cell)
         for device in footprints(
             schedule, rank, rows, owners=shared.owners, gathered=shared.gathered
@@ -55,3 +56,9 @@ def fullest_rank(
     return max(
         rank_workloads(workload, cell), key=lambda rank: sum(step_peaks(schedule, rank, rows))
     )
+
+
+def run_host_bytes(schedule: Schedule, workload: Workload, mesh: MeshShape, rows: int = 1) -> int:
+    """What waits on the host at most, of all ranks together."""
+    ranks = rank_workloads(workload, mesh.cell)
+    return mesh.replicas * sum(sum(host_peaks(schedule, rank, rows)) for rank in ranks)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.arch.ownership import message_room, most_owned
+from penstock.check.memory import bound
 from penstock.core.homes import shard_homes, weight_homes
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -27,7 +28,9 @@ from penstock.cost.hardware import HARDWARE
 from penstock.cost.transformer import TransformerCost
 from penstock.cost.workload import Workload
 from penstock.lower import lower_for_running
+from penstock.plan.host_memory import host_peaks
 from penstock.sim import simulate
+from penstock.sim.memory import changes_of
 from penstock.sim.timeline import Curve, Timeline, Transfers
 
 MAIN_BYTES = 4
@@ -47,6 +50,8 @@ class Footprint(NamedTuple):
     """The most that the update adds behind it."""
     communication: int = 0
     """Communicators, which a GPU must have room for and torch does not allocate."""
+    host: int = 0
+    """What waits on the host at most, in memory that a GPU needs pinned."""
 
     @property
     def held(self) -> int:
@@ -91,9 +96,9 @@ def footprints(
     hold the same stage share those of the others. With the buffers of `gathered` stages, one for
     each device, they share values and gradients too.
     """
-    steps = step_peaks(schedule, workload, rows)
+    steps, hosts = step_peaks(schedule, workload, rows), host_peaks(schedule, workload, rows)
     narrow, main = workload.model.element_bytes, max(MAIN_BYTES, workload.model.element_bytes)
-    found = [Footprint(0, 0, step) for step in steps]
+    found = [Footprint(0, 0, step, host=host) for step, host in zip(steps, hosts)]
     shape = schedule.shape
     for stage, devices in (weight_homes(schedule) | shard_homes(shape)).items():
         away = stage in on_host
@@ -108,10 +113,12 @@ def footprints(
         root = 0 if away else most_owned(stage_matrices(workload, stage, shape), owners)
         room = max(root, message_room(stored, owners)) * main
         for device in devices:
-            weights, optimizer, step, end, _ = found[device]
-            weights += stored * narrow * (narrow < main or away)
-            optimizer += (count + (updated + 2 * owned) * (not away)) * main
-            found[device] = Footprint(weights, optimizer, step, max(end, room))
+            before = found[device]
+            found[device] = before._replace(
+                weights=before.weights + stored * narrow * (narrow < main or away),
+                optimizer=before.optimizer + (count + (updated + 2 * owned) * (not away)) * main,
+                end=max(before.end, room),
+            )
     sharded = [_gathered(workload, each, owners, shape) for each in gathered]
     return tuple(each._replace(**held) for each, held in zip(found, sharded)) or tuple(found)
 
@@ -181,9 +188,21 @@ def dealt_elements(workload: Workload, stage: int) -> tuple[int, ...]:
 
 
 def step_peaks(schedule: Schedule, workload: Workload, rows: int = 1) -> list[int]:
-    """The most that a step adds on each device, in bytes; times do not matter for it."""
+    """The most that a step adds on each device, in bytes.
+
+    Times do not matter for it. Where copies run beside the compute lane they would, so there it is
+    what the order allows at most: memory counts as given back where an op waits for the copy.
+    """
     cost = TransformerCost(workload, next(iter(HARDWARE.values())))
-    return [int(peak) for peak in with_slots(simulate(schedule, cost), workload, rows).peak]
+    timeline = simulate(schedule, cost)
+    if "O" in schedule.table.kinds:
+        at_start, at_end, grain = changes_of(schedule, cost)
+        devices = range(schedule.shape.devices)
+        proven = [bound(schedule, at_start, at_end, device)[0].max() for device in devices]
+        levels = np.array([int(level * grain / timeline.grain) for level in proven], np.int64)
+        levels = np.maximum(timeline.peak_levels, levels)
+        timeline = replace(timeline, peak_levels=levels)
+    return [int(peak) for peak in with_slots(timeline, workload, rows).peak]
 
 
 @dataclass(frozen=True, eq=False)

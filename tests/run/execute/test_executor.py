@@ -53,9 +53,11 @@ def _built(name: str) -> Schedule:
 
 
 def _recomputed(name: str) -> None:
-    """Skip what cannot be run again: attention that is lent."""
+    """Skip what cannot be run again: attention that is lent, activations that are offloaded."""
     if _built(name).loans:
         pytest.skip("lends attention, which cannot be run again")
+    if "O" in _built(name).table.kinds:
+        pytest.skip("offloads activations, which cannot be run again")
 
 
 @cache
@@ -155,7 +157,9 @@ def test_no_channel_has_more_receives_than_planned_slots_and_every_message_is_ta
     program = lower_for_running(_plan(name, "ragged").schedule)
     office = run(name, "ragged").office
     slots = dict(zip(program.channels, program.slots))
-    assert {channel for channel, most in office.most.items() if most > slots[channel]} == set()
+    carried = {channel: most for channel, most in office.most.items() if channel in slots}
+    assert {channel for channel, most in carried.items() if most > slots[channel]} == set()
+    assert {channel.payload for channel in office.most.keys() - slots.keys()} <= {"host", "back"}
     assert {channel.payload for channel in office.most} >= {"x"}
     assert not any(office.outstanding.values())
     assert not office.waiting
@@ -208,7 +212,9 @@ def test_a_step_after_an_evaluation_is_any_step_and_leaves_nothing_behind(name: 
 def test_values_are_freed_by_the_end_of_every_step_and_the_empty_place_stays_empty(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _recomputed(name)
+    variant = "ragged" if "O" in _built(name).table.kinds else "recompute"
+    if variant == "recompute":
+        _recomputed(name)
     lists: dict[int, Values] = {}
 
     def noting(work: Callable[..., None], *given: Any) -> None:
@@ -219,8 +225,8 @@ def test_values_are_freed_by_the_end_of_every_step_and_the_empty_place_stays_emp
 
     noted = {kind: partial(noting, work) for kind, work in HANDLERS.items()}
     monkeypatch.setattr(executor_module, "HANDLERS", noted)
-    rig = Rig(_plan(name, "recompute"))
-    rig.step(_batch(name, "recompute"), in_order())
+    rig = Rig(_plan(name, variant))
+    rig.step(_batch(name, variant), in_order())
     assert len(lists) == len(rig.executors)
     for values, executor in zip(lists.values(), rig.executors):
         homes = {place for each in rig.executors for place in each.lane.homes.values()}

@@ -12,6 +12,7 @@ from loops import each
 from penstock.core.buffers import ALL, BUFFERS
 from penstock.core.graph import graph_of
 from penstock.core.host_order import host_order
+from penstock.core.ops import STREAMS
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import RunError
@@ -68,8 +69,9 @@ def test_every_op_stands_once_in_the_order_of_its_lane(name: str) -> None:
     rows = [call.row for lane in lanes_of(name) for call in lane.calls]
     assert sorted(rows) == list(range(len(table)))
     for lane in lanes_of(name):
-        own = [call.row for call in lane.calls]
-        assert own == sorted(own)
+        for stream in STREAMS:
+            own = [call.row for call in lane.calls if call.stream == stream]
+            assert own == sorted(own)
         assert all(call.op == table.op(call.row) for call in lane.calls)
 
 
@@ -114,6 +116,8 @@ def test_what_a_place_holds_is_written_before_it_is_read_and_freed_after(
     name: str, again: bool
 ) -> None:
     schedule = built(name)
+    if again and "O" in schedule.table.kinds:
+        pytest.skip("offloads activations, which cannot be run again")
     if again:
         schedule = recompute_all(schedule)
     program = lower(schedule)

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from penstock.core.buffers import Buf
+from penstock.core.buffers import BUFFERS, Buf
 from penstock.model.attention.piece import Piece
 from penstock.model.parallel.tokens import TokenShares
 from penstock.run.program.calls import Post
@@ -87,6 +87,17 @@ class Landings:
     def empty(self, post: Post, pieces: Sequence[Piece]) -> Tensor:
         """Memory of its own for each transfer: what is received may outlive its slot."""
         if post.tag not in self._patterns:
-            pattern = self._boundary.pattern(post.buf, pieces[post.unit])
-            self._patterns[post.tag] = pattern
+            self._patterns[post.tag] = self._pattern(post, pieces)
         return torch.empty_like(self._patterns[post.tag])
+
+    def _pattern(self, post: Post, pieces: Sequence[Piece]) -> Tensor:
+        """What looks like the whole: one element where nothing travels but the message that a
+        buffer is there."""
+        if not BUFFERS[post.buf.name].crosses:
+            return order_token(self._boundary.device)
+        return self._boundary.pattern(post.buf, pieces[post.unit])
+
+
+def order_token(device: torch.device) -> Tensor:
+    """What an order between devices is told with."""
+    return torch.zeros(1, device=device)

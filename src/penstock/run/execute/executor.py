@@ -17,8 +17,8 @@ from penstock.core.program import Program
 from penstock.model.attention.piece import Piece
 from penstock.run.comm.side_stream import SideStream
 from penstock.run.comm.transport import Transport
-from penstock.run.execute.boundary import Between, Landings
-from penstock.run.execute.handlers import HANDLERS, Handler
+from penstock.run.execute.boundary import Between, Landings, order_token
+from penstock.run.execute.handlers import BEGINNINGS, HANDLERS, Handler
 from penstock.run.execute.handlers.forward_alone import forward_alone
 from penstock.run.execute.handlers.loss_alone import loss_alone
 from penstock.run.execute.handlers.statistics_alone import statistics_alone
@@ -28,6 +28,7 @@ from penstock.run.execute.observer import Observer, Quiet
 from penstock.run.execute.spans import Clock, Spans
 from penstock.run.program.calls import DROPPED, NOTHING, Call, Join, Lane, Post, forward_lane
 from penstock.run.program.compile import compile_lane
+from penstock.run.program.order_messages import TOKEN
 from penstock.run.program.places import READ, WRITE, names_of
 from penstock.run.program.values import Values
 
@@ -103,7 +104,8 @@ class Executor:
         self.totals: Mapping[str, Tensor] = {}
         """What the sums of the last pass came to, by the name of their buffer."""
         self._subjects = subjects
-        self._resident = _resident(self.lane, homes or {})
+        token = {TOKEN: order_token(boundary.device)}
+        self._resident = _resident(self.lane, {**(homes or {}), **token})
         self._streams: dict[str, SideStream] = {}
         self._around = Surroundings(
             boundary.device, transport, Landings(boundary), sums, self._stream
@@ -168,7 +170,10 @@ class Executor:
         op, last = call.op, self.program.schedule.shape.stages - 1
         loss = _loss_place(call, handlers[op.kind], last)
         beside = call.awaits or call.awaited or call.joins or call.stream != "compute"
-        return Turn(at, call, handlers[op.kind], self._subjects(op), loss, plain=not beside)
+        begin = BEGINNINGS.get(op.kind)
+        return Turn(
+            at, call, handlers[op.kind], self._subjects(op), loss, begin=begin, plain=not beside
+        )
 
     def _stream(self, name: str) -> SideStream:
         """The side stream of that name, started when it is first used."""

@@ -13,8 +13,10 @@ from penstock.run.comm.side_stream import SideStream, Ticket, mark_of
 from penstock.run.comm.transport import Arrival, Transport
 from penstock.run.execute.boundary import Landings
 from penstock.run.execute.driver import braid, finish
+from penstock.run.execute.memory_reads import MemoryReads
 from penstock.run.execute.observer import Observer
 from penstock.run.execute.spans import Spans
+from penstock.run.program.beginning import Beginning
 from penstock.run.program.calls import DROPPED, NOTHING, Call, Join, Post
 from penstock.run.program.values import Values
 
@@ -33,7 +35,8 @@ class Turn(NamedTuple):
     loss: int
     """The place where it leaves a loss; NOTHING where it has none."""
     strands: "tuple[Turn, ...]" = ()
-
+    begin: Callable[..., Beginning] | None = None
+    """What the main thread does when it submits the call to a side stream."""
     plain: bool = False
     """Whether the call has to do with nothing but transfers and the compute lane."""
 
@@ -66,6 +69,7 @@ class LaneRun:
         self._transport, self._clock = around.transport, spans.clock
         self._arrivals: dict[int, Arrival] = {}
         self._tickets: dict[int, Ticket] = {}
+        self._reads = MemoryReads(around.device)
         self._began = Ticket().done(mark=mark_of(around.device))
         """What was computed before the pass, as the update of the weights that are gathered."""
 
@@ -108,11 +112,20 @@ class LaneRun:
         """A call of a side stream; what was received for it is waited for there."""
         call = turn.call
         after = [self._tickets[awaited] for awaited in call.awaits] or [self._began]
+        if turn.begin is not None:
+            after += self._begin(turn, turn.begin)
         ticket = self.around.stream(call.stream).submit(partial(self._beside, turn), after)
         self._tickets[call.number] = ticket
         for post in call.posts:
             self._receive(post)
         self._join(call, ticket)
+
+    def _begin(self, turn: Turn, begin: Callable[..., Beginning]) -> list[Ticket]:
+        """Do the part of the main thread; returns what the call has to wait for because of it."""
+        call = turn.call
+        begun = begin(turn.subject, self.pieces[call.unit], self.values, call.reads, call.writes)
+        self._reads.add(call.number, call.stream, begun.let_go)
+        return [Ticket().done(mark=mark_of(self.around.device))] if begun.took_memory else []
 
     def _beside(self, turn: Turn) -> None:
         for post in turn.call.waits:
@@ -121,6 +134,8 @@ class LaneRun:
         finish(self._handle(turn))
         self.spans.end[turn.at] = self._clock()
         self._let_go(turn.call)
+        if not self._reads.ends_when_awaited:
+            self._reads.end(turn.call.number)
 
     def _braid(self, strands: Sequence[Turn]) -> None:
         """Calls that start when all of them can, and take turns whenever one has to wait."""
@@ -151,6 +166,8 @@ class LaneRun:
         for awaited in call.awaits:
             self.observer.joins(call)
             self._tickets[awaited].wait()
+            if self._reads.ends_when_awaited:
+                self._reads.end(awaited)
 
     def _announce(self, call: Call) -> None:
         """Tell side streams that a call of the compute lane is done."""

@@ -35,7 +35,9 @@ class StepLook(NamedTuple):
     """The step as it ran, with its memory: live tensor bytes above weights and optimizer."""
     seconds: list[float]
     """What each row took: CPU time where one thread of the host computes, whatever else the machine
-    did; else from its start to its end."""
+    did; else from its start to its end, as a copy beside the compute lane always does."""
+    host: Sequence[int] = ()
+    """The most bytes that waited on the host at once, of each device."""
 
 
 class CpuTime(Quiet):
@@ -66,11 +68,18 @@ def look_at_step(engine: Engine, batch: Sequence[Microbatch]) -> StepLook | None
     finally:
         executor.observer = observer
     table = engine.plan.schedule.table
-    cpu = [clock.nanoseconds[op] for op in table.ops_at(part.rows)]
-    if engine.device.type != "cpu" or torch.get_num_threads() > 1:
-        cpu = [end - start for start, end in zip(part.start, part.end)]
-    memory = {row: recorder.samples[table.op(row)] for row in part.rows}
-    return _joined(engine, part._replace(cpu=cpu, memory=memory))
+    spans = [end - start for start, end in zip(part.start, part.end)]
+    cpu = spans
+    if engine.device.type == "cpu" and torch.get_num_threads() == 1:
+        ops = table.ops_at(part.rows)
+        cpu = [clock.nanoseconds.get(op, span) for op, span in zip(ops, spans)]
+    memory = {
+        row: recorder.samples[op]
+        for row, op in zip(part.rows, table.ops_at(part.rows))
+        if op in recorder.samples
+    }
+    most = engine.host.pool.most
+    return _joined(engine, part._replace(cpu=cpu, memory=memory, host=most))
 
 
 def there_already(engine: Engine) -> list[Tensor]:
@@ -95,4 +104,7 @@ def _joined(engine: Engine, part: DevicePart) -> StepLook | None:
     for each in parts:
         for row, nanoseconds in zip(each.rows, each.cpu):
             seconds[row] = nanoseconds * 1e-9
-    return StepLook(timeline_of(schedule, parts), seconds)
+    host = [0] * schedule.shape.devices
+    for each in parts:
+        host[schedule.table.device[each.rows[0]]] = each.host
+    return StepLook(timeline_of(schedule, parts), seconds, host)

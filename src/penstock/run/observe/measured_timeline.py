@@ -39,6 +39,8 @@ class DevicePart(NamedTuple):
     memory: dict[int, Sample]
     boot: str
     """Of the machine: processes with the same one read the same clock."""
+    host: int = 0
+    """The most bytes that waited on the host at once."""
 
 
 class MeasuredStep(NamedTuple):
@@ -115,6 +117,7 @@ def _of_cell(ranks: Sequence[DevicePart]) -> DevicePart:
         end=[max(marks) for marks in zip(*(rank.end for rank in ranks))],
         cpu=[max(times) for times in zip(*(rank.cpu for rank in ranks))],
         memory=fullest,
+        host=max(rank.host for rank in ranks),
     )
 
 

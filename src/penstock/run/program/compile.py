@@ -21,6 +21,7 @@ from penstock.core.program import Program
 from penstock.core.table import Ints
 from penstock.errors import RunError
 from penstock.run.program.calls import NOTHING, Call, Join, Lane, Post
+from penstock.run.program.order_messages import OrderMessages
 from penstock.run.program.places import READ, PlaceTable, names_of
 from penstock.run.program.unsupported import refuse_unsupported
 
@@ -64,6 +65,7 @@ class _Compiler:
             for place in places
         }
         """The last row that reads what a collective brings of a unit, by its place."""
+        self.orders = OrderMessages.of(program, device, self.places.of_home)
 
     def _posts(self, moves: NDArray[np.intp], peer: str) -> dict[int, Post]:
         """Transfers as this device sees them; `peer` is the end that it is not."""
@@ -82,6 +84,7 @@ class _Compiler:
     def lane(self) -> Lane:
         first = self.program.posts.after(len(self.schedule.table))
         posts = tuple(self.received[move] for move in first if move in self.received)
+        posts += self.orders.expected
         calls = tuple(map(Call, *self._columns()))
         braids = self._braids()
         return Lane(self.device, calls, posts, len(self.places), self.places.homes, braids)
@@ -101,14 +104,28 @@ class _Compiler:
             [table.lane_stream[lane] for lane in lane_of],
             self.places.reads,
             self.places.writes,
-            [tuple([self.received[m] for m in self.read_first.get(row, ())]) for row in self.rows],
+            self._waits(),
             self._awaits(),
             [row in awaited for row in self.rows],
-            [tuple([self.sent[move] for move in moves]) for moves in started],
+            self._sends(started),
             self._frees(started),
             [tuple([self.received[move] for move in moves]) for moves in posted],
             [tuple(map(self._join, numbers)) for numbers in joined],
         )
+
+    def _waits(self) -> list[tuple[Post, ...]]:
+        """What each call has to have received."""
+        return [
+            (*[self.received[m] for m in self.read_first.get(row, ())], *self.orders.to(row))
+            for row in self.rows
+        ]
+
+    def _sends(self, started: Iterable[Sequence[int]]) -> list[tuple[Post, ...]]:
+        """What follows each call to other devices."""
+        return [
+            (*[self.sent[move] for move in moves], *self.orders.of_row(row))
+            for row, moves in zip(self.rows, started)
+        ]
 
     def _awaits(self) -> list[tuple[int, ...]]:
         """Calls of other streams, and sums, that each call waits for."""

@@ -9,7 +9,7 @@ from penstock.core.schedule import Schedule
 from penstock.errors import RunError
 from penstock.lower import lower
 
-RUNNABLE = frozenset("FNRBIWEDSTGZVU")
+RUNNABLE = frozenset("FNRBIWEDSTOLGZVU")
 """Kinds of ops that the executor has work for."""
 
 
@@ -27,16 +27,18 @@ def refuse_unsupported(program: Program) -> None:
         if found:
             raise RunError(
                 f"{schedule.name} has {what} {', '.join(found)}, which cannot be run",
-                hint="it can be checked, simulated and drawn; the runtime runs F, N, R, B, I and "
-                "W, and E, D, S and T, gathers weights with G, and ends a step with Z, V and U",
+                hint="it can be checked, simulated and drawn; the runtime runs F, N, R, B, I and W, "
+                "E, D, S and T, moves activations with O and L, gathers weights with G, and ends a "
+                "step with Z, V and U",
             )
 
 
 def _between_devices(schedule: Schedule) -> list[str]:
-    """Ops that wait for one of another device, from which they get nothing."""
+    """Ops that wait for one of another device, from which they get nothing; copies may."""
     rows, device = schedule.table.rows_by_op, schedule.table.device
-    on = {op: {int(device[row]) for row in rows[op]} for after in schedule.after for op in after}
-    return [str(after.op) for after in schedule.after if on[after.op] != on[after.earlier]]
+    found = [after for after in schedule.after if not {*"OL"} >= {op.kind for op in after}]
+    on = {op: {int(device[row]) for row in rows[op]} for after in found for op in after}
+    return [str(after.op) for after in found if on[after.op] != on[after.earlier]]
 
 
 def why_not(schedule: Schedule) -> str:

@@ -7,14 +7,14 @@ every step.
 """
 
 import gc
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from resource import RUSAGE_SELF, getrusage
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from penstock.core.buffers import ALL
 from penstock.core.ops import STAGE_KINDS, Op, home_number
@@ -27,9 +27,12 @@ from penstock.run.comm.collective import add_up
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Transport
 from penstock.run.execute.executor import Executor
+from penstock.run.execute.handlers.offload import HostRoom
 from penstock.run.execute.observer import Observer, Quiet
 from penstock.run.execute.spans import clock_of
+from penstock.run.host.tier import HostTier
 from penstock.run.program.calls import Join
+from penstock.run.program.order_messages import order_channels
 from penstock.run.program.pieces import cut_batch
 from penstock.run.program.rotation import Rotation, rotation_of
 from penstock.run.program.sharded_schedule import schedule_for
@@ -37,6 +40,7 @@ from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.agreement import agree_on_plan
 from penstock.run.step.full_sharding import BufferPool, FullShards, StageGather
 from penstock.run.step.groups import connect_devices, make_holder_groups
+from penstock.run.step.host_room import host_room
 from penstock.run.step.losses import refuse_unlabelled, sum_losses
 from penstock.run.step.optimizer import AdamW, NoUpdate, make_optimizer
 from penstock.run.step.shard_sums import ShardSums
@@ -89,6 +93,7 @@ class Engine:
         self._ends = {stage: self._stage_end(stage) for stage in mine}
         self.pool = BufferPool(self.stages, self.weights)
         """Buffers of whole stages, where a rank keeps only ranges of them."""
+        self.host = HostTier(device)
         self._homes = {} if self.sharding.buffers else home_views(self.stages, self.weights)
         self.whole_gradients = {s: self.weights[s].grad for s in mine if self._homes}
         """Of each stage; where ranks share gradients, what `gradients` has brought together."""
@@ -140,7 +145,8 @@ class Engine:
             losses = self.executor.evaluate(self._pieces(batch, 1))
             self.tracker.at = "evaluates"
             with self.tracker.gathers("evaluate"):
-                total += self._sum_over_all(sum_losses(losses))
+                add_up(loss := sum_losses(losses), self.mesh.world)
+            total += float(loss)
         refuse_unlabelled("the evaluation", labels)
         return total / labels
 
@@ -183,12 +189,13 @@ class Engine:
         program = plan.program(self.mesh.replicas, self.sharding.buffers)
         rotation = rotation_of(program.schedule, self.mesh.device)
         self.pool.grow(rotation)
-        self.transport.open(program.channels)
+        self.transport.open({*program.channels, *order_channels(program)})
+        self.host.pool.grow(host_room(plan, self.mesh))
         connect_devices(self.layout, self.mesh, self.device)
         executor = Executor(
             program,
             self.mesh.device,
-            partial(self._subject, rotation),
+            partial(self._subject, rotation, dict(program.schedule.shares)),
             transport=self.transport,
             boundary=boundary_of(self.layout, self.device, self.cell),
             homes=self._homes | self.pool.homes(rotation),
@@ -212,9 +219,11 @@ class Engine:
         dtype, main = self.layout.dtype, self.layout.main
         return self.sharding.empty(own, dtype=dtype, main=main, device=self.device)
 
-    def _subject(self, rotation: Rotation, op: Op) -> Any:
-        """What an op works with; a gather or a reduction with the buffer that it has."""
+    def _subject(self, rotation: Rotation, shares: Mapping[Op, Fraction], op: Op) -> Any:
+        """What an op works with; collectives with their buffer, copies with room on the host."""
         stage, sharding = op.stage, self.sharding
+        if op.kind in "OL":
+            return HostRoom.of(self.host, shares, op)
         if op.kind == "G" and isinstance(sharding, FullShards):
             whole = self.pool.part(rotation, "weight", stage, rotation.weight[op])
             return StageGather(sharding, self.weights[stage], whole, self.mesh)
@@ -257,6 +266,7 @@ class Engine:
         self.tracker.follow(self.executor.lane, ranks.__getitem__)
 
     def _begin(self, batch: Sequence[Microbatch], labels: int) -> list[Piece]:
+        self.host.reset()
         for weights in self.weights.values():
             weights.grad.zero_()
         self._rate.scale = 1 / max(labels, 1)
@@ -282,7 +292,3 @@ class Engine:
         self.tracker.at = "ends its step"
         totals = Totals.of(self.executor.totals["norm"])
         return Outcome(totals.loss / max(labels, 1), totals.norm, labels)
-
-    def _sum_over_all(self, value: Tensor) -> float:
-        add_up(value, self.mesh.world)
-        return float(value)

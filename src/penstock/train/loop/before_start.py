@@ -18,7 +18,7 @@ from penstock.lower import lower
 from penstock.model.io.huggingface import refuse_foreign
 from penstock.model.io.inventory import refuse_names
 from penstock.model.io.safetensors_files import locate
-from penstock.plan.cell_memory import UNSHARED, SharedWeights, run_bytes
+from penstock.plan.cell_memory import UNSHARED, SharedWeights, run_bytes, run_host_bytes
 from penstock.run.process.environment import RankPlace
 from penstock.run.process.machine import Machine
 from penstock.run.program.sharded_schedule import TWO_BUFFERS, schedule_for, shard_weights
@@ -48,10 +48,13 @@ def refuse_start(settings: Settings, setup: RunSetup) -> None:
 
 
 def refuse_too_large(settings: Settings, setup: RunSetup, machine: Machine) -> None:
-    """Refuse more bytes than this machine has free; those of a GPU are not the host's."""
+    """Refuse more bytes than this machine has free; those of a GPU are not the host's, but what
+    waits there for a GPU is."""
     if _on_host(settings):
         processes = setup.mesh.ranks(setup.schedule.shape.devices)
         machine.refuse(processes, predicted_bytes(settings, setup))
+    elif offloaded := _offloaded_bytes(settings, setup):
+        machine.refuse(setup.mesh.ranks(setup.schedule.shape.devices), offloaded)
 
 
 def refuse_share(settings: Settings, machine: Machine, here: RankPlace) -> None:
@@ -70,6 +73,12 @@ def predicted_bytes(settings: Settings, setup: RunSetup) -> int:
     workload = Workload(setup.model, setup.lengths, setup.layers)
     shared = _shared_weights(settings, setup)
     return run_bytes(setup.schedule, workload, setup.mesh, settings.batch.rows, shared)
+
+
+def _offloaded_bytes(settings: Settings, setup: RunSetup) -> int:
+    """What waits on the host at most, of all processes."""
+    workload = Workload(setup.model, setup.lengths, setup.layers)
+    return run_host_bytes(setup.schedule, workload, setup.mesh, settings.batch.rows)
 
 
 def _shared_weights(settings: Settings, setup: RunSetup) -> SharedWeights:

@@ -27,6 +27,8 @@ class Compared(NamedTuple):
     measured: Timeline
     communication: Sequence[int] = ()
     """Bytes of the communicators of each device; nothing or zeros where there are none."""
+    host: Sequence[tuple[int, int]] = ()
+    """Bytes that wait on the host at most, predicted and measured, of each device."""
 
     @property
     def peak(self) -> int:
@@ -111,4 +113,6 @@ def _compared_record(each: Compared) -> dict[str, Any]:
         "measured_seconds": float(each.measured.makespan),
         "predicted_peak": [int(peak) for peak in each.predicted.peak],
         "measured_peak": [int(peak) for peak in each.measured.peak],
+        "predicted_host": [predicted for predicted, _ in each.host],
+        "measured_host": [measured for _, measured in each.host],
     }

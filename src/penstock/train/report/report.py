@@ -26,6 +26,7 @@ from penstock.draw.page import page
 from penstock.files import save_text
 from penstock.plan.cell_memory import fullest_rank
 from penstock.plan.communicators import with_communicators
+from penstock.plan.host_memory import host_peaks
 from penstock.plan.memory import Footprint, footprints, with_slots
 from penstock.run.comm.collective import add_up, over_nccl
 from penstock.run.observe.device_workload import workload_of
@@ -182,6 +183,7 @@ def compare_step(plan: StepPlan, seen: StepLook, cores: float, device: torch.dev
         with_slots(simulate(plan.schedule, profile), workload, plan.rows),
         makespan_on(plan.schedule, profile, share) if scarce else None,
         seen.timeline,
+        host=[*zip(host_peaks(plan.schedule, workload, plan.rows), seen.host)],
     )
 
 

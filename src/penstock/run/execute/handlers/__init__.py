@@ -17,7 +17,9 @@ from penstock.run.execute.handlers.forward_light import forward_light
 from penstock.run.execute.handlers.gather_weights import gather_weights
 from penstock.run.execute.handlers.head_gradient import head_gradient
 from penstock.run.execute.handlers.input_gradient import input_gradient
+from penstock.run.execute.handlers.load import begin_load, load
 from penstock.run.execute.handlers.logits_statistics import logits_statistics
+from penstock.run.execute.handlers.offload import begin_offload, offload
 from penstock.run.execute.handlers.recompute import recompute
 from penstock.run.execute.handlers.reduce_gradient import reduce_gradient
 from penstock.run.execute.handlers.take_norm import take_norm
@@ -37,9 +39,15 @@ HANDLERS: Mapping[str, Handler] = {
     "D": embedding_gradient,
     "S": logits_statistics,
     "T": head_gradient,
+    "O": offload,
+    "L": load,
     "G": gather_weights,
     "Z": reduce_gradient,
     "V": take_norm,
     "U": update,
 }
 """The handler of each kind of op."""
+
+BEGINNINGS: Mapping[str, Handler] = {"O": begin_offload, "L": begin_load}
+"""What the main thread does when it submits a call of a kind to a side stream, for kinds that take
+memory there or give it back."""

@@ -1,0 +1,37 @@
+"""How much memory of the host a device's activations need while they wait there.
+
+An offload takes its room when it is submitted, and a load gives it back when it is: copies of one
+device follow each other, so what is copied out later finds what was there before read. So the order
+of a device's ops alone says how much is taken at once.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+
+from penstock.core.host_order import host_order
+from penstock.core.schedule import Schedule
+from penstock.core.table import Ticks
+from penstock.cost.workload import Workload
+
+TAKES, GIVES = "O", "L"
+
+
+def moved_bytes(schedule: Schedule, workload: Workload, rows: int = 1) -> Ticks:
+    """Bytes that each copy of a schedule moves; `rows` sequences lie side by side."""
+    table = schedule.table
+    moved = workload.bytes(schedule, "act") * rows * table.of_kinds(TAKES + GIVES)
+    shares = dict(schedule.shares)
+    for row in np.flatnonzero(moved).tolist():
+        moved[row] = int(int(moved[row]) * shares.get(table.op(row), Fraction(1)))
+    return moved
+
+
+def host_peaks(schedule: Schedule, workload: Workload, rows: int = 1) -> list[int]:
+    """The most bytes that wait on the host at once, for each device."""
+    if TAKES not in schedule.table.kinds:
+        return [0] * schedule.shape.devices
+    moved = moved_bytes(schedule, workload, rows)
+    change = np.where(schedule.table.of_kinds(GIVES), -moved, moved)
+    orders = (host_order(schedule, device) for device in range(schedule.shape.devices))
+    return [int(np.cumsum(change[order]).max(initial=0)) for order in orders]
