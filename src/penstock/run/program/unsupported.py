@@ -27,9 +27,9 @@ def refuse_unsupported(program: Program) -> None:
         if found:
             raise RunError(
                 f"{schedule.name} has {what} {', '.join(found)}, which cannot be run",
-                hint="it can be checked, simulated and drawn; the runtime runs F, N, R, B, I, W, E, "
-                "D, S and T, moves activations with O and L, gathers weights with G, and ends a "
-                "step with Z, V and U",
+                hint="it can be checked, simulated and drawn; the runtime runs F, N, R, B, I, W, "
+                "E, D, S and T, moves activations with O and L, gathers weights with G, and ends "
+                "a step with Z, V and U",
             )
 
 
