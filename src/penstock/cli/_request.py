@@ -102,7 +102,8 @@ class PriceFlags:
     sizes: Annotated[
         str,
         typer.Option(
-            metavar="act=1,stash=1", help="Memory of each buffer: act stash ckpt kv dkv temp."
+            metavar="act=1,stash=1",
+            help="Memory of each buffer: act stash ckpt kv dkv logits given temp.",
         ),
     ] = ""
     attention: Annotated[
