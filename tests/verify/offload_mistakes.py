@@ -10,24 +10,28 @@ from time import sleep
 from typing import Any
 from unittest import mock
 
+from torch import Tensor
+
 from penstock.core.ops import Op
 from penstock.core.program import Program
+from penstock.run.comm.gloo import Gloo
 from penstock.run.execute import executor
 from penstock.run.execute.memory_reads import MemoryReads
 from penstock.run.host.moved import MovedActivation
 from penstock.run.process.rendezvous import Connection
-from penstock.run.program.calls import Call, Lane
+from penstock.run.program.calls import Call, Lane, Post
 from penstock.run.program.compile import compile_lane
 from penstock.verify.trial import TrialPart, run_trial
 from penstock.verify.variants import Trial
 
-SLOW = 0.02
+SLOW, VERY_SLOW = 0.02, 2.0
 """Seconds that a copy takes at least."""
 NO_NUMBER = 255
 """What every byte of memory is that nobody may count on: in all types that is no number."""
 
 _copy_out, _copy_in = MovedActivation.copy_out, MovedActivation.copy_in
-_let_go = MovedActivation.let_go
+_let_go, _take_room = MovedActivation.let_go, MovedActivation.take_room
+_send = Gloo.send
 
 
 def _slow_out(moved: MovedActivation) -> None:
@@ -99,17 +103,27 @@ def _waits(call: Call, kind: str, awaited: str, ops: list[Op]) -> bool:
     return call.op.kind == kind and any(n >= 0 and ops[n].kind == awaited for n in call.awaits)
 
 
-def _without(connection: Connection, trial: Trial, kind: str, awaited: str) -> TrialPart:
-    def compiled(program: Program, device: int) -> Lane:
-        return _without_event(compile_lane(program, device), kind, awaited)
-
-    with _changed(), mock.patch.object(executor, "compile_lane", compiled):
-        return run_trial(connection, trial)
-
-
 def load_not_awaited(connection: Connection, trial: Trial) -> TrialPart:
-    """A backward does not wait for the load of its activation."""
-    return _without(connection, trial, "B", "L")
+    """A backward does not wait for the load of its activation, which is slower than a busy machine
+    needs to get there."""
+    slow = iter([VERY_SLOW])
+
+    def compiled(program: Program, device: int) -> Lane:
+        return _without_event(compile_lane(program, device), "B", "L")
+
+    def poisoned(moved: MovedActivation) -> Any:
+        back = _take_room(moved)
+        for storage in moved._coming.values():
+            storage.fill_(NO_NUMBER)
+        return back
+
+    def late(moved: MovedActivation) -> None:
+        sleep(next(slow, 0.0))
+        _copy_in(moved)
+
+    changed = _changed(copy_in=late, take_room=poisoned)
+    with changed, mock.patch.object(executor, "compile_lane", compiled):
+        return run_trial(connection, trial)
 
 
 def freed_too_early(connection: Connection, trial: Trial) -> TrialPart:
@@ -120,4 +134,15 @@ def freed_too_early(connection: Connection, trial: Trial) -> TrialPart:
             let_go()
 
     with _changed(), mock.patch.object(MemoryReads, "add", added):
+        return run_trial(connection, trial)
+
+
+def lost_turn(connection: Connection, trial: Trial) -> TrialPart:
+    """A device never tells the other one that a copy has ended."""
+
+    def lossy(transport: Gloo, post: Post, tensor: Tensor) -> None:
+        if post.buf.name != "host":
+            _send(transport, post, tensor)
+
+    with mock.patch.object(Gloo, "send", lossy):
         return run_trial(connection, trial)

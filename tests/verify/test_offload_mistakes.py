@@ -2,8 +2,11 @@
 
 import pytest
 
+from penstock.errors import RunError
+from penstock.run.launch.worker_pool import Crew
 from penstock.schedules import build
 from penstock.verify.cases import trials_of
+from penstock.verify.trial import run_trial
 from penstock.verify.variants import Trial
 from penstock.verify.verifier import TrialJob, Verifier
 from verify import offload_mistakes as mistakes
@@ -37,3 +40,16 @@ def test_a_mistake_with_copies_is_found(verifier: Verifier, mistake: TrialJob) -
     wrong = verifier.row(trial, mistake)
     assert not wrong.equal
     assert wrong.difference.gradient > 1e-3
+
+
+@pytest.mark.processes
+def test_a_copy_waits_for_its_turn() -> None:
+    """Where two devices share a way to the host, one that is never told to go on does not go on."""
+    request = {"devices": 2, "microbatches": 3, "chunks": 2, "options": {"ratio": "1/2"}}
+    trials, _ = trials_of(build("po-h", **request), None)  # type: ignore[arg-type]
+    trial = next(trial for trial in trials if trial.variant == "labels")
+    with Crew(trial.processes) as crew:
+        assert len(crew.run(run_trial, trial)) == trial.processes
+        crew.limit = 3.0
+        with pytest.raises(RunError, match="no answer after 3 s"):
+            crew.run(mistakes.lost_turn, trial)
