@@ -9,16 +9,12 @@ from penstock.core.schedule import Schedule
 from penstock.errors import RunError
 from penstock.lower import lower
 
-RUNNABLE = frozenset("FNRBIWEDSTOLGZVU")
-"""Kinds of ops that the executor has work for."""
-
 
 def refuse_unsupported(program: Program) -> None:
     """Refuse, by name, what the executor has no work for."""
     schedule = program.schedule
     shape = schedule.shape
     unsupported = {
-        "ops of kind": sorted(schedule.table.kinds - RUNNABLE),
         "gangs:": [str(op) for op in schedule.gangs[:3]],
         "`after` orders between devices:": _between_devices(schedule)[:3],
         "skip edges:": [f"{source}-{target}" for source, target in shape.skips],
@@ -27,9 +23,8 @@ def refuse_unsupported(program: Program) -> None:
         if found:
             raise RunError(
                 f"{schedule.name} has {what} {', '.join(found)}, which cannot be run",
-                hint="it can be checked, simulated and drawn; the runtime runs F, N, R, B, I, W, "
-                "E, D, S and T, moves activations with O and L, gathers weights with G, and ends "
-                "a step with Z, V and U",
+                hint="it can be checked, simulated and drawn; choose a schedule without them to "
+                "run it",
             )
 
 
