@@ -25,7 +25,7 @@ from penstock.run.step.optimizer import NoUpdate
 from penstock.run.step.state import begin
 from penstock.schedules import build
 from penstock.transform.offload import offload_stages
-from run.jobs import CPU, batch_of
+from run.jobs import CPU, batch_of, trained
 from run.lone_rank import lone_peak
 from run.offload_jobs import as_on_a_gpu, gradients_of
 from run.peak_jobs import peak_of
@@ -119,6 +119,14 @@ def test_no_bit_of_a_gradient_changes_where_activations_wait_on_the_host(
     for found, right in zip(ranks.run(gradients_of, plan), ranks.run(gradients_of, kept)):
         assert found.keys() == right.keys()
         assert all(torch.equal(gradient, right[name]) for name, gradient in found.items())
+
+
+def test_training_with_offload_is_training(ranks: Crew) -> None:
+    plan = SMALL_PLANS["sppo"]()
+    kept = replace(plan, schedule=_without_copies(plan.schedule))
+    for moved, right in zip(ranks.run(trained, plan, 1, 3), ranks.run(trained, kept, 1, 3)):
+        assert moved.outcomes == right.outcomes
+        assert all(torch.equal(weight, right.held[name]) for name, weight in moved.held.items())
 
 
 def _alone(ratio: str) -> Engine:

@@ -53,6 +53,13 @@ def test_what_all_do_together_is_waited_for_from_everybody_and_then_it_goes_on()
     assert tracker.position() == Position("ends its step", "step 3, while it ends its step")
 
 
+def test_a_copy_that_is_waited_for_is_nobody_elses(tracker: Tracker, lane: Lane) -> None:
+    tracker.copies(lane.calls[2])
+    text = f"waits for a copy to or from the host before {lane.calls[2].op}"
+    assert tracker.position() == Position(text, f"step 12, while it {text}")
+    assert tracker.position().owes == NOBODY
+
+
 def test_what_all_do_with_files_is_waited_for_as_long_as_it_takes() -> None:
     tracker = Tracker()
     with tracker.gathers_files("load the checkpoint"):

@@ -164,7 +164,8 @@ class LaneRun:
 
     def _wait_for_streams(self, call: Call) -> None:
         for awaited in call.awaits:
-            self.observer.joins(call)
+            observed = self.observer.copies if awaited in self._reads else self.observer.joins
+            observed(call)
             self._tickets[awaited].wait()
             if self._reads.ends_when_awaited:
                 self._reads.end(awaited)

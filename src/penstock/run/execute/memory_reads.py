@@ -36,6 +36,10 @@ class MemoryReads:
         if let_go is not None:
             reads.append(MemoryRead(number, let_go))
 
+    def __contains__(self, number: int) -> bool:
+        """Whether a call of that number was submitted that takes memory or gives it back."""
+        return number in self._streams
+
     def end(self, number: int) -> None:
         """A call has ended, and with it all that were submitted before it to its stream."""
         reads = self._streams.get(number)

@@ -16,6 +16,10 @@ class Observer(Protocol):
         """The call waits for a collective, so for all ranks that take part in it."""
         ...
 
+    def copies(self, call: Call) -> None:
+        """The call waits for a copy between this device and the host."""
+        ...
+
     def runs(self, call: Call) -> None: ...
 
     def ran(self, call: Call) -> None: ...
@@ -28,6 +32,9 @@ class Quiet:
         return None
 
     def joins(self, call: Call) -> None:
+        return None
+
+    def copies(self, call: Call) -> None:
         return None
 
     def runs(self, call: Call) -> None:
@@ -50,6 +57,10 @@ class Both(Quiet):
     def joins(self, call: Call) -> None:
         self._first.joins(call)
         self._second.joins(call)
+
+    def copies(self, call: Call) -> None:
+        self._first.copies(call)
+        self._second.copies(call)
 
     def runs(self, call: Call) -> None:
         self._first.runs(call)

@@ -79,6 +79,9 @@ class Tracker:
     def joins(self, call: Call) -> None:
         self.at = _for_all(COLLECTIVES.get(call.op.kind, WITH_SHARDED_WEIGHTS))
 
+    def copies(self, call: Call) -> None:
+        self.at = Phase(f"waits for a copy to or from the host before {call.op}")
+
     def runs(self, call: Call) -> None:
         self.at = (call, None)
 
