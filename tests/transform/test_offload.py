@@ -98,7 +98,8 @@ def test_devices_of_a_channel_take_turns() -> None:
 
 
 def test_kinds_that_take_memory_follow_from_the_meaning_table() -> None:
-    assert sorted(TAKING) == ["F", "L", "N", "R"]
+    """S among them: logits live until T."""
+    assert sorted(TAKING) == ["F", "L", "N", "R", "S"]
 
 
 SETTINGS = settings(deadline=None, max_examples=80)
