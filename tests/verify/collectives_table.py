@@ -25,7 +25,7 @@ HEAD = (
     Collective("exponentials and logit of the label", "_softmax", "add_up"),
 )
 LOSS = Collective("loss and norm", "Engine._add_up", "add_up", "world")
-EVALUATED_LOSS = Collective("loss", "Engine._sum_over_all", "add_up", "world")
+EVALUATED_LOSS = Collective("loss", "Engine.evaluate", "add_up", "world")
 COPIES = Collective("gradients of copies", "ReplicatedOptimizer.reduce", "add_up", "copies")
 OWNED_SUM = Collective("sums for owners (Z)", "OptimizerShards.reduce", "scatter_sum", "copies")
 WHOLE_GRADIENT = Collective(
