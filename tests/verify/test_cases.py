@@ -51,7 +51,7 @@ def test_what_is_not_run_as_it_stands_is_said_by_name() -> None:
     said = {name: trials_by_name(spec)[1] for name, spec in registry().items()}
     assert said["seq1f1b"] == []
     assert said["vocab-1f1b"] == []
-    assert said["po-h"] == []
+    assert all("recompute: left out" in note for note in said["po-h"])
     refused = [name for name, notes in said.items() if any("not run" in note for note in notes)]
     assert refused == ["sppo-msp"]
     assert said["stp"] == ["note: stp: 90 pairs run one op after the other"]
@@ -85,7 +85,9 @@ def test_every_trial_is_proven_and_covers_every_layer_and_every_token(
             layout = plan.layout
             stages = [stage for stage, home in enumerate(layout.homes) if home is not None]
             held = [name for stage in stages for name in layout.parameters(stage).parts]
-            assert sorted({*held} - {HEAD}) == sorted({*layout.names} - {HEAD})
+            shards = range(shape.stages, shape.homes)
+            dealt = {name for shard in shards for name in layout.parameters(shard).parts}
+            assert {*held, *dealt} - {HEAD} == {*layout.names} - {HEAD}
             assert len(held) == len({*held})
             assert tuple(map(len, trial.lengths)) == shape.slices
             assert {sum(lengths) for lengths in trial.lengths} == {trial.work.batch.length}
