@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from penstock.arch.layers import lm_head as head_record
 from penstock.data.batch import IGNORE
-from penstock.model.layers import lm_head
 from penstock.model.layers.shard_head import (
     Labels,
     ShardWords,
@@ -94,7 +94,7 @@ def test_sixteen_bits_are_as_near_as_they_can_be(early: bool) -> None:
 def test_tokens_are_taken_some_at_a_time(monkeypatch: pytest.MonkeyPatch, early: bool) -> None:
     head, x, labels = _sample()
     right = _on_shards(head, x, labels, early=early)
-    monkeypatch.setattr(lm_head, "LOGITS_AT_A_TIME", 22)
+    monkeypatch.setattr(head_record, "LOGITS_AT_A_TIME", 22)
     torch.testing.assert_close(_on_shards(head, x, labels, early=early), right)
 
 

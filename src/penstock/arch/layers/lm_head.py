@@ -24,7 +24,7 @@ def tokens_at_a_time(words: int, element_bytes: int, *, fused: bool) -> int:
     """Tokens whose logits of so many words the loss holds at a time.
 
     >>> tokens_at_a_time(128256, 2, fused=True), tokens_at_a_time(32000, 2, fused=True)
-    (2093, 4096)
+    (2092, 4096)
     >>> tokens_at_a_time(128256, 2, fused=False), tokens_at_a_time(128256, 4, fused=True)
     (523, 523)
     """
