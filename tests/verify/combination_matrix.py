@@ -17,7 +17,7 @@ from penstock.verify.variants import Batch, Trial, TrialWork
 
 AXES = {
     "schedule": (*registry(),),
-    **{change: (False, True) for change in CHANGES},
+    **dict.fromkeys(CHANGES, (False, True)),
     "tensor": (1, 2),
     "sequence": ("alone", "ulysses", "ring"),
     "shard": ("none", "optimizer", "full"),

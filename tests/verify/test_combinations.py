@@ -9,6 +9,7 @@ from penstock.transform import CHANGES
 from penstock.verify.compare import TOLERANCE
 from penstock.verify.verifier import Verifier
 from verify.combination_matrix import AXES, design, refusal, trial_of
+from write_combinations import PAGE, refusals, rewritten
 
 pytestmark = pytest.mark.torch
 
@@ -39,3 +40,14 @@ def test_all_combinations_are_equal_to_the_oracle(verifier: Verifier) -> None:
         if not found.equal:
             wrong[named(row)] = found.explanation
     assert wrong == {}
+
+
+@pytest.mark.matrix
+def test_the_page_has_every_refusal() -> None:
+    page = PAGE.read_text()
+    assert page == rewritten(page, refusals()), "python scripts/write_combinations.py writes it"
+
+
+def test_the_page_has_every_change() -> None:
+    rows = PAGE.read_text().split("in a configuration |")[1].split("\n\n")[0]
+    assert [line.split("`")[1] for line in rows.splitlines()[2:]] == [*CHANGES]
