@@ -51,8 +51,6 @@ def set_aside(schedule: Schedule) -> str:
     The strands of a pair start together and take turns where one of them communicates. No op does
     so inside, so in time they follow each other.
     """
-    aside = {
-        "pairs run one op after the other": schedule.pairs,
-        "loans of attention work are computed by their own device": schedule.loans,
-    }
-    return " and ".join(f"{len(found)} {what}" for what, found in aside.items() if found)
+    if not schedule.pairs:
+        return ""
+    return f"{len(schedule.pairs)} pairs run one op after the other"
