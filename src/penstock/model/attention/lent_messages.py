@@ -79,8 +79,12 @@ def result_number(layer: int) -> int:
 
 
 def joined(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
-    """One message of several tensors."""
-    return torch.cat([tensor.contiguous().view(-1).view(dtype) for tensor in tensors])
+    """One message of several tensors, each copied once."""
+    sizes = [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
+    flat = tensors[0].new_empty(sum(_elements(size, dtype) for size in sizes), dtype=dtype)
+    for into, tensor in zip(_apart(flat, sizes), tensors):
+        into.copy_(tensor)
+    return flat
 
 
 class Message(NamedTuple):
@@ -104,10 +108,14 @@ class Message(NamedTuple):
         return self.tensors()
 
     def tensors(self) -> list[list[Tensor]]:
-        sizes = [size for part in self.parts for size in part]
-        flat = torch.split(self.flat, [_elements(size, self.flat.dtype) for size in sizes])
-        found = iter(part.view(dtype).view(size) for part, (size, dtype) in zip(flat, sizes))
+        found = iter(_apart(self.flat, [size for part in self.parts for size in part]))
         return [[next(found) for _ in part] for part in self.parts]
+
+
+def _apart(flat: Tensor, sizes: Contents) -> list[Tensor]:
+    """The tensors that lie one after the other in a message."""
+    parts = torch.split(flat, [_elements(size, flat.dtype) for size in sizes])
+    return [part.view(dtype).view(size) for part, (size, dtype) in zip(parts, sizes)]
 
 
 def _elements(size: tuple[TensorSize, torch.dtype], dtype: torch.dtype) -> int:
