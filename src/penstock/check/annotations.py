@@ -96,7 +96,9 @@ def _loans(schedule: Schedule, rows: Rows) -> Iterator[Finding]:
     lent = Counter[Op]()
     for loan in schedule.loans:
         lent[loan.heavy] += loan.slices
-    twice = {ends for ends, count in Counter(loan[:2] for loan in schedule.loans).items() if count > 1}
+    twice = {
+        ends for ends, count in Counter(loan[:2] for loan in schedule.loans).items() if count > 1
+    }
     for loan in schedule.loans:
         at = [rows[op][0] for op in loan[:2]]
         problem = _of_ends(schedule, loan, at, lent)

@@ -50,6 +50,7 @@ def recompute_all_but_last_slices(schedule: Schedule, count: int) -> Schedule:
 def _recompute(schedule: Schedule, choose: Callable[[Op], bool]) -> Schedule:
     chosen = {op[1:] for op in _ops_of(schedule, "F") if choose(op)}
     _refuse_offload(schedule, chosen)
+
     def block(op: Op) -> OpBlock:
         if op[1:] not in chosen or op.kind not in "FBI":
             return (None, op)

@@ -81,8 +81,8 @@ class Trial:
         """Whether one process adds up the same numbers in the same order, and that decides bits.
 
         Replicas, ranks of a cell and vocabulary shards do not: each sums its own share first. Nor
-        does attention of which another device computes a part. Split backwards are looked at as such: a B between an I and its W adds to the same gradients as
-        that W.
+        does attention of which another device computes a part. Split backwards are looked at as
+        such: a B between an I and its W adds to the same gradients as that W.
         """
         shared = self.replicas * self.cell.ranks > 1 or self.schedule.shape.shards > 0
         if self.scale.claim != "bits" or shared or self.schedule.loans:

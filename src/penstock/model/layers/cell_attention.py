@@ -25,8 +25,8 @@ from penstock.model.layers.attend import (
     attend,
     attend_backward,
     attend_in_turn,
-    gradient_by_head,
     flatten_heads,
+    gradient_by_head,
 )
 from penstock.model.parallel.cell import Cell
 from penstock.model.parallel.group import RankGroup, Work
@@ -59,7 +59,9 @@ class CellAttention:
         if self.exchange is None:
             if self.cell.ring is None and piece.loans is None:
                 return attend_backward(d_out, saved, context)
-            return (yield from self._inside_backward(gradient_by_head(d_out, saved), saved, context))
+            return (
+                yield from self._inside_backward(gradient_by_head(d_out, saved), saved, context)
+            )
         counts = self._counts(piece, self.exchange.group)
         by_head = [(yield from self.exchange.output_gradient_to_heads(d_out, piece.rows, counts))]
         d = [(yield from self._inside_backward(by_head.pop(), saved, context))]

@@ -70,9 +70,7 @@ class LaneRun:
         self.losses: list[Tensor] = []
         self.totals: dict[str, Tensor] = {}
         self._transport, self._clock = around.transport, spans.clock
-        self._loans = LoansOfPass(
-            around.device, around.transport, observer, around.helper, pieces
-        )
+        self._loans = LoansOfPass(around.device, around.transport, observer, around.helper, pieces)
         self._arrivals: dict[int, Arrival] = {}
         self._tickets: dict[int, Ticket] = {}
         self._reads = MemoryReads(around.device)

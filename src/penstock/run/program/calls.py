@@ -189,7 +189,7 @@ def _light(call: Call, last: Mapping[tuple[int, int], int], gone: Collection[int
 
 def _forwards(ends: tuple[LoanEnd, ...]) -> tuple[LoanEnd, ...]:
     """Loans between two forwards; what else would help is not run."""
-    return tuple(end for end in ends if FORWARDS >= {op.kind for op in end.loan[:2]})
+    return tuple(end for end in ends if {op.kind for op in end.loan[:2]} <= FORWARDS)
 
 
 def _gathers_of(lane: Lane) -> dict[int, tuple[int]]:

@@ -32,7 +32,9 @@ class LoanEnds(NamedTuple):
     def of(cls, program: Program, device: int) -> "LoanEnds":
         table, lent_before = program.schedule.table, defaultdict[Op, int](int)
         ends = defaultdict[int, list[LoanEnd]](list), defaultdict[int, list[LoanEnd]](list)
-        first = len(program.moves.reader) + len(order_edges(program)) if program.schedule.loans else 0
+        first = (
+            len(program.moves.reader) + len(order_edges(program)) if program.schedule.loans else 0
+        )
         for number, loan in enumerate(program.schedule.loans):
             rows = [table.rows_by_op[op][0] for op in loan[:2]]
             slices = range(lent_before[loan.heavy], lent_before[loan.heavy] + loan.slices)
