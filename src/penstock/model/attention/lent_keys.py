@@ -3,9 +3,9 @@
 What is lent are keys from the beginning of a sequence. Of each row of a microbatch only the queries
 of the slice's first document see keys before the slice, and only those of that document:
 
-    keys      [ other documents ][ a a a a a a a | a a a ]
-    lent      [                      ] . . . . .              positions 0 to 12, say
-    computed there        [ a a a a a ]                       the rectangle of a's queries with these
+    keys        [ b b b b b b b b ][ a a a a a a a ] | [ a a a ]      documents b and a
+    lent        [ . . . . . . . . . . . . . ]        |                some slices
+    computed                       [ a a a a ]       |                with the queries of a
 """
 
 from typing import NamedTuple
