@@ -19,8 +19,8 @@ from penstock.arch.layers.norm import Norm
 from penstock.core.homes import stage_column
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.cost.passes import Counts
 from penstock.cost.loan_bytes import loan_bytes
+from penstock.cost.passes import Counts
 from penstock.cost.rank_share import RankShare, RankTokens
 from penstock.cost.rank_temporary import RankMoments
 from penstock.cost.workload import Workload

@@ -87,6 +87,11 @@ class PipelineSettings(Section):
     """Forwards that keep only their input and run again: none, all, or those of these stages."""
     keep_slices: Natural = 0
     """With `recompute = "all"`: this many last slices of each sequence keep their activations."""
+    vocabulary: Literal["ends", "shards"] = "ends"
+    """Where embedding and head are: on the first and on the last stage, or in shards on all
+    devices."""
+    offload: Literal["none", "all"] | tuple[Natural, ...] = "none"
+    """Activations that wait for their backward on the host: none, all, or those of these stages."""
     options: Mapping[str, int | float | str] = {}
     """Options of the schedule, as `-o` of `penstock show` gives them."""
 
