@@ -38,6 +38,7 @@ from penstock.run.step.shard_sums import ShardSums
 from penstock.run.step.stages import (
     boundary_of,
     empty_weights,
+    helping_of,
     home_views,
     stage_of,
     weightless_stages,
@@ -242,6 +243,7 @@ class Rig:
             boundary=boundary_of(self.layout, CPU),
             homes=home_views(mine, self.weights),
             sums=lambda join, parts: self._sums(device, join).of(parts[0]),
+            helper=helping_of(self.layout, CPU),
         )
 
     def _sums(self, device: int, join: Join) -> ShardSums:

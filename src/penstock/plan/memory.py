@@ -20,6 +20,7 @@ import numpy as np
 
 from penstock.arch.ownership import message_room, most_owned
 from penstock.check.memory import bound
+from penstock.core.buffers import BUFFERS
 from penstock.core.homes import shard_homes, weight_homes
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -228,10 +229,13 @@ def with_slots(timeline: Timeline, workload: Workload, rows: int = 1) -> Timelin
 
 
 def slot_bytes(schedule: Schedule, workload: Workload) -> list[int]:
-    """Bytes of each device's receive slots, each as large as the longest slice."""
+    """Bytes of each device's receive slots, each as large as the longest slice. What loans move has
+    room only while their ops run, and is counted with these."""
     program = lower_for_running(schedule)
     longest = max(max(lengths) for lengths in workload.lengths)
     found = [0] * schedule.shape.devices
     for channel, slots in zip(program.channels, program.slots):
+        if BUFFERS[channel.payload].per == "loan":
+            continue
         found[channel.target] += slots * workload.boundary_bytes(longest)
     return found

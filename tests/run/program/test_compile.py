@@ -17,7 +17,7 @@ from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.core.table import LETTERS
 from penstock.errors import RunError
-from penstock.lower import as_executed, lower
+from penstock.lower import lower
 from penstock.run.execute.handlers import HANDLERS
 from penstock.run.program.calls import DROPPED, NOTHING, Call, Lane, forward_lane
 from penstock.run.program.compile import compile_lane
@@ -39,7 +39,7 @@ def built(name: str) -> Schedule:
     schedule = registry()[name].build(smallest(registry()[name]))
     if reason := why_not(schedule):
         pytest.skip(reason)
-    return as_executed(schedule)
+    return schedule
 
 
 @cache
@@ -282,8 +282,40 @@ def test_skip_edges_are_refused_by_name() -> None:
     assert refusal([lane], Shape(1, 4, (1,), skips=((0, 3),))).startswith("odd has skip edges: 0-3")
 
 
-def test_a_program_that_lends_work_is_refused_with_the_way_to_lower_it() -> None:
-    program = lower(build("slimpipe-exchange", devices=2, microbatches=2, slices=4))
-    with pytest.raises(RunError, match="lends attention work") as refusal:
-        compile_lane(program, 0)
-    assert "lower_for_running" in refusal.value.hint
+def test_both_ends_of_a_loan_know_the_same_messages_and_slices() -> None:
+    schedule = build("slimpipe-level", devices=4, microbatches=2, slices=8)
+    calls = [call for device in range(4) for call in compile_lane(lower(schedule), device).calls]
+    lends = {end.loan: end for call in calls for end in call.lends if call.op == end.loan.heavy}
+    helps = {end.loan: end for call in calls for end in call.helps if call.op == end.loan.light}
+    assert set(lends) == set(helps) == set(schedule.loans)
+    tags = set()
+    for loan, here in lends.items():
+        there = helps[loan]
+        assert here.slices == there.slices
+        assert (here.sent.tag, here.received.tag) == (there.received.tag, there.sent.tag)
+        ways = (here.sent, here.received)
+        tags |= {here.message(way, number).tag for way in ways for number in range(9)}
+    assert len(tags) == 2 * 9 * len(schedule.loans)
+    assert min(tags) >= len(lower(schedule).moves.reader)
+
+
+def test_an_op_lends_its_slices_one_behind_the_other() -> None:
+    schedule = build("slimpipe-level", devices=4, microbatches=2, slices=8)
+    calls = [call for device in range(4) for call in compile_lane(lower(schedule), device).calls]
+    several = [call for call in calls if len(call.lends) > 1]
+    assert several
+    for call in several:
+        ends = [end.slices for end in call.lends]
+        assert [each.start for each in ends] == [0, *(each.stop for each in ends[:-1])]
+        assert ends[-1].stop <= call.op.slice
+
+
+def test_an_evaluation_lends_between_forwards_alone() -> None:
+    schedule = build("slimpipe-exchange", devices=2, microbatches=2, slices=4)
+    lane = compile_lane(lower(schedule), 1)
+    whole, light = (
+        [end.loan.heavy.kind for call in each.calls for end in call.meets]
+        for each in (lane, forward_lane(lane))
+    )
+    assert set(whole) == {*"FB"}
+    assert light == [kind for kind in whole if kind == "F"]

@@ -23,6 +23,7 @@ from penstock.run.execute.handlers.forward_alone import forward_alone
 from penstock.run.execute.handlers.loss_alone import loss_alone
 from penstock.run.execute.handlers.statistics_alone import statistics_alone
 from penstock.run.execute.lane_run import LaneRun, Summing, Surroundings, Turn
+from penstock.run.execute.loans import Helper, NoHelper
 from penstock.run.execute.matmul_kernels import settle_products
 from penstock.run.execute.observer import Observer, Quiet
 from penstock.run.execute.spans import Clock, Spans
@@ -92,6 +93,7 @@ class Executor:
         boundary: Between,
         homes: Homes | None = None,
         sums: Summing = no_sums,
+        helper: Helper | None = None,
     ) -> None:
         self.program, self.boundary = program, boundary
         self.lane: Lane = compile_lane(program, device)
@@ -108,7 +110,12 @@ class Executor:
         self._resident = _resident(self.lane, {**(homes or {}), **token})
         self._streams: dict[str, SideStream] = {}
         self._around = Surroundings(
-            boundary.device, transport, Landings(boundary), sums, self._stream
+            boundary.device,
+            transport,
+            Landings(boundary),
+            sums,
+            self._stream,
+            helper or NoHelper(),
         )
         self.take(transport)
 
@@ -160,7 +167,9 @@ class Executor:
     def _pass(self, lane: Lane, handlers: Mapping[str, Handler]) -> LanePass:
         single = {call.number: self._turn(at, call, handlers) for at, call in enumerate(lane.calls)}
         inner = {number for strands in lane.braids.values() for number in strands[1:]}
-        for number, strands in lane.braids.items():
+        lending = {call.number: (call.number,) for call in lane.calls if call.meets}
+        alone = {number: own for number, own in lending.items() if number not in inner}
+        for number, strands in (alone | dict(lane.braids)).items():
             braided = tuple(single[strand] for strand in strands)
             single[number] = single[number]._replace(strands=braided, plain=False)
         turns = [turn for number, turn in single.items() if number not in inner]

@@ -1,6 +1,6 @@
 """One pass over a lane: what is held, what is under way, and one call after the other."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from penstock.run.comm.side_stream import SideStream, Ticket, mark_of
 from penstock.run.comm.transport import Arrival, Transport
 from penstock.run.execute.boundary import Landings
 from penstock.run.execute.driver import braid, finish
+from penstock.run.execute.loans import Helper, LoansOfPass
 from penstock.run.execute.memory_reads import MemoryReads
 from penstock.run.execute.observer import Observer
 from penstock.run.execute.spans import Spans
@@ -25,7 +26,8 @@ Summing = Callable[[Join, list[Any]], Any]
 
 
 class Turn(NamedTuple):
-    """A call with its handler and what that works with; or the strands of a braided pair."""
+    """A call with its handler and what that works with; or the strands of a braided pair. A call
+    with loans is a strand too, beside what is computed for other devices."""
 
     at: int
     """Its place among the calls of the pass."""
@@ -49,6 +51,7 @@ class Surroundings(NamedTuple):
     landings: Landings
     sums: Summing
     stream: Callable[[str], SideStream]
+    helper: Helper
 
 
 class LaneRun:
@@ -67,6 +70,7 @@ class LaneRun:
         self.losses: list[Tensor] = []
         self.totals: dict[str, Tensor] = {}
         self._transport, self._clock = around.transport, spans.clock
+        self._loans = LoansOfPass(around.device, around.transport, observer, around.helper, pieces)
         self._arrivals: dict[int, Arrival] = {}
         self._tickets: dict[int, Ticket] = {}
         self._reads = MemoryReads(around.device)
@@ -138,19 +142,34 @@ class LaneRun:
             self._reads.end(turn.call.number)
 
     def _braid(self, strands: Sequence[Turn]) -> None:
-        """Calls that start when all of them can, and take turns whenever one has to wait."""
+        """Calls that start when all of them can, and the ops that share loans with them; they take
+        turns whenever one has to wait."""
         for strand in strands:
             self._wait_for_streams(strand.call)
             self._wait_for_transfers(strand.call)
+        self._loans.meet([strand.call for strand in strands])
         self.observer.runs(strands[0].call)
         start = self._clock()
-        braid(self._handle(strand) for strand in strands)
+        braid(self._works(strands))
         end = self._clock()
         for strand in strands:
             self.spans.start[strand.at], self.spans.end[strand.at] = start, end
             self.observer.ran(strand.call)
             self._after(strand)
             self._announce(strand.call)
+
+    def _works(self, strands: Sequence[Turn]) -> Iterator[Any]:
+        """What is computed for other devices, which expects messages before anything else is done,
+        and the strands."""
+        for strand in strands:
+            yield from self._loans.helped(strand.call)
+        for strand in strands:
+            yield self._handle_with_loans(strand) if strand.call.meets else self._handle(strand)
+
+    def _handle_with_loans(self, turn: Turn) -> Any:
+        call = turn.call
+        piece = self._loans.piece(call)
+        return turn.handler(turn.subject, piece, self.values, call.reads, call.writes)
 
     def _handle(self, turn: Turn) -> Any:
         call = turn.call

@@ -4,10 +4,11 @@ A schedule may say more than the runtime has work for. Then it is refused by nam
 starts. What can be left aside without another result is done in the plain way, and said.
 """
 
+from penstock.arch.cell_shape import CellShape
 from penstock.core.program import Program
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.errors import RunError
+from penstock.errors import RunError, ShapeError
 from penstock.lower import lower
 
 
@@ -28,6 +29,23 @@ def refuse_unsupported(program: Program) -> None:
                 hint="it can be checked, simulated and drawn; choose a schedule without them to "
                 "run it",
             )
+
+
+def refuse_loans(schedule: Schedule, cell: CellShape) -> None:
+    """Refuse loans of attention work that the ranks of a cell, or stages, cannot give or take."""
+    if not schedule.loans:
+        return
+    loan = schedule.loans[0]
+    problem = ""
+    if cell.ring > 1:
+        problem = f"the keys that {loan.heavy} lends are on {cell.ring} ranks that pass them round"
+    elif schedule.shape.weightless:
+        problem = "stages of attention alone hand it to any device already"
+    if problem:
+        raise ShapeError(
+            f"{schedule.name} lends attention work, but {problem}",
+            hint="take tensor or ulysses ranks instead of a ring, or a schedule without loans",
+        )
 
 
 def _cut_beside_shards(shape: Shape) -> list[str]:
@@ -58,8 +76,6 @@ def set_aside(schedule: Schedule) -> str:
     The strands of a pair start together and take turns where one of them communicates. No op does
     so inside, so in time they follow each other.
     """
-    aside = {
-        "pairs run one op after the other": schedule.pairs,
-        "loans of attention work are computed by their own device": schedule.loans,
-    }
-    return " and ".join(f"{len(found)} {what}" for what, found in aside.items() if found)
+    if not schedule.pairs:
+        return ""
+    return f"{len(schedule.pairs)} pairs run one op after the other"

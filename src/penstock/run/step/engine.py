@@ -46,7 +46,13 @@ from penstock.run.step.optimizer import AdamW, NoUpdate, make_optimizer
 from penstock.run.step.shard_sums import ShardSums
 from penstock.run.step.sharding import ReplicatedOptimizer, Sharding
 from penstock.run.step.stage_end import Rate, StageEnd, Totals
-from penstock.run.step.stages import boundary_of, home_views, stage_of, weightless_stages
+from penstock.run.step.stages import (
+    boundary_of,
+    helping_of,
+    home_views,
+    stage_of,
+    weightless_stages,
+)
 from penstock.run.watchdog.position import Tracker
 
 
@@ -200,6 +206,7 @@ class Engine:
             boundary=boundary_of(self.layout, self.device, self.cell),
             homes=self._homes | self.pool.homes(rotation),
             sums=self._add_up,
+            helper=helping_of(self.layout, self.device, self.cell),
         )
         executor.clock = clock_of(self.device)
         return executor
