@@ -1,7 +1,7 @@
-"""What the executor cannot do with a schedule, and what it does in another way.
+"""What the executor cannot do with a schedule.
 
 A schedule may say more than the runtime has work for. Then it is refused by name before anything
-starts. What can be left aside without another result is done in the plain way, and said.
+starts.
 """
 
 from penstock.arch.cell_shape import CellShape
@@ -68,14 +68,3 @@ def why_not(schedule: Schedule) -> str:
     except RunError as refusal:
         return refusal.message
     return ""
-
-
-def set_aside(schedule: Schedule) -> str:
-    """What the executor does in a plainer way than the schedule says; empty where nothing is.
-
-    The strands of a pair start together and take turns where one of them communicates. No op does
-    so inside, so in time they follow each other.
-    """
-    if not schedule.pairs:
-        return ""
-    return f"{len(schedule.pairs)} pairs run one op after the other"
