@@ -210,17 +210,24 @@ class Shape:
         >>> Shape(2, 2, (1,), (Fraction(3, 2), Fraction(1, 2)), layers=(9, 3)).cut(4)
         (3, 1)
         """
-        whole, even = sum(self.layers), len({*self.layers}) <= 1
+        made = self.layers or self._attentions
+        whole, even = sum(made), len({*made}) <= 1
         if even or whole == layers:
-            return self.layers if whole == layers else ()
-        scaled = [Fraction(count * layers, whole) for count in self.layers]
+            return made if whole == layers else ()
+        scaled = [Fraction(count * layers, whole) for count in made]
         if not self._has_equal_layers or any(count.denominator > 1 for count in scaled):
             raise ShapeError(
-                f"the schedule is made for stages of {', '.join(map(str, self.layers))} layers, "
+                f"the schedule is made for stages of {', '.join(map(str, made))} layers, "
                 f"{whole} together, which does not fit a model of {layers} layers",
                 hint=f"make a schedule for {layers} layers, or give the layers of each stage",
             )
         return tuple(map(int, scaled))
+
+    @property
+    def _attentions(self) -> tuple[int, ...]:
+        """Where layers are cut at their attention, each counts where that is; empty elsewhere."""
+        counts = tuple(int(stage in self.weightless) for stage in range(self.stages))
+        return counts if self.weightless else ()
 
     @property
     def _has_equal_layers(self) -> bool:

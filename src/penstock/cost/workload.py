@@ -109,7 +109,7 @@ class Workload:
         longest = max(map(sum, self.lengths))
         shape = replace(
             schedule.shape,
-            boundary_bytes=(self.boundary_bytes(longest),) * (len(self.layers) - 1),
+            boundary_bytes=self.boundaries(longest),
             slice_share=tuple(tuple(Fraction(n, longest) for n in ns) for ns in self.lengths),
         )
         return replace(schedule, shape=shape, derived={})
@@ -117,6 +117,20 @@ class Workload:
     def boundary_bytes(self, tokens: int) -> int:
         """What a rank hands on to the next stage, of so many tokens."""
         return tokens * self.model.boundary_bytes
+
+    def boundaries(self, tokens: int) -> tuple[int, ...]:
+        """The same behind each stage but the last."""
+        return (self.boundary_bytes(tokens),) * (len(self.layers) - 1)
+
+    def elements(self, stage: int) -> tuple[int, int]:
+        """Matrices and vectors of a stage's layers, embedding and output layer apart."""
+        layers = self.layers[stage]
+        return layers * self.part.layer_weights, layers * self.part.layer_vectors
+
+    @property
+    def weightless(self) -> frozenset[int]:
+        """Stages of attention alone."""
+        return frozenset()
 
     @property
     def part(self) -> ModelConfig:
@@ -278,10 +292,11 @@ class Workload:
     def refuse_other(self, shape: Shape) -> None:
         """Refuse a shape that this workload is not for."""
         counts = tuple(map(len, self.lengths))
-        if (shape.stages, shape.slices) != (len(self.layers), counts) or shape.weightless:
+        wanted = (len(self.layers), counts, self.weightless)
+        if (shape.stages, shape.slices, shape.weightless) != wanted:
             raise ShapeError(
-                f"the workload has {len(self.layers)} stages of whole layers and "
-                f"{sum(counts)} slices in {len(counts)} microbatches, but the schedule has "
+                f"the workload has {len(self.layers)} stages ({len(self.weightless)} weightless) "
+                f"and {sum(counts)} slices in {len(counts)} microbatches, but the schedule has "
                 f"{shape.stages} stages ({len(shape.weightless)} weightless) and {shape.units} "
                 f"slices in {shape.microbatches} microbatches",
                 hint="give lengths and layers that match the schedule's shape",

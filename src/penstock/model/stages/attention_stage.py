@@ -78,11 +78,13 @@ class AttentionStage:
         d_attended, beside = split_beside(g, piece, attention_width(self.config))
         context = self.context.of_slice(piece, kv, written=True)(0)
         d_heads = yield from self.attention.backward(d_attended, act, context)
-        d = d_attended.new_empty((len(d_attended), qkv_width(self.config)))
+        out = beside.new_empty(len(d_attended) * qkv_width(self.config) + len(beside))
+        d, past = split_beside(out, piece, qkv_width(self.config))
         rotate_heads_back(d_heads, context, split_heads(self.config, d, piece.rows))
+        past.copy_(beside)
         if kv is not None and piece.slice == 0:
             kv.close_gradients()
-        return join_beside(d, beside), dkv, None, None
+        return out, dkv, None, None
 
     input_gradient = backward
 

@@ -60,7 +60,6 @@ def layout_of(settings: Settings, processes: int) -> RunSetup:
     pipeline, mesh = settings.pipeline, settings.mesh.shape
     refuse_misfits(model, mesh)
     schedule = _schedule(settings, device_count(mesh, pipeline.devices, processes))
-    _refuse_cut_layers(schedule)
     lengths = tuple(_lengths(settings, model, count) for count in schedule.shape.slices)
     cut = pipeline.layers or schedule.shape.cut(model.layers)
     split = split_layers(model.layers, schedule.shape.stages, cut)
@@ -69,15 +68,6 @@ def layout_of(settings: Settings, processes: int) -> RunSetup:
         for other in compared_schedules(settings, schedule.shape.devices):
             other.shape.cut(model.layers)  # refused now, and not by the report
     return RunSetup(model, schedule, lengths, tuple(map(len, split)), mesh)
-
-
-def _refuse_cut_layers(schedule: Schedule) -> None:
-    if schedule.shape.weightless:
-        raise ShapeError(
-            f"{schedule.name} cuts layers at their attention, and the memory of such stages has no "
-            "prediction",
-            hint="`penstock verify` runs it; to train, take a schedule of whole layers",
-        )
 
 
 def architecture(settings: Settings) -> ModelConfig:
