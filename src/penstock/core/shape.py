@@ -23,6 +23,10 @@ MAX_DEVICES = 4_096
 """Deepest pipeline; some tables have a place for every pair of devices."""
 
 
+TO_ATTENTION = ("heads", "weights")
+"""What stages of attention alone may be given: queries, keys and values, or the normed input and
+the weights that make them of it."""
+
 WEIGHED = ("F", "I", "W", "act", "stash")
 """Kinds of op and sizes of buffers in which a stage may have a share of its own."""
 
@@ -58,6 +62,8 @@ class Shape:
     """Who writes the first stage's input: its own `F`, or the `E` of all vocabulary shards."""
     loss: str = "F"
     """Who writes the last stage's gradient: its own `F`, or the `S` or `T` of all shards."""
+    to_attention: str = "heads"
+    """What stages without weights are given, where they are attention (`TO_ATTENTION`)."""
     layers: tuple[int, ...] = field(default=(), repr=False)
     """Layers of each stage, embedding and output layer not counted, where the order was made for
     one cut of the model; empty where stages are to be as equal as can be."""
@@ -77,10 +83,12 @@ class Shape:
         _limited(self.devices, self.stages, sum(self.slices))
         self._check_lengths()
         self._check_stage_numbers()
-        if self.embed not in ("F", "E") or self.loss not in ("F", "S", "T"):
+        ends = self.embed in ("F", "E") and self.loss in ("F", "S", "T")
+        if not ends or self.to_attention not in TO_ATTENTION:
             raise ShapeError(
-                f"embed={self.embed} loss={self.loss} is not known",
-                hint="embed is F or E; loss is F, S or T",
+                f"embed={self.embed} loss={self.loss} to_attention={self.to_attention} "
+                "is not known",
+                hint="embed is F or E; loss is F, S or T; to_attention is heads or weights",
             )
 
     def _check_lengths(self) -> None:

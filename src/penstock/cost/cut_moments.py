@@ -121,6 +121,66 @@ class CutMoments:
         sizes = self.sizes
         return sizes.turns + max(sizes.attended, sizes.qkv + self.given)
 
+    def attention_light(self) -> int:
+        """What attention keeps that runs again: its input."""
+        return self.given
+
     @property
     def _wide(self) -> int:
         return wide_bytes(self._element) // self._element
+
+
+class WeightMoments(CutMoments):
+    """The same where attention is given the weights of its projection, and their input."""
+
+    @property
+    def _sent(self) -> int:
+        """Those weights, and the own share of their input."""
+        return self.given - self.tokens.handed * self.sizes.share.model.boundary_bytes
+
+    @property
+    def _weights(self) -> int:
+        return self.there.weights * self._element
+
+    def front_kept(self) -> int:
+        """The input of the norm."""
+        return self.sizes.own
+
+    def front_stash(self) -> int:
+        return 0
+
+    def attention_kept(self) -> int:
+        """The same, what was sent, and heads before norms of their own."""
+        sizes = self.sizes
+        return super().attention_kept() + self._sent + sizes.qkv * sizes.share.part.qk_norm
+
+    def attention_light(self) -> int:
+        """What was sent, the output, and one log-sum-exp per head: all but the queries."""
+        return super().attention_kept() - self.sizes.q_inside + self._sent
+
+    def forward(self, *, front: bool) -> int:
+        """The output of the norm, and what is sent."""
+        if not front:
+            return super().forward(front=False)
+        return self.sizes.own + self.given + 2 * self._share
+
+    def backward(self, *, rest: bool, front: bool, loss: int) -> int:
+        moments = [2 * self._replica + self.sizes.normed] if front else [loss, self.sizes.normed]
+        moments += self._rest_back(0) if rest else [self.sizes.row]
+        return max(moments)
+
+    def attention_forward(self) -> int:
+        """The product, before there is an output; or what goes on."""
+        sizes = self.sizes
+        product = self._replica + sizes.gathered + sizes.qkv - sizes.q_inside
+        return max(super().attention_forward(), sizes.turns + product)
+
+    def attention_backward(self) -> int:
+        """Attention itself; gradients of heads, as they come and turned back; those of weights and
+        input, and what goes back."""
+        sizes = self.sizes
+        behind = self._weights + self._replica + sizes.gathered + sizes.qkv + sizes.summed
+        if sizes.share.part.qk_norm:
+            behind = max(behind, sizes.qkv + 3 * sizes.queries * self._wide)
+        going = self._weights + sizes.own + self._share + self.given
+        return sizes.turns + max(sizes.attended, 2 * sizes.qkv, behind, going)

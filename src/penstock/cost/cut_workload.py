@@ -23,15 +23,17 @@ from penstock.arch.attention_cut import (
     Crossing,
     crossings,
     front_parameters,
+    projection_parameters,
     rest_parameters,
 )
 from penstock.arch.layers.parameter import Parameter
 from penstock.core.homes import stage_column
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
+from penstock.core.table import LETTERS
 from penstock.cost import passes
 from penstock.cost.cell_workload import CellWorkload
-from penstock.cost.cut_moments import CutMoments
+from penstock.cost.cut_moments import CutMoments, WeightMoments
 from penstock.cost.passes import Counts
 from penstock.cost.rank_temporary import RankMoments
 from penstock.cost.workload import WorkAmounts
@@ -80,8 +82,24 @@ class CutWorkload(CellWorkload):
     def rates(self, shape: Shape) -> WorkAmounts:
         found = super().rates(shape)
         of_layers = np.outer(passes.LINEAR, np.array(self.layers) * self.part.layer_flops)
-        products = np.array([2 * self.elements(stage)[0] for stage in range(shape.stages)])
-        return found._replace(linear=found.linear - of_layers + np.outer(passes.LINEAR, products))
+        products = np.outer(passes.LINEAR, self._products)
+        found = found._replace(linear=found.linear - of_layers + products)
+        if self.to_attention == HEADS:
+            return found
+        attends = passes.ATTENTION_FORWARD * (np.array(LETTERS) != "R")  # its output is kept
+        half_pair = np.array(self.layers, np.int64) * self.attended.pair_flops // 2
+        return found._replace(attention=np.outer(attends, half_pair))
+
+    @property
+    def _products(self) -> Counts:
+        """FLOPs of one token in the matrices that each stage multiplies by."""
+        found = np.array([2 * self.elements(stage)[0] for stage in range(len(self.layers))])
+        if self.to_attention == HEADS:
+            return found
+        sent = [each for each in projection_parameters(self.part) if len(each.shape) > 1]
+        moved = 2 * sum(each.elements for each in sent)
+        has_front = (self._kinds == _FIRST) | (self._kinds == _BETWEEN)
+        return np.asarray(found - moved * has_front + moved * (self._kinds == _ATTENTION))
 
     def _kept(self, schedule: Schedule, size: str) -> Counts:
         if size in ("kv", "dkv"):
@@ -110,10 +128,11 @@ class CutWorkload(CellWorkload):
         return np.asarray(found, np.int64)
 
     def keeps_input(self, schedule: Schedule) -> NDArray[np.bool_]:
-        """Which rows keep what they are given: forwards, but for attention that is given heads and
-        keeps them rotated."""
+        """Which rows keep what they are given: forwards. Attention that is given heads keeps them
+        rotated, unless it runs again; one that is given weights keeps a copy of a part."""
         attention = self._kinds[stage_column(schedule)] == _ATTENTION
-        return schedule.table.of_kinds("FN") & ~(attention & schedule.table.of_kinds("F"))
+        copying = "F" if self.to_attention == HEADS else "FN"
+        return schedule.table.of_kinds("FN") & ~(attention & schedule.table.of_kinds(copying))
 
     @cached_property
     def _by_kind(self) -> dict[str, Counts]:
@@ -130,7 +149,8 @@ class CutWorkload(CellWorkload):
 
     def _slice(self, count: int, keys: int, left: int = 0) -> CutMoments:
         moments = RankMoments.of(self.share, count, keys, left)
-        return CutMoments(moments, self.share.tokens(count), *self._crossings)
+        kind = CutMoments if self.to_attention == HEADS else WeightMoments
+        return kind(moments, self.share.tokens(count), *self._crossings)
 
 
 def _sizes(slice: CutMoments) -> dict[str, tuple[int, ...]]:
@@ -143,7 +163,7 @@ def _sizes(slice: CutMoments) -> dict[str, tuple[int, ...]]:
     before, behind = slice.forward(front=True), slice.forward(front=False)
     return {
         "act": (front, rest + front, rest + own, slice.attention_kept()),
-        "ckpt": (0, result, result, slice.given),
+        "ckpt": (0, result, result, slice.attention_light()),
         "stash": (
             slice.front_stash(),
             slice.rest_stash() + slice.front_stash(),
@@ -172,6 +192,4 @@ def inputs_at_hand(schedule: Schedule) -> AtHand:
     rows = np.flatnonzero(table.of_kinds("FN"))
     device[table.stage[rows] + 1, unit[rows]] = table.device[rows]
     stage = stage_column(schedule)
-    return AtHand(
-        device[stage, unit] == table.device, device[stage + 2, unit] == table.device
-    )
+    return AtHand(device[stage, unit] == table.device, device[stage + 2, unit] == table.device)

@@ -20,4 +20,6 @@ def workload_for(
     counts = tuple(layers) or shape.cut(model.layers)
     split = tuple(map(len, split_layers(model.layers, shape.stages, counts)))
     cut = tuple(map(tuple, lengths))
-    return (CutWorkload if shape.weightless else Workload)(model, cut, split)
+    if shape.weightless:
+        return CutWorkload(model, cut, split, to_attention=shape.to_attention)
+    return Workload(model, cut, split)

@@ -69,8 +69,9 @@ def _with_received(timeline: Timeline, workload: CutWorkload, rows: int) -> Time
     details = WithSlots(timeline, [Curve(start[own], level[own]) for own in lanes], rows)
     peaks = [curve.level.max(initial=0) for curve in details.curves(timeline)]
     # Where copies run beside the lane, the peak may be proven higher than the curve is.
-    more = [rows * (p - c.level.max(initial=0)) for p, c in zip(timeline.peak_levels, timeline.curves)]
-    levels = np.array(peaks, np.int64) + np.array(more, np.int64)
+    simulated = [curve.level.max(initial=0) for curve in timeline.curves]
+    beside = rows * (timeline.peak_levels - np.array(simulated, np.int64))
+    levels = np.array(peaks, np.int64) + beside
     return replace(timeline, peak_levels=levels, details=details)
 
 

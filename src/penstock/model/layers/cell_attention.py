@@ -19,7 +19,13 @@ from penstock.model.attention.positions import ring_positions
 from penstock.model.attention.ring import RingSlice, ring_backward, ring_forward
 from penstock.model.attention.slice_attention import attention_backward
 from penstock.model.attention.ulysses import HeadExchange
-from penstock.model.layers.attend import SliceContext, attend, attend_backward, flatten_heads
+from penstock.model.layers.attend import (
+    SliceContext,
+    attend,
+    attend_backward,
+    flatten_heads,
+    placed_heads,
+)
 from penstock.model.parallel.cell import Cell
 from penstock.model.parallel.group import RankGroup, Work
 
@@ -45,6 +51,17 @@ class CellAttention:
         _, saved = yield from self._inside(passed.pop(), context)
         return (yield from self.exchange.to_tokens(saved.out, counts)), saved
 
+    def restored(
+        self, heads: Heads, out: Tensor, lse: Tensor, context: SliceContext
+    ) -> Work[AttentionSaved]:
+        """What the backward needs, of the output that was kept: nothing attends again."""
+        passed = [heads]
+        del heads
+        if self.exchange is not None:
+            counts = self._counts(context.at.piece, self.exchange.group)
+            passed = [(yield from self.exchange.to_heads(passed.pop(), counts))]
+        return AttentionSaved(*self._placed(passed.pop(), context), out, lse)
+
     def backward(self, d_out: Tensor, saved: AttentionSaved, context: SliceContext) -> Work[Heads]:
         """The gradients of rotated heads."""
         piece = context.at.piece
@@ -63,14 +80,20 @@ class CellAttention:
         """Attention with the heads that a rank has, once exchanged."""
         if self.cell.ring is None:
             return attend(heads, context)
-        at = _of_ring(context)
-        q, k, v = heads
-        if at.memory is not None:
-            if not context.written:
-                at.memory.write(at.layer, at.piece, k, v)
-            k, v = at.memory.own(at.layer, at.piece)
-        out, lse = yield from ring_forward(q, k, v, at, self.cell.ring)
+        q, k, v = self._placed(heads, context)
+        out, lse = yield from ring_forward(q, k, v, _of_ring(context), self.cell.ring)
         return flatten_heads(out), AttentionSaved(q, k, v, out, lse)
+
+    def _placed(self, heads: Heads, context: SliceContext) -> Heads:
+        """Heads, with keys and values where they stay."""
+        if self.cell.ring is None:
+            return placed_heads(heads, context)
+        at = _of_ring(context)
+        if at.memory is None:
+            return heads
+        if not context.written:
+            at.memory.write(at.layer, at.piece, heads.k, heads.v)
+        return Heads(heads.q, *at.memory.own(at.layer, at.piece))
 
     def _inside_backward(
         self, g: Tensor, saved: AttentionSaved, context: SliceContext

@@ -13,7 +13,7 @@ from penstock.model.layers.qkv_projection import qkv_width, split_heads
 from penstock.model.layers.self_attention import rotate_heads, rotate_heads_back
 from penstock.model.parallel.cell import SINGLE_RANK, Cell, begun_in_cell
 from penstock.model.parallel.group import Work
-from penstock.model.stages.between_attentions import attention_width, join_beside, split_beside
+from penstock.model.stages.beside import attention_width, join_beside, split_beside
 from penstock.model.stages.context import SequenceContext
 from penstock.model.stages.stage import Backward, Forward
 

@@ -33,6 +33,7 @@ from penstock.transform import (
     recompute_all,
     recompute_all_but_last_slices,
     recompute_stages,
+    recompute_without_attention,
     weigh_slices,
 )
 
@@ -59,7 +60,8 @@ def layout_of(settings: Settings, processes: int) -> RunSetup:
     model.refuse_length(settings.batch.length)
     pipeline, mesh = settings.pipeline, settings.mesh.shape
     refuse_misfits(model, mesh)
-    schedule = _schedule(settings, device_count(mesh, pipeline.devices, processes))
+    devices = device_count(mesh, pipeline.devices, processes)
+    schedule = _schedule(settings, model, devices)
     lengths = tuple(_lengths(settings, model, count) for count in schedule.shape.slices)
     cut = pipeline.layers or schedule.shape.cut(model.layers)
     split = split_layers(model.layers, schedule.shape.stages, cut)
@@ -104,13 +106,14 @@ def _uneven(mesh: MeshShape, wanted: int, processes: int) -> ShapeError:
     )
 
 
-def _schedule(settings: Settings, devices: int) -> Schedule:
+def _schedule(settings: Settings, model: ModelConfig, devices: int) -> Schedule:
     """The schedule of a registered name or of a file."""
     pipeline, microbatches = settings.pipeline, settings.batch.microbatches
     if names_a_file(pipeline.schedule):
         return _from_file(settings, devices)
     spec = find(pipeline.schedule)
-    sizes = (devices, microbatches, pipeline.chunks or None, pipeline.slices)
+    chunks = pipeline.chunks or spec.chunks_of(model.layers, devices)
+    sizes = (devices, microbatches, chunks, pipeline.slices)
     with refusals_in_keys():
         return spec.build(spec.case(*sizes, pipeline.options))
 
@@ -150,6 +153,8 @@ def _from_file(settings: Settings, devices: int) -> Schedule:
 def _recomputed(schedule: Schedule, pipeline: PipelineSettings) -> Schedule:
     if pipeline.recompute == "none":
         return schedule
+    if pipeline.recompute == "without-attention":
+        return recompute_without_attention(schedule)
     if not isinstance(pipeline.recompute, str):
         return recompute_stages(schedule, pipeline.recompute)
     if pipeline.keep_slices:
