@@ -23,9 +23,7 @@ LENGTH = 512
 
 
 def _cut(send: str, model: ModelConfig = MODEL) -> tuple[Schedule, Workload]:
-    schedule = build(
-        "helixpipe", devices=2, microbatches=4, chunks=2, options={"send": send}
-    )
+    schedule = build("helixpipe", devices=2, microbatches=4, chunks=2, options={"send": send})
     return schedule, workload_for(schedule.shape, model, [[LENGTH]] * 4)
 
 

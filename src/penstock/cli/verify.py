@@ -95,8 +95,12 @@ def verify(
 def _refuse_both_or_neither(
     target: str, request: Request, everything: bool, spread: MeshRequest
 ) -> None:
-    if everything and (target or spread.given or request.given):
-        given = target or (f"-{request.given[0]}" if request.given else "a mesh")
+    if everything and (target or spread.given or request.given or request.changes):
+        flags = [
+            *(f"-{flag}" for flag in request.given),
+            *("--with" for _ in request.changes or ()),
+        ]
+        given = target or next(iter(flags), "a mesh")
         raise ShapeError(
             f"--all chooses schedules and sizes itself, but {given} was given",
             hint=f"leave out --all or {given}",
@@ -149,7 +153,7 @@ def _halved(target: str, request: Request) -> "Schedule | None":
     spec, options = registry()[target], assignments("-o", request.options or ())
     case = spec.case(request.devices, request.microbatches, request.chunks, request.slices, options)
     halved = half(spec, case, options)
-    return spec.build(halved) if halved else None
+    return request.changed(spec.build(halved)) if halved else None
 
 
 def _refuse_processes(count: int, machine: Machine | None) -> None:

@@ -176,15 +176,6 @@ def stored_elements(workload: Workload, stage: int, shape: Shape | None = None) 
     return elements - workload.part.head_weights * both
 
 
-def dealt_elements(workload: Workload, stage: int) -> tuple[int, ...]:
-    """Parameters of a stage that are dealt to their owners together: a matrix that another stage
-    shares is dealt by itself."""
-    stored, last = stored_elements(workload, stage), len(workload.layers) - 1
-    if not workload.model.tied or last == 0 or 0 < stage < last:
-        return (stored,)
-    return (stored - workload.model.head_weights, workload.model.head_weights)
-
-
 def step_peaks(schedule: Schedule, workload: Workload, rows: int = 1) -> list[int]:
     """The most that a step adds on each device, in bytes.
 

@@ -152,6 +152,18 @@ def test_recompute_takes_all_forwards_all_but_some_slices_or_some_stages() -> No
     assert kept == {"0.0", "1.0"}
 
 
+def test_a_vocabulary_in_shards_and_activations_on_the_host_go_with_any_schedule() -> None:
+    found = sliced("pipeline.vocabulary=shards", "pipeline.offload=all").schedule
+    assert found.shape.shards == 2
+    offloaded = {op.stage for op in found.table.ops() if op.kind == "O"}
+    assert offloaded
+    of_one = sliced("pipeline.offload=[0]").schedule
+    assert {op.stage for op in of_one.table.ops() if op.kind == "O"} == {0} & offloaded
+    assert "there are 2 stages" in refusal("pipeline.offload=[2]")
+    twice = refusal("pipeline.schedule=vocab-seq1f1b", "pipeline.vocabulary=shards")
+    assert "cannot be spread any more" in twice
+
+
 def test_options_reach_the_schedule() -> None:
     text = '[pipeline]\nschedule = "kfkb"\n'
     lanes = [layout_of(loads(text, [f"pipeline.options.group={k}"]), 2) for k in (1, 4)]

@@ -6,6 +6,7 @@ starts. What can be left aside without another result is done in the plain way, 
 
 from penstock.core.program import Program
 from penstock.core.schedule import Schedule
+from penstock.core.shape import Shape
 from penstock.errors import RunError
 from penstock.lower import lower
 
@@ -18,6 +19,7 @@ def refuse_unsupported(program: Program) -> None:
         "gangs:": [str(op) for op in schedule.gangs[:3]],
         "`after` orders between devices:": _between_devices(schedule)[:3],
         "skip edges:": [f"{source}-{target}" for source, target in shape.skips],
+        "vocabulary shards of layers cut at their attention:": _cut_beside_shards(shape)[:3],
     }
     for what, found in unsupported.items():
         if found:
@@ -26,6 +28,11 @@ def refuse_unsupported(program: Program) -> None:
                 hint="it can be checked, simulated and drawn; choose a schedule without them to "
                 "run it",
             )
+
+
+def _cut_beside_shards(shape: Shape) -> list[str]:
+    """Stages without weights, where embedding and head are not on stages."""
+    return [f"stage {stage}" for stage in sorted(shape.weightless) if shape.shards]
 
 
 def _between_devices(schedule: Schedule) -> list[str]:

@@ -88,6 +88,11 @@ class PipelineSettings(Section):
     without attention, where a schedule has that as a stage of its own."""
     keep_slices: Natural = 0
     """With `recompute = "all"`: this many last slices of each sequence keep their activations."""
+    vocabulary: Literal["ends", "shards"] = "ends"
+    """Where embedding and head are: on the first and on the last stage, or in shards on all
+    devices."""
+    offload: Literal["none", "all"] | tuple[Natural, ...] = "none"
+    """Activations that wait for their backward on the host: none, all, or those of these stages."""
     options: Mapping[str, int | float | str] = {}
     """Options of the schedule, as `-o` of `penstock show` gives them."""
 

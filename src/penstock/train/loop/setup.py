@@ -30,10 +30,12 @@ from penstock.train.config.settings import Settings
 from penstock.train.loop.flags import refusals_in_keys
 from penstock.train.report.compared import compared_schedules
 from penstock.transform import (
+    offload_stages,
     recompute_all,
     recompute_all_but_last_slices,
     recompute_stages,
     recompute_without_attention,
+    spread_vocabulary,
     weigh_slices,
 )
 
@@ -65,7 +67,7 @@ def layout_of(settings: Settings, processes: int) -> RunSetup:
     lengths = tuple(_lengths(settings, model, count) for count in schedule.shape.slices)
     cut = pipeline.layers or schedule.shape.cut(model.layers)
     split = split_layers(model.layers, schedule.shape.stages, cut)
-    schedule = _weighed(_recomputed(schedule, pipeline), lengths, model)
+    schedule = _weighed(_changed(schedule, pipeline), lengths, model)
     with refusals_in_keys():
         for other in compared_schedules(settings, schedule.shape.devices):
             other.shape.cut(model.layers)  # refused now, and not by the report
@@ -148,6 +150,17 @@ def _from_file(settings: Settings, devices: int) -> Schedule:
             f"pipeline.options are given, but {path} is a file", hint="leave the options out"
         )
     return schedule
+
+
+def _changed(schedule: Schedule, pipeline: PipelineSettings) -> Schedule:
+    """The schedule with what can be combined with any: in the order of `transform.combine`."""
+    schedule = _recomputed(schedule, pipeline)
+    if pipeline.vocabulary == "shards":
+        schedule = spread_vocabulary(schedule)
+    if pipeline.offload == "none":
+        return schedule
+    every = range(schedule.shape.stages)
+    return offload_stages(schedule, every if pipeline.offload == "all" else pipeline.offload)
 
 
 def _recomputed(schedule: Schedule, pipeline: PipelineSettings) -> Schedule:
