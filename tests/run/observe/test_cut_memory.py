@@ -67,23 +67,27 @@ PLANS: dict[str, Callable[[], StepPlan]] = {
         change=recompute_without_attention, send="weights", p=4, length=512
     ),
 }
-CELLS = {
-    f"{name}, {sent}": lambda cell=cell, sent=sent: in_cells(
-        _plan(replace(MODEL, hidden=128, ffn=256, heads=8, kv_heads=4), send=sent), cell
-    )
-    for name, cell in {
-        "tensor": CellShape(tensor=2),
-        "tensor, replicated norms": CellShape(tensor=2, norms="replicated"),
-        "ulysses": CellShape(ulysses=2),
-        "ring": CellShape(ring=2),
-    }.items()
-    for sent in ("heads", "weights")
+SHAPES = {
+    "tensor": CellShape(tensor=2),
+    "tensor, replicated norms": CellShape(tensor=2, norms="replicated"),
+    "ulysses": CellShape(ulysses=2),
+    "ring": CellShape(ring=2),
 }
+WIDER = replace(MODEL, hidden=128, ffn=256, heads=8, kv_heads=4)
 
 
-@pytest.mark.parametrize("name", [*PLANS, *CELLS])
-def test_every_rank_holds_what_is_predicted(name: str) -> None:
-    plan = (PLANS | CELLS)[name]()
+@pytest.mark.parametrize("name", PLANS)
+def test_every_device_holds_what_is_predicted(name: str) -> None:
+    _compare(PLANS[name]())
+
+
+@each("send", ["heads", "weights"])
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_rank_of_a_cell_holds_what_is_predicted(name: str, send: str) -> None:
+    _compare(in_cells(_plan(WIDER, send=send), SHAPES[name]))
+
+
+def _compare(plan: StepPlan) -> None:
     ranks = range(plan.layout.devices * plan.layout.cell.ranks)
     measured = [lone_peak(plan, rank) for rank in ranks]
     assert [_predicted(plan, rank) for rank in ranks] == [
