@@ -132,7 +132,8 @@ class CutWorkload(CellWorkload):
         rotated, unless it runs again; one that is given weights keeps a copy of a part."""
         attention = self._kinds[stage_column(schedule)] == _ATTENTION
         copying = "F" if self.to_attention == HEADS else "FN"
-        return schedule.table.of_kinds("FN") & ~(attention & schedule.table.of_kinds(copying))
+        kept = schedule.table.of_kinds("FN") & ~(attention & schedule.table.of_kinds(copying))
+        return np.asarray(kept, np.bool_)
 
     @cached_property
     def _by_kind(self) -> dict[str, Counts]:

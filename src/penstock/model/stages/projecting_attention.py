@@ -137,12 +137,12 @@ class ProjectingAttentionStage:
         self, piece: Piece, x: Tensor | None, memory: Any
     ) -> Work[tuple[Tensor, ProjectedSaved]]:
         assert x is not None  # attention stands between two stages
-        beside = (len(x) - self.layout.elements) // 2
-        given = x[:-beside].clone()  # a view would keep what goes past attention
+        passing = (len(x) + self.layout.elements) // 2  # a rank may have no token
+        given = x[:passing].clone()  # a view would keep what goes past attention
         context = self.context.of_slice(piece, memory, written=False)(0)
         heads, norms = yield from self._heads(given, context)
         attended, saved = yield from self.attention.forward(heads, context)
-        return join_beside(attended, x[-beside:]), ProjectedSaved(given, saved, norms)
+        return join_beside(attended, x[passing:]), ProjectedSaved(given, saved, norms)
 
     def _heads(
         self, given: Tensor, context: SliceContext
