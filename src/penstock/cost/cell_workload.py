@@ -6,7 +6,7 @@ workload is that of one place in the cell; whoever wants the largest asks for al
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
@@ -30,6 +30,8 @@ def rank_workload(workload: Workload, cell: CellShape, place: CellPlace = FIRST_
     """The part of a workload that the rank at a place of a cell has."""
     if cell.ranks == 1:
         return workload
+    if isinstance(workload, CellWorkload):
+        return replace(workload, cell=cell, place=place)
     return CellWorkload(workload.model, workload.lengths, workload.layers, cell, place)
 
 

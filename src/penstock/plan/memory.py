@@ -13,26 +13,23 @@ gathered in place.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from penstock.arch.ownership import message_room, most_owned
 from penstock.check.memory import bound
-from penstock.core.buffers import BUFFERS
 from penstock.core.homes import shard_homes, weight_homes
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.core.table import Ticks
 from penstock.cost.hardware import HARDWARE
 from penstock.cost.transformer import TransformerCost
 from penstock.cost.workload import Workload
-from penstock.lower import lower_for_running
 from penstock.plan.host_memory import host_peaks
+from penstock.plan.receive_slots import with_slots
 from penstock.sim import simulate
 from penstock.sim.memory import changes_of
-from penstock.sim.timeline import Curve, Timeline, Transfers
 
 MAIN_BYTES = 4
 """Main weights, gradients and moments are kept in 32 bits, or in more where that is computed in."""
@@ -148,7 +145,7 @@ def stage_matrices(workload: Workload, stage: int, shape: Shape | None = None) -
     stored, model = stored_elements(workload, stage, shape), workload.part
     if stage >= len(workload.layers):
         return stored
-    vectors = workload.layers[stage] * model.layer_vectors
+    _, vectors = workload.elements(stage)
     last = stage == len(workload.layers) - 1
     return stored - vectors - model.last_norm.vectors * last
 
@@ -162,7 +159,7 @@ def stage_elements(workload: Workload, stage: int, shape: Shape | None = None) -
     if stage > last:
         words = -(-model.vocabulary // (shape.devices if shape else 1))
         return words * model.hidden * sum(on_shards for _, on_shards in ends)
-    count = workload.layers[stage] * (model.layer_weights + model.layer_vectors)
+    count = sum(workload.elements(stage))
     count += model.head_weights * sum(is_end and not on_shards for is_end, on_shards in ends)
     return count + model.last_norm.vectors * (stage == last)
 
@@ -195,47 +192,3 @@ def step_peaks(schedule: Schedule, workload: Workload, rows: int = 1) -> list[in
         levels = np.maximum(timeline.peak_levels, levels)
         timeline = replace(timeline, peak_levels=levels)
     return [int(peak) for peak in with_slots(timeline, workload, rows).peak]
-
-
-@dataclass(frozen=True, eq=False)
-class WithSlots:
-    """The details of a simulated step, with memory that is taken all through it."""
-
-    alive: Timeline
-    slots: Ticks
-    """Of each device, in the unit of its curve."""
-    rows: int
-
-    def starts(self, timeline: Timeline) -> Ticks:
-        return self.alive.start
-
-    def transfers(self, timeline: Timeline) -> Transfers:
-        return self.alive.transfers
-
-    def curves(self, timeline: Timeline) -> tuple[Curve, ...]:
-        return tuple(
-            Curve(curve.time, self.rows * (curve.level + more))
-            for curve, more in zip(self.alive.curves, self.slots)
-        )
-
-
-def with_slots(timeline: Timeline, workload: Workload, rows: int = 1) -> Timeline:
-    """A step that was simulated with the bytes of one sequence, as `rows` of them and the receive
-    slots make it. What is predicted of a step's memory is predicted by this."""
-    slots = [int(count / timeline.grain) for count in slot_bytes(timeline.schedule, workload)]
-    more = np.array(slots, np.int64)
-    levels = rows * (timeline.peak_levels + more)
-    return replace(timeline, peak_levels=levels, details=WithSlots(timeline, more, rows))
-
-
-def slot_bytes(schedule: Schedule, workload: Workload) -> list[int]:
-    """Bytes of each device's receive slots, each as large as the longest slice. What loans move has
-    room only while their ops run, and is counted with these."""
-    program = lower_for_running(schedule)
-    longest = max(max(lengths) for lengths in workload.lengths)
-    found = [0] * schedule.shape.devices
-    for channel, slots in zip(program.channels, program.slots):
-        if BUFFERS[channel.payload].per == "loan":
-            continue
-        found[channel.target] += slots * workload.boundary_bytes(longest)
-    return found

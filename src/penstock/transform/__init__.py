@@ -12,6 +12,7 @@ from penstock.transform.recompute import (
     recompute_all,
     recompute_all_but_last_slices,
     recompute_stages,
+    recompute_without_attention,
 )
 from penstock.transform.sharding import shard
 from penstock.transform.slices import cut_slices, weigh_slices
@@ -29,6 +30,7 @@ __all__ = [
     "recompute_all",
     "recompute_all_but_last_slices",
     "recompute_stages",
+    "recompute_without_attention",
     "shard",
     "split_backward",
     "spread_vocabulary",

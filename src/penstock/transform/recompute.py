@@ -36,6 +36,24 @@ def recompute_stages(schedule: Schedule, stages: Collection[int]) -> Schedule:
     return _recompute(schedule, lambda op: op.stage in chosen)
 
 
+def recompute_without_attention(schedule: Schedule) -> Schedule:
+    """Recompute all but attention, where that is a stage of its own: its output is kept, and what
+    leads into it and follows it is computed again.
+
+    Attention that is given queries, keys and values keeps all it needs. One that makes them itself
+    keeps its input and its output, and makes them again.
+    """
+    shape = schedule.shape
+    if not shape.weightless:
+        raise ShapeError(
+            f"{schedule.name} has no stages of attention alone, so nothing can be recomputed "
+            "without it",
+            hint="recompute all, or take a schedule that cuts layers at their attention",
+        )
+    kept = shape.weightless if shape.to_attention == "heads" else frozenset()
+    return _recompute(schedule, lambda op: op.stage not in kept)
+
+
 def recompute_all_but_last_slices(schedule: Schedule, count: int) -> Schedule:
     """Recompute all but the last `count` slices of each microbatch.
 
@@ -68,9 +86,12 @@ def _lent_again(loan: Loan, chosen: set[tuple[int, int, int]]) -> Iterator[Loan]
     in step as the backwards are."""
     ends = loan.heavy, loan.light
     if all(op[1:] in chosen and op.kind in "BI" for op in ends):
-        yield Loan(*(op._replace(kind="R") for op in ends), loan.slices)
-    light = (op._replace(kind="N") if op[1:] in chosen and op.kind == "F" else op for op in ends)
-    yield Loan(*light, loan.slices)
+        again, helping = (op._replace(kind="R") for op in ends)
+        yield Loan(again, helping, loan.slices)
+    heavy, light = (
+        op._replace(kind="N") if op[1:] in chosen and op.kind == "F" else op for op in ends
+    )
+    yield Loan(heavy, light, loan.slices)
 
 
 def _ops_of(schedule: Schedule, kind: str) -> list[Op]:

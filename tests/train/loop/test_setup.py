@@ -287,6 +287,25 @@ def test_a_sequence_that_the_model_does_not_reach_is_refused() -> None:
     assert "exceeds the sliding window of 32" in refusal("model.preset=tiny", "model.window=32")
 
 
+def test_layers_cut_at_their_attention_are_as_many_as_the_model_has() -> None:
+    apart = ("pipeline.schedule=helixpipe", "pipeline.slices=1", "batch.microbatches=4")
+    setup = sliced("model.preset=tiny", *apart)
+    assert setup.layers == (0, 1) * 4 + (0,)
+    assert setup.schedule.shape.to_attention == "heads"
+    assert "which does not fit a model of 4 layers" in refusal(
+        "model.preset=tiny", *apart, "pipeline.chunks=1"
+    )
+
+
+def test_what_is_recomputed_without_attention() -> None:
+    apart = ("pipeline.schedule=helixpipe", "pipeline.slices=1", "batch.microbatches=4")
+    again = ("model.preset=tiny", *apart, "pipeline.recompute=without-attention")
+    for more, stages in ((), range(0, 9, 2)), (("pipeline.options.send=weights",), range(9)):
+        setup = sliced(*again, *more)
+        assert {op.stage for op in setup.schedule.table.ops() if op.kind == "R"} == {*stages}
+    assert "has no stages of attention alone" in refusal("pipeline.recompute=without-attention")
+
+
 def test_the_example_is_cut_by_work_over_four_devices() -> None:
     layout = layout_of(load(EXAMPLE), 4)
     assert layout.layers == (1, 1, 1, 1)

@@ -27,6 +27,7 @@ from penstock.model.layers.attend import (
     attend_in_turn,
     flatten_heads,
     gradient_by_head,
+    placed_heads,
 )
 from penstock.model.parallel.cell import Cell
 from penstock.model.parallel.group import RankGroup, Work
@@ -53,6 +54,17 @@ class CellAttention:
         _, saved = yield from self._inside(passed.pop(), context)
         return (yield from self.exchange.to_tokens(saved.out, counts)), saved
 
+    def restored(
+        self, heads: Heads, out: Tensor, lse: Tensor, context: SliceContext
+    ) -> Work[AttentionSaved]:
+        """What the backward needs, of the output that was kept: nothing attends again."""
+        passed = [heads]
+        del heads
+        if self.exchange is not None:
+            counts = self._counts(context.at.piece, self.exchange.group)
+            passed = [(yield from self.exchange.to_heads(passed.pop(), counts))]
+        return AttentionSaved(*self._placed(passed.pop(), context), out, lse)
+
     def backward(self, d_out: Tensor, saved: AttentionSaved, context: SliceContext) -> Work[Heads]:
         """The gradients of rotated heads."""
         piece = context.at.piece
@@ -70,26 +82,32 @@ class CellAttention:
     def _inside(self, heads: Heads, context: SliceContext) -> Work[tuple[Tensor, AttentionSaved]]:
         """Attention with the heads that a rank has, once exchanged."""
         loans = context.at.piece.loans
-        if self.cell.ring is None and loans is None:
-            return attend(heads, context)
         if self.cell.ring is None:
+            if loans is None:
+                return attend(heads, context)
             return (yield from attend_in_turn(heads, context, loans))
-        at = _of_ring(context)
-        q, k, v = heads
-        if at.memory is not None:
-            if not context.written:
-                at.memory.write(at.layer, at.piece, k, v)
-            k, v = at.memory.own(at.layer, at.piece)
-        out, lse = yield from ring_forward(q, k, v, at, self.cell.ring)
+        q, k, v = self._placed(heads, context)
+        out, lse = yield from ring_forward(q, k, v, _of_ring(context), self.cell.ring)
         return flatten_heads(out), AttentionSaved(q, k, v, out, lse)
+
+    def _placed(self, heads: Heads, context: SliceContext) -> Heads:
+        """Heads, with keys and values where they stay."""
+        if self.cell.ring is None:
+            return placed_heads(heads, context)
+        at = _of_ring(context)
+        if at.memory is None:
+            return heads
+        if not context.written:
+            at.memory.write(at.layer, at.piece, heads.k, heads.v)
+        return Heads(heads.q, *at.memory.own(at.layer, at.piece))
 
     def _inside_backward(
         self, g: Tensor, saved: AttentionSaved, context: SliceContext
     ) -> Work[Heads]:
         loans = context.at.piece.loans
-        if self.cell.ring is None and loans is None:
-            return Heads(*attention_backward(g, saved, context.at))
         if self.cell.ring is None:
+            if loans is None:
+                return Heads(*attention_backward(g, saved, context.at))
             return Heads(*(yield from lending_backward(g, saved, context.at, loans)))
         return Heads(*(yield from ring_backward(g, saved, _of_ring(context), self.cell.ring)))
 

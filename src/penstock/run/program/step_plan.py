@@ -54,6 +54,12 @@ class StepPlan:
                 f"run has it {_placed(layout.on_shards)}",
                 hint="take a schedule with the placement that the run was started with",
             )
+        if shape.to_attention != layout.to_attention:
+            raise ShapeError(
+                f"attention of {self.schedule.name} is given {shape.to_attention}, but that of "
+                f"this run {layout.to_attention}",
+                hint="take a schedule that sends what the run was started with",
+            )
         if (shape.devices, homes) == (layout.devices, layout.homes):
             return
         raise ShapeError(

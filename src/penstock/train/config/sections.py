@@ -83,8 +83,9 @@ class PipelineSettings(Section):
     layers: tuple[Natural, ...] = ()
     """Layers of each stage; empty uses the split that the schedule is made for, such as one from
     `penstock best`, and otherwise divides them as evenly as possible."""
-    recompute: Literal["none", "all"] | tuple[Natural, ...] = "none"
-    """Forwards that keep only their input and run again: none, all, or those of these stages."""
+    recompute: Literal["none", "all", "without-attention"] | tuple[Natural, ...] = "none"
+    """Forwards that keep only their input and run again: none, all, those of these stages, or all
+    without attention, where a schedule has that as a stage of its own."""
     keep_slices: Natural = 0
     """With `recompute = "all"`: this many last slices of each sequence keep their activations."""
     vocabulary: Literal["ends", "shards"] = "ends"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from penstock.cost.stage_workload import workload_for
 from penstock.cost.workload import Workload
 from penstock.data.paths import find_files
 from penstock.data.tokenizer import tokenizer
@@ -70,15 +71,18 @@ def refuse_share(settings: Settings, machine: Machine, here: RankPlace) -> None:
 
 def predicted_bytes(settings: Settings, setup: RunSetup) -> int:
     """What all processes of a run hold at most, torch itself apart."""
-    workload = Workload(setup.model, setup.lengths, setup.layers)
     shared = _shared_weights(settings, setup)
-    return run_bytes(setup.schedule, workload, setup.mesh, settings.batch.rows, shared)
+    rows = settings.batch.rows
+    return run_bytes(setup.schedule, _workload(setup), setup.mesh, rows, shared)
 
 
 def _offloaded_bytes(settings: Settings, setup: RunSetup) -> int:
     """What waits on the host at most, of all processes."""
-    workload = Workload(setup.model, setup.lengths, setup.layers)
-    return run_host_bytes(setup.schedule, workload, setup.mesh, settings.batch.rows)
+    return run_host_bytes(setup.schedule, _workload(setup), setup.mesh, settings.batch.rows)
+
+
+def _workload(setup: RunSetup) -> Workload:
+    return workload_for(setup.schedule.shape, setup.model, setup.lengths, setup.layers)
 
 
 def _shared_weights(settings: Settings, setup: RunSetup) -> SharedWeights:
