@@ -57,7 +57,7 @@ def test_what_is_not_run_as_it_stands_is_said_by_name() -> None:
     assert said["stp"] == ["note: stp: 90 pairs run one op after the other"]
     assert said["slimpipe-exchange"] == [
         "note: slimpipe-exchange ring: left out, slimpipe-exchange lends attention work, but the "
-        "keys that 1F0.2 lends are on 2 ranks that pass them round"
+        "keys that 1F0.3 lends are on 2 ranks that pass them round"
     ]
 
 

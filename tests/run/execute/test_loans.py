@@ -46,7 +46,7 @@ class Ran(NamedTuple):
 @cache
 def _ran() -> Ran:
     """Levelled over four devices at eight slices: ops help, and lend to, three others."""
-    schedule = build("slimpipe-level", devices=4, microbatches=1, slices=8)
+    schedule = build("slimpipe-level", devices=4, microbatches=2, slices=8)
     trials, _ = trials_of(schedule, None)
     trial = next(trial for trial in trials if trial.variant == "documents")
     rig, watching = Rig(trial_plan(trial)), [Watching() for _ in range(4)]

@@ -70,9 +70,9 @@ class CellAttention:
     def _inside(self, heads: Heads, context: SliceContext) -> Work[tuple[Tensor, AttentionSaved]]:
         """Attention with the heads that a rank has, once exchanged."""
         loans = context.at.piece.loans
-        if self.cell.ring is None and loans is None:
-            return attend(heads, context)
         if self.cell.ring is None:
+            if loans is None:
+                return attend(heads, context)
             return (yield from attend_in_turn(heads, context, loans))
         at = _of_ring(context)
         q, k, v = heads
@@ -87,9 +87,9 @@ class CellAttention:
         self, g: Tensor, saved: AttentionSaved, context: SliceContext
     ) -> Work[Heads]:
         loans = context.at.piece.loans
-        if self.cell.ring is None and loans is None:
-            return Heads(*attention_backward(g, saved, context.at))
         if self.cell.ring is None:
+            if loans is None:
+                return Heads(*attention_backward(g, saved, context.at))
             return Heads(*(yield from lending_backward(g, saved, context.at, loans)))
         return Heads(*(yield from ring_backward(g, saved, _of_ring(context), self.cell.ring)))
 
