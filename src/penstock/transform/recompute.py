@@ -84,14 +84,14 @@ def _recompute(schedule: Schedule, choose: Callable[[Op], bool]) -> Schedule:
 def _lent_again(loan: Loan, chosen: set[tuple[int, int, int]]) -> Iterator[Loan]:
     """A loan, and where both its backwards are preceded by an R, the same between these: they are
     in step as the backwards are."""
-    ends = loan.heavy, loan.light
-    if all(op[1:] in chosen and op.kind in "BI" for op in ends):
-        again, helping = (op._replace(kind="R") for op in ends)
-        yield Loan(again, helping, loan.slices)
+    heavy, light, slices = loan
+    if all(op[1:] in chosen and op.kind in "BI" for op in (heavy, light)):
+        yield Loan(heavy._replace(kind="R"), light._replace(kind="R"), slices)
     heavy, light = (
-        op._replace(kind="N") if op[1:] in chosen and op.kind == "F" else op for op in ends
+        op._replace(kind="N") if op[1:] in chosen and op.kind == "F" else op
+        for op in (heavy, light)
     )
-    yield Loan(heavy, light, loan.slices)
+    yield Loan(heavy, light, slices)
 
 
 def _ops_of(schedule: Schedule, kind: str) -> list[Op]:

@@ -16,7 +16,7 @@ from penstock.check import check
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.plan.slices import Lengths
-from penstock.run.program.unsupported import refuse_loans
+from penstock.run.program.unsupported import refuse_loans_in_cells
 from penstock.transform import split_backward
 from penstock.verify.changes import (
     as_it_is,
@@ -123,7 +123,7 @@ class Variant:
     def trial(self, schedule: Schedule) -> Trial:
         """A run of this schedule under this variant."""
         changed = self.transform(schedule)
-        refuse_loans(changed, self.cell)
+        refuse_loans_in_cells(changed, self.cell)
         shape = changed.shape
         layers = max(self.scale.layers, shape.stages) + self.more_layers
         if shape.weightless:

@@ -36,14 +36,9 @@ from penstock.run.program.calls import Join
 from penstock.run.program.layout import Layout
 from penstock.run.program.pieces import cut_batch
 from penstock.run.program.step_plan import StepPlan
+from penstock.run.step.helping import helping_of
 from penstock.run.step.shard_sums import ShardRanks, ShardSums
-from penstock.run.step.stages import (
-    boundary_of,
-    empty_weights,
-    helping_of,
-    home_views,
-    stage_of,
-)
+from penstock.run.step.stages import boundary_of, empty_weights, home_views, stage_of
 from penstock.sim import simulate
 
 HOST = torch.device("cpu")
@@ -112,8 +107,8 @@ def run_ours(
         boundary=boundary_of(layout, HOST),
         homes=home_views(stages, {stage: initial_weights(layout, stage) for stage in mine}),
         sums=partial(_of_shards, ShardSums(ShardRanks(side_group()), HOST)),
-        helper=helping_of(layout, HOST),
     )
+    executor.helper = helping_of(layout, HOST)
     pieces = cut_batch(plan, work.batch(), scale=work.scale, device=HOST)
     seconds, losses = measure_steps(lambda: executor.step(pieces), steps)
     transport.close()

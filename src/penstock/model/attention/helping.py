@@ -16,7 +16,7 @@ from penstock.model.attention.lent_messages import (
     Contents,
     LentHeads,
     Message,
-    joined,
+    join_tensors,
     keys_number,
     queries_number,
     result_number,
@@ -48,9 +48,9 @@ def _output(back_end: Tiled, asked: list[Tensor], both: list[Tensor]) -> list[Te
 
 def _gradients(back_end: Tiled, asked: list[Tensor], both: list[Tensor]) -> list[Tensor]:
     (lse, q, out, g), (k, v) = asked, both
-    saved, queries, keys = AttentionSaved(q, k, v, out, lse), q.shape[2], k.shape[2]
-    dq, dk, dv = (TensorInPieces(size) for size in (queries, keys, keys))
-    rectangle = AttentionPart(range(queries), range(keys), causal=False, fresh=True)
+    saved = AttentionSaved(q, k, v, out, lse)
+    dq, dk, dv = (TensorInPieces(each.shape[2]) for each in (q, k, v))
+    rectangle = AttentionPart(range(q.shape[2]), range(k.shape[2]), causal=False, fresh=True)
     for block in back_end.blocks([rectangle]):
         new_q, new_k, new_v = back_end.gradients(g, saved, block)
         dq.store(block.queries, new_q) if block.fresh else dq.add(block.queries, new_q)
@@ -90,7 +90,7 @@ class Helping(NamedTuple):
             for part in parts:
                 kernel = _kernel(part, piece, asked[0])
                 result += way.compute(kernel, asked.pop(0), keys.pop(0))
-            lent.peer.send(result_number(layer), joined(result, self.heads.dtype))
+            lent.peer.send(result_number(layer), join_tensors(result, self.heads.dtype))
             del result, keys, asked
 
     def _expect(

@@ -20,7 +20,7 @@ from penstock.model.attention.lent_messages import (
     ContentsOf,
     LentHeads,
     Message,
-    joined,
+    join_tensors,
     keys_number,
     queries_number,
     result_number,
@@ -45,7 +45,7 @@ def lend_keys(at: SliceOfLayer) -> None:
             memory = _memory(at)
             both = memory.keys[at.layer], memory.values[at.layer]
             sent = [part.of_keys(each) for part in parts for each in both]
-            lent.peer.send(keys_number(at.layer), joined(sent, both[0].dtype))
+            lent.peer.send(keys_number(at.layer), join_tensors(sent, both[0].dtype))
 
 
 def lending_forward(
@@ -112,7 +112,7 @@ def _ask(
         lent.peer, result_number(at.layer), like, [result(part) for part in parts]
     )
     tensors = [tensor for part in parts for tensor in sent(part)]
-    lent.peer.send(queries_number(at.layer), joined(tensors, like.dtype))
+    lent.peer.send(queries_number(at.layer), join_tensors(tensors, like.dtype))
     return expected
 
 

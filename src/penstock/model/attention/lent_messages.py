@@ -78,7 +78,7 @@ def result_number(layer: int) -> int:
     return 1 + layer
 
 
-def joined(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+def join_tensors(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     """One message of several tensors, each copied once."""
     sizes = [(tuple(tensor.shape), tensor.dtype) for tensor in tensors]
     flat = tensors[0].new_empty(sum(_elements(size, dtype) for size in sizes), dtype=dtype)

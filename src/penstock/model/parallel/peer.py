@@ -23,11 +23,11 @@ class Peer(Protocol):
         ...
 
 
-class Turn:
+class NothingPending:
     """Nothing to wait for: whoever drives the work may go on with other work first."""
 
     def wait(self) -> None:
         return None
 
 
-TURN = Turn()
+TURN = NothingPending()

@@ -93,13 +93,14 @@ class Executor:
         boundary: Between,
         homes: Homes | None = None,
         sums: Summing = no_sums,
-        helper: Helper | None = None,
     ) -> None:
         self.program, self.boundary = program, boundary
         self.lane: Lane = compile_lane(program, device)
         self.observer: Observer = Quiet()
         self.clock: Clock = perf_counter_ns
         """What takes the marks around calls; whoever has another one sets it before a step."""
+        self.helper: Helper = NoHelper()
+        """What computes attention for ops of other devices; set where the program has loans."""
         self.spans = Spans.begin(self.clock, ())
         self.losses: Sequence[Tensor] = ()
         """Losses that the pass under way has met so far, in lane order."""
@@ -115,7 +116,6 @@ class Executor:
             Landings(boundary),
             sums,
             self._stream,
-            helper or NoHelper(),
         )
         self.take(transport)
 
@@ -157,7 +157,8 @@ class Executor:
     def _run(self, over: LanePass, pieces: Sequence[Piece]) -> list[Tensor]:
         settle_products(self.boundary.dtype)
         self.spans = Spans.begin(self.clock, over.calls)
-        run = LaneRun(self._around, self.observer, self._resident.copy(), pieces, self.spans)
+        values = self._resident.copy()
+        run = LaneRun(self._around, self.observer, values, pieces, self.spans, self.helper)
         self.losses = run.losses
         run.go(over.turns, over.first)
         self.transport.drain()

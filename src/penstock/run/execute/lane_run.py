@@ -51,7 +51,6 @@ class Surroundings(NamedTuple):
     landings: Landings
     sums: Summing
     stream: Callable[[str], SideStream]
-    helper: Helper
 
 
 class LaneRun:
@@ -64,13 +63,14 @@ class LaneRun:
         values: Values,
         pieces: Sequence[Piece],
         spans: Spans,
+        helper: Helper,
     ) -> None:
         self.around, self.observer, self.spans = around, observer, spans
         self.values, self.pieces = values, pieces
         self.losses: list[Tensor] = []
         self.totals: dict[str, Tensor] = {}
         self._transport, self._clock = around.transport, spans.clock
-        self._loans = LoansOfPass(around.device, around.transport, observer, around.helper, pieces)
+        self._loans = LoansOfPass(around.device, around.transport, observer, helper, pieces)
         self._arrivals: dict[int, Arrival] = {}
         self._tickets: dict[int, Ticket] = {}
         self._reads = MemoryReads(around.device)

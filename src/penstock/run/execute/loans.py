@@ -37,7 +37,7 @@ class NoHelper:
     """For programs without loans."""
 
     def help(self, kind: str, stage: int, piece: Piece, lent: LentKeys) -> Work[None]:
-        raise AssertionError(f"nobody helps {kind} of stage {stage}")
+        raise AssertionError(f"no device helps {kind} of stage {stage}")
 
 
 class Arriving:

@@ -15,7 +15,7 @@ from penstock.lower import lower_for_running
 from penstock.run.program.layout import Layout, homes_of, on_shards
 from penstock.run.program.sharded_schedule import BufferCounts, schedule_for
 from penstock.run.program.step_end import end_step
-from penstock.run.program.unsupported import refuse_loans
+from penstock.run.program.unsupported import refuse_loans_in_cells
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class StepPlan:
                 hint=f"start the run with sequences of up to {self.longest} tokens",
             )
         self._refuse_other_homes()
-        refuse_loans(self.schedule, self.layout.cell)
+        refuse_loans_in_cells(self.schedule, self.layout.cell)
 
     def _refuse_other_homes(self) -> None:
         homes, shape, layout = homes_of(self.schedule), self.schedule.shape, self.layout

@@ -31,7 +31,7 @@ def refuse_unsupported(program: Program) -> None:
             )
 
 
-def refuse_loans(schedule: Schedule, cell: CellShape) -> None:
+def refuse_loans_in_cells(schedule: Schedule, cell: CellShape) -> None:
     """Refuse loans of attention work that the ranks of a cell, or stages, cannot give or take."""
     if not schedule.loans:
         return

@@ -40,19 +40,14 @@ from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.agreement import agree_on_plan
 from penstock.run.step.full_sharding import BufferPool, FullShards, StageGather
 from penstock.run.step.groups import connect_devices, make_holder_groups
+from penstock.run.step.helping import helping_of
 from penstock.run.step.host_room import host_room
 from penstock.run.step.losses import refuse_unlabelled, sum_losses
 from penstock.run.step.optimizer import AdamW, NoUpdate, make_optimizer
 from penstock.run.step.shard_sums import ShardSums
 from penstock.run.step.sharding import ReplicatedOptimizer, Sharding
 from penstock.run.step.stage_end import Rate, StageEnd, Totals
-from penstock.run.step.stages import (
-    boundary_of,
-    helping_of,
-    home_views,
-    stage_of,
-    weightless_stages,
-)
+from penstock.run.step.stages import boundary_of, home_views, stage_of, weightless_stages
 from penstock.run.watchdog.position import Tracker
 
 
@@ -206,9 +201,9 @@ class Engine:
             boundary=boundary_of(self.layout, self.device, self.cell),
             homes=self._homes | self.pool.homes(rotation),
             sums=self._add_up,
-            helper=helping_of(self.layout, self.device, self.cell),
         )
         executor.clock = clock_of(self.device)
+        executor.helper = helping_of(self.layout, self.device, self.cell)
         return executor
 
     def _empty_weights(self, plan: StepPlan) -> dict[int, Weights]:

@@ -6,10 +6,7 @@ from typing import Any
 import torch
 
 from penstock.arch.attention_cut import HEADS
-from penstock.arch.dealing import deal_heads
 from penstock.arch.ownership import Ownership
-from penstock.model.attention.helping import Helping
-from penstock.model.attention.lent_messages import LentHeads
 from penstock.model.parallel.cell import SINGLE_RANK, Cell
 from penstock.model.stages.attention_stage import AttentionStage
 from penstock.model.stages.between_attentions import BetweenAttentionsStage
@@ -56,16 +53,6 @@ def boundary_of(layout: Layout, device: torch.device, cell: Cell = SINGLE_RANK) 
     """What a rank sends to the next stage and receives from it."""
     crossings = layout.crossings(tensor_index(cell))
     return ModelBoundary(crossings, layout.model.hidden, cell.tokens, layout.dtype, device)
-
-
-def helping_of(layout: Layout, device: torch.device, cell: Cell = SINGLE_RANK) -> Helping:
-    """How a rank helps other devices: with the heads that the rank at its place there has."""
-    model, layers = layout.model_of(tensor_index(cell)), tuple(map(len, layout.split))
-    heads, kv_heads = model.heads, model.kv_heads
-    if cell.ulysses is not None:
-        share = deal_heads(heads, kv_heads, cell.ulysses.index, cell.ulysses.size)
-        heads, kv_heads = len(share.queries), len(share.keys)
-    return Helping(layers, LentHeads(heads, kv_heads, model.head_size, layout.dtype), device)
 
 
 def home_views(
