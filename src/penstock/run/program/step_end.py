@@ -18,7 +18,7 @@ be run again with other weights.
     device 1 compute     F0 C B0 F1 B1 V A
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -29,7 +29,7 @@ from penstock.core.meaning import kinds_writing
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.core.table import Table
-from penstock.errors import RunError, nearest
+from penstock.errors import RunError
 
 _ADDING = kinds_writing("dw")
 """Kinds that add to the weight gradient of their stage."""
@@ -60,24 +60,18 @@ def end_step_early(
         lane = lanes[device, "compute"]
         count = int((begun & (table.device == device)).sum())
         checks = [Op("C", stage, 0) for stage, devices in homes.items() if device in devices]
+        if not checks:
+            raise RunError(
+                f"device {device} of {schedule.name} has no weights, so that nothing tells it "
+                "whether an update of others was right",
+                hint='set optimizer.validation to "before"',
+            )
         lanes[device, "compute"] = [*lane[:count], *checks, *lane[count:]]
     return _ended(schedule, lanes, ties)
 
 
 StepEnd = Callable[..., Schedule]
-
-STEP_ENDS: Mapping[str, StepEnd] = {"before": end_step, "after": end_step_early}
-"""How a step ends, by when the norm of the whole model is looked at: before the update, or after it
-in the next step."""
-
-
-def step_end_named(name: str) -> StepEnd:
-    """The end of a step by its name in a configuration."""
-    if name not in STEP_ENDS:
-        raise RunError(
-            f"an update is not validated {name!r}", hint=nearest(name, [*STEP_ENDS])
-        )
-    return STEP_ENDS[name]
+"""One of the two."""
 
 
 def _homes(schedule: Schedule) -> dict[int, list[int]]:
