@@ -66,9 +66,9 @@ class Engine:
     ) -> None:
         self.layout, self.mesh, self.transport = plan.layout, mesh, transport
         self.adam, self.device, self.sharding = adam, device, sharding or ReplicatedOptimizer()
-        self._validation = validation_named(adam.validation)
+        self.validation = validation_named(adam.validation)
         self.sharding.groups(mesh)
-        self._norms = self._validation.norms(mesh)
+        self._norms = self.validation.norms(mesh)
         self.cell = mesh.cell(self.layout.cell.norms)
         mine, at = self.layout.stages_of(mesh.device), (device, self.cell)
         self._shard_sums = ShardSums.on(mesh, device) if self.layout.on_shards else None
@@ -203,7 +203,7 @@ class Engine:
 
     def _prepare(self, plan: StepPlan) -> Executor:
         """Compile a plan that all ranks agree on, with the channels and groups that it needs."""
-        program = plan.program(self.mesh.replicas, self.sharding.buffers, self._validation.end)
+        program = plan.program(self.mesh.replicas, self.sharding.buffers, self.validation.end)
         rotation = rotation_of(program.schedule, self.mesh.device)
         self.pool.grow(rotation)
         self.transport.open({*program.channels, *order_channels(program)})
@@ -250,7 +250,7 @@ class Engine:
             self.sharding,
             self.weights[stage].grad,
             self.layout.cell.parted,
-            self._validation.copy(self.weights[stage], self.optimizers[stage]),
+            self.validation.copy(self.weights[stage], self.optimizers[stage]),
         )
 
     def _add_up(self, join: Join, parts: list[Any]) -> Any:

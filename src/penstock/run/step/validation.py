@@ -29,6 +29,11 @@ class Validation(Protocol):
         """How a step ends."""
         ...
 
+    @property
+    def states(self) -> int:
+        """How often a rank holds the main weights and moments that it owns."""
+        ...
+
     def norms(self, mesh: Mesh) -> ProcessGroup | None:
         """The group that adds up the norm; made on all ranks when it is asked for."""
         ...
@@ -42,6 +47,7 @@ class ValidatedBefore:
     """Nothing is updated that would have to be put back."""
 
     end: StepEnd = staticmethod(end_step)
+    states = 1
 
     def norms(self, mesh: Mesh) -> ProcessGroup | None:
         return mesh.world
@@ -54,6 +60,7 @@ class ValidatedAfter:
     """The norm is added up while the next step begins, over a group that nothing else uses."""
 
     end: StepEnd = staticmethod(end_step_early)
+    states = 2
 
     def norms(self, mesh: Mesh) -> ProcessGroup | None:
         return mesh.beside
