@@ -35,8 +35,10 @@ HALF = plan_of(build("interleaved", devices=2, microbatches=2, chunks=2), WIDE)
 
 BELOW_ALL = 100.0
 """A limit that no norm comes near."""
-ABOVE_ONE = 0.55
-"""A limit above the norm of each stage, and below that of the model."""
+ABOVE_ONE = 0.7
+"""A limit above the norm of each stage in all steps, and below that of the model in one."""
+SOMETIMES = 0.55
+"""A limit that most norms are above, and those of most stages are not."""
 
 
 def equal(ranks: Crew, request: Request) -> list[Seen]:
@@ -72,7 +74,7 @@ def test_a_norm_that_is_too_large_only_as_a_whole_takes_all_updates_back(ranks: 
         found = equal(ranks, Request((plan,), ABOVE_ONE))
         norms = [outcome.norm for outcome in found[0].outcomes]
         above = sum(norm > ABOVE_ONE for norm in norms)
-        assert above
+        assert above == 1
         for seen in found:
             assert seen.early == 4 * len(seen.ages)
             assert seen.taken_back == above * len(seen.ages)
@@ -111,30 +113,30 @@ def test_what_is_no_number_is_refused_with_weights_as_before_that_step(
 def test_replicas_tied_weights_and_plans_that_change(ranks: Crew) -> None:
     disturbed = Disturbed(1, 1, 50.0)
     for request in (
-        Request((HALF,), ABOVE_ONE, replicas=2),
+        Request((HALF,), SOMETIMES, replicas=2),
         Request((tied(HALF),), 3.0, replicas=2, disturbed=disturbed),
-        Request((FLAT, SLICED, SPLIT), ABOVE_ONE, disturbed=disturbed),
-        Request((VOCABULARY,), ABOVE_ONE),
+        Request((FLAT, SLICED, SPLIT), SOMETIMES, disturbed=disturbed),
+        Request((VOCABULARY,), SOMETIMES),
     ):
         assert sum(seen.taken_back for seen in equal(ranks, request))
 
 
 def test_weights_that_are_narrower_than_what_is_updated(ranks: Crew) -> None:
     plan = plan_of(build("1f1b", devices=4, microbatches=4), WIDE, torch.bfloat16)
-    assert sum(seen.taken_back for seen in equal(ranks, Request((plan,), ABOVE_ONE)))
+    assert sum(seen.taken_back for seen in equal(ranks, Request((plan,), SOMETIMES)))
 
 
 @pytest.mark.parametrize("shard", ["optimizer", "full"])
 def test_ranks_that_share_an_optimizer(ranks: Crew, shard: str) -> None:
     """Also where one of them refuses by what it owns and the other one does not."""
     for disturbed in (None, Disturbed(1, 1, 50.0)):
-        request = Request((HALF,), 0.6, replicas=2, shard=shard, disturbed=disturbed)
+        request = Request((HALF,), SOMETIMES, replicas=2, shard=shard, disturbed=disturbed)
         assert sum(seen.taken_back for seen in equal(ranks, request))
 
 
 def test_cells_of_tensor_ranks(ranks: Crew) -> None:
     plan = in_cells(plan_of(build("1f1b", devices=2, microbatches=2), WIDE), CellShape(tensor=2))
-    assert sum(seen.taken_back for seen in equal(ranks, Request((plan,), 0.6)))
+    assert sum(seen.taken_back for seen in equal(ranks, Request((plan,), SOMETIMES)))
 
 
 def test_what_is_saved_right_after_a_step_is_validated_first(ranks: Crew) -> None:
