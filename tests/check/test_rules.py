@@ -95,6 +95,21 @@ FAULTS = {
            1F0 1F1 1B0 1B1""",
         TWO, "deadlock", "1F1",
     ),
+    "a backward in front of the confirmation": (
+        """0F0 0F1 0B0 0C0 0B1 0V0 0A0
+           1F0 1C0 1B0 1F1 1B1 1V0 1A0""",
+        TWO, "confirmed", "0B0",
+    ),
+    "a forward that would not come again": (
+        """0F0 0C0 0F1 0B0 0B1 0V0 0A0
+           1F0 1F1 1C0 1B0 1B1 1V0 1A0""",
+        TWO, "confirmed", "1F1",
+    ),
+    "an early update in front of its norm": (
+        """0F0 0F1 0C0 0B0 0B1 0A0 0V0
+           1F0 1C0 1B0 1F1 1B1 1V0 1A0""",
+        TWO, "read-before-write", "0A0",
+    ),
 }  # fmt: skip
 
 

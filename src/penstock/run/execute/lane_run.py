@@ -25,6 +25,10 @@ Summing = Callable[[Join, list[Any]], Any]
 """Puts this device's parts of a collective together with those of the other members."""
 
 
+LEFT = "left"
+"""The side stream of sums that a pass leaves under way: collectives do not queue behind them."""
+
+
 class Turn(NamedTuple):
     """A call with its handler and what that works with; or the strands of a braided pair. A call
     with loans is a strand too, beside what is computed for other devices."""
@@ -69,6 +73,8 @@ class LaneRun:
         self.values, self.pieces = values, pieces
         self.losses: list[Tensor] = []
         self.totals: dict[str, Tensor] = {}
+        self.left: list[Ticket] = []
+        """Sums whose total no op reads: they may go on when the pass has ended."""
         self._transport, self._clock = around.transport, spans.clock
         self._loans = LoansOfPass(around.device, around.transport, observer, helper, pieces)
         self._arrivals: dict[int, Arrival] = {}
@@ -92,6 +98,16 @@ class LaneRun:
                 self._submit(turn)
         for ticket in self._tickets.values():
             ticket.wait()
+
+    def drop(self, unread: Sequence[Post]) -> None:
+        """Give up a pass whose lane has stopped: let the side streams end what they were given,
+        and take what others have sent and no call has waited for."""
+        for ticket in self._tickets.values():
+            ticket.wait()
+        for post in unread:
+            if post.tag not in self._arrivals:
+                self._receive(post)
+            self._arrivals.pop(post.tag).wait()
 
     def _compute(self, turn: Turn) -> None:
         """A call of the compute lane."""
@@ -219,8 +235,13 @@ class LaneRun:
     def _join(self, call: Call, done: Ticket) -> None:
         """Put together over devices what this call was the last to have a part of."""
         for join in call.joins:
-            collective = self.around.stream("collective")
-            self._tickets[join.ticket] = collective.submit(partial(self._add_up, join), [done])
+            waited = join.read or join.buf.number == ALL
+            stream = self.around.stream("collective" if waited else LEFT)
+            ticket = stream.submit(partial(self._add_up, join), [done])
+            if waited:
+                self._tickets[join.ticket] = ticket
+            else:
+                self.left.append(ticket)
 
     def _add_up(self, join: Join) -> None:
         total = self.around.sums(join, [self.values[place] for place in join.parts])

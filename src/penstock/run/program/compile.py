@@ -154,7 +154,9 @@ class _Compiler:
             return Join(buf, members, (place,), place, place in self.last_reading)
         stages = [self.ops[row].stage for row in rows if row in self.ops]
         parts = tuple(self.places.of_part(buf.name, stage) for stage in stages)
-        return Join(buf, members, parts, self.places.of_home(buf.name, buf.number))
+        total = self.places.of_home(buf.name, buf.number)
+        read = any(total in places for places in self.joining.values())
+        return Join(buf, members, parts, total, read)
 
     def _braids(self) -> dict[int, tuple[int, ...]]:
         """Pairs of this device, by the number of their first call."""

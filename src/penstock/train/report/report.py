@@ -149,7 +149,14 @@ def _own_footprints(engine: Engine) -> tuple[Footprint, ...]:
     plan, workload = engine.plan, _workload_here(engine.plan, engine)
     buffers = engine.sharding.buffers
     gathered = gathered_stages(schedule_for(plan.schedule, buffers)) if buffers else ()
-    return footprints(plan.schedule, workload, plan.rows, owners=engine.owners, gathered=gathered)
+    return footprints(
+        plan.schedule,
+        workload,
+        plan.rows,
+        owners=engine.owners,
+        gathered=gathered,
+        states=engine.validation.states,
+    )
 
 
 def _footprints(plan: StepPlan, engine: Engine) -> tuple[Footprint, ...]:
