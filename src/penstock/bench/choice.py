@@ -5,6 +5,7 @@ from typing import Any
 
 from penstock.bench.cells import measure_cells
 from penstock.bench.limits import refuse_bench
+from penstock.bench.plans import measure_plans
 from penstock.bench.profile import measure_profile
 from penstock.bench.run import (
     BenchSettings,
@@ -24,6 +25,7 @@ PARTS: dict[str, Callable[[BenchSettings, Say], Result]] = {
     "emulate": measure_emulated,
     "real": measure_real,
     "cells": measure_cells,
+    "plans": measure_plans,
     "profile": measure_profile,
 }
 
@@ -37,6 +39,7 @@ def adjust_settings(
     takes = {
         "host": ("steps",),
         "emulate": ("ranks",),
+        "plans": ("ranks",),
         "real": ("ranks", "tokens", "steps"),
         "cells": ("ranks", "tokens", "steps"),
         "profile": ("tokens",),

@@ -31,10 +31,20 @@ CellsFlag = Annotated[
         "parallelism.",
     ),
 ]
+PlansFlag = Annotated[
+    bool,
+    typer.Option(
+        "--plans",
+        help="Plans that change while transfers are late and a stage is slow, compared with one "
+        "that stays.",
+    ),
+]
 ProfileFlag = Annotated[bool, typer.Option("--profile", help="Where the time of one stage goes.")]
 RanksFlag = Annotated[
     int | None,
-    typer.Option("--ranks", min=1, max=64, help="Processes of --emulate, --real and --cells."),
+    typer.Option(
+        "--ranks", min=1, max=64, help="Processes of --emulate, --real, --cells and --plans."
+    ),
 ]
 TokensFlag = Annotated[
     list[int] | None,
@@ -99,6 +109,7 @@ def bench_run(
     emulate: Emulate = False,
     real: Real = False,
     cells: CellsFlag = False,
+    plans: PlansFlag = False,
     profile: ProfileFlag = False,
     ranks: RanksFlag = None,
     tokens: TokensFlag = None,
@@ -115,7 +126,14 @@ def bench_run(
     from penstock.bench.choice import adjust_settings, measure
 
     settings = adjust_settings(ranks, tokens, steps)
-    flags = {"host": host, "emulate": emulate, "real": real, "cells": cells, "profile": profile}
+    flags = {
+        "host": host,
+        "emulate": emulate,
+        "real": real,
+        "cells": cells,
+        "plans": plans,
+        "profile": profile,
+    }
     parts = [part for part, chosen in flags.items() if chosen]
     results = measure(settings, parts, note, None if force else this_machine())
     if as_json:
