@@ -32,7 +32,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         "emulate": {"repeats": 1, "shortest": 0.005},
         "real": {"microbatches": 4, "model": model, "ours": ours, "rivals": rivals},
         "cells": {"microbatches": 2, "model": model, "ours": settings["cells"]["ours"][:2]},
-        "plans": {"microbatches": 4, "groups": [1, 4], "delays": [0.0, 0.1], "phase": 4},
+        "plans": {"microbatches": 4, "groups": [1, 4], "delays": [0.0, 0.1], "phase": 4}
+        | {"solved_microbatches": 4},
         "profile": {"model": model, "slices": [1, 2], "repeats": 1},
     }
     changed = {part: {**settings[part], **values} for part, values in changes.items()}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from penstock.arch.config import ModelConfig
 from penstock.bench.run import BenchSettings, Result, Say
 from penstock.core.schedule import Schedule
-from penstock.plan.adaptive import grouped
+from penstock.plan.adaptive import schedule_of_grouping
 from penstock.plan.grouping import Grouping
 from penstock.schedules import build
 from penstock.transform import split_backward
@@ -47,7 +47,10 @@ def _adaptive(crew: "Crew", settings: BenchSettings) -> Result:
     from penstock.bench.measure.changing_plan import SlowMachine, adaptive_steps, fixed_steps
 
     ways = [Grouping(group, 1, settings["microbatches"]) for group in settings["groups"]]
-    plans = {way: _plan(grouped(lambda m: _built(settings, m), way), settings) for way in ways}
+    plans = {
+        way: _plan(schedule_of_grouping(lambda m: _built(settings, m), way), settings)
+        for way in ways
+    }
     length = settings["phase"]
     delays = [delay for delay in settings["delays"] for _ in range(length)]
     slow = SlowMachine([settings["waits"]] * settings["ranks"], delays)
@@ -70,10 +73,10 @@ def _improving(crew: "Crew", settings: BenchSettings) -> Result:
     """A last stage that takes longer, and the solver's order for it."""
     from penstock.bench.measure.changing_plan import SlowMachine, fixed_steps, improving_steps
 
-    plan = _plan(split_backward(_built(settings, settings["microbatches"])), settings)
+    plan = _plan(split_backward(_built(settings, settings["solved_microbatches"])), settings)
     factors = [1.0] * (settings["ranks"] - 1) + [settings["slow_stage"]]
     waits = [{k: w * factor for k, w in settings["waits"].items()} for factor in factors]
-    slow = SlowMachine(waits, [0.0] * 3 * settings["every"])
+    slow = SlowMachine(waits, [0.0] * 4 * settings["every"])
     with TemporaryDirectory() as folder:
         changing = crew.run(improving_steps, plan, slow, settings["every"], Path(folder))[0]
     fixed = crew.run(fixed_steps, plan, slow)[0]

@@ -40,7 +40,7 @@ class AdaptiveJob:
     @cached_property
     def schedules(self) -> dict[Grouping, Schedule]:
         """Every candidate made once, ahead of the run."""
-        return {way: grouped(self.base, way) for way in self.candidates}
+        return {way: schedule_of_grouping(self.base, way) for way in self.candidates}
 
     @cached_property
     def _known(self) -> dict[tuple[Grouping, Fraction], Fraction]:
@@ -59,7 +59,7 @@ class AdaptiveJob:
         return {way: self.time(way, network(at, way.size)) for way in self.candidates}
 
 
-def grouped(base: Callable[[int], Schedule], way: Grouping) -> Schedule:
+def schedule_of_grouping(base: Callable[[int], Schedule], way: Grouping) -> Schedule:
     """A schedule whose microbatches are groups; of 1 it is the schedule itself."""
     schedule = base(-(-way.microbatches // way.group))
     if way.group == 1:

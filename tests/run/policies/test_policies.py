@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from penstock.cost.model import UnitCost
-from penstock.plan.adaptive import grouped
+from penstock.plan.adaptive import schedule_of_grouping
 from penstock.plan.grouping import Grouping
-from penstock.run.observe.step_times import StepTimes, times_of
+from penstock.run.observe.step_times import MeasuredTimes, measured_times
 from penstock.run.policies.adaptive_group import AdaptiveGroup
 from penstock.run.policies.improving_order import STORED, ImprovingOrder
 from penstock.run.policies.memory_room import MemoryRoom
@@ -31,17 +31,17 @@ EVERYTHING = MemoryRoom([maxsize] * 4, CPU)
 GAIN = Fraction(1, 50)
 
 
-def _times(plan: StepPlan, hop: int = 0, slow_stage: int = -1) -> StepTimes:
+def _times(plan: StepPlan, hop: int = 0, slow_stage: int = -1) -> MeasuredTimes:
     """Of a step in which F, I and W take a second each, twice that on a slow stage."""
     ops = plan.schedule.table.ops()
     seconds = {op: Fraction(2 if op.kind == "B" else 1) for op in ops}
     slow = {op: time * (2 if op.stage == slow_stage else 1) for op, time in seconds.items()}
-    return times_of(simulate(plan.schedule, UnitCost(op_times=slow, hop=Fraction(hop))))
+    return measured_times(simulate(plan.schedule, UnitCost(op_times=slow, hop=Fraction(hop))))
 
 
 def _ways(*groups: int) -> dict[Grouping, StepPlan]:
     return {
-        way: plan_of(grouped(lambda m: build("1f1b", devices=4, microbatches=m), way))
+        way: plan_of(schedule_of_grouping(lambda m: build("1f1b", devices=4, microbatches=m), way))
         for way in (Grouping(group, 1, 16) for group in groups)
     }
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.torch
 
 ADAPTIVE = ("plan.policy=adaptive", "plan.every=2")
 IMPROVING = ("plan.policy=improving", "plan.every=1", "plan.effort=0.1")
-DELAY = 0.1
+DELAY = 0.3
 """Seconds: long beside what ops of this model take on a busy machine."""
 
 
@@ -35,9 +35,11 @@ def _plans(ran: Ran) -> list[dict[str, object]]:
 def test_late_transfers_change_the_plan_and_nothing_else(
     setting: Setting, undisturbed: Ran
 ) -> None:
-    """Also after a restart, which begins with the first plan again."""
+    """Also after a restart, which begins with the first plan again. Slices of a group take turns,
+    so their sums have another order."""
     name = fresh("adaptive")
-    first = setting.run(*ADAPTIVE, "run.steps=4", name=name, prepare=late_transfers)
+    half = ("run.steps=4", "optimizer.schedule_steps=8")
+    first = setting.run(*ADAPTIVE, *half, name=name, prepare=late_transfers)
     assert first.codes == (0, 0), first.said
     begun, changed = _plans(first)
     assert (begun["step"], begun["plan"]) == (0, "seq1f1b")
@@ -50,7 +52,7 @@ def test_late_transfers_change_the_plan_and_nothing_else(
     rest = setting.run(*ADAPTIVE, name=name, prepare=late_transfers)
     assert rest.codes == (0, 0), rest.said
     assert [record["step"] for record in _plans(rest)][:3] == [0, 2, 4]
-    assert rest.losses == undisturbed.losses
+    assert rest.losses == pytest.approx(undisturbed.losses, rel=1e-10, abs=0)
     timed = (rest.folder / "timing.jsonl").read_text().splitlines()
     assert [json.loads(line)["plan"] for line in timed][:4] == ["seq1f1b"] * 2 + [
         changed["plan"]
@@ -61,6 +63,6 @@ def test_a_run_that_a_solver_works_for_learns_the_same(setting: Setting, undistu
     """Whether it finds a better order in time depends on the machine; what is learnt does not."""
     ran = setting.run(*IMPROVING, "log.report=true", name=fresh("improving"))
     assert ran.codes == (0, 0), ran.said
-    assert ran.losses == undisturbed.losses
+    assert ran.losses == pytest.approx(undisturbed.losses, rel=1e-10, abs=0)
     assert _plans(ran)[0]["plan"] == "seq1f1b+split"
     assert "plans, with the predicted seconds of a step before and with each" in ran.said[0]

@@ -17,15 +17,16 @@ import torch
 
 from penstock.bench.measure.delayed_transport import Delayed
 from penstock.bench.measure.emulate import wait
+from penstock.bench.measure.real import HOST
 from penstock.data.batch import Microbatch
 from penstock.plan.grouping import Grouping
 from penstock.run.comm.mesh import Mesh, make_mesh
-from penstock.run.observe.step_times import StepTimes
+from penstock.run.observe.step_times import MeasuredTimes
 from penstock.run.policies.adaptive_group import AdaptiveGroup
 from penstock.run.policies.changing import ChangingPlan
 from penstock.run.policies.improving_order import ImprovingOrder
 from penstock.run.policies.memory_room import room_of
-from penstock.run.policies.policy import Fixed, PlanChange, Policy, Proposal
+from penstock.run.policies.policy import Fixed, PlanChange, PlanPolicy, Proposal
 from penstock.run.process.rendezvous import Connection
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import transport_for
@@ -33,13 +34,12 @@ from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin
 
-HOST = torch.device("cpu")
-RATE = 0.01
+TRAINING_RATE = 0.01
 GAIN = Fraction(1, 50)
 """Share of a step that a better order must save."""
-EFFORT = 0.2
+SHORT_EFFORT = 0.5
 """Seconds of the solver's own clock."""
-Waits = Mapping[str, float]
+KindWaits = Mapping[str, float]
 """Seconds that ops of a kind take longer."""
 
 
@@ -57,7 +57,7 @@ class ChangedStep(NamedTuple):
 class WaitingStage:
     """A stage whose ops take longer."""
 
-    def __init__(self, stage: Any, waits: Waits) -> None:
+    def __init__(self, stage: Any, waits: KindWaits) -> None:
         self._stage, self._waits = stage, waits
 
     def __getattr__(self, name: str) -> Any:
@@ -81,9 +81,9 @@ class WaitingStage:
 
 
 class Patient(ImprovingOrder):
-    """Waits for the solver whenever it has asked it: the run is short."""
+    """KindWaits for the solver whenever it has asked it: the run is short."""
 
-    def propose(self, plan: StepPlan, times: StepTimes) -> Proposal | None:
+    def propose(self, plan: StepPlan, times: MeasuredTimes) -> Proposal | None:
         proposal = super().propose(plan, times)
         self.wait()
         return proposal
@@ -92,7 +92,7 @@ class Patient(ImprovingOrder):
 class SlowMachine(NamedTuple):
     """What is made slower."""
 
-    waits: Sequence[Waits]
+    waits: Sequence[KindWaits]
     """Of each stage."""
     delays: Sequence[float]
     """Seconds that transfers take longer in each step; there are as many steps."""
@@ -115,8 +115,8 @@ def improving_steps(
 ) -> list[ChangedStep]:
     """Steps whose order a solver improves; orders are kept in the folder."""
 
-    def policy(engine: Engine) -> Policy:
-        return Patient(room_of(engine, 0), folder, GAIN, EFFORT)
+    def policy(engine: Engine) -> PlanPolicy:
+        return Patient(room_of(engine, 0), folder, GAIN, SHORT_EFFORT)
 
     return _run(plan, slow, every, policy)
 
@@ -127,7 +127,7 @@ def fixed_steps(connection: Connection, plan: StepPlan, slow: SlowMachine) -> li
 
 
 def _run(
-    plan: StepPlan, slow: SlowMachine, every: int, policy: Callable[[Engine], Policy]
+    plan: StepPlan, slow: SlowMachine, every: int, policy: Callable[[Engine], PlanPolicy]
 ) -> list[ChangedStep]:
     mesh = _mesh(plan.layout.devices)
     transport = Delayed(transport_for(mesh, HOST))
@@ -143,7 +143,7 @@ def _step(plans: ChangingPlan, transport: Delayed, number: int, delay: float) ->
     engine, transport.seconds = plans.engine, delay
     name, batch = engine.plan.schedule.name, batch_for(engine.plan, number)
     began = perf_counter()
-    loss = engine.step(batch, RATE).loss
+    loss = engine.step(batch, TRAINING_RATE).loss
     seconds = perf_counter() - began
     return ChangedStep(name, loss, seconds, plans.after_step(number + 1))
 

@@ -19,17 +19,17 @@ from penstock.run.observe.measured_timeline import gather, of_cells, part_of, ti
 from penstock.run.step.engine import Engine
 from penstock.sim.timeline import Timeline
 
-Link = tuple[int, int]
+LinkEnds = tuple[int, int]
 """From which device to which."""
 Name = TypeVar("Name")
 
 
-class StepTimes(NamedTuple):
+class MeasuredTimes(NamedTuple):
     """A step in seconds."""
 
     ops: dict[Key, float]
     """By kind, stage and slice."""
-    links: dict[Link, float]
+    links: dict[LinkEnds, float]
     """Of one transfer on each link."""
     whole: float
     """From the start of the first op to the end of the last."""
@@ -40,7 +40,7 @@ class StepTimes(NamedTuple):
         return Profile(self.ops, sizes, Fraction(0), links)
 
 
-def measure_step(engine: Engine) -> StepTimes | None:
+def measure_step(engine: Engine) -> MeasuredTimes | None:
     """Times of the last step, of the slowest replica in each respect; at the first rank."""
     part = part_of(engine.executor, engine.plan.schedule)
     parts = gather(part, engine.mesh.world)
@@ -49,26 +49,29 @@ def measure_step(engine: Engine) -> StepTimes | None:
     schedule = as_executed(engine.plan.schedule)
     replicas = engine.mesh.grid.groups("device", "sequence", "tensor")
     return _slowest(
-        [times_of(timeline_of(schedule, of_cells([parts[r] for r in ranks]))) for ranks in replicas]
+        [
+            measured_times(timeline_of(schedule, of_cells([parts[r] for r in ranks])))
+            for ranks in replicas
+        ]
     )
 
 
-def times_of(timeline: Timeline) -> StepTimes:
+def measured_times(timeline: Timeline) -> MeasuredTimes:
     """What a measured timeline says of ops and links."""
     table, found = timeline.schedule.table, dict[Key, list[float]]()
     lasted = ((timeline.end - timeline.start) * float(timeline.tick)).tolist()
     for op, time in zip(table.ops(), lasted):
         found.setdefault((op.kind, op.stage, op.slice), []).append(time)
     ops = {key: median(times) for key, times in found.items()}
-    return StepTimes(ops, _link_times(timeline), float(timeline.makespan))
+    return MeasuredTimes(ops, _link_times(timeline), float(timeline.makespan))
 
 
-def _link_times(timeline: Timeline) -> dict[Link, float]:
+def _link_times(timeline: Timeline) -> dict[LinkEnds, float]:
     """The median of transfers that nothing hid, else the least that any can have taken at most."""
     table, moves = timeline.schedule.table, moves_of(timeline.schedule)
     before = _ends_before(timeline)
-    seen: dict[Link, list[int]] = {}
-    most: dict[Link, int] = {}
+    seen: dict[LinkEnds, list[int]] = {}
+    most: dict[LinkEnds, int] = {}
     for writer, reader in zip(moves.writer.tolist(), moves.reader.tolist()):
         link = int(table.device[writer]), int(table.device[reader])
         left = int(timeline.end[writer])
@@ -90,8 +93,8 @@ def _ends_before(timeline: Timeline) -> Sequence[int]:
     return ends
 
 
-def _slowest(replicas: Sequence[StepTimes]) -> StepTimes:
-    return StepTimes(
+def _slowest(replicas: Sequence[MeasuredTimes]) -> MeasuredTimes:
+    return MeasuredTimes(
         _most(each.ops for each in replicas),
         _most(each.links for each in replicas),
         max(each.whole for each in replicas),

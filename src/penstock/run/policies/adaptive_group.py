@@ -15,7 +15,7 @@ from penstock.cost.model import UnitCost
 from penstock.cost.profile import Key
 from penstock.plan.adaptive import choose_group
 from penstock.plan.grouping import Grouping
-from penstock.run.observe.step_times import StepTimes
+from penstock.run.observe.step_times import MeasuredTimes
 from penstock.run.policies.policy import Proposal
 from penstock.run.program.step_plan import StepPlan
 from penstock.sim import simulate
@@ -31,7 +31,7 @@ class AdaptiveGroup:
         self._ops: dict[int, dict[Key, float]] = {}
         """Seconds of ops by size of microbatch, as they were last measured."""
 
-    def propose(self, plan: StepPlan, times: StepTimes) -> Proposal | None:
+    def propose(self, plan: StepPlan, times: MeasuredTimes) -> Proposal | None:
         """The group that suits the times; first every size of microbatch is tried for a while."""
         current = self._way_of(plan)
         self._ops[current.size] = times.ops
@@ -55,7 +55,7 @@ class AdaptiveGroup:
     def _untried(self) -> Grouping | None:
         return next((way for way in self.candidates if way.size not in self._ops), None)
 
-    def _predict(self, way: Grouping, times: StepTimes) -> Fraction:
+    def _predict(self, way: Grouping, times: MeasuredTimes) -> Fraction:
         """Seconds of a step of a candidate, if transfers stay as they are."""
         measured = times._replace(ops=self._ops[way.size])
         profile = measured.profile(UnitCost())

@@ -10,7 +10,7 @@ import json
 from penstock.files import FORMATS
 from penstock.run.comm.collective import tell_all
 from penstock.run.observe.step_times import measure_step
-from penstock.run.policies.policy import PlanChange, Policy, Proposal
+from penstock.run.policies.policy import PlanChange, PlanPolicy, Proposal
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine
 
@@ -20,7 +20,7 @@ _FORMAT = FORMATS["json"]
 class ChangingPlan:
     """The plan of a run, looked at every so many steps."""
 
-    def __init__(self, engine: Engine, policy: Policy, every: int) -> None:
+    def __init__(self, engine: Engine, policy: PlanPolicy, every: int) -> None:
         """`every` is the number of steps between two looks; 0 never looks."""
         self.engine, self.policy, self.every = engine, policy, every
 

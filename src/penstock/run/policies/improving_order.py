@@ -17,8 +17,8 @@ from penstock.cost.profile import Profile
 from penstock.cost.transformer import TransformerCost
 from penstock.plan.cell_memory import fullest_rank
 from penstock.run.observe.device_workload import workload_of
-from penstock.run.observe.step_times import StepTimes
-from penstock.run.policies.known_orders import KnownOrders, Order
+from penstock.run.observe.step_times import MeasuredTimes
+from penstock.run.policies.known_orders import KnownOrder, KnownOrders
 from penstock.run.policies.memory_room import MemoryRoom
 from penstock.run.policies.policy import Proposal
 from penstock.run.program.step_plan import StepPlan
@@ -46,10 +46,10 @@ class ImprovingOrder:
         self._asked: Fraction | None = None
         """What the order in force was predicted to take when the solver was last asked."""
 
-    def propose(self, plan: StepPlan, times: StepTimes) -> Proposal | None:
+    def propose(self, plan: StepPlan, times: MeasuredTimes) -> Proposal | None:
         """The best order that is known for these times, if it is so much better."""
         profile = times.profile(_sizes(plan, self.room))
-        self._known.add(Order(plan.schedule, "the order of the start"))
+        self._known.add(KnownOrder(plan.schedule, "the order of the start"))
         self._collect(plan)
         before = simulate(plan.schedule, profile).makespan
         if self._solver is None and self._is_new(before):
@@ -82,7 +82,7 @@ class ImprovingOrder:
         limit = Fraction(self.room.for_activations(plan))
         problem = OrderProblem.of(plan.schedule, profile, limit, self.effort)
         stored = self._known.stored(problem.signature)
-        if stored is None or not self._take(plan, Order(stored, STORED)):
+        if stored is None or not self._take(plan, KnownOrder(stored, STORED)):
             self._solver = SolverProcess(problem)
 
     def _collect(self, plan: StepPlan) -> None:
@@ -92,11 +92,11 @@ class ImprovingOrder:
         found = self._solver.solution()
         if found is None:
             self.remarks.append(f"the solver found no order: {self._solver.failure}")
-        elif self._take(plan, Order(improved(found.schedule), verdict(found))):
-            self._known.store(self._solver.problem.signature, improved(found.schedule))
+        elif self._take(plan, KnownOrder(as_improved(found.schedule), verdict(found))):
+            self._known.store(self._solver.problem.signature, as_improved(found.schedule))
         self.close()
 
-    def _take(self, plan: StepPlan, order: Order) -> bool:
+    def _take(self, plan: StepPlan, order: KnownOrder) -> bool:
         """Keep an order for choosing, if it is one of this run, is proven, and has room."""
         if order.schedule.shape != plan.schedule.shape or not check(order.schedule).proven:
             return False
@@ -106,7 +106,7 @@ class ImprovingOrder:
         return True
 
 
-def improved(schedule: Schedule) -> Schedule:
+def as_improved(schedule: Schedule) -> Schedule:
     """The schedule under a name that says that it is not the one of its file or record."""
     return schedule.renamed(f"{schedule.name.removesuffix(IMPROVED)}{IMPROVED}")
 

@@ -11,7 +11,7 @@ from penstock.files import FORMATS, load, save_text
 _FORMAT = FORMATS["json"]
 
 
-class Order(NamedTuple):
+class KnownOrder(NamedTuple):
     """A schedule, and where it comes from."""
 
     schedule: Schedule
@@ -23,12 +23,12 @@ class KnownOrders:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._orders: dict[str, Order] = {}
+        self._orders: dict[str, KnownOrder] = {}
 
-    def __iter__(self) -> Iterator[Order]:
+    def __iter__(self) -> Iterator[KnownOrder]:
         return iter(self._orders.values())
 
-    def add(self, order: Order) -> None:
+    def add(self, order: KnownOrder) -> None:
         self._orders.setdefault(order.schedule.digest, order)
 
     def stored(self, signature: str) -> Schedule | None:

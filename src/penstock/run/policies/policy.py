@@ -9,7 +9,7 @@ every parameter the sum over its microbatches.
 from typing import NamedTuple, Protocol
 
 from penstock.core.schedule import Schedule
-from penstock.run.observe.step_times import StepTimes
+from penstock.run.observe.step_times import MeasuredTimes
 from penstock.run.program.step_plan import StepPlan
 
 
@@ -28,13 +28,13 @@ class Proposal(NamedTuple):
     """Seconds that a step of this plan is predicted to take."""
 
 
-class Policy(Protocol):
+class PlanPolicy(Protocol):
     """Proposes plans; asked on the first rank between two steps."""
 
     remarks: list[str]
     """What a person should be told beside proposals; whoever tells it empties the list."""
 
-    def propose(self, plan: StepPlan, times: StepTimes) -> Proposal | None:
+    def propose(self, plan: StepPlan, times: MeasuredTimes) -> Proposal | None:
         """A plan to take in the place of the one in force, whose last step took these times."""
         ...
 
@@ -49,7 +49,7 @@ class Fixed:
     def __init__(self) -> None:
         self.remarks: list[str] = []
 
-    def propose(self, plan: StepPlan, times: StepTimes) -> Proposal | None:
+    def propose(self, plan: StepPlan, times: MeasuredTimes) -> Proposal | None:
         return None
 
     def close(self) -> None:

@@ -70,7 +70,7 @@ class SolverProcess:
         return Path(self._folder.name) / name
 
 
-def main(folder: Path) -> None:
+def solve_folder(folder: Path) -> None:
     """Solve the problem of a folder."""
     hold()
     os.nice(LOWER_PRIORITY)
@@ -79,4 +79,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    solve_folder(Path(sys.argv[1]))

@@ -6,18 +6,17 @@ from pydantic import Field, model_validator
 
 from penstock.train.config.fields import Count, MisfitError, Natural, Section, Share
 
-MOST_EFFORT = 10_000.0
+LONGEST_SEARCH = 10_000.0
 """Seconds of its own clock that a solver may be given: hours of a core."""
 
 
 class PlanSettings(Section):
-    """Whether the order of a step changes while the run goes on. What is learnt does not depend on
-    it."""
+    """Whether the order of a step changes during the run. What is learnt does not depend on it."""
 
     policy: Literal["fixed", "adaptive", "improving"] = "fixed"
     """`fixed` keeps the order of `pipeline.schedule`. `adaptive` runs microbatches in groups that
     grow while transfers are slow (Ada-Grouper). `improving` lets a solver look for a better order
-    with measured times, beside the run (OptPipe)."""
+    with measured times, in a process of its own (OptPipe)."""
     every: Count = 10
     """Steps between two looks at what a step took, after which the plan may change."""
     gain: Share = 0.02
@@ -28,7 +27,7 @@ class PlanSettings(Section):
     rows: tuple[Count, ...] = ()
     """With `adaptive`: sizes of a microbatch to choose from, for the same batch; empty keeps
     `batch.rows`."""
-    effort: Annotated[float, Field(gt=0, le=MOST_EFFORT)] = 2.0
+    effort: Annotated[float, Field(gt=0, le=LONGEST_SEARCH)] = 2.0
     """With `improving`: how long the solver may search, in seconds of its own clock, which counts
     work and is about 5 times slower than real time."""
     orders: str = ""

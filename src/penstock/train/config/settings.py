@@ -61,7 +61,7 @@ class Settings(Section):
             if sequences % rows:
                 raise MisfitError(
                     f"plan.rows has {rows}, but {sequences} sequences (batch.rows {batch.rows} x "
-                    f"batch.microbatches {batch.microbatches}) are no multiple of it",
+                    f"batch.microbatches {batch.microbatches}) cannot be divided by it",
                     hint=f"give sizes that divide {sequences}",
                 )
         return self

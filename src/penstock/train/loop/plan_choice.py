@@ -9,12 +9,12 @@ from fractions import Fraction
 from pathlib import Path
 
 from penstock.errors import ShapeError
-from penstock.plan.adaptive import grouped
+from penstock.plan.adaptive import schedule_of_grouping
 from penstock.plan.grouping import Grouping
 from penstock.run.policies.adaptive_group import AdaptiveGroup
 from penstock.run.policies.improving_order import ImprovingOrder
 from penstock.run.policies.memory_room import MemoryRoom, room_of
-from penstock.run.policies.policy import Fixed, Policy
+from penstock.run.policies.policy import Fixed, PlanPolicy
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine
 from penstock.schedules import names_a_file
@@ -81,7 +81,7 @@ def first_plan(given: PlanSettings) -> str:
     )
 
 
-def policy_of(settings: Settings, engine: Engine, setup: RunSetup) -> Policy:
+def policy_of(settings: Settings, engine: Engine, setup: RunSetup) -> PlanPolicy:
     """The policy of a run; all ranks ask for it together."""
     given = settings.plan
     if given.policy == "fixed":
@@ -101,9 +101,8 @@ def _adaptive(
     found: dict[Grouping, StepPlan] = {}
     for way, other in setups(settings, setup):
         plan = StepPlan(engine.layout, other.schedule, other.lengths, way.size)
-        first = not found
-        taken = {each.group for each in found if first or each.size >= way.size}
-        if first or (way.group not in taken and room.fits(plan)):
+        dominated = any(each.group == way.group and each.size >= way.size for each in found)
+        if not found or (not dominated and room.fits(plan)):
             found[way] = plan
     policy = AdaptiveGroup(found, Fraction(str(settings.plan.gain)))
     if len(found) == 1:
@@ -146,7 +145,7 @@ def _setup_of(settings: Settings, processes: int, way: Grouping) -> RunSetup | N
 
     try:
         first = base(-(-way.microbatches // way.group))
-        schedule = grouped(lambda microbatches: first.schedule, way)
+        schedule = schedule_of_grouping(lambda microbatches: first.schedule, way)
     except ShapeError:
         return None
     lengths = tuple(first.lengths[mb // way.group] for mb in range(way.microbatches))
