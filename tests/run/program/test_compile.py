@@ -191,36 +191,51 @@ def test_every_sum_is_joined_once_by_each_device_that_has_a_part_of_it(name: str
 
 @every
 def test_hosts_that_keep_their_order_never_wait_for_what_comes_later(name: str) -> None:
-    """Every edge leads forward in one order of all ops, of which each host has its share."""
+    """Every edge leads forward in one order of all ops, of which each host has its share; hosts of
+    a loan come to it before one of them goes on."""
     schedule = end_step(built(name), reduced=True)
     hosts = [host_order(schedule, device).tolist() for device in range(schedule.shape.devices)]
     assert sorted(row for rows in hosts for row in rows) == list(range(len(schedule.table)))
     done: set[int] = set()
-    needs = _needs(schedule)
+    needs, meets = _needs(schedule)
     cursors = [0] * len(hosts)
     moved = True
+
+    def reached() -> set[int]:
+        return done | {rows[at] for rows, at in zip(hosts, cursors) if at < len(rows)}
+
+    def goes(row: int) -> bool:
+        return needs[row] <= done and (not meets[row] or meets[row] <= reached())
+
     while moved:
         moved = False
         for host, rows in enumerate(hosts):
-            while cursors[host] < len(rows) and needs[rows[cursors[host]]] <= done:
+            while cursors[host] < len(rows) and goes(rows[cursors[host]]):
                 done.add(rows[cursors[host]])
                 cursors[host] += 1
                 moved = True
     assert len(done) == len(schedule.table)
 
 
-def _needs(schedule: Schedule) -> list[set[int]]:
-    """Rows that each row waits for; a strand of a pair waits for what the others wait for."""
-    graph = graph_of(schedule)
+def _needs(schedule: Schedule) -> tuple[list[set[int]], list[set[int]]]:
+    """Rows that each row waits for, and those of other hosts that start when it does; whoever is in
+    a pair, or at an end of a loan, waits for what the others wait for."""
+    graph, rows = graph_of(schedule), schedule.table.rows_by_op
     needs: list[set[int]] = [set() for _ in range(len(schedule.table))]
+    meets: list[set[int]] = [set() for _ in range(len(schedule.table))]
     for reader, writer in zip(graph.reader.tolist(), graph.writer.tolist()):
         needs[reader].add(writer)
-    for pair in schedule.pairs:
-        strands = [row for op in pair for row in schedule.table.rows_by_op[op]]
-        together = set().union(*(needs[row] for row in strands)) - set(strands)
-        for row in strands:
-            needs[row] |= together
-    return needs
+    pairs = [{row for op in pair for row in rows[op]} for pair in schedule.pairs]
+    loans = [{rows[loan.heavy][0], rows[loan.light][0]} for loan in schedule.loans]
+    for together in (*pairs, *loans):
+        awaited = set[int]().union(*(needs[row] for row in together)) - together
+        for row in together:
+            needs[row] |= awaited
+    for ends in loans:
+        for row in ends:
+            meets[row] |= ends - {row}
+            needs[row] -= ends
+    return needs, meets
 
 
 def test_a_reduction_is_told_before_the_work_that_runs_beside_it() -> None:

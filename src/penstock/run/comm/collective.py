@@ -64,6 +64,19 @@ def gather_stacked(tensor: Tensor, group: ProcessGroup | None) -> Tensor:
     return torch.stack(found).to(tensor.device)
 
 
+def tell_all(text: str, group: ProcessGroup | None) -> str:
+    """What the first member says, at every member; the words of the others are not looked at."""
+    if group is None or group.size() == 1:
+        return text
+    size = torch.tensor([len(text.encode()) if group.rank() == 0 else 0])
+    add_up(size, group)
+    letters = torch.zeros(int(size), dtype=torch.uint8)
+    if group.rank() == 0 and text:
+        letters = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+    distributed.broadcast(letters, group=group, group_src=0)
+    return letters.numpy().tobytes().decode()
+
+
 def meet_on_device(device: torch.device, group: ProcessGroup | None) -> None:
     """Return once the devices of all members can begin a collective: one that waits for a member
     spins on the device, and whatever synchronises the device meanwhile would wait with it."""

@@ -98,6 +98,7 @@ class Engine:
 
     def use(self, plan: StepPlan) -> None:
         """Take this plan from here on; all ranks do so before the same step."""
+        self.settle()
         if plan.layout != self.layout:
             raise RunError(
                 "a step plan of another layout than the run's",

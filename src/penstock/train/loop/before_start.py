@@ -29,6 +29,7 @@ from penstock.run.step.validation import validation_named
 from penstock.train.config.settings import Settings
 from penstock.train.loop.export import kept_files
 from penstock.train.loop.former_model import refuse_other_model
+from penstock.train.loop.plan_choice import refuse_policy
 from penstock.train.loop.setup import RunSetup, layout_of
 from penstock.train.report.gathered import gathered_stages
 
@@ -40,6 +41,7 @@ def refuse_start(settings: Settings, setup: RunSetup) -> None:
     """Refuse a run that could not begin, or that would lose its result at the end."""
     try:
         refuse_unsupported(lower(setup.schedule))
+        refuse_policy(settings, setup)
         whole = schedule_for(setup.schedule, sharding_named(settings.mesh.shard).buffers)
         validation_named(settings.optimizer.validation).end(whole, reduced=True)
         _refuse_missing_packages(settings)
@@ -111,6 +113,7 @@ def _refuse_missing_packages(settings: Settings) -> None:
         "tokenizers": ("hf", settings.data.tokenizer != "byte"),
         "tensorboard": ("log", settings.log.tensorboard),
         "wandb": ("wandb", settings.log.wandb),
+        "ortools": ("solve", settings.plan.policy == "improving"),
     }
     for package, (extra, wanted) in needed.items():
         if wanted and find_spec(package) is None:

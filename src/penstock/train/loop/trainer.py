@@ -21,6 +21,8 @@ from penstock.run.observe.utilisation import (
     model_flops,
     peak_flops,
 )
+from penstock.run.policies.changing import ChangingPlan
+from penstock.run.policies.policy import PlanChange
 from penstock.run.step.copies import refuse_unequal_copies
 from penstock.run.step.engine import Engine
 from penstock.run.step.outcome import Outcome
@@ -33,7 +35,7 @@ from penstock.train.loop.learning_rate import PLANNED, kept_steps, rate_at
 from penstock.train.loop.stop_signals import Stopping
 from penstock.train.loop.unrecorded import Glance, Unrecorded
 from penstock.train.loop.warnings import evaluation_batches
-from penstock.train.records.metrics import Metrics, Timing
+from penstock.train.records.metrics import Metrics, PlanRecord, Timing
 from penstock.train.records.speaker import Voice
 
 
@@ -49,6 +51,8 @@ class Trainer:
     tracker: Tracker
     voice: Voice
     stopping: Stopping
+    plans: ChangingPlan
+    """Who chooses the plan of the next step."""
     done: int = 0
     """Steps done."""
     samples: int = 0
@@ -108,10 +112,12 @@ class Trainer:
         self.samples += self.batch_samples
         self.tokens += self.batch_samples * settings.batch.length
         step = Unrecorded.of(self.done, rate, self.tokens, self._glance(batch), self.engine.mesh)
+        step.plan = self.engine.plan.schedule.name if self.plans.every else None
         self.unrecorded.append(step)
         for settled in [*self.unrecorded][: len(outcomes)]:
             self._heard(settled)
         step.seconds = time.perf_counter() - began
+        self._change_plan()
         self._compare_copies()
         evaluation = self._evaluate()
         if evaluation is not None:
@@ -132,6 +138,19 @@ class Trainer:
         with self.tracker.gathers("end the step"):
             return step.glances()
 
+    def _change_plan(self) -> None:
+        """Take another plan from the next step on, where there is a next step and a better plan."""
+        change = self.plans.after_step(self.done) if self.done < self.settings.run.steps else None
+        for remark in self.plans.remarks():
+            self.voice.say(remark)
+        if change is not None:
+            self.tell_plan(change)
+
+    def tell_plan(self, change: PlanChange) -> None:
+        """Say and record which plan is in force from here on, and why."""
+        self.voice.say(change.words)
+        self.voice.plan(PlanRecord(*change))
+
     @property
     def batch_samples(self) -> int:
         """Samples of a global batch."""
@@ -139,8 +158,8 @@ class Trainer:
         return self.settings.mesh.replicas * batch.microbatches * batch.rows
 
     def batch_of(self, samples: Samples, start: int) -> tuple[Microbatch, ...]:
-        batch, mesh = self.settings.batch, self.engine.mesh
-        share = (mesh.replica, mesh.replicas, batch.microbatches, batch.rows)
+        plan, mesh = self.engine.plan, self.engine.mesh
+        share = (mesh.replica, mesh.replicas, len(plan.lengths), plan.rows)
         return samples.batch_at(start, *share)
 
     def _compare_copies(self) -> None:
@@ -177,6 +196,7 @@ class Trainer:
             tokens_per_second=tokens / seconds,
             utilisation=self._utilisation(seconds, glances),
             memory=tuple(int(glance.memory) for glance in glances),
+            plan=step.plan,
             bubble=idle_share(busy, lanes, self.engine.mesh.grid.groups("device")),
             time=time.time(),
         )

@@ -45,6 +45,8 @@ class Unrecorded:
     heard: Callable[[], object]
     """Waits until they have."""
     seconds: float = 0.0
+    plan: str | None = None
+    """The schedule that was in force, where that may change."""
 
     @classmethod
     def of(cls, step: int, rate: float, tokens: int, own: Glance, mesh: Mesh) -> "Unrecorded":
