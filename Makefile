@@ -79,6 +79,7 @@ golden: $(STAMP) ## write golden lanes and what pages show; read the difference
 	$(BIN)/python scripts/write_config_reference.py
 	$(BIN)/python scripts/write_python_reference.py
 	$(BIN)/python scripts/write_counts.py
+	$(BIN)/python scripts/write_combinations.py
 
 format: $(STAMP) ## rewrite the code in the project's format
 	$(BIN)/ruff format .

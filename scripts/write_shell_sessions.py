@@ -20,6 +20,7 @@ PAGES = tuple(
     ROOT / page
     for page in (
         "docs/reference/cli.md",
+        "docs/reference/combinations.md",
         "docs/reference/files.md",
         "docs/tutorial/first-steps.md",
         "docs/concepts/cell-costs.md",

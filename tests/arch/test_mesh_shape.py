@@ -49,7 +49,12 @@ def test_a_mesh_is_read_in_any_order_and_with_spaces() -> None:
             "--mesh 'replica=2': a mesh has no 'replica'\nhint: did you mean 'replicas'?",
         ),
         ("devices=2", "--mesh 'devices=2': a mesh has no 'devices'\nhint: -p gives the devices"),
-        ("x=1", "--mesh 'x=1': a mesh has no 'x'\nhint: one of: replicas, sequence, ring, tensor"),
+        (
+            "x=1",
+            "--mesh 'x=1': a mesh has no 'x'\n"
+            "hint: one of: replicas, sequence, ring, tensor, norms",
+        ),
+        ("norms=2", "--mesh 'norms=2': norms is '2'\nhint: give scattered or replicated"),
         ("tensor=two", "--mesh 'tensor=two': tensor is 'two'\nhint: give a whole number above 0"),
         ("tensor=2.0", "--mesh 'tensor=2.0': tensor is '2.0'\nhint: give a whole number above 0"),
         ("tensor=-1", "--mesh 'tensor=-1': tensor is '-1'\nhint: give a whole number above 0"),

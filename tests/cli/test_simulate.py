@@ -119,7 +119,15 @@ def test_a_model_on_a_mesh_has_seconds_bytes_and_exposed_communication(penstock:
         "copies_exposed",
         "sent",
     ]
-    sizes = {"replicas": 2, "sequence": 2, "ring": 1, "tensor": 2, "shard": "none", "ranks": 16}
+    sizes = {
+        "replicas": 2,
+        "sequence": 2,
+        "ring": 1,
+        "tensor": 2,
+        "norms": "scattered",
+        "shard": "none",
+        "ranks": 16,
+    }
     assert data["mesh"] == sizes
     assert list(data["sent"]) == ["tensor", "ulysses", "stages", "copies", "holders"]
     assert all(type(sent) is int for column in data["sent"].values() for sent in column)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.core.ops import KINDS, STREAMS, Op
 from penstock.core.schedule import After, Loan, Schedule
-from penstock.core.shape import WEIGHED, Shape
+from penstock.core.shape import TO_ATTENTION, WEIGHED, Shape
 
 FULL = """\
 name: everything at once
@@ -23,6 +23,7 @@ weightless: 1 3
 copies: 2
 embed: E
 loss: T
+to_attention: weights
 layers: 3 0 2 1
 pair: 0F1 3B0
 pair: 0F2 1F2 3B1
@@ -85,6 +86,7 @@ def shapes(draw: st.DrawFn) -> Shape:
         copies=draw(st.integers(1, 3)),
         embed=draw(st.sampled_from("FE")),
         loss=draw(st.sampled_from("FST")),
+        to_attention=draw(st.sampled_from(TO_ATTENTION)),
         layers=draw(_maybe(st.tuples(*[numbers] * stages))),
     )
 

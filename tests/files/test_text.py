@@ -44,6 +44,7 @@ def test_every_key_is_read_and_written() -> None:
         copies=2,
         embed="E",
         loss="T",
+        to_attention="weights",
         layers=(3, 0, 2, 1),
     )
     assert schedule.pairs == (

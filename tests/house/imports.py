@@ -59,6 +59,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "run.comm": ("arch", "core", "model.parallel", "run.process", "run.program"),
     "run.host": ("model.stages",),
     "run.execute": (
+        "arch",
         "core",
         "model.parallel",
         "model.attention",

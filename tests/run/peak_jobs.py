@@ -1,20 +1,26 @@
 """What the ranks of the tests' crew hold at the peak of a step."""
 
+from penstock.core.ops import Op
 from penstock.run.observe.inspected_step import there_already
-from penstock.run.observe.memory_meter import record_memory
+from penstock.run.observe.memory_meter import Sample, record_memory
 from penstock.run.process.rendezvous import Connection
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine
 from run.jobs import batch_of, clear_at_once, engine_of
 
 
-def peak_of(engine: Engine) -> int:
-    """The most that a step adds on this rank, in bytes."""
+def samples_of(engine: Engine) -> dict[Op, Sample]:
+    """Memory around each op of a step on this rank."""
     batch = batch_of(engine.plan)
     with record_memory(*there_already(engine)) as recorder:
         engine.executor.observer = recorder
         engine.gradients(batch)
-    return max(sample.peak for sample in recorder.samples.values())
+    return recorder.samples
+
+
+def peak_of(engine: Engine) -> int:
+    """The most that a step adds on this rank, in bytes."""
+    return max(sample.peak for sample in samples_of(engine).values())
 
 
 def peak_without_waits(connection: Connection, plan: StepPlan) -> int:

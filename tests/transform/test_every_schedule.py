@@ -21,6 +21,7 @@ from penstock.transform import (
     recompute_all,
     recompute_all_but_last_slices,
     recompute_stages,
+    recompute_without_attention,
     split_backward,
 )
 from penstock.transform import spread_vocabulary as spread
@@ -39,6 +40,9 @@ TRANSFORMS: dict[str, Callable[[Schedule], Schedule]] = {
     ),
     "recompute": recompute_all,
     "recompute first": lambda schedule: recompute_stages(schedule, {0}),
+    "recompute without attention": lambda schedule: (
+        recompute_without_attention(schedule) if schedule.shape.weightless else schedule
+    ),
     "recompute early": lambda schedule: recompute_all_but_last_slices(schedule, 1),
     "vocabulary": lambda schedule: schedule if schedule.shape.shards else spread(schedule),
 }
@@ -88,11 +92,11 @@ def test_splitting_never_makes_a_plain_schedule_slower(base: Schedule) -> None:
 
 CUTS, RECOMPUTES = ("cut 2", "cut 1:2:3"), ("recompute", "recompute first")
 REFUSED = {
-    *(("lending", name) for name in (*CUTS, *RECOMPUTES, "recompute early")),
+    *(("lending", name) for name in CUTS),
     *(("offloaded", name) for name in RECOMPUTES),
     ("gathered", "vocabulary"),
 }
-"""Loans count whole slices and belong to one forward; an offload needs what a forward keeps; shards
+"""Loans count whole slices; an offload needs what a forward keeps; shards
 of the vocabulary have no gathers where those of stages are there already."""
 
 

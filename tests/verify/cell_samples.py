@@ -11,6 +11,7 @@ from penstock.arch.cell_shape import CellShape
 from penstock.arch.config import ModelConfig
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
+from penstock.transform import recompute_without_attention
 from penstock.verify.compare import Difference, difference
 from penstock.verify.material import microbatches_of, parameters_of
 from penstock.verify.oracle import Answer, answer
@@ -66,6 +67,14 @@ def cut_at_attention(trial: Trial) -> Trial:
     stages = 2 * trial.work.model.layers + 1
     schedule = in_turn(stages, trial.schedule.shape.slices, range(1, stages, 2))
     return replace(trial, schedule=schedule, layers=())
+
+
+def with_weights_sent(trial: Trial) -> Trial:
+    """The same where weights travel to attention, and all but attention runs again."""
+    cut = cut_at_attention(trial)
+    shape = replace(cut.schedule.shape, to_attention="weights")
+    sent = replace(cut.schedule, shape=shape, derived={})
+    return replace(cut, schedule=recompute_without_attention(sent))
 
 
 @cache

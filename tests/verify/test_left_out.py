@@ -21,7 +21,7 @@ from penstock.verify.material import microbatches_of, parameters_of
 from penstock.verify.trial import TrialPart, trial_part
 from penstock.verify.variants import Trial
 from verify.cell_ranks import CallSite, LeftOut, on_threads
-from verify.cell_samples import cut_at_attention, from_right, sample
+from verify.cell_samples import cut_at_attention, from_right, sample, with_weights_sent
 from verify.collectives_table import TABLE, Collective
 
 pytestmark = pytest.mark.torch
@@ -65,6 +65,7 @@ SAMPLES = {
     "full": Sample(sample(CellShape(ulysses=2), microbatches=2, shard="full")),
     "attention": Sample(cut_at_attention(sample(CellShape(tensor=2, ulysses=2)))),
     "attention, replicated": Sample(cut_at_attention(sample(REPLICATED))),
+    "weights sent, replicated": Sample(with_weights_sent(sample(REPLICATED))),
     "evaluation": Sample(sample(CellShape(tensor=3)), evaluated),
     "evaluation, replicated": Sample(sample(REPLICATED), evaluated),
 }

@@ -11,7 +11,14 @@ from penstock.verify.compare import TOLERANCE
 from penstock.verify.trial import trial_part
 from penstock.verify.variants import Trial
 from verify.cell_ranks import RankReport, on_threads
-from verify.cell_samples import LENGTHS, MODEL, cut_at_attention, from_right, sample
+from verify.cell_samples import (
+    LENGTHS,
+    MODEL,
+    cut_at_attention,
+    from_right,
+    sample,
+    with_weights_sent,
+)
 
 pytestmark = pytest.mark.torch
 
@@ -83,8 +90,9 @@ def test_ranks_that_have_no_token_of_a_slice_take_part(
 
 @pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS.keys())
 def test_attention_as_a_stage_takes_ranks_without_tokens_too(cell: CellShape) -> None:
-    trial = cut_at_attention(sample(cell, lengths=(5, 1), rows=2))
-    assert len(right(trial)) == cell.ranks
+    for cut in (cut_at_attention, with_weights_sent):
+        trial = cut(sample(cell, lengths=(5, 1), rows=2))
+        assert len(right(trial)) == cell.ranks
 
 
 def test_three_tensor_ranks_beside_a_ring_of_three() -> None:

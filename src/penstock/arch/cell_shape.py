@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from penstock.errors import ShapeError
 
 Norms = Literal["scattered", "replicated"]
+NORMS: tuple[Norms, ...] = get_args(Norms)
 
 
 class CellPlace(NamedTuple):

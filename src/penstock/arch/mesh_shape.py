@@ -8,7 +8,7 @@ whoever builds the ranks' grid reads the same ones.
 from dataclasses import dataclass
 from typing import Any, Literal, Self, get_args
 
-from penstock.arch.cell_shape import CellShape, Norms
+from penstock.arch.cell_shape import NORMS, CellShape, Norms
 from penstock.arch.config import ModelConfig
 from penstock.arch.dealing import deal_heads
 from penstock.arch.limits import refuse_count
@@ -78,36 +78,39 @@ class MeshShape:
 
         >>> MeshShape.parse("tensor=2,replicas=3").ranks(1)
         6
+        >>> MeshShape.parse("tensor=2,norms=replicated").cell.norms
+        'replicated'
         """
-        sizes: dict[str, Any] = {}
+        given: dict[str, Any] = {}
         for part in text.split(","):
-            name, size = _parsed(part.strip(), text)
-            if name in sizes:
+            name, value = _parsed(part.strip(), text)
+            if name in given:
                 raise ShapeError(f"--mesh {shown(text)} has {name} twice", hint="give it once")
-            sizes[name] = size
+            given[name] = value
         try:
-            return cls(**sizes)
+            return cls(**given)
         except ShapeError as error:
             raise ShapeError(f"--mesh {shown(text)}: {error.message}", hint=error.hint) from None
 
 
-def _parsed(part: str, text: str) -> tuple[str, int]:
+def _parsed(part: str, text: str) -> tuple[str, int | str]:
     name, equals, size = (word.strip() for word in part.partition("="))
     if not equals:
         raise ShapeError(
             f"--mesh {shown(text)}: {shown(part)} is not a size",
             hint="write NAME=NUMBER with commas between, for example tensor=2,sequence=2",
         )
-    if name not in MESH_SIZES:
+    if name == "norms" and size in NORMS:
+        return name, size
+    if name not in (*MESH_SIZES, "norms"):
         devices = "-p gives the devices" if name.startswith("device") else ""
         raise ShapeError(
             f"--mesh {shown(text)}: a mesh has no {shown(name)}",
-            hint=devices or nearest(name[:_LONGEST_NAME], MESH_SIZES),
+            hint=devices or nearest(name[:_LONGEST_NAME], (*MESH_SIZES, "norms")),
         )
-    if not (size.isascii() and size.isdecimal() and len(size) <= _DIGITS):
-        raise ShapeError(
-            f"--mesh {shown(text)}: {name} is {shown(size)}", hint="give a whole number above 0"
-        )
+    if name == "norms" or not (size.isascii() and size.isdecimal() and len(size) <= _DIGITS):
+        wanted = " or ".join(NORMS) if name == "norms" else "a whole number above 0"
+        raise ShapeError(f"--mesh {shown(text)}: {name} is {shown(size)}", hint=f"give {wanted}")
     return name, int(size)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from penstock.bench.cells import measure_cells
 from penstock.bench.limits import refuse_bench
+from penstock.bench.pairs import measure_pairs
 from penstock.bench.plans import measure_plans
 from penstock.bench.profile import measure_profile
 from penstock.bench.run import (
@@ -25,6 +26,7 @@ PARTS: dict[str, Callable[[BenchSettings, Say], Result]] = {
     "emulate": measure_emulated,
     "real": measure_real,
     "cells": measure_cells,
+    "pairs": measure_pairs,
     "plans": measure_plans,
     "profile": measure_profile,
 }
@@ -39,9 +41,10 @@ def adjust_settings(
     takes = {
         "host": ("steps",),
         "emulate": ("ranks",),
-        "plans": ("ranks",),
         "real": ("ranks", "tokens", "steps"),
         "cells": ("ranks", "tokens", "steps"),
+        "pairs": ("ranks", "tokens", "steps"),
+        "plans": ("ranks",),
         "profile": ("tokens",),
     }
     for part, keys in takes.items():
@@ -68,9 +71,9 @@ def suitable(settings: BenchSettings, say: Say) -> list[str]:
     """Ranks that compute side by side need a core each; waiting ones do not."""
     processes = settings["real"]["ranks"]
     if cores() >= processes:
-        return ["host", "emulate", "real", "cells"]
+        return ["host", "emulate", "real", "cells", "pairs"]
     say(
-        f"bench: real and cells are left out: {processes} processes need as many cores, here are "
-        f"{cores()}"
+        f"bench: real, cells and pairs are left out: {processes} processes need as many cores, "
+        f"here are {cores()}"
     )
     return ["host", "emulate"]

@@ -15,6 +15,7 @@ def run_tables(results: Result) -> Iterator[TextTable]:
         "emulate": _emulate,
         "real": _real,
         "cells": _cells,
+        "pairs": _pairs,
         "plans": _plans,
         "profile": _profile,
     }
@@ -105,6 +106,22 @@ def _cell_step(row: Result) -> tuple[str, ...]:
         return row["reason"], "", ""
     ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
     return f"{row['seconds']:.3f}", ratio, f"{row['loss']:.6f}"
+
+
+def _pairs(result: Result) -> TextTable:
+    head = ("schedule", "pairs", "tokens", "seconds", "waits in the cell", "share", "loss")
+    rows: list[tuple[str, ...]] = [
+        (
+            row["schedule"],
+            row["order"],
+            f"{row['tokens']}",
+            *(f"{row[key]:.3f}" for key in ("seconds", "waited")),
+            f"{row['share']:.1%}",
+            f"{row['loss']:.6f}",
+        )
+        for row in result["rows"]
+    ]
+    return head, rows
 
 
 def _step(row: Result) -> tuple[str, ...]:

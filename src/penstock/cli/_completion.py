@@ -8,6 +8,7 @@ what goes wrong while somebody is still typing is nobody's error: then nothing i
 import os
 
 from penstock.schedules import registry
+from penstock.transform import CHANGES
 
 REQUEST = "_PENSTOCK_COMPLETE"
 """Set by the scripts that `--install-completion` installs."""
@@ -37,6 +38,11 @@ def complete_options(incomplete: str) -> Offers:
     specs = [registry()[word] for word in typed_words() or () if word in registry()]
     texts = {f"{option.name}=": option.text for spec in specs for option in spec.options}
     return _beginning(texts, incomplete)
+
+
+def complete_changes(incomplete: str) -> Offers:
+    """Changes that any schedule can be combined with."""
+    return _beginning({name: change.text for name, change in CHANGES.items()}, incomplete)
 
 
 def complete_settings(incomplete: str) -> Offers:

@@ -70,7 +70,12 @@ def exposed_record(found: ExposedTimes, flags: ModelFlags) -> dict[str, Any]:
         "model": flags.model,
         "tokens": flags.sequence,
         "hardware": flags.machine,
-        "mesh": {**sizes, "shard": flags.shard, "ranks": flags.shape.ranks(devices)},
+        "mesh": {
+            **sizes,
+            "norms": flags.shape.norms,
+            "shard": flags.shard,
+            "ranks": flags.shape.ranks(devices),
+        },
         "computing": list(found.computing),
         "inside": list(found.inside),
         "inside_exposed": list(found.inside_exposed),

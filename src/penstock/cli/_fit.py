@@ -25,7 +25,7 @@ def resolve_all(
     notes: list[str] = []
     for target in targets:
         if target == STDIN or names_a_file(target):
-            schedules.append(read_schedule(target, Request()))
+            schedules.append(request.changed(read_schedule(target, Request())))
         else:
             fitting, found = _fit(find(target), request)
             schedules.append(generate_schedule(find(target), fitting, cost))

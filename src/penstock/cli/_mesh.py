@@ -7,7 +7,6 @@ import typer
 
 from penstock.arch.config import ModelConfig, model
 from penstock.arch.dealing import deal_sizes
-from penstock.arch.layer_split import split_layers
 from penstock.arch.limits import refuse_count
 from penstock.arch.mesh_shape import MeshShape, refuse_misfits
 from penstock.cli._mesh_request import MeshRequest
@@ -16,6 +15,7 @@ from penstock.core.shape import Shape
 from penstock.cost.cell_cost import CellCost
 from penstock.cost.hardware import hardware
 from penstock.cost.mesh_links import MeshLinks
+from penstock.cost.stage_workload import workload_for
 from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
 from penstock.sim.exposed import ExposedTimes, exposed_times
@@ -114,6 +114,4 @@ def _workload(shape: Shape, config: ModelConfig, tokens: int) -> Workload:
             hint=f"give --tokens {max(shape.slices)} or more",
         )
     config.refuse_length(tokens)
-    split = split_layers(config.layers, shape.stages, shape.cut(config.layers))
-    lengths = tuple(deal_sizes(tokens, count) for count in shape.slices)
-    return Workload(config, lengths, tuple(map(len, split)))
+    return workload_for(shape, config, [deal_sizes(tokens, count) for count in shape.slices])

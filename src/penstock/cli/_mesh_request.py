@@ -12,7 +12,8 @@ MeshAxes = Annotated[
     typer.Option(
         metavar="AXIS=N,...",
         show_default=False,
-        help="Ranks of each device and replicas: tensor, sequence, ring, replicas.",
+        help="Ranks of each device and replicas: tensor, sequence, ring, replicas; and "
+        "norms=replicated, where tensor ranks hold all tokens between blocks.",
     ),
 ]
 SharedState = Annotated[

@@ -10,7 +10,7 @@ from warnings import catch_warnings, simplefilter
 
 import typer
 
-from penstock.cli._completion import complete_names, complete_options
+from penstock.cli._completion import complete_changes, complete_names, complete_options
 from penstock.cli._numbers import assignments, parse_number, sizes_of, times_of
 from penstock.cli._output import note
 from penstock.core.schedule import Schedule
@@ -18,6 +18,7 @@ from penstock.cost.causal import CausalCost
 from penstock.cost.model import UnitCost
 from penstock.errors import FormatError, ShapeError
 from penstock.schedules import Spec, find, names_a_file
+from penstock.transform import combine
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 Force = Annotated[
@@ -85,6 +86,19 @@ class Request:
             autocompletion=complete_options,
         ),
     ] = None
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="CHANGE",
+            help="A change to the schedule; repeatable: slices, recompute, vocabulary, offload.",
+            autocompletion=complete_changes,
+        ),
+    ] = None
+
+    def changed(self, schedule: Schedule) -> Schedule:
+        """The schedule with the changes that were asked for."""
+        return combine(schedule, self.changes) if self.changes else schedule
 
     @property
     def given(self) -> list[str]:
@@ -136,7 +150,7 @@ def resolve(target: str, request: Request, cost: UnitCost = UNPRICED) -> Schedul
     The prices matter to a schedule whose order depends on them.
     """
     if target == STDIN or names_a_file(target):
-        return read_schedule(target, request)
+        return request.changed(read_schedule(target, request))
     return generate_schedule(find(target), request, cost)
 
 
@@ -153,7 +167,7 @@ def generate_schedule(spec: Spec, request: Request, cost: UnitCost = UNPRICED) -
     ops = 2 * case.p * case.v * case.m * case.k
     if ops > LONG_WORK:
         note(f"generating and proving at least {ops:,} ops ...")
-    return spec.build(case)
+    return request.changed(spec.build(case))
 
 
 def read_schedule(path: str, request: Request) -> Schedule:

@@ -31,6 +31,14 @@ CellsFlag = Annotated[
         "parallelism.",
     ),
 ]
+PairsFlag = Annotated[
+    bool,
+    typer.Option(
+        "--pairs",
+        help="Steps with tensor-parallel ranks: how long they wait for each other, with and "
+        "without braided pairs.",
+    ),
+]
 PlansFlag = Annotated[
     bool,
     typer.Option(
@@ -42,29 +50,28 @@ PlansFlag = Annotated[
 ProfileFlag = Annotated[bool, typer.Option("--profile", help="Where the time of one stage goes.")]
 RanksFlag = Annotated[
     int | None,
-    typer.Option(
-        "--ranks", min=1, max=64, help="Processes of --emulate, --real, --cells and --plans."
-    ),
+    typer.Option("--ranks", min=1, max=64, help="Processes of all parts but --host and --profile."),
 ]
 TokensFlag = Annotated[
     list[int] | None,
-    typer.Option("--tokens", min=1, help="Lengths for --real, --cells and --profile."),
+    typer.Option("--tokens", min=1, help="Lengths for --real, --cells, --pairs and --profile."),
 ]
 Steps = Annotated[
     int | None,
     typer.Option(
         "--steps",
         min=0,
-        help="Steps that --host, --real and --cells measure after a first one; 0 measures the "
-        "first.",
+        help="Steps that --host, --real, --cells and --pairs measure after a first one; 0 "
+        "measures the first.",
     ),
 ]
 PartFlag = Annotated[
     list[str] | None,
     typer.Option(
         "--part",
-        help="attention, steps, shared (ranks that share the GPU) or breakdown (where the time of "
-        "a step goes); all but the last by default.",
+        help="attention, steps, shared (ranks that share the GPU), breakdown (where the time of a "
+        "step goes), offload or offload-long (steps with the host's memory); the first three by "
+        "default.",
     ),
 ]
 ModelFlag = Annotated[
@@ -109,6 +116,7 @@ def bench_run(
     emulate: Emulate = False,
     real: Real = False,
     cells: CellsFlag = False,
+    pairs: PairsFlag = False,
     plans: PlansFlag = False,
     profile: ProfileFlag = False,
     ranks: RanksFlag = None,
@@ -119,21 +127,15 @@ def bench_run(
 ) -> None:
     """Measure the runtime: its own cost, waiting ops against the simulation, whole steps.
 
-    By default: --host, --emulate, and, where every rank has a core, --real and --cells. Results
-    are printed on stderr as they come.
+    By default: --host, --emulate, and, where every rank has a core, --real, --cells and --pairs.
+    Results are printed on stderr as they come.
     """
     need_torch()
     from penstock.bench.choice import adjust_settings, measure
 
     settings = adjust_settings(ranks, tokens, steps)
-    flags = {
-        "host": host,
-        "emulate": emulate,
-        "real": real,
-        "cells": cells,
-        "plans": plans,
-        "profile": profile,
-    }
+    flags = {"host": host, "emulate": emulate, "real": real, "cells": cells, "pairs": pairs}
+    flags |= {"plans": plans, "profile": profile}
     parts = [part for part, chosen in flags.items() if chosen]
     results = measure(settings, parts, note, None if force else this_machine())
     if as_json:

@@ -95,8 +95,12 @@ def verify(
 def _refuse_both_or_neither(
     target: str, request: Request, everything: bool, spread: MeshRequest
 ) -> None:
-    if everything and (target or spread.given or request.given):
-        given = target or (f"-{request.given[0]}" if request.given else "a mesh")
+    if everything and (target or spread.given or request.given or request.changes):
+        flags = [
+            *(f"-{flag}" for flag in request.given),
+            *("--with" for _ in request.changes or ()),
+        ]
+        given = target or next(iter(flags), "a mesh")
         raise ShapeError(
             f"--all chooses schedules and sizes itself, but {given} was given",
             hint=f"leave out --all or {given}",
@@ -128,7 +132,7 @@ def _trials_of(
     target: str, request: Request, device: str, spread: MeshRequest
 ) -> tuple[list["Trial"], list[str]]:
     """One schedule of the requested size under every variant; on a mesh, if one is given."""
-    from penstock.verify.cases import notes_on, trials_of
+    from penstock.verify.cases import trials_of
     from penstock.verify.variants import ON_DEVICE, on_mesh
 
     schedule, variants = resolve(target, request), ON_DEVICE[device]
@@ -136,8 +140,7 @@ def _trials_of(
     if spread.given:
         variants, halved = on_mesh(variants, spread.shape, spread.shard), schedule
         refuse_misfits(variants[0].scale.model, spread.shape)
-    trials, notes = trials_of(schedule, halved, variants)
-    return trials, [*notes_on(schedule), *notes]
+    return trials_of(schedule, halved, variants)
 
 
 def _halved(target: str, request: Request) -> "Schedule | None":
@@ -149,7 +152,7 @@ def _halved(target: str, request: Request) -> "Schedule | None":
     spec, options = registry()[target], assignments("-o", request.options or ())
     case = spec.case(request.devices, request.microbatches, request.chunks, request.slices, options)
     halved = half(spec, case, options)
-    return spec.build(halved) if halved else None
+    return request.changed(spec.build(halved)) if halved else None
 
 
 def _refuse_processes(count: int, machine: Machine | None) -> None:

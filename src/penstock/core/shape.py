@@ -23,6 +23,10 @@ MAX_DEVICES = 4_096
 """Deepest pipeline; some tables have a place for every pair of devices."""
 
 
+TO_ATTENTION = ("heads", "weights")
+"""What stages of attention alone may be given: queries, keys and values, or the normed input and
+the weights that make them of it."""
+
 WEIGHED = ("F", "I", "W", "act", "stash")
 """Kinds of op and sizes of buffers in which a stage may have a share of its own."""
 
@@ -58,6 +62,8 @@ class Shape:
     """Who writes the first stage's input: its own `F`, or the `E` of all vocabulary shards."""
     loss: str = "F"
     """Who writes the last stage's gradient: its own `F`, or the `S` or `T` of all shards."""
+    to_attention: str = "heads"
+    """What stages without weights are given, where they are attention (`TO_ATTENTION`)."""
     layers: tuple[int, ...] = field(default=(), repr=False)
     """Layers of each stage, embedding and output layer not counted, where the order was made for
     one cut of the model; empty where stages are to be as equal as can be."""
@@ -77,10 +83,12 @@ class Shape:
         _limited(self.devices, self.stages, sum(self.slices))
         self._check_lengths()
         self._check_stage_numbers()
-        if self.embed not in ("F", "E") or self.loss not in ("F", "S", "T"):
+        ends = self.embed in ("F", "E") and self.loss in ("F", "S", "T")
+        if not ends or self.to_attention not in TO_ATTENTION:
             raise ShapeError(
-                f"embed={self.embed} loss={self.loss} is not known",
-                hint="embed is F or E; loss is F, S or T",
+                f"to_attention={self.to_attention} embed={self.embed} loss={self.loss} "
+                "is not known",
+                hint="embed is F or E; loss is F, S or T; to_attention is heads or weights",
             )
 
     def _check_lengths(self) -> None:
@@ -210,17 +218,24 @@ class Shape:
         >>> Shape(2, 2, (1,), (Fraction(3, 2), Fraction(1, 2)), layers=(9, 3)).cut(4)
         (3, 1)
         """
-        whole, even = sum(self.layers), len({*self.layers}) <= 1
+        made = self.layers or self._attentions
+        whole, even = sum(made), len({*made}) <= 1
         if even or whole == layers:
-            return self.layers if whole == layers else ()
-        scaled = [Fraction(count * layers, whole) for count in self.layers]
+            return made if whole == layers else ()
+        scaled = [Fraction(count * layers, whole) for count in made]
         if not self._has_equal_layers or any(count.denominator > 1 for count in scaled):
             raise ShapeError(
-                f"the schedule is made for stages of {', '.join(map(str, self.layers))} layers, "
+                f"the schedule is made for stages of {', '.join(map(str, made))} layers, "
                 f"{whole} together, which does not fit a model of {layers} layers",
                 hint=f"make a schedule for {layers} layers, or give the layers of each stage",
             )
         return tuple(map(int, scaled))
+
+    @property
+    def _attentions(self) -> tuple[int, ...]:
+        """Where layers are cut at their attention, each counts where that is; empty elsewhere."""
+        counts = tuple(int(stage in self.weightless) for stage in range(self.stages))
+        return counts if self.weightless else ()
 
     @property
     def _has_equal_layers(self) -> bool:

@@ -29,6 +29,8 @@ from penstock.cost.collectives import (
     op_collectives,
 )
 from penstock.cost.copies import Copies, Shard
+from penstock.cost.cut_collectives import cut_collectives
+from penstock.cost.cut_workload import CutWorkload
 from penstock.cost.mesh_links import MeshLinks
 from penstock.cost.model import Link
 from penstock.cost.rank_share import RankShare
@@ -77,6 +79,7 @@ class CellCost(TransformerCost):
                 shard=shard,
                 on_shards=layers_on_shards(schedule.shape.embed, schedule.shape.loss),
                 devices=schedule.shape.devices,
+                weightless=schedule.shape.weightless,
             ),
         )
 
@@ -140,8 +143,13 @@ class CellCost(TransformerCost):
         kind = "F" if op.kind in FORWARD_KINDS else op.kind
         key = kind, op.stage, self.workload.lengths[op.mb][: op.slice + 1]
         if key not in self._known:
-            self._known[key] = self._sums(op_collectives(self.workload, self.share, op))
+            self._known[key] = self._sums(self._collectives(op))
         return self._known[key]
+
+    def _collectives(self, op: Op) -> list[Collective]:
+        if isinstance(self.workload, CutWorkload):
+            return cut_collectives(self.workload, self.share, op)
+        return op_collectives(self.workload, self.share, op)
 
     @cached_property
     def _known(self) -> dict[tuple[str, int, tuple[int, ...]], tuple[float, ...]]:
@@ -189,7 +197,7 @@ def _busiest(workload: Workload, schedule: Schedule, cell: CellShape) -> CellPla
 
 
 def _refuse_unpriced(schedule: Schedule, links: MeshLinks) -> None:
-    """Refuse what ranks of a cell cannot run."""
+    """Refuse what is not simulated on ranks of a cell."""
     if links.mesh.cell.ranks == 1:
         return
     shards = sorted(schedule.table.kinds & SHARD_KINDS)
@@ -201,6 +209,6 @@ def _refuse_unpriced(schedule: Schedule, links: MeshLinks) -> None:
     for what, found in unpriced.items():
         if found:
             raise ShapeError(
-                f"{schedule.name} has {what}, which cells of several ranks do not run",
+                f"{schedule.name} has {what}, which are not simulated on cells of several ranks",
                 hint="leave tensor and sequence of the mesh at 1, or take another schedule",
             )

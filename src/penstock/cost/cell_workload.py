@@ -6,7 +6,7 @@ workload is that of one place in the cell; whoever wants the largest asks for al
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
@@ -19,6 +19,7 @@ from penstock.arch.layers.norm import Norm
 from penstock.core.homes import stage_column
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
+from penstock.cost.loan_bytes import loan_bytes
 from penstock.cost.passes import Counts
 from penstock.cost.rank_share import RankShare, RankTokens
 from penstock.cost.rank_temporary import RankMoments
@@ -29,6 +30,8 @@ def rank_workload(workload: Workload, cell: CellShape, place: CellPlace = FIRST_
     """The part of a workload that the rank at a place of a cell has."""
     if cell.ranks == 1:
         return workload
+    if isinstance(workload, CellWorkload):
+        return replace(workload, cell=cell, place=place)
     return CellWorkload(workload.model, workload.lengths, workload.layers, cell, place)
 
 
@@ -169,7 +172,12 @@ class CellWorkload(Workload):
         grown = others * np.maximum(left + waiting - kept, 0)
         parted = np.maximum((columns["I"] + given) * some + grown, loss) - layers * left
         output = columns["F"] - last * columns["own"]
-        return np.asarray(output * forward + together * backward + parted * split, np.int64)
+        found = output * forward + together * backward + parted * split
+        if schedule.loans:
+            found = found + loan_bytes(
+                schedule, self.attended, self.lengths, np.array(self.layers, np.int64)
+            )
+        return np.asarray(found, np.int64)
 
     def _moments(self) -> dict[str, list[int]]:
         """What the ops of each unit need while they run, and the sizes of what they are given."""

@@ -20,15 +20,23 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
+from penstock.arch.layers.parameter import Parameter
 from penstock.arch.layers.record import wide_bytes
 from penstock.arch.ownership import Ownership
 from penstock.arch.parameter_layout import ParameterLayout
-from penstock.arch.parameters import EMBEDDING, HEAD, shard_layout, stage_layout, stage_parameters
+from penstock.arch.parameters import (
+    EMBEDDING,
+    HEAD,
+    between_parameters,
+    shard_layout,
+    stage_layout,
+    stage_parameters,
+)
 from penstock.cost.rank_share import RankShare
 
 Shard = Literal["none", "optimizer", "full"]
-GATHERS_IN: Mapping[str, str] = {"optimizer": "U", "full": "G"}
-"""The kind of op in which values go from their owners to all."""
+GATHERS_IN: Mapping[str, str] = {"optimizer": "UA", "full": "G"}
+"""The kinds of ops in which values go from their owners to all."""
 
 
 class CopiesSent(NamedTuple):
@@ -53,13 +61,15 @@ class Copies:
     on_shards: tuple[str, ...] = ()
     """Vocabulary layers that are cut into shards for all devices."""
     devices: int = 1
+    weightless: frozenset[int] = frozenset()
+    """Stages of attention alone: the others are between two of them."""
 
     def sent(self, kind: str, stage: int) -> CopiesSent:
         """What the rank sends in an op of a kind."""
         if kind == "Z":
             reduced = self._summed if self.shard == "none" else self._scattered
             return CopiesSent(reduced(stage), self._held_in_parts(stage))
-        gathers = GATHERS_IN.get(self.shard) == kind
+        gathers = kind in GATHERS_IN.get(self.shard, "")
         return CopiesSent(self._gathered(stage) if gathers else Fraction(0))
 
     def _summed(self, stage: int) -> Fraction:
@@ -98,9 +108,14 @@ class Copies:
         if stage >= stages:
             device = range(stage - stages, self.devices)
             return shard_layout(model, self.on_shards, device, range(index, ranks))
+        if self.weightless:
+            return stage_layout(model, self._between(stage), index, ranks)
         every = stage_parameters(model, self._split[stage], stage, stages)
         parameters = {name: each for name, each in every.items() if name not in self.on_shards}
         return stage_layout(model, parameters, index, ranks)
+
+    def _between(self, stage: int) -> Mapping[str, Parameter]:
+        return {} if stage in self.weightless else between_parameters(self.share.model, stage // 2)
 
     @cached_property
     def _split(self) -> list[range]:

@@ -13,9 +13,9 @@ vocabulary, in FLOPs:
 
 The head's input gradient computes the logits, the loss and both gradients at once (three products),
 because keeping the gradient of the logits for a W would cost more memory than the layers do. So the
-head has no part in F and none in W. Embeddings (part of F and
-I on the first stage, or E and D on shards) move bytes and cost no FLOPs; norms, activations and
-rotations are not counted. G Z U V depend on the mesh and cost 0 here.
+head has no part in F and none in W. Embeddings (part of F and I on the first stage, or E and D on
+shards) move bytes and cost no FLOPs; norms, activations and rotations are not counted. G Z U V
+depend on the mesh and cost 0 here. Stages between attentions are counted in cost/cut_workload.py.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,6 +35,7 @@ from penstock.core.ops import SHARD_KINDS
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.cost import passes
+from penstock.cost.loan_bytes import loan_bytes
 from penstock.cost.passes import Counts
 from penstock.cost.shard_bytes import ShardBytes
 from penstock.cost.temporary import backward_bytes, forward_bytes, loss_bytes
@@ -109,7 +110,7 @@ class Workload:
         longest = max(map(sum, self.lengths))
         shape = replace(
             schedule.shape,
-            boundary_bytes=(self.boundary_bytes(longest),) * (len(self.layers) - 1),
+            boundary_bytes=self.boundaries(longest),
             slice_share=tuple(tuple(Fraction(n, longest) for n in ns) for ns in self.lengths),
         )
         return replace(schedule, shape=shape, derived={})
@@ -117,6 +118,20 @@ class Workload:
     def boundary_bytes(self, tokens: int) -> int:
         """What a rank hands on to the next stage, of so many tokens."""
         return tokens * self.model.boundary_bytes
+
+    def boundaries(self, tokens: int) -> tuple[int, ...]:
+        """The same behind each stage but the last."""
+        return (self.boundary_bytes(tokens),) * (len(self.layers) - 1)
+
+    def elements(self, stage: int) -> tuple[int, int]:
+        """Matrices and vectors of a stage's layers, embedding and output layer apart."""
+        layers = self.layers[stage]
+        return layers * self.part.layer_weights, layers * self.part.layer_vectors
+
+    @property
+    def weightless(self) -> frozenset[int]:
+        """Stages of attention alone."""
+        return frozenset()
 
     @property
     def part(self) -> ModelConfig:
@@ -189,11 +204,12 @@ class Workload:
         return np.asarray(per_token[stage_column(schedule)] * tokens[schedule.unit], np.int64)
 
     def _given(self, schedule: Schedule) -> Counts:
-        """Bytes of what the ends of the model and the shards give each other. Shards give parts of
-        whole tokens."""
+        """Bytes of what ends of the model and shards give each other; shards give whole tokens."""
         handed = np.array([self.boundary_bytes(int(n)) for n in self._slice_tokens], np.int64)
-        whole = self.tokens * self.model.boundary_bytes
-        passes = schedule.table.of_kinds(SHARD_KINDS)
+        whole, passes = (
+            self.tokens * self.model.boundary_bytes,
+            schedule.table.of_kinds(SHARD_KINDS),
+        )
         return np.where(passes, whole[schedule.unit], handed[schedule.unit])
 
     @property
@@ -204,17 +220,12 @@ class Workload:
     def _kept_of_slices(self, schedule: Schedule) -> Counts:
         """Bytes that slices keep beyond what whole sequences keep."""
         per_token = np.array(self.layers, np.int64) * self.part.sliced_bytes
-        return np.asarray(
-            per_token[stage_column(schedule)] * (self.tokens * self._cut)[schedule.unit]
-        )
+        tokens = (self.tokens * self._cut)[schedule.unit]
+        return np.asarray(per_token[stage_column(schedule)] * tokens)
 
     def _with_activation(self, schedule: Schedule) -> Counts:
-        """Bytes of keys and values that are made again with the activation, or moved with it.
-
-        A forward that keeps only its input keeps no keys and values either, unless other slices
-        need them: those of a whole sequence live and die with the activation, and are offloaded
-        with it.
-        """
+        """Bytes of keys and values that are made again with the activation, or moved with it: those
+        of a whole sequence, which no other slice needs, live and die with it."""
         table, unit = schedule.table, schedule.unit
         again = np.zeros((len(self.layers), len(self.tokens)), np.bool_)
         rows = np.flatnonzero(table.of_kinds(_TAKING_KEYS))
@@ -233,9 +244,10 @@ class Workload:
         # As an I goes on, what waits for W takes the place of what was kept.
         more = max(0, model.stash_bytes - model.saved_bytes) * layers[stage] * tokens
         outside = forward_bytes(model) * tokens
-        return np.asarray(
-            outside * forward + inside * backward + more * table.of_kinds("I"), np.int64
-        )
+        found = outside * forward + inside * backward + more * table.of_kinds("I")
+        if schedule.loans:
+            found = found + loan_bytes(schedule, model, self.lengths, layers)
+        return np.asarray(found, np.int64)
 
     def _bytes_per_token(self, shape: Shape, size: str) -> Counts:
         """Bytes of one token's buffer on each stage."""
@@ -278,10 +290,11 @@ class Workload:
     def refuse_other(self, shape: Shape) -> None:
         """Refuse a shape that this workload is not for."""
         counts = tuple(map(len, self.lengths))
-        if (shape.stages, shape.slices) != (len(self.layers), counts) or shape.weightless:
+        wanted = (len(self.layers), counts, self.weightless)
+        if (shape.stages, shape.slices, shape.weightless) != wanted:
             raise ShapeError(
-                f"the workload has {len(self.layers)} stages of whole layers and "
-                f"{sum(counts)} slices in {len(counts)} microbatches, but the schedule has "
+                f"the workload has {len(self.layers)} stages ({len(self.weightless)} weightless) "
+                f"and {sum(counts)} slices in {len(counts)} microbatches, but the schedule has "
                 f"{shape.stages} stages ({len(shape.weightless)} weightless) and {shape.units} "
                 f"slices in {shape.microbatches} microbatches",
                 hint="give lengths and layers that match the schedule's shape",

@@ -57,6 +57,7 @@ SHAPE_FIELDS: dict[str, Callable[[Node], Any]] = {
     "copies": lambda node: node.whole(1),
     "embed": Node.word,
     "loss": Node.word,
+    "to_attention": Node.word,
     "layers": _many(Node.whole),
 }
 ANNOTATIONS: dict[str, Callable[[Node], Any]] = {

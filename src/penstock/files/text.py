@@ -13,7 +13,7 @@ one. Keys with a default may be left out:
     name: my order              stage_share: 1/2 3/2        slice_share: 1/4 3/4; 1/2 1/2
     boundary_bytes: 4096 4096   skips: 0-3 1-2              slice_share: 1/4 3/4
     weightless: 1 4             copies: 2                   embed: E         loss: S
-    ties: 0-3                   layers: 9 9 9 5
+    ties: 0-3                   layers: 9 9 9 5             to_attention: weights
     kind_share: W 1/2 1; act 1/2 0
 
 (slice shares given once are those of every microbatch)
@@ -221,4 +221,5 @@ _VALUES: dict[str, Callable[[str], Any]] = {
     "copies": lambda value: _number(value.strip()),
     "embed": str.strip,
     "loss": str.strip,
+    "to_attention": str.strip,
 }

@@ -13,7 +13,7 @@ gathered in place.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -23,15 +23,13 @@ from penstock.check.memory import bound
 from penstock.core.homes import shard_homes, weight_homes
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.core.table import Ticks
 from penstock.cost.hardware import HARDWARE
 from penstock.cost.transformer import TransformerCost
 from penstock.cost.workload import Workload
-from penstock.lower import lower_for_running
 from penstock.plan.host_memory import host_peaks
+from penstock.plan.receive_slots import with_slots
 from penstock.sim import simulate
 from penstock.sim.memory import changes_of
-from penstock.sim.timeline import Curve, Timeline, Transfers
 
 MAIN_BYTES = 4
 """Main weights, gradients and moments are kept in 32 bits, or in more where that is computed in."""
@@ -89,12 +87,14 @@ def footprints(
     on_host: Collection[int] = (),
     owners: int = 1,
     gathered: Sequence[Gathered] = (),
+    states: int = 1,
 ) -> tuple[Footprint, ...]:
     """What each device of a pipeline needs; `rows` sequences lie side by side.
 
     Main weights and moments of the stages `on_host` are kept and updated there. `owners` ranks that
     hold the same stage share those of the others. With the buffers of `gathered` stages, one for
-    each device, they share values and gradients too.
+    each device, they share values and gradients too. What is owned of main weights and moments is
+    held `states` times.
     """
     steps, hosts = step_peaks(schedule, workload, rows), host_peaks(schedule, workload, rows)
     narrow, main = workload.model.element_bytes, max(MAIN_BYTES, workload.model.element_bytes)
@@ -116,14 +116,17 @@ def footprints(
             before = found[device]
             found[device] = before._replace(
                 weights=before.weights + stored * narrow * (narrow < main or away),
-                optimizer=before.optimizer + (count + (updated + 2 * owned) * (not away)) * main,
+                optimizer=before.optimizer
+                + (count + (updated + (3 * states - 1) * owned) * (not away)) * main,
                 end=max(before.end, room),
             )
-    sharded = [_gathered(workload, each, owners, shape) for each in gathered]
+    sharded = [_gathered(workload, each, owners, shape, states) for each in gathered]
     return tuple(each._replace(**held) for each, held in zip(found, sharded)) or tuple(found)
 
 
-def _gathered(workload: Workload, buffers: Gathered, owners: int, shape: Shape) -> dict[str, int]:
+def _gathered(
+    workload: Workload, buffers: Gathered, owners: int, shape: Shape, states: int
+) -> dict[str, int]:
     """What a device holds where a rank has ranges alone, and buffers as large as the largest stage
     that uses them. A stage with a gradient buffer to itself has its range in that."""
     narrow, main = workload.model.element_bytes, max(MAIN_BYTES, workload.model.element_bytes)
@@ -137,7 +140,7 @@ def _gathered(workload: Workload, buffers: Gathered, owners: int, shape: Shape) 
     mine = sum(owned.values())
     return {
         "weights": mine * narrow * (narrow < main) + values * narrow,
-        "optimizer": (3 * mine + gradients) * main,
+        "optimizer": (3 * states * mine + gradients) * main,
     }
 
 
@@ -147,7 +150,7 @@ def stage_matrices(workload: Workload, stage: int, shape: Shape | None = None) -
     stored, model = stored_elements(workload, stage, shape), workload.part
     if stage >= len(workload.layers):
         return stored
-    vectors = workload.layers[stage] * model.layer_vectors
+    _, vectors = workload.elements(stage)
     last = stage == len(workload.layers) - 1
     return stored - vectors - model.last_norm.vectors * last
 
@@ -161,7 +164,7 @@ def stage_elements(workload: Workload, stage: int, shape: Shape | None = None) -
     if stage > last:
         words = -(-model.vocabulary // (shape.devices if shape else 1))
         return words * model.hidden * sum(on_shards for _, on_shards in ends)
-    count = workload.layers[stage] * (model.layer_weights + model.layer_vectors)
+    count = sum(workload.elements(stage))
     count += model.head_weights * sum(is_end and not on_shards for is_end, on_shards in ends)
     return count + model.last_norm.vectors * (stage == last)
 
@@ -176,15 +179,6 @@ def stored_elements(workload: Workload, stage: int, shape: Shape | None = None) 
         return elements // 2
     both = len(workload.layers) == 1 and not (shape and shape.shards)
     return elements - workload.part.head_weights * both
-
-
-def dealt_elements(workload: Workload, stage: int) -> tuple[int, ...]:
-    """Parameters of a stage that are dealt to their owners together: a matrix that another stage
-    shares is dealt by itself."""
-    stored, last = stored_elements(workload, stage), len(workload.layers) - 1
-    if not workload.model.tied or last == 0 or 0 < stage < last:
-        return (stored,)
-    return (stored - workload.model.head_weights, workload.model.head_weights)
 
 
 def step_peaks(schedule: Schedule, workload: Workload, rows: int = 1) -> list[int]:
@@ -203,44 +197,3 @@ def step_peaks(schedule: Schedule, workload: Workload, rows: int = 1) -> list[in
         levels = np.maximum(timeline.peak_levels, levels)
         timeline = replace(timeline, peak_levels=levels)
     return [int(peak) for peak in with_slots(timeline, workload, rows).peak]
-
-
-@dataclass(frozen=True, eq=False)
-class WithSlots:
-    """The details of a simulated step, with memory that is taken all through it."""
-
-    alive: Timeline
-    slots: Ticks
-    """Of each device, in the unit of its curve."""
-    rows: int
-
-    def starts(self, timeline: Timeline) -> Ticks:
-        return self.alive.start
-
-    def transfers(self, timeline: Timeline) -> Transfers:
-        return self.alive.transfers
-
-    def curves(self, timeline: Timeline) -> tuple[Curve, ...]:
-        return tuple(
-            Curve(curve.time, self.rows * (curve.level + more))
-            for curve, more in zip(self.alive.curves, self.slots)
-        )
-
-
-def with_slots(timeline: Timeline, workload: Workload, rows: int = 1) -> Timeline:
-    """A step that was simulated with the bytes of one sequence, as `rows` of them and the receive
-    slots make it. What is predicted of a step's memory is predicted by this."""
-    slots = [int(count / timeline.grain) for count in slot_bytes(timeline.schedule, workload)]
-    more = np.array(slots, np.int64)
-    levels = rows * (timeline.peak_levels + more)
-    return replace(timeline, peak_levels=levels, details=WithSlots(timeline, more, rows))
-
-
-def slot_bytes(schedule: Schedule, workload: Workload) -> list[int]:
-    """Bytes of each device's receive slots, each as large as the longest slice."""
-    program = lower_for_running(schedule)
-    longest = max(max(lengths) for lengths in workload.lengths)
-    found = [0] * schedule.shape.devices
-    for channel, slots in zip(program.channels, program.slots):
-        found[channel.target] += slots * workload.boundary_bytes(longest)
-    return found

@@ -156,6 +156,10 @@ class Spec:
             )
         return case
 
+    def chunks_of(self, layers: int, devices: int) -> int | None:
+        """What `-v` has to be for a model of so many layers; None where that says nothing of it."""
+        return layers // devices if self.counted == "layers" and layers % devices == 0 else None
+
     def _refuse_fixed(self, chunks: int | None, slices: int | None) -> None:
         if self.chunks is not None and chunks not in (None, self.chunks):
             raise ShapeError(

@@ -24,7 +24,7 @@ from fractions import Fraction
 
 from penstock.core.numbers import read_number
 from penstock.core.schedule import Lanes
-from penstock.core.shape import Shape
+from penstock.core.shape import TO_ATTENTION, Shape
 from penstock.schedules._registry import Case, Claim, Need, Option, schedule
 from penstock.schedules.generators.streams import PlainOp
 
@@ -46,6 +46,7 @@ def _shape(case: Case) -> Shape:
         (1,) * case.m,
         stage_share=(part / 2, *inner[:-1], part / 2),
         weightless=frozenset(range(1, 2 * layers, 2)),
+        to_attention=case[SEND],
     )
 
 
@@ -78,6 +79,23 @@ ATTENTION = Option(
 )
 
 
+def _read_sent(text: str) -> str:
+    if text not in TO_ATTENTION:
+        raise ValueError(text)
+    return text
+
+
+SEND = Option(
+    "send",
+    _read_sent,
+    default=lambda c: TO_ATTENTION[0],
+    text="what the attention of a layer is sent, beside the residual: heads (queries, keys and "
+    "values), the default, or weights (the normed input and the QKV weights; their gradient comes "
+    "back), which is less where sequences are long",
+    least=None,
+)
+
+
 @schedule(
     name="helixpipe",
     title="attention of different microbatches side by side",
@@ -86,7 +104,7 @@ ATTENTION = Option(
     default_chunks=1,
     counted="layers",
     shape=_shape,
-    options=(FOLD, ATTENTION),
+    options=(FOLD, ATTENTION, SEND),
     needs=(
         Need(lambda c: c.p >= 2, "p >= 2", "give at least 2 devices, or take another schedule"),
         Need(
@@ -115,9 +133,10 @@ ATTENTION = Option(
         Case(4, 12, v=2, options={"fold": 3, "attention": 2}),
         Case(3, 6, v=2, options={"attention": Fraction(1, 2)}),
         Case(8, 32, v=3),
+        Case(2, 4, v=1, options={"send": "weights"}),
     ),
 )
-def helixpipe(shape: Shape, fold: int, attention: Fraction) -> Lanes:
+def helixpipe(shape: Shape, fold: int, attention: Fraction, send: str) -> Lanes:
     """All forwards, then their backwards in the reverse order on every device."""
     lanes: list[list[PlainOp]] = []
     for r in range(shape.devices):

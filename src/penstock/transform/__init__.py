@@ -4,6 +4,7 @@ A transform knows no schedule by name and encodes no dependency: it puts a short
 place of one, and leaves the proof of the result to the checker.
 """
 
+from penstock.transform.combine import CHANGES, combine
 from penstock.transform.group import group
 from penstock.transform.host_update import update_on_host
 from penstock.transform.offload import add_copies, offload_stages, take_turns
@@ -11,6 +12,7 @@ from penstock.transform.recompute import (
     recompute_all,
     recompute_all_but_last_slices,
     recompute_stages,
+    recompute_without_attention,
 )
 from penstock.transform.sharding import shard
 from penstock.transform.slices import cut_slices, weigh_slices
@@ -18,7 +20,9 @@ from penstock.transform.split_backward import merge_backward, split_backward
 from penstock.transform.vocabulary import spread_vocabulary
 
 __all__ = [
+    "CHANGES",
     "add_copies",
+    "combine",
     "cut_slices",
     "group",
     "merge_backward",
@@ -26,6 +30,7 @@ __all__ = [
     "recompute_all",
     "recompute_all_but_last_slices",
     "recompute_stages",
+    "recompute_without_attention",
     "shard",
     "split_backward",
     "spread_vocabulary",

@@ -13,6 +13,7 @@ from model.samples import (
     CPU,
     EXACT,
     Held,
+    again_backward,
     cut,
     fill,
     microbatch_of,
@@ -22,12 +23,14 @@ from model.samples import (
     tiny,
     train,
 )
+from penstock.arch.attention_cut import HEADS, WEIGHTS
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameter_layout import lay_out
 from penstock.arch.parameters import between_parameters, expected_shapes
 from penstock.model.attention.piece import Piece
 from penstock.model.stages.attention_stage import AttentionStage
 from penstock.model.stages.between_attentions import BetweenAttentionsStage
+from penstock.model.stages.projecting_attention import ProjectingAttentionStage
 from penstock.model.stages.weights import Weights
 
 pytestmark = pytest.mark.torch
@@ -40,21 +43,25 @@ MODELS = {
 }
 
 
-def cut_stages(model: ModelConfig) -> list[Held]:
+ATTENTION = {HEADS: AttentionStage, WEIGHTS: ProjectingAttentionStage}
+
+
+def cut_stages(model: ModelConfig, to_attention: str = HEADS) -> list[Held]:
     """Stages between attentions, with the attention of each layer between them."""
-    stage = AttentionStage(model, LENGTH, torch.empty((), dtype=torch.float64))
+    stage = ATTENTION[to_attention](model, LENGTH, torch.empty((), dtype=torch.float64))
     attention = Held.of(stage, random_weights({}))
-    found = [_between(model, 0)]
+    found = [_between(model, 0, to_attention)]
     for number in range(1, model.layers + 1):
-        found += [attention, _between(model, number)]
+        found += [attention, _between(model, number, to_attention)]
     return found
 
 
-def _between(model: ModelConfig, number: int) -> Held:
+def _between(model: ModelConfig, number: int, to_attention: str) -> Held:
     layout = lay_out(between_parameters(model, number))
     weights = Weights.empty(layout, dtype=torch.float64, main=torch.float64, device=CPU)
     fill(weights, model)
-    return Held.of(BetweenAttentionsStage(model, number, layout), weights)
+    stage = BetweenAttentionsStage(model, number, layout, to_attention=to_attention)
+    return Held.of(stage, weights)
 
 
 def at_once(stage: Held, piece: Piece, act: Any, g: Tensor | None, kv: Any, dkv: Any) -> Any:
@@ -75,15 +82,16 @@ def _gradients(stages: Sequence[Held]) -> dict[str, Tensor]:
 
 
 @pytest.mark.long
-@each("backward", [at_once, in_two])
+@each("to_attention", ATTENTION)
+@each("backward", [at_once, in_two, again_backward])
 @each("lengths", [(LENGTH,), (4, 7), (2, 1, 8)])
 @each("model", MODELS.values(), ids=MODELS.keys())
 def test_loss_and_gradients_are_those_of_whole_layers(
-    model: ModelConfig, lengths: tuple[int, ...], backward: Any
+    model: ModelConfig, lengths: tuple[int, ...], backward: Any, to_attention: str
 ) -> None:
     torch.manual_seed(8)
     pieces = cut(microbatch_of(((0, 4), (0,)), LENGTH), lengths)
-    whole, parts = stages_of(model, (1, 1), LENGTH), cut_stages(model)
+    whole, parts = stages_of(model, (1, 1), LENGTH), cut_stages(model, to_attention)
     assert train(parts, pieces, backward) == pytest.approx(train(whole, pieces), rel=EXACT)
     expected, found = _gradients(whole), _gradients(parts)
     assert found.keys() == expected.keys()
@@ -113,6 +121,40 @@ def test_what_runs_again_is_the_same() -> None:
         assert torch.equal(attended, out[: len(attended)])
 
 
+@each("lengths", [(LENGTH,), (4, 7)])
+@each("model", MODELS.values(), ids=MODELS.keys())
+def test_attention_that_makes_its_heads_again_does_not_attend_again(
+    model: ModelConfig, lengths: tuple[int, ...]
+) -> None:
+    """What comes back is what a forward keeps, bit for bit, with the very output that was kept."""
+    pieces = cut(microbatch_of(((0,),), LENGTH), lengths)
+    first, attention = cut_stages(model, WEIGHTS)[:2]
+    kv = other = None
+    for piece in pieces:
+        x = first.forward(piece, None, None)[0]
+        _, kept, kv = attention.forward_light(piece, x, kv)
+        _, wanted, other = attention.forward(piece, x, other)
+        again = attention.recompute(piece, kept, kv)
+        assert again.attention.out is kept.out
+        assert again.attention.lse is kept.lse
+        for found, right in zip(again.attention, wanted.attention):
+            assert torch.equal(found, right)
+
+
+def test_section_3_weights_go_to_attention_and_their_gradient_comes_back() -> None:
+    """arXiv:2507.00394: h and h values per token and 3 h^2 weights there, the same back."""
+    model = replace(tiny(), heads=2, kv_heads=2)
+    (piece,) = cut(microbatch_of(((0,),), LENGTH), (LENGTH,))
+    first, attention = cut_stages(model, WEIGHTS)[:2]
+    x = first.forward(piece, None, None)[0]
+    out, act, kv = attention.forward(piece, x, None)
+    g = attention.backward(piece, act, torch.ones_like(out), kv, None)[0]
+    h = model.hidden
+    assert (len(x), len(out)) == (3 * h * h + LENGTH * (h + h), LENGTH * (h + h))
+    assert len(g) == len(x)
+    assert torch.equal(x[: 3 * h * h], first.value.front.projection)
+
+
 def test_section_3_qkv_goes_to_attention_its_output_comes_back_and_the_residual_passes() -> None:
     """arXiv:2507.00394: 3 h and h values per token there, h and h back."""
     model = replace(tiny(), heads=2, kv_heads=2)
@@ -126,6 +168,7 @@ def test_section_3_qkv_goes_to_attention_its_output_comes_back_and_the_residual_
 
 
 def test_attention_has_no_weight_gradient() -> None:
-    attention = AttentionStage(tiny(), LENGTH, torch.empty(()))
-    with pytest.raises(AssertionError, match="no weights"):
-        attention.weight_gradient(None, cut(microbatch_of(((0,),), LENGTH), (LENGTH,))[0], None)
+    for kind in ATTENTION.values():
+        attention = kind(tiny(), LENGTH, torch.empty(()))
+        with pytest.raises(AssertionError, match="weights"):
+            attention.weight_gradient(None, cut(microbatch_of(((0,),), LENGTH), (LENGTH,))[0], None)

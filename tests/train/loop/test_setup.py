@@ -152,6 +152,18 @@ def test_recompute_takes_all_forwards_all_but_some_slices_or_some_stages() -> No
     assert kept == {"0.0", "1.0"}
 
 
+def test_a_vocabulary_in_shards_and_activations_on_the_host_go_with_any_schedule() -> None:
+    found = sliced("pipeline.vocabulary=shards", "pipeline.offload=all").schedule
+    assert found.shape.shards == 2
+    offloaded = {op.stage for op in found.table.ops() if op.kind == "O"}
+    assert offloaded
+    of_one = sliced("pipeline.offload=[0]").schedule
+    assert {op.stage for op in of_one.table.ops() if op.kind == "O"} == {0} & offloaded
+    assert "there are 2 stages" in refusal("pipeline.offload=[2]")
+    twice = refusal("pipeline.schedule=vocab-seq1f1b", "pipeline.vocabulary=shards")
+    assert "cannot be spread any more" in twice
+
+
 def test_options_reach_the_schedule() -> None:
     text = '[pipeline]\nschedule = "kfkb"\n'
     lanes = [layout_of(loads(text, [f"pipeline.options.group={k}"]), 2) for k in (1, 4)]
@@ -273,6 +285,25 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path, content: str | None
 
 def test_a_sequence_that_the_model_does_not_reach_is_refused() -> None:
     assert "exceeds the sliding window of 32" in refusal("model.preset=tiny", "model.window=32")
+
+
+def test_layers_cut_at_their_attention_are_as_many_as_the_model_has() -> None:
+    apart = ("pipeline.schedule=helixpipe", "pipeline.slices=1", "batch.microbatches=4")
+    setup = sliced("model.preset=tiny", *apart)
+    assert setup.layers == (0, 1) * 4 + (0,)
+    assert setup.schedule.shape.to_attention == "heads"
+    assert "which does not fit a model of 4 layers" in refusal(
+        "model.preset=tiny", *apart, "pipeline.chunks=1"
+    )
+
+
+def test_what_is_recomputed_without_attention() -> None:
+    apart = ("pipeline.schedule=helixpipe", "pipeline.slices=1", "batch.microbatches=4")
+    again = ("model.preset=tiny", *apart, "pipeline.recompute=without-attention")
+    for more, stages in ((), range(0, 9, 2)), (("pipeline.options.send=weights",), range(9)):
+        setup = sliced(*again, *more)
+        assert {op.stage for op in setup.schedule.table.ops() if op.kind == "R"} == {*stages}
+    assert "has no stages of attention alone" in refusal("pipeline.recompute=without-attention")
 
 
 def test_the_example_is_cut_by_work_over_four_devices() -> None:

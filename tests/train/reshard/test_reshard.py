@@ -28,6 +28,8 @@ VOCABULARY = ALONE._replace(family="vocab-1f1b", devices=2, replicas=2, shard="o
 VOCABULARY_SLICES = ALONE._replace(family="vocab-seq1f1b", devices=2, slices=2, tensor=2)
 VOCABULARY_FULLY = VOCABULARY._replace(family="vocab-v-half", chunks=2, shard="full")
 """The same with the vocabulary on shards of unequal sizes."""
+APART = ALONE._replace(family="helixpipe", devices=2, chunks=2, tensor=2)
+"""Layers cut at their attention."""
 FOUR_COPIES = ALONE._replace(tensor=2, sequence="ulysses", replicas=2)
 OWNERS_OF_CELLS = FOUR_COPIES._replace(
     family="seq1f1b-i", chunks=2, slices=2, shard="optimizer", norms="replicated"
@@ -90,6 +92,8 @@ def test_a_run_goes_on_under_other_layouts_of_four_ranks(
         Change(HELD_TWICE, True, TOKENS_AND_MATRICES, RING_ON_TWO_DEVICES),
         Change("uneven heads", False, SHARDED, TOKENS_AND_MATRICES),
         Change(HELD_TWICE, True, RING_ON_TWO_DEVICES, SHARDED),
+        Change(HELD_TWICE, True, APART, SHARDED),
+        Change("uneven heads", False, TOKENS_AND_MATRICES, APART),
         Change(HELD_TWICE, True, TOKENS_AND_MATRICES._replace(shard="full"), FULLY),
         Change("uneven heads", False, FULLY, RING_ON_TWO_DEVICES._replace(shard="full")),
     ]
@@ -131,7 +135,7 @@ def test_tensor_ranks_with_unequal_shares_hold_the_same_bits_and_store_each_elem
 
 @pytest.mark.parametrize(
     "spread",
-    [TOKENS_AND_MATRICES, SHARDED, FULLY, VOCABULARY_SLICES],
+    [TOKENS_AND_MATRICES, SHARDED, FULLY, VOCABULARY_SLICES, APART],
     ids=["cells", "owners", "ranges", "shards"],
 )
 def test_an_export_has_the_bytes_of_what_one_process_has_saved(

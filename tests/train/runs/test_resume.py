@@ -22,6 +22,11 @@ LAYOUTS: dict[str, tuple[int, tuple[str, ...]]] = {
     "more devices and slices": (4, ("devices=4", "slices=4", "cut=even")),
     "two stages on each device": (2, ("schedule=seq1f1b-i", "chunks=2")),
     "two replicas": (4, ("schedule=1f1b", "slices=1")),
+    "attention apart": (2, ("schedule=helixpipe", "slices=1", "recompute=without-attention")),
+    "attention with weights sent": (
+        2,
+        ("schedule=helixpipe", "slices=1", "options.send=weights", "recompute=without-attention"),
+    ),
     "recomputed": (2, ("recompute=all", "slices=3", "cut=[16, 9, 7]")),
 }
 """Ranks, and what is changed in the pipeline."""

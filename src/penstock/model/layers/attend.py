@@ -6,11 +6,14 @@ from torch import Tensor
 
 from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.heads import Heads
+from penstock.model.attention.lending import lending_forward
+from penstock.model.attention.op_loans import OpLoans
 from penstock.model.attention.slice_attention import (
     SliceOfLayer,
     attention_backward,
     attention_forward,
 )
+from penstock.model.parallel.group import Work
 
 
 class SliceContext(NamedTuple):
@@ -27,9 +30,18 @@ class SliceContext(NamedTuple):
 def attend(heads: Heads, context: SliceContext) -> tuple[Tensor, AttentionSaved]:
     """The output [rows x tokens, heads x head_size] of rotated heads, and what the backward
     needs."""
-    k, v = _keys_and_values(heads.k, heads.v, context)
-    out, lse = attention_forward(heads.q, k, v, context.at)
-    return flatten_heads(out), AttentionSaved(heads.q, k, v, out, lse)
+    q, k, v = placed_heads(heads, context)
+    out, lse = attention_forward(q, k, v, context.at)
+    return flatten_heads(out), AttentionSaved(q, k, v, out, lse)
+
+
+def attend_in_turn(
+    heads: Heads, context: SliceContext, loans: OpLoans
+) -> Work[tuple[Tensor, AttentionSaved]]:
+    """The same where other devices compute a part of it, or are helped meanwhile."""
+    q, k, v = placed_heads(heads, context)
+    out, lse = yield from lending_forward(q, k, v, context.at, loans)
+    return flatten_heads(out), AttentionSaved(q, k, v, out, lse)
 
 
 def flatten_heads(out: Tensor) -> Tensor:
@@ -40,18 +52,22 @@ def flatten_heads(out: Tensor) -> Tensor:
 
 def attend_backward(d_out: Tensor, saved: AttentionSaved, context: SliceContext) -> Heads:
     """The gradients of rotated heads."""
+    return Heads(*attention_backward(gradient_by_head(d_out, saved), saved, context.at))
+
+
+def gradient_by_head(d_out: Tensor, saved: AttentionSaved) -> Tensor:
+    """[rows x tokens, heads x head_size] -> [rows, heads, tokens, head_size]"""
     rows, heads, tokens, size = saved.q.shape
-    g = d_out.view(rows, tokens, heads, size).transpose(1, 2)
-    return Heads(*attention_backward(g, saved, context.at))
+    return d_out.view(rows, tokens, heads, size).transpose(1, 2)
 
 
-def _keys_and_values(k: Tensor, v: Tensor, context: SliceContext) -> tuple[Tensor, Tensor]:
-    """The slice's keys and values where they stay: in the memory, or by themselves."""
+def placed_heads(heads: Heads, context: SliceContext) -> Heads:
+    """The slice's heads, with keys and values where they stay: in the memory, or by themselves."""
     at = context.at
     if at.memory is None:
-        return k, v
+        return heads
     if not context.written:
-        at.memory.write(at.layer, at.piece, k, v)
+        at.memory.write(at.layer, at.piece, heads.k, heads.v)
     here = slice(at.piece.start, at.piece.end)
-    keys, values = at.keys_and_values(k, v)
-    return keys[:, :, here], values[:, :, here]
+    keys, values = at.keys_and_values(heads.k, heads.v)
+    return Heads(heads.q, keys[:, :, here], values[:, :, here])

@@ -3,7 +3,7 @@
 Where ranks exchange tokens for heads (Ulysses), attention itself is that of one rank with fewer
 heads: the keys and values of earlier slices stay as they were exchanged, so each slice moves its
 own tokens only. Where ranks form a ring, keys and values go round. With both, the exchange is
-around the ring.
+around the ring. Where another device helps, each rank lends to the one at its own place there.
 """
 
 from typing import Any
@@ -14,12 +14,21 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.dealing import deal_sizes
 from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.heads import Heads
+from penstock.model.attention.lending import lending_backward
 from penstock.model.attention.piece import Piece
 from penstock.model.attention.positions import ring_positions
 from penstock.model.attention.ring import RingSlice, ring_backward, ring_forward
 from penstock.model.attention.slice_attention import attention_backward
 from penstock.model.attention.ulysses import HeadExchange
-from penstock.model.layers.attend import SliceContext, attend, attend_backward, flatten_heads
+from penstock.model.layers.attend import (
+    SliceContext,
+    attend,
+    attend_backward,
+    attend_in_turn,
+    flatten_heads,
+    gradient_by_head,
+    placed_heads,
+)
 from penstock.model.parallel.cell import Cell
 from penstock.model.parallel.group import RankGroup, Work
 
@@ -45,15 +54,26 @@ class CellAttention:
         _, saved = yield from self._inside(passed.pop(), context)
         return (yield from self.exchange.to_tokens(saved.out, counts)), saved
 
+    def restored(
+        self, heads: Heads, out: Tensor, lse: Tensor, context: SliceContext
+    ) -> Work[AttentionSaved]:
+        """What the backward needs, of the output that was kept: nothing attends again."""
+        passed = [heads]
+        del heads
+        if self.exchange is not None:
+            counts = self._counts(context.at.piece, self.exchange.group)
+            passed = [(yield from self.exchange.to_heads(passed.pop(), counts))]
+        return AttentionSaved(*self._placed(passed.pop(), context), out, lse)
+
     def backward(self, d_out: Tensor, saved: AttentionSaved, context: SliceContext) -> Work[Heads]:
         """The gradients of rotated heads."""
         piece = context.at.piece
         if self.exchange is None:
-            if self.cell.ring is None:
+            if self.cell.ring is None and piece.loans is None:
                 return attend_backward(d_out, saved, context)
-            rows, heads, tokens, size = saved.q.shape
-            g = d_out.view(rows, tokens, heads, size).transpose(1, 2)
-            return (yield from self._inside_backward(g, saved, context))
+            return (
+                yield from self._inside_backward(gradient_by_head(d_out, saved), saved, context)
+            )
         counts = self._counts(piece, self.exchange.group)
         by_head = [(yield from self.exchange.output_gradient_to_heads(d_out, piece.rows, counts))]
         d = [(yield from self._inside_backward(by_head.pop(), saved, context))]
@@ -61,22 +81,34 @@ class CellAttention:
 
     def _inside(self, heads: Heads, context: SliceContext) -> Work[tuple[Tensor, AttentionSaved]]:
         """Attention with the heads that a rank has, once exchanged."""
+        loans = context.at.piece.loans
         if self.cell.ring is None:
-            return attend(heads, context)
-        at = _of_ring(context)
-        q, k, v = heads
-        if at.memory is not None:
-            if not context.written:
-                at.memory.write(at.layer, at.piece, k, v)
-            k, v = at.memory.own(at.layer, at.piece)
-        out, lse = yield from ring_forward(q, k, v, at, self.cell.ring)
+            if loans is None:
+                return attend(heads, context)
+            return (yield from attend_in_turn(heads, context, loans))
+        q, k, v = self._placed(heads, context)
+        out, lse = yield from ring_forward(q, k, v, _of_ring(context), self.cell.ring)
         return flatten_heads(out), AttentionSaved(q, k, v, out, lse)
+
+    def _placed(self, heads: Heads, context: SliceContext) -> Heads:
+        """Heads, with keys and values where they stay."""
+        if self.cell.ring is None:
+            return placed_heads(heads, context)
+        at = _of_ring(context)
+        if at.memory is None:
+            return heads
+        if not context.written:
+            at.memory.write(at.layer, at.piece, heads.k, heads.v)
+        return Heads(heads.q, *at.memory.own(at.layer, at.piece))
 
     def _inside_backward(
         self, g: Tensor, saved: AttentionSaved, context: SliceContext
     ) -> Work[Heads]:
+        loans = context.at.piece.loans
         if self.cell.ring is None:
-            return Heads(*attention_backward(g, saved, context.at))
+            if loans is None:
+                return Heads(*attention_backward(g, saved, context.at))
+            return Heads(*(yield from lending_backward(g, saved, context.at, loans)))
         return Heads(*(yield from ring_backward(g, saved, _of_ring(context), self.cell.ring)))
 
     def _counts(self, piece: Piece, group: RankGroup) -> tuple[int, ...]:

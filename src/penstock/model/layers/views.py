@@ -39,6 +39,10 @@ class Views:
         biases = [f"{name}.bias" for name in names if f"{name}.bias" in self._parts]
         return Matrix(weight, self.vector(*biases) if biases else None, len(self.matrices) - 1)
 
+    def flat(self, *names: str) -> Tensor:
+        """Parameters that lie one behind the other, as they lie."""
+        return self._flat[self._parts[names[0]].offset : self._parts[names[-1]].stop]
+
     def vector(self, *names: str) -> Tensor:
         """Parameters that lie one behind the other, stacked along their first axis."""
         parts = [self._parts[name] for name in names]

@@ -13,7 +13,7 @@ from penstock.model.layers.qkv_projection import qkv_width, split_heads
 from penstock.model.layers.self_attention import rotate_heads, rotate_heads_back
 from penstock.model.parallel.cell import SINGLE_RANK, Cell, begun_in_cell
 from penstock.model.parallel.group import Work
-from penstock.model.stages.between_attentions import attention_width, join_beside, split_beside
+from penstock.model.stages.beside import attention_width, join_beside, split_beside
 from penstock.model.stages.context import SequenceContext
 from penstock.model.stages.stage import Backward, Forward
 
@@ -78,11 +78,13 @@ class AttentionStage:
         d_attended, beside = split_beside(g, piece, attention_width(self.config))
         context = self.context.of_slice(piece, kv, written=True)(0)
         d_heads = yield from self.attention.backward(d_attended, act, context)
-        d = d_attended.new_empty((len(d_attended), qkv_width(self.config)))
+        out = beside.new_empty(len(d_attended) * qkv_width(self.config) + len(beside))
+        d, past = split_beside(out, piece, qkv_width(self.config))
         rotate_heads_back(d_heads, context, split_heads(self.config, d, piece.rows))
+        past.copy_(beside)
         if kv is not None and piece.slice == 0:
             kv.close_gradients()
-        return join_beside(d, beside), dkv, None, None
+        return out, dkv, None, None
 
     input_gradient = backward
 

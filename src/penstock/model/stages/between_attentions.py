@@ -5,8 +5,8 @@
     stage 2 j          what follows the attention of layer j - 1, and leads into that of layer j
     stage 2 L          what follows the last attention, final norm, head and loss
 
-Between them travel, side by side in one tensor, queries, keys, values and the layer's input on the
-way to attention, and its output and the layer's input on the way back.
+Between them travel, in one tensor, what attention is given (attention_front.py) and the layer's
+input on the way to attention, and its output and the layer's input on the way back.
 """
 
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from penstock.arch.attention_cut import HEADS
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameter_layout import ParameterLayout
 from penstock.arch.parameters import EMBEDDING, HEAD
@@ -26,27 +27,27 @@ from penstock.model.layers.post_attention import (
     PostAttentionSaved,
     PostAttentionWeights,
 )
-from penstock.model.layers.pre_attention import (
-    PreAttention,
-    PreAttentionSaved,
-    PreAttentionWeights,
-)
-from penstock.model.layers.qkv_projection import qkv_width
 from penstock.model.layers.views import Views
 from penstock.model.parallel.cell import SINGLE_RANK, Cell, begun_in_cell
 from penstock.model.parallel.group import Work
-from penstock.model.parallel.tokens import wait_for
+from penstock.model.stages.attention_front import attention_front
+from penstock.model.stages.beside import (
+    attention_width,
+    join_beside,
+    split_beside,
+    taken_over,
+)
 from penstock.model.stages.decoder import first_word
 from penstock.model.stages.stage import Backward, Forward
 
 
 class BetweenWeights(NamedTuple):
     """Weights between two attentions, or their gradients. At the front stands `embedding` or
-    `post`, at the end `pre` or `output`."""
+    `post`, at the end `front` or `output`."""
 
     embedding: Tensor | None
     post: PostAttentionWeights | None
-    pre: PreAttentionWeights | None
+    front: Any
     output: OutputWeights | None
     matrices: list[Tensor]
     """By the number that a queue knows them by."""
@@ -58,7 +59,7 @@ class BetweenSaved(NamedTuple):
 
     attended: Tensor | None
     post: PostAttentionSaved | None
-    pre: PreAttentionSaved | None
+    front: Any
     out: Tensor | None
 
 
@@ -66,12 +67,20 @@ class BetweenAttentionsStage:
     """What stands between the attention of layer `number` - 1 and that of layer `number`."""
 
     def __init__(
-        self, config: ModelConfig, number: int, layout: ParameterLayout, cell: Cell = SINGLE_RANK
+        self,
+        config: ModelConfig,
+        number: int,
+        layout: ParameterLayout,
+        cell: Cell = SINGLE_RANK,
+        to_attention: str = HEADS,
     ) -> None:
         """`config` has the sizes of this rank's matrices."""
         self.config, self.number, self.layout, self.cell = config, number, layout, cell
         self.embedding = TokenEmbedding(cell, first_word(layout, EMBEDDING))
-        self.post, self.pre = PostAttention(config, cell), PreAttention(config, cell)
+        self.post, self.front = (
+            PostAttention(config, cell),
+            attention_front(config, cell, to_attention),
+        )
         self.output = OutputLayer(config, cell, first_word(layout, HEAD))
 
     def views(self, flat: Tensor) -> BetweenWeights:
@@ -80,7 +89,7 @@ class BetweenAttentionsStage:
         return BetweenWeights(
             views.vector(EMBEDDING) if first else None,
             None if first else self.post.views(views, number - 1),
-            None if last else self.pre.views(views, number),
+            None if last else self.front.views(views, number),
             self.output.views(views) if last else None,
             views.matrices,
         )
@@ -160,10 +169,8 @@ class BetweenAttentionsStage:
         y, attended, post = yield from self._layer_output(weights, piece, x)
         if weights.output is not None:
             return None, BetweenSaved(attended, post, None, y)
-        assert weights.pre is not None
-        qkv, pre = yield from self.pre.forward(weights.pre, y, piece)
-        out = join_beside(qkv, self.cell.tokens.hand_on(y))
-        return out, BetweenSaved(attended, post, pre, None)
+        out, front = yield from self.front.forward(weights.front, y, piece)
+        return out, BetweenSaved(attended, post, front, None)
 
     def _backward(
         self,
@@ -196,19 +203,10 @@ class BetweenAttentionsStage:
             y = yield from self.embedding.forward(weights.embedding, piece.tokens)
             return y, None, None
         assert weights.post is not None
-        attended, beside = yield from self._taken_over(x, piece, attention_width(self.config))
+        attended, handed = split_beside(x, piece, attention_width(self.config))
+        beside = yield from taken_over(self.cell, handed, self.config.hidden, piece)
         y, post = yield from self.post.forward(weights.post, attended, beside)
         return y, attended, post
-
-    def _taken_over(
-        self, x: Tensor | None, piece: Piece, width: int
-    ) -> Work[tuple[Tensor, Tensor]]:
-        """What came from another stage: what is of `width` features, and what went past it."""
-        features, handed = split_beside(x, piece, width)
-        rows = handed.view(-1, self.config.hidden)
-        held, pending = self.cell.tokens.take_over(rows, piece.tokens.numel())
-        yield from wait_for(pending)
-        return features, held
 
     def _output_gradient(
         self,
@@ -226,30 +224,8 @@ class BetweenAttentionsStage:
             return (
                 yield from self.output.backward(weights.output, gradients.output, act.out, piece)
             )
-        assert weights.pre is not None
-        assert gradients.pre is not None
-        assert act.pre is not None
-        d, beside = yield from self._taken_over(g, piece, qkv_width(self.config))
         return None, (
-            yield from self.pre.backward(
-                weights.pre, gradients.pre, act.pre, d.clone(), beside, piece, queue
+            yield from self.front.backward(
+                weights.front, gradients.front, act.front, g, piece, queue
             )
         )
-
-
-def attention_width(config: ModelConfig) -> int:
-    """Features of the output of attention."""
-    return config.heads * config.head_size
-
-
-def join_beside(features: Tensor, handed: Tensor) -> Tensor:
-    """Features of all tokens of a rank, and behind them what goes past attention, flat: the two
-    need not have the same number of tokens."""
-    return torch.cat((features.flatten(), handed.flatten()))
-
-
-def split_beside(x: Tensor | None, piece: Piece, width: int) -> tuple[Tensor, Tensor]:
-    """Features [tokens, width], and what went past attention, flat."""
-    assert x is not None  # attention stands between two stages
-    count = piece.tokens.numel()
-    return x[: count * width].view(count, width), x[count * width :]

@@ -3,6 +3,8 @@
 Ranks that share a GPU talk through gloo, which takes host tensors only.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, distributed
 from torch.distributed import ProcessGroup
@@ -35,6 +37,16 @@ def add_up(tensor: Tensor, group: ProcessGroup | None) -> None:
         there = tensor.cpu()
         distributed.all_reduce(there, group=group)
         tensor.copy_(there)
+
+
+def begin_sum(tensor: Tensor, group: ProcessGroup | None) -> Callable[[], object]:
+    """Start the sum of a host tensor over the group, in place; returns what waits for its end."""
+    if group is None or group.size() == 1:
+        return lambda: None
+    work = distributed.all_reduce(tensor, group=group, async_op=True)
+    assert work is not None, "this rank is a member of the group"
+    wait: Callable[[], object] = work.wait
+    return wait
 
 
 def gather_stacked(tensor: Tensor, group: ProcessGroup | None) -> Tensor:

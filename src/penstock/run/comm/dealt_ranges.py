@@ -10,7 +10,7 @@ lengths. Gloo's own sum of this kind is a sum for all, which moves twice as much
 torch 2.13: 4 times the tensor for 3 ranks, against 2 times), so ranks send each other messages.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -23,38 +23,37 @@ from penstock.run.comm.collective import meet_on_device, over_nccl
 
 Cuts = Sequence[int]
 """Where the range of each member begins, and the end of the last."""
+_Way = Callable[[Tensor, Cuts, ProcessGroup], None]
 
 
 def scatter_sum(tensor: Tensor, cuts: Cuts, group: ProcessGroup | None) -> None:
     """The sum over the group, each member's range at that member; what is left in the other
     ranges means nothing. Members are added up in their order, whoever owns an element."""
-    if group is None or group.size() == 1:
-        return
-    if tensor.device.type == "cpu":
-        _scatter_by_messages(tensor, cuts, group)
-    elif over_nccl(group, tensor.device):
-        meet_on_device(tensor.device, group)
-        _scatter_by_nccl(tensor, cuts, group)
-    else:
-        there = tensor.cpu()
-        _scatter_by_messages(there, cuts, group)
+    if group is not None and group.size() > 1:
         own = _ranges(cuts)[group.rank()]
-        tensor[own].copy_(there[own])
+        _through(tensor, group, cuts, (_scatter_by_messages, _scatter_by_nccl), own)
 
 
 def gather_ranges(tensor: Tensor, cuts: Cuts, group: ProcessGroup | None) -> None:
     """Each member's range at all members."""
-    if group is None or group.size() == 1:
-        return
-    if tensor.device.type == "cpu":
-        _gather_by_messages(tensor, cuts, group)
-    elif over_nccl(group, tensor.device):
+    if group is not None and group.size() > 1:
+        _through(tensor, group, cuts, (_gather_by_messages, _gather_by_nccl), slice(None))
+
+
+def _through(
+    tensor: Tensor, group: ProcessGroup, cuts: Cuts, ways: tuple[_Way, _Way], wanted: slice
+) -> None:
+    """By messages between hosts or by NCCL; from a GPU that NCCL does not serve by way of the host,
+    from where what is wanted comes back."""
+    by_messages, by_nccl = ways
+    if over_nccl(group, tensor.device):
         meet_on_device(tensor.device, group)
-        _gather_by_nccl(tensor, cuts, group)
-    else:
-        there = tensor.cpu()
-        _gather_by_messages(there, cuts, group)
-        tensor.copy_(there)
+        by_nccl(tensor, cuts, group)
+        return
+    there = tensor.cpu()  # the tensor itself, where it is on the host
+    by_messages(there, cuts, group)
+    if there is not tensor:
+        tensor[wanted].copy_(there[wanted])
 
 
 def _ranges(cuts: Cuts) -> list[slice]:

@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from penstock.arch.attention_cut import WHOLE_LAYERS, Crossing
 from penstock.core.buffers import BUFFERS, Buf
 from penstock.model.attention.piece import Piece
 from penstock.model.parallel.tokens import TokenShares
@@ -44,19 +45,20 @@ class Boundary(NamedTuple):
 
 class ModelBoundary(NamedTuple):
     """Between the stages of our models: what a rank hands on of [tokens, hidden]. Where a model is
-    cut at its attention, features of all its tokens stand in front of it, flat."""
+    cut at its attention, more stands in front of it, all flat."""
 
-    widths: tuple[int, ...]
-    """Features in front, over the boundary behind each stage but the last."""
+    crossings: tuple[Crossing, ...]
+    """Over the boundary behind each stage but the last."""
     hidden: int
     tokens: TokenShares
     dtype: torch.dtype
     device: torch.device
 
     def pattern(self, buf: Buf, piece: Piece) -> Tensor:
-        count, width = piece.tokens.numel(), self.widths[_crossed(buf)]
+        count, crossing = piece.tokens.numel(), self.crossings[_crossed(buf)]
         handed = self.tokens.handed(count)
-        size = (count * width + handed * self.hidden,) if width else (handed, self.hidden)
+        flat = (crossing.elements(self.hidden, count, handed),)
+        size = (handed, self.hidden) if crossing == WHOLE_LAYERS else flat
         return torch.empty((), dtype=self.dtype, device=self.device).expand(size)
 
 

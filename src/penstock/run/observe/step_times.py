@@ -14,7 +14,6 @@ from typing import NamedTuple, TypeVar
 from penstock.core.transfers import moves_of
 from penstock.cost.model import Cost
 from penstock.cost.profile import NANOSECOND, Key, Profile
-from penstock.lower import as_executed
 from penstock.run.observe.measured_timeline import gather, of_cells, part_of, timeline_of
 from penstock.run.step.engine import Engine
 from penstock.sim.timeline import Timeline
@@ -46,7 +45,7 @@ def measure_step(engine: Engine) -> MeasuredTimes | None:
     parts = gather(part, engine.mesh.world)
     if not parts:
         return None
-    schedule = as_executed(engine.plan.schedule)
+    schedule = engine.plan.schedule
     replicas = engine.mesh.grid.groups("device", "sequence", "tensor")
     return _slowest(
         [

@@ -11,7 +11,8 @@ import torch
 
 from penstock.cost.cell_workload import rank_workload
 from penstock.plan.cell_memory import fullest_rank
-from penstock.plan.memory import footprints, slot_bytes, step_peaks
+from penstock.plan.memory import footprints, step_peaks
+from penstock.plan.receive_slots import slot_bytes
 from penstock.run.comm.collective import add_up
 from penstock.run.observe.device_workload import workload_of
 from penstock.run.observe.memory_meter import free_bytes
@@ -45,8 +46,9 @@ def room_of(engine: Engine, limit: int) -> MemoryRoom:
     mesh, plan = engine.mesh, engine.plan
     if limit:
         workload = rank_workload(workload_of(plan, engine.device), plan.layout.cell, mesh.place)
-        held = footprints(plan.schedule, workload, plan.rows, owners=engine.owners)[mesh.device]
-        own = limit - held.held
+        owners, states = engine.owners, engine.validation.states
+        held = footprints(plan.schedule, workload, plan.rows, owners=owners, states=states)
+        own = limit - held[mesh.device].held
     else:
         own = free_bytes(engine.device)
     said = torch.zeros(mesh.grid.ranks, dtype=torch.float64)

@@ -6,6 +6,7 @@ from functools import cached_property
 
 import torch
 
+from penstock.arch.attention_cut import HEADS, WHOLE_LAYERS, Crossing, crossings
 from penstock.arch.cell_shape import ONE_RANK, CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
@@ -24,8 +25,6 @@ from penstock.core.homes import weight_homes
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
-from penstock.model.layers.qkv_projection import qkv_width
-from penstock.model.stages.between_attentions import attention_width
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,8 @@ class Layout:
     on_shards: tuple[str, ...] = ()
     """Vocabulary layers that are cut into a shard for each device: embedding and head, or none. The
     weights of a shard have a number behind those of all stages."""
+    to_attention: str = HEADS
+    """What attention is given where it is a stage of its own (arch/attention_cut.py)."""
 
     def __post_init__(self) -> None:
         if self.cut_at_attention:
@@ -68,7 +69,8 @@ class Layout:
         """The layout that a schedule has; without `layers`, cut as the schedule is made for."""
         homes, shape = homes_of(schedule), schedule.shape
         cut = tuple(layers) or shape.cut(model.layers)
-        return cls(model, shape.devices, homes, longest, cut, dtype, cell, on_shards(shape))
+        sizes = (model, shape.devices, homes, longest, cut)
+        return cls(*sizes, dtype, cell, on_shards(shape), shape.to_attention)
 
     def _refuse_other_cuts(self) -> None:
         """Every second stage is the attention of one layer, and nothing else is without weights."""
@@ -122,12 +124,11 @@ class Layout:
         """The model as a rank sees it, by its number among those that share the matrices."""
         return self.model.share(tensor, self.cell.tensor) if self.cell.tensor > 1 else self.model
 
-    def widths(self, tensor: int = 0) -> tuple[int, ...]:
-        """Features of a rank that move in front of the residual, over each boundary."""
+    def crossings(self, tensor: int = 0) -> tuple[Crossing, ...]:
+        """What a rank moves over each boundary."""
         if not self.cut_at_attention:
-            return (0,) * (self.stages - 1)
-        model = self.model_of(tensor)
-        return (qkv_width(model), attention_width(model)) * model.layers
+            return (WHOLE_LAYERS,) * (self.stages - 1)
+        return crossings(self.model_of(tensor), self.to_attention) * self.model.layers
 
     @property
     def main(self) -> torch.dtype:

@@ -22,23 +22,33 @@ DIGEST_BYTES = 7
 def refuse_unequal_copies(engine: Engine) -> None:
     """Return where all ranks that hold the same weights have the same bits; refuse otherwise, on
     each of them. All ranks call it together, and have heard each other before one refuses."""
-    mesh = engine.mesh
-    if engine.sharding.buffers is not None:
-        return  # fully sharded, no two ranks of a group hold the same
+    engine.settle()
+    mesh, sharding = engine.mesh, engine.sharding
     held = {
-        name: (weights.named(weights.value)[name], part)
+        name: value
         for weights in engine.weights.values()
-        for name, part in weights.layout.parts_in(len(weights.value)).items()
+        for name, value in sharding.held(weights).items()
     }
-    copies = _difference({name: value for name, (value, _) in held.items()}, mesh.copies)
-    ranks = mesh.grid.tensor
-    everywhere = {n: value for n, (value, part) in held.items() if len(part.holders) == ranks}
-    if found := _difference(everywhere, mesh.along("tensor")) or copies:
+    copies = _difference(held, sharding.copies(mesh))
+    if found := _difference(_on_all_tensor_ranks(engine), mesh.along("tensor")) or copies:
         raise RunError(
             f"{found}, though both should hold the same weights",
             hint="memory or network of a machine may be faulty; resume from the newest checkpoint, "
             "whose copies were compared",
         )
+
+
+def _on_all_tensor_ranks(engine: Engine) -> dict[str, Tensor]:
+    """Parameters that all tensor ranks of a device hold whole. Fully sharded there are none: tensor
+    ranks whose stages differ in size own different ranges of what they have in common."""
+    if engine.sharding.buffers is not None:
+        return {}
+    return {
+        name: weights.named(weights.value)[name]
+        for weights in engine.weights.values()
+        for name, part in weights.layout.parts_in(len(weights.value)).items()
+        if len(part.holders) == engine.mesh.grid.tensor
+    }
 
 
 def _difference(values: dict[str, Tensor], group: ProcessGroup | None) -> str:

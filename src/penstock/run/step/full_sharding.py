@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 from penstock.arch.ownership import Ownership
 from penstock.model.stages.stage import Viewing
@@ -65,6 +66,12 @@ class FullShards(OptimizerShards):
         for run in weights.own.runs:
             whole[run.own.start : run.own.stop].copy_(weights.owned_run(weights.grad, run))
         return self._complete(weights, whole, mesh)
+
+    def held(self, weights: Weights) -> dict[str, Tensor]:
+        return weights.owned(weights.value)
+
+    def copies(self, mesh: Mesh) -> ProcessGroup | None:
+        return mesh.across(self.ranks)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from penstock.arch.cell_shape import CellPlace
 from penstock.cost.cell_workload import rank_workload
-from penstock.cost.workload import Workload
+from penstock.cost.stage_workload import workload_for
 from penstock.plan.host_memory import host_peaks
 from penstock.run.comm.mesh import Mesh
 from penstock.run.program.step_plan import StepPlan
@@ -18,13 +18,12 @@ MORE = 32
 
 
 def host_room(plan: StepPlan, mesh: Mesh) -> int:
-    """Bytes for all that waits there at once; attention that is a stage of its own is not counted,
-    and is given room when it comes."""
+    """Bytes for all that waits there at once."""
     layout = plan.layout
-    if "O" not in plan.schedule.table.kinds or layout.cut_at_attention:
+    if "O" not in plan.schedule.table.kinds:
         return 0
     model = replace(layout.model, element_bytes=layout.dtype.itemsize)
-    whole = Workload(model, plan.lengths, tuple(map(len, layout.split)))
+    whole = workload_for(plan.schedule.shape, model, plan.lengths, layout.layers)
     here = mesh.grid.coordinates(mesh.rank)
     place = CellPlace(here["tensor"], here["ulysses"], here["ring"])
     workload = rank_workload(whole, layout.cell, place)

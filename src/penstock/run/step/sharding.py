@@ -77,6 +77,14 @@ class Sharding(Protocol):
         """The whole gradient, the same on all ranks, once it is reduced and shared."""
         ...
 
+    def held(self, weights: Weights) -> dict[str, Tensor]:
+        """What this rank has of the value of each parameter between steps."""
+        ...
+
+    def copies(self, mesh: Mesh) -> ProcessGroup | None:
+        """The ranks that hold the same as this one between steps; None where no other does."""
+        ...
+
 
 class ReplicatedOptimizer:
     """Every rank does everything."""
@@ -119,6 +127,12 @@ class ReplicatedOptimizer:
 
     def complete(self, weights: Weights, mesh: Mesh) -> Tensor:
         return weights.grad
+
+    def held(self, weights: Weights) -> dict[str, Tensor]:
+        return weights.named(weights.value)
+
+    def copies(self, mesh: Mesh) -> ProcessGroup | None:
+        return mesh.copies
 
 
 def _held_by_several(weights: Weights, gradient: Tensor) -> list[Tensor]:

@@ -5,11 +5,13 @@ from typing import Any
 
 import torch
 
+from penstock.arch.attention_cut import HEADS
 from penstock.arch.ownership import Ownership
 from penstock.model.parallel.cell import SINGLE_RANK, Cell
 from penstock.model.stages.attention_stage import AttentionStage
 from penstock.model.stages.between_attentions import BetweenAttentionsStage
 from penstock.model.stages.decoder import DecoderStage
+from penstock.model.stages.projecting_attention import ProjectingAttentionStage
 from penstock.model.stages.stage import Viewing
 from penstock.model.stages.vocabulary_shard import VocabularyShard
 from penstock.model.stages.weights import Weights
@@ -35,7 +37,7 @@ def stage_of(
     if stage >= layout.stages:
         return VocabularyShard(parameters, cell)
     if layout.cut_at_attention:
-        return BetweenAttentionsStage(model, stage // 2, parameters, cell)
+        return BetweenAttentionsStage(model, stage // 2, parameters, cell, layout.to_attention)
     like = torch.empty((), dtype=layout.dtype, device=device)
     return DecoderStage(
         model, layout.split[stage], parameters, length=layout.longest, like=like, cell=cell
@@ -49,8 +51,8 @@ def tensor_index(cell: Cell) -> int:
 
 def boundary_of(layout: Layout, device: torch.device, cell: Cell = SINGLE_RANK) -> ModelBoundary:
     """What a rank sends to the next stage and receives from it."""
-    widths = layout.widths(tensor_index(cell))
-    return ModelBoundary(widths, layout.model.hidden, cell.tokens, layout.dtype, device)
+    crossings = layout.crossings(tensor_index(cell))
+    return ModelBoundary(crossings, layout.model.hidden, cell.tokens, layout.dtype, device)
 
 
 def home_views(
@@ -66,11 +68,13 @@ def home_views(
 
 def weightless_stages(
     layout: Layout, device: torch.device, cell: Cell = SINGLE_RANK
-) -> dict[int, AttentionStage]:
-    """Attention where it is a stage: without weights, one serves all layers on all devices."""
+) -> dict[int, AttentionStage | ProjectingAttentionStage]:
+    """Attention where it is a stage: it owns no weights, so one serves all layers on all
+    devices."""
     if not layout.cut_at_attention:
         return {}
     like = torch.empty((), dtype=layout.dtype, device=device)
     model = layout.model_of(tensor_index(cell))
-    attention = AttentionStage(model, layout.longest, like, cell)
+    kind = AttentionStage if layout.to_attention == HEADS else ProjectingAttentionStage
+    attention = kind(model, layout.longest, like, cell)
     return {stage: attention for stage, home in enumerate(layout.homes) if home is None}

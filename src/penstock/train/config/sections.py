@@ -83,10 +83,16 @@ class PipelineSettings(Section):
     layers: tuple[Natural, ...] = ()
     """Layers of each stage; empty uses the split that the schedule is made for, such as one from
     `penstock best`, and otherwise divides them as evenly as possible."""
-    recompute: Literal["none", "all"] | tuple[Natural, ...] = "none"
-    """Forwards that keep only their input and run again: none, all, or those of these stages."""
+    recompute: Literal["none", "all", "without-attention"] | tuple[Natural, ...] = "none"
+    """Forwards that keep only their input and run again: none, all, those of these stages, or all
+    without attention, where a schedule has that as a stage of its own."""
     keep_slices: Natural = 0
     """With `recompute = "all"`: this many last slices of each sequence keep their activations."""
+    vocabulary: Literal["ends", "shards"] = "ends"
+    """Where embedding and head are: on the first and on the last stage, or in shards on all
+    devices."""
+    offload: Literal["none", "all"] | tuple[Natural, ...] = "none"
+    """Activations that wait for their backward on the host: none, all, or those of these stages."""
     options: Mapping[str, int | float | str] = {}
     """Options of the schedule, as `-o` of `penstock show` gives them."""
 
@@ -160,6 +166,9 @@ class OptimizerSettings(Section):
     """Weight decay of AdamW; it is not applied to norms and biases."""
     clip: NotNegative = 1.0
     """Gradients are clipped to this global norm; 0 never clips."""
+    validation: Literal["before", "after"] = "before"
+    """When the global norm is looked at: before weights are updated, which waits for all stages, or
+    after, while the next step begins; then a wrong update is taken back. Results are the same."""
     schedule: Literal["constant", "cosine", "wsd"] = "cosine"
     """After the warm-up: the same learning rate, a half cosine, or a stable phase and a linear
     decay."""

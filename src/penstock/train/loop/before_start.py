@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from penstock.cost.stage_workload import workload_for
 from penstock.cost.workload import Workload
 from penstock.data.paths import find_files
 from penstock.data.tokenizer import tokenizer
@@ -18,12 +19,13 @@ from penstock.lower import lower
 from penstock.model.io.huggingface import refuse_foreign
 from penstock.model.io.inventory import refuse_names
 from penstock.model.io.safetensors_files import locate
-from penstock.plan.cell_memory import UNSHARED, SharedWeights, run_bytes, run_host_bytes
+from penstock.plan.cell_memory import SharedWeights, run_bytes, run_host_bytes
 from penstock.run.process.environment import RankPlace
 from penstock.run.process.machine import Machine
 from penstock.run.program.sharded_schedule import TWO_BUFFERS, schedule_for, shard_weights
 from penstock.run.program.unsupported import refuse_unsupported
 from penstock.run.step.shardings import sharding_named
+from penstock.run.step.validation import validation_named
 from penstock.train.config.settings import Settings
 from penstock.train.loop.export import kept_files
 from penstock.train.loop.former_model import refuse_other_model
@@ -40,7 +42,8 @@ def refuse_start(settings: Settings, setup: RunSetup) -> None:
     try:
         refuse_unsupported(lower(setup.schedule))
         refuse_policy(settings, setup)
-        schedule_for(setup.schedule, sharding_named(settings.mesh.shard).buffers)
+        whole = schedule_for(setup.schedule, sharding_named(settings.mesh.shard).buffers)
+        validation_named(settings.optimizer.validation).end(whole, reduced=True)
         _refuse_missing_packages(settings)
         _refuse_device(settings)
         _refuse_paths(settings, setup)
@@ -72,26 +75,30 @@ def refuse_share(settings: Settings, machine: Machine, here: RankPlace) -> None:
 
 def predicted_bytes(settings: Settings, setup: RunSetup) -> int:
     """What all processes of a run hold at most, torch itself apart."""
-    workload = Workload(setup.model, setup.lengths, setup.layers)
     shared = _shared_weights(settings, setup)
-    return run_bytes(setup.schedule, workload, setup.mesh, settings.batch.rows, shared)
+    rows = settings.batch.rows
+    return run_bytes(setup.schedule, _workload(setup), setup.mesh, rows, shared)
 
 
 def _offloaded_bytes(settings: Settings, setup: RunSetup) -> int:
     """What waits on the host at most, of all processes."""
-    workload = Workload(setup.model, setup.lengths, setup.layers)
-    return run_host_bytes(setup.schedule, workload, setup.mesh, settings.batch.rows)
+    return run_host_bytes(setup.schedule, _workload(setup), setup.mesh, settings.batch.rows)
+
+
+def _workload(setup: RunSetup) -> Workload:
+    return workload_for(setup.schedule.shape, setup.model, setup.lengths, setup.layers)
 
 
 def _shared_weights(settings: Settings, setup: RunSetup) -> SharedWeights:
     """How the run's ranks divide what several of them hold."""
-    mesh = settings.mesh
+    mesh, states = settings.mesh, validation_named(settings.optimizer.validation).states
     if mesh.shard == "none":
-        return UNSHARED
+        return SharedWeights(states=states)
     owners = mesh.shard_ranks or mesh.replicas * mesh.sequence
     if mesh.shard == "optimizer":
-        return SharedWeights(owners)
-    return SharedWeights(owners, gathered_stages(shard_weights(setup.schedule, TWO_BUFFERS)))
+        return SharedWeights(owners, states=states)
+    gathered = gathered_stages(shard_weights(setup.schedule, TWO_BUFFERS))
+    return SharedWeights(owners, gathered, states)
 
 
 def _on_host(settings: Settings) -> bool:

@@ -170,7 +170,7 @@ def _facts_of(data: Data) -> dict[str, str]:
 
 def _adam(settings: Settings) -> AdamW:
     given = settings.optimizer
-    return AdamW(given.betas, given.epsilon, given.weight_decay, given.clip)
+    return AdamW(given.betas, given.epsilon, given.weight_decay, given.clip, given.validation)
 
 
 def _open_data(settings: Settings, connection: Connection, engine: Engine) -> Data:

@@ -7,6 +7,7 @@ from pathlib import Path
 from penstock.draw.words import count_of
 from penstock.errors import RunError
 from penstock.model.io.huggingface import read_weights
+from penstock.run.program.layout import Layout
 from penstock.run.step.engine import Engine
 from penstock.run.step.state import Entry, begin, entries, publish
 from penstock.train.checkpoint import Found
@@ -74,9 +75,16 @@ def _introduction(trainer: Trainer) -> str:
     slices = f", slices of {_sum(lengths)} tokens" if len(lengths) > 1 else ""
     return (
         f"{plan.schedule.name}: {copies}{devices}, "
-        f"{_sum([len(layers) for layers in plan.layout.split])} layers{slices}, "
+        f"{_layers(plan.layout)}{slices}, "
         f"{plan.layout.model.parameters:,} parameters"
     )
+
+
+def _layers(layout: Layout) -> str:
+    """How they are divided into stages."""
+    if layout.cut_at_attention:
+        return f"{layout.model.layers} layers cut at their attention"
+    return f"{_sum([*map(len, layout.split)])} layers"
 
 
 def _sum(parts: Sequence[int]) -> str:

@@ -30,10 +30,13 @@ from penstock.train.config.settings import Settings
 from penstock.train.loop.flags import refusals_in_keys
 from penstock.train.report.compared import compared_schedules
 from penstock.transform import (
+    offload_stages,
     recompute_all,
     recompute_all_but_last_slices,
     recompute_stages,
+    recompute_without_attention,
     split_backward,
+    spread_vocabulary,
     weigh_slices,
 )
 
@@ -60,27 +63,18 @@ def layout_of(settings: Settings, processes: int) -> RunSetup:
     model.refuse_length(settings.batch.length)
     pipeline, mesh = settings.pipeline, settings.mesh.shape
     refuse_misfits(model, mesh)
-    schedule = _schedule(settings, device_count(mesh, pipeline.devices, processes))
-    _refuse_cut_layers(schedule)
+    devices = device_count(mesh, pipeline.devices, processes)
+    schedule = _schedule(settings, model, devices)
     lengths = tuple(_lengths(settings, model, count) for count in schedule.shape.slices)
     cut = pipeline.layers or schedule.shape.cut(model.layers)
     split = split_layers(model.layers, schedule.shape.stages, cut)
-    schedule = _weighed(_recomputed(schedule, pipeline), lengths, model)
+    schedule = _weighed(_changed(schedule, pipeline), lengths, model)
     if settings.plan.policy == "improving" and "B" in schedule.table.kinds:
         schedule = split_backward(schedule)  # a solver places the two halves by themselves
     with refusals_in_keys():
         for other in compared_schedules(settings, schedule.shape.devices):
             other.shape.cut(model.layers)  # refused now, and not by the report
     return RunSetup(model, schedule, lengths, tuple(map(len, split)), mesh)
-
-
-def _refuse_cut_layers(schedule: Schedule) -> None:
-    if schedule.shape.weightless:
-        raise ShapeError(
-            f"{schedule.name} cuts layers at their attention, and the memory of such stages has no "
-            "prediction",
-            hint="`penstock verify` runs it; to train, take a schedule of whole layers",
-        )
 
 
 def architecture(settings: Settings) -> ModelConfig:
@@ -117,13 +111,14 @@ def _uneven(mesh: MeshShape, wanted: int, processes: int) -> ShapeError:
     )
 
 
-def _schedule(settings: Settings, devices: int) -> Schedule:
+def _schedule(settings: Settings, model: ModelConfig, devices: int) -> Schedule:
     """The schedule of a registered name or of a file."""
     pipeline, microbatches = settings.pipeline, settings.batch.microbatches
     if names_a_file(pipeline.schedule):
         return _from_file(settings, devices)
     spec = find(pipeline.schedule)
-    sizes = (devices, microbatches, pipeline.chunks or None, pipeline.slices)
+    chunks = pipeline.chunks or spec.chunks_of(model.layers, devices)
+    sizes = (devices, microbatches, chunks, pipeline.slices)
     with refusals_in_keys():
         return spec.build(spec.case(*sizes, pipeline.options))
 
@@ -160,9 +155,22 @@ def _from_file(settings: Settings, devices: int) -> Schedule:
     return schedule
 
 
+def _changed(schedule: Schedule, pipeline: PipelineSettings) -> Schedule:
+    """The schedule with what can be combined with any: in the order of `transform.combine`."""
+    schedule = _recomputed(schedule, pipeline)
+    if pipeline.vocabulary == "shards":
+        schedule = spread_vocabulary(schedule)
+    if pipeline.offload == "none":
+        return schedule
+    every = range(schedule.shape.stages)
+    return offload_stages(schedule, every if pipeline.offload == "all" else pipeline.offload)
+
+
 def _recomputed(schedule: Schedule, pipeline: PipelineSettings) -> Schedule:
     if pipeline.recompute == "none":
         return schedule
+    if pipeline.recompute == "without-attention":
+        return recompute_without_attention(schedule)
     if not isinstance(pipeline.recompute, str):
         return recompute_stages(schedule, pipeline.recompute)
     if pipeline.keep_slices:

@@ -27,7 +27,8 @@ from penstock.files import save_text
 from penstock.plan.cell_memory import fullest_rank
 from penstock.plan.communicators import with_communicators
 from penstock.plan.host_memory import host_peaks
-from penstock.plan.memory import Footprint, footprints, with_slots
+from penstock.plan.memory import Footprint, footprints
+from penstock.plan.receive_slots import with_slots
 from penstock.run.comm.collective import add_up, over_nccl
 from penstock.run.observe.device_workload import workload_of
 from penstock.run.observe.inspected_step import StepLook, look_at_step
@@ -148,7 +149,14 @@ def _own_footprints(engine: Engine) -> tuple[Footprint, ...]:
     plan, workload = engine.plan, _workload_here(engine.plan, engine)
     buffers = engine.sharding.buffers
     gathered = gathered_stages(schedule_for(plan.schedule, buffers)) if buffers else ()
-    return footprints(plan.schedule, workload, plan.rows, owners=engine.owners, gathered=gathered)
+    return footprints(
+        plan.schedule,
+        workload,
+        plan.rows,
+        owners=engine.owners,
+        gathered=gathered,
+        states=engine.validation.states,
+    )
 
 
 def _footprints(plan: StepPlan, engine: Engine) -> tuple[Footprint, ...]:
