@@ -22,6 +22,7 @@ from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin
 from penstock.train.config.load import load
 from penstock.train.loop.rank import plan_of
+from penstock.train.loop.setup import layout_of
 from penstock.train.report.outcome import Compared
 from penstock.train.report.report import compare_step
 from penstock.train.report.wording import drawn
@@ -35,7 +36,7 @@ STEPS = 9
 def fastest(connection: Connection, config: Path) -> Compared | None:
     """The fastest of some steps of a run, at its first rank."""
     settings = load(config, ["data.limit_bytes=1_000_000"])
-    plan, batch = plan_of(settings, connection.world), settings.batch
+    plan, batch = plan_of(settings, layout_of(settings, connection.world)), settings.batch
     engine = build_engine(plan, settings.mesh.replicas, AdamW(), torch.device("cpu"))
     begin(engine, settings.run.seed)
     with TemporaryDirectory() as folder:

@@ -95,6 +95,21 @@ FAULTS = {
            1F0 1F1 1B0 1B1""",
         TWO, "deadlock", "1F1",
     ),
+    "a backward in front of the confirmation": (
+        """0F0 0F1 0B0 0C0 0B1 0V0 0A0
+           1F0 1C0 1B0 1F1 1B1 1V0 1A0""",
+        TWO, "confirmed", "0B0",
+    ),
+    "a forward that would not come again": (
+        """0F0 0C0 0F1 0B0 0B1 0V0 0A0
+           1F0 1F1 1C0 1B0 1B1 1V0 1A0""",
+        TWO, "confirmed", "1F1",
+    ),
+    "an early update in front of its norm": (
+        """0F0 0F1 0C0 0B0 0B1 0A0 0V0
+           1F0 1C0 1B0 1F1 1B1 1V0 1A0""",
+        TWO, "read-before-write", "0A0",
+    ),
 }  # fmt: skip
 
 
@@ -151,6 +166,30 @@ def test_every_rule_about_order_has_a_fault_here_or_beside() -> None:
         "lifetime",
     }
     assert {rule for _, _, rule, _ in FAULTS.values()} == set(RULES) - elsewhere
+
+
+LENT = Shape.even(2, 1, slices=3)
+LENDING = """0F0 0F0.1 0F0.2 0B0.2 0B0.1 0B0
+             1F0 1F0.1 1F0.2 1B0.2 1B0.1 1B0"""
+
+
+@pytest.mark.parametrize(
+    ("loans", "word"),
+    [
+        ("1F0.2 0F0 3", "between 1 and 2 slices"),
+        ("1F0.2 1F0 1", "needs two devices"),
+        ("1F0.1 0F0 1, 1F0.1 0F0.1 1", "of 2 that it lends in all"),
+        ("1F0.1 0F0.2 1, 1F0.1 0F0.2 1", "of 2 that it lends in all"),
+        ("1F0.2 0F0.2 1, 1F0.2 0F0.2 1", "is there more than once"),
+        ("1F0.2 0F0.2 1, 0F0.2 1F0.2 1", "lends itself"),
+    ],
+)
+def test_loans_that_cannot_be_run_are_refused(loans: str, word: str) -> None:
+    each = [loan.split() for loan in loans.split(", ")]
+    given = tuple(Loan(parse_op(a), parse_op(b), int(count)) for a, b, count in each)
+    findings = check(schedule_of(LENDING, LENT, loans=given)).findings
+    assert {finding.rule for finding in findings} == {"annotation"}
+    assert any(word in finding.message for finding in findings)
 
 
 @pytest.mark.parametrize(

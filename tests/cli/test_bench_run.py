@@ -32,6 +32,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         "emulate": {"repeats": 1, "shortest": 0.005},
         "real": {"microbatches": 4, "model": model, "ours": ours, "rivals": rivals},
         "cells": {"microbatches": 2, "model": model, "ours": settings["cells"]["ours"][:2]},
+        "plans": {"microbatches": 4, "groups": [1, 4], "delays": [0.0, 0.1], "phase": 4}
+        | {"solved_microbatches": 4},
         "profile": {"model": model, "slices": [1, 2], "repeats": 1},
     }
     changed = {part: {**settings[part], **values} for part, values in changes.items()}
@@ -62,6 +64,18 @@ def test_the_host_part_and_the_profile_are_printed_as_tables(penstock: Penstock)
     assert answer.code == 0
     for word in ("Schedule1F1B", "0.25 or less", "16 -k 2", "aten::mm", "page faults"):
         assert word in answer.out
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("small")
+def test_plans_that_change_have_the_losses_of_one_that_stays(penstock: Penstock) -> None:
+    answer = penstock("bench run --plans --ranks 2 --json")
+    assert answer.code == 0
+    plans = answer.data["plans"]
+    quiet, late = plans["adaptive"]["phases"]
+    assert (quiet["plan"], late["plan"]) == ("1f1b", "1f1b+group4")
+    assert late["seconds"] < late["fixed_seconds"]
+    assert plans["adaptive"]["equal_losses"] is plans["improving"]["equal_losses"] is True
 
 
 @pytest.mark.processes

@@ -151,6 +151,8 @@ def test_boundaries_use_the_links_of_their_devices() -> None:
 )
 def test_what_cells_do_not_run_is_refused(schedule: Schedule, what: str) -> None:
     lengths = (512,) * schedule.shape.slices[0]
-    with pytest.raises(ShapeError, match=f"has {what}, which cells of several ranks do not run"):
+    with pytest.raises(
+        ShapeError, match=f"has {what}, which are not simulated on cells of several ranks"
+    ):
         cost_of(schedule, MeshShape(sequence=2), lengths=lengths)
     assert cost_of(schedule, MeshShape(replicas=2), lengths=lengths).links.ranks > 1

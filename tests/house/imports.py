@@ -19,7 +19,15 @@ _MODEL = (
     "model.stages",
 )
 _STEP = ("core", *_MODEL, "model.io", "run.process", "run.program", "run.comm", "run.host")
-_RUN = (*_STEP, "run.execute", "run.watchdog", "run.launch", "run.step", "run.observe")
+_RUN = (
+    *_STEP,
+    "run.execute",
+    "run.watchdog",
+    "run.launch",
+    "run.step",
+    "run.observe",
+    "run.policies",
+)
 _BELOW_LOOP = ("train.config", "train.records", "train.checkpoint", "train.report")
 
 ALLOWED: dict[str, tuple[str, ...]] = {
@@ -78,6 +86,16 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "run.program",
         "run.execute",
         "run.step",
+    ),
+    "run.policies": (
+        *_BELOW_PLAN,
+        "search",
+        "plan",
+        "files",
+        "run.comm",
+        "run.program",
+        "run.step",
+        "run.observe",
     ),
     "verify": (*_BELOW_RUN, *_STEP, "run.launch", "run.step"),
     "train.config": ("core", "arch", "data", "files", "schedules"),

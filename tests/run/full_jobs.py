@@ -18,9 +18,10 @@ from penstock.run.process.rendezvous import Connection
 from penstock.run.program.calls import Call
 from penstock.run.program.rotation import rotation_of
 from penstock.run.program.step_plan import StepPlan
-from penstock.run.step.engine import Engine, Outcome
+from penstock.run.step.engine import Engine
 from penstock.run.step.full_sharding import FullShards
 from penstock.run.step.optimizer import AdamW
+from penstock.run.step.outcome import Outcome
 from penstock.run.step.shardings import SHARDINGS, sharding_named
 from penstock.run.step.state import begin
 from run.jobs import CPU, batch_of

@@ -29,8 +29,9 @@ from penstock.run.process.rendezvous import Connection
 from penstock.run.program.calls import Call, Post
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine, transport_for
-from penstock.run.step.engine import Engine, Outcome
+from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
+from penstock.run.step.outcome import Outcome
 from penstock.run.step.state import begin, entries, held
 
 CPU = torch.device("cpu")

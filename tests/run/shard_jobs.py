@@ -16,9 +16,10 @@ from penstock.run.observe.memory_meter import LiveBytes
 from penstock.run.process.rendezvous import Connection
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import engine_on
-from penstock.run.step.engine import Engine, Outcome
+from penstock.run.step.engine import Engine
 from penstock.run.step.full_sharding import FullShards
 from penstock.run.step.optimizer import AdamW
+from penstock.run.step.outcome import Outcome
 from penstock.run.step.state import begin, entries, settle, to_load, to_save
 from penstock.train.checkpoint import Checkpoints
 from run.jobs import CPU, batch_of, mesh_of

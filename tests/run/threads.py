@@ -34,6 +34,7 @@ from penstock.run.program.calls import Join, Post
 from penstock.run.program.layout import Layout
 from penstock.run.program.pieces import cut_batch
 from penstock.run.program.step_plan import StepPlan
+from penstock.run.step.helping import helping_of
 from penstock.run.step.shard_sums import ShardSums
 from penstock.run.step.stages import (
     boundary_of,
@@ -229,7 +230,7 @@ class Rig:
     def _executor(self, device: int) -> Executor:
         mine = {number: self.stages[number] for number in self.layout.stages_of(device)}
         shares = dict(self.plan.schedule.shares)
-        return Executor(
+        executor = Executor(
             self.program,
             device,
             partial(
@@ -243,6 +244,8 @@ class Rig:
             homes=home_views(mine, self.weights),
             sums=lambda join, parts: self._sums(device, join).of(parts[0]),
         )
+        executor.helper = helping_of(self.layout, CPU)
+        return executor
 
     def _sums(self, device: int, join: Join) -> ShardSums:
         return ShardSums(Seat(self._meeting, device, join.buf), CPU)

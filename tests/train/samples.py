@@ -13,6 +13,7 @@ from penstock.arch.rope_scaling import RopeScaling
 from penstock.data.settings import DataSettings
 from penstock.train.config.load import loads
 from penstock.train.config.model_settings import ModelSettings
+from penstock.train.config.plan_settings import PlanSettings
 from penstock.train.config.sections import (
     BatchSettings,
     CheckpointSettings,
@@ -82,6 +83,20 @@ def pipelines(draw: st.DrawFn, cut: list[int]) -> PipelineSettings:
 
 
 @st.composite
+def policies(draw: st.DrawFn) -> PlanSettings:
+    policy = draw(st.sampled_from(["fixed", "adaptive", "improving"]))
+    return PlanSettings(
+        policy=policy,
+        every=draw(counts),
+        gain=draw(shares),
+        memory=draw(naturals),
+        rows=(1,) if policy == "adaptive" else (),
+        effort=draw(st.floats(0.1, 100)),
+        orders=draw(texts) if policy == "improving" else "",
+    )
+
+
+@st.composite
 def meshes(draw: st.DrawFn) -> MeshSettings:
     ring = draw(st.integers(1, 9))
     return MeshSettings(
@@ -137,6 +152,7 @@ def all_settings(draw: st.DrawFn) -> Settings:
         data=DataSettings("text", tuple(draw(st.lists(names, min_size=1))), held_out=draw(shares)),
         batch=BatchSettings(length=sum(cut), rows=draw(counts), microbatches=draw(counts)),
         pipeline=draw(pipelines(cut)),
+        plan=draw(policies()),
         mesh=draw(meshes()),
         optimizer=draw(optimizers(steps)),
         evaluation=EvaluationSettings(batches=draw(counts)),

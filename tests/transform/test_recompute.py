@@ -84,10 +84,14 @@ def test_an_offloaded_activation_is_refused_by_name() -> None:
         recompute_all(offloaded())
 
 
-def test_only_a_loan_of_a_recomputed_op_is_refused() -> None:
-    with pytest.raises(ShapeError, match=r"0F0\.1 lends attention work to 1F0"):
-        recompute_stages(lending(), {1})
-    assert recompute_stages(lending(), set()) == lending()
+def test_recomputed_attention_is_lent_as_that_of_the_backward() -> None:
+    found = [(*map(str, loan[:2]), loan.slices) for loan in recompute_all(lending()).loans]
+    assert found == [("0N0.1", "1N0", 1), ("0R0.1", "1R0", 1), ("0B0.1", "1B0", 1)]
+
+
+def test_where_one_end_of_a_loan_is_recomputed_it_recomputes_alone() -> None:
+    found = [(*map(str, loan[:2]), loan.slices) for loan in recompute_stages(lending(), {1}).loans]
+    assert found == [("0F0.1", "1N0", 1), ("0B0.1", "1B0", 1)]
 
 
 @pytest.mark.parametrize("stage", [-1, 2])

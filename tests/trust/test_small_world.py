@@ -22,7 +22,7 @@ from .specimens import specimens
 from .tally import tally
 
 NAMES = list(registry())
-MUTANTS, SAMPLED_MUTANTS, FIRST_MUTANTS = 50, 20, 5
+MUTANTS, SAMPLED_MUTANTS, FIRST_MUTANTS = 50, 10, 5
 """Mutants of each kind of each schedule; `python -m tests.trust.report` takes more."""
 POSITIONS = 2_000
 """Plays with at most so many positions are played in every order of moves."""

@@ -29,7 +29,7 @@ from penstock.verify.trial import trial_plan
 from penstock.verify.variants import Trial
 
 CPU = torch.device("cpu")
-SUMS = ("engine", "stage_end", "sharding")
+SUMS = ("batch_pieces", "engine", "stage_end", "sharding")
 """Modules of `penstock.run.step` that add up over groups of processes."""
 PASSED_OVER = {
     "linear_add",

@@ -31,7 +31,7 @@ OWNED_SUM = Collective("sums for owners (Z)", "OptimizerShards.reduce", "scatter
 WHOLE_GRADIENT = Collective(
     "gradients of all owners", "OptimizerShards._complete", "gather", "copies"
 )
-LABELS = Collective("labels that count", "Engine._count", "add_up", ("replica",))
+LABELS = Collective("labels that count", "count_labels", "add_up", ("replica",))
 PARTS_IN_TWO = Collective("gradients of norms", "StageEnd.reduce", "add_up", holders(range(2)))
 EXCHANGES_FORWARD = (
     Collective("heads for tokens", "HeadExchange.to_heads", "exchange", ULYSSES),

@@ -62,10 +62,14 @@ def changes_of(row: Row) -> frozenset[str]:
 
 
 def allowed(row: Row) -> bool:
-    """What is shared is held by several ranks; and the schedule can be run."""
+    """What is shared is held by several ranks; the schedule can be run, and lends no keys that go
+    round in a ring."""
     if row["shard"] != "none" and row["replicas"] * cell_of(row).sequence == 1:
         return False
-    return not refusal(row["schedule"], devices_of(row), changes_of(row))
+    if refusal(row["schedule"], devices_of(row), changes_of(row)):
+        return False
+    lends = schedule_of(row["schedule"], devices_of(row), changes_of(row)).loans
+    return not (lends and cell_of(row).ring > 1)
 
 
 @cache

@@ -6,6 +6,7 @@ from typing import Any
 from penstock.bench.cells import measure_cells
 from penstock.bench.limits import refuse_bench
 from penstock.bench.pairs import measure_pairs
+from penstock.bench.plans import measure_plans
 from penstock.bench.profile import measure_profile
 from penstock.bench.run import (
     BenchSettings,
@@ -26,6 +27,7 @@ PARTS: dict[str, Callable[[BenchSettings, Say], Result]] = {
     "real": measure_real,
     "cells": measure_cells,
     "pairs": measure_pairs,
+    "plans": measure_plans,
     "profile": measure_profile,
 }
 
@@ -39,6 +41,7 @@ def adjust_settings(
     takes = {
         "host": ("steps",),
         "emulate": ("ranks",),
+        "plans": ("ranks",),
         "real": ("ranks", "tokens", "steps"),
         "cells": ("ranks", "tokens", "steps"),
         "pairs": ("ranks", "tokens", "steps"),

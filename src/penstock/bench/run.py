@@ -117,7 +117,6 @@ def _emulated_rival(crew: "Crew", settings: BenchSettings) -> Result:
     """PyTorch's schedule and ours with the same waits for the same work."""
     from penstock.bench.measure.emulate import emulate, seconds_between
     from penstock.bench.measure.waiting_module import waiting_step
-    from penstock.lower import as_executed
     from penstock.sim import simulate
 
     rival, ranks = settings["rival"], settings["ranks"]
@@ -131,7 +130,7 @@ def _emulated_rival(crew: "Crew", settings: BenchSettings) -> Result:
     )
     job = (rival["name"], rival["microbatches"], ours.unit, pause)
     theirs = min(seconds_between(crew.run(waiting_step, *job)) for _ in range(2))
-    promised = simulate(same).makespan / simulate(as_executed(faster)).makespan
+    promised = simulate(same).makespan / simulate(faster).makespan
     return {
         "rival": rival["name"],
         "schedule": rival["faster"],

@@ -16,6 +16,7 @@ def run_tables(results: Result) -> Iterator[TextTable]:
         "real": _real,
         "cells": _cells,
         "pairs": _pairs,
+        "plans": _plans,
         "profile": _profile,
     }
     for name, table in parts.items():
@@ -82,6 +83,22 @@ def _cells(result: Result) -> TextTable:
         for row in length["rows"]
     ]
     return head, rows
+
+
+def _plans(result: Result) -> TextTable:
+    head = ("what is slow", "plan in force", "seconds", f"{result['schedule']} stays", "losses")
+    adaptive, improving = result["adaptive"], result["improving"]
+    rows = [
+        (f"transfers, {1000 * phase['delay']:g} ms", *_changed(phase, adaptive))
+        for phase in adaptive["phases"]
+    ]
+    rows.append(("the last stage", *_changed(improving, improving)))
+    return head, rows
+
+
+def _changed(row: Result, part: Result) -> tuple[str, ...]:
+    losses = "equal" if part["equal_losses"] else "different"
+    return row["plan"], f"{row['seconds']:.3f}", f"{row['fixed_seconds']:.3f}", losses
 
 
 def _cell_step(row: Result) -> tuple[str, ...]:

@@ -1,10 +1,11 @@
 """Do pairs, loans, gangs, after and shares name ops that exist and can obey them?"""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from penstock.check.finding import Finding
-from penstock.core.ops import Op
-from penstock.core.schedule import Schedule
+from penstock.core.ops import STAGE_KINDS, Op
+from penstock.core.schedule import Loan, Schedule
 
 Rows = dict[Op, list[int]]
 
@@ -27,7 +28,8 @@ def annotations(schedule: Schedule) -> Iterator[Finding]:
         yield from (_absent(what, op) for what, op in absent[:8])
         return
     yield from _pairs(schedule, rows)
-    yield from _together(schedule, rows)
+    yield from _gangs(schedule, rows)
+    yield from _loans(schedule, rows)
     yield from _shares(schedule, rows)
 
 
@@ -70,8 +72,8 @@ def _pairs(schedule: Schedule, rows: Rows) -> Iterator[Finding]:
             )
 
 
-def _together(schedule: Schedule, rows: Rows) -> Iterator[Finding]:
-    """Gangs stand in several lanes, loans on two devices and move at least one slice."""
+def _gangs(schedule: Schedule, rows: Rows) -> Iterator[Finding]:
+    """Gangs stand in several lanes."""
     table = schedule.table
     for op in schedule.gangs:
         lanes = [int(table.lane[row]) for row in rows[op]]
@@ -83,17 +85,47 @@ def _together(schedule: Schedule, rows: Rows) -> Iterator[Finding]:
                 f"the gang {op} is in lanes {lanes}, but needs two or more different ones",
                 f"put {op} once into each lane of its gang",
             )
+
+
+_ATTENDING = frozenset("FNRBI")
+"""Kinds of ops that have attention to lend."""
+
+
+def _loans(schedule: Schedule, rows: Rows) -> Iterator[Finding]:
+    """Loans stand on two devices, move at least one slice, and each op is on one side of them."""
+    lent = Counter[Op]()
     for loan in schedule.loans:
-        devices = {int(table.device[rows[op][0]]) for op in loan[:2]}
-        if len(devices) != 2 or loan.slices < 1 or loan.slices > loan.heavy.slice:
+        lent[loan.heavy] += loan.slices
+    twice = {
+        ends for ends, count in Counter(loan[:2] for loan in schedule.loans).items() if count > 1
+    }
+    for loan in schedule.loans:
+        at = [rows[op][0] for op in loan[:2]]
+        problem = _of_ends(schedule, loan, at, lent)
+        if not problem and loan[:2] in twice:
+            problem = "is there more than once"
+        if problem:
             yield Finding(
                 "annotation",
                 loan[:2],
-                int(table.device[rows[loan.heavy][0]]),
-                f"the loan of {loan.slices} slice(s) from {loan.heavy} to {loan.light} needs two "
-                f"devices and between 1 and {loan.heavy.slice} slices",
-                "lend past slices of the heavy op to an op of another device",
+                int(schedule.table.device[at[0]]),
+                f"the loan of {loan.slices} slice(s) from {loan.heavy} to {loan.light} {problem}",
+                "lend past slices of an op, each once, to ops of other devices that lend nothing",
             )
+
+
+def _of_ends(schedule: Schedule, loan: Loan, at: list[int], lent: Mapping[Op, int]) -> str:
+    """What is wrong with the two ops of a loan, if anything is."""
+    table, heavy, light = schedule.table, loan.heavy, loan.light
+    if len({int(table.device[row]) for row in at}) != 2:
+        return "needs two devices"
+    if loan.slices < 1 or lent[heavy] > heavy.slice:
+        return f"needs between 1 and {heavy.slice} slices, of {lent[heavy]} that it lends in all"
+    if heavy.kind not in _ATTENDING or light.kind in STAGE_KINDS:
+        return "needs an op with attention (F, N, R, B or I), and one that works on a slice"
+    if any(table.lane_stream[table.lane[row]] != "compute" for row in at):
+        return "needs two ops of compute lanes"
+    return f"cannot be done: {light} lends itself" if light in lent else ""
 
 
 def _shares(schedule: Schedule, rows: Rows) -> Iterator[Finding]:

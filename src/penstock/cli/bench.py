@@ -39,6 +39,14 @@ PairsFlag = Annotated[
         "without braided pairs.",
     ),
 ]
+PlansFlag = Annotated[
+    bool,
+    typer.Option(
+        "--plans",
+        help="Plans that change while transfers are late and a stage is slow, compared with one "
+        "that stays.",
+    ),
+]
 ProfileFlag = Annotated[bool, typer.Option("--profile", help="Where the time of one stage goes.")]
 RanksFlag = Annotated[
     int | None,
@@ -109,6 +117,7 @@ def bench_run(
     real: Real = False,
     cells: CellsFlag = False,
     pairs: PairsFlag = False,
+    plans: PlansFlag = False,
     profile: ProfileFlag = False,
     ranks: RanksFlag = None,
     tokens: TokensFlag = None,
@@ -126,7 +135,8 @@ def bench_run(
 
     settings = adjust_settings(ranks, tokens, steps)
     flags = {"host": host, "emulate": emulate, "real": real, "cells": cells, "pairs": pairs}
-    parts = [part for part, chosen in {**flags, "profile": profile}.items() if chosen]
+    flags |= {"plans": plans, "profile": profile}
+    parts = [part for part, chosen in flags.items() if chosen]
     results = measure(settings, parts, note, None if force else this_machine())
     if as_json:
         emit_json(results)

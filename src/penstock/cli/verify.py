@@ -132,7 +132,7 @@ def _trials_of(
     target: str, request: Request, device: str, spread: MeshRequest
 ) -> tuple[list["Trial"], list[str]]:
     """One schedule of the requested size under every variant; on a mesh, if one is given."""
-    from penstock.verify.cases import notes_on, trials_of
+    from penstock.verify.cases import trials_of
     from penstock.verify.variants import ON_DEVICE, on_mesh
 
     schedule, variants = resolve(target, request), ON_DEVICE[device]
@@ -140,8 +140,7 @@ def _trials_of(
     if spread.given:
         variants, halved = on_mesh(variants, spread.shape, spread.shard), schedule
         refuse_misfits(variants[0].scale.model, spread.shape)
-    trials, notes = trials_of(schedule, halved, variants)
-    return trials, [*notes_on(schedule), *notes]
+    return trials_of(schedule, halved, variants)
 
 
 def _halved(target: str, request: Request) -> "Schedule | None":

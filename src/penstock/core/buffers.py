@@ -71,6 +71,8 @@ BUFFERS: dict[str, Buffer] = {
     "norm": Buffer(
         "the norm of the whole gradient", per="home", turn="last", crosses="none", collective=True
     ),
+    "own": Buffer("the norm of a stage's gradient", per="home", turn="last"),
+    "former": Buffer("the norm of the step before", per="home"),
 }
 
 SHARDED = frozenset({"partial", "stat", "logits", "gpart"})
@@ -79,7 +81,7 @@ SHARDED = frozenset({"partial", "stat", "logits", "gpart"})
 COLLECTIVE = tuple(name for name, buffer in BUFFERS.items() if buffer.collective)
 """Buffers that a collective brings."""
 
-WHOLE_MODEL = frozenset({"out", "gin", "norm"})
+WHOLE_MODEL = frozenset({"out", "gin", "norm", "former"})
 """Buffers that exist once along the model: at its end, at its beginning, of all of it."""
 
 ALL = -1

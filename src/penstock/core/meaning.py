@@ -99,7 +99,9 @@ MEANING: dict[str, Meaning] = {
     "G": Meaning((), (Ref("weight"),)),
     "Z": Meaning((Ref("dw", generation="first"),), (Ref("dshard"), Ref("tied", where="end"))),
     "U": Meaning((Ref("dw"), Ref("norm")), ()),
-    "V": Meaning((Ref("dw"), Ref("tied", where="end")), (Ref("norm"),)),
+    "V": Meaning((Ref("dw"), Ref("tied", where="end")), (Ref("norm"), Ref("own"))),
+    "A": Meaning((Ref("dw"), Ref("own")), ()),
+    "C": Meaning((Ref("former"),), ()),
 }
 
 LENDER = Meaning((Ref("returned"),), (Ref("lent"),))

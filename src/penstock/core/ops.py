@@ -27,12 +27,14 @@ KINDS: dict[str, str] = {
     "Z": "reduction of a stage's gradients",
     "U": "optimizer update of a stage",
     "V": "norm of a stage's gradients",
+    "A": "early update of a stage, by its own norm",
+    "C": "confirmation of an early update, by the norm of the model",
 }
 
 SHARD_KINDS = frozenset("EDST")
 """Kinds whose leading number is a vocabulary shard, equal to the device, instead of a stage."""
 
-STAGE_KINDS = frozenset("GZUV")
+STAGE_KINDS = frozenset("GZUVAC")
 """Kinds that serve a whole stage: an ordinal stands in place of the microbatch."""
 
 

@@ -197,7 +197,7 @@ def _busiest(workload: Workload, schedule: Schedule, cell: CellShape) -> CellPla
 
 
 def _refuse_unpriced(schedule: Schedule, links: MeshLinks) -> None:
-    """Refuse what ranks of a cell cannot run."""
+    """Refuse what is not simulated on ranks of a cell."""
     if links.mesh.cell.ranks == 1:
         return
     shards = sorted(schedule.table.kinds & SHARD_KINDS)
@@ -209,6 +209,6 @@ def _refuse_unpriced(schedule: Schedule, links: MeshLinks) -> None:
     for what, found in unpriced.items():
         if found:
             raise ShapeError(
-                f"{schedule.name} has {what}, which cells of several ranks do not run",
+                f"{schedule.name} has {what}, which are not simulated on cells of several ranks",
                 hint="leave tensor and sequence of the mesh at 1, or take another schedule",
             )

@@ -19,6 +19,7 @@ from penstock.arch.layers.norm import Norm
 from penstock.core.homes import stage_column
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
+from penstock.cost.loan_bytes import loan_bytes
 from penstock.cost.passes import Counts
 from penstock.cost.rank_share import RankShare, RankTokens
 from penstock.cost.rank_temporary import RankMoments
@@ -171,7 +172,12 @@ class CellWorkload(Workload):
         grown = others * np.maximum(left + waiting - kept, 0)
         parted = np.maximum((columns["I"] + given) * some + grown, loss) - layers * left
         output = columns["F"] - last * columns["own"]
-        return np.asarray(output * forward + together * backward + parted * split, np.int64)
+        found = output * forward + together * backward + parted * split
+        if schedule.loans:
+            found = found + loan_bytes(
+                schedule, self.attended, self.lengths, np.array(self.layers, np.int64)
+            )
+        return np.asarray(found, np.int64)
 
     def _moments(self) -> dict[str, list[int]]:
         """What the ops of each unit need while they run, and the sizes of what they are given."""

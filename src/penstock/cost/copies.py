@@ -35,8 +35,8 @@ from penstock.arch.parameters import (
 from penstock.cost.rank_share import RankShare
 
 Shard = Literal["none", "optimizer", "full"]
-GATHERS_IN: Mapping[str, str] = {"optimizer": "U", "full": "G"}
-"""The kind of op in which values go from their owners to all."""
+GATHERS_IN: Mapping[str, str] = {"optimizer": "UA", "full": "G"}
+"""The kinds of ops in which values go from their owners to all."""
 
 
 class CopiesSent(NamedTuple):
@@ -69,7 +69,7 @@ class Copies:
         if kind == "Z":
             reduced = self._summed if self.shard == "none" else self._scattered
             return CopiesSent(reduced(stage), self._held_in_parts(stage))
-        gathers = GATHERS_IN.get(self.shard) == kind
+        gathers = kind in GATHERS_IN.get(self.shard, "")
         return CopiesSent(self._gathered(stage) if gathers else Fraction(0))
 
     def _summed(self, stage: int) -> Fraction:

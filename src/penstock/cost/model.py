@@ -30,7 +30,7 @@ from penstock.cost.shares import (
 )
 from penstock.errors import ShapeError, nearest
 
-TIMED = "FIWSTEDOLGZUV"
+TIMED = "FIWSTEDOLGZUVAC"
 """Kinds whose time a user may set; N and R cost an F, B costs I + W."""
 SIZES = ("act", "stash", "ckpt", "kv", "dkv", "logits", "given", "temp")
 

@@ -5,8 +5,8 @@ microbatch do the same work, so their mean is the cost, and a simulation with it
 step takes if nothing but the schedule makes devices wait.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -32,6 +32,8 @@ class Profile:
     sizes: Cost
     hop: Fraction = Fraction(0)
     """Seconds that a transfer takes."""
+    links: Mapping[tuple[int, int], Fraction] = field(default_factory=dict)
+    """Seconds of a transfer from one device to another, where they differ from the others."""
 
     @classmethod
     def of(
@@ -66,7 +68,7 @@ class Profile:
         return self.sizes.amounts(schedule, size)
 
     def link(self, source: int, target: int) -> Link:
-        return Link(self.hop)
+        return Link(self.links.get((source, target), self.hop))
 
     def loan(self, op: Op, shape: Shape) -> Fraction:
         return Fraction(0)

@@ -35,6 +35,7 @@ from penstock.core.ops import SHARD_KINDS
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.cost import passes
+from penstock.cost.loan_bytes import loan_bytes
 from penstock.cost.passes import Counts
 from penstock.cost.shard_bytes import ShardBytes
 from penstock.cost.temporary import backward_bytes, forward_bytes, loss_bytes
@@ -205,10 +206,8 @@ class Workload:
     def _given(self, schedule: Schedule) -> Counts:
         """Bytes of what ends of the model and shards give each other; shards give whole tokens."""
         handed = np.array([self.boundary_bytes(int(n)) for n in self._slice_tokens], np.int64)
-        whole, passes = (
-            self.tokens * self.model.boundary_bytes,
-            schedule.table.of_kinds(SHARD_KINDS),
-        )
+        whole = self.tokens * self.model.boundary_bytes
+        passes = schedule.table.of_kinds(SHARD_KINDS)
         return np.where(passes, whole[schedule.unit], handed[schedule.unit])
 
     @property
@@ -243,9 +242,10 @@ class Workload:
         # As an I goes on, what waits for W takes the place of what was kept.
         more = max(0, model.stash_bytes - model.saved_bytes) * layers[stage] * tokens
         outside = forward_bytes(model) * tokens
-        return np.asarray(
-            outside * forward + inside * backward + more * table.of_kinds("I"), np.int64
-        )
+        found = outside * forward + inside * backward + more * table.of_kinds("I")
+        if schedule.loans:
+            found = found + loan_bytes(schedule, model, self.lengths, layers)
+        return np.asarray(found, np.int64)
 
     def _bytes_per_token(self, shape: Shape, size: str) -> Counts:
         """Bytes of one token's buffer on each stage."""

@@ -41,6 +41,8 @@ LOOKS: dict[str, Look] = {
     "Z": Look("#efd6c6", "#a37a55", "dots", "<"),
     "U": Look("#d9d9d9", "#808080", "plain", "#"),
     "V": Look("#c6c6c6", "#8a8a8a", "lines", "#"),
+    "A": Look("#e3dcc2", "#9a8a4a", "stripes", "#"),
+    "C": Look("#c6c6c6", "#8a8a8a", "dots", "#"),
 }
 
 PATTERNS = {

@@ -6,7 +6,6 @@ a collective when it has written its parts, and after all that come before in th
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from penstock.core.table import Ints
 from penstock.core.transfers import Moves, moves_of
 from penstock.lower.slots import Plan, plan_slots
 
-__all__ = ["as_executed", "lower", "lower_for_running", "needed_slots"]
+__all__ = ["lower", "lower_for_running", "needed_slots"]
 
 
 def lower(schedule: Schedule, slots: Mapping[Channel, int] | None = None) -> Program:
@@ -51,13 +50,8 @@ def lower(schedule: Schedule, slots: Mapping[Channel, int] | None = None) -> Pro
 def lower_for_running(schedule: Schedule) -> Program:
     """The program with one slot more on each channel than it needs: while one transfer is read,
     the next one can travel."""
-    ran = as_executed(schedule)
-    return lower(ran, {channel: slots + 1 for channel, slots in needed_slots(ran).items()})
-
-
-def as_executed(schedule: Schedule) -> Schedule:
-    """The schedule as the runtime carries it out: lent attention work stays with its owner."""
-    return replace(schedule, loans=(), derived={}) if schedule.loans else schedule
+    wanted = {channel: slots + 1 for channel, slots in needed_slots(schedule).items()}
+    return lower(schedule, wanted)
 
 
 def needed_slots(schedule: Schedule) -> dict[Channel, int]:

@@ -20,6 +20,9 @@ from penstock.plan.grouping import Grouping
 from penstock.sim import simulate
 from penstock.transform import group
 
+FIFTIETH = Fraction(1, 50)
+"""The share of a step that a change should save."""
+
 Network = Callable[[Fraction, int], Fraction]
 """What a transfer of a microbatch of so many samples takes at some time."""
 
@@ -37,14 +40,7 @@ class AdaptiveJob:
     @cached_property
     def schedules(self) -> dict[Grouping, Schedule]:
         """Every candidate made once, ahead of the run."""
-        return {
-            way: group(
-                self.base(-(-way.microbatches // way.group)),
-                way.group,
-                microbatches=way.microbatches,
-            )
-            for way in self.candidates
-        }
+        return {way: schedule_of_grouping(self.base, way) for way in self.candidates}
 
     @cached_property
     def _known(self) -> dict[tuple[Grouping, Fraction], Fraction]:
@@ -63,6 +59,14 @@ class AdaptiveJob:
         return {way: self.time(way, network(at, way.size)) for way in self.candidates}
 
 
+def schedule_of_grouping(base: Callable[[int], Schedule], way: Grouping) -> Schedule:
+    """A schedule whose microbatches are groups; of 1 it is the schedule itself."""
+    schedule = base(-(-way.microbatches // way.group))
+    if way.group == 1:
+        return schedule
+    return group(schedule, way.group, microbatches=way.microbatches)
+
+
 class AdaptiveStep(NamedTuple):
     """One step of a run."""
 
@@ -77,7 +81,7 @@ def run_adaptively(
     *,
     steps: int,
     interval: int = 1,
-    threshold: Fraction = Fraction(1, 50),
+    threshold: Fraction = FIFTIETH,
 ) -> list[AdaptiveStep]:
     """Steps of a run that looks at the network every `interval` steps.
 
@@ -113,6 +117,25 @@ def reconsider(
     best = best_way(predicted)
     saved = predicted[current] - predicted[best]
     return best if saved > threshold * predicted[current] else current
+
+
+def choose_group(
+    predicted: Mapping[Grouping, Fraction], current: Grouping, threshold: Fraction
+) -> Grouping:
+    """As `reconsider`, but where no candidate is so much faster, a smaller group that costs at most
+    half of that is taken: it holds less. A change back needs the whole, so that a choice stays
+    while times vary by less.
+
+    >>> one, two, four = (Grouping(k, 1, 8) for k in (1, 2, 4))
+    >>> choose_group({one: Fraction(100), two: Fraction(90), four: Fraction(90)}, one, FIFTIETH)
+    Grouping(group=2, size=1, microbatches=8)
+    >>> choose_group({one: Fraction(100), two: Fraction(99), four: Fraction(99)}, four, FIFTIETH)
+    Grouping(group=1, size=1, microbatches=8)
+    """
+    best = reconsider(predicted, current, threshold)
+    least = predicted[best] * (1 + threshold / 2)
+    smaller = [way for way in predicted if way.group < best.group and predicted[way] <= least]
+    return min(smaller, key=lambda way: (way.group, predicted[way]), default=best)
 
 
 def finish_time(steps: list[AdaptiveStep]) -> Fraction:

@@ -25,6 +25,9 @@ class SharedWeights(NamedTuple):
     gathered: Sequence[Gathered] = ()
     """Who uses the buffers of each device for whole stages, where weights and gradients are
     divided too."""
+    states: int = 1
+    """How often a rank holds the main weights and moments that it owns: twice where an update may
+    be taken back."""
 
 
 UNSHARED = SharedWeights()
@@ -42,7 +45,12 @@ def run_bytes(
         device.total + device.host
         for rank in rank_workloads(workload, mesh.cell)
         for device in footprints(
-            schedule, rank, rows, owners=shared.owners, gathered=shared.gathered
+            schedule,
+            rank,
+            rows,
+            owners=shared.owners,
+            gathered=shared.gathered,
+            states=shared.states,
         )
     )
 

@@ -87,12 +87,14 @@ def footprints(
     on_host: Collection[int] = (),
     owners: int = 1,
     gathered: Sequence[Gathered] = (),
+    states: int = 1,
 ) -> tuple[Footprint, ...]:
     """What each device of a pipeline needs; `rows` sequences lie side by side.
 
     Main weights and moments of the stages `on_host` are kept and updated there. `owners` ranks that
     hold the same stage share those of the others. With the buffers of `gathered` stages, one for
-    each device, they share values and gradients too.
+    each device, they share values and gradients too. What is owned of main weights and moments is
+    held `states` times.
     """
     steps, hosts = step_peaks(schedule, workload, rows), host_peaks(schedule, workload, rows)
     narrow, main = workload.model.element_bytes, max(MAIN_BYTES, workload.model.element_bytes)
@@ -114,14 +116,17 @@ def footprints(
             before = found[device]
             found[device] = before._replace(
                 weights=before.weights + stored * narrow * (narrow < main or away),
-                optimizer=before.optimizer + (count + (updated + 2 * owned) * (not away)) * main,
+                optimizer=before.optimizer
+                + (count + (updated + (3 * states - 1) * owned) * (not away)) * main,
                 end=max(before.end, room),
             )
-    sharded = [_gathered(workload, each, owners, shape) for each in gathered]
+    sharded = [_gathered(workload, each, owners, shape, states) for each in gathered]
     return tuple(each._replace(**held) for each, held in zip(found, sharded)) or tuple(found)
 
 
-def _gathered(workload: Workload, buffers: Gathered, owners: int, shape: Shape) -> dict[str, int]:
+def _gathered(
+    workload: Workload, buffers: Gathered, owners: int, shape: Shape, states: int
+) -> dict[str, int]:
     """What a device holds where a rank has ranges alone, and buffers as large as the largest stage
     that uses them. A stage with a gradient buffer to itself has its range in that."""
     narrow, main = workload.model.element_bytes, max(MAIN_BYTES, workload.model.element_bytes)
@@ -135,7 +140,7 @@ def _gathered(workload: Workload, buffers: Gathered, owners: int, shape: Shape) 
     mine = sum(owned.values())
     return {
         "weights": mine * narrow * (narrow < main) + values * narrow,
-        "optimizer": (3 * mine + gradients) * main,
+        "optimizer": (3 * states * mine + gradients) * main,
     }
 
 

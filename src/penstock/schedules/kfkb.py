@@ -12,7 +12,8 @@ Needs: one stage per device, 1 <= group <= m.
 Claims: makespan (m + p - 1)(F + B) without transfer times, whatever the group; peak
 min(group (p - r), m). Transfers of latency c are hidden once 2c <= (group - 1)(F + B), and then
 add 2c(p - 1) in all. Source: derived from the order of arXiv:2303.01675.
-Where we differ: the group is a fixed option; the paper picks it again while training.
+Where we differ: the group is a fixed option; the paper picks it again while training, which is a
+policy of training runs here.
 """
 
 from penstock.core.schedule import Lanes

@@ -7,15 +7,16 @@ right before the backward makes the activation again, at the price of one more f
     device 0  F0 F1 B0 B1           N0 N1 R0 B0 R1 B1
     device 1  F0 B0 F1 B1           N0 R0 B0 N1 R1 B1
 
-An R stands in front of a pair, never in it. Forwards that already keep only their input stay.
+An R stands in front of a pair, never in it. Forwards that already keep only their input stay. Where
+attention of a backward is lent to another one, that of its R is lent in the same way.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 from penstock.core.ops import Op
-from penstock.core.schedule import Schedule
+from penstock.core.schedule import Loan, Schedule
 from penstock.errors import ShapeError
-from penstock.transform._blocks import OpBlock, refuse_loans, replace_ops
+from penstock.transform._blocks import OpBlock, replace_ops
 
 
 def recompute_all(schedule: Schedule) -> Schedule:
@@ -67,8 +68,6 @@ def recompute_all_but_last_slices(schedule: Schedule, count: int) -> Schedule:
 def _recompute(schedule: Schedule, choose: Callable[[Op], bool]) -> Schedule:
     chosen = {op[1:] for op in _ops_of(schedule, "F") if choose(op)}
     _refuse_offload(schedule, chosen)
-    touched = [n for n in schedule.loans if n.heavy[1:] in chosen or n.light[1:] in chosen]
-    refuse_loans(touched, "the recomputed attention would not be lent with it")
 
     def block(op: Op) -> OpBlock:
         if op[1:] not in chosen or op.kind not in "FBI":
@@ -77,7 +76,22 @@ def _recompute(schedule: Schedule, choose: Callable[[Op], bool]) -> Schedule:
             return (None, op._replace(kind="N"))
         return (op._replace(kind="R"), op)
 
-    return replace_ops(schedule, block, name=f"{schedule.name}+recompute", shape=schedule.shape)
+    loans = tuple(lent for loan in schedule.loans for lent in _lent_again(loan, chosen))
+    name = f"{schedule.name}+recompute"
+    return replace_ops(schedule, block, name=name, shape=schedule.shape, loans=loans)
+
+
+def _lent_again(loan: Loan, chosen: set[tuple[int, int, int]]) -> Iterator[Loan]:
+    """A loan, and where both its backwards are preceded by an R, the same between these: they are
+    in step as the backwards are."""
+    heavy, light, slices = loan
+    if all(op[1:] in chosen and op.kind in "BI" for op in (heavy, light)):
+        yield Loan(heavy._replace(kind="R"), light._replace(kind="R"), slices)
+    heavy, light = (
+        op._replace(kind="N") if op[1:] in chosen and op.kind == "F" else op
+        for op in (heavy, light)
+    )
+    yield Loan(heavy, light, slices)
 
 
 def _ops_of(schedule: Schedule, kind: str) -> list[Op]:

@@ -13,7 +13,7 @@ from penstock.arch.cell_shape import ONE_RANK
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
-from penstock.run.program.unsupported import set_aside, why_not
+from penstock.run.program.unsupported import why_not
 from penstock.schedules import Case, Spec
 from penstock.verify.variants import VARIANTS, Trial, Variant
 
@@ -66,20 +66,13 @@ def half(spec: Spec, case: Case, options: Mapping[str, str]) -> Case | None:
 def trials_by_name(
     spec: Spec, variants: Sequence[Variant] = VARIANTS, sizes: CaseSizes = ANY_SIZES
 ) -> tuple[list[Trial], list[str]]:
-    """A registered schedule under every variant, and notes on what is not run as it stands."""
+    """A registered schedule under every variant, and notes on what is not run."""
     case = smallest(spec, sizes)
     schedule = spec.build(case)
     if reason := why_not(schedule):
         return [], [f"note: {spec.name}: not run, {reason}"]
     halved = half(spec, case, {})
-    trials, notes = trials_of(schedule, spec.build(halved) if halved else None, variants)
-    return trials, [*notes_on(schedule), *notes]
-
-
-def notes_on(schedule: Schedule) -> list[str]:
-    """What a run does in a plainer way than the schedule says."""
-    aside = set_aside(schedule)
-    return [f"note: {schedule.name}: {aside}"] if aside else []
+    return trials_of(schedule, spec.build(halved) if halved else None, variants)
 
 
 def trials_of(

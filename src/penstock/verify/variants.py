@@ -16,6 +16,7 @@ from penstock.check import check
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.plan.slices import Lengths
+from penstock.run.program.unsupported import refuse_loans_in_cells
 from penstock.transform import split_backward
 from penstock.verify.changes import (
     as_it_is,
@@ -79,12 +80,12 @@ class Trial:
     def bitwise(self) -> bool:
         """Whether one process adds up the same numbers in the same order, and that decides bits.
 
-        Replicas, ranks of a cell and vocabulary shards do not: each sums its own share first. Split
-        backwards are looked at as such: a B between an I and its W adds to the same gradients as
-        that W.
+        Replicas, ranks of a cell and vocabulary shards do not: each sums its own share first. Nor
+        does attention of which another device computes a part. Split backwards are looked at as
+        such: a B between an I and its W adds to the same gradients as that W.
         """
         shared = self.replicas * self.cell.ranks > 1 or self.schedule.shape.shards > 0
-        if self.scale.claim != "bits" or shared:
+        if self.scale.claim != "bits" or shared or self.schedule.loans:
             return False
         return self.schedule.derive("adds in one order", _in_one_order)
 
@@ -122,6 +123,7 @@ class Variant:
     def trial(self, schedule: Schedule) -> Trial:
         """A run of this schedule under this variant."""
         changed = self.transform(schedule)
+        refuse_loans_in_cells(changed, self.cell)
         shape = changed.shape
         layers = max(self.scale.layers, shape.stages) + self.more_layers
         if shape.weightless:

@@ -53,9 +53,7 @@ def _built(name: str) -> Schedule:
 
 
 def _recomputed(name: str) -> None:
-    """Skip what cannot be run again: attention that is lent, activations that are offloaded."""
-    if _built(name).loans:
-        pytest.skip("lends attention, which cannot be run again")
+    """Skip what cannot be run again: activations that are offloaded."""
     if "O" in _built(name).table.kinds:
         pytest.skip("offloads activations, which cannot be run again")
 

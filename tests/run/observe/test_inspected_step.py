@@ -37,6 +37,8 @@ PLANS = {
     ),
     "zb-h1": lambda: heavy("zb-h1", 2),
     "zb-v": lambda: heavy("zb-v", 2),
+    "slimpipe-exchange": lambda: heavy("slimpipe-exchange", 2, microbatches=2, slices=4),
+    "slimpipe-level": lambda: heavy("slimpipe-level", 2, microbatches=2, slices=8),
     "interleaved": lambda: heavy("interleaved", 2, microbatches=4, chunks=2),
 }
 

@@ -17,7 +17,7 @@ from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.core.table import LETTERS
 from penstock.errors import RunError
-from penstock.lower import as_executed, lower
+from penstock.lower import lower
 from penstock.run.execute.handlers import HANDLERS
 from penstock.run.program.calls import DROPPED, NOTHING, Call, Lane, forward_lane
 from penstock.run.program.compile import compile_lane
@@ -39,7 +39,7 @@ def built(name: str) -> Schedule:
     schedule = registry()[name].build(smallest(registry()[name]))
     if reason := why_not(schedule):
         pytest.skip(reason)
-    return as_executed(schedule)
+    return schedule
 
 
 @cache
@@ -191,36 +191,51 @@ def test_every_sum_is_joined_once_by_each_device_that_has_a_part_of_it(name: str
 
 @every
 def test_hosts_that_keep_their_order_never_wait_for_what_comes_later(name: str) -> None:
-    """Every edge leads forward in one order of all ops, of which each host has its share."""
+    """Every edge leads forward in one order of all ops, of which each host has its share; hosts of
+    a loan come to it before one of them goes on."""
     schedule = end_step(built(name), reduced=True)
     hosts = [host_order(schedule, device).tolist() for device in range(schedule.shape.devices)]
     assert sorted(row for rows in hosts for row in rows) == list(range(len(schedule.table)))
     done: set[int] = set()
-    needs = _needs(schedule)
+    needs, meets = _needs(schedule)
     cursors = [0] * len(hosts)
     moved = True
+
+    def reached() -> set[int]:
+        return done | {rows[at] for rows, at in zip(hosts, cursors) if at < len(rows)}
+
+    def goes(row: int) -> bool:
+        return needs[row] <= done and (not meets[row] or meets[row] <= reached())
+
     while moved:
         moved = False
         for host, rows in enumerate(hosts):
-            while cursors[host] < len(rows) and needs[rows[cursors[host]]] <= done:
+            while cursors[host] < len(rows) and goes(rows[cursors[host]]):
                 done.add(rows[cursors[host]])
                 cursors[host] += 1
                 moved = True
     assert len(done) == len(schedule.table)
 
 
-def _needs(schedule: Schedule) -> list[set[int]]:
-    """Rows that each row waits for; a strand of a pair waits for what the others wait for."""
-    graph = graph_of(schedule)
+def _needs(schedule: Schedule) -> tuple[list[set[int]], list[set[int]]]:
+    """Rows that each row waits for, and those of other hosts that start when it does; whoever is in
+    a pair, or at an end of a loan, waits for what the others wait for."""
+    graph, rows = graph_of(schedule), schedule.table.rows_by_op
     needs: list[set[int]] = [set() for _ in range(len(schedule.table))]
+    meets: list[set[int]] = [set() for _ in range(len(schedule.table))]
     for reader, writer in zip(graph.reader.tolist(), graph.writer.tolist()):
         needs[reader].add(writer)
-    for pair in schedule.pairs:
-        strands = [row for op in pair for row in schedule.table.rows_by_op[op]]
-        together = set().union(*(needs[row] for row in strands)) - set(strands)
-        for row in strands:
-            needs[row] |= together
-    return needs
+    pairs = [{row for op in pair for row in rows[op]} for pair in schedule.pairs]
+    loans = [{rows[loan.heavy][0], rows[loan.light][0]} for loan in schedule.loans]
+    for together in (*pairs, *loans):
+        awaited = set[int]().union(*(needs[row] for row in together)) - together
+        for row in together:
+            needs[row] |= awaited
+    for ends in loans:
+        for row in ends:
+            meets[row] |= ends - {row}
+            needs[row] -= ends
+    return needs, meets
 
 
 def test_a_reduction_is_told_before_the_work_that_runs_beside_it() -> None:
@@ -282,8 +297,40 @@ def test_skip_edges_are_refused_by_name() -> None:
     assert refusal([lane], Shape(1, 4, (1,), skips=((0, 3),))).startswith("odd has skip edges: 0-3")
 
 
-def test_a_program_that_lends_work_is_refused_with_the_way_to_lower_it() -> None:
-    program = lower(build("slimpipe-exchange", devices=2, microbatches=2, slices=4))
-    with pytest.raises(RunError, match="lends attention work") as refusal:
-        compile_lane(program, 0)
-    assert "lower_for_running" in refusal.value.hint
+def test_both_ends_of_a_loan_know_the_same_messages_and_slices() -> None:
+    schedule = build("slimpipe-level", devices=4, microbatches=2, slices=8)
+    calls = [call for device in range(4) for call in compile_lane(lower(schedule), device).calls]
+    lends = {end.loan: end for call in calls for end in call.lends if call.op == end.loan.heavy}
+    helps = {end.loan: end for call in calls for end in call.helps if call.op == end.loan.light}
+    assert set(lends) == set(helps) == set(schedule.loans)
+    tags = set()
+    for loan, here in lends.items():
+        there = helps[loan]
+        assert here.slices == there.slices
+        assert (here.sent.tag, here.received.tag) == (there.received.tag, there.sent.tag)
+        ways = (here.sent, here.received)
+        tags |= {here.message(way, number).tag for way in ways for number in range(9)}
+    assert len(tags) == 2 * 9 * len(schedule.loans)
+    assert min(tags) >= len(lower(schedule).moves.reader)
+
+
+def test_an_op_lends_its_slices_one_behind_the_other() -> None:
+    schedule = build("slimpipe-level", devices=4, microbatches=2, slices=8)
+    calls = [call for device in range(4) for call in compile_lane(lower(schedule), device).calls]
+    several = [call for call in calls if len(call.lends) > 1]
+    assert several
+    for call in several:
+        ends = [end.slices for end in call.lends]
+        assert [each.start for each in ends] == [0, *(each.stop for each in ends[:-1])]
+        assert ends[-1].stop <= call.op.slice
+
+
+def test_an_evaluation_lends_between_forwards_alone() -> None:
+    schedule = build("slimpipe-exchange", devices=2, microbatches=2, slices=4)
+    lane = compile_lane(lower(schedule), 1)
+    whole, light = (
+        [end.loan.heavy.kind for call in each.calls for end in call.meets]
+        for each in (lane, forward_lane(lane))
+    )
+    assert set(whole) == {*"FB"}
+    assert light == [kind for kind in whole if kind == "F"]

@@ -14,8 +14,9 @@ from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Alone
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.program.step_plan import StepPlan
-from penstock.run.step.engine import Engine, Outcome
+from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
+from penstock.run.step.outcome import Outcome
 from penstock.run.step.state import begin, entries
 from penstock.schedules import build
 from run.engine_jobs import (

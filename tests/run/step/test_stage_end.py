@@ -17,8 +17,9 @@ from penstock.run.comm.mesh import Mesh
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.observe.memory_meter import LiveBytes
 from penstock.run.step.optimizer import AdamW, make_optimizer
+from penstock.run.step.outcome import Totals
 from penstock.run.step.sharding import ReplicatedOptimizer
-from penstock.run.step.stage_end import NORM_PART, Rate, StageEnd, Totals, square_sum
+from penstock.run.step.stage_end import NORM_PART, Rate, StageEnd, square_sum
 from penstock.schedules import build
 from run.jobs import reduced, trained
 from run.plans import plan_of, tied

@@ -135,7 +135,14 @@ COSTS = (
 
 @pytest.mark.long
 @pytest.mark.parametrize("prices", COSTS, ids=str)
-@pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (3, 7)])
+@pytest.mark.parametrize(
+    ("p", "m"),
+    [
+        (2, 4),
+        pytest.param(3, 7, marks=pytest.mark.matrix),
+        pytest.param(4, 8, marks=pytest.mark.matrix),
+    ],
+)
 def test_section_7_4_it_is_never_worse_than_a_registered_schedule(
     p: int, m: int, prices: dict[str, Fraction]
 ) -> None:

@@ -7,7 +7,7 @@ from data.corpora import corpus_of, numbered
 from penstock.core.schedule import Schedule
 from penstock.data.samples import Once
 from penstock.schedules import build
-from penstock.train.loop.warnings import cautions, evaluation_batches, plainer
+from penstock.train.loop.warnings import cautions, evaluation_batches
 from train.samples import short
 
 pytestmark = pytest.mark.torch
@@ -39,11 +39,12 @@ def test_stages_without_layers_are_named(layers: tuple[int, ...], said: str) -> 
     assert [said in line and line.startswith("warning: ") for line in found] == [True] * bool(said)
 
 
-def test_pairs_that_run_one_after_the_other_are_said() -> None:
-    assert plainer(build("dualpipev", devices=2, microbatches=4)) == [
-        "warning: dualpipev: 6 pairs run one op after the other"
-    ]
-    assert plainer(build("1f1b", devices=2, microbatches=4)) == []
+def test_pairs_that_have_no_communication_to_hide_are_said() -> None:
+    braided = build("dualpipev", devices=2, microbatches=4)
+    (said,) = cautions(short(), braided, (1,) * 4, None)
+    assert said.startswith("warning: dualpipev braids 6 pairs of ops to hide communication")
+    assert cautions(short("mesh.tensor=2"), braided, (1,) * 4, None) == []
+    assert cautions(short(), _piped(4), (1,) * 4, None) == []
 
 
 def test_who_has_given_a_stage_no_layers_is_not_told() -> None:

@@ -16,7 +16,7 @@ from penstock.sim import simulate
 from penstock.train.config.load import load
 from penstock.train.loop.setup import layout_of
 from penstock.train.report.outcome import Compared, Ran, RunOutcome
-from penstock.train.report.wording import drawn, learnt, memory_table, time_table, words
+from penstock.train.report.wording import drawn, learnt, memory_table, plan_table, time_table, words
 
 ROOT = Path(__file__).parents[3]
 RAN = Ran(
@@ -65,6 +65,19 @@ def test_a_run_that_had_nothing_left_to_train_says_so() -> None:
 
 def test_a_run_that_was_timed_only_in_part_has_the_pace_of_that_part() -> None:
     assert "8,192 tokens/s" in learnt(RAN._replace(seconds=[0.5] * 20))
+
+
+def test_plans_are_listed_with_their_predictions_and_reasons() -> None:
+    assert plan_table(RAN) == []
+    begun = {"step": 0, "plan": "1f1b", "why": "the plan of the start"}
+    changed = {"step": 20, "plan": "1f1b+group2", "why": "transfers take 8.00 ms"}
+    (text,) = plan_table(RAN._replace(plans=[begun, {**changed, "before": 0.5, "after": 0.4}]))
+    rows = [re.split(r"  +", line.strip()) for line in text.splitlines()[1:]]
+    assert rows[0] == ["from step", "plan", "before", "with it", "why"]
+    assert rows[-2:] == [
+        ["1", "1f1b", "-", "-", "the plan of the start"],
+        ["21", "1f1b+group2", "0.500", "0.400", "transfers take 8.00 ms"],
+    ]
 
 
 def test_scarce_cores_are_predicted_apart_and_said(found: list[Compared]) -> None:

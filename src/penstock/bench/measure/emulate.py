@@ -6,10 +6,10 @@ order, the transfers and the loop keep what the simulator promises.
 
     emulate(crew, schedule, shortest=0.02)      the shortest op waits 20 ms
 
-What is executed is what is simulated: the ops of a pair start when both can and end together. The
-executor lends no attention work, so the comparison is with the schedule without its loans
-(`as_executed`). Vocabulary passes, which are free by default, have times of their own, and what
-they share is really brought together.
+What is executed is what is simulated: the ops of a pair, or of a loan, start when both can and end
+together. An op that lends asks when it starts, and has its answer when the other one has waited its
+time, which has that of the lent work in it. Vocabulary passes, which are free by default, have
+times of their own, and what they share is really brought together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,8 +26,10 @@ from penstock.core.ops import SHARD_KINDS, Op
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.data.batch import Microbatch
-from penstock.lower import as_executed, lower_for_running
+from penstock.lower import lower_for_running
+from penstock.model.attention.op_loans import LentKeys
 from penstock.model.attention.piece import Piece, pieces_of
+from penstock.model.parallel.group import Result, Work, WorkOrResult
 from penstock.model.stages.stage import Backward, Forward
 from penstock.run.comm.collective import add_up
 from penstock.run.comm.gloo import Gloo
@@ -37,6 +39,10 @@ from penstock.run.launch.worker_pool import Crew
 from penstock.run.process.rendezvous import Connection
 from penstock.run.program.calls import Join
 from penstock.sim import simulate
+from penstock.sim.loans import with_loans
+
+ASKED = ANSWERED = 1
+"""Messages of a loan, either way; both ends have begun with number 0."""
 
 Waits = Mapping[Op, float]
 """Seconds of every op."""
@@ -68,18 +74,20 @@ class EmulatedStage:
         """There are no weights to see."""
         return
 
-    def forward(self, weights: None, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
-        self._wait("F", piece)
-        return _number(piece), None, None
+    def forward(
+        self, weights: None, piece: Piece, x: Tensor | None, kv: Any
+    ) -> WorkOrResult[Forward]:
+        return self._done("F", piece, (_number(piece), None, None))
 
-    def forward_light(self, weights: None, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
-        self._wait("N", piece)
-        return _number(piece), None, None
+    def forward_light(
+        self, weights: None, piece: Piece, x: Tensor | None, kv: Any
+    ) -> WorkOrResult[Forward]:
+        return self._done("N", piece, (_number(piece), None, None))
 
     evaluate = forward_light
 
-    def recompute(self, weights: None, piece: Piece, ckpt: Any, kv: Any) -> None:
-        self._wait("R", piece)
+    def recompute(self, weights: None, piece: Piece, ckpt: Any, kv: Any) -> WorkOrResult[None]:
+        return self._done("R", piece, None)
 
     def backward(
         self,
@@ -90,9 +98,8 @@ class EmulatedStage:
         g: Tensor | None,
         kv: Any,
         dkv: Any,
-    ) -> Backward:
-        self._wait("B", piece)
-        return _number(piece), None, None, _number(piece)
+    ) -> WorkOrResult[Backward]:
+        return self._done("B", piece, (_number(piece), None, None, _number(piece)))
 
     def input_gradient(
         self,
@@ -103,15 +110,38 @@ class EmulatedStage:
         g: Tensor | None,
         kv: Any,
         dkv: Any,
-    ) -> Backward:
-        self._wait("I", piece)
-        return _number(piece), None, None, _number(piece)
+    ) -> WorkOrResult[Backward]:
+        return self._done("I", piece, (_number(piece), None, None, _number(piece)))
 
     def weight_gradient(self, gradients: None, piece: Piece, stash: Any) -> None:
         self._wait("W", piece)
 
+    def _done(self, kind: str, piece: Piece, result: Result) -> WorkOrResult[Result]:
+        if piece.loans is not None and piece.loans.lent:
+            return self._lending(kind, piece, piece.loans.lent, result)
+        self._wait(kind, piece)
+        return result
+
+    def _lending(
+        self, kind: str, piece: Piece, lent: Sequence[LentKeys], result: Result
+    ) -> Work[Result]:
+        for each in lent:
+            each.peer.send(ASKED, torch.zeros(1))
+        answers = [each.peer.receive(ANSWERED, torch.zeros(1)) for each in lent]
+        self._wait(kind, piece)
+        yield from answers
+        return result
+
     def _wait(self, kind: str, piece: Piece) -> None:
         wait(self.waits[Op(kind, self.stage, piece.mb, piece.slice)], self.spin)
+
+
+class EmulatedHelper:
+    """Answers an op that lends; the time that it takes is in that of the op that helps."""
+
+    def help(self, kind: str, stage: int, piece: Piece, lent: LentKeys) -> Work[None]:
+        yield lent.peer.receive(ASKED, torch.zeros(1))
+        lent.peer.send(ANSWERED, torch.zeros(1))
 
 
 class EmulatedShard:
@@ -167,13 +197,13 @@ def wait(seconds: float, spin: float) -> None:
 
 def emulate(crew: Crew, schedule: Schedule, *, shortest: float, spin: float) -> Emulated:
     """One step of a schedule in which the shortest op waits `shortest` seconds."""
-    plain, cost = as_executed(schedule), UnitCost(times=SHARD_TIMES)
-    table, durations = plain.table, cost.durations(plain)
+    cost = UnitCost(times=SHARD_TIMES)
+    table, durations = schedule.table, with_loans(schedule, cost, cost.durations(schedule))
     times = [float(ticks * durations.tick) for ticks in durations.ticks.tolist()]
     unit = shortest / min(filter(None, times))
     waits = {table.op(row): unit * times[row] for row in range(len(table))}
     measured = seconds_between(crew.run(emulated_step, schedule, waits, spin))
-    return Emulated(unit * float(simulate(plain, cost).makespan), measured, unit)
+    return Emulated(unit * float(simulate(schedule, cost).makespan), measured, unit)
 
 
 def seconds_between(ends: Sequence[tuple[float, float]]) -> float:
@@ -200,6 +230,7 @@ def emulated_step(
         boundary=Boundary((1,) * (stages - 1), torch.float32, torch.device("cpu")),
         sums=add_up_parts,
     )
+    executor.helper = EmulatedHelper()
     pieces = _pieces(schedule)
     barrier()
     executor.step(pieces)

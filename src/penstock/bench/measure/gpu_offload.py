@@ -31,8 +31,9 @@ from penstock.run.process.machine import this_machine
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine
-from penstock.run.step.engine import Engine, Outcome
+from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
+from penstock.run.step.outcome import Outcome
 from penstock.schedules import build
 from penstock.transform import recompute_all_but_last_slices
 

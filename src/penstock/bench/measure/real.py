@@ -25,7 +25,7 @@ from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.cost.profile import Profile
 from penstock.data.batch import Microbatch
-from penstock.lower import as_executed, lower_for_running
+from penstock.lower import lower_for_running
 from penstock.model.io.initial_weights import initialise
 from penstock.model.stages.weights import Weights
 from penstock.run.comm.collective import make_group
@@ -36,6 +36,7 @@ from penstock.run.program.calls import Join
 from penstock.run.program.layout import Layout
 from penstock.run.program.pieces import cut_batch
 from penstock.run.program.step_plan import StepPlan
+from penstock.run.step.helping import helping_of
 from penstock.run.step.shard_sums import ShardRanks, ShardSums
 from penstock.run.step.stages import boundary_of, empty_weights, home_views, stage_of
 from penstock.sim import simulate
@@ -107,6 +108,7 @@ def run_ours(
         homes=home_views(stages, {stage: initial_weights(layout, stage) for stage in mine}),
         sums=partial(_of_shards, ShardSums(ShardRanks(side_group()), HOST)),
     )
+    executor.helper = helping_of(layout, HOST)
     pieces = cut_batch(plan, work.batch(), scale=work.scale, device=HOST)
     seconds, losses = measure_steps(lambda: executor.step(pieces), steps)
     transport.close()
@@ -156,9 +158,8 @@ def join_ranks(schedule: Schedule | None, parts: Sequence[Timed]) -> MeasuredRun
         return MeasuredRun(seconds, loss, 0.0, 0.0)
     makespan = (max(end for _, _, end in spans) - min(start for _, start, _ in spans)) / 1e9
     times = {op: (end - start) / 1e9 for op, start, end in spans}
-    ran = as_executed(schedule)
-    cost = Profile.of(ran, [times[op] for op in ran.table.ops()], UnitCost())
-    predicted = simulate(ran, cost).makespan
+    cost = Profile.of(schedule, [times[op] for op in schedule.table.ops()], UnitCost())
+    predicted = simulate(schedule, cost).makespan
     return MeasuredRun(seconds, loss, makespan, float(predicted))
 
 

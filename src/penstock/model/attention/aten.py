@@ -50,7 +50,7 @@ def cudnn_forward(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Output:
 def cudnn_backward(
     g: Tensor, q: Tensor, k: Tensor, v: Tensor, seen: Output, causal: bool
 ) -> Gradients:
-    out, lse = seen
+    out, lse = seen[0], seen[1].view(*q.shape[:3], 1)  # which may come from another kernel
     seed = torch.empty((), dtype=torch.long, device=q.device)  # read only where there is dropout
     dq, dk, dv = _aten._scaled_dot_product_cudnn_attention_backward.default(
         g, q, k, v, out, lse, seed, seed, None, None, None, q.shape[2], k.shape[2], 0.0, causal

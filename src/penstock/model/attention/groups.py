@@ -29,7 +29,19 @@ class Group(NamedTuple):
 
 
 def row_groups(piece: Piece) -> list[Group]:
-    """All rows at once where they have the same documents, else each by itself."""
+    """All rows at once where they have the same documents, else each by itself, with the keys that
+    are attended to here."""
+    if piece.loans is None:
+        return document_groups(piece)
+    most = piece.start - piece.loans.kept_from
+    return [
+        group._replace(reach=group.reach._replace(past=min(group.reach.past, most)))
+        for group in document_groups(piece)
+    ]
+
+
+def document_groups(piece: Piece) -> list[Group]:
+    """The same with all keys that their documents have."""
     rows = piece.rows
     step = rows if len(set(piece.documents)) == 1 else 1
     return [

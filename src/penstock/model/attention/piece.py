@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from penstock.data.batch import Microbatch
+from penstock.model.attention.op_loans import OpLoans
 
 
 class Piece(NamedTuple):
@@ -30,6 +31,8 @@ class Piece(NamedTuple):
     """Weight of one label in the loss: 1 / labels that count in the global batch."""
     own: tuple[range, ...] = ()
     """Positions whose tokens and labels are here, where ranks share the slice; else all of it."""
+    loans: OpLoans | None = None
+    """Those of the op that works on it, if it lends attention work or helps with it."""
 
     @property
     def rows(self) -> int:

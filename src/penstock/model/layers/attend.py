@@ -6,11 +6,14 @@ from torch import Tensor
 
 from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.heads import Heads
+from penstock.model.attention.lending import lending_forward
+from penstock.model.attention.op_loans import OpLoans
 from penstock.model.attention.slice_attention import (
     SliceOfLayer,
     attention_backward,
     attention_forward,
 )
+from penstock.model.parallel.group import Work
 
 
 class SliceContext(NamedTuple):
@@ -32,6 +35,15 @@ def attend(heads: Heads, context: SliceContext) -> tuple[Tensor, AttentionSaved]
     return flatten_heads(out), AttentionSaved(q, k, v, out, lse)
 
 
+def attend_in_turn(
+    heads: Heads, context: SliceContext, loans: OpLoans
+) -> Work[tuple[Tensor, AttentionSaved]]:
+    """The same where other devices compute a part of it, or are helped meanwhile."""
+    q, k, v = placed_heads(heads, context)
+    out, lse = yield from lending_forward(q, k, v, context.at, loans)
+    return flatten_heads(out), AttentionSaved(q, k, v, out, lse)
+
+
 def flatten_heads(out: Tensor) -> Tensor:
     """[rows, heads, tokens, head_size] -> [rows x tokens, heads x head_size]"""
     rows, count, tokens, size = out.shape
@@ -40,9 +52,13 @@ def flatten_heads(out: Tensor) -> Tensor:
 
 def attend_backward(d_out: Tensor, saved: AttentionSaved, context: SliceContext) -> Heads:
     """The gradients of rotated heads."""
+    return Heads(*attention_backward(gradient_by_head(d_out, saved), saved, context.at))
+
+
+def gradient_by_head(d_out: Tensor, saved: AttentionSaved) -> Tensor:
+    """[rows x tokens, heads x head_size] -> [rows, heads, tokens, head_size]"""
     rows, heads, tokens, size = saved.q.shape
-    g = d_out.view(rows, tokens, heads, size).transpose(1, 2)
-    return Heads(*attention_backward(g, saved, context.at))
+    return d_out.view(rows, tokens, heads, size).transpose(1, 2)
 
 
 def placed_heads(heads: Heads, context: SliceContext) -> Heads:

@@ -3,7 +3,7 @@
 Where ranks exchange tokens for heads (Ulysses), attention itself is that of one rank with fewer
 heads: the keys and values of earlier slices stay as they were exchanged, so each slice moves its
 own tokens only. Where ranks form a ring, keys and values go round. With both, the exchange is
-around the ring.
+around the ring. Where another device helps, each rank lends to the one at its own place there.
 """
 
 from typing import Any
@@ -14,6 +14,7 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.dealing import deal_sizes
 from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.heads import Heads
+from penstock.model.attention.lending import lending_backward
 from penstock.model.attention.piece import Piece
 from penstock.model.attention.positions import ring_positions
 from penstock.model.attention.ring import RingSlice, ring_backward, ring_forward
@@ -23,7 +24,9 @@ from penstock.model.layers.attend import (
     SliceContext,
     attend,
     attend_backward,
+    attend_in_turn,
     flatten_heads,
+    gradient_by_head,
     placed_heads,
 )
 from penstock.model.parallel.cell import Cell
@@ -66,11 +69,11 @@ class CellAttention:
         """The gradients of rotated heads."""
         piece = context.at.piece
         if self.exchange is None:
-            if self.cell.ring is None:
+            if self.cell.ring is None and piece.loans is None:
                 return attend_backward(d_out, saved, context)
-            rows, heads, tokens, size = saved.q.shape
-            g = d_out.view(rows, tokens, heads, size).transpose(1, 2)
-            return (yield from self._inside_backward(g, saved, context))
+            return (
+                yield from self._inside_backward(gradient_by_head(d_out, saved), saved, context)
+            )
         counts = self._counts(piece, self.exchange.group)
         by_head = [(yield from self.exchange.output_gradient_to_heads(d_out, piece.rows, counts))]
         d = [(yield from self._inside_backward(by_head.pop(), saved, context))]
@@ -78,8 +81,11 @@ class CellAttention:
 
     def _inside(self, heads: Heads, context: SliceContext) -> Work[tuple[Tensor, AttentionSaved]]:
         """Attention with the heads that a rank has, once exchanged."""
+        loans = context.at.piece.loans
         if self.cell.ring is None:
-            return attend(heads, context)
+            if loans is None:
+                return attend(heads, context)
+            return (yield from attend_in_turn(heads, context, loans))
         q, k, v = self._placed(heads, context)
         out, lse = yield from ring_forward(q, k, v, _of_ring(context), self.cell.ring)
         return flatten_heads(out), AttentionSaved(q, k, v, out, lse)
@@ -98,8 +104,11 @@ class CellAttention:
     def _inside_backward(
         self, g: Tensor, saved: AttentionSaved, context: SliceContext
     ) -> Work[Heads]:
+        loans = context.at.piece.loans
         if self.cell.ring is None:
-            return Heads(*attention_backward(g, saved, context.at))
+            if loans is None:
+                return Heads(*attention_backward(g, saved, context.at))
+            return Heads(*(yield from lending_backward(g, saved, context.at, loans)))
         return Heads(*(yield from ring_backward(g, saved, _of_ring(context), self.cell.ring)))
 
     def _counts(self, piece: Piece, group: RankGroup) -> tuple[int, ...]:

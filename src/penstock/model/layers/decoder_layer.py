@@ -10,6 +10,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
+from penstock.model.attention.lending import lend_keys
 from penstock.model.layers.attend import SliceContext
 from penstock.model.layers.linear import Queue
 from penstock.model.layers.norm import norm, norm_backward
@@ -58,6 +59,7 @@ class DecoderLayer:
     def forward(
         self, weights: LayerWeights, x: Tensor, context: SliceContext
     ) -> Work[tuple[Tensor, LayerSaved]]:
+        lend_keys(context.at)
         a, r = norm(weights.pre.norm, x, self.epsilon)
         attention = yield from self.attention.forward(weights.pre.projection, a, context)
         z, post = yield from self.post.forward(weights.post, attention.out, x)
@@ -73,6 +75,7 @@ class DecoderLayer:
         queue: Queue,
     ) -> Work[Tensor]:
         """The gradient of the input."""
+        lend_keys(context.at)
         pre, d_pre = weights.pre, gradients.pre
         d_out, dx = yield from self.post.backward(
             weights.post, gradients.post, saved.attention.out, saved.post, dz, queue

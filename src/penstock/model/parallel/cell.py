@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from penstock.model.parallel.group import RankGroup, Result, Work, WorkOrResult
+from penstock.model.parallel.group import Pending, RankGroup, Result, Work, WorkOrResult
 from penstock.model.parallel.tokens import ALL_TOKENS, TokenShares
 
 Arguments = ParamSpec("Arguments")
@@ -29,9 +29,10 @@ class Cell:
         return self.tensor is None and self.ulysses is None and self.ring is None
 
     def begin(self, work: Work[Result]) -> WorkOrResult[Result]:
-        """The work of a stage, for whoever drives it. A rank that is alone waits for nobody: its
-        work is done at once."""
-        return result_of(work) if self.alone else work
+        """The work of a stage, for whoever drives it. A rank that is alone waits for nobody, unless
+        other devices help it or it helps them: its work is done at once, or up to its first
+        wait."""
+        return _begun(work) if self.alone else work
 
 
 SINGLE_RANK = Cell()
@@ -59,6 +60,22 @@ def begun_in_cell(
         return stage.cell.begin(work(stage, *args, **kwargs))
 
     return begin
+
+
+def _begun(work: Work[Result]) -> WorkOrResult[Result]:
+    try:
+        pending = next(work)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    return _resumed(work, pending)
+
+
+def _resumed(work: Work[Result], pending: Pending) -> Work[Result]:
+    """Work that waits already."""
+    yield pending
+    del pending  # with what was sent and what landed, while the work goes on
+    return (yield from work)
 
 
 def result_of(work: Work[Result]) -> Result:

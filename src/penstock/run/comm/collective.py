@@ -3,6 +3,8 @@
 Ranks that share a GPU talk through gloo, which takes host tensors only.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, distributed
 from torch.distributed import ProcessGroup
@@ -37,6 +39,16 @@ def add_up(tensor: Tensor, group: ProcessGroup | None) -> None:
         tensor.copy_(there)
 
 
+def begin_sum(tensor: Tensor, group: ProcessGroup | None) -> Callable[[], object]:
+    """Start the sum of a host tensor over the group, in place; returns what waits for its end."""
+    if group is None or group.size() == 1:
+        return lambda: None
+    work = distributed.all_reduce(tensor, group=group, async_op=True)
+    assert work is not None, "this rank is a member of the group"
+    wait: Callable[[], object] = work.wait
+    return wait
+
+
 def gather_stacked(tensor: Tensor, group: ProcessGroup | None) -> Tensor:
     """The tensors of all members, one behind the other along a new first axis."""
     if group is None or group.size() == 1:
@@ -50,6 +62,19 @@ def gather_stacked(tensor: Tensor, group: ProcessGroup | None) -> Tensor:
     found = [torch.empty_like(there) for _ in range(group.size())]
     distributed.all_gather(found, there, group=group)
     return torch.stack(found).to(tensor.device)
+
+
+def tell_all(text: str, group: ProcessGroup | None) -> str:
+    """What the first member says, at every member; the words of the others are not looked at."""
+    if group is None or group.size() == 1:
+        return text
+    size = torch.tensor([len(text.encode()) if group.rank() == 0 else 0])
+    add_up(size, group)
+    letters = torch.zeros(int(size), dtype=torch.uint8)
+    if group.rank() == 0 and text:
+        letters = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
+    distributed.broadcast(letters, group=group, group_src=0)
+    return letters.numpy().tobytes().decode()
 
 
 def meet_on_device(device: torch.device, group: ProcessGroup | None) -> None:

@@ -114,6 +114,11 @@ class Mesh:
         """All ranks, where there are others to talk to."""
         return distributed.group.WORLD if self.grid.ranks > 1 else None
 
+    @property
+    def beside(self) -> ProcessGroup | None:
+        """All ranks once more, for sums of host tensors that go on beside everything else."""
+        return self._one_of("beside", [[*range(self.grid.ranks)]], "gloo")
+
     def along(self, *axes: str) -> ProcessGroup | None:
         """The ranks that differ from this one on these axes alone; None where it is alone."""
         long = tuple(axis for axis in axes if self.grid.size(axis) > 1)
@@ -140,11 +145,13 @@ class Mesh:
         places = (here | {"replica": replica, "device": d} for d in range(self.devices))
         return [self.grid.rank(place) for place in places]
 
-    def _one_of(self, key: object, groups: list[list[int]]) -> ProcessGroup | None:
+    def _one_of(
+        self, key: object, groups: list[list[int]], backend: str | None = None
+    ) -> ProcessGroup | None:
         """The group of this rank, made on all ranks when it is first asked for."""
         if key not in self._groups:
             several = [ranks for ranks in groups if len(ranks) > 1 and self.world is not None]
-            made = [make_group(sorted(ranks)) for ranks in several]
+            made = [make_group(sorted(ranks), backend) for ranks in several]
             mine = (group for ranks, group in zip(several, made) if self.rank in ranks)
             self._groups[key] = next(mine, None)
         return self._groups[key]

@@ -15,17 +15,20 @@ from torch import Tensor
 from penstock.core.ops import SHARD_KINDS, Op, home_number
 from penstock.core.program import Program
 from penstock.model.attention.piece import Piece
-from penstock.run.comm.side_stream import SideStream
+from penstock.run.comm.side_stream import SideStream, Ticket
 from penstock.run.comm.transport import Transport
 from penstock.run.execute.boundary import Between, Landings, order_token
 from penstock.run.execute.handlers import BEGINNINGS, HANDLERS, Handler
+from penstock.run.execute.handlers.confirm import VoidStepError
 from penstock.run.execute.handlers.forward_alone import forward_alone
 from penstock.run.execute.handlers.loss_alone import loss_alone
 from penstock.run.execute.handlers.statistics_alone import statistics_alone
 from penstock.run.execute.lane_run import LaneRun, Summing, Surroundings, Turn
+from penstock.run.execute.loans import Helper, NoHelper
 from penstock.run.execute.matmul_kernels import settle_products
 from penstock.run.execute.observer import Observer, Quiet
 from penstock.run.execute.spans import Clock, Spans
+from penstock.run.program.begun_transfers import BegunTransfers, held_back
 from penstock.run.program.calls import DROPPED, NOTHING, Call, Join, Lane, Post, forward_lane
 from penstock.run.program.compile import compile_lane
 from penstock.run.program.order_messages import TOKEN
@@ -98,17 +101,26 @@ class Executor:
         self.observer: Observer = Quiet()
         self.clock: Clock = perf_counter_ns
         """What takes the marks around calls; whoever has another one sets it before a step."""
+        self.helper: Helper = NoHelper()
+        """What computes attention for ops of other devices; set where the program has loans."""
         self.spans = Spans.begin(self.clock, ())
         self.losses: Sequence[Tensor] = ()
         """Losses that the pass under way has met so far, in lane order."""
         self.totals: Mapping[str, Tensor] = {}
         """What the sums of the last pass came to, by the name of their buffer."""
+        self.left: Sequence[Ticket] = ()
+        """Sums of the last pass that nothing in it has waited for."""
+        self._begun = BegunTransfers.of(program, self.lane)
         self._subjects = subjects
         token = {TOKEN: order_token(boundary.device)}
         self._resident = _resident(self.lane, {**(homes or {}), **token})
         self._streams: dict[str, SideStream] = {}
         self._around = Surroundings(
-            boundary.device, transport, Landings(boundary), sums, self._stream
+            boundary.device,
+            transport,
+            Landings(boundary),
+            sums,
+            self._stream,
         )
         self.take(transport)
 
@@ -126,11 +138,11 @@ class Executor:
 
     @cached_property
     def _whole(self) -> LanePass:
-        return self._pass(self.lane, HANDLERS)
+        return self._pass(held_back(self.lane, self._begun), HANDLERS)
 
     @cached_property
     def _without_updates(self) -> LanePass:
-        return self._pass(self.lane.without("U"), HANDLERS)
+        return self._pass(self.lane.without("UAC"), HANDLERS)
 
     @cached_property
     def _forwards(self) -> LanePass:
@@ -150,17 +162,27 @@ class Executor:
     def _run(self, over: LanePass, pieces: Sequence[Piece]) -> list[Tensor]:
         settle_products(self.boundary.dtype)
         self.spans = Spans.begin(self.clock, over.calls)
-        run = LaneRun(self._around, self.observer, self._resident.copy(), pieces, self.spans)
+        values = self._resident.copy()
+        run = LaneRun(self._around, self.observer, values, pieces, self.spans, self.helper)
         self.losses = run.losses
-        run.go(over.turns, over.first)
+        try:
+            run.go(over.turns, over.first)
+        except VoidStepError as void:
+            run.drop(self._begun.unread)
+            self.transport.drain()
+            if void.refusal is not None:
+                raise void.refusal from None
+            return self._run(over, pieces)
         self.transport.drain()
-        self.losses, self.totals = (), run.totals
+        self.losses, self.totals, self.left = (), run.totals, run.left
         return run.losses
 
     def _pass(self, lane: Lane, handlers: Mapping[str, Handler]) -> LanePass:
         single = {call.number: self._turn(at, call, handlers) for at, call in enumerate(lane.calls)}
         inner = {number for strands in lane.braids.values() for number in strands[1:]}
-        for number, strands in lane.braids.items():
+        lending = {call.number: (call.number,) for call in lane.calls if call.meets}
+        alone = {number: own for number, own in lending.items() if number not in inner}
+        for number, strands in (alone | dict(lane.braids)).items():
             braided = tuple(single[strand] for strand in strands)
             single[number] = single[number]._replace(strands=braided, plain=False)
         turns = [turn for number, turn in single.items() if number not in inner]

@@ -1,6 +1,6 @@
 """One pass over a lane: what is held, what is under way, and one call after the other."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from penstock.run.comm.side_stream import SideStream, Ticket, mark_of
 from penstock.run.comm.transport import Arrival, Transport
 from penstock.run.execute.boundary import Landings
 from penstock.run.execute.driver import braid, finish
+from penstock.run.execute.loans import Helper, LoansOfPass
 from penstock.run.execute.memory_reads import MemoryReads
 from penstock.run.execute.observer import Observer
 from penstock.run.execute.spans import Spans
@@ -24,8 +25,13 @@ Summing = Callable[[Join, list[Any]], Any]
 """Puts this device's parts of a collective together with those of the other members."""
 
 
+LEFT = "left"
+"""The side stream of sums that a pass leaves under way: collectives do not queue behind them."""
+
+
 class Turn(NamedTuple):
-    """A call with its handler and what that works with; or the strands of a braided pair."""
+    """A call with its handler and what that works with; or the strands of a braided pair. A call
+    with loans is a strand too, beside what is computed for other devices."""
 
     at: int
     """Its place among the calls of the pass."""
@@ -61,12 +67,16 @@ class LaneRun:
         values: Values,
         pieces: Sequence[Piece],
         spans: Spans,
+        helper: Helper,
     ) -> None:
         self.around, self.observer, self.spans = around, observer, spans
         self.values, self.pieces = values, pieces
         self.losses: list[Tensor] = []
         self.totals: dict[str, Tensor] = {}
+        self.left: list[Ticket] = []
+        """Sums whose total no op reads: they may go on when the pass has ended."""
         self._transport, self._clock = around.transport, spans.clock
+        self._loans = LoansOfPass(around.device, around.transport, observer, helper, pieces)
         self._arrivals: dict[int, Arrival] = {}
         self._tickets: dict[int, Ticket] = {}
         self._reads = MemoryReads(around.device)
@@ -88,6 +98,16 @@ class LaneRun:
                 self._submit(turn)
         for ticket in self._tickets.values():
             ticket.wait()
+
+    def drop(self, unread: Sequence[Post]) -> None:
+        """Give up a pass whose lane has stopped: let the side streams end what they were given,
+        and take what others have sent and no call has waited for."""
+        for ticket in self._tickets.values():
+            ticket.wait()
+        for post in unread:
+            if post.tag not in self._arrivals:
+                self._receive(post)
+            self._arrivals.pop(post.tag).wait()
 
     def _compute(self, turn: Turn) -> None:
         """A call of the compute lane."""
@@ -138,19 +158,34 @@ class LaneRun:
             self._reads.end(turn.call.number)
 
     def _braid(self, strands: Sequence[Turn]) -> None:
-        """Calls that start when all of them can, and take turns whenever one has to wait."""
+        """Calls that start when all of them can, and the ops that share loans with them; they take
+        turns whenever one has to wait."""
         for strand in strands:
             self._wait_for_streams(strand.call)
             self._wait_for_transfers(strand.call)
+        self._loans.meet([strand.call for strand in strands])
         self.observer.runs(strands[0].call)
         start = self._clock()
-        braid(self._handle(strand) for strand in strands)
+        braid(self._works(strands))
         end = self._clock()
         for strand in strands:
             self.spans.start[strand.at], self.spans.end[strand.at] = start, end
             self.observer.ran(strand.call)
             self._after(strand)
             self._announce(strand.call)
+
+    def _works(self, strands: Sequence[Turn]) -> Iterator[Any]:
+        """What is computed for other devices, which expects messages before anything else is done,
+        and the strands."""
+        for strand in strands:
+            yield from self._loans.helped(strand.call)
+        for strand in strands:
+            yield self._handle_with_loans(strand) if strand.call.meets else self._handle(strand)
+
+    def _handle_with_loans(self, turn: Turn) -> Any:
+        call = turn.call
+        piece = self._loans.piece(call)
+        return turn.handler(turn.subject, piece, self.values, call.reads, call.writes)
 
     def _handle(self, turn: Turn) -> Any:
         call = turn.call
@@ -200,8 +235,13 @@ class LaneRun:
     def _join(self, call: Call, done: Ticket) -> None:
         """Put together over devices what this call was the last to have a part of."""
         for join in call.joins:
-            collective = self.around.stream("collective")
-            self._tickets[join.ticket] = collective.submit(partial(self._add_up, join), [done])
+            waited = join.read or join.buf.number == ALL
+            stream = self.around.stream("collective" if waited else LEFT)
+            ticket = stream.submit(partial(self._add_up, join), [done])
+            if waited:
+                self._tickets[join.ticket] = ticket
+            else:
+                self.left.append(ticket)
 
     def _add_up(self, join: Join) -> None:
         total = self.around.sums(join, [self.values[place] for place in join.parts])

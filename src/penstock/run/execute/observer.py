@@ -22,6 +22,10 @@ class Observer(Protocol):
 
     def runs(self, call: Call) -> None: ...
 
+    def resumes(self, call: Call) -> None:
+        """The call has what it waited for while it ran."""
+        ...
+
     def ran(self, call: Call) -> None: ...
 
 
@@ -38,6 +42,9 @@ class Quiet:
         return None
 
     def runs(self, call: Call) -> None:
+        return None
+
+    def resumes(self, call: Call) -> None:
         return None
 
     def ran(self, call: Call) -> None:
@@ -65,6 +72,10 @@ class Both(Quiet):
     def runs(self, call: Call) -> None:
         self._first.runs(call)
         self._second.runs(call)
+
+    def resumes(self, call: Call) -> None:
+        self._first.resumes(call)
+        self._second.resumes(call)
 
     def ran(self, call: Call) -> None:
         self._second.ran(call)

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from penstock.core.ops import Op
 from penstock.data.batch import Microbatch
-from penstock.lower import as_executed
 from penstock.run.execute.observer import Both, Quiet
 from penstock.run.observe.measured_timeline import (
     DevicePart,
@@ -99,7 +98,7 @@ def _joined(engine: Engine, part: DevicePart) -> StepLook | None:
         parts = of_cells(gather(part, engine.mesh.along("device", "sequence", "tensor")))
     if not parts:
         return None
-    schedule = as_executed(engine.plan.schedule)
+    schedule = engine.plan.schedule
     seconds = [0.0] * len(schedule.table)
     for each in parts:
         for row, nanoseconds in zip(each.rows, each.cpu):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from penstock.core.buffers import Buf
 from penstock.core.ops import Op
+from penstock.core.schedule import Loan
 
 NOTHING = 0
 """The place that is always empty: what an op does not have, it reads from here."""
@@ -35,6 +36,24 @@ class Post(NamedTuple):
     place: int
     unit: int
     buf: Buf
+
+
+class LoanEnd(NamedTuple):
+    """A loan of attention work as one of its two devices sees it."""
+
+    loan: Loan
+    slices: range
+    """The slices whose keys and values are lent."""
+    sent: Post
+    """The first message to the other device; its unit is that of the op that lends."""
+    received: Post
+    """The first message from there."""
+    step: int
+    """Between the tags of messages that follow each other."""
+
+    def message(self, first: Post, number: int) -> Post:
+        """A message of one way, by its number there."""
+        return first._replace(tag=first.tag + number * self.step)
 
 
 class Join(NamedTuple):
@@ -79,6 +98,15 @@ class Call(NamedTuple):
     """Receives that can be posted once the op has run."""
     joins: tuple[Join, ...]
     """Sums whose last part on this device the op has written."""
+    lends: tuple[LoanEnd, ...] = ()
+    """Loans of its attention to other devices."""
+    helps: tuple[LoanEnd, ...] = ()
+    """Loans of other devices that are computed beside it."""
+
+    @property
+    def meets(self) -> tuple[LoanEnd, ...]:
+        """Loans whose other ops start when this one does."""
+        return self.lends + self.helps
 
 
 @dataclass(frozen=True)
@@ -152,10 +180,16 @@ def _light(call: Call, last: Mapping[tuple[int, int], int], gone: Collection[int
     if not _is_forward(call):
         return call
     *outputs, keys_and_values, skip, _, _ = call.writes
+    call = call._replace(lends=_forwards(call.lends), helps=_forwards(call.helps))
     ends = call.number == last[call.op.stage, call.op.mb]
     frees = (*call.frees, keys_and_values) if ends else call.frees
     writes = (*outputs, keys_and_values, skip, DROPPED, DROPPED)
     return call._replace(writes=writes, frees=frees)
+
+
+def _forwards(ends: tuple[LoanEnd, ...]) -> tuple[LoanEnd, ...]:
+    """Loans between two forwards; what else would help is not run."""
+    return tuple(end for end in ends if {op.kind for op in end.loan[:2]} <= FORWARDS)
 
 
 def _gathers_of(lane: Lane) -> dict[int, tuple[int]]:

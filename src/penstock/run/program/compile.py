@@ -19,8 +19,8 @@ from penstock.core.meaning import MEANING
 from penstock.core.ops import STAGE_KINDS
 from penstock.core.program import Program
 from penstock.core.table import Ints
-from penstock.errors import RunError
 from penstock.run.program.calls import NOTHING, Call, Join, Lane, Post
+from penstock.run.program.loan_ends import LoanEnds
 from penstock.run.program.order_messages import OrderMessages
 from penstock.run.program.places import READ, PlaceTable, names_of
 from penstock.run.program.unsupported import refuse_unsupported
@@ -29,11 +29,6 @@ from penstock.run.program.unsupported import refuse_unsupported
 def compile_lane(program: Program, device: int) -> Lane:
     """The calls of one device."""
     refuse_unsupported(program)
-    if program.schedule.loans:
-        raise RunError(
-            f"{program.schedule.name} lends attention work, which its owners do when it is run",
-            hint="lower it with lower_for_running, which sets loans aside",
-        )
     with collector_resting():
         return _Compiler(program, device).lane()
 
@@ -49,10 +44,10 @@ class _Compiler:
         self.ops = dict(zip(self.rows, self.schedule.table.ops_at(self.rows)))
         self.units: list[int] = self.schedule.unit[self.rows].tolist()
         self.places = PlaceTable(program, device, [*self.ops.values()], self.units)
-        moves, at = program.moves, self.schedule.table.device
-        self.sent = self._posts(np.flatnonzero(at[moves.writer] == device), "target")
-        """Transfers from this device."""
-        self.received = self._posts(np.flatnonzero(at[moves.reader] == device), "source")
+        moves, at, whole = program.moves, self.schedule.table.device, program.carried >= 0
+        self.sent = self._posts(np.flatnonzero(whole & (at[moves.writer] == device)), "target")
+        """Transfers from this device, but for those of loans: these are sent while ops run."""
+        self.received = self._posts(np.flatnonzero(whole & (at[moves.reader] == device)), "source")
         self.read_first = _by_row(moves.reader, self.received)
         """Transfers to this device by the row that reads them first."""
         self.read_last = _by_row(moves.last_reader, self.received)
@@ -66,6 +61,7 @@ class _Compiler:
         }
         """The last row that reads what a collective brings of a unit, by its place."""
         self.orders = OrderMessages.of(program, device, self.places.of_home)
+        self.loans = LoanEnds.of(program, device)
 
     def _posts(self, moves: NDArray[np.intp], peer: str) -> dict[int, Post]:
         """Transfers as this device sees them; `peer` is the end that it is not."""
@@ -109,8 +105,10 @@ class _Compiler:
             [row in awaited for row in self.rows],
             self._sends(started),
             self._frees(started),
-            [tuple([self.received[move] for move in moves]) for moves in posted],
+            [tuple([self.received[m] for m in moves if m in self.received]) for moves in posted],
             [tuple(map(self._join, numbers)) for numbers in joined],
+            [self.loans.lends.get(row, ()) for row in self.rows],
+            [self.loans.helps.get(row, ()) for row in self.rows],
         )
 
     def _waits(self) -> list[tuple[Post, ...]]:
@@ -123,7 +121,7 @@ class _Compiler:
     def _sends(self, started: Iterable[Sequence[int]]) -> list[tuple[Post, ...]]:
         """What follows each call to other devices."""
         return [
-            (*[self.sent[move] for move in moves], *self.orders.of_row(row))
+            (*[self.sent[move] for move in moves if move in self.sent], *self.orders.of_row(row))
             for row, moves in zip(self.rows, started)
         ]
 
@@ -156,7 +154,9 @@ class _Compiler:
             return Join(buf, members, (place,), place, place in self.last_reading)
         stages = [self.ops[row].stage for row in rows if row in self.ops]
         parts = tuple(self.places.of_part(buf.name, stage) for stage in stages)
-        return Join(buf, members, parts, self.places.of_home(buf.name, buf.number))
+        total = self.places.of_home(buf.name, buf.number)
+        read = any(total in places for places in self.joining.values())
+        return Join(buf, members, parts, total, read)
 
     def _braids(self) -> dict[int, tuple[int, ...]]:
         """Pairs of this device, by the number of their first call."""

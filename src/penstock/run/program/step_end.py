@@ -8,21 +8,33 @@ of the compute lane. An update waits for the norms of all stages, because clippi
     1f1b, p = 2, m = 2, two replicas
     device 1 compute     F0 B0 F1 B1    V U
     device 1 collective              Z
+
+So the next step begins on all devices at once, when the last one has its norm. To let each go on by
+itself, a stage can be updated early (A), by what its own norm says, while the norms are added up.
+The next step confirms that (C) where it can no longer wait: in front of the first op that could not
+be run again with other weights.
+
+    device 0 compute     F0 F1 C B0 B1 V A
+    device 1 compute     F0 C B0 F1 B1 V A
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from penstock.core.begun import first_forwards
 from penstock.core.homes import home_column, shard_homes, weight_homes
 from penstock.core.meaning import kinds_writing
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.core.table import Table
+from penstock.errors import RunError
 
 _ADDING = kinds_writing("dw")
 """Kinds that add to the weight gradient of their stage."""
+
+StreamLanes = dict[tuple[int, str], list[Op]]
 
 
 def end_step(
@@ -33,7 +45,44 @@ def end_step(
     Without replicas to reduce over, only stages that share a weight have a Z. Reductions that the
     schedule has already are all that their stages need.
     """
-    homes = weight_homes(schedule) | shard_homes(schedule.shape)
+    return _ended(schedule, _lanes_with(schedule, "VU", reduced=reduced, ties=ties), ties)
+
+
+def end_step_early(
+    schedule: Schedule, *, reduced: bool, ties: Sequence[tuple[int, int]] = ()
+) -> Schedule:
+    """The same with updates that wait for no other stage, and those of the step before confirmed
+    on the way."""
+    lanes = _lanes_with(schedule, "VA", reduced=reduced, ties=ties)
+    begun, table = first_forwards(schedule), schedule.table
+    homes = _homes(schedule)
+    for device in range(schedule.shape.devices):
+        lane = lanes[device, "compute"]
+        count = int((begun & (table.device == device)).sum())
+        checks = [Op("C", stage, 0) for stage, devices in homes.items() if device in devices]
+        if not checks:
+            raise RunError(
+                f"device {device} of {schedule.name} has no weights, so that it does not learn "
+                "whether an update of others was right",
+                hint='set optimizer.validation to "before"',
+            )
+        lanes[device, "compute"] = [*lane[:count], *checks, *lane[count:]]
+    return _ended(schedule, lanes, ties)
+
+
+StepEnd = Callable[..., Schedule]
+"""One of the two."""
+
+
+def _homes(schedule: Schedule) -> dict[int, list[int]]:
+    return weight_homes(schedule) | shard_homes(schedule.shape)
+
+
+def _lanes_with(
+    schedule: Schedule, kinds: str, *, reduced: bool, ties: Sequence[tuple[int, int]]
+) -> StreamLanes:
+    """The lanes with reductions, and with ops of these kinds for every stage behind them."""
+    homes = _homes(schedule)
     tied = {stage for tie in ties for stage in tie}
     lanes = {(device, stream): ops for device, stream, ops in schedule.table.lanes()}
     there = set(schedule.table.stage[schedule.table.of_kinds("Z")].tolist())
@@ -41,16 +90,20 @@ def end_step(
         for device in homes[stage]:
             if (reduced or stage in tied) and stage not in there:
                 _append(lanes, (device, "collective"), Op("Z", stage, 0))
-    for kind in "VU":
+    for kind in kinds:
         for stage, devices in homes.items():
             for device in devices:
                 _append(lanes, (device, "compute"), Op(kind, stage, 0))
+    return lanes
+
+
+def _ended(schedule: Schedule, lanes: StreamLanes, ties: Sequence[tuple[int, int]]) -> Schedule:
     rows = [(device, stream, ops) for (device, stream), ops in lanes.items()]
     shape = replace(schedule.shape, ties=tuple(ties))
     return replace(schedule, shape=shape, table=Table.of(rows), derived={})
 
 
-def _append(lanes: dict[tuple[int, str], list[Op]], lane: tuple[int, str], op: Op) -> None:
+def _append(lanes: StreamLanes, lane: tuple[int, str], op: Op) -> None:
     lanes[lane] = [*lanes.get(lane, []), op]
 
 

@@ -14,7 +14,8 @@ from penstock.errors import ShapeError
 from penstock.lower import lower_for_running
 from penstock.run.program.layout import Layout, homes_of, on_shards
 from penstock.run.program.sharded_schedule import BufferCounts, schedule_for
-from penstock.run.program.step_end import end_step
+from penstock.run.program.step_end import StepEnd, end_step
+from penstock.run.program.unsupported import refuse_loans_in_cells
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class StepPlan:
                 hint=f"start the run with sequences of up to {self.longest} tokens",
             )
         self._refuse_other_homes()
+        refuse_loans_in_cells(self.schedule, self.layout.cell)
 
     def _refuse_other_homes(self) -> None:
         homes, shape, layout = homes_of(self.schedule), self.schedule.shape, self.layout
@@ -71,13 +73,15 @@ class StepPlan:
         """Tokens of the longest sequence."""
         return max(sum(lengths) for lengths in self.lengths)
 
-    def program(self, replicas: int, buffers: BufferCounts | None = None) -> Program:
+    def program(
+        self, replicas: int, buffers: BufferCounts | None = None, end: StepEnd = end_step
+    ) -> Program:
         """The whole step: the schedule, and how it ends on so many replicas. Ranks of a cell have
         parts of gradients, which are added up as those of replicas are. With `buffers` weights are
-        gathered into so many when they are needed."""
+        gathered into so many when they are needed; `end` says how a step ends."""
         several = replicas * self.layout.cell.ranks > 1
         schedule = schedule_for(self.schedule, buffers)
-        return lower_for_running(end_step(schedule, reduced=several, ties=self.layout.ties))
+        return lower_for_running(end(schedule, reduced=several, ties=self.layout.ties))
 
     @cached_property
     def signature(self) -> str:

@@ -1,13 +1,14 @@
-"""What the executor cannot do with a schedule, and what it does in another way.
+"""What the executor cannot do with a schedule.
 
 A schedule may say more than the runtime has work for. Then it is refused by name before anything
-starts. What can be left aside without another result is done in the plain way, and said.
+starts.
 """
 
+from penstock.arch.cell_shape import CellShape
 from penstock.core.program import Program
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.errors import RunError
+from penstock.errors import RunError, ShapeError
 from penstock.lower import lower
 
 
@@ -30,6 +31,23 @@ def refuse_unsupported(program: Program) -> None:
             )
 
 
+def refuse_loans_in_cells(schedule: Schedule, cell: CellShape) -> None:
+    """Refuse loans of attention work that the ranks of a cell, or stages, cannot give or take."""
+    if not schedule.loans:
+        return
+    loan = schedule.loans[0]
+    problem = ""
+    if cell.ring > 1:
+        problem = f"the keys that {loan.heavy} lends are on {cell.ring} ranks that pass them round"
+    elif schedule.shape.weightless:
+        problem = "stages of attention alone hand it to any device already"
+    if problem:
+        raise ShapeError(
+            f"{schedule.name} lends attention work, but {problem}",
+            hint="take tensor or ulysses ranks instead of a ring, or a schedule without loans",
+        )
+
+
 def _cut_beside_shards(shape: Shape) -> list[str]:
     """Stages without weights, where embedding and head are not on stages."""
     return [f"stage {stage}" for stage in sorted(shape.weightless) if shape.shards]
@@ -50,16 +68,3 @@ def why_not(schedule: Schedule) -> str:
     except RunError as refusal:
         return refusal.message
     return ""
-
-
-def set_aside(schedule: Schedule) -> str:
-    """What the executor does in a plainer way than the schedule says; empty where nothing is.
-
-    The strands of a pair start together and take turns where one of them communicates. No op does
-    so inside, so in time they follow each other.
-    """
-    aside = {
-        "pairs run one op after the other": schedule.pairs,
-        "loans of attention work are computed by their own device": schedule.loans,
-    }
-    return " and ".join(f"{len(found)} {what}" for what, found in aside.items() if found)

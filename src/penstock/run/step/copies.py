@@ -22,6 +22,7 @@ DIGEST_BYTES = 7
 def refuse_unequal_copies(engine: Engine) -> None:
     """Return where all ranks that hold the same weights have the same bits; refuse otherwise, on
     each of them. All ranks call it together, and have heard each other before one refuses."""
+    engine.settle()
     mesh, sharding = engine.mesh, engine.sharding
     held = {
         name: value

@@ -7,12 +7,12 @@ every step.
 """
 
 import gc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from resource import RUSAGE_SELF, getrusage
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -20,9 +20,7 @@ from penstock.core.buffers import ALL
 from penstock.core.ops import STAGE_KINDS, Op, home_number
 from penstock.data.batch import Microbatch
 from penstock.errors import RunError
-from penstock.model.attention.piece import Piece, take_positions
-from penstock.model.attention.positions import own_positions
-from penstock.model.stages.weights import Weights
+from penstock.model.attention.piece import Piece
 from penstock.run.comm.collective import add_up
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.transport import Transport
@@ -33,31 +31,25 @@ from penstock.run.execute.spans import clock_of
 from penstock.run.host.tier import HostTier
 from penstock.run.program.calls import Join
 from penstock.run.program.order_messages import order_channels
-from penstock.run.program.pieces import cut_batch
 from penstock.run.program.rotation import Rotation, rotation_of
-from penstock.run.program.sharded_schedule import schedule_for
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.agreement import agree_on_plan
+from penstock.run.step.batch_pieces import count_labels, own_pieces
+from penstock.run.step.former_step import FORMER, FormerStep, Unconfirmed, left_totals
 from penstock.run.step.full_sharding import BufferPool, FullShards, StageGather
 from penstock.run.step.groups import connect_devices, make_holder_groups
+from penstock.run.step.held_weights import held_weights
+from penstock.run.step.helping import helping_of
 from penstock.run.step.host_room import host_room
 from penstock.run.step.losses import refuse_unlabelled, sum_losses
 from penstock.run.step.optimizer import AdamW, NoUpdate, make_optimizer
+from penstock.run.step.outcome import Outcome, Totals
 from penstock.run.step.shard_sums import ShardSums
 from penstock.run.step.sharding import ReplicatedOptimizer, Sharding
-from penstock.run.step.stage_end import Rate, StageEnd, Totals
+from penstock.run.step.stage_end import Rate, StageEnd
 from penstock.run.step.stages import boundary_of, home_views, stage_of, weightless_stages
+from penstock.run.step.validation import validation_named
 from penstock.run.watchdog.position import Tracker
-
-
-class Outcome(NamedTuple):
-    """What a step says of itself; the same on every rank."""
-
-    loss: float
-    """Mean over the labels that count."""
-    norm: float
-    """Of the whole model's gradient, before clipping."""
-    labels: int
 
 
 class Engine:
@@ -75,12 +67,14 @@ class Engine:
     ) -> None:
         self.layout, self.mesh, self.transport = plan.layout, mesh, transport
         self.adam, self.device, self.sharding = adam, device, sharding or ReplicatedOptimizer()
+        self.validation = validation_named(adam.validation)
         self.sharding.groups(mesh)
+        self._norms = self.validation.norms(mesh)
         self.cell = mesh.cell(self.layout.cell.norms)
         mine, at = self.layout.stages_of(mesh.device), (device, self.cell)
         self._shard_sums = ShardSums.on(mesh, device) if self.layout.on_shards else None
         self.stages = {stage: stage_of(self.layout, stage, *at) for stage in mine}
-        self.weights = self._empty_weights(plan)
+        self.weights = held_weights(plan, mesh, self.sharding, device)
         self.owners = max((weights.own.of for weights in self.weights.values()), default=1)
         """Ranks that share the optimizer's work for a stage."""
         self.optimizers = {s: make_optimizer(adam, self.weights[s]) for s in mine}
@@ -91,6 +85,7 @@ class Engine:
         self.working: dict[int, Any] = {**weightless_stages(self.layout, *at), **self.stages}
         """Stages and shards that ops of this device work with, by number."""
         self._ends = {stage: self._stage_end(stage) for stage in mine}
+        self._former = FormerStep(self._ends.values())
         self.pool = BufferPool(self.stages, self.weights)
         """Buffers of whole stages, where a rank keeps only ranges of them."""
         self.host = HostTier(device)
@@ -103,6 +98,7 @@ class Engine:
 
     def use(self, plan: StepPlan) -> None:
         """Take this plan from here on; all ranks do so before the same step."""
+        self.settle()
         if plan.layout != self.layout:
             raise RunError(
                 "a step plan of another layout than the run's",
@@ -122,23 +118,46 @@ class Engine:
         self._follow()
 
     def step(self, batch: Sequence[Microbatch], rate: float) -> Outcome:
-        """Train on one global batch, of which `batch` is this replica's part."""
-        self._rate.learning_rate = rate
+        """Train on one global batch, of which `batch` is this replica's part; when it returns, the
+        step is settled."""
+        return [*self.advance(batch, rate), *self.finish()][-1]
+
+    def advance(self, batch: Sequence[Microbatch], rate: float) -> list[Outcome]:
+        """The same, where updates are validated later without waiting for that; returns the
+        outcomes of steps that are settled now: of this one, or of the one before."""
         labels = self._count(batch)
         refuse_unlabelled("the global batch", labels)
+        self._rate.learning_rate = rate
         self.executor.step(self._begin(batch, labels))
-        return self._outcome(labels)
+        totals = self._totals()
+        if self.executor.left:
+            self._former.leave(Unconfirmed(totals, replace(self._rate), labels))
+        else:
+            self._former.outcomes.append(Outcome.of(totals(), labels))
+        return self._former.take()
+
+    def finish(self) -> list[Outcome]:
+        """Validate the last step, if nobody has done so; returns outcomes that nobody has
+        been told. All ranks do so together, before anybody looks at weights."""
+        self.settle()
+        return self._former.take()
+
+    def settle(self) -> None:
+        """The same, and keep the outcome for whoever advances or finishes next."""
+        self._former.settle()
 
     def gradients(self, batch: Sequence[Microbatch]) -> Outcome:
         """The gradients of one global batch, complete on every rank, without the update."""
+        self.settle()
         labels = self._count(batch)
         self.executor.gradients(self._begin(batch, labels))
         for stage, weights in self.weights.items():
             self.whole_gradients[stage] = self.sharding.complete(weights, self.mesh)
-        return self._outcome(labels)
+        return Outcome.of(self._totals()(), labels)
 
     def evaluate(self, batches: Iterable[Sequence[Microbatch]]) -> float:
         """The mean loss over some batches, forward only."""
+        self.settle()
         total, labels = 0.0, 0
         for batch in batches:
             labels += self._count(batch)
@@ -186,7 +205,7 @@ class Engine:
 
     def _prepare(self, plan: StepPlan) -> Executor:
         """Compile a plan that all ranks agree on, with the channels and groups that it needs."""
-        program = plan.program(self.mesh.replicas, self.sharding.buffers)
+        program = plan.program(self.mesh.replicas, self.sharding.buffers, self.validation.end)
         rotation = rotation_of(program.schedule, self.mesh.device)
         self.pool.grow(rotation)
         self.transport.open({*program.channels, *order_channels(program)})
@@ -198,26 +217,12 @@ class Engine:
             partial(self._subject, rotation, dict(program.schedule.shares)),
             transport=self.transport,
             boundary=boundary_of(self.layout, self.device, self.cell),
-            homes=self._homes | self.pool.homes(rotation),
+            homes={**self._homes, **self.pool.homes(rotation), FORMER: self._former},
             sums=self._add_up,
         )
         executor.clock = clock_of(self.device)
+        executor.helper = helping_of(self.layout, self.device, self.cell)
         return executor
-
-    def _empty_weights(self, plan: StepPlan) -> dict[int, Weights]:
-        """Of all stages; with room for a whole gradient where the plan lets it stay."""
-        found = {stage: self._empty_stage(stage) for stage in self.stages}
-        if self.sharding.buffers:
-            sharded = schedule_for(plan.schedule, self.sharding.buffers)
-            for stage in rotation_of(sharded, self.mesh.device).staying:
-                found[stage] = found[stage].with_whole_gradient()
-        return found
-
-    def _empty_stage(self, stage: int) -> Weights:
-        parameters = self.layout.parameters(stage, self.mesh.tensor)
-        own = self.sharding.ownership(parameters, self.mesh, tied=self.layout.model.tied)
-        dtype, main = self.layout.dtype, self.layout.main
-        return self.sharding.empty(own, dtype=dtype, main=main, device=self.device)
 
     def _subject(self, rotation: Rotation, shares: Mapping[Op, Fraction], op: Op) -> Any:
         """What an op works with; collectives with their buffer, copies with room on the host."""
@@ -248,6 +253,7 @@ class Engine:
             self.sharding,
             self.weights[stage].grad,
             self.layout.cell.parted,
+            self.validation.copy(self.weights[stage], self.optimizers[stage]),
         )
 
     def _add_up(self, join: Join, parts: list[Any]) -> Any:
@@ -258,7 +264,7 @@ class Engine:
         for other in others:
             total.add_(other)
         whole = join.buf.name == "norm"
-        add_up(total, self.mesh.world if whole else self.mesh.among(join.members))
+        add_up(total, self._norms if whole else self.mesh.among(join.members))
         return total
 
     def _follow(self) -> None:
@@ -267,28 +273,21 @@ class Engine:
 
     def _begin(self, batch: Sequence[Microbatch], labels: int) -> list[Piece]:
         self.host.reset()
-        for weights in self.weights.values():
-            weights.grad.zero_()
+        if self._former.step is None:  # gradients of a step that is not settled are needed still
+            for weights in self.weights.values():
+                weights.grad.zero_()
         self._rate.scale = 1 / max(labels, 1)
         return self._pieces(batch, labels)
 
     def _pieces(self, batch: Sequence[Microbatch], labels: int) -> list[Piece]:
-        scale = 1 / max(labels, 1)
-        pieces = cut_batch(self.plan, batch, scale=scale, device=self.device)
-        if self.layout.cell.sequence == 1:
-            return pieces
-        return [
-            take_positions(each, own_positions(each.start, each.end, self.cell)) for each in pieces
-        ]
+        return own_pieces(self.plan, batch, labels, self.device, self.cell)
 
     def _count(self, batch: Sequence[Microbatch]) -> int:
         """Labels that count in the global batch."""
-        count = torch.tensor(sum(microbatch.valid for microbatch in batch))
         with self.tracker.gathers("count their labels"):
-            add_up(count, self.mesh.along("replica"))
-        return int(count)
+            return count_labels(batch, self.mesh)
 
-    def _outcome(self, labels: int) -> Outcome:
+    def _totals(self) -> Callable[[], Totals]:
+        """What the pass that has ended came to, for whoever wants to wait for it."""
         self.tracker.at = "ends its step"
-        totals = Totals.of(self.executor.totals["norm"])
-        return Outcome(totals.loss / max(labels, 1), totals.norm, labels)
+        return partial(left_totals, self.tracker, self.executor.left, self.executor.totals)

@@ -25,6 +25,9 @@ class AdamW:
     weight_decay: float = 0.1
     clip: float = 1.0
     """Largest norm of the gradient; 0 leaves it as it is."""
+    validation: str = "before"
+    """When the norm of all stages is looked at: before a stage is updated, or after
+    (run/step/validation.py)."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class NoUpdate:
     """For an engine whose steps are only looked at: it has no moments, and updates nothing."""
 
     clip: float = 0.0
+    validation: str = "before"
 
 
 class StageOptimizer(Protocol):

@@ -10,8 +10,7 @@ range cuts has squares of two ranks, and its sum is rounded otherwise.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite, sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,25 +23,13 @@ from penstock.model.kernels.choice import fusible
 from penstock.model.stages.weights import Weights
 from penstock.run.comm.collective import add_up
 from penstock.run.comm.mesh import Mesh
+from penstock.run.step.early_copy import EarlyCopy
 from penstock.run.step.optimizer import StageOptimizer, clip_factor
+from penstock.run.step.outcome import Totals
 from penstock.run.step.sharding import Sharding
 
 NORM_PART = 1 << 22
 """Elements whose norm is taken at a time: 32 MiB in 64 bits."""
-
-
-class Totals(NamedTuple):
-    """What the whole batch came to, on all devices of all replicas."""
-
-    loss: float
-    """Sum over the labels that count."""
-    norm: float
-    """Of the whole model's gradient, before clipping."""
-
-    @classmethod
-    def of(cls, vector: Tensor) -> "Totals":
-        loss, *squares = vector.tolist()
-        return cls(loss, sqrt(sum(squares)))
 
 
 @dataclass
@@ -74,6 +61,8 @@ class StageEnd:
     """What this rank has added up of the whole stage's gradient."""
     parted: frozenset[str] = frozenset()
     """Sums of which tensor ranks that hold the same parameter have only parts."""
+    early: EarlyCopy | None = None
+    """Where this stage is updated before the norm of the whole model is known."""
 
     def reduce(self) -> None:
         """Add up the gradient over all ranks that have parts of it: of parameters that several
@@ -168,9 +157,34 @@ class StageEnd:
         """Clip by the norm of the whole model, let the optimizer update what is owned, and compute
         with what all owners have updated."""
         totals = Totals.of(vector)
-        refuse_broken(totals.loss * self.rate.scale, totals.norm)
+        refuse_broken(totals, self.rate.scale)
         factor = clip_factor(totals.norm, self.clip)
         self.optimizer.update(self.rate.learning_rate, factor)
+        self.sharding.gather(self.weights, self.mesh)
+
+    def update_early(self, own: Tensor) -> None:
+        """Update by the gradient as it is, unless what this rank counts of loss and norm already
+        says that it is wrong: then so does the whole. Others gather in any case."""
+        assert self.early is not None, "the program of an engine without room for early updates"
+        totals, rate = Totals.of(own), self.rate
+        if totals.is_number(rate.scale) and clip_factor(totals.norm, self.clip) == 1:
+            self.early.take()
+            self.optimizer.update(rate.learning_rate, 1.0)
+        self.sharding.gather(self.weights, self.mesh)
+
+    def confirm(self, totals: Totals, rate: Rate) -> None:
+        """Leave an early update as it is, or put it back and make the one that all ranks know to
+        be right, with the rate of that step; where there is none, the weights are as before."""
+        assert self.early is not None, "the program of an engine without room for early updates"
+        factor = clip_factor(totals.norm, self.clip)
+        if totals.is_number(rate.scale) and factor == 1:
+            self.early.drop()
+            return
+        self.early.put_back()
+        if totals.is_number(rate.scale):
+            self.optimizer.update(rate.learning_rate, factor)
+        else:
+            self.weights.publish()
         self.sharding.gather(self.weights, self.mesh)
 
 
@@ -182,11 +196,11 @@ def square_sum(grad: Tensor) -> Tensor:
     return torch.stack(norms).sum()
 
 
-def refuse_broken(loss: float, norm: float) -> None:
+def refuse_broken(totals: Totals, scale: float) -> None:
     """Refuse to update by what is no number."""
-    if not (isfinite(loss) and isfinite(norm)):
+    if not totals.is_number(scale):
         raise RunError(
-            f"the loss is {loss} and the norm of the gradient {norm}",
+            f"the loss is {totals.loss * scale} and the norm of the gradient {totals.norm}",
             hint="lower the learning rate or clip the gradient; the weights are those before "
             "this step",
         )

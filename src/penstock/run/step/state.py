@@ -62,6 +62,7 @@ def weight_key(name: str) -> str:
 
 def entries(engine: Engine) -> list[Entry]:
     """Every parameter of this rank."""
+    engine.settle()
     return [
         _entry(engine, stage, name)
         for stage, weights in engine.weights.items()
@@ -121,7 +122,8 @@ def set_step(engine: Engine, step: int) -> None:
 
 
 def _stored(engine: Engine) -> Iterator[Stored]:
-    """Everything that this rank owns."""
+    """Everything that this rank owns, as steps that are settled have left it."""
+    engine.settle()
     for stage, weights in engine.weights.items():
         buffers = {MAIN_WEIGHTS: weights.main, **engine.optimizers[stage].moments}
         for kind, flat in buffers.items():

@@ -85,6 +85,8 @@ class Tracker:
     def runs(self, call: Call) -> None:
         self.at = (call, None)
 
+    resumes = runs
+
     def ran(self, call: Call) -> None:
         if call.row in self._ends:
             self.at = _for_all("take what it has sent")

@@ -166,6 +166,9 @@ class OptimizerSettings(Section):
     """Weight decay of AdamW; it is not applied to norms and biases."""
     clip: NotNegative = 1.0
     """Gradients are clipped to this global norm; 0 never clips."""
+    validation: Literal["before", "after"] = "before"
+    """When the global norm is looked at: before weights are updated, which waits for all stages, or
+    after, while the next step begins; then a wrong update is taken back. Results are the same."""
     schedule: Literal["constant", "cosine", "wsd"] = "cosine"
     """After the warm-up: the same learning rate, a half cosine, or a stable phase and a linear
     decay."""

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from penstock.data.settings import DataSettings
 from penstock.train.config.fields import FromTable, MisfitError, Section
 from penstock.train.config.model_settings import ModelSettings
+from penstock.train.config.plan_settings import PlanSettings
 from penstock.train.config.sections import (
     BatchSettings,
     CheckpointSettings,
@@ -29,6 +30,7 @@ class Settings(Section):
     data: Annotated[DataSettings, FromTable()] = Field(default_factory=DataSettings)
     batch: BatchSettings = Field(default_factory=BatchSettings)
     pipeline: PipelineSettings
+    plan: PlanSettings = Field(default_factory=PlanSettings)
     mesh: MeshSettings = Field(default_factory=MeshSettings)
     optimizer: OptimizerSettings = Field(default_factory=OptimizerSettings)
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
@@ -49,6 +51,19 @@ class Settings(Section):
                 f"pipeline.cut adds up to {sum(cut)} tokens, but batch.length is {length}",
                 hint=f"give lengths that add up to {length}",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _refuse_rows(self) -> Self:
+        batch = self.batch
+        sequences = batch.rows * batch.microbatches
+        for rows in self.plan.rows:
+            if sequences % rows:
+                raise MisfitError(
+                    f"plan.rows has {rows}, but {sequences} sequences (batch.rows {batch.rows} x "
+                    f"batch.microbatches {batch.microbatches}) cannot be divided by it",
+                    hint=f"give sizes that divide {sequences}",
+                )
         return self
 
     @model_validator(mode="after")

@@ -35,6 +35,7 @@ UNITS = {
     ("model", "window"): _TOKEN_COUNT,
     ("model", "max_positions"): _TOKEN_COUNT,
     ("data", "limit_bytes"): _BYTE_COUNT,
+    ("plan", "memory"): _BYTE_COUNT,
 }
 """Keys that count tokens or bytes, alone or as items of a list."""
 

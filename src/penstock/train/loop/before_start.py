@@ -19,15 +19,17 @@ from penstock.lower import lower
 from penstock.model.io.huggingface import refuse_foreign
 from penstock.model.io.inventory import refuse_names
 from penstock.model.io.safetensors_files import locate
-from penstock.plan.cell_memory import UNSHARED, SharedWeights, run_bytes, run_host_bytes
+from penstock.plan.cell_memory import SharedWeights, run_bytes, run_host_bytes
 from penstock.run.process.environment import RankPlace
 from penstock.run.process.machine import Machine
 from penstock.run.program.sharded_schedule import TWO_BUFFERS, schedule_for, shard_weights
 from penstock.run.program.unsupported import refuse_unsupported
 from penstock.run.step.shardings import sharding_named
+from penstock.run.step.validation import validation_named
 from penstock.train.config.settings import Settings
 from penstock.train.loop.export import kept_files
 from penstock.train.loop.former_model import refuse_other_model
+from penstock.train.loop.plan_choice import refuse_policy
 from penstock.train.loop.setup import RunSetup, layout_of
 from penstock.train.report.gathered import gathered_stages
 
@@ -39,7 +41,9 @@ def refuse_start(settings: Settings, setup: RunSetup) -> None:
     """Refuse a run that could not begin, or that would lose its result at the end."""
     try:
         refuse_unsupported(lower(setup.schedule))
-        schedule_for(setup.schedule, sharding_named(settings.mesh.shard).buffers)
+        refuse_policy(settings, setup)
+        whole = schedule_for(setup.schedule, sharding_named(settings.mesh.shard).buffers)
+        validation_named(settings.optimizer.validation).end(whole, reduced=True)
         _refuse_missing_packages(settings)
         _refuse_device(settings)
         _refuse_paths(settings, setup)
@@ -87,13 +91,14 @@ def _workload(setup: RunSetup) -> Workload:
 
 def _shared_weights(settings: Settings, setup: RunSetup) -> SharedWeights:
     """How the run's ranks divide what several of them hold."""
-    mesh = settings.mesh
+    mesh, states = settings.mesh, validation_named(settings.optimizer.validation).states
     if mesh.shard == "none":
-        return UNSHARED
+        return SharedWeights(states=states)
     owners = mesh.shard_ranks or mesh.replicas * mesh.sequence
     if mesh.shard == "optimizer":
-        return SharedWeights(owners)
-    return SharedWeights(owners, gathered_stages(shard_weights(setup.schedule, TWO_BUFFERS)))
+        return SharedWeights(owners, states=states)
+    gathered = gathered_stages(shard_weights(setup.schedule, TWO_BUFFERS))
+    return SharedWeights(owners, gathered, states)
 
 
 def _on_host(settings: Settings) -> bool:
@@ -108,6 +113,7 @@ def _refuse_missing_packages(settings: Settings) -> None:
         "tokenizers": ("hf", settings.data.tokenizer != "byte"),
         "tensorboard": ("log", settings.log.tensorboard),
         "wandb": ("wandb", settings.log.wandb),
+        "ortools": ("solve", settings.plan.policy == "improving"),
     }
     for package, (extra, wanted) in needed.items():
         if wanted and find_spec(package) is None:

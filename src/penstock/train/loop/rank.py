@@ -10,6 +10,8 @@ import torch
 from penstock.data import Data, open_data
 from penstock.run.comm.collective import meet
 from penstock.run.comm.handshake import agree
+from penstock.run.policies.changing import ChangingPlan
+from penstock.run.policies.policy import PlanChange
 from penstock.run.process.exit_codes import GOOD, SAVED
 from penstock.run.process.machine import Machine
 from penstock.run.process.rendezvous import Connection
@@ -27,9 +29,10 @@ from penstock.train.config.save import shared_settings
 from penstock.train.config.settings import Settings
 from penstock.train.loop.before_start import refuse_share
 from penstock.train.loop.finish import Tell, finish_run, leave
+from penstock.train.loop.plan_choice import first_plan, policy_of, refuse_policy
 from penstock.train.loop.resume import ready_trainer
 from penstock.train.loop.run_lock import claim_run
-from penstock.train.loop.setup import layout_of
+from penstock.train.loop.setup import RunSetup, layout_of
 from penstock.train.loop.stop_signals import Stopping
 from penstock.train.loop.trainer import Trainer
 from penstock.train.records.speaker import Silent, open_voice
@@ -72,13 +75,15 @@ def _closed(trainer: Trainer) -> Iterator[None]:
     except BaseException:
         with suppress(Exception):
             trainer.voice.close()
+        with suppress(Exception):
+            trainer.plans.close()
         raise
+    trainer.plans.close()
     trainer.engine.close()
 
 
-def plan_of(settings: Settings, processes: int) -> StepPlan:
-    """What the settings mean for so many processes."""
-    asked = layout_of(settings, processes)
+def plan_of(settings: Settings, asked: RunSetup) -> StepPlan:
+    """The plan that a run begins with."""
     layout = Layout.of(
         asked.model,
         asked.schedule,
@@ -92,7 +97,9 @@ def plan_of(settings: Settings, processes: int) -> StepPlan:
 
 def _trainer(settings: Settings, connection: Connection, tracker: Tracker) -> Trainer:
     tracker.at = "plans the run"
-    plan = plan_of(settings, connection.world)
+    asked = layout_of(settings, connection.world)
+    refuse_policy(settings, asked)
+    plan = plan_of(settings, asked)
     facts = _facts(settings, plan)
     with tracker.gathers("state their configuration"):
         agree(connection, facts)
@@ -117,14 +124,28 @@ def _trainer(settings: Settings, connection: Connection, tracker: Tracker) -> Tr
             Path(settings.run.directory) / "checkpoints",
             keep=settings.checkpoint.keep,
         )
+    changing = settings.plan.policy != "fixed"
+    plans = ChangingPlan(
+        engine, policy_of(settings, engine, asked), settings.plan.every if changing else 0
+    )
     trainer = Trainer(
-        settings, engine, data.train, data.held_out, checkpoints, tracker, Silent(), Stopping()
+        settings,
+        engine,
+        data.train,
+        data.held_out,
+        checkpoints,
+        tracker,
+        Silent(),
+        Stopping(),
+        plans,
     )
     notes = ready_trainer(trainer, connection.place.local_world)
     tracker.at = "opens its records"
     trainer.voice = open_voice(settings, connection.rank, trainer.done)
     for note in (*data.notes, *notes):
         trainer.voice.say(note)
+    if changing:
+        trainer.tell_plan(PlanChange(trainer.done, plan.schedule.name, first_plan(settings.plan)))
     return trainer
 
 
@@ -149,7 +170,7 @@ def _facts_of(data: Data) -> dict[str, str]:
 
 def _adam(settings: Settings) -> AdamW:
     given = settings.optimizer
-    return AdamW(given.betas, given.epsilon, given.weight_decay, given.clip)
+    return AdamW(given.betas, given.epsilon, given.weight_decay, given.clip, given.validation)
 
 
 def _open_data(settings: Settings, connection: Connection, engine: Engine) -> Data:

@@ -35,6 +35,7 @@ from penstock.transform import (
     recompute_all_but_last_slices,
     recompute_stages,
     recompute_without_attention,
+    split_backward,
     spread_vocabulary,
     weigh_slices,
 )
@@ -68,6 +69,8 @@ def layout_of(settings: Settings, processes: int) -> RunSetup:
     cut = pipeline.layers or schedule.shape.cut(model.layers)
     split = split_layers(model.layers, schedule.shape.stages, cut)
     schedule = _weighed(_changed(schedule, pipeline), lengths, model)
+    if settings.plan.policy == "improving" and "B" in schedule.table.kinds:
+        schedule = split_backward(schedule)  # a solver places the two halves by themselves
     with refusals_in_keys():
         for other in compared_schedules(settings, schedule.shape.devices):
             other.shape.cut(model.layers)  # refused now, and not by the report

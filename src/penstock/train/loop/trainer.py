@@ -6,16 +6,14 @@ that a step ends with are known to all.
 """
 
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-
-import torch
+from typing import Any
 
 from penstock.data import Microbatch, Samples
 from penstock.errors import RunError
-from penstock.run.comm.collective import add_up
 from penstock.run.observe.utilisation import (
     document_lengths,
     gpu_count,
@@ -23,8 +21,11 @@ from penstock.run.observe.utilisation import (
     model_flops,
     peak_flops,
 )
+from penstock.run.policies.changing import ChangingPlan
+from penstock.run.policies.policy import PlanChange
 from penstock.run.step.copies import refuse_unequal_copies
 from penstock.run.step.engine import Engine
+from penstock.run.step.outcome import Outcome
 from penstock.run.step.state import settle, to_load, to_save
 from penstock.run.watchdog.first_cause import is_consequence
 from penstock.run.watchdog.position import Tracker
@@ -32,24 +33,10 @@ from penstock.train.checkpoint import Checkpoints, Found
 from penstock.train.config.settings import Settings
 from penstock.train.loop.learning_rate import PLANNED, kept_steps, rate_at
 from penstock.train.loop.stop_signals import Stopping
+from penstock.train.loop.unrecorded import Glance, Unrecorded
 from penstock.train.loop.warnings import evaluation_batches
-from penstock.train.records.metrics import Metrics, Timing
+from penstock.train.records.metrics import Metrics, PlanRecord, Timing
 from penstock.train.records.speaker import Voice
-
-
-class Glance(NamedTuple):
-    """What each rank says of its own step."""
-
-    busy: float
-    """Seconds in which it computed."""
-    lane: float
-    """Seconds from its first op to its last."""
-    memory: float
-    """Peak bytes."""
-    told_to_stop: float
-    """Above 0 where it was."""
-    flops: float
-    """What the model needs for the batch of its replica."""
 
 
 @dataclass
@@ -64,6 +51,8 @@ class Trainer:
     tracker: Tracker
     voice: Voice
     stopping: Stopping
+    plans: ChangingPlan
+    """Who chooses the plan of the next step."""
     done: int = 0
     """Steps done."""
     samples: int = 0
@@ -71,6 +60,10 @@ class Trainer:
     tokens: int = 0
     saved: int = -1
     """The step that was saved last."""
+    told_to_stop: bool = False
+    """Whether some rank was, as far as all of them know."""
+    unrecorded: deque[Unrecorded] = field(default_factory=deque)
+    """Steps done that are not in the records, because they are not settled."""
     planned: int = field(init=False)
     """Steps over which the learning rate is planned."""
 
@@ -81,12 +74,16 @@ class Trainer:
         """Train to the last step; returns whether that was reached, and not a signal to stop."""
         last = self.settings.run.steps
         while self.done < last:
-            with self._saved_first():
-                told_to_stop = self._step()
             every = self.settings.checkpoint.every
-            if told_to_stop or self.done == last or (every and self.done % every == 0):
+            with self._saved_first():
+                self._step()
+                due = self.told_to_stop or self.done == last
+                due = due or bool(every and self.done % every == 0)
+                if due:
+                    self._record(self.engine.finish())
+            if due:
                 self.save()
-            if told_to_stop and self.done < last:
+            if self.told_to_stop and self.done < last:
                 break
         with self.tracker.gathers_files("write the checkpoint"):
             self.checkpoints.wait()
@@ -104,24 +101,55 @@ class Trainer:
                     self.checkpoints.wait()
             raise
 
-    def _step(self) -> bool:
-        """One step with its records; returns whether some rank was told to stop."""
+    def _step(self) -> None:
+        """One step, and the records of steps that are settled now."""
         settings, began = self.settings, time.perf_counter()
         self.tracker.step, self.tracker.at = self.done + 1, "reads its batch"
         rate = rate_at(settings.optimizer, self.done, self.planned)
         batch = self.batch_of(self.train, self.samples)
-        outcome = self.engine.step(batch, rate)
+        outcomes = self.engine.advance(batch, rate)
         self.done += 1
         self.samples += self.batch_samples
         self.tokens += self.batch_samples * settings.batch.length
-        glances = self._exchange(batch)
-        seconds = time.perf_counter() - began
+        step = Unrecorded.of(self.done, rate, self.tokens, self._glance(batch), self.engine.mesh)
+        step.plan = self.engine.plan.schedule.name if self.plans.every else None
+        self.unrecorded.append(step)
+        for settled in [*self.unrecorded][: len(outcomes)]:
+            self._heard(settled)
+        step.seconds = time.perf_counter() - began
+        self._change_plan()
         self._compare_copies()
         evaluation = self._evaluate()
-        metrics = Metrics(self.done, outcome.loss, outcome.norm, rate, self.tokens, evaluation)
-        self.tracker.at = "writes its records"
-        self.voice.step(metrics, self._timing(seconds, glances))
-        return any(glance.told_to_stop for glance in glances)
+        if evaluation is not None:
+            outcomes += self.engine.finish()
+        self._record(outcomes, evaluation)
+
+    def _record(self, outcomes: Sequence[Outcome], evaluation: float | None = None) -> None:
+        """Write down steps that are settled; an evaluation belongs to the last step done."""
+        for outcome in outcomes:
+            step = self.unrecorded.popleft()
+            glances, found = self._heard(step), evaluation if step.step == self.done else None
+            metrics = Metrics(step.step, outcome.loss, outcome.norm, step.rate, step.tokens, found)
+            self.tracker.at = "writes its records"
+            self.voice.step(metrics, self._timing(step, glances))
+            self.told_to_stop |= any(glance.told_to_stop for glance in glances)
+
+    def _heard(self, step: Unrecorded) -> list[Glance]:
+        with self.tracker.gathers("end the step"):
+            return step.glances()
+
+    def _change_plan(self) -> None:
+        """Take another plan from the next step on, where there is a next step and a better plan."""
+        change = self.plans.after_step(self.done) if self.done < self.settings.run.steps else None
+        for remark in self.plans.remarks():
+            self.voice.say(remark)
+        if change is not None:
+            self.tell_plan(change)
+
+    def tell_plan(self, change: PlanChange) -> None:
+        """Say and record which plan is in force from here on, and why."""
+        self.voice.say(change.words)
+        self.voice.plan(PlanRecord(*change))
 
     @property
     def batch_samples(self) -> int:
@@ -130,8 +158,8 @@ class Trainer:
         return self.settings.mesh.replicas * batch.microbatches * batch.rows
 
     def batch_of(self, samples: Samples, start: int) -> tuple[Microbatch, ...]:
-        batch, mesh = self.settings.batch, self.engine.mesh
-        share = (mesh.replica, mesh.replicas, batch.microbatches, batch.rows)
+        plan, mesh = self.engine.plan, self.engine.mesh
+        share = (mesh.replica, mesh.replicas, len(plan.lengths), plan.rows)
         return samples.batch_at(start, *share)
 
     def _compare_copies(self) -> None:
@@ -151,29 +179,24 @@ class Trainer:
         self.tracker.at = "evaluates"
         return self.engine.evaluate(self.batch_of(held, start * size) for start in range(count))
 
-    def _exchange(self, batch: Sequence[Microbatch]) -> list[Glance]:
-        """What every rank says of the step, known to all."""
-        mesh = self.engine.mesh
-        said = torch.zeros(mesh.grid.ranks, len(Glance._fields), dtype=torch.float64)
+    def _glance(self, batch: Sequence[Microbatch]) -> Glance:
+        """What this rank says of the step."""
+        self.tracker.at = "ends its step"
         times = (self.engine.busy_seconds(), self.engine.lane_seconds())
         cell = self.engine.layout.cell.ranks
         flops = model_flops(self.engine.layout.model, document_lengths(batch)) / cell
-        own = (*times, self.engine.peak_bytes(), self.stopping.asked, flops)
-        said[mesh.rank] = torch.tensor(own, dtype=torch.float64)
-        self.tracker.at = "ends its step"
-        with self.tracker.gathers("end the step"):
-            add_up(said, mesh.world)
-        return [Glance(*row) for row in said.tolist()]
+        return Glance(*times, self.engine.peak_bytes(), self.stopping.asked, flops)
 
-    def _timing(self, seconds: float, glances: Sequence[Glance]) -> Timing:
-        tokens = self.batch_samples * self.settings.batch.length
+    def _timing(self, step: Unrecorded, glances: Sequence[Glance]) -> Timing:
+        tokens, seconds = self.batch_samples * self.settings.batch.length, step.seconds
         busy, lanes = [glance.busy for glance in glances], [glance.lane for glance in glances]
         return Timing(
-            step=self.done,
+            step=step.step,
             seconds=seconds,
             tokens_per_second=tokens / seconds,
             utilisation=self._utilisation(seconds, glances),
             memory=tuple(int(glance.memory) for glance in glances),
+            plan=step.plan,
             bubble=idle_share(busy, lanes, self.engine.mesh.grid.groups("device")),
             time=time.time(),
         )
@@ -189,6 +212,7 @@ class Trainer:
         """Begin to store the run as it is now."""
         if self.saved == self.done:
             return
+        self._record(self.engine.finish())
         self.tracker.at = "saves"
         self.voice.sync()
         with self.tracker.gathers_files("write the checkpoint before this one"):

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from penstock.arch.mesh_shape import MeshShape
 from penstock.core.schedule import Schedule
 from penstock.data import Samples
-from penstock.run.program.unsupported import set_aside
 from penstock.train.config.settings import Settings
 
 
@@ -14,13 +14,18 @@ def cautions(
     """Warnings to begin with, one line each; `layers` are those of each stage."""
     chosen = settings.pipeline.layers or schedule.shape.cut(sum(layers))
     empty = [] if chosen else _empty_stages(layers)
-    return [*plainer(schedule), *empty, *_short_evaluation(settings, held_out)]
+    silent = _nothing_to_hide(schedule, settings.mesh.shape)
+    return [*silent, *empty, *_short_evaluation(settings, held_out)]
 
 
-def plainer(schedule: Schedule) -> list[str]:
-    """A warning where the runtime does in a plainer way what a schedule says."""
-    aside = set_aside(schedule)
-    return [f"warning: {schedule.name}: {aside}"] if aside else []
+def _nothing_to_hide(schedule: Schedule, mesh: MeshShape) -> list[str]:
+    """Braided pairs on devices of one rank, whose ops do not communicate."""
+    if not schedule.pairs or mesh.cell.ranks > 1:
+        return []
+    return [
+        f"warning: {schedule.name} braids {len(schedule.pairs)} pairs of ops to hide communication "
+        "inside them, but each device is one rank and has none; set mesh.tensor to 2 or more"
+    ]
 
 
 def evaluation_batches(settings: Settings, held_out: Samples) -> int:

@@ -42,6 +42,9 @@ class RemainingTime:
 class Display(Protocol):
     """Something that shows the progress of a run."""
 
+    plan: str
+    """The plan in force, where it may change; else nothing."""
+
     def step(self, step: int, loss: float, tokens_per_second: float) -> None:
         """Show that a step is done; `step` counts it."""
         ...
@@ -57,7 +60,7 @@ class BarDisplay:
     """One line that moves."""
 
     def __init__(self, steps: int, done: int, stream: TextIO) -> None:
-        self._means, self._clock = Means(), RemainingTime(done, steps)
+        self._means, self._clock, self.plan = Means(), RemainingTime(done, steps), ""
         self._progress = Progress(
             TextColumn("training"),
             BarColumn(bar_width=None),
@@ -72,7 +75,8 @@ class BarDisplay:
         self._progress.console.show_cursor(True)
 
     def step(self, step: int, loss: float, tokens_per_second: float) -> None:
-        words = step_words(self._means.add(loss), tokens_per_second, self._clock.left(step))
+        left = self._clock.left(step)
+        words = step_words(self._means.add(loss), tokens_per_second, left, self.plan)
         self._progress.update(self._task, completed=step, words=words)
 
     def say(self, text: str) -> None:
@@ -86,13 +90,13 @@ class LineDisplay:
     """A line every few steps, and one for the last."""
 
     def __init__(self, steps: int, done: int, stream: TextIO, every: int) -> None:
-        self._means, self._clock = Means(), RemainingTime(done, steps)
+        self._means, self._clock, self.plan = Means(), RemainingTime(done, steps), ""
         self._steps, self._stream, self._every = steps, stream, every
 
     def step(self, step: int, loss: float, tokens_per_second: float) -> None:
         mean = self._means.add(loss)
         if step % self._every == 0 or step == self._steps:
-            words = step_words(mean, tokens_per_second, self._clock.left(step))
+            words = step_words(mean, tokens_per_second, self._clock.left(step), self.plan)
             self.say(f"step {step}/{self._steps}  {words}")
 
     def say(self, text: str) -> None:
@@ -109,13 +113,16 @@ def open_display(steps: int, done: int, stream: TextIO, every: int) -> Display:
     return LineDisplay(steps, done, stream, every)
 
 
-def step_words(loss: float, tokens_per_second: float, left: float) -> str:
-    """What is said of a step.
+def step_words(loss: float, tokens_per_second: float, left: float, plan: str = "") -> str:
+    """What is said of a step, with the plan in force where it may change.
 
     >>> step_words(2.61234, 54321.0, 75.2)
     'loss 2.6123  54,321 tokens/s  1:15 left'
+    >>> step_words(2.61234, 54321.0, 75.2, "1f1b+group2 since step 11")
+    'loss 2.6123  54,321 tokens/s  1:15 left  1f1b+group2 since step 11'
     """
-    return f"loss {loss:.4f}  {tokens_per_second:,.0f} tokens/s  {duration(left)} left"
+    words = f"loss {loss:.4f}  {tokens_per_second:,.0f} tokens/s  {duration(left)} left"
+    return f"{words}  {plan}" if plan else words
 
 
 def duration(seconds: float) -> str:

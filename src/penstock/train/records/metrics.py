@@ -2,7 +2,8 @@
 
 `metrics.jsonl` holds what follows from the configuration alone (loss, norm, rate, tokens), so equal
 runs write equal bytes, also one that was interrupted: a run that goes on from a checkpoint first
-takes back the lines behind it. `timing.jsonl` holds what the machine did (speed, memory, bubble).
+takes back the lines behind it. `timing.jsonl` holds what the machine did (speed, memory, bubble),
+and `plans.jsonl` which plans came into force, in runs whose plan may change.
 
 A line is written at once and whole; one that was cut off by a killed process is dropped when the
 run goes on. Numbers are written with all their digits; one that is not finite is written as null.
@@ -22,6 +23,7 @@ from penstock.files.durable import write_file
 
 METRICS = "metrics.jsonl"
 TIMING = "timing.jsonl"
+PLANS = "plans.jsonl"
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,25 @@ class Timing:
     spans were recorded."""
     time: float
     """Seconds since 1970 at the end of the step."""
+    plan: str | None = None
+    """The plan in force, where it may change."""
+
+
+@dataclass(frozen=True)
+class PlanRecord:
+    """A plan that has come into force."""
+
+    step: int
+    """Steps done before it."""
+    plan: str
+    why: str
+    before: float | None = None
+    """Predicted seconds of a step under the plan before."""
+    after: float | None = None
+    """Predicted seconds of a step under this one."""
+
+
+Record = Metrics | Timing | PlanRecord
 
 
 class Lines:
@@ -69,7 +90,7 @@ class Lines:
             take_back(path, done)
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
 
-    def write(self, record: Metrics | Timing) -> None:
+    def write(self, record: Record) -> None:
         """Add a line, whole, so that a reader and a killed process find no half of it."""
         line = memoryview(record_line(record).encode())
         with _worded(self.path):
@@ -98,7 +119,7 @@ def _worded(path: Path) -> Iterator[None]:
         ) from error
 
 
-def record_line(record: Metrics | Timing) -> str:
+def record_line(record: Record) -> str:
     """A record as one line; what is None is left out."""
     values = {key: _finite(value) for key, value in asdict(record).items() if value is not None}
     return json.dumps(values, allow_nan=False) + "\n"

@@ -16,7 +16,15 @@ from penstock.errors import RunError
 from penstock.files.durable import write_file
 from penstock.train.config.save import tables
 from penstock.train.config.settings import Settings
-from penstock.train.records.metrics import METRICS, TIMING, Lines, Metrics, Timing
+from penstock.train.records.metrics import (
+    METRICS,
+    PLANS,
+    TIMING,
+    Lines,
+    Metrics,
+    PlanRecord,
+    Timing,
+)
 
 
 class Sink(Protocol):
@@ -25,6 +33,8 @@ class Sink(Protocol):
     def metrics(self, record: Metrics) -> None: ...
 
     def timing(self, record: Timing) -> None: ...
+
+    def plan(self, record: PlanRecord) -> None: ...
 
     def sync(self) -> None:
         """Return once what was told is safe; called before a checkpoint counts."""
@@ -46,6 +56,9 @@ class FileSink:
     def timing(self, record: Timing) -> None:
         self._timing.write(record)
 
+    def plan(self, record: PlanRecord) -> None:
+        return None  # a file of its own has it, where plans may change
+
     def sync(self) -> None:
         self._metrics.sync()
         self._timing.sync()
@@ -53,6 +66,28 @@ class FileSink:
     def close(self) -> None:
         self._metrics.close()
         self._timing.close()
+
+
+class PlanSink:
+    """`plans.jsonl` in the run's folder."""
+
+    def __init__(self, folder: Path, done: int) -> None:
+        self._plans = Lines(folder / PLANS, done)
+
+    def metrics(self, record: Metrics) -> None:
+        return None
+
+    def timing(self, record: Timing) -> None:
+        return None
+
+    def plan(self, record: PlanRecord) -> None:
+        self._plans.write(record)
+
+    def sync(self) -> None:
+        self._plans.sync()
+
+    def close(self) -> None:
+        self._plans.close()
 
 
 class TensorBoardSink:
@@ -68,6 +103,9 @@ class TensorBoardSink:
 
     def timing(self, record: Timing) -> None:
         self._add(record.step, scalars(record))
+
+    def plan(self, record: PlanRecord) -> None:
+        self._writer.add_text("plan", f"{record.plan}: {record.why}", record.step)
 
     def _add(self, step: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
@@ -101,6 +139,9 @@ class WandbSink:
     def timing(self, record: Timing) -> None:
         self._run.log(scalars(record), step=record.step)
 
+    def plan(self, record: PlanRecord) -> None:
+        return None  # it takes no second record of a step; the files have it
+
     def sync(self) -> None:
         return None  # it sends on its own; the files are what counts
 
@@ -120,6 +161,9 @@ class Sinks:
     def timing(self, record: Timing) -> None:
         self._each(lambda sink: sink.timing(record))
 
+    def plan(self, record: PlanRecord) -> None:
+        self._each(lambda sink: sink.plan(record))
+
     def sync(self) -> None:
         self._each(lambda sink: sink.sync())
 
@@ -135,6 +179,8 @@ def open_sinks(settings: Settings, done: int) -> Sinks:
     """The sinks of a run that goes on after `done` steps."""
     folder = Path(settings.run.directory)
     sinks: list[Sink] = [FileSink(folder, done)]
+    if settings.plan.policy != "fixed":
+        sinks.append(PlanSink(folder, done))
     if settings.log.tensorboard:
         sinks.append(TensorBoardSink(folder, done))
     if settings.log.wandb:
@@ -149,7 +195,7 @@ def scalars(record: Metrics | Timing) -> dict[str, float]:
     return {
         name: float(max(value, default=0) if isinstance(value, tuple) else value)
         for name, value in values.items()
-        if name != "time"
+        if name not in ("time", "plan")
     }
 
 

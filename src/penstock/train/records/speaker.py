@@ -5,7 +5,7 @@ from typing import Protocol
 
 from penstock.train.config.settings import Settings
 from penstock.train.records.console import Display, open_display
-from penstock.train.records.metrics import Metrics, Timing
+from penstock.train.records.metrics import Metrics, PlanRecord, Timing
 from penstock.train.records.sinks import Sinks, open_sinks
 
 
@@ -13,6 +13,10 @@ class Voice(Protocol):
     """Tells of a run."""
 
     def step(self, metrics: Metrics, timing: Timing) -> None: ...
+
+    def plan(self, record: PlanRecord) -> None:
+        """Record a plan, and show it from here on."""
+        ...
 
     def say(self, text: str) -> None: ...
 
@@ -25,6 +29,9 @@ class Silent:
     """The voice of all ranks but the first."""
 
     def step(self, metrics: Metrics, timing: Timing) -> None:
+        return None
+
+    def plan(self, record: PlanRecord) -> None:
         return None
 
     def say(self, text: str) -> None:
@@ -53,6 +60,10 @@ class Speaking:
         self._display.step(metrics.step, metrics.loss, timing.tokens_per_second)
         if metrics.evaluation is not None:
             self._display.say(f"step {metrics.step}: held-out loss {metrics.evaluation:.4f}")
+
+    def plan(self, record: PlanRecord) -> None:
+        self._sinks.plan(record)
+        self._display.plan = f"{record.plan} since step {record.step + 1}"
 
     def say(self, text: str) -> None:
         self._display.say(text)

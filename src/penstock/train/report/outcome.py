@@ -3,7 +3,7 @@
 Nothing here runs or reads anything, so that a report can be made from any run's figures.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from statistics import mean
@@ -54,6 +54,8 @@ class Ran(NamedTuple):
     """Where the exported weights are; empty where there are none."""
     ranks_of_device: int = 1
     """Processes that work together as one device."""
+    plans: Sequence[Mapping[str, Any]] = ()
+    """Records of the plans that came into force, where they may change."""
 
     @property
     def mean_losses(self) -> tuple[float, float] | None:
@@ -99,6 +101,7 @@ def outcome_record(outcome: RunOutcome) -> dict[str, Any]:
         "cores": ran.cores,
         "checkpoint": str(ran.checkpoint),
         "export": ran.export or None,
+        "plans": list(ran.plans),
         "schedules": [_compared_record(each) for each in outcome.compared],
         "left_out": list(outcome.left_out),
     }

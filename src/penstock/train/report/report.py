@@ -10,7 +10,7 @@ would not fit nevertheless, because it keeps more of a batch alive, is not run.
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -47,7 +47,7 @@ from penstock.sim import simulate
 from penstock.sim.cores import makespan_on
 from penstock.train.config.sections import PipelineSettings
 from penstock.train.config.settings import Settings
-from penstock.train.records.metrics import METRICS, TIMING, read_metrics
+from penstock.train.records.metrics import METRICS, PLANS, TIMING, read_metrics
 from penstock.train.report.compared import compared_schedules
 from penstock.train.report.gathered import gathered_stages
 from penstock.train.report.outcome import Compared, Ran, RunOutcome
@@ -149,7 +149,14 @@ def _own_footprints(engine: Engine) -> tuple[Footprint, ...]:
     plan, workload = engine.plan, _workload_here(engine.plan, engine)
     buffers = engine.sharding.buffers
     gathered = gathered_stages(schedule_for(plan.schedule, buffers)) if buffers else ()
-    return footprints(plan.schedule, workload, plan.rows, owners=engine.owners, gathered=gathered)
+    return footprints(
+        plan.schedule,
+        workload,
+        plan.rows,
+        owners=engine.owners,
+        gathered=gathered,
+        states=engine.validation.states,
+    )
 
 
 def _footprints(plan: StepPlan, engine: Engine) -> tuple[Footprint, ...]:
@@ -204,6 +211,7 @@ def ran_by(run: EndedRun) -> Ran:
         tokens=run.tokens,
         seconds=[record["seconds"] for record in read_metrics(folder / TIMING)],
         processes=mesh.grid.ranks,
+        plans=_plans(run.settings, folder),
         ranks_of_device=run.engine.layout.cell.ranks,
         cores=machines * len(os.sched_getaffinity(0)),
         slices=_slices(run.settings.pipeline),
@@ -211,6 +219,11 @@ def ran_by(run: EndedRun) -> Ran:
         checkpoint=run.checkpoint,
         export=run.settings.checkpoint.export,
     )
+
+
+def _plans(settings: Settings, folder: Path) -> list[dict[str, Any]]:
+    """What came into force; nothing where the plan is fixed."""
+    return read_metrics(folder / PLANS) if settings.plan.policy != "fixed" else []
 
 
 def _slices(pipeline: PipelineSettings) -> int:

@@ -33,6 +33,7 @@ def words(outcome: RunOutcome) -> str:
     ran, found, left_out = outcome.ran, outcome.compared, outcome.left_out
     parts = [
         learnt(ran),
+        *plan_table(ran),
         time_table(ran, found),
         memory_table(found, ran.ranks_of_device),
         *_verdicts(found),
@@ -50,6 +51,24 @@ def learnt(ran: Ran) -> str:
         f"loss {means[0]:.3f} -> {means[1]:.3f} (means of {min(SHOWN_MEAN, count)} steps) after "
         f"{count} steps, {ran.tokens:,} tokens; {pace:,.0f} tokens/s\n{curve(ran.losses)}"
     )
+
+
+def plan_table(ran: Ran) -> list[str]:
+    """Which plan was in force from which step on, and why; nothing where one was all along."""
+    if not ran.plans:
+        return []
+    rows = [
+        (
+            str(each["step"] + 1),
+            each["plan"],
+            *(f"{each[key]:.3f}" if key in each else "-" for key in ("before", "after")),
+            each["why"],
+        )
+        for each in ran.plans
+    ]
+    heads = ("from step", "plan", "before", "with it", "why")
+    title = "plans, with the predicted seconds of a step before and with each\n"
+    return [title + _table(heads, rows)]
 
 
 def time_table(ran: Ran, found: Sequence[Compared]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.run.execute.handlers.backward import backward
+from penstock.run.execute.handlers.confirm import confirm
 from penstock.run.execute.handlers.embed_shard import embed_shard
 from penstock.run.execute.handlers.embedding_gradient import embedding_gradient
 from penstock.run.execute.handlers.forward import forward
@@ -24,6 +25,7 @@ from penstock.run.execute.handlers.recompute import recompute
 from penstock.run.execute.handlers.reduce_gradient import reduce_gradient
 from penstock.run.execute.handlers.take_norm import take_norm
 from penstock.run.execute.handlers.update import update
+from penstock.run.execute.handlers.update_early import update_early
 from penstock.run.execute.handlers.weight_gradient import weight_gradient
 
 Handler = Callable[..., Any]
@@ -45,6 +47,8 @@ HANDLERS: Mapping[str, Handler] = {
     "Z": reduce_gradient,
     "V": take_norm,
     "U": update,
+    "A": update_early,
+    "C": confirm,
 }
 """The handler of each kind of op."""
 

@@ -20,7 +20,8 @@ class Normed(Protocol):
 def take_norm(kept: Normed, piece: None, values: Values, reads: Places, writes: Places) -> None:
     """A weight that two stages have is counted once, with the gradient of both."""
     _, shared = reads
-    (norm,) = writes
+    norm, own = writes
     if values[shared] is not None:
         kept.share(values[shared])
-    values[norm] = kept.squares()
+    values[own] = kept.squares()
+    values[norm] = values[own].clone()  # what is added up replaces its first part

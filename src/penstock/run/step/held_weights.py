@@ -1,0 +1,29 @@
+"""What a rank keeps of its stages, before anything has filled it."""
+
+import torch
+
+from penstock.model.stages.weights import Weights
+from penstock.run.comm.mesh import Mesh
+from penstock.run.program.rotation import rotation_of
+from penstock.run.program.sharded_schedule import schedule_for
+from penstock.run.program.step_plan import StepPlan
+from penstock.run.step.sharding import Sharding
+
+
+def held_weights(
+    plan: StepPlan, mesh: Mesh, sharding: Sharding, device: torch.device
+) -> dict[int, Weights]:
+    """Of all stages; with room for a whole gradient where the plan lets it stay."""
+    layout = plan.layout
+    found: dict[int, Weights] = {}
+    for stage in layout.stages_of(mesh.device):
+        own = sharding.ownership(
+            layout.parameters(stage, mesh.tensor), mesh, tied=layout.model.tied
+        )
+        dtype, main = layout.dtype, layout.main
+        found[stage] = sharding.empty(own, dtype=dtype, main=main, device=device)
+    if sharding.buffers:
+        sharded = schedule_for(plan.schedule, sharding.buffers)
+        for stage in rotation_of(sharded, mesh.device).staying:
+            found[stage] = found[stage].with_whole_gradient()
+    return found
