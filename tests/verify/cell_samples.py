@@ -70,11 +70,15 @@ def cut_at_attention(trial: Trial) -> Trial:
 
 
 def with_weights_sent(trial: Trial) -> Trial:
-    """The same where weights travel to attention, and all but attention runs again."""
+    """The same where weights travel to attention."""
     cut = cut_at_attention(trial)
     shape = replace(cut.schedule.shape, to_attention="weights")
-    sent = replace(cut.schedule, shape=shape, derived={})
-    return replace(cut, schedule=recompute_without_attention(sent))
+    return replace(cut, schedule=replace(cut.schedule, shape=shape, derived={}))
+
+
+def again_without_attention(trial: Trial) -> Trial:
+    """The same where all but attention runs again."""
+    return replace(trial, schedule=recompute_without_attention(trial.schedule))
 
 
 @cache
