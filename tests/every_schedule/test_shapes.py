@@ -1,6 +1,6 @@
 """Random requests: what fits is proven and keeps its claims, what does not is refused in words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from every_schedule.cases import PRICES, broken_claims, name_of, priced, specs
 from penstock.check import check
 from penstock.errors import ShapeError
-from penstock.schedules import Case, Spec
+from penstock.schedules import Case, Option, Spec
 
 
 @st.composite
@@ -99,12 +99,21 @@ def _small_world(spec: Spec) -> Iterator[Case]:
     """All small requests with their options, whether they fit or not, at equal prices first."""
     chunks = range(1, 4) if spec.chunks is None else [spec.chunks]
     slices = range(1, 4) if spec.sliced else [1]
-    values = product(*(range(1, 8) for _ in spec.options))
+    values = product(*(_values(spec, option) for option in spec.options))
     sizes = list(product(range(1, 5), range(1, 8), chunks, slices, values))
     for prices, (p, m, v, k, given_) in product(PRICES, sizes):
         chosen = zip(spec.options, given_)
         options = {option.name: option.read(spec.name, value) for option, value in chosen}
         yield priced(Case(p, m, v, k, options), prices)
+
+
+def _values(spec: Spec, option: Option[Any]) -> Iterable[Any]:
+    """Small numbers, or what an option is by default that reads words."""
+    try:
+        option.read(spec.name, 1)
+    except ShapeError:
+        return [option.default(spec.cases[0])]
+    return range(1, 8)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ runs, in any timing. There is no switch to skip it.
 
 from penstock.check.annotations import annotations
 from penstock.check.complete import complete, known, stream
-from penstock.check.confirmed import confirmed
+from penstock.check.confirmed import ops_to_confirm_before
 from penstock.check.explain import explain
 from penstock.check.finding import RULES, Finding, Report
 from penstock.check.memory import memory_findings
@@ -33,7 +33,7 @@ _STEPS = (
     (annotations,),
     (one_home, collective_order),
     (order,),
-    (local, confirmed),
+    (local, ops_to_confirm_before),
 )
 """Rules in turn: a step is looked at only when the ones before it found nothing, so that one
 mistake is reported once and not through everything that follows from it."""

@@ -10,7 +10,7 @@ from penstock.core.begun import begun_rows, not_to_begin
 from penstock.core.schedule import Schedule
 
 
-def confirmed(schedule: Schedule) -> Iterator[Finding]:
+def ops_to_confirm_before(schedule: Schedule) -> Iterator[Finding]:
     """Ops that could not be run again if an early update turns out to be wrong."""
     table = schedule.table
     if "C" not in table.kinds:
@@ -23,7 +23,7 @@ def confirmed(schedule: Schedule) -> Iterator[Finding]:
             "confirmed",
             (op, check),
             device,
-            f"{op} on device {device} stands in front of {check}, and could not be run again if "
-            "that finds an update to be wrong",
-            f"move {check} in front of {op}",
+            f"{op} on device {device} is before {check}, and could not be run again if that "
+            "finds an update to be wrong",
+            f"move {check} before {op}",
         )

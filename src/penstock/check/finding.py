@@ -18,8 +18,8 @@ RULES: dict[str, str] = {
     "local": "only outputs, gradients and vocabulary parts are sent to other devices; what an op "
     "saves stays on its device",
     "collective-order": "all members join the collectives of one buffer in the same order",
-    "confirmed": "in front of a confirmation (C) a device runs forwards alone, whose inputs come "
-    "from forwards in front of one: what was computed with a wrong update is run again",
+    "confirmed": "before a confirmation (C) a device runs only forwards, whose inputs come from "
+    "forwards before one: what was computed with a wrong update is run again",
     "memory": "no device may hold more than its limit, in any timing that the order allows",
     "channel": "sends and receives of one channel come in the same order on both ends",
     "slot": "a receive needs a free slot, and a slot is free once its reader has ended",

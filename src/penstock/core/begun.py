@@ -19,10 +19,10 @@ from penstock.core.schedule import Schedule
 BEGUN_KINDS = frozenset("FN")
 """Kinds that only read what a confirmation may change."""
 
-Rows = NDArray[np.bool_]
+ChosenRows = NDArray[np.bool_]
 
 
-def begun_rows(schedule: Schedule) -> Rows:
+def begun_rows(schedule: Schedule) -> ChosenRows:
     """Rows of compute lanes in front of the first confirmation there; none without one."""
     table = schedule.table
     begun, confirming = np.zeros(len(table), np.bool_), table.of_kinds("C")
@@ -32,7 +32,7 @@ def begun_rows(schedule: Schedule) -> Rows:
     return begun
 
 
-def first_forwards(schedule: Schedule) -> Rows:
+def first_forwards(schedule: Schedule) -> ChosenRows:
     """The most that can be begun: from the start of every compute lane, as long as it goes."""
     table = schedule.table
     begun = np.zeros(len(table), np.bool_)
@@ -45,7 +45,7 @@ def first_forwards(schedule: Schedule) -> Rows:
     return begun
 
 
-def not_to_begin(schedule: Schedule, begun: Rows) -> Rows:
+def not_to_begin(schedule: Schedule, begun: ChosenRows) -> ChosenRows:
     """Which of these rows cannot be dropped and run again."""
     table, graph = schedule.table, graph_of(schedule)
     found = begun & ~table.of_kinds(BEGUN_KINDS)

@@ -206,10 +206,8 @@ class Workload:
     def _given(self, schedule: Schedule) -> Counts:
         """Bytes of what ends of the model and shards give each other; shards give whole tokens."""
         handed = np.array([self.boundary_bytes(int(n)) for n in self._slice_tokens], np.int64)
-        whole, passes = (
-            self.tokens * self.model.boundary_bytes,
-            schedule.table.of_kinds(SHARD_KINDS),
-        )
+        whole = self.tokens * self.model.boundary_bytes
+        passes = schedule.table.of_kinds(SHARD_KINDS)
         return np.where(passes, whole[schedule.unit], handed[schedule.unit])
 
     @property

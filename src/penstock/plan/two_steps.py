@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from penstock.core.begun import Rows, first_forwards
+from penstock.core.begun import ChosenRows, first_forwards
 from penstock.core.ops import Op
 from penstock.core.schedule import After, Loan, Schedule
 from penstock.core.shape import Shape
@@ -38,7 +38,7 @@ def time_between_steps(schedule: Schedule, cost: Cost) -> tuple[Fraction, Fracti
     return before, after
 
 
-def two_steps(schedule: Schedule, free: Rows) -> Schedule:
+def two_steps(schedule: Schedule, free: ChosenRows) -> Schedule:
     """The schedule and once more behind it; in the second step the first op of a device that is not
     `free` starts when the first step has ended on all devices."""
     table, count = schedule.table, schedule.shape.microbatches

@@ -89,9 +89,9 @@ SEND = Option(
     "send",
     _read_sent,
     default=lambda c: TO_ATTENTION[0],
-    text="what the attention of a layer is sent, beside the residual: heads (queries, keys and "
-    "values), the default, or weights (the normed input and the QKV weights; their gradient comes "
-    "back), which is less where sequences are long",
+    text="what the attention of a layer is sent in addition to the residual: heads (queries, keys "
+    "and values), the default, or weights (the normed input and the QKV weights; their gradient "
+    "comes back), which is less where sequences are long",
     least=None,
 )
 

@@ -88,7 +88,7 @@ class NormWeights(NamedTuple):
     projection: Tensor
 
 
-class NormSaved(NamedTuple):
+class FrontNormSaved(NamedTuple):
     """What the backward of the norm needs."""
 
     x: Tensor
@@ -108,17 +108,17 @@ class WeightsFront:
 
     def forward(
         self, weights: NormWeights, y: Tensor, piece: Piece
-    ) -> Work[tuple[Tensor, NormSaved]]:
+    ) -> Work[tuple[Tensor, FrontNormSaved]]:
         yield from ()  # nobody is waited for
         a, r = norm(weights.norm, y, self.config.norm_epsilon)
         handed = (self.cell.tokens.hand_on(each).flatten() for each in (a, y))
-        return torch.cat((weights.projection, *handed)), NormSaved(y, r)
+        return torch.cat((weights.projection, *handed)), FrontNormSaved(y, r)
 
     def backward(
         self,
         weights: NormWeights,
         gradients: NormWeights,
-        saved: NormSaved,
+        saved: FrontNormSaved,
         g: Tensor | None,
         piece: Piece,
         queue: Queue,

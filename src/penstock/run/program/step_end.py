@@ -34,7 +34,7 @@ from penstock.errors import RunError
 _ADDING = kinds_writing("dw")
 """Kinds that add to the weight gradient of their stage."""
 
-Lanes = dict[tuple[int, str], list[Op]]
+StreamLanes = dict[tuple[int, str], list[Op]]
 
 
 def end_step(
@@ -62,7 +62,7 @@ def end_step_early(
         checks = [Op("C", stage, 0) for stage, devices in homes.items() if device in devices]
         if not checks:
             raise RunError(
-                f"device {device} of {schedule.name} has no weights, so that nothing tells it "
+                f"device {device} of {schedule.name} has no weights, so that it does not learn "
                 "whether an update of others was right",
                 hint='set optimizer.validation to "before"',
             )
@@ -80,7 +80,7 @@ def _homes(schedule: Schedule) -> dict[int, list[int]]:
 
 def _lanes_with(
     schedule: Schedule, kinds: str, *, reduced: bool, ties: Sequence[tuple[int, int]]
-) -> Lanes:
+) -> StreamLanes:
     """The lanes with reductions, and with ops of these kinds for every stage behind them."""
     homes = _homes(schedule)
     tied = {stage for tie in ties for stage in tie}
@@ -97,13 +97,13 @@ def _lanes_with(
     return lanes
 
 
-def _ended(schedule: Schedule, lanes: Lanes, ties: Sequence[tuple[int, int]]) -> Schedule:
+def _ended(schedule: Schedule, lanes: StreamLanes, ties: Sequence[tuple[int, int]]) -> Schedule:
     rows = [(device, stream, ops) for (device, stream), ops in lanes.items()]
     shape = replace(schedule.shape, ties=tuple(ties))
     return replace(schedule, shape=shape, table=Table.of(rows), derived={})
 
 
-def _append(lanes: Lanes, lane: tuple[int, str], op: Op) -> None:
+def _append(lanes: StreamLanes, lane: tuple[int, str], op: Op) -> None:
     lanes[lane] = [*lanes.get(lane, []), op]
 
 

@@ -21,7 +21,7 @@ def count_labels(batch: Sequence[Microbatch], mesh: Mesh) -> int:
     return int(count)
 
 
-def pieces_of(
+def own_pieces(
     plan: StepPlan, batch: Sequence[Microbatch], labels: int, device: torch.device, cell: Cell
 ) -> list[Piece]:
     """The slices of a batch in which so many labels count, with the tokens of this rank of a

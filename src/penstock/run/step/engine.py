@@ -34,11 +34,11 @@ from penstock.run.program.order_messages import order_channels
 from penstock.run.program.rotation import Rotation, rotation_of
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.agreement import agree_on_plan
-from penstock.run.step.batch_pieces import count_labels, pieces_of
-from penstock.run.step.empty_weights import empty_weights
+from penstock.run.step.batch_pieces import count_labels, own_pieces
 from penstock.run.step.former_step import FORMER, FormerStep, Unconfirmed, left_totals
 from penstock.run.step.full_sharding import BufferPool, FullShards, StageGather
 from penstock.run.step.groups import connect_devices, make_holder_groups
+from penstock.run.step.held_weights import held_weights
 from penstock.run.step.helping import helping_of
 from penstock.run.step.host_room import host_room
 from penstock.run.step.losses import refuse_unlabelled, sum_losses
@@ -74,7 +74,7 @@ class Engine:
         mine, at = self.layout.stages_of(mesh.device), (device, self.cell)
         self._shard_sums = ShardSums.on(mesh, device) if self.layout.on_shards else None
         self.stages = {stage: stage_of(self.layout, stage, *at) for stage in mine}
-        self.weights = empty_weights(plan, mesh, self.sharding, device)
+        self.weights = held_weights(plan, mesh, self.sharding, device)
         self.owners = max((weights.own.of for weights in self.weights.values()), default=1)
         """Ranks that share the optimizer's work for a stage."""
         self.optimizers = {s: make_optimizer(adam, self.weights[s]) for s in mine}
@@ -98,6 +98,7 @@ class Engine:
 
     def use(self, plan: StepPlan) -> None:
         """Take this plan from here on; all ranks do so before the same step."""
+        self.settle()
         if plan.layout != self.layout:
             raise RunError(
                 "a step plan of another layout than the run's",
@@ -136,7 +137,7 @@ class Engine:
         return self._former.take()
 
     def finish(self) -> list[Outcome]:
-        """Validate the last step, if that has still to be done; returns outcomes that nobody has
+        """Validate the last step, if nobody has done so; returns outcomes that nobody has
         been told. All ranks do so together, before anybody looks at weights."""
         self.settle()
         return self._former.take()
@@ -279,7 +280,7 @@ class Engine:
         return self._pieces(batch, labels)
 
     def _pieces(self, batch: Sequence[Microbatch], labels: int) -> list[Piece]:
-        return pieces_of(self.plan, batch, labels, self.device, self.cell)
+        return own_pieces(self.plan, batch, labels, self.device, self.cell)
 
     def _count(self, batch: Sequence[Microbatch]) -> int:
         """Labels that count in the global batch."""

@@ -10,7 +10,7 @@ from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.sharding import Sharding
 
 
-def empty_weights(
+def held_weights(
     plan: StepPlan, mesh: Mesh, sharding: Sharding, device: torch.device
 ) -> dict[int, Weights]:
     """Of all stages; with room for a whole gradient where the plan lets it stay."""
