@@ -70,11 +70,16 @@ def cut_at_attention(trial: Trial) -> Trial:
 
 
 def with_weights_sent(trial: Trial) -> Trial:
-    """The same where weights travel to attention, and all but attention runs again."""
+    """The same where weights travel to attention."""
     cut = cut_at_attention(trial)
     shape = replace(cut.schedule.shape, to_attention="weights")
-    sent = replace(cut.schedule, shape=shape, derived={})
-    return replace(cut, schedule=recompute_without_attention(sent))
+    return replace(cut, schedule=replace(cut.schedule, shape=shape, derived={}))
+
+
+def with_heads_again(trial: Trial) -> Trial:
+    """The same, and all but attention runs again."""
+    sent = with_weights_sent(trial)
+    return replace(sent, schedule=recompute_without_attention(sent.schedule))
 
 
 @cache
