@@ -136,7 +136,7 @@ def test_tensor_ranks_with_unequal_shares_hold_the_same_bits_and_store_each_elem
 @pytest.mark.parametrize(
     "spread",
     [TOKENS_AND_MATRICES, SHARDED, FULLY, VOCABULARY_SLICES, APART],
-    ids=["cells", "owners", "ranges", "shards"],
+    ids=["cells", "owners", "ranges", "shards", "attention apart"],
 )
 def test_an_export_has_the_bytes_of_what_one_process_has_saved(
     crews: Crews, reference: Reference, tmp_path: Path, spread: Spread
