@@ -149,32 +149,20 @@ TABLE: dict[str, tuple[Collective, ...]] = {
         *forward_of("add_up"),
         *HEAD,
         *backward_of("add_up", "PreAttention"),
-<<<<<<< HEAD
         PAST_ATTENTION,
-=======
-        Collective("what went past attention", "taken_over", "gather"),
->>>>>>> helix
         PARTS_IN_TWO._replace(text="gradients of norms of heads"),
         LOSS,
     ),
     "weights sent, replicated": (
         *forward_of("add_up"),
         *HEAD,
-<<<<<<< HEAD
         *backward_of("add_up", "PreAttention")[:-1],
-=======
-        *backward_of("add_up", "PreAttention")[:2],
->>>>>>> helix
         Collective(
             "gradient of attention's input",
             "ProjectingAttentionStage._projection_gradient",
             "add_up",
         ),
-<<<<<<< HEAD
         PAST_ATTENTION,
-=======
-        Collective("what was handed on", "taken_over", "gather"),
->>>>>>> helix
         PARTS_IN_TWO._replace(text="gradients of norms of heads"),
         LOSS,
     ),

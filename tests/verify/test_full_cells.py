@@ -11,7 +11,6 @@ from penstock.verify.compare import TOLERANCE
 from penstock.verify.trial import TrialPart, trial_part
 from penstock.verify.variants import Trial
 from verify.cell_ranks import on_threads
-<<<<<<< HEAD
 from verify.cell_samples import (
     MODEL,
     again_without_attention,
@@ -20,9 +19,6 @@ from verify.cell_samples import (
     sample,
     with_weights_sent,
 )
-=======
-from verify.cell_samples import MODEL, cut_at_attention, from_right, sample, with_heads_again
->>>>>>> helix
 
 pytestmark = pytest.mark.torch
 
@@ -37,13 +33,9 @@ CELLS = {
     "ulysses in a ring": sample(CellShape(ulysses=2, ring=2), microbatches=2, shard="full"),
     "tensor and ulysses": sample(CellShape(tensor=2, ulysses=2), TIED, shard="full"),
     "attention apart": cut_at_attention(sample(CellShape(tensor=2, ulysses=2), shard="full")),
-<<<<<<< HEAD
     "weights sent": again_without_attention(
         with_weights_sent(sample(CellShape(tensor=2, ulysses=2), shard="full"))
     ),
-=======
-    "weights sent": with_heads_again(sample(CellShape(tensor=2, ulysses=2), shard="full")),
->>>>>>> helix
 }
 
 

@@ -18,7 +18,6 @@ from verify.cell_samples import (
     cut_at_attention,
     from_right,
     sample,
-    with_heads_again,
     with_weights_sent,
 )
 
@@ -92,14 +91,9 @@ def test_ranks_that_have_no_token_of_a_slice_take_part(
 
 @pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS.keys())
 def test_attention_as_a_stage_takes_ranks_without_tokens_too(cell: CellShape) -> None:
-<<<<<<< HEAD
     whole = sample(cell, lengths=(5, 1), rows=2)
     sent = with_weights_sent(whole)
     for trial in (cut_at_attention(whole), sent, again_without_attention(sent)):
-=======
-    for cut in (cut_at_attention, with_weights_sent, with_heads_again):
-        trial = cut(sample(cell, lengths=(5, 1), rows=2))
->>>>>>> helix
         assert len(right(trial)) == cell.ranks
 
 

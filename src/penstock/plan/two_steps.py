@@ -26,7 +26,7 @@ def time_between_steps(schedule: Schedule, cost: Cost) -> tuple[Fraction, Fracti
 
     >>> from penstock.cost.model import UnitCost
     >>> from penstock.schedules import build
-    >>> [int(time) for time in time_between_steps(build("zb-h2", 4, 8), UnitCost())]
+    >>> [int(time) for time in time_between_steps(build("zb-h2", devices=4, microbatches=8), UnitCost())]
     [27, 24]
     """
     alone = simulate(schedule, cost).makespan
