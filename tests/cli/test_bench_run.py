@@ -36,7 +36,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         | {"solved_microbatches": 4},
         "profile": {"model": model, "slices": [1, 2], "repeats": 1},
     }
-    changed = {part: {**settings[part], **values} for part, values in changes.items()}
+    changed = {part: {**values, **changes.get(part, {})} for part, values in settings.items()}
     monkeypatch.setattr(choice, "read_bench_settings", lambda: changed)
 
 

@@ -76,10 +76,9 @@ def with_weights_sent(trial: Trial) -> Trial:
     return replace(cut, schedule=replace(cut.schedule, shape=shape, derived={}))
 
 
-def with_heads_again(trial: Trial) -> Trial:
-    """The same, and all but attention runs again."""
-    sent = with_weights_sent(trial)
-    return replace(sent, schedule=recompute_without_attention(sent.schedule))
+def again_without_attention(trial: Trial) -> Trial:
+    """The same where all but attention runs again."""
+    return replace(trial, schedule=recompute_without_attention(trial.schedule))
 
 
 @cache

@@ -55,6 +55,9 @@ def forward_of(sum_by: str) -> tuple[Collective, ...]:
     )
 
 
+PAST_ATTENTION = Collective("what went past attention", "taken_over", "gather")
+
+
 def backward_of(sum_by: str, attention: str) -> tuple[Collective, ...]:
     """Sums of the backward; those in front of attention are in that function."""
     return (
@@ -146,20 +149,20 @@ TABLE: dict[str, tuple[Collective, ...]] = {
         *forward_of("add_up"),
         *HEAD,
         *backward_of("add_up", "PreAttention"),
-        Collective("what went past attention", "taken_over", "gather"),
+        PAST_ATTENTION,
         PARTS_IN_TWO._replace(text="gradients of norms of heads"),
         LOSS,
     ),
     "weights sent, replicated": (
         *forward_of("add_up"),
         *HEAD,
-        *backward_of("add_up", "PreAttention")[:2],
+        *backward_of("add_up", "PreAttention")[:-1],
         Collective(
             "gradient of attention's input",
             "ProjectingAttentionStage._projection_gradient",
             "add_up",
         ),
-        Collective("what was handed on", "taken_over", "gather"),
+        PAST_ATTENTION,
         PARTS_IN_TWO._replace(text="gradients of norms of heads"),
         LOSS,
     ),

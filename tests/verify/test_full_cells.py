@@ -11,7 +11,14 @@ from penstock.verify.compare import TOLERANCE
 from penstock.verify.trial import TrialPart, trial_part
 from penstock.verify.variants import Trial
 from verify.cell_ranks import on_threads
-from verify.cell_samples import MODEL, cut_at_attention, from_right, sample, with_heads_again
+from verify.cell_samples import (
+    MODEL,
+    again_without_attention,
+    cut_at_attention,
+    from_right,
+    sample,
+    with_weights_sent,
+)
 
 pytestmark = pytest.mark.torch
 
@@ -26,7 +33,9 @@ CELLS = {
     "ulysses in a ring": sample(CellShape(ulysses=2, ring=2), microbatches=2, shard="full"),
     "tensor and ulysses": sample(CellShape(tensor=2, ulysses=2), TIED, shard="full"),
     "attention apart": cut_at_attention(sample(CellShape(tensor=2, ulysses=2), shard="full")),
-    "weights sent": with_heads_again(sample(CellShape(tensor=2, ulysses=2), shard="full")),
+    "weights sent": again_without_attention(
+        with_weights_sent(sample(CellShape(tensor=2, ulysses=2), shard="full"))
+    ),
 }
 
 

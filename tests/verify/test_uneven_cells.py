@@ -14,10 +14,10 @@ from verify.cell_ranks import RankReport, on_threads
 from verify.cell_samples import (
     LENGTHS,
     MODEL,
+    again_without_attention,
     cut_at_attention,
     from_right,
     sample,
-    with_heads_again,
     with_weights_sent,
 )
 
@@ -91,8 +91,9 @@ def test_ranks_that_have_no_token_of_a_slice_take_part(
 
 @pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS.keys())
 def test_attention_as_a_stage_takes_ranks_without_tokens_too(cell: CellShape) -> None:
-    for cut in (cut_at_attention, with_weights_sent, with_heads_again):
-        trial = cut(sample(cell, lengths=(5, 1), rows=2))
+    whole = sample(cell, lengths=(5, 1), rows=2)
+    sent = with_weights_sent(whole)
+    for trial in (cut_at_attention(whole), sent, again_without_attention(sent)):
         assert len(right(trial)) == cell.ranks
 
 

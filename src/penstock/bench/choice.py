@@ -41,10 +41,10 @@ def adjust_settings(
     takes = {
         "host": ("steps",),
         "emulate": ("ranks",),
-        "plans": ("ranks",),
         "real": ("ranks", "tokens", "steps"),
         "cells": ("ranks", "tokens", "steps"),
         "pairs": ("ranks", "tokens", "steps"),
+        "plans": ("ranks",),
         "profile": ("tokens",),
     }
     for part, keys in takes.items():

@@ -48,7 +48,7 @@ def _ran() -> Ran:
     """Levelled over four devices at eight slices: ops help, and lend to, three others."""
     schedule = build("slimpipe-level", devices=4, microbatches=2, slices=8)
     trials, _ = trials_of(schedule, None)
-    trial = next(trial for trial in trials if trial.variant == "documents")
+    trial = next(trial for trial in trials if trial.variant == "ragged")
     rig, watching = Rig(trial_plan(trial)), [Watching() for _ in range(4)]
     batch = microbatches_of(trial.work.batch, trial.work.model.vocabulary)
     for executor, observer in zip(rig.executors, watching):

@@ -38,6 +38,7 @@ class ChangingPlan:
         if not told:
             return None
         proposal = read_proposal(told)
+        engine.settle()  # a step that is not validated yet belongs to the plan before
         engine.use(plan_of_proposal(engine.plan, proposal))
         schedule = proposal.schedule.name
         return PlanChange(done, schedule, proposal.why, proposal.before, proposal.after)

@@ -46,8 +46,9 @@ def room_of(engine: Engine, limit: int) -> MemoryRoom:
     mesh, plan = engine.mesh, engine.plan
     if limit:
         workload = rank_workload(workload_of(plan, engine.device), plan.layout.cell, mesh.place)
-        held = footprints(plan.schedule, workload, plan.rows, owners=engine.owners)[mesh.device]
-        own = limit - held.held
+        owners, states = engine.owners, engine.validation.states
+        held = footprints(plan.schedule, workload, plan.rows, owners=owners, states=states)
+        own = limit - held[mesh.device].held
     else:
         own = free_bytes(engine.device)
     said = torch.zeros(mesh.grid.ranks, dtype=torch.float64)

@@ -112,7 +112,7 @@ class Trainer:
         self.samples += self.batch_samples
         self.tokens += self.batch_samples * settings.batch.length
         step = Unrecorded.of(self.done, rate, self.tokens, self._glance(batch), self.engine.mesh)
-        step.plan = self.engine.plan.schedule.name if self.plans.every else None
+        step.plan = self.engine.plan.schedule.name
         self.unrecorded.append(step)
         for settled in [*self.unrecorded][: len(outcomes)]:
             self._heard(settled)
@@ -196,7 +196,7 @@ class Trainer:
             tokens_per_second=tokens / seconds,
             utilisation=self._utilisation(seconds, glances),
             memory=tuple(int(glance.memory) for glance in glances),
-            plan=step.plan,
+            plan=step.plan if self.plans.every else None,
             bubble=idle_share(busy, lanes, self.engine.mesh.grid.groups("device")),
             time=time.time(),
         )

@@ -45,8 +45,8 @@ class Unrecorded:
     heard: Callable[[], object]
     """Waits until they have."""
     seconds: float = 0.0
-    plan: str | None = None
-    """The schedule that was in force, where that may change."""
+    plan: str = ""
+    """The plan that was in force."""
 
     @classmethod
     def of(cls, step: int, rate: float, tokens: int, own: Glance, mesh: Mesh) -> "Unrecorded":
