@@ -53,13 +53,9 @@ def orders(settings: BenchSettings, devices: int) -> Iterator[tuple[str, Schedul
             yield "one by one", replace(schedule, pairs=(), derived={})
 
 
-def waits_of(ranks: "list[WaitingSteps]") -> Result:
+def waits_of(found: "list[WaitingSteps]") -> Result:
     """A step takes as long as its slowest rank; waits are those of a rank on average."""
-    seconds = median(max(step) for step in zip(*(rank.seconds for rank in ranks)))
-    waited = mean(rank.waited for rank in ranks)
-    return {
-        "seconds": seconds,
-        "waited": waited,
-        "share": waited / seconds,
-        "loss": ranks[0].loss,
-    }
+    seconds = median(max(step) for step in zip(*(each.seconds for each in found)))
+    waited = mean(each.waited for each in found)
+    loss = found[0].loss
+    return {"seconds": seconds, "waited": waited, "share": waited / seconds, "loss": loss}

@@ -129,7 +129,7 @@ def choose_group(
     >>> one, two, four = (Grouping(k, 1, 8) for k in (1, 2, 4))
     >>> choose_group({one: Fraction(100), two: Fraction(90), four: Fraction(90)}, one, FIFTIETH)
     Grouping(group=2, size=1, microbatches=8)
-    >>> choose_group({one: Fraction(100), two: Fraction(99), four: Fraction(99)}, four, FIFTIETH)
+    >>> choose_group({one: Fraction(200), two: Fraction(199), four: Fraction(199)}, four, FIFTIETH)
     Grouping(group=1, size=1, microbatches=8)
     """
     best = reconsider(predicted, current, threshold)
