@@ -26,7 +26,8 @@ def time_between_steps(schedule: Schedule, cost: Cost) -> tuple[Fraction, Fracti
 
     >>> from penstock.cost.model import UnitCost
     >>> from penstock.schedules import build
-    >>> [int(time) for time in time_between_steps(build("zb-h2", devices=4, microbatches=8), UnitCost())]
+    >>> zb_h2 = build("zb-h2", devices=4, microbatches=8)
+    >>> [int(time) for time in time_between_steps(zb_h2, UnitCost())]
     [27, 24]
     """
     alone = simulate(schedule, cost).makespan
