@@ -7,7 +7,7 @@ from covering import Row, covering
 from penstock.arch.cell_shape import CellShape
 from penstock.core.schedule import Schedule
 from penstock.errors import PenstockError, ShapeError
-from penstock.run.program.unsupported import why_not
+from penstock.run.program.unsupported import refuse_loans_in_cells, why_not
 from penstock.schedules import find, registry
 from penstock.transform import CHANGES, combine
 from penstock.verify.cases import CaseSizes
@@ -42,7 +42,7 @@ def devices_of(row: Row) -> int:
 def schedule_of(name: str, devices: int, changes: frozenset[str]) -> Schedule:
     """The smallest one of its kind, with these changes."""
     spec = find(name)
-    case = next(CaseSizes((devices,), (2, 4, 6, 8), (2, 4, 1)).accepted(spec), None)
+    case = next(CaseSizes((devices,), (2, 4, 6, 8), (4, 2, 1)).accepted(spec), None)
     if case is None:
         raise ShapeError(f"{name} does not run on {devices} device(s)", hint="take more")
     return combine(spec.build(case), changes)
@@ -55,6 +55,16 @@ def refusal(name: str, devices: int, changes: frozenset[str]) -> str:
         return why_not(schedule_of(name, devices, changes))
     except PenstockError as error:
         return error.message
+
+
+@cache
+def refusal_in_cell(name: str, devices: int, changes: frozenset[str], cell: CellShape) -> str:
+    """Why a schedule that can be run cannot be on these cells."""
+    try:
+        refuse_loans_in_cells(schedule_of(name, devices, changes), cell)
+    except PenstockError as error:
+        return error.message
+    return ""
 
 
 def changes_of(row: Row) -> frozenset[str]:
