@@ -86,8 +86,8 @@ class Shape:
         ends = self.embed in ("F", "E") and self.loss in ("F", "S", "T")
         if not ends or self.to_attention not in TO_ATTENTION:
             raise ShapeError(
-                f"to_attention={self.to_attention} embed={self.embed} loss={self.loss} "
-                "is not known",
+                f"to_attention={shown(self.to_attention)} embed={shown(self.embed)} "
+                f"loss={shown(self.loss)} is not known",
                 hint="embed is F or E; loss is F, S or T; to_attention is heads or weights",
             )
 
