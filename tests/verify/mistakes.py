@@ -15,14 +15,14 @@ from penstock.model.stages import decoder
 from penstock.run.comm.gloo import Gloo
 from penstock.run.process.rendezvous import Connection
 from penstock.run.program.calls import Join, Post
-from penstock.run.step import engine
+from penstock.run.step import batch_pieces
 from penstock.run.step.engine import Engine
 from penstock.run.step.shard_sums import ShardRanks, ShardSums
 from penstock.run.step.stage_end import StageEnd
 from penstock.verify.trial import TrialPart, run_trial
 from penstock.verify.variants import Trial
 
-_cut_batch = engine.cut_batch
+_cut_batch = batch_pieces.cut_batch
 _leave = Relay.leave
 _send = Gloo.send
 _add_products = decoder.add_products
@@ -68,7 +68,7 @@ def _fed(
     def changed(*args: Any, **kwargs: Any) -> list[Piece]:
         return change(_cut_batch(*args, **kwargs))
 
-    with mock.patch.object(engine, "cut_batch", changed):
+    with mock.patch.object(batch_pieces, "cut_batch", changed):
         return run_trial(connection, trial)
 
 
