@@ -78,7 +78,7 @@ def test_shares_default_to_equal_parts() -> None:
         ({"skips": ((1, 0),)}, "skip edge 1-0"),
         ({"skips": ((0, 1), (0, 1))}, "the skip edge 0-1 is given 2 times"),
         ({"ties": ((0, 1), (0, 1))}, "the tie 0-1 is given 2 times"),
-        ({"loss": "X"}, "loss=X"),
+        ({"loss": "X"}, "loss='X'"),
     ],
 )
 def test_a_shape_that_cannot_be_is_refused_with_a_hint(change: dict, word: str) -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from penstock.check.finding import Finding
+from penstock.core.meaning import kinds_reading, kinds_writing
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.schedule import Loan, Schedule
 
@@ -87,8 +88,8 @@ def _gangs(schedule: Schedule, rows: Rows) -> Iterator[Finding]:
             )
 
 
-_ATTENDING = frozenset("FNRBI")
-"""Kinds of ops that have attention to lend."""
+_ATTENDING = kinds_reading("kv") | kinds_writing("kv")
+"""Kinds of ops that have attention to lend: those that have to do with keys and values."""
 
 
 def _loans(schedule: Schedule, rows: Rows) -> Iterator[Finding]:
@@ -122,7 +123,8 @@ def _of_ends(schedule: Schedule, loan: Loan, at: list[int], lent: Mapping[Op, in
     if loan.slices < 1 or lent[heavy] > heavy.slice:
         return f"needs between 1 and {heavy.slice} slices, of {lent[heavy]} that it lends in all"
     if heavy.kind not in _ATTENDING or light.kind in STAGE_KINDS:
-        return "needs an op with attention (F, N, R, B or I), and one that works on a slice"
+        kinds = ", ".join(sorted(_ATTENDING))
+        return f"needs an op with attention ({kinds}), and one that works on a slice"
     if any(table.lane_stream[table.lane[row]] != "compute" for row in at):
         return "needs two ops of compute lanes"
     return f"cannot be done: {light} lends itself" if light in lent else ""

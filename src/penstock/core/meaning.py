@@ -117,6 +117,11 @@ def kinds_writing(buffer: str) -> frozenset[str]:
     return frozenset(k for k, e in MEANING.items() if any(r.buffer == buffer for r in e.writes))
 
 
+def kinds_reading(buffer: str) -> frozenset[str]:
+    """Kinds of ops that read a buffer."""
+    return frozenset(k for k, e in MEANING.items() if any(r.buffer == buffer for r in e.reads))
+
+
 class Rule(NamedTuple):
     """A reference compiled for one shape: which ops have it, and which instance it names."""
 

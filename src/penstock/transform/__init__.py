@@ -4,7 +4,7 @@ A transform knows no schedule by name and encodes no dependency: it puts a short
 place of one, and leaves the proof of the result to the checker.
 """
 
-from penstock.transform.combine import CHANGES, combine
+from penstock.transform.combine import CHANGES, combine, make_changes
 from penstock.transform.group import group
 from penstock.transform.host_update import update_on_host
 from penstock.transform.offload import add_copies, offload_stages, take_turns
@@ -25,6 +25,7 @@ __all__ = [
     "combine",
     "cut_slices",
     "group",
+    "make_changes",
     "merge_backward",
     "offload_stages",
     "recompute_all",

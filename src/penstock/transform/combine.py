@@ -48,7 +48,14 @@ def combine(schedule: Schedule, names: Collection[str]) -> Schedule:
     for name in names:
         if name not in CHANGES:
             raise ShapeError(f"no change is called {name!r}", hint=nearest(name, [*CHANGES]))
-    for name, change in CHANGES.items():
-        if name in names:
-            schedule = change.apply(schedule)
+    return make_changes(schedule, {name: CHANGES[name].apply for name in names})
+
+
+def make_changes(
+    schedule: Schedule, changes: Mapping[str, Callable[[Schedule], Schedule]]
+) -> Schedule:
+    """The schedule with changes of other extents than the usual ones, by their names."""
+    for name in CHANGES:
+        if name in changes:
+            schedule = changes[name](schedule)
     return schedule

@@ -5,8 +5,9 @@ starts a process, and every process arrives at the same layout from the same set
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from penstock.arch.config import ModelConfig
@@ -30,6 +31,7 @@ from penstock.train.config.settings import Settings
 from penstock.train.loop.flags import refusals_in_keys
 from penstock.train.report.compared import compared_schedules
 from penstock.transform import (
+    make_changes,
     offload_stages,
     recompute_all,
     recompute_all_but_last_slices,
@@ -156,14 +158,16 @@ def _from_file(settings: Settings, devices: int) -> Schedule:
 
 
 def _changed(schedule: Schedule, pipeline: PipelineSettings) -> Schedule:
-    """The schedule with what can be combined with any: in the order of `transform.combine`."""
-    schedule = _recomputed(schedule, pipeline)
+    """The schedule with what can be combined with any."""
+    stages = range(schedule.shape.stages) if pipeline.offload == "all" else pipeline.offload
+    changes: dict[str, Callable[[Schedule], Schedule]] = {
+        "recompute": partial(_recomputed, pipeline=pipeline)
+    }
     if pipeline.vocabulary == "shards":
-        schedule = spread_vocabulary(schedule)
-    if pipeline.offload == "none":
-        return schedule
-    every = range(schedule.shape.stages)
-    return offload_stages(schedule, every if pipeline.offload == "all" else pipeline.offload)
+        changes["vocabulary"] = spread_vocabulary
+    if not isinstance(stages, str):
+        changes["offload"] = partial(offload_stages, stages=stages)
+    return make_changes(schedule, changes)
 
 
 def _recomputed(schedule: Schedule, pipeline: PipelineSettings) -> Schedule:
