@@ -117,7 +117,7 @@ REFUSALS = {
     "too few shares": ("stage_share: 1", 1, "stage_share", "2 entries"),
     "a backward skip": ("skips: 1-0", 1, "skip edge 1-0", "later"),
     "half a skip": ("skips: 1", 1, "1 values instead of 2", "give 2"),
-    "a strange loss": ("loss: Q", 1, "loss=Q is not known", "F, S or T"),
+    "a strange loss": ("loss: Q", 1, "loss='Q' is not known", "F, S or T"),
     "a weightless stage outside": ("weightless: 2", 1, "weightless stage 2", "0 to 1"),
     "a lonely pair": ("pair: 0F0", 1, "a pair has 1 op instead of two", "two ops"),
     "a loan without a number": ("loan: 0F0 1F0", 1, "2 values instead of 3", "give 3"),
