@@ -1,5 +1,7 @@
 """What ranks of a cell wait for each other, and that pairs change nothing else."""
 
+from time import perf_counter_ns, sleep
+
 import pytest
 
 from bench.measure.plain_loss import plain_loss
@@ -41,6 +43,17 @@ def test_both_orders_have_one_loss_and_some_waits(pair: Crew) -> None:
 def test_a_step_takes_as_long_as_its_slowest_rank_and_waits_are_a_mean() -> None:
     ranks = [WaitingSteps([1.0, 3.0, 2.0], 0.5, 7.0), WaitingSteps([2.0, 1.0, 2.0], 0.1, 7.0)]
     assert waits_of(ranks) == {"seconds": 2.0, "waited": 0.3, "share": 0.15, "loss": 7.0}
+
+
+def test_a_wait_inside_a_wait_is_counted_once() -> None:
+    class Slow:
+        def wait(self) -> None:
+            sleep(0.02)
+
+    with wait_clock() as clock:
+        begun = perf_counter_ns()
+        StartedCollective(StartedCollective(Slow(), None), None).wait()
+        assert 20_000_000 <= clock.nanoseconds <= perf_counter_ns() - begun
 
 
 def test_the_clock_is_gone_after_the_measurement() -> None:

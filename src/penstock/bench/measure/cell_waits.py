@@ -27,16 +27,23 @@ class WaitingSteps(NamedTuple):
 
 
 class WaitClock:
-    """Nanoseconds that collectives of a cell were waited for."""
+    """Nanoseconds that collectives of a cell were waited for.
+
+    A collective that waits for another one inside is counted once.
+    """
 
     def __init__(self) -> None:
-        self.nanoseconds = 0
+        self.nanoseconds, self._inside = 0, False
 
     def timed(self, wait: Callable[[StartedCollective], None]) -> Callable[..., None]:
         def wait_and_count(started: StartedCollective) -> None:
-            begun = perf_counter_ns()
+            if self._inside:
+                wait(started)
+                return
+            begun, self._inside = perf_counter_ns(), True
             wait(started)
             self.nanoseconds += perf_counter_ns() - begun
+            self._inside = False
 
         return wait_and_count
 
