@@ -8,6 +8,7 @@ import numpy as np
 from core.samples import every
 from penstock.core import kernel
 from penstock.core.buffers import BUFFERS, COLLECTIVE, Buf
+from penstock.core.gangs import gangs_of
 from penstock.core.graph import graph_of, reads_of
 from penstock.core.lifetimes import uses_of
 from penstock.core.meaning import reads, writes
@@ -16,23 +17,21 @@ from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.core.transfers import moves_of
 
+HELP = ("lent", "returned")
+"""What devices exchange that share the attention of an op."""
+
 
 def edges_by_object(schedule: Schedule) -> Counter[tuple[int, int, str]]:
     """(reader row, writer row, buffer) of every read, resolved one op at a time."""
-    rows = list(enumerate(schedule.table.ops()))
-    device = schedule.table.device
+    away = {row for gang in gangs_of(schedule) for row in gang.helpers}
+    rows = [(row, op) for row, op in enumerate(schedule.table.ops()) if row not in away]
     writers: dict[Buf, list[int]] = defaultdict(list)
     for row, op in rows:
         for buf in writes(op, schedule.shape):
             writers[buf].append(row)
 
-    def source(buf: Buf, reader: int) -> int:
-        """The writer; of a gang, the member on the reader's device."""
-        near = [row for row in writers[buf] if device[row] == device[reader]]
-        return (near or writers[buf])[0]
-
     return Counter(
-        (row, source(buf, row), buf.name if buf.name != "back" else "act")
+        (row, writers[buf][0], buf.name if buf.name != "back" else "act")
         for row, op in rows
         if op.kind not in STAGE_KINDS
         for buf in reads(op, schedule.shape, frozenset(writers))
@@ -51,7 +50,7 @@ def test_the_two_ways_to_read_the_table_agree(schedule: Schedule) -> None:
         if graph.name(edge) != "keep" or graph.writer[edge] < 0
     )
     expected = edges_by_object(bare)
-    assert {edge for edge in found if edge[2] != "keep"} == set(expected)
+    assert {edge for edge in found if edge[2] not in ("keep", *HELP)} == set(expected)
 
 
 @every
@@ -71,17 +70,20 @@ def test_the_graph_keeps_just_the_reads_that_lane_order_leaves_open(schedule: Sc
 
 
 @every
-def test_both_ends_of_a_loan_read_from_each_other(schedule: Schedule) -> None:
+def test_both_ends_of_a_loan_and_members_of_a_gang_read_from_each_other(schedule: Schedule) -> None:
     graph, rows = graph_of(schedule), schedule.table.rows_by_op
     found = {
         (int(graph.reader[edge]), int(graph.writer[edge]), graph.name(edge))
         for edge in range(len(graph.reader))
-        if graph.name(edge) in ("lent", "returned")
+        if graph.name(edge) in HELP
     }
     expected = set()
     for loan in schedule.loans:
         heavy, light = rows[loan.heavy][0], rows[loan.light][0]
         expected |= {(light, heavy, "lent"), (heavy, light, "returned")}
+    for home, helpers in gangs_of(schedule):
+        expected |= {(row, home, "lent") for row in helpers}
+        expected |= {(home, row, "returned") for row in helpers}
     assert found == expected
 
 

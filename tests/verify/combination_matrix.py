@@ -5,6 +5,7 @@ from functools import cache
 
 from covering import Row, covering
 from penstock.arch.cell_shape import CellShape
+from penstock.core.loans import helps_of
 from penstock.core.schedule import Schedule
 from penstock.errors import PenstockError, ShapeError
 from penstock.run.program.unsupported import refuse_loans_in_cells, why_not
@@ -72,14 +73,14 @@ def changes_of(row: Row) -> frozenset[str]:
 
 
 def allowed(row: Row) -> bool:
-    """What is shared is held by several ranks; the schedule can be run, and lends no keys that go
-    round in a ring."""
+    """What is shared is held by several ranks; the schedule can be run, and lends and shares no
+    keys that go round in a ring."""
     if row["shard"] != "none" and row["replicas"] * cell_of(row).sequence == 1:
         return False
     if refusal(row["schedule"], devices_of(row), changes_of(row)):
         return False
-    lends = schedule_of(row["schedule"], devices_of(row), changes_of(row)).loans
-    return not (lends and cell_of(row).ring > 1)
+    helped = helps_of(schedule_of(row["schedule"], devices_of(row), changes_of(row)))
+    return not (helped and cell_of(row).ring > 1)
 
 
 @cache

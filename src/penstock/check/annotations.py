@@ -118,6 +118,8 @@ def _loans(schedule: Schedule, rows: Rows) -> Iterator[Finding]:
 def _of_ends(schedule: Schedule, loan: Loan, at: list[int], lent: Mapping[Op, int]) -> str:
     """What is wrong with the two ops of a loan, if anything is."""
     table, heavy, light = schedule.table, loan.heavy, loan.light
+    if together := {heavy, light} & {*schedule.gangs}:
+        return f"cannot be done: {min(together)} is a gang, whose members share its attention"
     if len({int(table.device[row]) for row in at}) != 2:
         return "needs two devices"
     if loan.slices < 1 or lent[heavy] > heavy.slice:

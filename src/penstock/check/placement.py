@@ -7,7 +7,8 @@ import numpy as np
 
 from penstock.check.finding import Finding
 from penstock.core.buffers import BUFFERS
-from penstock.core.homes import helping_rows, weight_homes
+from penstock.core.gangs import helping_rows
+from penstock.core.homes import weight_homes
 from penstock.core.kernel import kernel
 from penstock.core.meaning import MEANING
 from penstock.core.ops import SHARD_KINDS, Op
@@ -19,10 +20,8 @@ from penstock.core.transfers import moves_of
 
 def one_home(schedule: Schedule) -> Iterator[Finding]:
     """Stages whose weights would have to live on more devices than the shape declares."""
-    table, helping = schedule.table, helping_rows(schedule)
-    shared = {op.stage for op in schedule.gangs} - set(table.stage[helping].tolist())
     for stage, devices in weight_homes(schedule).items():
-        if len(devices) > schedule.shape.copies and stage not in shared:
+        if len(devices) > schedule.shape.copies:
             yield _homeless(schedule, stage, devices)
 
 
@@ -56,8 +55,6 @@ def local(schedule: Schedule) -> Iterator[Finding]:
     for move in np.flatnonzero(stays[moves.buffer])[:8]:
         reader, writer = int(moves.reader[move]), int(moves.writer[move])
         ops = (table.op(reader), table.op(writer))
-        if set(ops) & set(schedule.gangs):
-            continue
         device = int(table.device[reader])
         yield Finding(
             "local",
@@ -76,7 +73,9 @@ def unordered_stages(schedule: Schedule) -> tuple[int, ...]:
     adding = np.array([[kind in sums for kind in MEANING] for sums in ("BI", "BW")], np.uint8)
     last = np.full((len(adding), shape.stages), -1, np.int64)
     wrong = np.zeros(shape.stages, np.uint8)
-    columns = (table.kind, table.stage, table.mb, table.slice)
+    # A member of a gang away from home adds nothing: it stands behind all stages.
+    stage = np.where(helping_rows(schedule), shape.stages, table.stage)
+    columns = (table.kind, stage, table.mb, table.slice)
     _descents(len(table), *columns, max(shape.slices), adding, last, wrong)
     return tuple(int(stage) for stage in np.flatnonzero(wrong))
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from penstock.check.finding import Finding
 from penstock.core.buffers import ALL, BUFFERS, Buf
-from penstock.core.loans import loan_buffer
+from penstock.core.gangs import helping_rows
+from penstock.core.loans import helps_of, loan_buffer
 from penstock.core.meaning import HELPER, LENDER, reads, writes
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.program import Channel, Instr, Program
@@ -30,7 +31,7 @@ class _Machine:
         self.schedule = program.schedule
         self.steps = [_by_stream(program.instructions(d)) for d in range(self.devices)]
         self.written = _written(self.schedule)
-        self.borrowed = _borrowed(self.schedule)
+        self.borrowed, self.away = _borrowed(self.schedule), _away(self.schedule)
         self.last_reader = [self._last_readers(device) for device in range(self.devices)]
         self.held: list[set[Buf]] = [set() for _ in range(self.devices)]
         self.slots: dict[tuple[Channel, int], Buf] = {}
@@ -64,16 +65,17 @@ class _Machine:
             return True
         if any(op == step.op and earlier not in self.done for op, earlier in self.schedule.after):
             return False
-        wanted = self._begins_with(step.op) if step.what == "begin" else self._read(step.op)
+        of = self._begins_with if step.what == "begin" else self._read
+        wanted = of(device, step.op)
         return all(buf in self.held[device] for buf in wanted)
 
-    def _read(self, op: Op) -> list[Buf]:
+    def _read(self, device: int, op: Op) -> list[Buf]:
         """All that an op needs to end."""
-        return [*self._begins_with(op), *self.borrowed.get(op, ())]
+        return [*self._begins_with(device, op), *self.borrowed.get((device, op), ())]
 
-    def _begins_with(self, op: Op) -> list[Buf]:
+    def _begins_with(self, device: int, op: Op) -> list[Buf]:
         """What an op reads of one unit; what belongs to a whole stage is never freed or moved."""
-        if op.kind in STAGE_KINDS:
+        if op.kind in STAGE_KINDS or (device, op) in self.away:
             return []
         found = reads(op, self.schedule.shape, self.written)
         bufs = (_whole(buf) for buf in found if BUFFERS[buf.name].per != "home")
@@ -82,7 +84,7 @@ class _Machine:
     def _last_readers(self, device: int) -> dict[Buf, Op]:
         """The last op of a device that reads each buffer; no buffer is read on two streams."""
         lanes = (ops for at, _, ops in self.schedule.table.lanes() if at == device)
-        return {buf: op for ops in lanes for op in ops for buf in self._read(op)}
+        return {buf: op for ops in lanes for op in ops for buf in self._read(device, op)}
 
     def _do(self, device: int, step: Instr) -> Iterator[Finding]:
         if step.what == "run" and step.op is not None:
@@ -100,7 +102,7 @@ class _Machine:
 
     def _run(self, device: int, op: Op) -> None:
         self.done.add(op)
-        if op.kind not in STAGE_KINDS:
+        if op.kind not in STAGE_KINDS and (device, op) not in self.away:
             self.held[device].update(writes(op, self.schedule.shape))
         for key, buf in list(self.slots.items()):
             if key[0].target == device and self.last_reader[device].get(buf) == op:
@@ -187,7 +189,7 @@ class _Machine:
             for steps in streams.values():
                 if steps and steps[0].op is not None:
                     op = steps[0].op
-                    lacking = [b for b in self._read(op) if b not in self.held[device]]
+                    lacking = [b for b in self._read(device, op) if b not in self.held[device]]
                     yield Finding(
                         "deadlock",
                         (op,),
@@ -208,13 +210,23 @@ class _Machine:
                 )
 
 
-def _borrowed(schedule: Schedule) -> dict[Op, list[Buf]]:
-    """What ops read of each other because of loans."""
-    found: dict[Op, list[Buf]] = defaultdict(list)
-    for number, loan in enumerate(schedule.loans):
-        for op, meaning in ((loan.heavy, LENDER), (loan.light, HELPER)):
-            found[op] += [loan_buffer(schedule, ref.buffer, number) for ref in meaning.reads]
+def _borrowed(schedule: Schedule) -> dict[tuple[int, Op], list[Buf]]:
+    """What ops read of each other because one helps with attention, by the device of each."""
+    found: dict[tuple[int, Op], list[Buf]] = defaultdict(list)
+    table = schedule.table
+    for number, (*ends, _) in enumerate(helps_of(schedule)):
+        for row, meaning in zip(ends, (LENDER, HELPER)):
+            found[int(table.device[row]), table.op(row)] += [
+                loan_buffer(schedule, ref.buffer, number) for ref in meaning.reads
+            ]
     return found
+
+
+def _away(schedule: Schedule) -> set[tuple[int, Op]]:
+    """Members of gangs away from home, which read and write nothing but what they are sent."""
+    table = schedule.table
+    rows = helping_rows(schedule).nonzero()[0].tolist()
+    return {(int(table.device[row]), table.op(row)) for row in rows}
 
 
 def _whole(buf: Buf) -> Buf:

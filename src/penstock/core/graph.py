@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.gangs import helping_rows
 from penstock.core.homes import home_edges
 from penstock.core.kernel import kernel
 from penstock.core.loans import loan_edges
@@ -65,10 +66,13 @@ def writers_of(schedule: Schedule, compiled: Compiled) -> Ints:
 
 
 def columns_of(schedule: Schedule) -> tuple[Any, ...]:
-    """What the loops over rows and rules read."""
-    table, shape = schedule.table, schedule.shape
+    """What the loops over rows and rules read. Members of a gang away from home have no unit: they
+    read and write nothing of it."""
+    table, shape, unit = schedule.table, schedule.shape, schedule.unit
     counts = np.array(shape.slices, np.int32)
-    return table.kind, table.stage, table.mb, table.slice, schedule.unit, counts, shape.units
+    if schedule.gangs:
+        unit = np.where(helping_rows(schedule), np.int32(-1), unit)
+    return table.kind, table.stage, table.mb, table.slice, unit, counts, shape.units
 
 
 def _build(schedule: Schedule, compiled: Compiled, lane_start: Ints) -> Graph:
@@ -83,8 +87,6 @@ def _build(schedule: Schedule, compiled: Compiled, lane_start: Ints) -> Graph:
     columns = columns_of(schedule)
     found = _read(size, *columns, lane_start, *reads, writers, start, edges)
     reader, writer, buffer = edges[:, :found]
-    if schedule.gangs:
-        reader, writer, buffer, start = _from_near_members(schedule, edges[:, :found], lane_start)
     extra = [*home_edges(schedule), *loan_edges(schedule), *_after_edges(schedule)]
     if extra:
         reader, writer, buffer, start = _merge((reader, writer, buffer), extra, size)
@@ -164,25 +166,6 @@ def _after_edges(schedule: Schedule) -> list[tuple[int, int, int]]:
         for reader in of(op)
         for writer in of(earlier)
     ]
-
-
-def _from_near_members(
-    schedule: Schedule, edges: NDArray[np.int32], lane_start: Ints
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """Let readers of what a gang wrote read it from the member on their own device."""
-    device, rows = schedule.table.device, schedule.table.rows_by_op
-    member = {row: rows[op] for op in schedule.gangs if op in rows for row in rows[op]}
-    kept: list[tuple[int, int, int]] = []
-    for reader, writer, buffer in edges.T.tolist():
-        near = [row for row in member.get(writer, ()) if device[row] == device[reader]]
-        source = near[0] if near else writer
-        same_lane = np.searchsorted(lane_start, source, side="right") == np.searchsorted(
-            lane_start, reader, side="right"
-        )
-        if not (same_lane and source < reader):
-            kept.append((reader, source, buffer))
-    nothing = tuple(np.zeros((3, 0), np.int32))
-    return _merge(nothing, kept, len(schedule.table))
 
 
 def _merge(

@@ -8,9 +8,9 @@ number; its weights are numbered behind those of all stages.
 from collections.abc import Collection
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.core.buffers import BUFFERS
+from penstock.core.gangs import helping_rows
 from penstock.core.meaning import MEANING, Ref, kinds_writing, rules
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
 from penstock.core.rules import NUMBER_OF
@@ -24,7 +24,7 @@ _WEIGHT = ("weight", "dw")
 def weight_homes(schedule: Schedule) -> dict[int, list[int]]:
     """Devices on which each stage's weights are read or written; weightless stages have none.
 
-    Members of a gang help where the weights are; a stage that only gangs compute lives with all.
+    Members of a gang away from home help without them.
     """
     table = schedule.table
     touching = [
@@ -60,18 +60,6 @@ def stage_column(schedule: Schedule) -> Ints:
     """For every row a stage: ops of a shard's weights, which do nothing to a batch, stand with the
     last one."""
     return np.minimum(schedule.table.stage, schedule.shape.stages - 1)
-
-
-def helping_rows(schedule: Schedule) -> NDArray[np.bool_]:
-    """Rows of gangs whose stage also has ops that one device computes alone."""
-    table = schedule.table
-    ganged = np.zeros(len(table), np.bool_)
-    for op in schedule.gangs:
-        ganged[table.rows_by_op.get(op, [])] = True
-    alone = np.zeros(schedule.shape.stages, np.bool_)
-    kept = ~ganged & ~table.of_kinds(SHARD_KINDS) & (table.stage < schedule.shape.stages)
-    alone[table.stage[kept]] = True
-    return ganged & alone[np.minimum(table.stage, schedule.shape.stages - 1)]
 
 
 def home_edges(schedule: Schedule) -> list[tuple[int, int, int]]:
@@ -156,7 +144,8 @@ def _writers(schedule: Schedule, name: str, home: tuple[int, int], ref: Ref) -> 
 def rows_by_home(schedule: Schedule, kinds: Collection[str]) -> dict[tuple[int, int], Ints]:
     """Rows of some kinds, by the stage or shard and the device they stand for."""
     table, number = schedule.table, home_column(schedule)
-    rows = np.flatnonzero(table.of_kinds(kinds)).astype(np.int32)
+    found = table.of_kinds(kinds) & ~helping_rows(schedule)
+    rows = np.flatnonzero(found).astype(np.int32)
     homes: dict[tuple[int, int], list[int]] = {}
     for row in rows:
         homes.setdefault((int(number[row]), int(table.device[row])), []).append(int(row))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from penstock.core.buffers import BUFFERS
 from penstock.core.collectives import collectives_of
+from penstock.core.gangs import helping_rows
 from penstock.core.graph import columns_of, writers_of
 from penstock.core.host_order import unit_ends
 from penstock.core.kernel import kernel
@@ -38,7 +39,7 @@ def uses_of(schedule: Schedule) -> Uses:
     """Rows that write each buffer instance and use it last, on the device of the writer."""
     table = schedule.table
     compiled = compile_rules(schedule.shape, table.kinds)
-    writers = _at_home(schedule, writers_of(schedule, compiled))
+    writers = writers_of(schedule, compiled)
     whole = np.array([BUFFERS[name].per == "microbatch" for name in NAMES], np.uint8)
     uses = np.full((2, compiled.room), -1, np.int32)
     for side, last in zip((compiled.reads, compiled.writes), uses):
@@ -47,20 +48,6 @@ def uses_of(schedule: Schedule) -> Uses:
         )  # fmt: skip
     # A read comes after the write, whatever their rows: they may stand on different streams.
     return Uses(writers, np.where(uses[0] >= 0, uses[0], uses[1]).astype(np.int32))
-
-
-def _at_home(schedule: Schedule, writers: Ints) -> Ints:
-    """What a gang writes is written by its member where the stage lives."""
-    away, table = _helpers(schedule), schedule.table
-    if not away:
-        return writers
-    home = np.arange(len(table) + 1, dtype=np.int32)
-    home[-1] = -1  # what nobody writes
-    helping = set(away)
-    for row in away:
-        rest = [other for other in table.rows_by_op[table.op(row)] if other not in helping]
-        home[row] = (rest or [row])[0]
-    return home[writers]
 
 
 @kernel
@@ -160,8 +147,10 @@ def level_changes(schedule: Schedule, amounts: Mapping[str, Ticks]) -> tuple[Tic
         row = table.row_of(op)
         for change in (at_start, at_end):
             change[row] = int(change[row] * share)
-    for row in _helpers(schedule):
-        at_start[row] = at_end[row] = 0
+    if schedule.gangs:  # what a gang writes is kept at home; its helpers have room while they run
+        helping = helping_rows(schedule)
+        own = amounts[TEMPORARY][helping] if TEMPORARY in amounts else 0
+        at_start[helping], at_end[helping] = own, -own
     return at_start, at_end
 
 
@@ -175,17 +164,6 @@ def _by_column(amounts: Mapping[str, Ticks]) -> list[tuple[Ticks, Factors]]:
             factors = Factors(factors.start + other.start, factors.end + other.end)
         found[id(amount)] = (amount, factors)
     return list(found.values())
-
-
-def _helpers(schedule: Schedule) -> list[int]:
-    """Rows of gang members away from home: what a gang writes is kept where its stage lives."""
-    table, away = schedule.table, []
-    for op in schedule.gangs:
-        home = np.bincount(table.device[table.stage == op.stage]).argmax()
-        same = table.of_kinds(op.kind) & (table.stage == op.stage) & (table.mb == op.mb)
-        rows = np.flatnonzero(same & (table.slice == op.slice))
-        away += [int(row) for row in rows if table.device[row] != home]
-    return away
 
 
 @kernel
@@ -259,5 +237,4 @@ def _names(refs: tuple[Any, ...], name: str) -> bool:
 def _rows(schedule: Schedule, kinds: list[str]) -> NDArray[np.int64]:
     """Rows of some kinds, in lane order, without helpers of gangs."""
     wanted = schedule.table.of_kinds(kinds)
-    wanted[_helpers(schedule)] = False
-    return np.flatnonzero(wanted)
+    return np.flatnonzero(wanted & ~helping_rows(schedule) if schedule.gangs else wanted)

@@ -1,31 +1,79 @@
-"""What lent attention work brings into the graph: reads of one op from the other, both ways.
+"""What help with attention work brings into the graph: reads of one row from the other, both ways.
 
-The device that lends sends queries, keys and values and gets a partial result back; how much is in
-them depends on the number of slices lent. Both ops run in lock-step, so these reads order nothing
-beyond that; but they are transfers, and as such derived, planned and sent like any other.
+Whoever is helped sends queries, keys and values and gets a partial result back: an op that lends
+some slices to another op, or the member of a gang at home, which shares with each of the others.
+Both rows run in lock-step, so these reads order nothing beyond that; but they are transfers, and as
+such derived, planned and sent like any other. The helps of a schedule are numbered: its loans, then
+the members of its gangs.
 """
 
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from penstock.core.buffers import Buf
+from penstock.core.gangs import gangs_of
 from penstock.core.meaning import HELPER, LENDER, Meaning
 from penstock.core.ops import Op
 from penstock.core.rules import NUMBER_OF
-from penstock.core.schedule import Loan, Schedule
+from penstock.core.schedule import Schedule
+
+
+class GangShare(NamedTuple):
+    """The part of a slice's queries that one member of a gang attends with."""
+
+    number: int
+    """Counted from the beginning of the slice; the member at home has the last one."""
+    members: int
+
+
+class Help(NamedTuple):
+    """Two rows of two devices, of which one does a part of the other's attention."""
+
+    helped: int
+    helping: int
+    share: range | GangShare
+    """The slices whose keys and values are lent, or the queries that a member of a gang has."""
+
+
+def helps_of(schedule: Schedule) -> tuple[Help, ...]:
+    """All of them, derived once and kept with the schedule; missing ops are the checker's."""
+    return schedule.derive("helps", _build) if schedule.loans or schedule.gangs else ()
+
+
+def _build(schedule: Schedule) -> tuple[Help, ...]:
+    return (*_lent(schedule), *_shared(schedule))
+
+
+def _lent(schedule: Schedule) -> Iterator[Help]:
+    """Loans; an op that lends to several lends slices one behind the other."""
+    rows, lent_before = schedule.table.rows_by_op, Counter[Op]()
+    for heavy, light, slices in schedule.loans:
+        if heavy in rows and light in rows:
+            first = lent_before[heavy]
+            lent_before[heavy] += slices
+            yield Help(rows[heavy][0], rows[light][0], range(first, first + slices))
+
+
+def _shared(schedule: Schedule) -> Iterator[Help]:
+    """Members of gangs away from home."""
+    for home, helpers in gangs_of(schedule):
+        for number, row in enumerate(helpers):
+            yield Help(home, row, GangShare(number, 1 + len(helpers)))
 
 
 def loan_edges(schedule: Schedule) -> list[tuple[int, int, int]]:
-    """Edges (reader row, writer row, buffer) of all loans; missing ops are the checker's."""
-    rows = schedule.table.rows_by_op if schedule.loans else {}
+    """Edges (reader row, writer row, buffer) of all helps."""
     return [
-        (rows[reader][0], rows[writer][0], NUMBER_OF[name])
-        for loan in schedule.loans
-        if loan.heavy in rows and loan.light in rows
-        for reader, writer, name in _reads(loan)
+        (reader, writer, NUMBER_OF[name])
+        for each in helps_of(schedule)
+        for reader, writer, name in _reads(each)
     ]
 
 
-def _reads(loan: Loan) -> list[tuple[Op, Op, str]]:
+def _reads(each: Help) -> list[tuple[int, int, str]]:
     """Who reads what from whom."""
-    ends: list[tuple[Op, Meaning]] = [(loan.heavy, LENDER), (loan.light, HELPER)]
+    ends: list[tuple[int, Meaning]] = [(each.helped, LENDER), (each.helping, HELPER)]
     return [
         (reader, writer, ref.buffer)
         for reader, reading in ends
@@ -36,16 +84,12 @@ def _reads(loan: Loan) -> list[tuple[Op, Op, str]]:
 
 
 def loans_by_rows(schedule: Schedule) -> dict[tuple[int, int], int]:
-    """Number of the loan between two rows, whichever of them lends."""
-    rows = schedule.table.rows_by_op if schedule.loans else {}
-    found: dict[tuple[int, int], int] = {}
-    for number, loan in enumerate(schedule.loans):
-        ends = rows[loan.heavy][0], rows[loan.light][0]
-        found[ends] = found[ends[::-1]] = number
-    return found
+    """Number of the help between two rows, whichever of them helps."""
+    numbered = [(number, *each[:2]) for number, each in enumerate(helps_of(schedule))]
+    return {ends: n for n, one, other in numbered for ends in ((one, other), (other, one))}
 
 
 def loan_buffer(schedule: Schedule, name: str, number: int) -> Buf:
-    """The buffer instance of a loan."""
-    heavy = schedule.loans[number].heavy
-    return Buf(name, number, heavy.mb, heavy.slice)
+    """The buffer instance of a help."""
+    helped = schedule.table.op(helps_of(schedule)[number].helped)
+    return Buf(name, number, helped.mb, helped.slice)

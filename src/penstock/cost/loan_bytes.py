@@ -1,7 +1,7 @@
-"""What a loan of attention work needs on its two devices while their ops run.
+"""What help with attention work needs on its two devices while their ops run.
 
-Per layer of the op that lends, with queries (or an output) of Q bytes, a log-sum-exp of S and lent
-keys and values of K:
+Per layer of the op that is helped, with queries (or an output) of Q bytes, a log-sum-exp of S and
+lent keys and values of K:
 
                        forward        backward
     comes to help      K + Q          K + 3 Q + S
@@ -9,25 +9,28 @@ keys and values of K:
 
 An op that lends has room for what comes back. One that helps has room for what comes next while it
 does its own work, and for two layers while it computes for others. Both ops are at their highest in
-other moments too, so only what sticks out above those counts. What has been sent and waits for its
-receiver comes on top, as with all transfers.
+other moments too, so only what sticks out above those counts. A member of a gang away from home
+does nothing else; the one at home has the output of its own queries twice, until it is put beside
+what comes back. What has been sent and waits for its receiver comes on top, as with all transfers.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import NamedTuple
 
 import numpy as np
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.record import wide_bytes
-from penstock.core.ops import Op
-from penstock.core.schedule import Loan, Schedule
+from penstock.arch.query_shares import share_of_queries
+from penstock.core.loans import GangShare, Help, helps_of
+from penstock.core.meaning import kinds_reading, kinds_writing
+from penstock.core.schedule import Schedule
 from penstock.cost.exchange import FORWARD_KINDS
 from penstock.cost.passes import Counts
 
 
 class LoanBytes(NamedTuple):
-    """Bytes of one layer of a loan."""
+    """Bytes of one layer of a help."""
 
     forward: bool
     layers: int
@@ -36,15 +39,13 @@ class LoanBytes(NamedTuple):
     lse: int
 
     @classmethod
-    def of(
-        cls, model: ModelConfig, loan: Loan, slices: range, lengths: tuple[int, ...], layers: int
-    ) -> "LoanBytes":
-        """Of the slices with these numbers, which the op lends."""
-        tokens, lent = lengths[loan.heavy.slice], sum(lengths[slices.start : slices.stop])
+    def of(cls, model: ModelConfig, kind: str, layers: int, share: tuple[int, int]) -> "LoanBytes":
+        """Of so many queries and keys."""
+        tokens, lent = share
         return cls(
-            loan.heavy.kind in FORWARD_KINDS,
+            kind in FORWARD_KINDS,
             layers,
-            tokens * model.attention.query_width * model.element_bytes,
+            tokens * _query_bytes(model),
             lent * model.attention.kv_bytes,
             tokens * model.heads * wide_bytes(model.element_bytes),
         )
@@ -68,22 +69,29 @@ class LoanBytes(NamedTuple):
 def loan_bytes(
     schedule: Schedule, model: ModelConfig, lengths: tuple[tuple[int, ...], ...], layers: Counts
 ) -> Counts:
-    """What loans add to the highest moment of each row."""
-    found = np.zeros(len(schedule.table), np.int64)
-    ends = defaultdict[int, list[LoanBytes]](list), defaultdict[int, list[LoanBytes]](list)
-    lent_before = Counter[Op]()
-    for loan in schedule.loans:
-        slices = range(lent_before[loan.heavy], lent_before[loan.heavy] + loan.slices)
-        lent_before[loan.heavy] = slices.stop
-        of_stage = int(layers[loan.heavy.stage])
-        each = LoanBytes.of(model, loan, slices, lengths[loan.heavy.mb], of_stage)
-        for end, op in zip(ends, loan[:2]):
-            end[schedule.table.rows_by_op[op][0]].append(each)
-    for end, most in zip(ends, (_lending, _helping)):
-        for row, loans in end.items():
-            op = schedule.table.op(row)
-            found[row] = max(0, most(loans, model, op.kind, lengths[op.mb][op.slice]))
+    """What help with attention adds to the highest moment of each row."""
+    table, found = schedule.table, np.zeros(len(schedule.table), np.int64)
+    ends = defaultdict[tuple[int, bool, bool], list[LoanBytes]](list)
+    for each in helps_of(schedule):
+        op, ganged = table.op(each.helped), isinstance(each.share, GangShare)
+        if op.kind not in _ATTENDING:
+            continue
+        share = _tokens(each, op.slice, lengths[op.mb])
+        made = LoanBytes.of(model, op.kind, int(layers[op.stage]), share)
+        ends[each.helped, ganged, False].append(made)
+        ends[each.helping, ganged, True].append(made)
+    for (row, ganged, helping), loans in ends.items():
+        op, most = table.op(row), _MOST[ganged, helping]
+        found[row] = max(0, most(loans, model, op.kind, lengths[op.mb][op.slice]))
     return found
+
+
+def _tokens(each: Help, slice: int, lengths: tuple[int, ...]) -> tuple[int, int]:
+    """How many queries and keys a help is about."""
+    if isinstance(each.share, GangShare):
+        queries = share_of_queries(sum(lengths[:slice]), lengths[slice], *each.share)
+        return len(queries), queries.stop if queries else 0
+    return lengths[slice], sum(lengths[each.share.start : each.share.stop])
 
 
 def _lending(loans: list[LoanBytes], model: ModelConfig, kind: str, tokens: int) -> int:
@@ -102,6 +110,35 @@ def _helping(loans: list[LoanBytes], model: ModelConfig, kind: str, tokens: int)
         return max(comes + computed - rest, comes + following + computed - rest - layer)
     attention = 2 * (model.attention.query_width * model.element_bytes + model.kv_bytes) * tokens
     return max(following, comes + following + computed - attention * (kind in "BI"))
+
+
+def _sharing(loans: list[LoanBytes], model: ModelConfig, kind: str, tokens: int) -> int:
+    """The member of a gang at home, whose output is put together."""
+    own = tokens * _query_bytes(model) - sum(loan.queries for loan in loans)
+    return _lending(loans, model, kind, tokens) + own
+
+
+def _away(loans: list[LoanBytes], model: ModelConfig, kind: str, tokens: int) -> int:
+    """A member of a gang that only helps."""
+    following = sum(loan.comes for loan in loans if loan.layers > 1)
+    return following + sum(loan.comes + loan.computed for loan in loans)
+
+
+_MOST = {
+    (False, False): _lending,
+    (False, True): _helping,
+    (True, False): _sharing,
+    (True, True): _away,
+}
+"""By whether it is about a gang, and whether the op helps."""
+
+_ATTENDING = kinds_reading("kv") | kinds_writing("kv")
+"""Kinds of ops with attention to share."""
+
+
+def _query_bytes(model: ModelConfig) -> int:
+    """The queries of a token."""
+    return model.attention.query_width * model.element_bytes
 
 
 def _rest_of_layer(model: ModelConfig) -> int:

@@ -29,8 +29,10 @@ import numpy as np
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
+from penstock.core.gangs import helping_rows
 from penstock.core.homes import stage_column
 from penstock.core.lifetimes import GIVEN, TEMPORARY
+from penstock.core.loans import helps_of
 from penstock.core.ops import SHARD_KINDS
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -243,7 +245,8 @@ class Workload:
         more = max(0, model.stash_bytes - model.saved_bytes) * layers[stage] * tokens
         outside = forward_bytes(model) * tokens
         found = outside * forward + inside * backward + more * table.of_kinds("I")
-        if schedule.loans:
+        if helps_of(schedule):
+            found[helping_rows(schedule)] = 0
             found = found + loan_bytes(schedule, model, self.lengths, layers)
         return np.asarray(found, np.int64)
 

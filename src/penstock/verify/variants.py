@@ -13,6 +13,7 @@ from penstock.arch.cell_shape import ONE_RANK, CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.mesh_shape import MeshShape
 from penstock.check import check
+from penstock.core.loans import helps_of
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.plan.slices import Lengths
@@ -85,7 +86,7 @@ class Trial:
         such: a B between an I and its W adds to the same gradients as that W.
         """
         shared = self.replicas * self.cell.ranks > 1 or self.schedule.shape.shards > 0
-        if self.scale.claim != "bits" or shared or self.schedule.loans:
+        if self.scale.claim != "bits" or shared or helps_of(self.schedule):
             return False
         return self.schedule.derive("adds in one order", _in_one_order)
 

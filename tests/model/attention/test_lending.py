@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from penstock.arch.query_shares import share_of_queries
 from penstock.data.batch import Microbatch
 from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.helping import Helping
@@ -13,8 +14,10 @@ from penstock.model.attention.lending import lend_keys, lending_backward, lendin
 from penstock.model.attention.lent_keys import LentPart, lent_parts
 from penstock.model.attention.lent_messages import LentHeads
 from penstock.model.attention.memory import KeyValues
-from penstock.model.attention.op_loans import LentKeys, OpLoans
+from penstock.model.attention.op_loans import LentWork, OpLoans
 from penstock.model.attention.piece import Piece, pieces_of
+from penstock.model.attention.reach import Reach
+from penstock.model.attention.sharing import sharing_backward, sharing_forward
 from penstock.model.attention.slice_attention import (
     SliceOfLayer,
     attention_backward,
@@ -91,14 +94,28 @@ def cut(documents: tuple[tuple[int, ...], ...]) -> tuple[Piece, ...]:
     return pieces_of(0, Microbatch(words, words, documents), LENGTHS, 1.0)
 
 
-def split(positions: list[range]) -> tuple[OpLoans, list[LentKeys]]:
-    """Loans of some positions, and the other ends of them."""
+Lent = list[range] | int
+"""Positions whose keys are lent to some devices; or how many members share the queries."""
+
+
+def split(piece: Piece, lent: Lent) -> tuple[OpLoans, list[LentWork]]:
+    """What is lent of a piece, and the other ends of it."""
     here, there = [], []
-    for each in positions:
+    for each in shared(piece, lent) if isinstance(lent, int) else past(piece, lent):
         boxes = Box({}, {}), Box({}, {})
-        here.append(LentKeys(Near(*boxes), each))
-        there.append(LentKeys(Near(*boxes[::-1]), each))
+        here.append(LentWork(Near(*boxes), *each))
+        there.append(LentWork(Near(*boxes[::-1]), *each))
     return OpLoans(tuple(here)), there
+
+
+def past(piece: Piece, positions: list[range]) -> list[tuple[range, range]]:
+    return [(range(piece.start, piece.end), each) for each in positions]
+
+
+def shared(piece: Piece, members: int) -> list[tuple[range, range]]:
+    length = piece.end - piece.start
+    found = [share_of_queries(piece.start, length, n, members) for n in range(members - 1)]
+    return [(queries, range(queries.stop)) for queries in found]
 
 
 class Tensors(NamedTuple):
@@ -123,39 +140,44 @@ Results = list[list[Tensor]]
 
 
 def computed(
-    documents: tuple[tuple[int, ...], ...], dtype: torch.dtype, lent: dict[int, list[range]]
+    documents: tuple[tuple[int, ...], ...], dtype: torch.dtype, lent: dict[int, Lent]
 ) -> Results:
-    """Outputs of all slices, and their gradients; some slices lend keys at some positions."""
+    """Outputs of all slices, and their gradients; some slices lend keys or share queries."""
     memory = KeyValues(1, ROWS, KV_HEADS, sum(LENGTHS), SIZE, dtype=dtype)
     helping = Helping((1,), LentHeads(HEADS, KV_HEADS, SIZE, dtype), CPU)
     pieces, given = cut(documents), tensors(dtype)
     saved: list[AttentionSaved] = []
     for piece, (q, k, v, _) in zip(pieces, given):
         memory.write(0, piece, k, v)
-        loans, there = split(lent.get(piece.slice, []))
+        loans, there = split(piece, lent.get(piece.slice, []))
         at = SliceOfLayer(piece._replace(loans=loans) if there else piece, memory, 0)
         helpers = [helping.help("F", 0, piece, each) for each in there]
         lend_keys(at)
-        work = lending_forward(q, k, v, at, loans) if there else None
+        forward = sharing_forward if loans.gives_queries else lending_forward
+        work = forward(q, k, v, at, loans) if there else None
         out, lse = together(work, helpers) if work else attention_forward(q, k, v, at)
         saved.append(AttentionSaved(q, k, v, out, lse))
     memory.open_gradients()
     gradients: Results = []
     for piece, kept, one in reversed([*zip(pieces, saved, given)]):
-        loans, there = split(lent.get(piece.slice, []))
+        loans, there = split(piece, lent.get(piece.slice, []))
         at = SliceOfLayer(piece._replace(loans=loans) if there else piece, memory, 0)
         helpers = [helping.help("B", 0, piece, each) for each in there]
         lend_keys(at)
-        work = lending_backward(one.g, kept, at, loans) if there else None
+        backward = sharing_backward if loans.gives_queries else lending_backward
+        work = backward(one.g, kept, at, loans) if there else None
         found = together(work, helpers) if work else attention_backward(one.g, kept, at)
         gradients.append([*found])
     return [[each.out for each in saved], *gradients]
 
 
-LOANS = {
+LOANS: dict[str, dict[int, Lent]] = {
     "one loan": {2: [range(5)]},
     "all of the past": {3: [range(15)], 1: [range(5)]},
     "several who help": {3: [range(5), range(5, 9)], 2: [range(5)]},
+    "a gang of two, first and last": {0: 2, 3: 2},
+    "gangs of three and four": {1: 3, 2: 4},
+    "a gang larger than its slice": {3: 5},
 }
 
 
@@ -175,7 +197,20 @@ def test_lent_attention_is_that_of_one_device(
 
 def test_only_the_first_document_of_a_slice_has_keys_to_lend() -> None:
     piece = cut(DOCUMENTS["documents"])[2]
-    assert lent_parts(piece, range(5)) == []
-    assert lent_parts(piece, range(9)) == [LentPart(range(1), range(6), range(7, 9))]
+    assert _parts(piece, range(5)) == []
+    assert _parts(piece, range(9)) == [LentPart(range(1), range(6), range(7, 9))]
     whole = cut(DOCUMENTS["one document"])[2]
-    assert lent_parts(whole, range(5)) == [LentPart(range(2), range(6), range(5))]
+    assert _parts(whole, range(5)) == [LentPart(range(2), range(6), range(5))]
+
+
+def _parts(piece: Piece, keys: range) -> list[LentPart]:
+    return lent_parts(piece, split(piece, [keys])[1][0])
+
+
+def test_a_member_of_a_gang_has_the_keys_that_its_queries_see() -> None:
+    piece = cut(DOCUMENTS["documents"])[1]
+    _, (member,) = split(piece, 2)
+    assert lent_parts(piece, member) == [
+        LentPart(range(1), range(2), range(7), Reach(5, (2,))),
+        LentPart(range(1, 2), range(2), range(2, 7), Reach(3, (2,))),
+    ]

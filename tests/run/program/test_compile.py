@@ -12,6 +12,7 @@ from loops import each
 from penstock.core.buffers import ALL, BUFFERS
 from penstock.core.graph import graph_of
 from penstock.core.host_order import host_order
+from penstock.core.loans import GangShare, helps_of
 from penstock.core.ops import STREAMS
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -219,14 +220,14 @@ def test_hosts_that_keep_their_order_never_wait_for_what_comes_later(name: str) 
 
 def _needs(schedule: Schedule) -> tuple[list[set[int]], list[set[int]]]:
     """Rows that each row waits for, and those of other hosts that start when it does; whoever is in
-    a pair, or at an end of a loan, waits for what the others wait for."""
+    a pair, or at an end of a loan or in a gang, waits for what the others wait for."""
     graph, rows = graph_of(schedule), schedule.table.rows_by_op
     needs: list[set[int]] = [set() for _ in range(len(schedule.table))]
     meets: list[set[int]] = [set() for _ in range(len(schedule.table))]
     for reader, writer in zip(graph.reader.tolist(), graph.writer.tolist()):
         needs[reader].add(writer)
     pairs = [{row for op in pair for row in rows[op]} for pair in schedule.pairs]
-    loans = [{rows[loan.heavy][0], rows[loan.light][0]} for loan in schedule.loans]
+    loans = [{each.helped, each.helping} for each in helps_of(schedule)]
     for together in (*pairs, *loans):
         awaited = set[int]().union(*(needs[row] for row in together)) - together
         for row in together:
@@ -300,13 +301,13 @@ def test_skip_edges_are_refused_by_name() -> None:
 def test_both_ends_of_a_loan_know_the_same_messages_and_slices() -> None:
     schedule = build("slimpipe-level", devices=4, microbatches=2, slices=8)
     calls = [call for device in range(4) for call in compile_lane(lower(schedule), device).calls]
-    lends = {end.loan: end for call in calls for end in call.lends if call.op == end.loan.heavy}
-    helps = {end.loan: end for call in calls for end in call.helps if call.op == end.loan.light}
-    assert set(lends) == set(helps) == set(schedule.loans)
+    lends = {end[:2]: end for call in calls for end in call.lends if call.op == end.helped}
+    helps = {end[:2]: end for call in calls for end in call.helps if call.op == end.helping}
+    assert set(lends) == set(helps) == {loan[:2] for loan in schedule.loans}
     tags = set()
     for loan, here in lends.items():
         there = helps[loan]
-        assert here.slices == there.slices
+        assert here.share == there.share
         assert (here.sent.tag, here.received.tag) == (there.received.tag, there.sent.tag)
         ways = (here.sent, here.received)
         tags |= {here.message(way, number).tag for way in ways for number in range(9)}
@@ -320,7 +321,7 @@ def test_an_op_lends_its_slices_one_behind_the_other() -> None:
     several = [call for call in calls if len(call.lends) > 1]
     assert several
     for call in several:
-        ends = [end.slices for end in call.lends]
+        ends = [end.share for end in call.lends]
         assert [each.start for each in ends] == [0, *(each.stop for each in ends[:-1])]
         assert ends[-1].stop <= call.op.slice
 
@@ -329,8 +330,31 @@ def test_an_evaluation_lends_between_forwards_alone() -> None:
     schedule = build("slimpipe-exchange", devices=2, microbatches=2, slices=4)
     lane = compile_lane(lower(schedule), 1)
     whole, light = (
-        [end.loan.heavy.kind for call in each.calls for end in call.meets]
+        [end.helped.kind for call in each.calls for end in call.meets]
         for each in (lane, forward_lane(lane))
     )
     assert set(whole) == {*"FB"}
     assert light == [kind for kind in whole if kind == "F"]
+
+
+def test_a_member_of_a_gang_away_from_home_only_helps() -> None:
+    schedule = build("sppo-msp", devices=3, microbatches=1, slices=4)
+    lanes = [compile_lane(lower(schedule), device) for device in range(3)]
+    calls = [(lane.device, call) for lane in lanes for call in lane.calls]
+    for device, call in calls:
+        assert call.away is (call.op.stage != device)
+        assert bool(call.helps) is call.away
+        if call.away:
+            assert (call.reads, call.writes, call.waits, call.sends, call.frees) == ((),) * 5
+    lent = {call.op: [end.share for end in call.lends] for _, call in calls if call.lends}
+    assert set(lent) == set(schedule.gangs)
+    for op, shares in lent.items():
+        members = len(schedule.table.rows_by_op[op])
+        assert shares == [GangShare(number, members) for number in range(members - 1)]
+
+
+def test_an_evaluation_of_gangs_has_their_forwards_alone() -> None:
+    schedule = build("sppo-msp", devices=2, microbatches=1, slices=4)
+    lane = forward_lane(compile_lane(lower(schedule), 1))
+    assert [str(call.op) for call in lane.calls] == ["0F0", "1F0", "1F0.1", "1F0.2", "1F0.3"]
+    assert [len(call.meets) for call in lane.calls] == [1, 0, 0, 0, 1]

@@ -27,7 +27,7 @@ from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
 from penstock.data.batch import Microbatch
 from penstock.lower import lower_for_running
-from penstock.model.attention.op_loans import LentKeys
+from penstock.model.attention.op_loans import LentWork
 from penstock.model.attention.piece import Piece, pieces_of
 from penstock.model.parallel.group import Result, Work, WorkOrResult
 from penstock.model.stages.stage import Backward, Forward
@@ -123,7 +123,7 @@ class EmulatedStage:
         return result
 
     def _lending(
-        self, kind: str, piece: Piece, lent: Sequence[LentKeys], result: Result
+        self, kind: str, piece: Piece, lent: Sequence[LentWork], result: Result
     ) -> Work[Result]:
         for each in lent:
             each.peer.send(ASKED, torch.zeros(1))
@@ -137,11 +137,20 @@ class EmulatedStage:
 
 
 class EmulatedHelper:
-    """Answers an op that lends; the time that it takes is in that of the op that helps."""
+    """Answers an op that lends; the time that it takes is in that of the op that helps. A member
+    of a gang takes as long as the others."""
 
-    def help(self, kind: str, stage: int, piece: Piece, lent: LentKeys) -> Work[None]:
-        yield lent.peer.receive(ASKED, torch.zeros(1))
-        lent.peer.send(ANSWERED, torch.zeros(1))
+    def __init__(self, waits: Waits, spin: float) -> None:
+        self.waits, self.spin = waits, spin
+
+    def help(self, kind: str, stage: int, piece: Piece, lent: LentWork) -> Work[None]:
+        asks = kind != "W"  # which has no attention
+        if asks:
+            yield lent.peer.receive(ASKED, torch.zeros(1))
+        if lent.has_own_keys:
+            wait(self.waits[Op(kind, stage, piece.mb, piece.slice)], self.spin)
+        if asks:
+            lent.peer.send(ANSWERED, torch.zeros(1))
 
 
 class EmulatedShard:
@@ -201,7 +210,9 @@ def emulate(crew: Crew, schedule: Schedule, *, shortest: float, spin: float) -> 
     table, durations = schedule.table, with_loans(schedule, cost, cost.durations(schedule))
     times = [float(ticks * durations.tick) for ticks in durations.ticks.tolist()]
     unit = shortest / min(filter(None, times))
-    waits = {table.op(row): unit * times[row] for row in range(len(table))}
+    members = {op: len(table.rows_by_op[op]) for op in schedule.gangs}
+    ops = [*table.ops()]
+    waits = {op: unit * time / members.get(op, 1) for op, time in zip(ops, times)}
     measured = seconds_between(crew.run(emulated_step, schedule, waits, spin))
     return Emulated(unit * float(simulate(schedule, cost).makespan), measured, unit)
 
@@ -230,7 +241,7 @@ def emulated_step(
         boundary=Boundary((1,) * (stages - 1), torch.float32, torch.device("cpu")),
         sums=add_up_parts,
     )
-    executor.helper = EmulatedHelper()
+    executor.helper = EmulatedHelper(waits, spin)
     pieces = _pieces(schedule)
     barrier()
     executor.step(pieces)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from penstock.model.attention.back_end import AttentionSaved
-from penstock.model.attention.lent_keys import LentPart, lent_parts
+from penstock.model.attention.lent_keys import LentPart, cut_piece, lent_parts
 from penstock.model.attention.lent_messages import (
     Contents,
     LentHeads,
@@ -22,10 +22,11 @@ from penstock.model.attention.lent_messages import (
     result_number,
     wide,
 )
-from penstock.model.attention.op_loans import LentKeys
+from penstock.model.attention.op_loans import LentWork
 from penstock.model.attention.piece import Piece
 from penstock.model.attention.reach import AttentionPart
-from penstock.model.attention.table import parts_back_end_for
+from penstock.model.attention.sharing import share_gradients
+from penstock.model.attention.table import back_end_for, parts_back_end_for
 from penstock.model.attention.tiled import TensorInPieces, Tiled
 from penstock.model.parallel.group import Work
 
@@ -36,19 +37,40 @@ class _Pass(NamedTuple):
     order: Callable[[range], Iterable[int]]
     asked: Callable[[LentHeads, LentPart], Contents]
     """What comes beside keys and values."""
-    compute: Callable[[Tiled, list[Tensor], list[Tensor]], list[Tensor]]
-    """The result of one part, of what came and of keys and values."""
+    compute: Callable[[LentPart, Piece, list[Tensor], list[Tensor]], list[Tensor]]
+    """The result of one part of a piece, of what came and of keys and values."""
 
 
-def _output(back_end: Tiled, asked: list[Tensor], both: list[Tensor]) -> list[Tensor]:
+def _output(part: LentPart, piece: Piece, asked: list[Tensor], both: list[Tensor]) -> list[Tensor]:
     (q,), (k, v) = asked, both
-    out, lse = back_end.ahead(q, k, v, False)
+    if part.reach is None:
+        out, lse = _kernel(part, piece, asked).ahead(q, k, v, False)
+    else:
+        here = cut_piece(piece, part.positions(piece))
+        out, lse = back_end_for(q, here).forward(q, k, v, part.reach)
     return [lse.reshape(q.shape[:3]).to(wide(q.dtype)), out]
 
 
-def _gradients(back_end: Tiled, asked: list[Tensor], both: list[Tensor]) -> list[Tensor]:
+def _gradients(
+    part: LentPart, piece: Piece, asked: list[Tensor], both: list[Tensor]
+) -> list[Tensor]:
     (lse, q, out, g), (k, v) = asked, both
     saved = AttentionSaved(q, k, v, out, lse)
+    if part.reach is None:
+        return _of_rectangle(_kernel(part, piece, asked), g, saved)
+    dk, dv = (TensorInPieces(len(part.keys)) for _ in both)
+
+    def store(keys: range, new_k: Tensor, new_v: Tensor) -> None:
+        here = range(keys.start - part.keys.start, keys.stop - part.keys.start)
+        dk.store(here, new_k)
+        dv.store(here, new_v)
+
+    dq = share_gradients(g, saved, part, piece, store)
+    return [dq, dk.tensor, dv.tensor]
+
+
+def _of_rectangle(back_end: Tiled, g: Tensor, saved: AttentionSaved) -> list[Tensor]:
+    q, k, v, *_ = saved
     dq, dk, dv = (TensorInPieces(each.shape[2]) for each in (q, k, v))
     rectangle = AttentionPart(range(q.shape[2]), range(k.shape[2]), causal=False, fresh=True)
     for block in back_end.blocks([rectangle]):
@@ -75,9 +97,11 @@ class Helping(NamedTuple):
     heads: LentHeads
     device: torch.device
 
-    def help(self, kind: str, stage: int, piece: Piece, lent: LentKeys) -> Work[None]:
+    def help(self, kind: str, stage: int, piece: Piece, lent: LentWork) -> Work[None]:
         """Compute what an op of that kind and stage lends, which works on that piece."""
-        parts, way = lent_parts(piece, lent.positions), _PASSES[kind]
+        parts, way = lent_parts(piece, lent), _PASSES.get(kind)
+        if way is None:  # weight gradients have no attention
+            return
         order = [*way.order(range(self.layers[stage]))] if parts else []
         coming = [self._expect(lent, layer, parts, way) for layer in order[:1]]
         for turn, layer in enumerate(order):
@@ -88,13 +112,12 @@ class Helping(NamedTuple):
             del arrived
             result: list[Tensor] = []
             for part in parts:
-                kernel = _kernel(part, piece, asked[0])
-                result += way.compute(kernel, asked.pop(0), keys.pop(0))
+                result += way.compute(part, piece, asked.pop(0), keys.pop(0))
             lent.peer.send(result_number(layer), join_tensors(result, self.heads.dtype))
             del result, keys, asked
 
     def _expect(
-        self, lent: LentKeys, layer: int, parts: Sequence[LentPart], way: _Pass
+        self, lent: LentWork, layer: int, parts: Sequence[LentPart], way: _Pass
     ) -> tuple[Message, Message]:
         """The messages of a layer, in the order in which they are sent."""
         like = torch.empty(0, dtype=self.heads.dtype, device=self.device)

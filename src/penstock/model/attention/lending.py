@@ -20,15 +20,14 @@ from penstock.model.attention.lent_messages import (
     ContentsOf,
     LentHeads,
     Message,
-    join_tensors,
+    ask,
     keys_number,
-    queries_number,
-    result_number,
+    send,
     wide,
 )
 from penstock.model.attention.memory import KeyValues, Relay
 from penstock.model.attention.merge import merge
-from penstock.model.attention.op_loans import LentKeys, OpLoans
+from penstock.model.attention.op_loans import LentWork, OpLoans
 from penstock.model.attention.slice_attention import (
     SliceOfLayer,
     attention_backward,
@@ -40,12 +39,12 @@ from penstock.model.parallel.peer import TURN
 
 def lend_keys(at: SliceOfLayer) -> None:
     """Send keys and values that others attend to: they are in the memory before the layer runs."""
-    if at.piece.loans is not None:
+    if at.piece.loans is not None and not at.piece.loans.gives_queries:
         for lent, parts in _loans(at, at.piece.loans):
             memory = _memory(at)
             both = memory.keys[at.layer], memory.values[at.layer]
             sent = [part.of_keys(each) for part in parts for each in both]
-            lent.peer.send(keys_number(at.layer), join_tensors(sent, both[0].dtype))
+            send(lent.peer, keys_number(at.layer), sent, both[0].dtype)
 
 
 def lending_forward(
@@ -92,28 +91,24 @@ def lending_backward(
     return dq, dk, dv
 
 
-def _loans(at: SliceOfLayer, loans: OpLoans) -> Iterator[tuple[LentKeys, list[LentPart]]]:
+def _loans(at: SliceOfLayer, loans: OpLoans) -> Iterator[tuple[LentWork, list[LentPart]]]:
     """Loans with what there is to compute; nothing is said about others."""
     for lent in loans.lent:
-        if parts := lent_parts(at.piece, lent.positions):
+        if parts := lent_parts(at.piece, lent):
             yield lent, parts
 
 
 def _ask(
-    lent: LentKeys,
+    lent: LentWork,
     parts: list[LentPart],
     at: SliceOfLayer,
     result: ContentsOf,
     sent: Callable[[LentPart], list[Tensor]],
 ) -> Message:
     """Send what the other device needs beside keys and values, and expect its result."""
-    like = _memory(at).keys[at.layer]
-    expected = Message.expected(
-        lent.peer, result_number(at.layer), like, [result(part) for part in parts]
-    )
     tensors = [tensor for part in parts for tensor in sent(part)]
-    lent.peer.send(queries_number(at.layer), join_tensors(tensors, like.dtype))
-    return expected
+    like = _memory(at).keys[at.layer]
+    return ask(lent.peer, at.layer, [result(part) for part in parts], tensors, like)
 
 
 def _leave(at: SliceOfLayer, part: LentPart, dk: Tensor, dv: Tensor) -> None:

@@ -87,6 +87,11 @@ def join_tensors(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     return flat
 
 
+def send(peer: Peer, number: int, tensors: Sequence[Tensor], dtype: torch.dtype) -> None:
+    """Send several tensors as one message."""
+    peer.send(number, join_tensors(tensors, dtype))
+
+
 class Message(NamedTuple):
     """A message on its way here."""
 
@@ -110,6 +115,15 @@ class Message(NamedTuple):
     def tensors(self) -> list[list[Tensor]]:
         found = iter(_apart(self.flat, [size for part in self.parts for size in part]))
         return [[next(found) for _ in part] for part in self.parts]
+
+
+def ask(
+    peer: Peer, layer: int, result: Sequence[Contents], tensors: Sequence[Tensor], like: Tensor
+) -> Message:
+    """Send what a device needs beside keys and values, and expect its result."""
+    expected = Message.expected(peer, result_number(layer), like, result)
+    send(peer, queries_number(layer), tensors, like.dtype)
+    return expected
 
 
 def _apart(flat: Tensor, sizes: Contents) -> list[Tensor]:

@@ -8,6 +8,7 @@ from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.heads import Heads
 from penstock.model.attention.lending import lending_forward
 from penstock.model.attention.op_loans import OpLoans
+from penstock.model.attention.sharing import sharing_forward
 from penstock.model.attention.slice_attention import (
     SliceOfLayer,
     attention_backward,
@@ -40,7 +41,8 @@ def attend_in_turn(
 ) -> Work[tuple[Tensor, AttentionSaved]]:
     """The same where other devices compute a part of it, or are helped meanwhile."""
     q, k, v = placed_heads(heads, context)
-    out, lse = yield from lending_forward(q, k, v, context.at, loans)
+    together = sharing_forward if loans.gives_queries else lending_forward
+    out, lse = yield from together(q, k, v, context.at, loans)
     return flatten_heads(out), AttentionSaved(q, k, v, out, lse)
 
 

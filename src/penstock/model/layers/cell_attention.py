@@ -18,6 +18,7 @@ from penstock.model.attention.lending import lending_backward
 from penstock.model.attention.piece import Piece
 from penstock.model.attention.positions import ring_positions
 from penstock.model.attention.ring import RingSlice, ring_backward, ring_forward
+from penstock.model.attention.sharing import sharing_backward
 from penstock.model.attention.slice_attention import attention_backward
 from penstock.model.attention.ulysses import HeadExchange
 from penstock.model.layers.attend import (
@@ -108,7 +109,8 @@ class CellAttention:
         if self.cell.ring is None:
             if loans is None:
                 return Heads(*attention_backward(g, saved, context.at))
-            return Heads(*(yield from lending_backward(g, saved, context.at, loans)))
+            together = sharing_backward if loans.gives_queries else lending_backward
+            return Heads(*(yield from together(g, saved, context.at, loans)))
         return Heads(*(yield from ring_backward(g, saved, _of_ring(context), self.cell.ring)))
 
     def _counts(self, piece: Piece, group: RankGroup) -> tuple[int, ...]:

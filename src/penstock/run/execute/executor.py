@@ -193,9 +193,8 @@ class Executor:
         loss = _loss_place(call, handlers[op.kind], last)
         beside = call.awaits or call.awaited or call.joins or call.stream != "compute"
         begin = BEGINNINGS.get(op.kind)
-        return Turn(
-            at, call, handlers[op.kind], self._subjects(op), loss, begin=begin, plain=not beside
-        )
+        subject = None if call.away else self._subjects(op)
+        return Turn(at, call, handlers[op.kind], subject, loss, begin=begin, plain=not beside)
 
     def _stream(self, name: str) -> SideStream:
         """The side stream of that name, started when it is first used."""
@@ -208,6 +207,8 @@ def _loss_place(call: Call, handler: Handler, last: int) -> int:
     """Where a call leaves a loss. One of the last stage: in the place of what a backward starts
     from, which backwards read and forwards write. All shards know the loss; that of the first one
     counts, and is in the place of the logits."""
+    if call.away:
+        return NOTHING
     if call.op.kind == "T" and call.op.stage == 0:
         return call.reads[_LOGITS]
     if call.op.kind in SHARD_KINDS or call.op.stage != last:

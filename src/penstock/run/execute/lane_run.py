@@ -180,7 +180,8 @@ class LaneRun:
         for strand in strands:
             yield from self._loans.helped(strand.call)
         for strand in strands:
-            yield self._handle_with_loans(strand) if strand.call.meets else self._handle(strand)
+            if not strand.call.away:
+                yield self._handle_with_loans(strand) if strand.call.meets else self._handle(strand)
 
     def _handle_with_loans(self, turn: Turn) -> Any:
         call = turn.call

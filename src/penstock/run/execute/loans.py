@@ -16,7 +16,9 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from penstock.model.attention.op_loans import LentKeys, OpLoans
+from penstock.arch.query_shares import share_of_queries
+from penstock.core.loans import GangShare
+from penstock.model.attention.op_loans import LentWork, OpLoans
 from penstock.model.attention.piece import Piece
 from penstock.model.parallel.group import Work
 from penstock.run.comm.transport import Arrival, Transport
@@ -28,7 +30,7 @@ from penstock.run.program.calls import Call, LoanEnd
 class Helper(Protocol):
     """Whoever computes attention for ops of other devices."""
 
-    def help(self, kind: str, stage: int, piece: Piece, lent: LentKeys) -> Work[None]:
+    def help(self, kind: str, stage: int, piece: Piece, lent: LentWork) -> Work[None]:
         """Compute what an op of that kind and stage lends, which works on that piece."""
         ...
 
@@ -36,7 +38,7 @@ class Helper(Protocol):
 class NoHelper:
     """For programs without loans."""
 
-    def help(self, kind: str, stage: int, piece: Piece, lent: LentKeys) -> Work[None]:
+    def help(self, kind: str, stage: int, piece: Piece, lent: LentWork) -> Work[None]:
         raise AssertionError(f"no device helps {kind} of stage {stage}")
 
 
@@ -96,20 +98,24 @@ class LoansOfPass(NamedTuple):
     def helped(self, call: Call) -> Iterator[Work[None]]:
         """The work for other devices that belongs to a call."""
         for end in call.helps:
-            heavy, piece = end.loan.heavy, self.pieces[end.sent.unit]
-            yield self.helper.help(heavy.kind, heavy.stage, piece, self._lent(call, end))
+            helped, piece = end.helped, self.pieces[end.sent.unit]
+            yield self.helper.help(helped.kind, helped.stage, piece, self._lent(call, end))
 
     def piece(self, call: Call) -> Piece:
         """What the op of a call works on, with what it lends."""
         lent = tuple(self._lent(call, end) for end in call.lends)
         return self.pieces[call.unit]._replace(loans=OpLoans(lent))
 
-    def _lent(self, call: Call, end: LoanEnd) -> LentKeys:
-        """Keys of consecutive slices."""
-        first = end.sent.unit - end.loan.heavy.slice
-        start = self.pieces[first + end.slices.start].start
-        stop = self.pieces[first + end.slices.stop - 1].end
-        return LentKeys(self._peer(call, end), range(start, stop))
+    def _lent(self, call: Call, end: LoanEnd) -> LentWork:
+        """All queries with the keys of consecutive slices, or some queries with all their keys."""
+        peer, piece, share = self._peer(call, end), self.pieces[end.sent.unit], end.share
+        if isinstance(share, GangShare):
+            queries = share_of_queries(piece.start, piece.end - piece.start, *share)
+            return LentWork(peer, queries, range(queries.stop))
+        first = end.sent.unit - end.helped.slice
+        start = self.pieces[first + share.start].start
+        stop = self.pieces[first + share.stop - 1].end
+        return LentWork(peer, range(piece.start, piece.end), range(start, stop))
 
     def _peer(self, call: Call, end: LoanEnd) -> LoanPeer:
         return LoanPeer(end, call, self.transport, self.observer)

@@ -76,9 +76,11 @@ class MeasuredStep(NamedTuple):
 def part_of(executor: Executor, schedule: Schedule) -> DevicePart:
     """The last step of this device over a schedule, without CPU times and memory."""
     start, end = executor.spans.nanoseconds()
-    rows_of, calls = schedule.table.rows_by_op, executor.spans.calls
-    on_batch = [at for at, call in enumerate(calls) if call.op in rows_of]
-    rows = [rows_of[calls[at].op][0] for at in on_batch]
+    table, calls = schedule.table, executor.spans.calls
+    here = np.flatnonzero(table.device == executor.lane.device).tolist()
+    row_of = dict(zip(table.ops_at(here), here))  # an op of a gang stands in other lanes too
+    on_batch = [at for at, call in enumerate(calls) if call.op in row_of]
+    rows = [row_of[calls[at].op] for at in on_batch]
     starts, ends = ([marks[at] for at in on_batch] for marks in (start, end))
     return DevicePart(rows, starts, ends, [], {}, _boot())
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.core.buffers import Buf
+from penstock.core.loans import GangShare
 from penstock.core.ops import Op
-from penstock.core.schedule import Loan
 
 NOTHING = 0
 """The place that is always empty: what an op does not have, it reads from here."""
@@ -39,13 +39,15 @@ class Post(NamedTuple):
 
 
 class LoanEnd(NamedTuple):
-    """A loan of attention work as one of its two devices sees it."""
+    """Help with attention work as one of its two devices sees it."""
 
-    loan: Loan
-    slices: range
-    """The slices whose keys and values are lent."""
+    helped: Op
+    helping: Op
+    """For a gang the same op, which stands in the lanes of both."""
+    share: range | GangShare
+    """The slices whose keys and values are lent, or the queries that a member of a gang has."""
     sent: Post
-    """The first message to the other device; its unit is that of the op that lends."""
+    """The first message to the other device; its unit is that of the op that is helped."""
     received: Post
     """The first message from there."""
     step: int
@@ -102,6 +104,8 @@ class Call(NamedTuple):
     """Loans of its attention to other devices."""
     helps: tuple[LoanEnd, ...] = ()
     """Loans of other devices that are computed beside it."""
+    away: bool = False
+    """Whether it does nothing but help: the op of a gang whose stage is on another device."""
 
     @property
     def meets(self) -> tuple[LoanEnd, ...]:
@@ -162,7 +166,7 @@ def forward_lane(lane: Lane) -> Lane:
 
 
 def _is_forward(call: Call) -> bool:
-    return call.op.kind in FORWARDS
+    return call.op.kind in FORWARDS and not call.away
 
 
 def _goes_back(join: Join) -> bool:
@@ -177,10 +181,10 @@ def _light(call: Call, last: Mapping[tuple[int, int], int], gone: Collection[int
     posts = tuple(post for post in call.posts if post.buf.name in COMING)
     writes = tuple(DROPPED if place in gone else place for place in call.writes)
     call = call._replace(joins=joins, posts=posts, writes=writes)
+    call = call._replace(lends=_forwards(call.lends), helps=_forwards(call.helps))
     if not _is_forward(call):
         return call
     *outputs, keys_and_values, skip, _, _ = call.writes
-    call = call._replace(lends=_forwards(call.lends), helps=_forwards(call.helps))
     ends = call.number == last[call.op.stage, call.op.mb]
     frees = (*call.frees, keys_and_values) if ends else call.frees
     writes = (*outputs, keys_and_values, skip, DROPPED, DROPPED)
@@ -189,7 +193,7 @@ def _light(call: Call, last: Mapping[tuple[int, int], int], gone: Collection[int
 
 def _forwards(ends: tuple[LoanEnd, ...]) -> tuple[LoanEnd, ...]:
     """Loans between two forwards; what else would help is not run."""
-    return tuple(end for end in ends if {op.kind for op in end.loan[:2]} <= FORWARDS)
+    return tuple(end for end in ends if {end.helped.kind, end.helping.kind} <= FORWARDS)
 
 
 def _gathers_of(lane: Lane) -> dict[int, tuple[int]]:
@@ -200,7 +204,7 @@ def _gathers_of(lane: Lane) -> dict[int, tuple[int]]:
     for call in lane.calls:
         if call.op.kind == "G":
             newest[call.writes[0]] = call.number
-        elif call.op.kind in FORWARDS | PASSES and call.reads[-1] in newest:
+        elif call.op.kind in FORWARDS | PASSES and not call.away and call.reads[-1] in newest:
             found[call.number] = (newest.pop(call.reads[-1]),)
     return found
 

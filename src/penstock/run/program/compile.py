@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from penstock.core.buffers import ALL, BUFFERS
 from penstock.core.collector import collector_resting
+from penstock.core.gangs import helping_rows
 from penstock.core.graph import graph_of
 from penstock.core.host_order import host_order
 from penstock.core.meaning import MEANING
@@ -43,7 +44,10 @@ class _Compiler:
         self.number = {row: number for number, row in enumerate(self.rows)}
         self.ops = dict(zip(self.rows, self.schedule.table.ops_at(self.rows)))
         self.units: list[int] = self.schedule.unit[self.rows].tolist()
-        self.places = PlaceTable(program, device, [*self.ops.values()], self.units)
+        self.away: list[bool] = helping_rows(self.schedule)[self.rows].tolist()
+        """Whether each call only helps a device where its stage is."""
+        at_home = [None if away else op for op, away in zip(self.ops.values(), self.away)]
+        self.places = PlaceTable(program, device, at_home, self.units)
         moves, at, whole = program.moves, self.schedule.table.device, program.carried >= 0
         self.sent = self._posts(np.flatnonzero(whole & (at[moves.writer] == device)), "target")
         """Transfers from this device, but for those of loans: these are sent while ops run."""
@@ -109,6 +113,7 @@ class _Compiler:
             [tuple(map(self._join, numbers)) for numbers in joined],
             [self.loans.lends.get(row, ()) for row in self.rows],
             [self.loans.helps.get(row, ()) for row in self.rows],
+            self.away,
         )
 
     def _waits(self) -> list[tuple[Post, ...]]:
@@ -140,7 +145,7 @@ class _Compiler:
         at = {kind: places for kind in every if (places := _brought(kind))}
         found: dict[int, list[int]] = {}
         for (row, op), reads in zip(self.ops.items(), self.places.reads):
-            if op.kind in at:
+            if reads and op.kind in at:
                 brought = (reads[index] for index in at[op.kind])
                 found[row] = [place for place in brought if place != NOTHING]
         return found

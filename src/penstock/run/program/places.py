@@ -71,7 +71,10 @@ def _part(name: str) -> str:
 class PlaceTable:
     """Gives places to the buffers of one device's ops, in their order."""
 
-    def __init__(self, program: Program, device: int, ops: Sequence[Op], units: list[int]) -> None:
+    def __init__(
+        self, program: Program, device: int, ops: Sequence[Op | None], units: list[int]
+    ) -> None:
+        """None stands for an op that only helps a device where its stage is."""
         self.program, self.device = program, device
         self.shape = program.schedule.shape
         self.homes: dict[tuple[str, int], int] = {}
@@ -108,7 +111,7 @@ class PlaceTable:
         return self.of_units([self._first(name, self.device) + unit])[0]
 
     def _side(self, side: int, absent: int) -> list[tuple[int, ...]]:
-        places: list[tuple[int, ...]] = [()] * sum(len(g.turns) for g in self._alike.values())
+        places: list[tuple[int, ...]] = [()] * len(self._ops)
         for (kind, stage), ops in self._alike.items():
             ways = self._resolve(kind, stage, side)
             for turn, found in zip(ops.turns, zip(*(self._column(w, ops, absent) for w in ways))):
@@ -197,11 +200,14 @@ class PlaceTable:
 
 
 def _sorted(
-    ops: Sequence[Op], units: Sequence[int], slices: Sequence[int]
+    ops: Sequence[Op | None], units: Sequence[int], slices: Sequence[int]
 ) -> dict[tuple[str, int], _Alike]:
     """The ops by kind and stage; ops of a whole stage have a unit below 0 and one slice."""
     found: dict[tuple[str, int], _Alike] = {}
-    for turn, ((kind, stage, mb, slice), unit) in enumerate(zip(ops, units)):
+    for turn, (op, unit) in enumerate(zip(ops, units)):
+        if op is None:
+            continue
+        kind, stage, mb, slice = op
         alike = found.get((kind, stage))
         if alike is None:
             alike = found[kind, stage] = _Alike([], [], [], [])

@@ -5,6 +5,7 @@ starts.
 """
 
 from penstock.arch.cell_shape import CellShape
+from penstock.core.loans import helps_of
 from penstock.core.program import Program
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -17,7 +18,6 @@ def refuse_unsupported(program: Program) -> None:
     schedule = program.schedule
     shape = schedule.shape
     unsupported = {
-        "gangs:": [str(op) for op in schedule.gangs[:3]],
         "`after` orders between devices:": _between_devices(schedule)[:3],
         "skip edges:": [f"{source}-{target}" for source, target in shape.skips],
         "vocabulary shards of layers cut at their attention:": _cut_beside_shards(shape)[:3],
@@ -32,19 +32,21 @@ def refuse_unsupported(program: Program) -> None:
 
 
 def refuse_loans_in_cells(schedule: Schedule, cell: CellShape) -> None:
-    """Refuse loans of attention work that the ranks of a cell, or stages, cannot give or take."""
-    if not schedule.loans:
+    """Refuse loans of attention work, and gangs that share it, which the ranks of a cell, or
+    stages, cannot give or take."""
+    if not (helps := helps_of(schedule)):
         return
-    loan = schedule.loans[0]
+    op, shares = schedule.table.op(helps[0].helped), "lends" if schedule.loans else "shares"
     problem = ""
     if cell.ring > 1:
-        problem = f"the keys that {loan.heavy} lends are on {cell.ring} ranks that pass them round"
+        problem = f"the keys that {op} {shares} are on {cell.ring} ranks that pass them round"
     elif schedule.shape.weightless:
         problem = "stages of attention alone hand it to any device already"
     if problem:
         raise ShapeError(
-            f"{schedule.name} lends attention work, but {problem}",
-            hint="take tensor or ulysses ranks instead of a ring, or a schedule without loans",
+            f"{schedule.name} {shares} attention work, but {problem}",
+            hint="take tensor or ulysses ranks instead of a ring, or a schedule without loans and "
+            "gangs",
         )
 
 
