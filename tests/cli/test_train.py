@@ -181,10 +181,19 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return asked
 
 
+WAITING = """name: waiting
+devices: 2
+stages: 2
+slices: 1 x 2
+after: 0F1 1F0
+0 compute: 0F0 0F1 0B0 0B1
+1 compute: 1F0 1F1 1B0 1B1
+"""
+
 REFUSED = {
     "a schedule that cannot be run": (
-        "--set pipeline.schedule=sppo-msp --set pipeline.slices=2",
-        "sppo-msp has gangs:",
+        "--set pipeline.schedule={0}/waiting.txt",
+        "waiting has `after` orders between devices: 0F1",
         "it can be checked, simulated and drawn",
     ),
     "a device that is not there": (
@@ -237,6 +246,7 @@ def test_what_cannot_begin_or_end_well_is_refused_before_a_process_starts(
     if case == "a device that is not there" and torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
     words, message, hint = REFUSED[case]
+    (config.parent / "waiting.txt").write_text(WAITING)
     answer = penstock(f"train {config} {words.format(config.parent)}")
     assert (answer.code, answer.out, started) == (2, "", []), answer.err
     first, *rest = answer.err.splitlines()

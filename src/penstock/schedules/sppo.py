@@ -22,7 +22,8 @@ Claims: makespan (m + (p - 1)/k)(F + B) where copies hide; peak two slices and w
 of all before.
 Partition: makespan at most that of steps that end together, peak m. Source: arXiv:2503.10377.
 Where we differ: ratios follow from the times of O and L. The paper does not say how a device gets
-the weights of a stage that it helps; here they are there and cost nothing.
+the weights of a stage that it helps; here it needs none, because it helps with attention alone. The
+simulator divides the whole op evenly, as the paper does.
 """
 
 from collections.abc import Iterator

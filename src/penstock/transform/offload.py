@@ -72,8 +72,9 @@ def offload_stages(
             )
     if schedule.gangs:
         raise ShapeError(
-            f"{schedule.name} has gangs, as {schedule.gangs[0]}: several devices hold a part",
-            hint="offload a schedule whose stages have one device each",
+            f"{schedule.name} has gangs, as {schedule.gangs[0]}: copies are placed in the lane of "
+            "an op, and this one has several",
+            hint="offload a schedule whose ops are in one lane each",
         )
     if lead < 1:
         raise ShapeError(f"a copy cannot run in the time of {lead} ops", hint="give 1 or more")

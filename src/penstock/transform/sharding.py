@@ -167,8 +167,9 @@ def shard(
         )
     if schedule.gangs:
         raise ShapeError(
-            f"{schedule.name} has gangs, as {schedule.gangs[0]}: several devices share a stage",
-            hint="shard a schedule whose stages have one device each",
+            f"{schedule.name} has gangs, as {schedule.gangs[0]}: weights are gathered in the lane "
+            "of an op, and this one has several",
+            hint="shard a schedule whose ops are in one lane each",
         )
     lanes, holds = item_lanes(schedule), list(schedule.after)
     added: ItemLanes = []

@@ -39,6 +39,7 @@ PLANS = {
     "zb-v": lambda: heavy("zb-v", 2),
     "slimpipe-exchange": lambda: heavy("slimpipe-exchange", 2, microbatches=2, slices=4),
     "slimpipe-level": lambda: heavy("slimpipe-level", 2, microbatches=2, slices=8),
+    "sppo-msp": lambda: heavy("sppo-msp", 2, microbatches=1, slices=8),
     "interleaved": lambda: heavy("interleaved", 2, microbatches=4, chunks=2),
 }
 

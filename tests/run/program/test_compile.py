@@ -12,7 +12,7 @@ from loops import each
 from penstock.core.buffers import ALL, BUFFERS
 from penstock.core.graph import graph_of
 from penstock.core.host_order import host_order
-from penstock.core.loans import GangShare, helps_of
+from penstock.core.loans import GangShare
 from penstock.core.ops import STREAMS
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -133,7 +133,7 @@ def test_an_evaluation_has_the_forwards_alone_and_is_left_with_the_losses(name: 
     last = built(name).shape.stages - 1
     for lane in lanes_of(name):
         light = forward_lane(lane)
-        forwards = [call for call in light.calls if call.op.kind in "FN"]
+        forwards = [call for call in light.calls if call.op.kind in "FN" and not call.away]
         assert {call.op.kind for call in light.calls} <= {"F", "N", "E", "S", "T"}
         assert all(call.writes[-2:] == (DROPPED, DROPPED) for call in forwards)
         losses = {place(c, "g", WRITE) for c in forwards if c.op.stage == last}
@@ -152,7 +152,7 @@ def test_slices_of_a_microbatch_share_the_place_of_their_keys_and_values() -> No
 @every
 def test_reads_and_writes_are_those_of_the_table_in_its_order(name: str) -> None:
     for lane in lanes_of(name, ended=True):
-        for call in lane.calls:
+        for call in (call for call in lane.calls if not call.away):
             assert len(call.reads) == len(names_of(call.op.kind, READ))
             assert len(call.writes) == len(names_of(call.op.kind, WRITE))
 
@@ -227,7 +227,8 @@ def _needs(schedule: Schedule) -> tuple[list[set[int]], list[set[int]]]:
     for reader, writer in zip(graph.reader.tolist(), graph.writer.tolist()):
         needs[reader].add(writer)
     pairs = [{row for op in pair for row in rows[op]} for pair in schedule.pairs]
-    loans = [{each.helped, each.helping} for each in helps_of(schedule)]
+    loans = [{rows[loan.heavy][0], rows[loan.light][0]} for loan in schedule.loans]
+    loans += [set(rows[op]) for op in schedule.gangs]
     for together in (*pairs, *loans):
         awaited = set[int]().union(*(needs[row] for row in together)) - together
         for row in together:

@@ -79,7 +79,7 @@ def sharing_backward(
             total.leaves(part)(part.keys, new_k, new_v)
             total.add(part, new_q)
         del message, new_q, new_k, new_v  # with the memory of what came
-    return total.dq, *total.own
+    return total.dq, total.dk, total.dv
 
 
 def share_gradients(
@@ -104,15 +104,15 @@ class _SharedGradients:
     def __init__(self, saved: AttentionSaved, at: SliceOfLayer) -> None:
         self._at, tokens = at, saved.q.shape[2]
         self.dq = _of_length(tokens, saved.q)
-        self.own = tuple(_of_length(tokens, each).zero_() for each in (saved.k, saved.v))
-        """Those of the slice's keys and values, with what later slices left."""
+        self.dk, self.dv = (_of_length(tokens, each).zero_() for each in (saved.k, saved.v))
+        """Those of the slice's own keys and values, with what later slices left."""
         if at.memory is not None:
             for rows, _ in document_groups(at.piece):
                 here = slice(rows.start, rows.stop)
-                self._relay(rows, at.piece.start).take(*(each[here] for each in self.own))
+                self._relay(rows, at.piece.start).take(self.dk[here], self.dv[here])
 
     def leaves(self, part: LentPart) -> Leave:
-        """Adds gradients of the part's keys: to the slice's own, and to what earlier slices take."""
+        """Adds gradients of the part's keys: to the slice's own, or to what earlier slices take."""
         start, rows = self._at.piece.start, slice(part.rows.start, part.rows.stop)
 
         def leave(keys: range, dk: Tensor, dv: Tensor) -> None:
@@ -122,7 +122,7 @@ class _SharedGradients:
                 relay.leave(range(past), dk[:, :, :past], dv[:, :, :past])
             if past < len(keys):
                 here = slice(keys.start + past - start, keys.stop - start)
-                for total, new in zip(self.own, (dk, dv)):
+                for total, new in ((self.dk, dk), (self.dv, dv)):
                     total[rows, :, here].add_(new[:, :, past:])
 
         return leave

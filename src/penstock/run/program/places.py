@@ -145,7 +145,8 @@ class PlaceTable:
         rotating = self._rotation.of(name)
         if not rotating or number in self.shape.weightless:
             return [self.of_home(name, number)] * len(ops.turns)
-        buffers = (rotating[self._ops[turn]] for turn in ops.turns)
+        found = (op for turn in ops.turns if (op := self._ops[turn]) is not None)
+        buffers = (rotating[op] for op in found)
         return [self.of_home(in_buffer(name, buffer), number) for buffer in buffers]
 
     def _resolve(self, kind: str, stage: int, side: int) -> list[_Ways]:
