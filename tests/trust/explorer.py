@@ -84,7 +84,7 @@ def homeless(play: Play) -> set[Work]:
     """Work whose stage has too many homes, or that stands apart from the rest of its microbatch.
 
     Only outputs and input gradients travel. Weights have `copies` homes, and everything else that
-    a stage keeps of a microbatch stays on one device. A gang brings what it needs along.
+    a stage keeps of a microbatch stays on one device. A gang has a member there, whom others help.
     """
     devices_of_stage: dict[int, set[int]] = defaultdict(set)
     devices_of_mb: dict[tuple[int, int], set[int]] = defaultdict(set)
@@ -93,7 +93,13 @@ def homeless(play: Play) -> set[Work]:
         device = play.places[work][0][0]
         devices_of_stage[work[1]].add(device)
         devices_of_mb[work[1], work[2]].add(device)
-    return {
+    abroad = {
+        work
+        for work in play.gangs & play.places.keys()
+        if not _devices(play, work)
+        & (devices_of_mb[work[1], work[2]] or devices_of_stage[work[1]] or _common(play, work[1]))
+    }
+    return abroad | {
         work
         for work in alone
         if len(devices_of_mb[work[1], work[2]]) > 1
@@ -102,6 +108,16 @@ def homeless(play: Play) -> set[Work]:
             and len(devices_of_stage[work[1]]) > play.world.copies
         )
     }
+
+
+def _devices(play: Play, work: Work) -> set[int]:
+    return {device for device, _ in play.places[work]}
+
+
+def _common(play: Play, stage: int) -> set[int]:
+    """Devices that are in all gangs of a stage."""
+    gangs = [_devices(play, work) for work in play.gangs & play.places.keys() if work[1] == stage]
+    return set.intersection(*gangs)
 
 
 def misnoted(play: Play) -> set[Work]:

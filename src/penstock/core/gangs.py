@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from penstock.core.ops import SHARD_KINDS, Op
 from penstock.core.schedule import Schedule
 
+ChosenRows = NDArray[np.bool_]
+
 
 class Gang(NamedTuple):
     """The rows of one op that several devices do."""
@@ -26,7 +28,7 @@ def gangs_of(schedule: Schedule) -> tuple[Gang, ...]:
     return schedule.derive("gangs", _build) if schedule.gangs else ()
 
 
-def helping_rows(schedule: Schedule) -> NDArray[np.bool_]:
+def helping_rows(schedule: Schedule) -> ChosenRows:
     """Rows of members away from home."""
     found = np.zeros(len(schedule.table), np.bool_)
     found[[row for gang in gangs_of(schedule) for row in gang.helpers]] = True
@@ -35,10 +37,11 @@ def helping_rows(schedule: Schedule) -> NDArray[np.bool_]:
 
 def _build(schedule: Schedule) -> tuple[Gang, ...]:
     rows = schedule.table.rows_by_op
-    alone = ~schedule.table.of_kinds(SHARD_KINDS)
+    staged = ~schedule.table.of_kinds(SHARD_KINDS)
+    alone = staged.copy()
     alone[[row for op in schedule.gangs for row in rows.get(op, [])]] = False
     present = [op for op in schedule.gangs if op in rows]
-    return tuple(_gang(rows[op], _home(schedule, op, alone), schedule) for op in present)
+    return tuple(_gang(rows[op], _home(schedule, op, alone, staged), schedule) for op in present)
 
 
 def _gang(rows: list[int], home: int, schedule: Schedule) -> Gang:
@@ -48,12 +51,11 @@ def _gang(rows: list[int], home: int, schedule: Schedule) -> Gang:
     return Gang(first, tuple(row for row in rows if row != first))
 
 
-def _home(schedule: Schedule, op: Op, alone: NDArray[np.bool_]) -> int:
+def _home(schedule: Schedule, op: Op, alone: ChosenRows, staged: ChosenRows) -> int:
     """The device that has most of what one device does of the microbatch on the stage, else of the
-    stage; of a stage that only gangs do, the first member of the op."""
+    stage; of a stage that only gangs do, the one that is in most of them."""
     table = schedule.table
-    of_stage = alone & (table.stage == op.stage)
-    for rows in (of_stage & (table.mb == op.mb), of_stage):
-        if rows.any():
-            return int(np.bincount(table.device[rows]).argmax())
-    return int(table.device[table.rows_by_op[op][0]])
+    of_stage = table.stage == op.stage
+    choices = (alone & of_stage & (table.mb == op.mb), alone & of_stage, staged & of_stage)
+    rows = next(rows for rows in choices if rows.any())
+    return int(np.bincount(table.device[rows]).argmax())
