@@ -27,7 +27,6 @@ from penstock.core.meaning import kinds_reading, kinds_writing
 from penstock.core.schedule import Schedule
 from penstock.cost.exchange import FORWARD_KINDS
 from penstock.cost.passes import Counts
-from penstock.cost.temporary import fused_backward_bytes
 
 
 class LoanBytes(NamedTuple):
@@ -114,14 +113,9 @@ def _helping(loans: list[LoanBytes], model: ModelConfig, kind: str, tokens: int)
 
 
 def _sharing(loans: list[LoanBytes], model: ModelConfig, kind: str, tokens: int) -> int:
-    """The member of a gang at home, whose output is put together. A backward that waits has given
-    back what the rest of its layer needed; gradients of input, output and heads are there."""
+    """The member of a gang at home, whose output is put together."""
     own = tokens * _query_bytes(model) - sum(loan.queries for loan in loans)
-    found = _lending(loans, model, kind, tokens) + own
-    if kind in FORWARD_KINDS:
-        return found
-    there = model.boundary_bytes + 2 * _query_bytes(model) + model.attention.kv_bytes
-    return found - max(0, fused_backward_bytes(model) - there) * tokens
+    return _lending(loans, model, kind, tokens) + own
 
 
 def _away(loans: list[LoanBytes], model: ModelConfig, kind: str, tokens: int) -> int:
