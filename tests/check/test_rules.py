@@ -301,6 +301,25 @@ def test_a_stage_that_gangs_help_with_still_has_one_home() -> None:
     assert parse_op("1F0") in findings[0].ops
 
 
+def test_a_gang_without_a_member_at_home_is_refused() -> None:
+    text = """0F0 0F1 1F0 0B1 0B0
+              1F1 1B1 1B0
+              1F0 2F0 2F1 2B1 2B0"""
+    shape = Shape(3, 3, (1, 1))
+    findings = check(schedule_of(text, shape, gangs=(Op("F", 1, 0),))).findings
+    assert {finding.rule for finding in findings} == {"one-home"}
+    assert parse_op("1F0") in findings[0].ops
+
+
+def test_a_gang_lends_nothing_beside_what_it_shares() -> None:
+    text = """0F0 0F0.1 0B0.1 0B0
+              1F0 0F0.1 1F0.1 1B0.1 1B0"""
+    loan, gangs = Loan(Op("F", 1, 0, 1), Op("F", 0, 0, 1), 1), (Op("F", 0, 0, 1),)
+    findings = check(schedule_of(text, Shape(2, 2, (2,)), loans=(loan,), gangs=gangs)).findings
+    assert [finding.rule for finding in findings] == ["annotation"]
+    assert "0F0.1 is a gang, whose members share its attention" in findings[0].message
+
+
 def test_weight_gradients_added_out_of_order_are_a_fact_not_a_fault() -> None:
     text = """0F0 0F1 0B1 0B0
               1F0 1F1 1B1 1B0"""

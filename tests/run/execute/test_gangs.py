@@ -39,6 +39,11 @@ def test_gangs_of_whole_sequences_give_what_the_judge_gives(
     right = answer(trial.work.model, parameters_of(trial.work.model, torch.float64), batch)
     found = difference(loss, rig.held(), right)
     assert found.within(TOLERANCE["cpu"]["float64"]), found
+    members_overlap(rig, schedule)
+    assert rig.evaluate(batch, shuffled(6)) == pytest.approx(loss, rel=1e-14)
+
+
+def members_overlap(rig: Rig, schedule: Schedule) -> None:
     for op in (op for op in schedule.gangs if op.kind != "W"):  # these have nothing to wait for
         spans = [_span(rig, device, op) for device in _members(schedule, op)]
         assert max(start for start, _ in spans) < min(end for _, end in spans)
