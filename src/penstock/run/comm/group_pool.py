@@ -52,5 +52,5 @@ def _make(several: RankSets, backend: str | None) -> ProcessGroup | None:
     return next((group for ranks, group in zip(several, made) if rank in ranks), None)
 
 
-GROUPS = GroupPool()
+GROUP_POOL = GroupPool()
 """The groups of this process."""
