@@ -5,6 +5,7 @@ from unittest import mock
 from torch import Tensor
 
 from penstock.model.attention import sharing
+from penstock.model.attention.back_end import Leave
 from penstock.model.attention.lent_keys import LentPart
 from penstock.run.process.rendezvous import Connection
 from penstock.verify.trial import TrialPart, run_trial
@@ -16,7 +17,7 @@ _leaves = sharing._SharedGradients.leaves
 def keys_of_members_left_out(connection: Connection, trial: Trial) -> TrialPart:
     """What members away from home answer about keys, in the backward, is added nowhere."""
 
-    def leaves(total: sharing._SharedGradients, part: LentPart) -> sharing.Leave:
+    def leaves(total: sharing._SharedGradients, part: LentPart) -> Leave:
         return _nowhere if part.queries.start == 0 else _leaves(total, part)
 
     with mock.patch.object(sharing._SharedGradients, "leaves", leaves):

@@ -10,16 +10,14 @@ from a forward in front of the sender's own confirmation.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from penstock.core.gangs import ChosenRows
 from penstock.core.graph import graph_of
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 
 BEGUN_KINDS = frozenset("FN")
 """Kinds that only read what a confirmation may change."""
-
-ChosenRows = NDArray[np.bool_]
 
 
 def begun_rows(schedule: Schedule) -> ChosenRows:

@@ -11,7 +11,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from penstock.core.begun import ChosenRows, first_forwards
+from penstock.core.begun import first_forwards
+from penstock.core.gangs import ChosenRows
 from penstock.core.ops import Op
 from penstock.core.schedule import After, Loan, Schedule
 from penstock.core.shape import Shape

@@ -22,7 +22,7 @@ from penstock.model.attention.lent_messages import (
     Message,
     ask,
     keys_number,
-    send,
+    send_joined,
     wide,
 )
 from penstock.model.attention.memory import KeyValues, Relay
@@ -44,7 +44,7 @@ def lend_keys(at: SliceOfLayer) -> None:
             memory = _memory(at)
             both = memory.keys[at.layer], memory.values[at.layer]
             sent = [part.of_keys(each) for part in parts for each in both]
-            send(lent.peer, keys_number(at.layer), sent, both[0].dtype)
+            send_joined(lent.peer, keys_number(at.layer), sent, both[0].dtype)
 
 
 def lending_forward(

@@ -87,7 +87,7 @@ def join_tensors(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     return flat
 
 
-def send(peer: Peer, number: int, tensors: Sequence[Tensor], dtype: torch.dtype) -> None:
+def send_joined(peer: Peer, number: int, tensors: Sequence[Tensor], dtype: torch.dtype) -> None:
     """Send several tensors as one message."""
     peer.send(number, join_tensors(tensors, dtype))
 
@@ -122,7 +122,7 @@ def ask(
 ) -> Message:
     """Send what a device needs beside keys and values, and expect its result."""
     expected = Message.expected(peer, result_number(layer), like, result)
-    send(peer, queries_number(layer), tensors, like.dtype)
+    send_joined(peer, queries_number(layer), tensors, like.dtype)
     return expected
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from penstock.model.attention.aten import Gradients, Output
-from penstock.model.attention.back_end import AttentionSaved
+from penstock.model.attention.back_end import AttentionSaved, Leave
 from penstock.model.attention.groups import document_groups
 from penstock.model.attention.lent_keys import LentPart, cut_piece, lent_parts, own_parts
 from penstock.model.attention.lent_messages import (
@@ -23,7 +23,7 @@ from penstock.model.attention.lent_messages import (
     Message,
     ask,
     keys_number,
-    send,
+    send_joined,
     wide,
 )
 from penstock.model.attention.memory import Relay
@@ -32,9 +32,6 @@ from penstock.model.attention.piece import Piece
 from penstock.model.attention.slice_attention import SliceOfLayer, attention_forward
 from penstock.model.attention.table import back_end_for
 from penstock.model.parallel.group import Work
-
-Leave = Callable[[range, Tensor, Tensor], None]
-"""Takes gradients of keys: their positions in the sequence, dk, dv."""
 
 
 def sharing_forward(
@@ -85,8 +82,8 @@ def sharing_backward(
 def share_gradients(
     g: Tensor, saved: AttentionSaved, part: LentPart, piece: Piece, leave: Leave
 ) -> Tensor:
-    """The gradient of some queries of a piece; those of the keys that they see are left. `g` and
-    `saved` have these queries and keys alone."""
+    """The gradient of some queries of a piece; those of the keys that they see are left, by their
+    positions in the sequence. `g` and `saved` have these queries and keys alone."""
     assert part.reach is not None
     first, here = part.keys.start, cut_piece(piece, part.positions(piece))
 
@@ -154,7 +151,7 @@ def _ask(
     for lent in loans.lent:
         if parts := lent_parts(at.piece, lent):
             keys = [part.of_keys(each) for part in parts for each in both]
-            send(lent.peer, keys_number(at.layer), keys, q.dtype)
+            send_joined(lent.peer, keys_number(at.layer), keys, q.dtype)
             expected = [result(sizes, part) for part in parts]
             tensors = [tensor for part in parts for tensor in sent(part)]
             found.append((parts, ask(lent.peer, at.layer, expected, tensors, both[0])))
