@@ -192,7 +192,7 @@ after: 0F1 1F0
 
 REFUSED = {
     "a schedule that cannot be run": (
-        "--set pipeline.schedule={0}/waiting.txt",
+        "--set pipeline.schedule={0}/waiting.txt --set batch.microbatches=2",
         "waiting has `after` orders between devices: 0F1",
         "it can be checked, simulated and drawn",
     ),
