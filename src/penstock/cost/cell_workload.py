@@ -16,12 +16,10 @@ from penstock.arch.cell_shape import FIRST_PLACE, ONE_RANK, CellPlace, CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.dealing import most_tokens
 from penstock.arch.layers.norm import Norm
-from penstock.core.gangs import helping_rows
 from penstock.core.homes import stage_column
-from penstock.core.loans import helps_of
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.cost.loan_bytes import loan_bytes
+from penstock.cost.loan_bytes import with_loan_bytes
 from penstock.cost.passes import Counts
 from penstock.cost.rank_share import RankShare, RankTokens
 from penstock.cost.rank_temporary import RankMoments
@@ -175,12 +173,8 @@ class CellWorkload(Workload):
         parted = np.maximum((columns["I"] + given) * some + grown, loss) - layers * left
         output = columns["F"] - last * columns["own"]
         found = output * forward + together * backward + parted * split
-        if helps_of(schedule):
-            found[helping_rows(schedule)] = 0
-            found = found + loan_bytes(
-                schedule, self.attended, self.lengths, np.array(self.layers, np.int64)
-            )
-        return np.asarray(found, np.int64)
+        layers = np.array(self.layers, np.int64)
+        return with_loan_bytes(found, schedule, self.attended, self.lengths, layers)
 
     def _moments(self) -> dict[str, list[int]]:
         """What the ops of each unit need while they run, and the sizes of what they are given."""

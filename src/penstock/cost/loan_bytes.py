@@ -22,6 +22,7 @@ import numpy as np
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.record import wide_bytes
 from penstock.arch.query_shares import share_of_queries
+from penstock.core.gangs import helping_rows
 from penstock.core.loans import GangShare, Help, helps_of
 from penstock.core.meaning import kinds_reading, kinds_writing
 from penstock.core.schedule import Schedule
@@ -66,8 +67,22 @@ class LoanBytes(NamedTuple):
         return 2 * self.returns
 
 
-def loan_bytes(
-    schedule: Schedule, model: ModelConfig, lengths: tuple[tuple[int, ...], ...], layers: Counts
+_Lengths = tuple[tuple[int, ...], ...]
+"""Tokens of each slice of each microbatch."""
+
+
+def with_loan_bytes(
+    own: Counts, schedule: Schedule, model: ModelConfig, lengths: _Lengths, layers: Counts
+) -> Counts:
+    """The highest moment of each row with what help with attention adds to it; who only helps has
+    none of its own."""
+    if helps_of(schedule):
+        own = own * ~helping_rows(schedule) + _loan_bytes(schedule, model, lengths, layers)
+    return np.asarray(own, np.int64)
+
+
+def _loan_bytes(
+    schedule: Schedule, model: ModelConfig, lengths: _Lengths, layers: Counts
 ) -> Counts:
     """What help with attention adds to the highest moment of each row."""
     table, found = schedule.table, np.zeros(len(schedule.table), np.int64)

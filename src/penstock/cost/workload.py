@@ -29,15 +29,13 @@ import numpy as np
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
-from penstock.core.gangs import helping_rows
 from penstock.core.homes import stage_column
 from penstock.core.lifetimes import GIVEN, TEMPORARY
-from penstock.core.loans import helps_of
 from penstock.core.ops import SHARD_KINDS
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.cost import passes
-from penstock.cost.loan_bytes import loan_bytes
+from penstock.cost.loan_bytes import with_loan_bytes
 from penstock.cost.passes import Counts
 from penstock.cost.shard_bytes import ShardBytes
 from penstock.cost.temporary import backward_bytes, forward_bytes, loss_bytes
@@ -245,10 +243,7 @@ class Workload:
         more = max(0, model.stash_bytes - model.saved_bytes) * layers[stage] * tokens
         outside = forward_bytes(model) * tokens
         found = outside * forward + inside * backward + more * table.of_kinds("I")
-        if helps_of(schedule):
-            found[helping_rows(schedule)] = 0
-            found = found + loan_bytes(schedule, model, self.lengths, layers)
-        return np.asarray(found, np.int64)
+        return with_loan_bytes(found, schedule, model, self.lengths, layers)
 
     def _bytes_per_token(self, shape: Shape, size: str) -> Counts:
         """Bytes of one token's buffer on each stage."""
