@@ -15,6 +15,7 @@ LIMIT = 240.0
 
 @pytest.mark.torch
 @pytest.mark.processes
+@pytest.mark.matrix
 def test_the_commands_of_the_page_give_the_loss_and_gradients_of_one_process(
     tmp_path: Path,
 ) -> None:

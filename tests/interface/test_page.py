@@ -82,6 +82,7 @@ def test_the_program_that_compares_schedules_runs(tmp_path: Path) -> None:
 
 @pytest.mark.torch
 @pytest.mark.processes
+@pytest.mark.matrix
 def test_the_program_with_modules_of_its_own_trains_under_torchrun(tmp_path: Path) -> None:
     command = re.search(r"^torchrun (.*)$", TEXT, re.M)
     assert command is not None

@@ -10,7 +10,7 @@ from penstock.verify.verifier import Verifier
 pytestmark = pytest.mark.torch
 
 NAMES = list(registry())
-EACH = 3
+EACH = 2
 """Variants of each schedule in every run of the tests; the matrix takes the others."""
 
 
@@ -54,7 +54,7 @@ def test_a_schedule_is_equal_to_one_process_under_every_other_variant(
     _equal(verifier, trials)
 
 
-def test_each_variant_is_met_by_a_third_of_the_schedules() -> None:
+def test_each_variant_is_met_by_its_part_of_the_schedules() -> None:
     for variant in VARIANTS:
         met = sum(variant.name in chosen(name) for name in NAMES)
         assert met >= len(NAMES) * EACH // len(VARIANTS), variant.name

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.matrix]  # every rank of torchrun imports torch
 
 Finished = subprocess.CompletedProcess[str]
 

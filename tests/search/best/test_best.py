@@ -93,7 +93,7 @@ def test_what_is_ahead_of_the_search_becomes_its_start() -> None:
     assert module.leading_orders(problem, [behind], [], sketch)[0].split == start.split
 
 
-EVERY_DAY = 4
+EVERY_DAY = 2
 """Cases of the page in every run of the tests; the matrix takes the others."""
 
 

@@ -9,7 +9,7 @@ import pytest
 from run.launch.nodes import Nodes, two_nodes
 from train.runs.ranks import LIMIT, Ran, Setting
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.matrix]  # every rank imports torch
 
 
 @pytest.fixture
