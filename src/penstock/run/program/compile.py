@@ -91,7 +91,9 @@ class _Compiler:
         lane_of = table.lane[self.rows].tolist()
         posted = program.posts.of_rows(self.rows)
         started, joined = program.moves.of_rows(self.rows), program.joins.of_rows(self.rows)
-        joins = [tuple(self._join(at, row) for at in numbers) for row, numbers in zip(self.rows, joined)]
+        joins = [
+            tuple(self._join(at, row) for at in numbers) for row, numbers in zip(self.rows, joined)
+        ]
         awaited = {writer for writers in self.crossings.values() for writer in writers}
         awaited |= {self.rows[call] for row in joins for join in row for call in join.awaits}
         return (

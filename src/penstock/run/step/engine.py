@@ -88,8 +88,8 @@ class Engine:
         self._rate = Rate()
         self.working: dict[int, Any] = {**weightless_stages(self.layout, *at), **self.stages}
         """Stages and shards that ops of this device work with, by number."""
-        self._ends = {stage: self._stage_end(stage) for stage in mine}
-        self._former = FormerStep(self._ends.values())
+        self.ends = {stage: self._stage_end(stage) for stage in mine}
+        self._former = FormerStep(self.ends.values())
         self.pool = BufferPool(self.stages, self.weights)
         """Buffers of whole stages, where a rank keeps only ranges of them."""
         self.host = HostTier(device)
@@ -191,7 +191,7 @@ class Engine:
         """Give back the memory of weights, gradients and moments; no step can follow."""
         self._close_executors()
         del self.executor
-        for held in (self._executors, self._homes, self._ends, self.working):
+        for held in (self._executors, self._homes, self.ends, self.working):
             held.clear()
         for of_stage in (self.stages, self.weights, self.optimizers, self.whole_gradients):
             of_stage.clear()
@@ -239,9 +239,9 @@ class Engine:
             return StageGather(sharding, self.weights[stage], whole, self.mesh)
         if op.kind == "Z" and op in rotation.dw:
             gradient = self.pool.part(rotation, "dw", stage, rotation.dw[op])
-            return replace(self._ends[stage], gradient=gradient)
+            return replace(self.ends[stage], gradient=gradient)
         if op.kind in STAGE_KINDS:
-            return self._ends[stage]
+            return self.ends[stage]
         return self.working[home_number(op, self.layout.stages)]
 
     def _stage_end(self, stage: int) -> StageEnd:

@@ -9,7 +9,7 @@ On a GPU what is copied is in pinned memory. On a CPU the host's memory is the d
 a second store: nothing of it is used to compute with, so order and copies are those of a GPU.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from penstock.run.comm.side_stream import mark_of
 from penstock.run.program.layout import Layout
 from penstock.run.step.optimizer import AdamW, NoUpdate, StageOptimizer, make_optimizer
 from penstock.run.step.sharding import OptimizerShards, Sharding
+from penstock.run.step.stage_end import StageEnd
 
 HOST = torch.device("cpu")
 
@@ -85,7 +86,7 @@ class HostOptimizer:
 
     @property
     def bytes(self) -> int:
-        """What is on the host."""
+        """What is on the host of weights, gradient and moments."""
         held = {id(each): each for each in (self.host.main, self.host.value, self.host.grad)}
         return sum(each.nbytes for each in (*held.values(), *self.moments.values()))
 
@@ -103,3 +104,9 @@ class HostOptimizer:
             self._taken.synchronize()
         self._optimizer.update(rate, factor)
         self._weights.value.copy_(self.host.value, non_blocking=True)
+
+
+def bytes_on_host(ends: Iterable[StageEnd]) -> int:
+    """What stages have there, with copies of what an update may have to put back."""
+    away = [(end.optimizer, end.early) for end in ends if isinstance(end.optimizer, HostOptimizer)]
+    return sum(each.bytes for pair in away for each in pair if each is not None)
