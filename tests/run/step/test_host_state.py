@@ -140,6 +140,8 @@ def test_a_gradient_goes_down_while_other_stages_compute() -> None:
     norms = [numbers[op] for op in numbers if op.kind == "V" and op.stage in LAST_HALF]
     last = max(number for op, number in numbers.items() if op.kind == "B" and op.stage == 0)
     assert max(norms) < last
+    (norm,) = [j for c in engine.executor.lane.calls for j in c.joins if j.buf.name == "norm"]
+    assert sorted(norm.awaits) == sorted(norms)  # or the sum could be taken without them
     engine.close()
 
 
