@@ -90,15 +90,11 @@ def test_an_update_by_its_own_norm_follows_that() -> None:
 
 
 def test_a_norm_is_taken_between_copies_when_its_gradient_is_complete() -> None:
-    """Loads of the first stage are needed later than the last gradient of stage 4."""
-    offloaded = offload_stages(step(4), range(8))
+    """Some loads of stages 2 and 0 come later than the last gradients of stages 6 and 4."""
+    plain = build("interleaved", devices=2, microbatches=4, chunks=4)
+    offloaded = offload_stages(plain, range(8))
     moved = update_on_host(ended(offloaded, "VU"), range(4, 8))
     assert check(moved).findings == ()
     copies = moved.lane(0, "copy")
-    norm = copies.index(Op("V", 4, 0))
-    before, behind = (
-        {op.stage for op in part if op.kind == "L"} for part in (copies[:norm], copies[norm:])
-    )
-    assert (before, behind) == ({0, 4}, {0})
-    assert copies[-1] == Op("U", 4, 0)
+    assert " ".join(map(str, copies)).endswith("6V0 2L2 2L3 4V0 0L2 0L3 6U0 4U0")
     assert [op for op in copies if op.kind in "OL"] == offloaded.lane(0, "copy")
