@@ -1,7 +1,6 @@
 """What the ranks of the tests' crew do as cells: some steps of training, and collectives."""
 
 from collections.abc import Callable
-from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -11,7 +10,7 @@ from torch.distributed import ProcessGroup
 from penstock.arch.mesh_shape import MeshShape
 from penstock.model.parallel.group import Pending
 from penstock.run.comm.cell_group import CellGroup
-from penstock.run.comm.mesh import Mesh, make_mesh
+from penstock.run.comm.mesh import make_mesh
 from penstock.run.observe.memory_meter import LiveBytes
 from penstock.run.process.rendezvous import Connection
 from penstock.run.program.step_plan import StepPlan
@@ -29,17 +28,12 @@ class HeldWeights(NamedTuple):
     """By stage and name of the parameter."""
 
 
-@cache
-def _mesh(mesh: MeshShape, devices: int) -> Mesh:
-    """Groups are never given back, so jobs of one shape share theirs."""
-    return make_mesh(mesh.replicas, devices, mesh.cell)
-
-
 def trained_cell(
     connection: Connection, plan: StepPlan, mesh: MeshShape, shard: str, steps: int = 3
 ) -> HeldWeights:
     """Some steps, each replica with its share of the batches."""
-    engine = engine_on(_mesh(mesh, plan.layout.devices), plan, AdamW(), CPU, shard=shard)
+    on = make_mesh(mesh.replicas, plan.layout.devices, mesh.cell)
+    engine = engine_on(on, plan, AdamW(), CPU, shard=shard)
     begin(engine, 1)
     count = len(plan.lengths)
     first = engine.mesh.replica * count

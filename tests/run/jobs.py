@@ -3,7 +3,6 @@
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import cache
 from time import perf_counter_ns
 from typing import NamedTuple
 from unittest import mock
@@ -17,6 +16,7 @@ from penstock.core.buffers import Buf
 from penstock.core.program import Channel
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.errors import RunError
+from penstock.run.comm import group_pool
 from penstock.run.comm.collective import add_up
 from penstock.run.comm.gloo import Gloo, Staged
 from penstock.run.comm.mesh import Mesh, make_mesh
@@ -50,9 +50,7 @@ def batch_of(plan: StepPlan, seed: int = 0, replicas: int = 1) -> list[Microbatc
     return found
 
 
-@cache
 def mesh_of(replicas: int, devices: int, cell: CellShape = ONE_RANK) -> Mesh:
-    """Groups are never given back, so jobs of one shape share theirs."""
     return make_mesh(replicas, devices, cell)
 
 
@@ -184,6 +182,15 @@ def place_in(connection: Connection, replicas: int, devices: int) -> Placed:
     groups = (mesh.pipeline, mesh.copies, mesh.among((0, devices - 1)), mesh.world)
     members = [distributed.get_process_group_ranks(g) if g else None for g in groups]
     return Placed(mesh.replica, mesh.device, members)
+
+
+def groups_of_two_meshes(connection: Connection, replicas: int, devices: int) -> tuple[bool, int]:
+    """Whether two meshes have the same groups, and how many the second has made."""
+    first, make_group = make_mesh(replicas, devices), group_pool.make_group
+    with mock.patch.object(group_pool, "make_group", wraps=make_group) as making:
+        second = make_mesh(replicas, devices)
+    groups = [(mesh.pipeline, mesh.copies) for mesh in (first, second)]
+    return groups[0] == groups[1], making.call_count
 
 
 def refused_mesh(connection: Connection, replicas: int, devices: int) -> str:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from penstock.core.buffers import Buf
 from penstock.core.program import Channel
+from penstock.run.comm import group_pool
 from penstock.run.comm import mesh as mesh_module
 from penstock.run.comm.nccl import Nccl
 from penstock.run.comm.transport import Arrival
@@ -132,8 +133,13 @@ def given_up(connection: Connection) -> list[float]:
 def groups_made(connection: Connection, payloads: Sequence[str]) -> list[int]:
     """How many groups are made by opening channels of these payloads one after the other, each in
     both directions of a ring."""
-    mesh, made = mesh_module.make_mesh(1, connection.world), list[int]()
-    with mock.patch.object(mesh_module, "make_group", wraps=mesh_module.make_group) as making:
+    made, make_group = list[int](), group_pool.make_group
+    with (
+        mock.patch.object(mesh_module, "GROUPS", group_pool.GroupPool()),
+        mock.patch.object(group_pool, "make_group", wraps=make_group) as making,
+    ):
+        mesh = mesh_module.make_mesh(1, connection.world)
+        making.reset_mock()
         transport = Nccl(mesh, CPU)
         for name in payloads:
             transport.open(_both_ways(connection, name))

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from functools import cache
 from typing import NamedTuple
 
 import torch
 
-from penstock.arch.cell_shape import CellShape
 from penstock.errors import ShapeError
 from penstock.run.comm.grid import Grid
 from penstock.run.comm.mesh import Mesh, make_mesh
@@ -61,7 +59,7 @@ def run_alone(connection: Connection, trial: Trial) -> TrialPart:
 def trial_engine(connection: Connection, trial: Trial) -> Iterator[Engine]:
     """This process's engine for a trial, on groups that trials of one shape share."""
     device = _device(connection, trial)
-    mesh = _mesh(trial.replicas, trial.schedule.shape.devices, trial.cell)
+    mesh = make_mesh(trial.replicas, trial.schedule.shape.devices, trial.cell)
     with closing(
         engine_on(mesh, trial_plan(trial), NoUpdate(), device, shard=trial.shard)
     ) as engine:
@@ -75,12 +73,6 @@ def _device(connection: Connection, trial: Trial) -> torch.device:
         torch.cuda.set_device(device)
         torch.set_float32_matmul_precision("highest")  # TF32 keeps 11 bits
     return device
-
-
-@cache
-def _mesh(replicas: int, devices: int, cell: CellShape) -> Mesh:
-    """Groups cost sockets and are never given back, so trials of one shape share theirs."""
-    return make_mesh(replicas, devices, cell)
 
 
 def trial_plan(trial: Trial) -> StepPlan:

@@ -10,7 +10,7 @@ from penstock.errors import RunError
 from penstock.run.comm.grid import GRID_AXES, Grid
 from penstock.run.comm.mesh import Mesh, make_mesh
 from penstock.run.launch.worker_pool import Crew
-from run.jobs import place_in, refused_mesh
+from run.jobs import groups_of_two_meshes, place_in, refused_mesh
 
 pytestmark = pytest.mark.torch
 
@@ -75,6 +75,10 @@ def test_two_replicas_of_two_devices(ranks: Crew) -> None:
         [[2, 3], [0, 2], [2, 3], everyone],
         [[2, 3], [1, 3], [2, 3], everyone],
     ]
+
+
+def test_another_mesh_of_the_same_ranks_has_the_same_groups(ranks: Crew) -> None:
+    assert ranks.run(groups_of_two_meshes, 2, 2) == [(True, 0)] * 4
 
 
 def test_only_some_devices_of_a_pipeline_have_a_group_among_them(ranks: Crew) -> None:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, distributed
 from torch.distributed import ProcessGroup
 
-from penstock.arch.cell_shape import CellShape
 from penstock.arch.config import ModelConfig
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.run.comm.collective import make_group
@@ -90,16 +89,10 @@ def exported(
 
 @contextmanager
 def _engine(spread: Spread, model: ModelConfig) -> Iterator[Engine]:
-    mesh = _mesh(spread.replicas, spread.devices, spread.cell)
+    mesh = make_mesh(spread.replicas, spread.devices, spread.cell)
     engine = engine_on(mesh, spread.plan(model), ADAM, CPU, shard=spread.shard)
     with closing(engine):
         yield engine
-
-
-@cache
-def _mesh(replicas: int, devices: int, cell: CellShape) -> Mesh:
-    """Groups are never given back, so jobs of one shape share theirs."""
-    return make_mesh(replicas, devices, cell)
 
 
 @cache

@@ -8,7 +8,6 @@ late in the steps that say so.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from penstock.bench.measure.emulate import wait
 from penstock.bench.measure.real import HOST
 from penstock.data.batch import Microbatch
 from penstock.plan.grouping import Grouping
-from penstock.run.comm.mesh import Mesh, make_mesh
+from penstock.run.comm.mesh import make_mesh
 from penstock.run.observe.step_times import MeasuredTimes
 from penstock.run.policies.adaptive_group import AdaptiveGroup
 from penstock.run.policies.changing import ChangingPlan
@@ -129,7 +128,7 @@ def fixed_steps(connection: Connection, plan: StepPlan, slow: SlowMachine) -> li
 def _run(
     plan: StepPlan, slow: SlowMachine, every: int, policy: Callable[[Engine], PlanPolicy]
 ) -> list[ChangedStep]:
-    mesh = _mesh(plan.layout.devices)
+    mesh = make_mesh(1, plan.layout.devices)
     transport = Delayed(transport_for(mesh, HOST))
     with closing(Engine(plan, mesh, transport, adam=AdamW(), device=HOST)) as engine:
         begin(engine, 1)
@@ -154,9 +153,3 @@ def batch_for(plan: StepPlan, seed: int) -> list[Microbatch]:
     size = (len(plan.lengths), plan.rows, plan.longest + 1)
     words = torch.randint(plan.layout.model.vocabulary, size, generator=numbers)
     return [Microbatch(each[:, :-1], each[:, 1:], ((0,),) * plan.rows) for each in words]
-
-
-@cache
-def _mesh(devices: int) -> Mesh:
-    """Groups are never given back, so jobs of one size share theirs."""
-    return make_mesh(1, devices)

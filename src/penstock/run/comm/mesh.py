@@ -6,7 +6,6 @@ ranks.
 """
 
 from collections.abc import Sequence
-from itertools import count
 from math import prod
 
 from torch import distributed
@@ -18,8 +17,8 @@ from penstock.errors import RunError
 from penstock.model.parallel.cell import Cell
 from penstock.model.parallel.tokens import Replicated, Scattered
 from penstock.run.comm.cell_group import CellGroup
-from penstock.run.comm.collective import make_group
 from penstock.run.comm.grid import GRID_AXES, Grid, spelled_out
+from penstock.run.comm.group_pool import GROUPS
 
 
 class Mesh:
@@ -33,7 +32,6 @@ class Mesh:
             here[axis] for axis in ("replica", "device", "tensor")
         )
         self._groups: dict[object, ProcessGroup | None] = {}
-        self._numbers = count()
 
     @property
     def pipeline(self) -> ProcessGroup | None:
@@ -137,7 +135,7 @@ class Mesh:
     def take_number(self) -> int:
         """Another number each time. Who asks for the same reason gets the same on all ranks, as
         they build the same things in the same order."""
-        return next(self._numbers)
+        return GROUPS.take_number()
 
     def ranks_of(self, replica: int) -> list[int]:
         """The ranks of one replica's pipeline, in the order of their devices."""
@@ -150,10 +148,8 @@ class Mesh:
     ) -> ProcessGroup | None:
         """The group of this rank, made on all ranks when it is first asked for."""
         if key not in self._groups:
-            several = [ranks for ranks in groups if len(ranks) > 1 and self.world is not None]
-            made = [make_group(sorted(ranks), backend) for ranks in several]
-            mine = (group for ranks, group in zip(several, made) if self.rank in ranks)
-            self._groups[key] = next(mine, None)
+            asked = groups if self.world is not None else []
+            self._groups[key] = GROUPS.own(key, asked, backend)
         return self._groups[key]
 
 
