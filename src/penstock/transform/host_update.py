@@ -38,7 +38,7 @@ _NORMS, _WAITING = kinds_writing("norm"), kinds_reading("norm")
 _MOVED = _NORMS | _WAITING | kinds_reading("own")
 """What the end of a step has for each stage."""
 
-Lanes = dict[tuple[int, str], list[Op]]
+_Lanes = dict[tuple[int, str], list[Op]]
 
 
 def update_on_host(schedule: Schedule, stages: Collection[int]) -> Schedule:
@@ -50,7 +50,7 @@ def update_on_host(schedule: Schedule, stages: Collection[int]) -> Schedule:
                 f"stage {stage} has no weights that could be updated",
                 hint=f"stages with weights are {', '.join(map(str, homes))}",
             )
-    lanes: Lanes = {(device, stream): ops for device, stream, ops in schedule.table.lanes()}
+    lanes: _Lanes = {(device, stream): ops for device, stream, ops in schedule.table.lanes()}
     on = {device: [s for s in stages if device in homes[s]] for device, _ in lanes}
     moved = {device: _moved(lanes[device, "compute"], mine) for device, mine in on.items() if mine}
     for device, ops in moved.items():
@@ -93,6 +93,6 @@ def _ready(schedule: Schedule, op: Op) -> int:
     return int(unit_ends(schedule)[writers[writers >= 0]].max(initial=0))
 
 
-def _with_lanes(schedule: Schedule, lanes: Lanes) -> Schedule:
+def _with_lanes(schedule: Schedule, lanes: _Lanes) -> Schedule:
     rows = [(device, stream, ops) for (device, stream), ops in lanes.items()]
     return replace(schedule, table=Table.of(rows), derived={})

@@ -23,7 +23,7 @@ from penstock.run.step.optimizer import AdamW, NoUpdate, StageOptimizer, make_op
 from penstock.run.step.sharding import OptimizerShards, Sharding
 from penstock.run.step.stage_end import StageEnd
 
-HOST = torch.device("cpu")
+_HOST = torch.device("cpu")
 
 
 def host_weights(
@@ -34,7 +34,7 @@ def host_weights(
     for stage in layout.stages_of(mesh.device):
         if stage in stages:
             parameters, types = layout.parameters(stage, mesh.tensor), (layout.dtype, layout.main)
-            held = Weights.empty(parameters, dtype=types[0], main=types[1], device=HOST)
+            held = Weights.empty(parameters, dtype=types[0], main=types[1], device=_HOST)
             found[stage] = held.pinned() if device.type == "cuda" else held
     return found
 
@@ -70,11 +70,8 @@ class HostOptimizer:
 
     def __init__(self, optimizer: StageOptimizer, weights: Weights, host: Weights) -> None:
         self._optimizer, self._weights, self.host = optimizer, weights, host
+        self.moments: Mapping[str, Tensor] = optimizer.moments
         self._taken: torch.cuda.Event | None = None
-
-    @property
-    def moments(self) -> Mapping[str, Tensor]:
-        return self._optimizer.moments
 
     @property
     def steps(self) -> int:
