@@ -11,6 +11,9 @@ that loops costs the cases alone, as long as one failure does not hide the other
     @each("name", list(registry()))         every value of an argument; may be stacked
     @each_case("p", range(1, 17))           the same; in the quick tier the first of them alone
     @looped("schedule", {"1f1b": cases})    cases that are made when the test runs
+
+Where a case takes seconds, `one_of(4, cases)` are parameters for pytest of which every fourth is
+tried in every run of the tests, and the matrix tries the others.
 """
 
 import inspect
@@ -83,6 +86,18 @@ def looped(argument: str, groups: Mapping[str, Cases]) -> Decorator:
                 yield f"{group}, {label}", {argument: value}
 
     return _loop((argument,), cases)
+
+
+def one_of(few: int, cases: Iterable[tuple[Any, ...]]) -> list[Any]:
+    """Parameters of a test, one of `few` for every run of the tests and the others for the matrix.
+
+    A number that does not divide what the cases vary meets every value of each.
+    """
+    rest = pytest.mark.matrix
+    return [
+        pytest.param(*case, marks=[] if number % few == 0 else [rest])
+        for number, case in enumerate(cases)
+    ]
 
 
 def _names(arguments: str | Sequence[str]) -> Sequence[str]:

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.long]
 ROOM = 1 << 29
 """Bytes that a reader without a guard may take, so that it ends and the machine does not."""
 ENDLESS = 10**30
-MORE = 4
+MORE = 8
 """Times as many inputs as the fuzzer reads: few of them have the mistake and no other."""
 
 

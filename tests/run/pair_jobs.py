@@ -135,7 +135,7 @@ def groups_made(connection: Connection, payloads: Sequence[str]) -> list[int]:
     both directions of a ring."""
     made, make_group = list[int](), group_pool.make_group
     with (
-        mock.patch.object(mesh_module, "GROUPS", group_pool.GroupPool()),
+        mock.patch.object(mesh_module, "GROUP_POOL", group_pool.GroupPool()),
         mock.patch.object(group_pool, "make_group", wraps=make_group) as making,
     ):
         mesh = mesh_module.make_mesh(1, connection.world)

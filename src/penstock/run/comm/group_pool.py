@@ -13,7 +13,7 @@ from torch.distributed import ProcessGroup
 
 from penstock.run.comm.collective import make_group
 
-Ranks = tuple[tuple[int, ...], ...]
+RankSets = tuple[tuple[int, ...], ...]
 
 
 class GroupPool:
@@ -21,7 +21,7 @@ class GroupPool:
 
     def __init__(self) -> None:
         self._world: ProcessGroup | None = None
-        self._made: dict[tuple[object, Ranks, str | None], ProcessGroup | None] = {}
+        self._made: dict[tuple[object, RankSets, str | None], ProcessGroup | None] = {}
         self._numbers = count()
 
     def own(
@@ -45,12 +45,12 @@ class GroupPool:
             self._world, self._made, self._numbers = distributed.group.WORLD, {}, count()
 
 
-def _make(several: Ranks, backend: str | None) -> ProcessGroup | None:
+def _make(several: RankSets, backend: str | None) -> ProcessGroup | None:
     """All ranks make all groups."""
     rank = distributed.get_rank() if several else 0
     made = [make_group([*ranks], backend) for ranks in several]
     return next((group for ranks, group in zip(several, made) if rank in ranks), None)
 
 
-GROUPS = GroupPool()
+GROUP_POOL = GroupPool()
 """The groups of this process."""

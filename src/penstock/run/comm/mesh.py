@@ -18,7 +18,7 @@ from penstock.model.parallel.cell import Cell
 from penstock.model.parallel.tokens import Replicated, Scattered
 from penstock.run.comm.cell_group import CellGroup
 from penstock.run.comm.grid import GRID_AXES, Grid, spelled_out
-from penstock.run.comm.group_pool import GROUPS
+from penstock.run.comm.group_pool import GROUP_POOL
 
 
 class Mesh:
@@ -135,7 +135,7 @@ class Mesh:
     def take_number(self) -> int:
         """Another number each time. Who asks for the same reason gets the same on all ranks, as
         they build the same things in the same order."""
-        return GROUPS.take_number()
+        return GROUP_POOL.take_number()
 
     def ranks_of(self, replica: int) -> list[int]:
         """The ranks of one replica's pipeline, in the order of their devices."""
@@ -149,7 +149,7 @@ class Mesh:
         """The group of this rank, made on all ranks when it is first asked for."""
         if key not in self._groups:
             asked = groups if self.world is not None else []
-            self._groups[key] = GROUPS.own(key, asked, backend)
+            self._groups[key] = GROUP_POOL.own(key, asked, backend)
         return self._groups[key]
 
 

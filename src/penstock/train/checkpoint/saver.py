@@ -18,7 +18,7 @@ import torch.distributed as dist
 from penstock.errors import RunError, ShapeError
 from penstock.files.durable import Disk, reason
 from penstock.model.io.tensor_block import Tensors
-from penstock.run.comm.group_pool import GROUPS
+from penstock.run.comm.group_pool import GROUP_POOL
 from penstock.train.checkpoint import folders
 from penstock.train.checkpoint.copies import Content, capture, share_of
 from penstock.train.checkpoint.find import Found, newest
@@ -151,7 +151,7 @@ def _own_group() -> dist.ProcessGroup | None:
     """A group of all ranks for checkpoints alone; none where there is one process."""
     if not dist.is_available() or not dist.is_initialized():
         return None
-    return GROUPS.own("checkpoints", [[*range(dist.get_world_size())]], "gloo")
+    return GROUP_POOL.own("checkpoints", [[*range(dist.get_world_size())]], "gloo")
 
 
 def _spelled(state: Mapping[str, Any]) -> str:
