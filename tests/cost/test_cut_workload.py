@@ -13,7 +13,7 @@ from penstock.cost.cut_workload import CutWorkload
 from penstock.cost.stage_workload import workload_for
 from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
-from penstock.plan.memory import stage_elements
+from penstock.plan.stage_parameters import stage_elements
 from penstock.schedules import build
 from penstock.sim.links import transfer_parts
 from penstock.transform import recompute_without_attention

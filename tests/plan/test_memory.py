@@ -10,8 +10,9 @@ import pytest
 from penstock.arch.config import ModelConfig
 from penstock.core.schedule import Schedule
 from penstock.cost.workload import Workload
-from penstock.plan.memory import Footprint, footprints, stage_elements, step_peaks
+from penstock.plan.memory import Footprint, footprints, step_peaks
 from penstock.plan.receive_slots import slot_bytes
+from penstock.plan.stage_parameters import stage_elements
 from penstock.schedules import build
 from penstock.transform import recompute_all
 

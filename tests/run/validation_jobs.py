@@ -43,6 +43,8 @@ class Request(NamedTuple):
     steps: int = 4
     goes_on: bool = False
     """Whether another step follows one that was refused."""
+    host_stages: frozenset[int] = frozenset()
+    """Stages whose optimizer state is on the host."""
 
 
 class Seen(NamedTuple):
@@ -66,10 +68,16 @@ def both_ways(connection: Connection, request: Request) -> tuple[Seen, Seen]:
     return before, after
 
 
+def both_places(connection: Connection, request: Request, validation: str) -> tuple[Seen, Seen]:
+    """The same steps with all optimizer state on the device, and with some of it on the host."""
+    device = request._replace(host_stages=frozenset())
+    return trained_with(device, validation), trained_with(request, validation)
+
+
 def trained_with(request: Request, validation: str) -> Seen:
     plan = request.plans[0]
     mesh = mesh_of(request.replicas, plan.layout.devices, plan.layout.cell)
-    adam = AdamW(clip=request.clip, validation=validation)
+    adam = AdamW(clip=request.clip, validation=validation, host_stages=request.host_stages)
     engine = engine_on(mesh, plan, adam, CPU, shard=request.shard)
     begin(engine, 1)
     with closing(engine), _counted() as counts, _disturbing(mesh, request) as clock:

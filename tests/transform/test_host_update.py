@@ -1,15 +1,18 @@
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
 from penstock.check import check
+from penstock.core.homes import weight_homes
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
+from penstock.core.table import Table
 from penstock.cost.model import UnitCost
 from penstock.errors import ShapeError
 from penstock.schedules import build
 from penstock.sim import simulate
-from penstock.transform import update_on_host
+from penstock.transform import offload_stages, update_on_host
 
 TIMES = {"F": Fraction(2), "I": Fraction(4), "W": Fraction(0)}
 """A stage's forward takes 1, its backward 2."""
@@ -59,3 +62,39 @@ def test_a_stage_without_weights_is_refused() -> None:
     attention = build("helixpipe", devices=2, microbatches=4)
     with pytest.raises(ShapeError, match="stage 1 has no weights"):
         update_on_host(attention, [1])
+
+
+def ended(schedule: Schedule, kinds: str) -> Schedule:
+    """The schedule with these ops of every stage at the end of its compute lane."""
+    homes = weight_homes(schedule)
+    lanes = [
+        (device, stream, [*ops, *tail] if stream == "compute" else ops)
+        for device, stream, ops in schedule.table.lanes()
+        for tail in [[Op(k, s, 0) for k in kinds for s in homes if device in homes[s]]]
+    ]
+    return replace(schedule, table=Table.of(lanes), derived={})
+
+
+def test_norms_go_along_and_updates_wait_behind_all_copies() -> None:
+    moved = update_on_host(ended(step(4), "VU"), [0, *range(4, 8)])
+    assert check(moved).findings == ()
+    assert moved.lane(0, "copy") == [Op(kind, stage, 0) for kind in "VU" for stage in (4, 0)]
+    assert moved.lane(0) == step(4).lane(0)
+    assert moved.lane(1)[-2:] == [Op("V", 1, 0), Op("U", 1, 0)]
+
+
+def test_an_update_by_its_own_norm_follows_that() -> None:
+    moved = update_on_host(ended(step(4), "VA"), [0, 4])
+    assert check(moved).findings == ()
+    assert moved.lane(0, "copy") == [Op(kind, stage, 0) for stage in (4, 0) for kind in "VA"]
+
+
+def test_a_norm_is_taken_between_copies_when_its_gradient_is_complete() -> None:
+    """Some loads of stages 2 and 0 come later than the last gradients of stages 6 and 4."""
+    plain = build("interleaved", devices=2, microbatches=4, chunks=4)
+    offloaded = offload_stages(plain, range(8))
+    moved = update_on_host(ended(offloaded, "VU"), range(4, 8))
+    assert check(moved).findings == ()
+    copies = moved.lane(0, "copy")
+    assert " ".join(map(str, copies)).endswith("6V0 2L2 2L3 4V0 0L2 0L3 6U0 4U0")
+    assert [op for op in copies if op.kind in "OL"] == offloaded.lane(0, "copy")

@@ -25,6 +25,8 @@ _STREAM_OF: dict[str, tuple[str, ...]] = {
     "G": ("collective",),
     "Z": ("collective",),
     "U": ("compute", "copy", "collective"),
+    "V": ("compute", "copy"),
+    "A": ("compute", "copy"),
 }
 
 

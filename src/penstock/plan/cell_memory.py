@@ -5,7 +5,7 @@ sizes do not divide some need more than others. Ranks that hold the same weights
 replicas and those that share tokens, may divide main weights and moments among them, or all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from penstock.arch.cell_shape import CellShape
@@ -13,7 +13,7 @@ from penstock.arch.mesh_shape import MeshShape
 from penstock.core.schedule import Schedule
 from penstock.cost.cell_workload import rank_workloads
 from penstock.cost.workload import Workload
-from penstock.plan.host_memory import host_peaks
+from penstock.plan.host_memory import host_peaks, host_states
 from penstock.plan.memory import Gathered, footprints, step_peaks
 
 
@@ -28,6 +28,8 @@ class SharedWeights(NamedTuple):
     states: int = 1
     """How often a rank holds the main weights and moments that it owns: twice where an update may
     be taken back."""
+    on_host: Collection[int] = ()
+    """Stages whose main weights and moments are on the host."""
 
 
 UNSHARED = SharedWeights()
@@ -51,6 +53,7 @@ def run_bytes(
             owners=shared.owners,
             gathered=shared.gathered,
             states=shared.states,
+            on_host=shared.on_host,
         )
     )
 
@@ -66,7 +69,15 @@ def fullest_rank(
     )
 
 
-def run_host_bytes(schedule: Schedule, workload: Workload, mesh: MeshShape, rows: int = 1) -> int:
-    """What waits on the host at most, of all ranks together."""
-    ranks = rank_workloads(workload, mesh.cell)
-    return mesh.replicas * sum(sum(host_peaks(schedule, rank, rows)) for rank in ranks)
+def run_host_bytes(
+    schedule: Schedule,
+    workload: Workload,
+    mesh: MeshShape,
+    rows: int = 1,
+    shared: SharedWeights = UNSHARED,
+) -> int:
+    """What waits and what is kept on the host at most, of all ranks together."""
+    ranks = [*rank_workloads(workload, mesh.cell)]
+    waiting = sum(sum(host_peaks(schedule, rank, rows)) for rank in ranks)
+    kept = (host_states(schedule, rank, shared.on_host, shared.states) for rank in ranks)
+    return mesh.replicas * (waiting + sum(map(sum, kept)))

@@ -26,13 +26,16 @@ from penstock.core.shape import Shape
 from penstock.cost.hardware import HARDWARE
 from penstock.cost.transformer import TransformerCost
 from penstock.cost.workload import Workload
-from penstock.plan.host_memory import host_peaks
+from penstock.plan.host_memory import host_peaks, host_states
 from penstock.plan.receive_slots import with_slots
+from penstock.plan.stage_parameters import (
+    MAIN_BYTES,
+    stage_elements,
+    stage_matrices,
+    stored_elements,
+)
 from penstock.sim import simulate
 from penstock.sim.memory import changes_of
-
-MAIN_BYTES = 4
-"""Main weights, gradients and moments are kept in 32 bits, or in more where that is computed in."""
 
 
 class Footprint(NamedTuple):
@@ -49,7 +52,8 @@ class Footprint(NamedTuple):
     communication: int = 0
     """Communicators, which a GPU must have room for and torch does not allocate."""
     host: int = 0
-    """What waits on the host at most, in memory that a GPU needs pinned."""
+    """What waits on the host at most, and optimizer state that is kept there; what is copied of it
+    a GPU needs pinned."""
 
     @property
     def held(self) -> int:
@@ -96,9 +100,10 @@ def footprints(
     each device, they share values and gradients too. What is owned of main weights and moments is
     held `states` times.
     """
-    steps, hosts = step_peaks(schedule, workload, rows), host_peaks(schedule, workload, rows)
+    steps, waiting = step_peaks(schedule, workload, rows), host_peaks(schedule, workload, rows)
+    kept = host_states(schedule, workload, on_host, states)
     narrow, main = workload.model.element_bytes, max(MAIN_BYTES, workload.model.element_bytes)
-    found = [Footprint(0, 0, step, host=host) for step, host in zip(steps, hosts)]
+    found = [Footprint(0, 0, step, host=sum(host)) for step, *host in zip(steps, waiting, kept)]
     shape = schedule.shape
     for stage, devices in (weight_homes(schedule) | shard_homes(shape)).items():
         away = stage in on_host
@@ -142,43 +147,6 @@ def _gathered(
         "weights": mine * narrow * (narrow < main) + values * narrow,
         "optimizer": (3 * states * mine + gradients) * main,
     }
-
-
-def stage_matrices(workload: Workload, stage: int, shape: Shape | None = None) -> int:
-    """Parameters of a stage that decay. They are updated together, and the roots of their second
-    moments are there at once."""
-    stored, model = stored_elements(workload, stage, shape), workload.part
-    if stage >= len(workload.layers):
-        return stored
-    _, vectors = workload.elements(stage)
-    last = stage == len(workload.layers) - 1
-    return stored - vectors - model.last_norm.vectors * last
-
-
-def stage_elements(workload: Workload, stage: int, shape: Shape | None = None) -> int:
-    """Gradients of a stage, or of the largest vocabulary shard under a number behind all stages;
-    embedding and head have their own even where they are tied."""
-    model, last = workload.part, len(workload.layers) - 1
-    embed, loss = (shape.embed, shape.loss) if shape else ("F", "F")
-    ends = ((stage == 0, embed == "E"), (stage == last, loss != "F"))
-    if stage > last:
-        words = -(-model.vocabulary // (shape.devices if shape else 1))
-        return words * model.hidden * sum(on_shards for _, on_shards in ends)
-    count = sum(workload.elements(stage))
-    count += model.head_weights * sum(is_end and not on_shards for is_end, on_shards in ends)
-    return count + model.last_norm.vectors * (stage == last)
-
-
-def stored_elements(workload: Workload, stage: int, shape: Shape | None = None) -> int:
-    """Parameters of a stage or shard; embedding and head that are tied are one where both are at
-    the same place."""
-    elements = stage_elements(workload, stage, shape)
-    if not workload.model.tied:
-        return elements
-    if stage >= len(workload.layers):
-        return elements // 2
-    both = len(workload.layers) == 1 and not (shape and shape.shards)
-    return elements - workload.part.head_weights * both
 
 
 def step_peaks(schedule: Schedule, workload: Workload, rows: int = 1) -> list[int]:

@@ -16,7 +16,7 @@ from penstock.cost.hardware import HARDWARE
 from penstock.cost.temporary import backward_bytes
 from penstock.cost.transformer import TransformerCost
 from penstock.cost.workload import Workload
-from penstock.plan.memory import stage_elements
+from penstock.plan.stage_parameters import stage_elements
 from penstock.schedules import build
 
 PLAIN = ModelConfig(4, 8, 24, 4, 2, 2, 100)

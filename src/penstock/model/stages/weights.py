@@ -52,6 +52,18 @@ class Weights:
         kept = value if dtype == main else value.new_zeros(own.elements, dtype=main)
         return cls(own.layout, kept, value, torch.zeros_like(kept), own)
 
+    def pinned(self) -> "Weights":
+        """The same buffers in memory of the host that a GPU copies from and to by itself; main
+        weights that are not computed with stay as they are, since they are not copied."""
+        value = self.value.pin_memory()
+        main = value if self.main is self.value else self.main
+        return replace(self, main=main, value=value, grad=self.grad.pin_memory())
+
+    def computed_on(self, device: torch.device) -> "Weights":
+        """The same main weights, with values and gradients of their own on a device."""
+        value = torch.zeros_like(self.value, device=device)
+        return replace(self, value=value, grad=torch.zeros_like(self.grad, device=device))
+
     def with_whole_gradient(self) -> "Weights":
         """The same with room for the gradient of the whole stage."""
         return replace(self, grad=self.grad.new_zeros(self.layout.elements))

@@ -238,7 +238,8 @@ class LaneRun:
         for join in call.joins:
             waited = join.read or join.buf.number == ALL
             stream = self.around.stream("collective" if waited else LEFT)
-            ticket = stream.submit(partial(self._add_up, join), [done])
+            parts = [done, *(self._tickets[call] for call in join.awaits)]
+            ticket = stream.submit(partial(self._add_up, join), parts)
             if waited:
                 self._tickets[join.ticket] = ticket
             else:

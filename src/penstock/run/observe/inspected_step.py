@@ -24,6 +24,7 @@ from penstock.run.observe.measured_timeline import (
 from penstock.run.observe.memory_meter import record_memory
 from penstock.run.program.calls import Call
 from penstock.run.step.engine import Engine
+from penstock.run.step.host_state import bytes_on_host
 from penstock.sim.timeline import Timeline
 
 
@@ -37,6 +38,8 @@ class StepLook(NamedTuple):
     did; else from its start to its end, as a copy beside the compute lane always does."""
     host: Sequence[int] = ()
     """The most bytes that waited on the host at once, of each device."""
+    kept: Sequence[int] = ()
+    """Bytes of optimizer state on the host, of each device."""
 
 
 class CpuTime(Quiet):
@@ -78,14 +81,15 @@ def look_at_step(engine: Engine, batch: Sequence[Microbatch]) -> StepLook | None
         if op in recorder.samples
     }
     most = engine.host.pool.most
-    return _joined(engine, part._replace(cpu=cpu, memory=memory, host=most))
+    kept = bytes_on_host(engine.ends.values())
+    return _joined(engine, part._replace(cpu=cpu, memory=memory, host=most, kept=kept))
 
 
 def there_already(engine: Engine) -> list[Tensor]:
     """Tensors that outlive steps, and so are no part of what a step holds."""
     found: list[Tensor] = []
     for weights in engine.weights.values():
-        found += [weights.main, weights.value, weights.grad]
+        found += [weights.value, weights.main, weights.grad]  # the first is on the device
     found += [buffer for buffers in engine.pool.flat.values() for buffer in buffers]
     for stage in engine.working.values():
         context = getattr(stage, "context", None)
@@ -103,7 +107,8 @@ def _joined(engine: Engine, part: DevicePart) -> StepLook | None:
     for each in parts:
         for row, nanoseconds in zip(each.rows, each.cpu):
             seconds[row] = nanoseconds * 1e-9
-    host = [0] * schedule.shape.devices
+    host, kept = ([0] * schedule.shape.devices for _ in range(2))
     for each in parts:
-        host[schedule.table.device[each.rows[0]]] = each.host
-    return StepLook(timeline_of(schedule, parts), seconds, host)
+        device = schedule.table.device[each.rows[0]]
+        host[device], kept[device] = each.host, each.kept
+    return StepLook(timeline_of(schedule, parts), seconds, host, kept)

@@ -41,6 +41,8 @@ class DevicePart(NamedTuple):
     """Of the machine: processes with the same one read the same clock."""
     host: int = 0
     """The most bytes that waited on the host at once."""
+    kept: int = 0
+    """Bytes of optimizer state on the host."""
 
 
 class MeasuredStep(NamedTuple):
@@ -120,6 +122,7 @@ def _of_cell(ranks: Sequence[DevicePart]) -> DevicePart:
         cpu=[max(times) for times in zip(*(rank.cpu for rank in ranks))],
         memory=fullest,
         host=max(rank.host for rank in ranks),
+        kept=max(rank.kept for rank in ranks),
     )
 
 

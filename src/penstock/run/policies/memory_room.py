@@ -47,7 +47,14 @@ def room_of(engine: Engine, limit: int) -> MemoryRoom:
     if limit:
         workload = rank_workload(workload_of(plan, engine.device), plan.layout.cell, mesh.place)
         owners, states = engine.owners, engine.validation.states
-        held = footprints(plan.schedule, workload, plan.rows, owners=owners, states=states)
+        held = footprints(
+            plan.schedule,
+            workload,
+            plan.rows,
+            owners=owners,
+            states=states,
+            on_host=engine.adam.host_stages,
+        )
         own = limit - held[mesh.device].held
     else:
         own = free_bytes(engine.device)

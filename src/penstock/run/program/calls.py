@@ -68,6 +68,8 @@ class Join(NamedTuple):
     total: int
     read: bool = True
     """Whether an op of this device reads the total."""
+    awaits: tuple[int, ...] = ()
+    """Calls that have written parts of it on other streams than the call that joins."""
 
     @property
     def ticket(self) -> int:

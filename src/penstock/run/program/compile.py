@@ -95,7 +95,11 @@ class _Compiler:
         lane_of = table.lane[self.rows].tolist()
         posted = program.posts.of_rows(self.rows)
         started, joined = program.moves.of_rows(self.rows), program.joins.of_rows(self.rows)
+        joins = [
+            tuple(self._join(at, row) for at in numbers) for row, numbers in zip(self.rows, joined)
+        ]
         awaited = {writer for writers in self.crossings.values() for writer in writers}
+        awaited |= {self.rows[call] for row in joins for join in row for call in join.awaits}
         return (
             range(len(self.rows)),
             self.rows,
@@ -110,7 +114,7 @@ class _Compiler:
             self._sends(started),
             self._frees(started),
             [tuple([self.received[m] for m in moves if m in self.received]) for moves in posted],
-            [tuple(map(self._join, numbers)) for numbers in joined],
+            joins,
             [self.loans.lends.get(row, ()) for row in self.rows],
             [self.loans.helps.get(row, ()) for row in self.rows],
             self.away,
@@ -150,18 +154,21 @@ class _Compiler:
                 found[row] = [place for place in brought if place != NOTHING]
         return found
 
-    def _join(self, at: int) -> Join:
+    def _join(self, at: int, last: int) -> Join:
+        """A collective that this device joins behind a row."""
         collectives, device = self.program.collectives, self.schedule.table.device
         buf, rows = collectives.buf(at, self.shape), collectives.parts(at)
         members = tuple(sorted(set(device[rows].tolist())))
         if buf.number == ALL:
             place = self.places.of_shard(buf.name, int(collectives.unit[at]))
             return Join(buf, members, (place,), place, place in self.last_reading)
-        stages = [self.ops[row].stage for row in rows if row in self.ops]
+        here, lane = [row for row in rows if row in self.ops], self.schedule.table.lane
+        stages = [self.ops[row].stage for row in here]
         parts = tuple(self.places.of_part(buf.name, stage) for stage in stages)
         total = self.places.of_home(buf.name, buf.number)
         read = any(total in places for places in self.joining.values())
-        return Join(buf, members, parts, total, read)
+        beside = tuple([self.number[row] for row in here if lane[row] != lane[last]])
+        return Join(buf, members, parts, total, read, beside)
 
     def _braids(self) -> dict[int, tuple[int, ...]]:
         """Pairs of this device, by the number of their first call."""

@@ -16,10 +16,13 @@ be run again with other weights.
 
     device 0 compute     F0 F1 C B0 B1 V A
     device 1 compute     F0 C B0 F1 B1 V A
+
+Stages whose optimizer state is on the host have both in the copy lane (transform/host_update.py).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +33,7 @@ from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.core.table import Table
 from penstock.errors import RunError
+from penstock.transform import update_on_host
 
 _ADDING = kinds_writing("dw")
 """Kinds that add to the weight gradient of their stage."""
@@ -72,6 +76,15 @@ def end_step_early(
 
 StepEnd = Callable[..., Schedule]
 """One of the two."""
+
+
+def with_host_updates(end: StepEnd, stages: Collection[int]) -> StepEnd:
+    """A step that ends the same way, with the updates of these stages on the host."""
+
+    def ended(schedule: Schedule, **given: Any) -> Schedule:
+        return update_on_host(end(schedule, **given), stages)
+
+    return ended if stages else end
 
 
 def _homes(schedule: Schedule) -> dict[int, list[int]]:

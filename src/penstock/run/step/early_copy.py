@@ -24,6 +24,11 @@ class EarlyCopy:
         self.taken = False
         """Whether the stage has been updated since, and nobody has confirmed that."""
 
+    @property
+    def bytes(self) -> int:
+        """What it takes, where main weights and moments are."""
+        return sum(kept.nbytes for kept in self._kept)
+
     def take(self) -> None:
         """Remember everything as it is, before an update."""
         for kept, now in zip(self._kept, self._updated):

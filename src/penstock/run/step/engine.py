@@ -32,6 +32,7 @@ from penstock.run.host.tier import HostTier
 from penstock.run.program.calls import Join
 from penstock.run.program.order_messages import order_channels
 from penstock.run.program.rotation import Rotation, rotation_of
+from penstock.run.program.step_end import with_host_updates
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.agreement import agree_on_plan
 from penstock.run.step.batch_pieces import count_labels, own_pieces
@@ -41,8 +42,9 @@ from penstock.run.step.groups import connect_devices, make_holder_groups
 from penstock.run.step.held_weights import held_weights
 from penstock.run.step.helping import helping_of
 from penstock.run.step.host_room import host_room
+from penstock.run.step.host_state import host_weights, optimizer_on, refuse_host_stages
 from penstock.run.step.losses import refuse_unlabelled, sum_losses
-from penstock.run.step.optimizer import AdamW, NoUpdate, make_optimizer
+from penstock.run.step.optimizer import AdamW, NoUpdate
 from penstock.run.step.outcome import Outcome, Totals
 from penstock.run.step.shard_sums import ShardSums
 from penstock.run.step.sharding import ReplicatedOptimizer, Sharding
@@ -68,24 +70,26 @@ class Engine:
         self.layout, self.mesh, self.transport = plan.layout, mesh, transport
         self.adam, self.device, self.sharding = adam, device, sharding or ReplicatedOptimizer()
         self.validation = validation_named(adam.validation)
+        refuse_host_stages(adam.host_stages, self.layout, self.sharding)
         self.sharding.groups(mesh)
         self._norms = self.validation.norms(mesh)
         self.cell = mesh.cell(self.layout.cell.norms)
         mine, at = self.layout.stages_of(mesh.device), (device, self.cell)
         self._shard_sums = ShardSums.on(mesh, device) if self.layout.on_shards else None
         self.stages = {stage: stage_of(self.layout, stage, *at) for stage in mine}
-        self.weights = held_weights(plan, mesh, self.sharding, device)
+        away = host_weights(self.layout, mesh, adam.host_stages, device)
+        self.weights = held_weights(plan, mesh, self.sharding, device, away)
         self.owners = max((weights.own.of for weights in self.weights.values()), default=1)
         """Ranks that share the optimizer's work for a stage."""
-        self.optimizers = {s: make_optimizer(adam, self.weights[s]) for s in mine}
+        self.optimizers = {s: optimizer_on(adam, self.weights[s], away.get(s)) for s in mine}
         make_holder_groups(self.layout, mesh)
         self.tracker = Tracker()
         """Told where this rank is beside its lane; nobody asks this one."""
         self._rate = Rate()
         self.working: dict[int, Any] = {**weightless_stages(self.layout, *at), **self.stages}
         """Stages and shards that ops of this device work with, by number."""
-        self._ends = {stage: self._stage_end(stage) for stage in mine}
-        self._former = FormerStep(self._ends.values())
+        self.ends = {stage: self._stage_end(stage) for stage in mine}
+        self._former = FormerStep(self.ends.values())
         self.pool = BufferPool(self.stages, self.weights)
         """Buffers of whole stages, where a rank keeps only ranges of them."""
         self.host = HostTier(device)
@@ -187,7 +191,7 @@ class Engine:
         """Give back the memory of weights, gradients and moments; no step can follow."""
         self._close_executors()
         del self.executor
-        for held in (self._executors, self._homes, self._ends, self.working):
+        for held in (self._executors, self._homes, self.ends, self.working):
             held.clear()
         for of_stage in (self.stages, self.weights, self.optimizers, self.whole_gradients):
             of_stage.clear()
@@ -205,7 +209,8 @@ class Engine:
 
     def _prepare(self, plan: StepPlan) -> Executor:
         """Compile a plan that all ranks agree on, with the channels and groups that it needs."""
-        program = plan.program(self.mesh.replicas, self.sharding.buffers, self.validation.end)
+        end = with_host_updates(self.validation.end, self.adam.host_stages)
+        program = plan.program(self.mesh.replicas, self.sharding.buffers, end)
         rotation = rotation_of(program.schedule, self.mesh.device)
         self.pool.grow(rotation)
         self.transport.open({*program.channels, *order_channels(program)})
@@ -234,9 +239,9 @@ class Engine:
             return StageGather(sharding, self.weights[stage], whole, self.mesh)
         if op.kind == "Z" and op in rotation.dw:
             gradient = self.pool.part(rotation, "dw", stage, rotation.dw[op])
-            return replace(self._ends[stage], gradient=gradient)
+            return replace(self.ends[stage], gradient=gradient)
         if op.kind in STAGE_KINDS:
-            return self._ends[stage]
+            return self.ends[stage]
         return self.working[home_number(op, self.layout.stages)]
 
     def _stage_end(self, stage: int) -> StageEnd:

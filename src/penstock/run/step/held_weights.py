@@ -1,5 +1,7 @@
 """What a rank keeps of its stages, before anything has filled it."""
 
+from collections.abc import Mapping
+
 import torch
 
 from penstock.model.stages.weights import Weights
@@ -11,12 +13,19 @@ from penstock.run.step.sharding import Sharding
 
 
 def held_weights(
-    plan: StepPlan, mesh: Mesh, sharding: Sharding, device: torch.device
+    plan: StepPlan,
+    mesh: Mesh,
+    sharding: Sharding,
+    device: torch.device,
+    host: Mapping[int, Weights],
 ) -> dict[int, Weights]:
-    """Of all stages; with room for a whole gradient where the plan lets it stay."""
+    """Of all stages; with room for a whole gradient where the plan lets it stay. Main weights may
+    be on the host."""
     layout = plan.layout
-    found: dict[int, Weights] = {}
+    found = {stage: weights.computed_on(device) for stage, weights in host.items()}
     for stage in layout.stages_of(mesh.device):
+        if stage in host:
+            continue
         own = sharding.ownership(
             layout.parameters(stage, mesh.tensor), mesh, tied=layout.model.tied
         )

@@ -28,6 +28,8 @@ class AdamW:
     validation: str = "before"
     """When the norm of all stages is looked at: before a stage is updated, or after
     (run/step/validation.py)."""
+    host_stages: frozenset[int] = frozenset()
+    """Stages whose main weights and moments are on the host (run/step/host_state.py)."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class NoUpdate:
 
     clip: float = 0.0
     validation: str = "before"
+    host_stages: frozenset[int] = frozenset()
 
 
 class StageOptimizer(Protocol):
@@ -50,9 +53,20 @@ class StageOptimizer(Protocol):
     steps: int
     """Updates that the moments have seen."""
 
+    def take_gradient(self) -> None:
+        """The gradient is complete; where updates are made elsewhere, it goes there."""
+        ...
+
     def update(self, rate: float, factor: float) -> None:
         """One update with the gradient times `factor`, published to what is computed with."""
         ...
+
+
+class InPlace:
+    """For optimizers that update where the gradient is."""
+
+    def take_gradient(self) -> None:
+        return None
 
 
 def make_optimizer(settings: AdamW | NoUpdate, weights: Weights) -> StageOptimizer:
@@ -63,7 +77,7 @@ def make_optimizer(settings: AdamW | NoUpdate, weights: Weights) -> StageOptimiz
     return (FusedAdamW if fusible(weights.main) else TorchAdamW)(settings, weights)
 
 
-class Frozen:
+class Frozen(InPlace):
     """Updates nothing."""
 
     moments: Mapping[str, Tensor] = {}
@@ -88,7 +102,7 @@ class ParameterGroup(NamedTuple):
         return cls(decay, [], [], [], [], [])
 
 
-class TorchAdamW:
+class TorchAdamW(InPlace):
     """AdamW of PyTorch, parameter by parameter.
 
     It is PyTorch's function and not its class, because making an object of the class loads the
@@ -152,7 +166,7 @@ class TorchAdamW:
         return [step for group in self._groups for step in group.steps]
 
 
-class FusedAdamW:
+class FusedAdamW(InPlace):
     """AdamW with clipping and publication in one kernel over flat buffers."""
 
     def __init__(self, settings: AdamW, weights: Weights) -> None:

@@ -153,6 +153,10 @@ class StageEnd:
         grads = self.weights.owned(self.weights.grad)
         return torch.stack([square_sum(grads[name]) for name in self._counted])
 
+    def hand_over(self) -> None:
+        """Let the optimizer have the gradient, which nobody adds to any more."""
+        self.optimizer.take_gradient()
+
     def update(self, vector: Tensor) -> None:
         """Clip by the norm of the whole model, let the optimizer update what is owned, and compute
         with what all owners have updated."""

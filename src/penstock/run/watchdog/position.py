@@ -65,13 +65,14 @@ class Tracker:
         """The call of the lane and what it waits for; or, outside of the lane, what is done."""
         self._lane: Lane | None = None
         self._ends: frozenset[int] = frozenset()
-        """Rows after which nothing is left but what was sent and has not arrived."""
+        """Rows after which the main thread has nothing to do but to wait: for what was sent and has
+        not arrived, and for updates on the host, which need the norms of all."""
         self._rank_of: Callable[[int], int] = int
 
     def follow(self, lane: Lane, rank_of: Callable[[int], int]) -> None:
         """Say where in this lane the rank is; `rank_of` is the rank of a device."""
         self._lane, self._rank_of = lane, rank_of
-        self._ends = frozenset(each.calls[-1].row for each in (lane, forward_lane(lane)))
+        self._ends = frozenset(map(_last_computed, (lane, forward_lane(lane))))
 
     def waits(self, call: Call, post: Post) -> None:
         self.at = (call, post)
@@ -156,3 +157,8 @@ def _anew(at: tuple[Call, Post | None] | Phase | str) -> tuple[Call, Post | None
     if isinstance(at, str):
         return Phase(at)
     return Phase(*at) if isinstance(at, Phase) else (at[0], at[1])
+
+
+def _last_computed(lane: Lane) -> int:
+    """The last row of a lane that the main thread runs."""
+    return [call.row for call in lane.calls if call.stream == "compute"][-1]

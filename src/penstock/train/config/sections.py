@@ -169,6 +169,9 @@ class OptimizerSettings(Section):
     validation: Literal["before", "after"] = "before"
     """When the global norm is looked at: before weights are updated, which waits for all stages, or
     after, while the next step begins; then a wrong update is taken back. Results are the same."""
+    host_stages: Literal["none", "deep", "all"] | tuple[Natural, ...] = "none"
+    """Stages whose moments and main weights are kept on the host and updated there: none, the
+    second half of the model (deep), all, or these. Not with `mesh.shard`."""
     schedule: Literal["constant", "cosine", "wsd"] = "cosine"
     """After the warm-up: the same learning rate, a half cosine, or a stable phase and a linear
     decay."""

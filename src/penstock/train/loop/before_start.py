@@ -22,8 +22,11 @@ from penstock.model.io.safetensors_files import locate
 from penstock.plan.cell_memory import SharedWeights, run_bytes, run_host_bytes
 from penstock.run.process.environment import RankPlace
 from penstock.run.process.machine import Machine
+from penstock.run.program.layout import Layout
 from penstock.run.program.sharded_schedule import TWO_BUFFERS, schedule_for, shard_weights
+from penstock.run.program.step_end import with_host_updates
 from penstock.run.program.unsupported import refuse_unsupported
+from penstock.run.step.host_state import refuse_host_stages
 from penstock.run.step.shardings import sharding_named
 from penstock.run.step.validation import validation_named
 from penstock.train.config.settings import Settings
@@ -42,8 +45,7 @@ def refuse_start(settings: Settings, setup: RunSetup) -> None:
     try:
         refuse_unsupported(lower(setup.schedule))
         refuse_policy(settings, setup)
-        whole = schedule_for(setup.schedule, sharding_named(settings.mesh.shard).buffers)
-        validation_named(settings.optimizer.validation).end(whole, reduced=True)
+        _refuse_step_end(settings, setup)
         _refuse_missing_packages(settings)
         _refuse_device(settings)
         _refuse_paths(settings, setup)
@@ -52,14 +54,23 @@ def refuse_start(settings: Settings, setup: RunSetup) -> None:
         raise ShapeError(refusal.message, hint=refusal.hint) from None
 
 
+def _refuse_step_end(settings: Settings, setup: RunSetup) -> None:
+    """Refuse updates that the schedule, the model or the ranks leave no way to make."""
+    sharding, stages = sharding_named(settings.mesh.shard), setup.host_stages
+    layout = Layout.of(setup.model, setup.schedule, settings.batch.length, layers=setup.layers)
+    refuse_host_stages(stages, layout, sharding)
+    end = with_host_updates(validation_named(settings.optimizer.validation).end, stages)
+    end(schedule_for(setup.schedule, sharding.buffers), reduced=True)
+
+
 def refuse_too_large(settings: Settings, setup: RunSetup, machine: Machine) -> None:
     """Refuse more bytes than this machine has free; those of a GPU are not the host's, but what
     waits there for a GPU is."""
     if _on_host(settings):
         processes = setup.mesh.ranks(setup.schedule.shape.devices)
         machine.refuse(processes, predicted_bytes(settings, setup))
-    elif offloaded := _offloaded_bytes(settings, setup):
-        machine.refuse(setup.mesh.ranks(setup.schedule.shape.devices), offloaded)
+    elif away := _host_bytes(settings, setup):
+        machine.refuse(setup.mesh.ranks(setup.schedule.shape.devices), away)
 
 
 def refuse_share(settings: Settings, machine: Machine, here: RankPlace) -> None:
@@ -80,9 +91,10 @@ def predicted_bytes(settings: Settings, setup: RunSetup) -> int:
     return run_bytes(setup.schedule, _workload(setup), setup.mesh, rows, shared)
 
 
-def _offloaded_bytes(settings: Settings, setup: RunSetup) -> int:
-    """What waits on the host at most, of all processes."""
-    return run_host_bytes(setup.schedule, _workload(setup), setup.mesh, settings.batch.rows)
+def _host_bytes(settings: Settings, setup: RunSetup) -> int:
+    """What GPUs have on the host at most, of all processes."""
+    shared = _shared_weights(settings, setup)
+    return run_host_bytes(setup.schedule, _workload(setup), setup.mesh, settings.batch.rows, shared)
 
 
 def _workload(setup: RunSetup) -> Workload:
@@ -93,7 +105,7 @@ def _shared_weights(settings: Settings, setup: RunSetup) -> SharedWeights:
     """How the run's ranks divide what several of them hold."""
     mesh, states = settings.mesh, validation_named(settings.optimizer.validation).states
     if mesh.shard == "none":
-        return SharedWeights(states=states)
+        return SharedWeights(states=states, on_host=setup.host_stages)
     owners = mesh.shard_ranks or mesh.replicas * mesh.sequence
     if mesh.shard == "optimizer":
         return SharedWeights(owners, states=states)

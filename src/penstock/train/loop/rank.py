@@ -109,7 +109,7 @@ def _trainer(settings: Settings, connection: Connection, tracker: Tracker) -> Tr
     engine = build_engine(
         plan,
         mesh.replicas,
-        _adam(settings),
+        _adam(settings, asked),
         device,
         mesh.order,
         shard=mesh.shard,
@@ -168,9 +168,10 @@ def _facts_of(data: Data) -> dict[str, str]:
     return {"data": data.train.fingerprint, "held-out data": held}
 
 
-def _adam(settings: Settings) -> AdamW:
-    given = settings.optimizer
-    return AdamW(given.betas, given.epsilon, given.weight_decay, given.clip, given.validation)
+def _adam(settings: Settings, asked: RunSetup) -> AdamW:
+    given, stages = settings.optimizer, asked.host_stages
+    numbers = (given.betas, given.epsilon, given.weight_decay, given.clip)
+    return AdamW(*numbers, given.validation, stages)
 
 
 def _open_data(settings: Settings, connection: Connection, engine: Engine) -> Data:

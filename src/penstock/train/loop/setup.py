@@ -29,6 +29,7 @@ from penstock.schedules import find, names_a_file
 from penstock.train.config.sections import PipelineSettings
 from penstock.train.config.settings import Settings
 from penstock.train.loop.flags import refusals_in_keys
+from penstock.train.loop.host_stages import host_stages
 from penstock.train.report.compared import compared_schedules
 from penstock.transform import (
     make_changes,
@@ -57,6 +58,8 @@ class RunSetup:
     """How many layers each stage has."""
     mesh: MeshShape
     """How many ranks each device has, and how many replicas there are of all of them."""
+    host_stages: frozenset[int] = frozenset()
+    """Stages whose optimizer state is on the host."""
 
 
 def layout_of(settings: Settings, processes: int) -> RunSetup:
@@ -76,7 +79,8 @@ def layout_of(settings: Settings, processes: int) -> RunSetup:
     with refusals_in_keys():
         for other in compared_schedules(settings, schedule.shape.devices):
             other.shape.cut(model.layers)  # refused now, and not by the report
-    return RunSetup(model, schedule, lengths, tuple(map(len, split)), mesh)
+    away = host_stages(settings.optimizer.host_stages, schedule.shape, tied=model.tied)
+    return RunSetup(model, schedule, lengths, tuple(map(len, split)), mesh, away)
 
 
 def architecture(settings: Settings) -> ModelConfig:

@@ -29,6 +29,8 @@ class Compared(NamedTuple):
     """Bytes of the communicators of each device; nothing or zeros where there are none."""
     host: Sequence[tuple[int, int]] = ()
     """Bytes that wait on the host at most, predicted and measured, of each device."""
+    kept: Sequence[tuple[int, int]] = ()
+    """Bytes of optimizer state on the host, predicted and measured, of each device."""
 
     @property
     def peak(self) -> int:
@@ -118,4 +120,6 @@ def _compared_record(each: Compared) -> dict[str, Any]:
         "measured_peak": [int(peak) for peak in each.measured.peak],
         "predicted_host": [predicted for predicted, _ in each.host],
         "measured_host": [measured for _, measured in each.host],
+        "predicted_host_state": [predicted for predicted, _ in each.kept],
+        "measured_host_state": [measured for _, measured in each.kept],
     }

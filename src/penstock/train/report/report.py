@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from penstock.core.schedule import Schedule
-from penstock.cost.cell_workload import rank_workload
+from penstock.cost.cell_workload import rank_workload, rank_workloads
 from penstock.cost.hardware import HARDWARE
 from penstock.cost.profile import Profile
 from penstock.cost.transformer import TransformerCost
@@ -26,7 +26,7 @@ from penstock.draw.page import page
 from penstock.files import save_text
 from penstock.plan.cell_memory import fullest_rank
 from penstock.plan.communicators import with_communicators
-from penstock.plan.host_memory import host_peaks
+from penstock.plan.host_memory import host_peaks, host_states
 from penstock.plan.memory import Footprint, footprints
 from penstock.plan.receive_slots import with_slots
 from penstock.run.comm.collective import add_up, over_nccl
@@ -94,11 +94,21 @@ def report(run: EndedRun) -> RunOutcome | None:
         for plan, seen in looks
         if seen
     ]
+    found[0] = found[0]._replace(kept=_kept(engine, looks[0][1]))
     outcome = RunOutcome(ran, True, found, left_out)
     run.close()
     run.tracker.at = "writes its report"
     _write(outcome)
     return outcome
+
+
+def _kept(engine: Engine, seen: StepLook | None) -> list[tuple[int, int]]:
+    """Optimizer state on the host, predicted and measured, of the rank of each device that has
+    most."""
+    plan, states = engine.plan, engine.validation.states
+    ranks = rank_workloads(workload_of(plan, engine.device), plan.layout.cell)
+    each = [host_states(plan.schedule, one, engine.adam.host_stages, states) for one in ranks]
+    return [*zip(map(max, zip(*each)), seen.kept)] if seen else []
 
 
 def plain_outcome(run: EndedRun, *, finished: bool) -> RunOutcome | None:
@@ -156,6 +166,7 @@ def _own_footprints(engine: Engine) -> tuple[Footprint, ...]:
         owners=engine.owners,
         gathered=gathered,
         states=engine.validation.states,
+        on_host=engine.adam.host_stages,
     )
 
 

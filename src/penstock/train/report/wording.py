@@ -103,9 +103,10 @@ def memory_table(found: Sequence[Compared], ranks: int = 1) -> str:
     for each in found:
         for what, timeline in (("predicted", each.predicted), ("measured", each.measured)):
             rows.append((each.name, what, *map(_megabytes, timeline.peak)))
-        if any(map(any, each.host)):
-            for what, bytes_ in zip(("on the host, predicted", "measured"), zip(*each.host)):
-                rows.append((each.name, what, *map(_megabytes, bytes_)))
+        for where, pairs in (("on the host", each.host), ("optimizer on the host", each.kept)):
+            if any(map(any, pairs)):
+                for what, bytes_ in zip((f"{where}, predicted", "measured"), zip(*pairs)):
+                    rows.append((each.name, what, *map(_megabytes, bytes_)))
         if any(each.communication):
             rows.append((each.name, "communicators", *map(_megabytes, each.communication)))
     devices = found[0].predicted.schedule.shape.devices

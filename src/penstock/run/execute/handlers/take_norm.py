@@ -16,6 +16,10 @@ class Normed(Protocol):
 
     def squares(self) -> Tensor: ...
 
+    def hand_over(self) -> None:
+        """The gradient is complete: whoever updates by it elsewhere takes it now."""
+        ...
+
 
 def take_norm(kept: Normed, piece: None, values: Values, reads: Places, writes: Places) -> None:
     """A weight that two stages have is counted once, with the gradient of both."""
@@ -25,3 +29,4 @@ def take_norm(kept: Normed, piece: None, values: Values, reads: Places, writes: 
         kept.share(values[shared])
     values[own] = kept.squares()
     values[norm] = values[own].clone()  # what is added up replaces its first part
+    kept.hand_over()
