@@ -3,7 +3,9 @@
 import gc
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 import pytest
@@ -66,6 +68,26 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 def first_case(pytestconfig: pytest.Config) -> bool:
     """Whether a loop over the cases of a schedule ends after the first."""
     return bool(pytestconfig.getoption("--first-case"))
+
+
+@pytest.fixture(scope="session")
+def crews() -> Iterator[Callable[[int], "Crew"]]:  # noqa: F821 - torch is only there where needed
+    """A crew of each size for all tests, started when it is first needed: starting ranks takes
+    longer than most jobs, and ranks that wait for their next job keep threads awake."""
+    from penstock.run.launch.worker_pool import Crew
+
+    with ExitStack() as stack:
+        yield cache(lambda ranks: stack.enter_context(Crew(ranks)))
+
+
+@pytest.fixture(scope="session")
+def ranks(crews: Callable[[int], "Crew"]) -> "Crew":  # noqa: F821
+    return crews(4)
+
+
+@pytest.fixture(scope="session")
+def pair(crews: Callable[[int], "Crew"]) -> "Crew":  # noqa: F821
+    return crews(2)
 
 
 @pytest.fixture(autouse=True)

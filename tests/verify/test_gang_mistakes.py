@@ -45,6 +45,7 @@ def test_a_gang_shares_again_what_is_recomputed(verifier: Verifier) -> None:
 
 
 @pytest.mark.processes
+@pytest.mark.matrix
 def test_an_answer_that_is_never_sent_ends_in_an_error_and_not_in_silence() -> None:
     trial = _trial()
     with Crew(trial.processes) as crew:

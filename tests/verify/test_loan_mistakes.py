@@ -45,6 +45,7 @@ def test_attention_is_lent_again_where_it_is_recomputed(verifier: Verifier) -> N
 
 
 @pytest.mark.processes
+@pytest.mark.matrix
 def test_a_result_that_is_never_sent_ends_in_an_error_and_not_in_silence() -> None:
     trial = _trial()
     with Crew(trial.processes) as crew:

@@ -1,7 +1,5 @@
 """Any module is a stage: its gradients are those of plain autograd, whole or split."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import nn
@@ -20,12 +18,6 @@ from run.module_jobs import Middle, model, pieces, plain, run_schedule, summed_l
 pytestmark = pytest.mark.torch
 
 
-@pytest.fixture(scope="module")
-def crew() -> Iterator[Crew]:
-    with Crew(2) as members:
-        yield members
-
-
 SCHEDULES = {
     "full backward": build("1f1b", devices=2, microbatches=4),
     "split backward": build("zb-h1", devices=2, microbatches=4),
@@ -37,9 +29,9 @@ SCHEDULES = {
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES.keys())
-def test_a_run_over_two_ranks_equals_plain_autograd(crew: Crew, schedule: Schedule) -> None:
+def test_a_run_over_two_ranks_equals_plain_autograd(pair: Crew, schedule: Schedule) -> None:
     loss, expected = plain(schedule.shape.stages, 4)
-    parts = crew.run(run_schedule, schedule)
+    parts = pair.run(run_schedule, schedule)
     found = parts[0][1] | parts[1][1]
     assert sum(part[0] for part in parts) == pytest.approx(loss, rel=1e-12)
     assert found.keys() == expected.keys()
