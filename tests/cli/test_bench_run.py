@@ -67,6 +67,7 @@ def test_the_host_part_and_the_profile_are_printed_as_tables(penstock: Penstock)
 
 
 @pytest.mark.processes
+@pytest.mark.matrix
 @pytest.mark.usefixtures("small")
 def test_plans_that_change_have_the_losses_of_one_that_stays(penstock: Penstock) -> None:
     answer = penstock("bench run --plans --ranks 2 --json")
@@ -79,6 +80,7 @@ def test_plans_that_change_have_the_losses_of_one_that_stays(penstock: Penstock)
 
 
 @pytest.mark.processes
+@pytest.mark.matrix
 @pytest.mark.usefixtures("small")
 def test_cells_are_compared_with_tensor_parallelism_of_pytorch(penstock: Penstock) -> None:
     answer = penstock("bench run --cells --ranks 4 --tokens 32 --steps 1")

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from loops import one_of
 from penstock.cost.workload import Workload
 from penstock.plan.memory import step_peaks
 from penstock.run.comm.grid import Grid
@@ -49,7 +50,7 @@ def _predicted(plan: StepPlan) -> list[int]:
     return step_peaks(plan.schedule, workload, plan.rows)
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", one_of(2, ((name,) for name in PLANS)))
 def test_live_bytes_at_the_peak_are_those_predicted_within_a_twentieth(
     ranks: Crew, name: str
 ) -> None:

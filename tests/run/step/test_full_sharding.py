@@ -235,27 +235,29 @@ def _held(plan: StepPlan, owner: int, kind: str) -> int:
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    one_of(3, product(("breadth-first", "interleaved"), (torch.float32, torch.bfloat16))),
+)
 def test_what_is_alive_in_a_step_are_owned_shares_and_buffers_and_the_page_says_so(
-    ranks: Crew, dtype: torch.dtype
+    ranks: Crew, name: str, dtype: torch.dtype
 ) -> None:
     """To the byte: everything else that is alive does not depend on what is shared."""
-    for name in ("breadth-first", "interleaved"):
-        schedule = build(name, devices=1, microbatches=4, chunks=4)
-        plan = plan_of(schedule, replace(DEEP, hidden=64, ffn=96), dtype)
-        sums = dict.fromkeys(SHARDINGS, 0)
-        for owner, live in enumerate(ranks.run(live_bytes, plan, 4)):
-            held = {kind: _held(plan, owner, kind) for kind in SHARDINGS}
-            beside = {kind: live[kind] - held[kind] for kind in SHARDINGS}
-            if owner:  # of ranks that have the same, the first one alone takes squares
-                beside["none"] += INDEX_BYTES * len(plan.layout.names)
-            assert set(beside.values()) == {beside["none"]}
-            assert 0 <= beside["none"] < 0.02 * held["full"]
-            assert live["full"] < live["optimizer"] < live["none"]
-            sums = {kind: sums[kind] + held[kind] for kind in SHARDINGS}
-        each = (f"{held / plan.layout.model.parameters / 4:.3g}" for held in sums.values())
-        row = f"| {name} | {str(dtype).removeprefix('torch.')} | {' | '.join(each)} |"
-        assert row in PAGE.read_text()
+    schedule = build(name, devices=1, microbatches=4, chunks=4)
+    plan = plan_of(schedule, replace(DEEP, hidden=64, ffn=96), dtype)
+    sums = dict.fromkeys(SHARDINGS, 0)
+    for owner, live in enumerate(ranks.run(live_bytes, plan, 4)):
+        held = {kind: _held(plan, owner, kind) for kind in SHARDINGS}
+        beside = {kind: live[kind] - held[kind] for kind in SHARDINGS}
+        if owner:  # of ranks that have the same, the first one alone takes squares
+            beside["none"] += INDEX_BYTES * len(plan.layout.names)
+        assert set(beside.values()) == {beside["none"]}
+        assert 0 <= beside["none"] < 0.02 * held["full"]
+        assert live["full"] < live["optimizer"] < live["none"]
+        sums = {kind: sums[kind] + held[kind] for kind in SHARDINGS}
+    each = (f"{held / plan.layout.model.parameters / 4:.3g}" for held in sums.values())
+    row = f"| {name} | {str(dtype).removeprefix('torch.')} | {' | '.join(each)} |"
+    assert row in PAGE.read_text()
 
 
 def test_plans_that_use_other_buffers_take_turns(ranks: Crew) -> None:
@@ -271,8 +273,7 @@ def test_plans_that_use_other_buffers_take_turns(ranks: Crew) -> None:
                 assert one == pytest.approx(other, rel=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["optimizer", "full"])
-@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize(("tied", "kind"), one_of(3, product((False, True), ("optimizer", "full"))))
 def test_ranges_inside_of_groups_and_sums_over_groups_give_the_same(
     ranks: Crew, kind: str, tied: bool
 ) -> None:
