@@ -7,7 +7,7 @@ import numpy as np
 
 from penstock.check.finding import Finding
 from penstock.core.buffers import BUFFERS
-from penstock.core.gangs import helping_rows
+from penstock.core.gangs import gangs_of, helping_rows
 from penstock.core.homes import weight_homes
 from penstock.core.kernel import kernel
 from penstock.core.meaning import MEANING
@@ -26,10 +26,16 @@ def one_home(schedule: Schedule) -> Iterator[Finding]:
 
 
 def _homeless(schedule: Schedule, stage: int, devices: list[int]) -> Finding:
-    """Blame the ops on the device that has the fewest of the stage; on all of them at a tie."""
+    """Blame the ops on the device that has the fewest of the stage; on all of them at a tie.
+
+    Where a gang is at home follows from the others, so it counts only where no other op is.
+    """
     table = schedule.table
     of_stage = (table.stage == stage) & ~table.of_kinds(SHARD_KINDS) & ~helping_rows(schedule)
-    rows = {device: np.flatnonzero(of_stage & (table.device == device)) for device in devices}
+    alone = of_stage.copy()
+    alone[[gang.home for gang in gangs_of(schedule)]] = False
+    chosen = alone if set(devices) <= set(table.device[alone].tolist()) else of_stage
+    rows = {device: np.flatnonzero(chosen & (table.device == device)) for device in devices}
     fewest = min(len(found) for found in rows.values())
     strays = [device for device in reversed(devices) if len(rows[device]) == fewest]
     home = max(devices, key=lambda device: len(rows[device]))
