@@ -73,11 +73,11 @@ def first_case(pytestconfig: pytest.Config) -> bool:
 @pytest.fixture(scope="session")
 def crews() -> Iterator[Callable[[int], "Crew"]]:  # noqa: F821 - torch is only there where needed
     """A crew of each size for all tests, started when it is first needed: starting ranks takes
-    longer than most jobs, and ranks that wait for their next job keep threads awake."""
-    from penstock.run.launch.worker_pool import Crew
+    longer than most jobs."""
+    from resting_crew import RestingCrew
 
     with ExitStack() as stack:
-        yield cache(lambda ranks: stack.enter_context(Crew(ranks)))
+        yield cache(lambda ranks: stack.enter_context(RestingCrew(ranks)))
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,28 @@
+"""Ranks between two jobs use no processor, and work as before."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.run.process.rendezvous import Connection
+from resting_crew import RestingCrew
+
+pytestmark = [pytest.mark.torch, pytest.mark.processes]
+
+
+def rank_of(connection: Connection, factor: int) -> int:
+    return factor * connection.rank
+
+
+def _state(pid: int) -> str:
+    """The letter by which the system says what a process does."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+
+
+def test_ranks_stand_still_between_jobs_and_leave_at_the_end() -> None:
+    with RestingCrew(2) as crew:
+        for factor in (1, 3):
+            assert crew.run(rank_of, factor) == [0, factor]
+            assert {_state(member.process.pid) for member in crew._members} == {"T"}
+        pids = [member.process.pid for member in crew._members]
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
