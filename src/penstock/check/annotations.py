@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from penstock.check.finding import Finding
-from penstock.core.meaning import kinds_reading, kinds_writing
+from penstock.core.meaning import ATTENDING
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.schedule import Loan, Schedule
 
@@ -88,10 +88,6 @@ def _gangs(schedule: Schedule, rows: Rows) -> Iterator[Finding]:
             )
 
 
-_ATTENDING = kinds_reading("kv") | kinds_writing("kv")
-"""Kinds of ops that have attention to lend: those that have to do with keys and values."""
-
-
 def _loans(schedule: Schedule, rows: Rows) -> Iterator[Finding]:
     """Loans stand on two devices, move at least one slice, and each op is on one side of them."""
     lent = Counter[Op]()
@@ -124,8 +120,8 @@ def _of_ends(schedule: Schedule, loan: Loan, at: list[int], lent: Mapping[Op, in
         return "needs two devices"
     if loan.slices < 1 or lent[heavy] > heavy.slice:
         return f"needs between 1 and {heavy.slice} slices, of {lent[heavy]} that it lends in all"
-    if heavy.kind not in _ATTENDING or light.kind in STAGE_KINDS:
-        kinds = ", ".join(sorted(_ATTENDING))
+    if heavy.kind not in ATTENDING or light.kind in STAGE_KINDS:
+        kinds = ", ".join(sorted(ATTENDING))
         return f"needs an op with attention ({kinds}), and one that works on a slice"
     if any(table.lane_stream[table.lane[row]] != "compute" for row in at):
         return "needs two ops of compute lanes"

@@ -122,6 +122,10 @@ def kinds_reading(buffer: str) -> frozenset[str]:
     return frozenset(k for k, e in MEANING.items() if any(r.buffer == buffer for r in e.reads))
 
 
+ATTENDING = kinds_reading("kv") | kinds_writing("kv")
+"""Kinds of ops that have attention: those that have to do with keys and values."""
+
+
 class Rule(NamedTuple):
     """A reference compiled for one shape: which ops have it, and which instance it names."""
 

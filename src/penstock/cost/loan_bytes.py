@@ -24,7 +24,7 @@ from penstock.arch.layers.record import wide_bytes
 from penstock.arch.query_shares import share_of_queries
 from penstock.core.gangs import helping_rows
 from penstock.core.loans import GangShare, Help, helps_of
-from penstock.core.meaning import kinds_reading, kinds_writing
+from penstock.core.meaning import ATTENDING
 from penstock.core.schedule import Schedule
 from penstock.cost.exchange import FORWARD_KINDS
 from penstock.cost.passes import Counts
@@ -89,7 +89,7 @@ def _loan_bytes(
     ends = defaultdict[tuple[int, bool, bool], list[LoanBytes]](list)
     for each in helps_of(schedule):
         op, ganged = table.op(each.helped), isinstance(each.share, GangShare)
-        if op.kind not in _ATTENDING:
+        if op.kind not in ATTENDING:
             continue
         share = _tokens(each, op.slice, lengths[op.mb])
         made = LoanBytes.of(model, op.kind, int(layers[op.stage]), share)
@@ -146,9 +146,6 @@ _MOST = {
     (True, True): _away,
 }
 """By whether it is about a gang, and whether the op helps."""
-
-_ATTENDING = kinds_reading("kv") | kinds_writing("kv")
-"""Kinds of ops with attention to share."""
 
 
 def _query_bytes(model: ModelConfig) -> int:

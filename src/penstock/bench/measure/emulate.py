@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.distributed import barrier, group
 
 from penstock.bench.measure.real import side_group
+from penstock.core.meaning import ATTENDING
 from penstock.core.ops import SHARD_KINDS, Op
 from penstock.core.schedule import Schedule
 from penstock.cost.model import UnitCost
@@ -144,12 +145,11 @@ class EmulatedHelper:
         self.waits, self.spin = waits, spin
 
     def help(self, kind: str, stage: int, piece: Piece, lent: LentWork) -> Work[None]:
-        asks = kind != "W"  # which has no attention
-        if asks:
+        if kind in ATTENDING:
             yield lent.peer.receive(ASKED, torch.zeros(1))
         if lent.has_own_keys:
             wait(self.waits[Op(kind, stage, piece.mb, piece.slice)], self.spin)
-        if asks:
+        if kind in ATTENDING:
             lent.peer.send(ANSWERED, torch.zeros(1))
 
 
