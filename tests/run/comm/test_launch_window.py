@@ -1,24 +1,30 @@
-"""Ranks that free memory between the two launches of a transfer do not wait for each other.
+"""Ranks that free memory between the launches of a transfer or collective do not wait for ever.
 
 GPUs are played: a launch needs the driver, and freeing memory holds the driver until everything
-that this rank has launched has ended, which needs the launch at the other end.
+that this rank has launched has ended, which needs the launches of all other members.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from queue import SimpleQueue
 from threading import Condition, Event, Lock, Thread
 
 import pytest
 
-from penstock.run.comm.launch_window import LaunchWindow
+from penstock.run.comm.launch_window import LaunchWindow, Neighbour
 
 FOR_EVER = 2.0
 """Seconds after which who waits has waited for ever."""
 A_WHILE = 0.2
 
-Message = Callable[[], None]
-Around = Callable[[Message, Message, bool], AbstractContextManager[None]]
+Members = tuple[int, ...]
+Around = Callable[[Neighbour | None, Neighbour | None], AbstractContextManager[None]]
+TRANSFERS: list[Members] = [(0, 1), (0, 1)]
+WITH_COLLECTIVES: list[list[Members]] = [
+    [(0, 1, 2), (0, 1)],
+    [(0, 2), (0, 1, 2), (1, 2)],
+    [(0, 1, 2, 3), (0, 1, 2, 3), (2, 3), (0, 3)],
+]
 
 
 class WaitsForEverError(Exception):
@@ -29,7 +35,7 @@ class Gpu:
     """The GPU of one rank, and the thread that frees memory once something was launched."""
 
     launched: set[tuple[int, int]]
-    """Rank and transfer, of all ranks."""
+    """Rank and what it has launched, of all ranks."""
     change: Condition
 
     def __init__(self, rank: int, around: Around) -> None:
@@ -37,47 +43,48 @@ class Gpu:
         self.freeing, self.failures = Event(), list[str]()
         self._driver = Lock()
 
-    def launch(self, transfer: int) -> None:
+    def launch(self, number: int, members: Members) -> None:
         """The first launch is followed by freeing memory, which nobody can come before."""
         if not self._driver.acquire(timeout=FOR_EVER):
-            raise WaitsForEverError(f"rank {self.rank} to launch {transfer}")
+            raise WaitsForEverError(f"rank {self.rank} to launch {number}")
         with self.change:
-            self.launched.add((self.rank, transfer))
+            self.launched.add((self.rank, number))
             self.change.notify_all()
         if self.freeing.is_set():
             self._driver.release()
         else:
             self.freeing.set()
-            Thread(target=self._free, args=(transfer,), daemon=True).start()
+            Thread(target=self._free, args=(number, members), daemon=True).start()
 
-    def _free(self, transfer: int) -> None:
-        other = 1 - self.rank, transfer
+    def _free(self, number: int, members: Members) -> None:
+        wanted = {(rank, number) for rank in members}
         with self.change:
-            if not self.change.wait_for(lambda: other in self.launched, 2 * FOR_EVER):
+            if not self.change.wait_for(lambda: wanted <= self.launched, 2 * FOR_EVER):
                 self.failures.append(f"rank {self.rank} to free memory")
         self._driver.release()
 
-    def transfer(self, number: int, tell: Message, hear: Message) -> None:
-        """One end. Each rank comes to the transfer of its own number first, if it is left to."""
+    def take_part(
+        self, number: int, members: Members, below: Neighbour | None, above: Neighbour | None
+    ) -> None:
+        """Each rank comes to what has its own number first, if it is left to."""
         if number != self.rank:
             self.freeing.wait(A_WHILE)
         try:
-            with self.around(tell, hear, self.rank == 0):
-                self.launch(number)
+            with self.around(below, above):
+                self.launch(number, members)
         except WaitsForEverError as failure:
             self.failures.append(str(failure))
 
 
-def _play(around: list[Around]) -> list[str]:
-    """Transfers 0 and 1 between ranks 0 and 1; returns who waited for ever."""
+def _play(groups: Sequence[Members], around: Callable[[], Around]) -> list[str]:
+    """All that the groups launch together; returns who waited for ever."""
     Gpu.launched, Gpu.change = set(), Condition()
-    gpus = [Gpu(rank, each) for rank, each in enumerate(around)]
+    gpus = [Gpu(rank, around()) for rank in range(1 + max(map(max, groups)))]
     threads = []
-    for number in range(2):
-        mail = [SimpleQueue[None]() for _ in gpus]
-        for gpu, own, other in zip(gpus, mail, reversed(mail)):
-            arguments = number, lambda other=other: other.put(None), own.get
-            threads.append(Thread(target=gpu.transfer, args=arguments, daemon=True))
+    for number, members in enumerate(groups):
+        for rank, (below, above) in zip(members, _neighbours(len(members))):
+            arguments = number, members, below, above
+            threads.append(Thread(target=gpus[rank].take_part, args=arguments, daemon=True))
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -85,22 +92,33 @@ def _play(around: list[Around]) -> list[str]:
     return [failure for gpu in gpus for failure in gpu.failures]
 
 
+def _neighbours(count: int) -> list[tuple[Neighbour | None, Neighbour | None]]:
+    """The one below and the one above of each member of a row."""
+    upward, downward = ([SimpleQueue[None]() for _ in range(count - 1)] for _ in range(2))
+    above = [Neighbour(lambda up=up: up.put(None), down.get) for up, down in zip(upward, downward)]
+    below = [
+        Neighbour(lambda down=down: down.put(None), up.get) for up, down in zip(upward, downward)
+    ]
+    return [*zip([None, *below], [*above, None])]
+
+
 @contextmanager
-def _at_once(tell: Message, hear: Message, lower: bool) -> Iterator[None]:
+def _at_once(below: Neighbour | None, above: Neighbour | None) -> Iterator[None]:
     yield
 
 
 def _in_window() -> Around:
-    window = LaunchWindow()
-    return lambda tell, hear, lower: window.between(tell, hear, lower=lower)
+    return LaunchWindow().between
 
 
-def test_ends_that_are_launched_at_once_can_wait_for_ever() -> None:
+@pytest.mark.parametrize("groups", [TRANSFERS, WITH_COLLECTIVES[0]])
+def test_ends_that_are_launched_at_once_can_wait_for_ever(groups: list[Members]) -> None:
     """What windows are there for: without them this play ends badly."""
-    found = _play([_at_once, _at_once])
+    found = _play(groups, lambda: _at_once)
     assert {"rank 0 to launch 1", "rank 1 to launch 0"} <= set(found)
 
 
-@pytest.mark.parametrize("_", range(5))
-def test_with_windows_nobody_waits_for_ever(_: int) -> None:
-    assert _play([_in_window(), _in_window()]) == []
+@pytest.mark.parametrize("groups", [TRANSFERS, *WITH_COLLECTIVES])
+@pytest.mark.parametrize("_", range(3))
+def test_with_windows_nobody_waits_for_ever(groups: list[Members], _: int) -> None:
+    assert _play(groups, _in_window) == []

@@ -13,7 +13,7 @@ from torch import Tensor, distributed
 from torch.distributed import ProcessGroup, ReduceOp
 
 from penstock.model.parallel.group import Pending, TensorSize
-from penstock.run.comm.collective import meet, over_nccl
+from penstock.run.comm.collective import launch_together, over_nccl
 
 # its name before PyTorch 2.13
 _OLD_GATHER = "all_gather_into_tensor"
@@ -121,13 +121,15 @@ class CellGroup:
     def _reduce(self, tensor: Tensor, how: ReduceOp.RedOpType) -> Pending:
         there, back = self._place(tensor)
         lent = _lend(there)
-        work = distributed.all_reduce(lent, op=how, group=self._group, async_op=True)
+        with launch_together(there.device, self._group):
+            work = distributed.all_reduce(lent, op=how, group=self._group, async_op=True)
         return StartedCollective(work, back, [lent])
 
     def _gather(self, whole: Tensor, part: Tensor) -> Pending:
         there, back = self._place(whole)
         sent, _ = self._place(part)
-        work = _gather_single(there, sent, group=self._group, async_op=True)
+        with launch_together(there.device, self._group):
+            work = _gather_single(there, sent, group=self._group, async_op=True)
         return StartedCollective(work, back)
 
     def _exchange(
@@ -136,23 +138,16 @@ class CellGroup:
         there, back = self._place(landing)
         left, _ = self._place(sent)
         lent = _lend(there), _lend(left)
-        work = distributed.all_to_all_single(
-            *lent, list(comes), list(goes), group=self._group, async_op=True
-        )
+        with launch_together(there.device, self._group):
+            work = distributed.all_to_all_single(
+                *lent, list(comes), list(goes), group=self._group, async_op=True
+            )
         return StartedCollective(work, back, lent)
 
     def _place(self, tensor: Tensor) -> tuple[Tensor, Callable[[], object] | None]:
-        """Where the collective works, and what brings its result to the tensor.
-
-        A GPU's tensor goes by way of the host where its ranks talk through gloo. Over NCCL the
-        ranks meet first: a collective that waits for a member spins on the device, and whatever
-        synchronises the device meanwhile would wait with it.
-        """
-        if tensor.device.type == "cpu":
-            return tensor, None
-        if over_nccl(self._group, tensor.device):
-            torch.cuda.current_stream(tensor.device).synchronize()
-            meet(self._group)
+        """Where the collective works, and what brings its result to the tensor: a GPU's tensor goes
+        by way of the host where its ranks talk through gloo."""
+        if tensor.device.type == "cpu" or over_nccl(self._group, tensor.device):
             return tensor, None
         there = tensor.cpu()
         return there, lambda: tensor.copy_(there)

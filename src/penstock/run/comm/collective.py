@@ -3,13 +3,23 @@
 Ranks that share a GPU talk through gloo, which takes host tensors only.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, distributed
 from torch.distributed import ProcessGroup
 
+from penstock.run.comm.launch_window import (
+    HOST_DEVICE,
+    LAUNCH_WINDOW,
+    Neighbour,
+    neighbour_over_host,
+)
 from penstock.run.process.store import PATIENCE
+
+LAUNCH_TAG = 1
+"""Of messages between members that launch a collective; torch gives others 0."""
 
 
 def make_group(ranks: list[int] | None = None, backend: str | None = None) -> ProcessGroup:
@@ -31,8 +41,8 @@ def add_up(tensor: Tensor, group: ProcessGroup | None) -> None:
     if tensor.device.type == "cpu":
         distributed.all_reduce(tensor, group=group)
     elif over_nccl(group, tensor.device):
-        meet_on_device(tensor.device, group)
-        distributed.all_reduce(tensor, group=group)
+        with launch_together(tensor.device, group):
+            distributed.all_reduce(tensor, group=group)
     else:
         there = tensor.cpu()
         distributed.all_reduce(there, group=group)
@@ -57,10 +67,9 @@ def gather_stacked(tensor: Tensor, group: ProcessGroup | None) -> Tensor:
         there = tensor
     else:
         there = tensor.cpu()
-    if there.is_cuda:
-        meet_on_device(there.device, group)
     found = [torch.empty_like(there) for _ in range(group.size())]
-    distributed.all_gather(found, there, group=group)
+    with launch_together(there.device, group):
+        distributed.all_gather(found, there, group=group)
     return torch.stack(found).to(tensor.device)
 
 
@@ -77,11 +86,28 @@ def tell_all(text: str, group: ProcessGroup | None) -> str:
     return letters.numpy().tobytes().decode()
 
 
-def meet_on_device(device: torch.device, group: ProcessGroup | None) -> None:
-    """Return once the devices of all members can begin a collective: one that waits for a member
+@contextmanager
+def launch_together(device: torch.device, group: ProcessGroup) -> Iterator[None]:
+    """Around the launch of a collective: on a GPU no member launches before the devices of all can
+    begin, and none begins another launch before all have. A collective that waits for a member
     spins on the device, and whatever synchronises the device meanwhile would wait with it."""
+    if device.type != "cuda":
+        yield
+        return
     torch.cuda.current_stream(device).synchronize()
-    meet(group)
+    below, above = (_member(group, group.rank() + step) for step in (-1, 1))
+    if above:
+        above.hear()
+    if below:
+        below.tell()
+    with LAUNCH_WINDOW.between(below, above):
+        yield
+
+
+def _member(group: ProcessGroup, rank: int) -> Neighbour | None:
+    if not 0 <= rank < group.size():
+        return None
+    return neighbour_over_host(group._get_backend(HOST_DEVICE), rank, LAUNCH_TAG)
 
 
 def connect_group(group: ProcessGroup | None, device: torch.device) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor, distributed
 from torch.distributed import ProcessGroup
 
 from penstock.arch.ownership import MESSAGE
-from penstock.run.comm.collective import meet_on_device, over_nccl
+from penstock.run.comm.collective import launch_together, over_nccl
 
 Cuts = Sequence[int]
 """Where the range of each member begins, and the end of the last."""
@@ -47,8 +47,8 @@ def _through(
     from where what is wanted comes back."""
     by_messages, by_nccl = ways
     if over_nccl(group, tensor.device):
-        meet_on_device(tensor.device, group)
-        by_nccl(tensor, cuts, group)
+        with launch_together(tensor.device, group):
+            by_nccl(tensor, cuts, group)
         return
     there = tensor.cpu()  # the tensor itself, where it is on the host
     by_messages(there, cuts, group)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from penstock.core.program import Channel
-from penstock.run.comm.launch_window import LaunchWindow
+from penstock.run.comm.launch_window import LAUNCH_WINDOW
 from penstock.run.comm.mesh import Mesh
 from penstock.run.comm.pair import End, ReceivingEnd, SendingEnd
 from penstock.run.comm.side_stream import Ticket
@@ -33,7 +33,7 @@ class Nccl:
 
     def __init__(self, mesh: Mesh, device: torch.device) -> None:
         self._mesh, self._device = mesh, device
-        self._number, self._window = mesh.take_number(), LaunchWindow()
+        self._number = mesh.take_number()
         self._ends: dict[OrderedPair, End] = {}
         self._opened: set[OrderedPair] = set()
         self._leaving: list[Ticket] = []
@@ -46,7 +46,7 @@ class Nccl:
             group = self._mesh.pair(*pair)
             if group is not None:
                 kind = SendingEnd if pair[0] == self._mesh.device else ReceivingEnd
-                end = kind(group, self._device, self._number, self._window, self._fail)
+                end = kind(group, self._device, self._number, LAUNCH_WINDOW, self._fail)
                 end.connect()
                 self._ends[pair] = end
 

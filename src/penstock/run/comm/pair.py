@@ -28,10 +28,8 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from penstock.run.comm.both_ready import BothReady, Transfer
-from penstock.run.comm.launch_window import LaunchWindow
+from penstock.run.comm.launch_window import HOST_DEVICE, LaunchWindow, neighbour_over_host
 from penstock.run.comm.side_stream import Ticket, mark_of
-
-HOST_DEVICE = torch.device("cpu")
 
 Failed = Callable[[BaseException], None]
 """Told when a thread has failed."""
@@ -54,10 +52,13 @@ class End:
         """`number` tells this use of a group from earlier ones: messages that those have left
         behind must not be heard."""
         self._device, self._window, self._failed = device, window, failed
-        self._peer, self._lower = 1 - group.rank(), group.rank() == 0
+        self._peer = 1 - group.rank()
         self._host: Any = group._get_backend(HOST_DEVICE)
         self._wire: Any = getattr(group._get_backend(device), self.operation)
-        self._name_tag, self._wire_tag, self._window_tag = (3 * number + kind for kind in range(3))
+        self._name_tag, self._wire_tag, window_tag = (3 * number + kind for kind in range(3))
+        other = neighbour_over_host(self._host, self._peer, window_tag)
+        self._below = other if group.rank() == 1 else None
+        self._above = other if group.rank() == 0 else None
         self._said, self._heard = (torch.zeros(1, dtype=torch.int64) for _ in range(2))
         self._stream = _stream_on(device)
         self._transfers = BothReady()
@@ -101,14 +102,8 @@ class End:
 
     def _move(self, transfer: Transfer) -> None:
         """Start, and let the current stream wait for the end; so does a host without streams."""
-        with self._window.between(self._tell_launch, self._hear_launch, lower=self._lower):
+        with self._window.between(self._below, self._above):
             self._wire([transfer.tensor], self._peer, self._wire_tag).wait()
-
-    def _tell_launch(self) -> None:
-        self._host.send([torch.zeros(1)], self._peer, self._window_tag).wait()
-
-    def _hear_launch(self) -> None:
-        self._host.recv([torch.zeros(1)], self._peer, self._window_tag).wait()
 
     def _say(self, tag: int) -> None:
         self._said.fill_(tag)
