@@ -41,6 +41,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "check": ("core",),
     "files": ("core",),
     "arch": (),
+    "cluster": ("files",),
     "cost": ("core", "arch"),
     "lower": ("core", "check"),
     "sim": ("core", "check", "lower", "cost", "display"),
