@@ -103,6 +103,6 @@ def test_an_unknown_name_and_a_missing_file_are_refused(tmp_path: Path) -> None:
         read_cluster("h1000:8")
     with pytest.raises(ShapeError, match="cannot read"):
         read_cluster(str(tmp_path / "none.toml"))
+    (tmp_path / "bad.toml").write_text("a =")
     with pytest.raises(ShapeError, match="this is not TOML"):
-        (tmp_path / "bad.toml").write_text("a =")
         read_cluster(str(tmp_path / "bad.toml"))

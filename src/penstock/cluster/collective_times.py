@@ -43,8 +43,8 @@ class Group:
 
     @property
     def rate(self) -> float:
-        """Bytes per second that a rank sends. Cards carry what leaves a machine, so all ranks of the
-        group in it share theirs."""
+        """Bytes per second that a rank sends. What leaves a machine goes over the cards of all its
+        ranks that are in the group."""
         inside = self.cluster.machine.group_rate(self.near) * MACHINE_SHARE
         if self.machines == 1:
             return inside

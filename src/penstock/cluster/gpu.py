@@ -1,8 +1,8 @@
 """What one GPU can do, and how much of it kernels reach.
 
-A data sheet gives peaks, and no kernel reaches them. So a GPU has both: rates of its data sheet, and
-the share of each that was measured for a kind of kernel. A share belongs to the GPU, because it
-differs more between GPUs than between models.
+A data sheet gives peaks, and no kernel reaches them. So a GPU has both: rates of its data sheet,
+and the share of each that kernels reach in a step. A share belongs to the GPU, because it differs
+more between GPUs than between models.
 """
 
 from collections.abc import Mapping

@@ -19,7 +19,7 @@ class Key(NamedTuple):
     """What a key takes, in words, and the values that do."""
 
     wanted: str
-    count: bool = False
+    whole: bool = False
     length: int = 0
     """Numbers of a list; 0: no list."""
     words: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Key(NamedTuple):
             return value in self.words
         if self.length:
             return isinstance(value, list) and len(value) == self.length and all(map(_good, value))
-        return _good(value) and (isinstance(value, int) or not self.count)
+        return _good(value) and (isinstance(value, int) or not self.whole)
 
 
 def _good(value: Any) -> bool:
@@ -39,20 +39,20 @@ def _good(value: Any) -> bool:
 
 _SHARES = Key("two shares of the peak, forward and backward, as [0.7, 0.5]", length=2)
 KEYS: Mapping[Path, Key] = {
-    ("gpus",): Key("a whole number of GPUs", count=True),
+    ("gpus",): Key("a whole number of GPUs", whole=True),
     ("gpu", "memory_gib"): Key("memory of a GPU in GiB"),
     ("gpu", "memory_gb_per_second"): Key("rate of its memory in GB/s"),
     ("gpu", "host_gb_per_second"): Key("rate of copies to the host, one way, in GB/s"),
-    ("gpu", "cores"): Key("a whole number of multiprocessors", count=True),
+    ("gpu", "cores"): Key("a whole number of multiprocessors", whole=True),
     **{(*PEAK, name): Key(f"dense peak in {name} in TFLOP/s") for name in PRECISIONS},
     (*REACHED, "products"): Key("share of the peak that large products reach"),
     (*REACHED, "memory"): Key("share of the memory's rate that kernels reach"),
     **{(*REACHED, name): _SHARES for name in ("flash2", "flash1", "cudnn")},
-    ("machine", "gpus"): Key("a whole number of GPUs in a machine", count=True),
+    ("machine", "gpus"): Key("a whole number of GPUs in a machine", whole=True),
     ("machine", "gb_per_second"): Key("what a GPU sends to the others of its machine, in GB/s"),
     ("machine", "latency_us"): Key("microseconds of a step of a collective in a machine"),
     ("machine", "wiring"): Key("switch or direct", words=WIRINGS),
-    ("network", "cards"): Key("a whole number of network cards of a machine", count=True),
+    ("network", "cards"): Key("a whole number of network cards of a machine", whole=True),
     ("network", "gb_per_second"): Key("what a card sends, in GB/s"),
     ("network", "latency_us"): Key("microseconds of a step of a collective between machines"),
 }

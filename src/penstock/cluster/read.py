@@ -110,7 +110,7 @@ def _mistakes(tables: dict[str, Any]) -> Iterator[_Mistake]:
 
 
 def _unknown(path: Path) -> _Mistake:
-    """A key that there is none of: the first of its names that is wrong, and what could stand there."""
+    """A key that is not known: the first of its names that is wrong, and what could be there."""
     depth = next((d for d in range(len(path)) if path[d] not in _inside(path[:d])), len(path))
     if depth == len(path):
         hint = f"write [{_named(path)}] above its keys"

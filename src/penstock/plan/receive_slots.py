@@ -79,13 +79,18 @@ def _with_received(timeline: Timeline, workload: CutWorkload, rows: int) -> Time
 def slot_bytes(schedule: Schedule, workload: Workload) -> list[int]:
     """Bytes of each device's receive slots, each as large as the longest slice. What loans move has
     room only while their ops run, and is counted with these."""
-    program = lower_for_running(schedule)
     longest = max(max(lengths) for lengths in workload.lengths)
+    boundary = workload.boundary_bytes(longest)
+    return [slots * boundary for slots in slot_counts(schedule)]
+
+
+def slot_counts(schedule: Schedule) -> list[int]:
+    """How many receive slots each device has."""
+    program = lower_for_running(schedule)
     found = [0] * schedule.shape.devices
     for channel, slots in zip(program.channels, program.slots):
-        if BUFFERS[channel.payload].per == "loan":
-            continue
-        found[channel.target] += slots * workload.boundary_bytes(longest)
+        if BUFFERS[channel.payload].per != "loan":
+            found[channel.target] += slots
     return found
 
 
