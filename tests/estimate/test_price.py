@@ -155,6 +155,23 @@ def test_a_cost_asks_kernels_once_for_equal_slices() -> None:
     assert len(cost.units) == 4 + 1  # and one for ops of whole stages
 
 
+def test_slices_of_long_sequences_have_equal_work() -> None:
+    """So a pipeline of many slices has the bubble of as many equal pieces."""
+    found = priced(
+        model="llama3-8b",
+        cluster="h100:4",
+        tokens=131072,
+        batch_tokens=8 * 131072,
+        mesh="pipeline=4",
+        schedule="seq1f1b",
+        slices=8,
+    )
+    lengths = step_schedule(found.layout).lengths
+    assert (sum(lengths), len(lengths)) == (131072, 8)
+    assert lengths[0] > 3 * lengths[-1]
+    assert found.bubble < 0.15
+
+
 def test_layouts_of_one_schedule_share_it() -> None:
     first, second = (layout_from(row(attention=kernel)) for kernel in ("flash1", "flash2"))
     assert step_schedule(first) is step_schedule(second)

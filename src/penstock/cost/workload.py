@@ -284,7 +284,7 @@ class Workload:
     @cached_property
     def _at_last(self) -> Counts:
         """1 on the last stage, 0 on the others."""
-        return np.eye(1, len(self.layers), len(self.layers) - 1, dtype=np.int64)[0]
+        return np.array([*[0] * (len(self.layers) - 1), 1], np.int64)
 
     def refuse_other(self, shape: Shape) -> None:
         """Refuse a shape that this workload is not for."""

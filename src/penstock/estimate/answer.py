@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from json import dumps
 from typing import Any
 
+from penstock.core.collector import collector_resting
 from penstock.core.kernel import compile_small_work
 from penstock.errors import PenstockError, ShapeError, shown
 from penstock.estimate.price import Estimate, estimate
@@ -51,7 +52,8 @@ def answer_lines(lines: Iterable[str]) -> Iterator[str]:
 
 def _answer_line(line: str) -> dict[str, Any]:
     try:
-        return answer_row(_row(line))
+        with collector_resting():
+            return answer_row(_row(line))
     except PenstockError as error:
         return {"error": error.message, "hint": error.hint}
 

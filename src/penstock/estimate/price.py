@@ -6,7 +6,6 @@ from fractions import Fraction
 import numpy as np
 
 from penstock.arch.config import ModelConfig
-from penstock.arch.dealing import deal_sizes
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run
 from penstock.cost.cell_cost import CellCost
@@ -144,19 +143,17 @@ def _refuse_twice(layout: Layout, schedule: Schedule) -> None:
 
 
 def _workload(layout: Layout, step: StepSchedule, model: ModelConfig) -> Workload:
-    """Slices as equal as can be, layers as evenly as can be, or as the schedule is made for."""
+    """Layers are dealt as evenly as can be, or as the schedule is made for."""
     shape = step.schedule.shape
-    count = max(shape.slices)
-    if layout.tokens < count * layout.mesh.sequence:
+    if layout.tokens < layout.mesh.sequence:
         raise ShapeError(
-            f"{layout.tokens} tokens cannot be cut into {count} slices for "
-            f"{layout.mesh.sequence} ranks",
-            hint=f"give {count * layout.mesh.sequence} tokens or more",
+            f"{layout.mesh.sequence} ranks share {layout.tokens} tokens",
+            hint=f"set sequence to {layout.tokens} or less",
         )
     if shape.stages > model.layers and not shape.cut(model.layers):
         raise ShapeError(
             f"{shape.stages} stages share {model.layers} layers",
             hint="lower pipeline or chunks so that each stage has a layer",
         )
-    found = Workload.of(shape, model, deal_sizes(layout.tokens, count))
+    found = Workload.of(shape, model, step.lengths)
     return replace(found, inside=fused_backward_bytes) if layout.fused_norm else found

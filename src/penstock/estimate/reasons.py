@@ -28,10 +28,7 @@ def _memory(found: Estimate) -> str:
 def _time(found: Estimate) -> list[str]:
     told = []
     if found.bubble > TOLD_ABOVE:
-        told.append(
-            f"devices have nothing to do for {found.bubble:.1%} of the step, with "
-            f"{found.layout.microbatches} microbatches on {found.layout.pipeline} devices"
-        )
+        told.append(f"a GPU has nothing to do for {found.bubble:.1%} of the step{_few(found)}")
     for kind, seconds in found.exposed.items():
         if seconds > TOLD_ABOVE * found.seconds:
             told.append(
@@ -39,6 +36,13 @@ def _time(found: Estimate) -> list[str]:
                 f"{seconds / found.seconds:.1%} shorter"
             )
     return told
+
+
+def _few(found: Estimate) -> str:
+    """How many pieces of work fill the pipeline, where there is one."""
+    layout = found.layout
+    count, devices = layout.microbatches, layout.pipeline
+    return f", with {count} microbatches for {devices} devices" if devices > 1 else ""
 
 
 _COMMUNICATION = {

@@ -104,8 +104,9 @@ def footprints(
     """
     steps, waiting = step_peaks(schedule, workload, rows), host_peaks(schedule, workload, rows)
     kept = host_states(schedule, workload, on_host, states)
-    shared = {"on_host": on_host, "owners": owners, "gathered": gathered, "states": states}
-    held = held_footprints(schedule, workload, **shared)
+    held = held_footprints(
+        schedule, workload, on_host=on_host, owners=owners, gathered=gathered, states=states
+    )
     each = zip(held, steps, waiting, kept)
     return tuple(found._replace(step=step, host=sum(host)) for found, step, *host in each)
 
