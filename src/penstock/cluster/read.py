@@ -14,6 +14,7 @@ the nearest known one.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path as File
 from typing import Any, NamedTuple
 
@@ -25,6 +26,8 @@ from penstock.files.regular import read_regular
 from penstock.files.toml_places import Path, line_of, parse, places
 
 LARGEST_FILE = 100_000
+MOST_TOLD = 10
+"""Mistakes that are told at once; a file with more of them is of another kind."""
 OPTIONAL = tuple((*PEAK, name) for name in ("fp16", "fp32"))
 """A GPU may have no peak for these."""
 
@@ -78,7 +81,7 @@ class _Mistake(NamedTuple):
 def cluster_from(text: str, name: str, file: str = "the cluster") -> Cluster:
     """The cluster that the text of a file says, called `name`."""
     tables = parse(text)
-    found = [*_mistakes(tables)]
+    found = [*islice(_mistakes(tables), MOST_TOLD + 1)]
     if found:
         raise _complaint(found, text, file)
     like = tables.pop("like", None)
@@ -152,5 +155,6 @@ def _complaint(mistakes: list[_Mistake], text: str, file: str) -> ShapeError:
         told.append((f"{where}{message}", hint))
     if len(told) == 1:
         return ShapeError(f"{file}, {told[0][0]}", hint=told[0][1])
-    lines = [f"  {message}; {hint}" for message, hint in told]
-    return ShapeError("\n".join([f"{file} has {len(told)} mistakes", *lines]))
+    lines = [f"  {message}; {hint}" for message, hint in told[:MOST_TOLD]]
+    count = len(told) if len(told) <= MOST_TOLD else f"more than {MOST_TOLD}"
+    return ShapeError("\n".join([f"{file} has {count} mistakes", *lines]))

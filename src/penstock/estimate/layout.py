@@ -15,8 +15,8 @@ Offload = Literal["none", "all"]
 OFFLOADS: tuple[Offload, ...] = get_args(Offload)
 BYTES_OF: dict[str, int] = {"bf16": 2, "fp16": 2, "fp32": 4}
 MOST_TOKENS = 1 << 30
-MOST_MICROBATCHES = 1 << 16
-"""Of one replica; more would be simulated for minutes."""
+MOST_OPS = 1 << 20
+"""Ops of a step; more would be simulated for minutes."""
 ALL_LAYERS = 1 << 30
 
 
@@ -100,10 +100,12 @@ class Layout:
                 f"{self.tokens:,} tokens x {self.rows} rows x {self.mesh.replicas} replicas",
                 hint=f"give {near}",
             )
-        if self.microbatches > MOST_MICROBATCHES:
+        pieces = self.microbatches * (self.slices or 1)
+        ops = 2 * self.pipeline * (self.chunks or 1) * pieces
+        if ops > MOST_OPS:
             raise ShapeError(
-                f"a replica has {self.microbatches:,} microbatches",
-                hint=f"raise rows or replicas: at most {MOST_MICROBATCHES:,} are simulated",
+                f"a step of {pieces:,} pieces of work on {self.pipeline} devices has {ops:,} ops",
+                hint=f"raise rows or replicas: at most {MOST_OPS:,} are simulated",
             )
 
     @property
