@@ -61,7 +61,7 @@ def test_a_file_may_say_everything() -> None:
 
 
 MISTAKES = {
-    "line 1, column 1: like is 'h10', which is no cluster": 'like = "h10"',
+    "line 1, column 1: like is 'h10', which is not a cluster": 'like = "h10"',
     "line 3, column 1: the key 'gpu.memry_gib' is not known": 'like="h100"\n[gpu]\nmemry_gib = 3',
     "line 3, column 3: gpu.cores is 'a'": 'like="h100"\n[gpu]\n  cores = "a"',
     "line 2, column 1: gpu is a table, and not a value": 'like = "h100"\ngpu = 3',
@@ -94,7 +94,7 @@ def test_several_mistakes_are_told_in_the_order_of_the_file() -> None:
 
 @pytest.mark.parametrize("text", ["h100:0", "h100:-1", "h100:", "h100:9999999999999", "h100:x"])
 def test_a_number_of_gpus_is_above_0(text: str) -> None:
-    with pytest.raises(ShapeError, match="is no number of GPUs"):
+    with pytest.raises(ShapeError, match="is not a number of GPUs"):
         read_cluster(text)
 
 

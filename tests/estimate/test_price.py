@@ -178,7 +178,7 @@ def test_layouts_of_one_schedule_share_it() -> None:
 
 
 WRONG = {
-    "no multiple of 131,072": row(batch_tokens=BATCH + 1),
+    "not a multiple of 131,072": row(batch_tokens=BATCH + 1),
     "cannot be shared by copies of 24 ranks": row(mesh="tensor=8,pipeline=3"),
     "the mesh has 32 ranks, the cluster 64 GPUs": row(mesh="tensor=8,replicas=4"),
     "does not compute in fp32": row(precision="fp32"),

@@ -6,7 +6,7 @@ import pytest
 
 from estimate.layouts import LLAMA_65B, priced
 from penstock.arch.config import ModelConfig
-from penstock.estimate.utilisation import hardware_flops, model_flops
+from penstock.estimate.utilisation import token_flops, token_flops_again
 
 
 def test_13b_on_64_gpus_has_the_published_utilisation() -> None:
@@ -28,8 +28,8 @@ def test_flops_of_a_plain_model_are_those_of_megatron() -> None:
     model = ModelConfig(layers, h, 4 * h, 16, 16, 128, words, gated=False, tied=True)
     plain = 72 * layers * h**2 * (1 + s / (6 * h) + words / (12 * layers * h))
     again = 96 * layers * h**2 * (1 + s / (6 * h) + words / (16 * layers * h))
-    assert model_flops(model, s) == pytest.approx(plain, rel=1e-12)
-    assert hardware_flops(model, s, layers) == pytest.approx(again, rel=1e-12)
+    assert token_flops(model, s) == pytest.approx(plain, rel=1e-12)
+    assert token_flops_again(model, s, layers) == pytest.approx(again, rel=1e-12)
 
 
 def test_all_layers_again_are_a_third_more_of_the_layers_work() -> None:

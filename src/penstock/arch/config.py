@@ -211,13 +211,9 @@ class ModelConfig:
 @lru_cache(maxsize=1024)
 def _share(whole: ModelConfig, index: int, of: int) -> ModelConfig:
     heads = deal_heads(whole.heads, whole.kv_heads, index, of)
-    return replace(
-        whole,
-        heads=len(heads.queries),
-        kv_heads=len(heads.keys),
-        ffn=len(deal(whole.ffn, index, of)),
-        vocabulary=len(deal(whole.vocabulary, index, of)),
-    )
+    ffn, words = (len(deal(size, index, of)) for size in (whole.ffn, whole.vocabulary))
+    sizes = {"heads": len(heads.queries), "kv_heads": len(heads.keys)}
+    return replace(whole, **sizes, ffn=ffn, vocabulary=words)
 
 
 def _refuse_field(name: str, value: Any) -> None:

@@ -13,15 +13,14 @@ from penstock.cli._numbers import assignments
 from penstock.cli._output import emit, emit_json, emit_table
 from penstock.cli._request import STDIN, AsJson
 from penstock.errors import ShapeError, shown
-from penstock.estimate.answer import answer, answer_lines
+from penstock.estimate.answer import answer_lines, estimate_record
 from penstock.estimate.many import answer_many
 from penstock.estimate.memory_classes import DeviceMemory
 from penstock.estimate.price import Estimate, estimate
-from penstock.estimate.reasons import reasons
+from penstock.estimate.reasons import GIBI, reasons
 from penstock.estimate.request import layout_from
 
 DOES_NOT_FIT = 1
-GIBI = 2**30
 
 
 def _option(text: str, *names: str, metavar: str) -> Any:
@@ -101,7 +100,7 @@ class LayoutFlags:
         return found
 
 
-Rows = Annotated[
+RowsFile = Annotated[
     str,
     typer.Option(
         "--from",
@@ -116,11 +115,11 @@ def register(app: typer.Typer) -> None:
     app.command("estimate")(flat(estimate_one))
 
 
-def estimate_one(flags: LayoutFlags, source: Rows = "", as_json: AsJson = False) -> None:
-    """Price a layout: a model on a cluster, divided by a mesh, in the order of a schedule.
+def estimate_one(flags: LayoutFlags, source: RowsFile = "", as_json: AsJson = False) -> None:
+    """Say what a layout costs: a model on a cluster, divided by a mesh, in the order of a schedule.
 
     The step is simulated with times of kernels and of collectives, and the memory of each GPU is
-    added up. Exits 0 where it fits and 1 where it does not. With --from many are priced: an answer
+    added up. Exits 0 where it fits and 1 where it does not. With --from there are many: an answer
     for each line, in the same order; a row that is wrong is answered with `error`.
     """
     if source:
@@ -128,7 +127,7 @@ def estimate_one(flags: LayoutFlags, source: Rows = "", as_json: AsJson = False)
         return
     found = estimate(layout_from(flags.given))
     if as_json:
-        emit_json(answer(found))
+        emit_json(estimate_record(found))
     else:
         _print(found)
     if not found.fits:

@@ -22,7 +22,7 @@ MOST_GPUS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Machine:
+class GpuMachine:
     """GPUs of a machine, and the links between them."""
 
     gpus: int
@@ -35,7 +35,7 @@ class Machine:
     def group_rate(self, ranks: int) -> float:
         """Bytes per second that a rank of a group in one machine sends.
 
-        >>> Machine(8, 448.0, 0.0, "direct").group_rate(2)
+        >>> GpuMachine(8, 448.0, 0.0, "direct").group_rate(2)
         64.0
         """
         if self.wiring == "switch" or self.gpus == 1:
@@ -44,7 +44,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Network:
+class NetworkCards:
     """The network cards of a machine."""
 
     cards: int
@@ -60,8 +60,8 @@ class Cluster:
 
     name: str
     gpu: Gpu
-    machine: Machine
-    network: Network
+    machine: GpuMachine
+    network: NetworkCards
     gpus: int
     """GPUs of all machines together."""
 

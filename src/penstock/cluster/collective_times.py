@@ -29,7 +29,7 @@ NETWORK_SHARE = 0.9
 
 
 @dataclass(frozen=True)
-class Group:
+class GroupLinks:
     """Ranks that talk to each other, alike in all machines that they are in."""
 
     cluster: Cluster

@@ -17,7 +17,7 @@ AttentionKernel = Literal["flash2", "flash1", "cudnn", "unfused"]
 ATTENTION_KERNELS: tuple[AttentionKernel, ...] = get_args(AttentionKernel)
 
 
-class Passes(NamedTuple):
+class PassShares(NamedTuple):
     """Shares of the peak that a kernel of attention reaches on long sequences. FLOPs of a backward
     are counted as twice those of a forward, although kernels compute the scores once more."""
 
@@ -33,9 +33,9 @@ class Reached:
     """Of the peak of a type, by large matrix products."""
     memory: float
     """Of the memory's rate, by kernels that only move bytes: norms, gates, rotations, updates."""
-    flash2: Passes
-    flash1: Passes
-    cudnn: Passes
+    flash2: PassShares
+    flash1: PassShares
+    cudnn: PassShares
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -7,15 +7,15 @@ use. Reading fills the list, starting from a named cluster where the file says `
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from penstock.cluster.cluster import WIRINGS, Cluster, Machine, Network
-from penstock.cluster.gpu import PRECISIONS, Gpu, Passes, Reached
+from penstock.cluster.cluster import WIRINGS, Cluster, GpuMachine, NetworkCards
+from penstock.cluster.gpu import PRECISIONS, Gpu, PassShares, Reached
 from penstock.files.toml_places import Path
 
 TERA, GIGA, GIBI, MICRO = 10**12, 10**9, 2**30, 1e-6
 PEAK, REACHED = ("gpu", "peak_tflops"), ("gpu", "reached")
 
 
-class Key(NamedTuple):
+class ClusterKey(NamedTuple):
     """What a key takes, in words, and the values that do."""
 
     wanted: str
@@ -37,24 +37,28 @@ def _good(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
 
 
-_SHARES = Key("two shares of the peak, forward and backward, as [0.7, 0.5]", length=2)
-KEYS: Mapping[Path, Key] = {
-    ("gpus",): Key("a whole number of GPUs", whole=True),
-    ("gpu", "memory_gib"): Key("memory of a GPU in GiB"),
-    ("gpu", "memory_gb_per_second"): Key("rate of its memory in GB/s"),
-    ("gpu", "host_gb_per_second"): Key("rate of copies to the host, one way, in GB/s"),
-    ("gpu", "cores"): Key("a whole number of multiprocessors", whole=True),
-    **{(*PEAK, name): Key(f"dense peak in {name} in TFLOP/s") for name in PRECISIONS},
-    (*REACHED, "products"): Key("share of the peak that large products reach"),
-    (*REACHED, "memory"): Key("share of the memory's rate that kernels reach"),
+_SHARES = ClusterKey("two shares of the peak, forward and backward, as [0.7, 0.5]", length=2)
+KEYS: Mapping[Path, ClusterKey] = {
+    ("gpus",): ClusterKey("a whole number of GPUs", whole=True),
+    ("gpu", "memory_gib"): ClusterKey("memory of a GPU in GiB"),
+    ("gpu", "memory_gb_per_second"): ClusterKey("rate of its memory in GB/s"),
+    ("gpu", "host_gb_per_second"): ClusterKey("rate of copies to the host, one way, in GB/s"),
+    ("gpu", "cores"): ClusterKey("a whole number of multiprocessors", whole=True),
+    **{(*PEAK, name): ClusterKey(f"dense peak in {name} in TFLOP/s") for name in PRECISIONS},
+    (*REACHED, "products"): ClusterKey("share of the peak that large products reach"),
+    (*REACHED, "memory"): ClusterKey("share of the memory's rate that kernels reach"),
     **{(*REACHED, name): _SHARES for name in ("flash2", "flash1", "cudnn")},
-    ("machine", "gpus"): Key("a whole number of GPUs in a machine", whole=True),
-    ("machine", "gb_per_second"): Key("what a GPU sends to the others of its machine, in GB/s"),
-    ("machine", "latency_us"): Key("microseconds of a step of a collective in a machine"),
-    ("machine", "wiring"): Key("switch or direct", words=WIRINGS),
-    ("network", "cards"): Key("a whole number of network cards of a machine", whole=True),
-    ("network", "gb_per_second"): Key("what a card sends, in GB/s"),
-    ("network", "latency_us"): Key("microseconds of a step of a collective between machines"),
+    ("machine", "gpus"): ClusterKey("a whole number of GPUs in a machine", whole=True),
+    ("machine", "gb_per_second"): ClusterKey(
+        "what a GPU sends to the others of its machine, in GB/s"
+    ),
+    ("machine", "latency_us"): ClusterKey("microseconds of a step of a collective in a machine"),
+    ("machine", "wiring"): ClusterKey("switch or direct", words=WIRINGS),
+    ("network", "cards"): ClusterKey("a whole number of network cards of a machine", whole=True),
+    ("network", "gb_per_second"): ClusterKey("what a card sends, in GB/s"),
+    ("network", "latency_us"): ClusterKey(
+        "microseconds of a step of a collective between machines"
+    ),
 }
 
 
@@ -83,7 +87,7 @@ def values_of(cluster: Cluster) -> dict[Path, Any]:
 def cluster_of(name: str, values: Mapping[Path, Any]) -> Cluster:
     """The cluster that the values of all keys stand for."""
     reached = {key[-1]: value for key, value in values.items() if key[:-1] == REACHED}
-    passes = {key: Passes(*value) for key, value in reached.items() if isinstance(value, list)}
+    passes = {key: PassShares(*value) for key, value in reached.items() if isinstance(value, list)}
     gpu = Gpu(
         memory=int(values["gpu", "memory_gib"] * GIBI),
         memory_rate=values["gpu", "memory_gb_per_second"] * GIGA,
@@ -92,13 +96,13 @@ def cluster_of(name: str, values: Mapping[Path, Any]) -> Cluster:
         peak={key[-1]: value * TERA for key, value in values.items() if key[:-1] == PEAK},
         reached=Reached(**(reached | passes)),
     )
-    machine = Machine(
+    machine = GpuMachine(
         values["machine", "gpus"],
         values["machine", "gb_per_second"] * GIGA,
         values["machine", "latency_us"] * MICRO,
         values["machine", "wiring"],
     )
-    network = Network(
+    network = NetworkCards(
         values["network", "cards"],
         values["network", "gb_per_second"] * GIGA,
         values["network", "latency_us"] * MICRO,

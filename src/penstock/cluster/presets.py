@@ -42,8 +42,8 @@ products and 508 ms in attention (docs/benchmarks.md), where kernels one by one 
 
 from dataclasses import replace
 
-from penstock.cluster.cluster import Cluster, Machine, Network, Wiring
-from penstock.cluster.gpu import Gpu, Passes, Reached
+from penstock.cluster.cluster import Cluster, GpuMachine, NetworkCards, Wiring
+from penstock.cluster.gpu import Gpu, PassShares, Reached
 from penstock.errors import ShapeError, nearest
 
 TERA, GIGA, GIBI, MICRO = 10**12, 10**9, 2**30, 1e-6
@@ -51,23 +51,24 @@ NVLINK_LATENCY, NETWORK_LATENCY = 3.4 * MICRO, 14 * MICRO
 
 PRODUCTS_IN_STEP, ATTENTION_IN_STEP = 0.92, 0.95
 
-_A100_FLASH = Passes(0.73, 0.63 * 2 / 2.5)
-_A100_FLASH_1 = Passes(0.40, 0.30 * 2 / 2.5)
+_A100_FLASH = PassShares(0.73, 0.63 * 2 / 2.5)
+_A100_FLASH_1 = PassShares(0.40, 0.30 * 2 / 2.5)
 _FLASH_FLOPS = 4 * 32 * 128 * 32768**2 / 2
 """Of the forward whose time is in the docstring."""
-_H200_FLASH = Passes(_FLASH_FLOPS / 25.2e-3 / 989e12, 2 * _FLASH_FLOPS / 68.7e-3 / 989e12)
-_H200_CUDNN = Passes(_FLASH_FLOPS / 13.5e-3 / 989e12, 2 * _FLASH_FLOPS / 41.4e-3 / 989e12)
-_H200_FLASH_1 = Passes(
+_H200_FLASH = PassShares(_FLASH_FLOPS / 25.2e-3 / 989e12, 2 * _FLASH_FLOPS / 68.7e-3 / 989e12)
+_H200_CUDNN = PassShares(_FLASH_FLOPS / 13.5e-3 / 989e12, 2 * _FLASH_FLOPS / 41.4e-3 / 989e12)
+_H200_FLASH_1 = PassShares(
     _H200_FLASH.forward * _A100_FLASH_1.forward / _A100_FLASH.forward,
     _H200_FLASH.backward * _A100_FLASH_1.backward / _A100_FLASH.backward,
 )
 _MEMORY = 0.78
 
 
-def _in_step(products: float, flash2: Passes, flash1: Passes, cudnn: Passes) -> Reached:
+def _in_step(products: float, flash2: PassShares, flash1: PassShares, cudnn: PassShares) -> Reached:
     """Shares that kernels reach one by one, as they are in a step."""
     kernels = (
-        Passes(*(ATTENTION_IN_STEP * share for share in each)) for each in (flash2, flash1, cudnn)
+        PassShares(*(ATTENTION_IN_STEP * share for share in each))
+        for each in (flash2, flash1, cudnn)
     )
     return Reached(PRODUCTS_IN_STEP * products, _MEMORY, *kernels)
 
@@ -92,8 +93,8 @@ def _of_eight(
     name: str, gpu: Gpu, link: int, card: int, wiring: Wiring = "switch"
 ) -> tuple[str, Cluster]:
     """A machine of eight with a card for each."""
-    machine = Machine(8, link * GIGA, NVLINK_LATENCY, wiring)
-    network = Network(8, card * GIGA, NETWORK_LATENCY)
+    machine = GpuMachine(8, link * GIGA, NVLINK_LATENCY, wiring)
+    network = NetworkCards(8, card * GIGA, NETWORK_LATENCY)
     return name, Cluster(name, gpu, machine, network, gpus=8)
 
 

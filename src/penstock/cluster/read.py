@@ -25,8 +25,8 @@ from penstock.errors import FormatError, ShapeError, nearest, shown
 from penstock.files.regular import read_regular
 from penstock.files.toml_places import Path, line_of, parse, places
 
-LARGEST_FILE = 100_000
-MOST_TOLD = 10
+LARGEST_CLUSTER_FILE = 100_000
+MOST_MISTAKES = 10
 """Mistakes that are told at once; a file with more of them is of another kind."""
 OPTIONAL = tuple((*PEAK, name) for name in ("fp16", "fp32"))
 """A GPU may have no peak for these."""
@@ -51,7 +51,7 @@ def _ends_in_count(text: str) -> bool:
 def _count(count: str, text: str) -> int:
     if not (count.isascii() and count.isdecimal() and 0 < int(count[:9]) <= MOST_GPUS):
         raise ShapeError(
-            f"--cluster {shown(text)}: {shown(count)} is no number of GPUs",
+            f"--cluster {shown(text)}: {shown(count)} is not a number of GPUs",
             hint=f"write NAME:GPUS, for example h100:64; at most {MOST_GPUS:,}",
         )
     return int(count)
@@ -59,7 +59,7 @@ def _count(count: str, text: str) -> int:
 
 def _file(path: File) -> Cluster:
     try:
-        text = read_regular(path, LARGEST_FILE).decode()
+        text = read_regular(path, LARGEST_CLUSTER_FILE).decode()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise ShapeError(
@@ -81,7 +81,7 @@ class _Mistake(NamedTuple):
 def cluster_from(text: str, name: str, file: str = "the cluster") -> Cluster:
     """The cluster that the text of a file says, called `name`."""
     tables = parse(text)
-    found = [*islice(_mistakes(tables), MOST_TOLD + 1)]
+    found = [*islice(_mistakes(tables), MOST_MISTAKES + 1)]
     if found:
         raise _complaint(found, text, file)
     like = tables.pop("like", None)
@@ -103,7 +103,7 @@ def _mistakes(tables: dict[str, Any]) -> Iterator[_Mistake]:
     like = tables.get("like", next(iter(CLUSTERS)))
     if like not in CLUSTERS:
         hint = nearest(str(like)[:40], list(CLUSTERS))
-        yield _Mistake(("like",), f"like is {shown(like)}, which is no cluster", hint)
+        yield _Mistake(("like",), f"like is {shown(like)}, which is not a cluster", hint)
     for path, value in _flat({name: each for name, each in tables.items() if name != "like"}):
         key = KEYS.get(path)
         if key is None:
@@ -155,6 +155,6 @@ def _complaint(mistakes: list[_Mistake], text: str, file: str) -> ShapeError:
         told.append((f"{where}{message}", hint))
     if len(told) == 1:
         return ShapeError(f"{file}, {told[0][0]}", hint=told[0][1])
-    lines = [f"  {message}; {hint}" for message, hint in told[:MOST_TOLD]]
-    count = len(told) if len(told) <= MOST_TOLD else f"more than {MOST_TOLD}"
+    lines = [f"  {message}; {hint}" for message, hint in told[:MOST_MISTAKES]]
+    count = len(told) if len(told) <= MOST_MISTAKES else f"more than {MOST_MISTAKES}"
     return ShapeError("\n".join([f"{file} has {count} mistakes", *lines]))

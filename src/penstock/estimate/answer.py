@@ -16,7 +16,7 @@ LONGEST_ROW = 100_000
 """Characters of a line."""
 
 
-def answer(found: Estimate) -> dict[str, Any]:
+def estimate_record(found: Estimate) -> dict[str, Any]:
     """The fields of an estimate: seconds, and bytes of one rank of each device."""
     mesh = found.layout.mesh
     return {
@@ -37,7 +37,7 @@ def answer(found: Estimate) -> dict[str, Any]:
 def answer_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """The answer to one row, or what is wrong with it."""
     try:
-        return answer(estimate(layout_from(row)))
+        return estimate_record(estimate(layout_from(row)))
     except PenstockError as error:
         return {"error": error.message, "hint": error.hint}
 

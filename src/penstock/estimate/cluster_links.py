@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 
 from penstock.cluster.cluster import Cluster
-from penstock.cluster.collective_times import Group
+from penstock.cluster.collective_times import GroupLinks
 from penstock.cost.hardware import Hardware
 from penstock.cost.mesh_links import MeshLinks
 from penstock.estimate.layer_times import LayerTimes
@@ -18,22 +18,22 @@ class ClusterLinks(MeshLinks):
 
     cluster: Cluster
 
-    def group(self, *axes: str) -> Group:
+    def group(self, *axes: str) -> GroupLinks:
         """The ranks along some axes. Where they do not fill machines evenly, the machine that has
         fewest of them decides."""
         known = self.__dict__.setdefault("_groups", {})
         if axes not in known:
             known[axes] = self._group(axes)
-        found: Group = known[axes]
+        found: GroupLinks = known[axes]
         return found
 
-    def _group(self, axes: tuple[str, ...]) -> Group:
+    def _group(self, axes: tuple[str, ...]) -> GroupLinks:
         places = np.zeros(1, np.int64)
         for axis in axes:
             steps = np.arange(self.sizes[axis]) * self.strides[axis]
             places = (places[:, None] + steps).ravel()
         _, counts = np.unique(places // self.hardware.machine, return_counts=True)
-        return Group(self.cluster, len(places), int(counts.min()))
+        return GroupLinks(self.cluster, len(places), int(counts.min()))
 
 
 def hardware_of(cluster: Cluster, times: LayerTimes) -> Hardware:

@@ -23,21 +23,21 @@ from typing import NamedTuple
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS
 from penstock.arch.layers.record import wide_bytes
-from penstock.cluster.gpu import AttentionKernel, Gpu, Passes
+from penstock.cluster.gpu import AttentionKernel, Gpu, PassShares
 from penstock.estimate.products import KERNEL_START, Product
 
-PLAIN_NORM = Passes(36, 72)
+PLAIN_NORM = PassShares(36, 72)
 """Bytes of an element of 16 bits. Forward: to 32 bits 6, square 8, mean 4, scale 8, to 16 bits 6,
 weight 4. Backward: weight 12, to 32 bits 6, scale and its sum 24, square 12, sum of both 12, to 16
 bits 6. Counted kernel by kernel."""
-PLAIN_PAIR = Passes(12, 16)
+PLAIN_PAIR = PassShares(12, 16)
 """Bytes of a pair of 16 bits for each head. Forward: scores written 2, masked 4, normed 4, read 2.
 Backward: gradient of the probabilities written 2, of the scores 6, of the mask 4, read twice 4."""
 HALF_SPEED_KEYS = 256
 """Keys for each query at which a fused kernel is half as fast as with many. Assumption: blocks of
 128 on the diagonal are half empty, and a short row of blocks has no steady state."""
 WIDE_HEAD = 128
-NARROW_HEAD = Passes(0.74, 0.80)
+NARROW_HEAD = PassShares(0.74, 0.80)
 """What heads of 64 reach of the speed of heads of 128: cuDNN on an H200, 9.1 and 25.8 ms against
 13.5 and 41.4 ms for twice the FLOPs (docs/benchmarks.md). That other sizes below 128 are as 64 is
 an assumption."""
@@ -142,18 +142,18 @@ class LayerTimes:
     def _product_seconds(self, product: Product) -> float:
         return product.seconds(self.gpu, self.product_rate, self.part.element_bytes)
 
-    def _moved(self, unit: UnitTokens) -> Passes:
+    def _moved(self, unit: UnitTokens) -> PassShares:
         """Seconds of kernels that only move bytes."""
         size, attention = self.part.element_bytes, self.part.attention
-        norms = Passes(4 * size, 6 * size)
+        norms = PassShares(4 * size, 6 * size)
         if not self.fused_norm:
-            norms = Passes(*(2 * each * size / 2 for each in PLAIN_NORM))
+            norms = PassShares(*(2 * each * size / 2 for each in PLAIN_NORM))
         rotated = 2 * (attention.query_width + attention.key_width) * size * unit.whole
-        gate = Passes(3, 5) if self.part.gated else Passes(2, 3)
+        gate = PassShares(3, 5) if self.part.gated else PassShares(2, 3)
         outside = self.part.hidden * unit.held
         inside = self.part.ffn * unit.whole * size
         kernels = SMALL_KERNELS * KERNEL_START
-        return Passes(
+        return PassShares(
             *(
                 kernels
                 + (outside * (norm + 6 * size) + rotated + gates * inside) / self.memory_rate
@@ -161,24 +161,24 @@ class LayerTimes:
             )
         )
 
-    def _attention(self, unit: UnitTokens) -> Passes:
+    def _attention(self, unit: UnitTokens) -> PassShares:
         if self.attention == "unfused":
             return self._plain_attention(unit)
-        reached: Passes = getattr(self.gpu.reached, self.attention)
+        reached: PassShares = getattr(self.gpu.reached, self.attention)
         if self.part.head_size < WIDE_HEAD:
-            reached = Passes(*(share * part for share, part in zip(reached, NARROW_HEAD)))
+            reached = PassShares(*(share * part for share, part in zip(reached, NARROW_HEAD)))
         flops = unit.pairs * self.attended.pair_flops
         keys = unit.pairs / max(unit.whole, 1)
         speed = self.peak * keys / (keys + HALF_SPEED_KEYS)
-        return Passes(
+        return PassShares(
             KERNEL_START + flops / (speed * reached.forward),
             KERNEL_START + 2 * flops / (speed * reached.backward),
         )
 
-    def _plain_attention(self, unit: UnitTokens) -> Passes:
+    def _plain_attention(self, unit: UnitTokens) -> PassShares:
         flops = unit.square * self.attended.pair_flops
         scores = unit.square * self.attended.heads * self.part.element_bytes / 2
-        return Passes(
+        return PassShares(
             *(
                 times * flops / self.product_rate + moved * scores / self.memory_rate
                 for times, moved in zip((1, 2), PLAIN_PAIR)

@@ -14,7 +14,7 @@ from penstock.errors import ShapeError
 Offload = Literal["none", "all"]
 OFFLOADS: tuple[Offload, ...] = get_args(Offload)
 BYTES_OF: dict[str, int] = {"bf16": 2, "fp16": 2, "fp32": 4}
-MOST_TOKENS = 1 << 30
+LONGEST_SEQUENCE = 1 << 30
 MOST_OPS = 1 << 20
 """Ops of a step; more would be simulated for minutes."""
 ALL_LAYERS = 1 << 30
@@ -36,7 +36,7 @@ class Recompute:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TrainingLayout:
     """What one estimate is of."""
 
     model: ModelConfig
@@ -63,8 +63,8 @@ class Layout:
     precision: Precision = "bf16"
 
     def __post_init__(self) -> None:
-        refuse_count("tokens", self.tokens, MOST_TOKENS)
-        refuse_count("rows", self.rows, MOST_TOKENS)
+        refuse_count("tokens", self.tokens, LONGEST_SEQUENCE)
+        refuse_count("rows", self.rows, LONGEST_SEQUENCE)
         refuse_count("batch_tokens", self.batch_tokens, 1 << 50)
         refuse_misfits(self.model, self.mesh)
         self.model.refuse_length(self.tokens)
@@ -96,7 +96,7 @@ class Layout:
             less = self.batch_tokens // piece * piece
             near = " or ".join(f"{each:,}" for each in (less, less + piece) if each)
             raise ShapeError(
-                f"batch_tokens is {self.batch_tokens:,}, which is no multiple of {piece:,}: "
+                f"batch_tokens is {self.batch_tokens:,}, which is not a multiple of {piece:,}: "
                 f"{self.tokens:,} tokens x {self.rows} rows x {self.mesh.replicas} replicas",
                 hint=f"give {near}",
             )

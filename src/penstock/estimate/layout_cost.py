@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arch.mesh_shape import COPY_AXES
-from penstock.cluster.collective_times import Group
+from penstock.cluster.collective_times import GroupLinks
 from penstock.core.homes import stage_column
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.schedule import Schedule
@@ -206,7 +206,7 @@ class LayoutCost(CellCost):
         """Between machines, and in one."""
         whole = max(map(sum, set(self.workload.lengths)))
         sent = self.rows * self.workload.boundary_bytes(whole)
-        groups = (Group(self.links.cluster, 2, near) for near in (1, 2))
+        groups = (GroupLinks(self.links.cluster, 2, near) for near in (1, 2))
         far, near = (
             Link(_picoseconds(group.message_seconds(0.0)), _picoseconds(sent / group.rate))
             for group in groups

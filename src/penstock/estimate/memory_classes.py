@@ -13,7 +13,7 @@ from penstock.core.lifetimes import GIVEN, TEMPORARY
 from penstock.core.scoreboard import Run
 from penstock.cost.model import SIZES
 from penstock.cost.temporary import loss_bytes
-from penstock.estimate.layout import Layout
+from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.layout_cost import LayoutCost
 from penstock.estimate.step_schedule import StepSchedule
 from penstock.plan.communicators import communication_bytes
@@ -50,7 +50,7 @@ class DeviceMemory(NamedTuple):
 
 
 def device_memories(
-    layout: Layout, step: StepSchedule, cost: LayoutCost, done: Run
+    layout: TrainingLayout, step: StepSchedule, cost: LayoutCost, done: Run
 ) -> tuple[DeviceMemory, ...]:
     """One for each device of the schedule, of the rank that computes most."""
     owners = 1 if layout.shard == "none" else layout.copies
@@ -80,7 +80,7 @@ def _proven(step: StepSchedule, cost: LayoutCost) -> list[int]:
 
 
 def _memory(
-    layout: Layout,
+    layout: TrainingLayout,
     held: Footprint,
     level: dict[str, int],
     received: int,
@@ -112,7 +112,7 @@ def _kept(level: dict[str, int]) -> int:
     return sum(level[size] for size in (*ACTIVATIONS, *KEYS))
 
 
-def communicators_of(layout: Layout) -> int:
+def communicators_of(layout: TrainingLayout) -> int:
     """Groups that a rank is in: all ranks, the axes of its cell, its copies, and those of transfers
     to other stages, two for each neighbour."""
     mesh = layout.mesh

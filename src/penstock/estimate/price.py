@@ -1,4 +1,4 @@
-"""One layout, priced: its step is simulated with the times of kernels, and its memory added up."""
+"""One layout: its step is simulated with the times of kernels, and its memory added up."""
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -14,12 +14,12 @@ from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
 from penstock.estimate.cluster_links import ClusterLinks, hardware_of
 from penstock.estimate.layer_times import LayerTimes
-from penstock.estimate.layout import BYTES_OF, Layout
+from penstock.estimate.layout import BYTES_OF, TrainingLayout
 from penstock.estimate.layout_cost import KINDS_OF_COMMUNICATION, LayoutCost
 from penstock.estimate.memory_classes import DeviceMemory, device_memories
 from penstock.estimate.step_schedule import StepSchedule, step_schedule
 from penstock.estimate.update_times import UpdateTimes
-from penstock.estimate.utilisation import hardware_flops, model_flops
+from penstock.estimate.utilisation import token_flops, token_flops_again
 from penstock.sim.engine import play
 
 
@@ -27,7 +27,7 @@ from penstock.sim.engine import play
 class Estimate:
     """What a step of a layout takes."""
 
-    layout: Layout
+    layout: TrainingLayout
     seconds: float
     bubble: float
     """Share of the step in which a device neither computes nor waits for ranks of its cell; mean of
@@ -44,14 +44,14 @@ class Estimate:
     def flops_utilisation(self) -> float:
         """Of the peak, without what is computed again."""
         layout = self.layout
-        return self._share(model_flops(layout.model, layout.tokens))
+        return self._share(token_flops(layout.model, layout.tokens))
 
     @property
     def hardware_utilisation(self) -> float:
         """Of the peak, with what is computed again."""
         layout = self.layout
         again = min(layout.recompute.layers * self.stages, layout.model.layers)
-        return self._share(hardware_flops(layout.model, layout.tokens, again))
+        return self._share(token_flops_again(layout.model, layout.tokens, again))
 
     stages: int = 1
 
@@ -65,7 +65,7 @@ class Estimate:
         return all(each.total <= self.layout.cluster.gpu.memory for each in self.memory)
 
 
-def estimate(layout: Layout) -> Estimate:
+def estimate(layout: TrainingLayout) -> Estimate:
     """Simulate a step of a layout."""
     step = step_schedule(layout)
     cost = layout_cost(layout, step)
@@ -102,7 +102,7 @@ def _exposed(step: StepSchedule, cost: LayoutCost, seconds: float) -> dict[str, 
     return found
 
 
-def layout_cost(layout: Layout, step: StepSchedule) -> LayoutCost:
+def layout_cost(layout: TrainingLayout, step: StepSchedule) -> LayoutCost:
     """The cost model of the rank of a layout that computes most."""
     schedule, cluster = step.schedule, layout.cluster
     _refuse_twice(layout, schedule)
@@ -132,7 +132,7 @@ def layout_cost(layout: Layout, step: StepSchedule) -> LayoutCost:
     )
 
 
-def _refuse_twice(layout: Layout, schedule: Schedule) -> None:
+def _refuse_twice(layout: TrainingLayout, schedule: Schedule) -> None:
     """Refuse to compute layers again that a schedule computes again anyway, or moves."""
     if layout.recompute.text != "none" and schedule.table.kinds & set("NO"):
         raise ShapeError(
@@ -142,7 +142,7 @@ def _refuse_twice(layout: Layout, schedule: Schedule) -> None:
         )
 
 
-def _workload(layout: Layout, step: StepSchedule, model: ModelConfig) -> Workload:
+def _workload(layout: TrainingLayout, step: StepSchedule, model: ModelConfig) -> Workload:
     """Layers are dealt as evenly as can be, or as the schedule is made for."""
     shape = step.schedule.shape
     if layout.tokens < layout.mesh.sequence:

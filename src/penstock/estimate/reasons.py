@@ -1,6 +1,6 @@
 """Why a layout fits or does not, and what its time goes to, in words with numbers."""
 
-from penstock.estimate.layout import Layout
+from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import Estimate
 
 GIBI = 2**30
@@ -66,7 +66,7 @@ def _advice(found: Estimate) -> list[str]:
     return told + _smaller(layout, found)
 
 
-def _smaller(layout: Layout, found: Estimate) -> list[str]:
+def _smaller(layout: TrainingLayout, found: Estimate) -> list[str]:
     """Optimizer state that every copy holds, where memory lacks."""
     if found.fits or layout.shard != "none" or layout.copies == 1:
         return []

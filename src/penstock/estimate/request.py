@@ -16,27 +16,29 @@ from penstock.cluster.cluster import Cluster
 from penstock.cluster.gpu import ATTENTION_KERNELS, PRECISIONS
 from penstock.cluster.read import read_cluster
 from penstock.errors import ShapeError, nearest, shown
-from penstock.estimate.layout import OFFLOADS, Layout, Recompute
+from penstock.estimate.layout import OFFLOADS, Recompute, TrainingLayout
 from penstock.files.json_object import read_object
 
-NEEDED = ("model", "cluster", "tokens", "batch_tokens", "schedule")
+NEEDED_NAMES = ("model", "cluster", "tokens", "batch_tokens", "schedule")
 MESH_NAMES = ("tensor", "sequence", "ring", "pipeline", "replicas")
 MODEL_NAMES = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_size", "vocabulary")
 SHARDS = ("none", "optimizer", "full")
-LARGEST = 1 << 50
+LARGEST_COUNT = 1 << 50
 Reader = Callable[[str, Any], Any]
 
 
-def layout_from(row: Mapping[str, Any]) -> Layout:
+def layout_from(row: Mapping[str, Any]) -> TrainingLayout:
     """The layout that a row describes; a value of null stands for one that is left out."""
     given = {name: value for name, value in row.items() if value is not None}
     for name in given:
         if name not in _READERS:
             hint = nearest(name[:40], list(_READERS))
             raise ShapeError(f"a layout has no {shown(name[:40])}", hint=hint)
-    missing = [name for name in NEEDED if name not in given]
+    missing = [name for name in NEEDED_NAMES if name not in given]
     if missing:
-        raise ShapeError(f"{', '.join(missing)} is missing", hint=f"needed are {', '.join(NEEDED)}")
+        raise ShapeError(
+            f"{', '.join(missing)} is missing", hint=f"needed are {', '.join(NEEDED_NAMES)}"
+        )
     values = {name: _READERS[name](name, value) for name, value in given.items()}
     scattered = values.pop("sequence_parallel_norms", True)
     sizes = dict(values.pop("mesh", ()))
@@ -44,7 +46,7 @@ def layout_from(row: Mapping[str, Any]) -> Layout:
     mesh = MeshShape(**sizes, norms="scattered" if scattered else "replicated")
     if "replicas" not in sizes:
         mesh = _with_replicas(mesh, pipeline, cluster)
-    return Layout(mesh=mesh, pipeline=pipeline, **values)
+    return TrainingLayout(mesh=mesh, pipeline=pipeline, **values)
 
 
 def _with_replicas(mesh: MeshShape, pipeline: int, cluster: Cluster) -> MeshShape:
@@ -61,7 +63,7 @@ def _with_replicas(mesh: MeshShape, pipeline: int, cluster: Cluster) -> MeshShap
 
 
 def _count(name: str, value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST_COUNT:
         raise ShapeError(f"{name} is {shown(value)}", hint="give a whole number above 0")
     return value
 

@@ -13,7 +13,7 @@ from penstock.arch.dealing import deal_sizes
 from penstock.check import require
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
-from penstock.estimate.layout import Layout
+from penstock.estimate.layout import TrainingLayout
 from penstock.plan.memory import Gathered
 from penstock.plan.receive_slots import slot_counts
 from penstock.plan.slices import align, equal_flops_of_model
@@ -51,7 +51,7 @@ class _Request:
     full: bool
 
 
-def step_schedule(layout: Layout) -> StepSchedule:
+def step_schedule(layout: TrainingLayout) -> StepSchedule:
     """The schedule of a layout's step."""
     changes = ("vocabulary",) * layout.vocabulary + ("offload",) * (layout.offload == "all")
     sizes = (layout.pipeline, layout.microbatches, layout.chunks, layout.slices)

@@ -9,14 +9,14 @@ counts for the hardware's utilisation alone: 2 for each weight and 4 a d s of th
 from penstock.arch.config import ModelConfig
 
 
-def model_flops(model: ModelConfig, tokens: int) -> int:
+def token_flops(model: ModelConfig, tokens: int) -> int:
     """FLOPs of a token of a sequence, forward and backward."""
     embeddings = 1 if model.tied else 2
     weights = model.layers * model.layer_weights + embeddings * model.head_weights
     return 6 * weights + 3 * model.flops_per_pair * tokens
 
 
-def hardware_flops(model: ModelConfig, tokens: int, again: int) -> int:
+def token_flops_again(model: ModelConfig, tokens: int, again: int) -> int:
     """The same with so many layers computed again."""
     layer = 2 * model.layer_weights + model.pair_flops * tokens
-    return model_flops(model, tokens) + again * layer
+    return token_flops(model, tokens) + again * layer

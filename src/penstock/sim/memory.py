@@ -64,7 +64,7 @@ def levels_at_peaks(schedule: Schedule, cost: Cost, done: Run) -> dict[str, list
     changes = {size: level_changes(schedule, {size: held}) for size, held in amounts.items()}
     start, end = (sum(column) for column in zip(*changes.values()))
     found: dict[str, list[int]] = {size: [] for size in changes}
-    for order, rows in orders(schedule, start, end, (done.start, done.end)):
+    for order, rows in change_orders(schedule, start, end, (done.start, done.end)):
         whole = np.cumsum(_beside(start, end, rows).ravel()[order])
         past = order[: int(whole.argmax()) + 1] if len(whole) else order
         for size, each in changes.items():
@@ -146,13 +146,13 @@ def curves(
 ) -> tuple[Curve, ...]:
     """Level of every device from change to change."""
     found = []
-    for order, rows in orders(schedule, at_start, at_end, times):
+    for order, rows in change_orders(schedule, at_start, at_end, times):
         time, change = (_beside(*each, rows) for each in (times, (at_start, at_end)))
         found.append(_curve(time.ravel()[order], change.ravel()[order]))
     return tuple(found)
 
 
-def orders(
+def change_orders(
     schedule: Schedule, at_start: Ticks, at_end: Ticks, times: tuple[Ticks, Ticks]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """For every device the order of its changes in time, and its rows; each has two changes."""
