@@ -210,10 +210,9 @@ class ModelConfig:
 
 @lru_cache(maxsize=1024)
 def _share(whole: ModelConfig, index: int, of: int) -> ModelConfig:
-    heads = deal_heads(whole.heads, whole.kv_heads, index, of)
+    queries, keys = map(len, deal_heads(whole.heads, whole.kv_heads, index, of)[:2])
     ffn, words = (len(deal(size, index, of)) for size in (whole.ffn, whole.vocabulary))
-    sizes = {"heads": len(heads.queries), "kv_heads": len(heads.keys)}
-    return replace(whole, **sizes, ffn=ffn, vocabulary=words)
+    return replace(whole, heads=queries, kv_heads=keys, ffn=ffn, vocabulary=words)
 
 
 def _refuse_field(name: str, value: Any) -> None:
