@@ -13,6 +13,7 @@ from penstock.estimate.memory_classes import CONTEXT, DRIVER
 from penstock.estimate.price import Estimate, estimate, layout_cost
 from penstock.estimate.request import layout_from
 from penstock.estimate.step_schedule import step_schedule
+from penstock.sim import simulate
 
 NARROW = {"layers": 32, "hidden": 4096, "ffn": 16384, "heads": 32, "vocabulary": 64}
 """A model whose ends weigh next to nothing, so that stages are equal."""
@@ -170,6 +171,29 @@ def test_slices_of_long_sequences_have_equal_work() -> None:
     assert (sum(lengths), len(lengths)) == (131072, 8)
     assert lengths[0] > 3 * lengths[-1]
     assert found.bubble < 0.15
+
+
+@pytest.mark.parametrize(
+    ("schedule", "slices"),
+    [("1f1b", 1), ("seq1f1b", 4), ("zb-v", 1), ("dualpipev", 1), ("slimpipe-exchange", 4)],
+)
+def test_an_estimate_is_what_the_simulator_says(schedule: str, slices: int) -> None:
+    found = priced(
+        model="llama3.2-1b",
+        cluster="b200:8",
+        tokens=8192,
+        batch_tokens=131072,
+        mesh="pipeline=4",
+        schedule=schedule,
+        slices=slices,
+    )
+    step = step_schedule(found.layout)
+    timeline = simulate(step.schedule, layout_cost(found.layout, step))
+    assert found.seconds == float(timeline.makespan)
+    assert found.bubble == pytest.approx(float(timeline.bubble_makespan), abs=1e-9)
+    classes = [each[3:7] for each in found.memory]
+    assert [sum(each) for each in classes] == [int(peak) for peak in timeline.peak]
+    assert found.exposed["stages"] < 0.5 * found.seconds
 
 
 def test_layouts_of_one_schedule_share_it() -> None:

@@ -17,11 +17,13 @@ from penstock.arch.mesh_shape import COPY_AXES
 from penstock.cluster.collective_times import GroupLinks
 from penstock.core.homes import stage_column
 from penstock.core.ops import STAGE_KINDS, Op
-from penstock.core.schedule import Schedule
+from penstock.core.schedule import Loan, Schedule
+from penstock.core.shape import Shape
 from penstock.core.table import LETTERS
 from penstock.cost import passes
 from penstock.cost.cell_cost import CellCost, RowSeconds
 from penstock.cost.collectives import BACKWARD_KINDS, FORWARD_KINDS, Collective, SliceCollectives
+from penstock.cost.exchange import Exchange
 from penstock.cost.model import SIZES, Link
 from penstock.cost.shares import Scaled
 from penstock.cost.transformer import PICOSECOND
@@ -200,6 +202,15 @@ class LayoutCost(CellCost):
         """A schedule for this cost has boundaries of one byte: all tokens of a microbatch."""
         near = self.links.neighbours(source, target)
         return Link() if "stages" in self.free else self._links[near]
+
+    def loan(self, op: Op, shape: Shape) -> Fraction:
+        return self.rows * super().loan(op, shape)
+
+    def exchange(self, loan: Loan, shape: Shape) -> Exchange:
+        """In boundaries of a microbatch, which is what links count here."""
+        moved = super().exchange(loan, shape)
+        whole = self.workload.boundary_bytes(max(map(sum, set(self.workload.lengths))))
+        return Exchange(Fraction(moved.there) / whole, Fraction(moved.back) / whole)
 
     @cached_property
     def _links(self) -> tuple[Link, Link]:

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
-
-import numpy as np
+from itertools import pairwise
 
 from penstock.arch.config import ModelConfig
 from penstock.core.schedule import Schedule
@@ -21,6 +20,7 @@ from penstock.estimate.step_schedule import StepSchedule, step_schedule
 from penstock.estimate.update_times import UpdateTimes
 from penstock.estimate.utilisation import token_flops, token_flops_again
 from penstock.sim.engine import play
+from penstock.sim.timeline import busy_ticks
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,12 @@ def estimate(layout: TrainingLayout) -> Estimate:
 
 
 def _busy(step: StepSchedule, done: Run, tick: Fraction) -> float:
-    """Seconds that a device works, on average."""
-    table = step.schedule.table
-    streams = np.array([stream == "compute" for stream in table.lane_stream])[table.lane]
-    whole = float(int(done.length[streams].sum()) * tick)
-    return whole / step.schedule.shape.devices
+    """Seconds that a device works, on average; strands of a pair overlap."""
+    table, whole = step.schedule.table, 0
+    for lane, (first, end) in enumerate(pairwise(table.lane_start.tolist())):
+        if table.lane_stream[lane] == "compute":
+            whole += busy_ticks(done.start[first:end], done.end[first:end])
+    return float(whole * tick) / step.schedule.shape.devices
 
 
 def _exposed(step: StepSchedule, cost: LayoutCost, seconds: float) -> dict[str, float]:
