@@ -150,9 +150,8 @@ class LayoutCost(CellCost):
 
     @cached_property
     def _unique(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        both = np.stack([self.workload.tokens, self.workload.half_pairs])
-        _, first, which = np.unique(both, axis=1, return_index=True, return_inverse=True)
-        return first, which.ravel()
+        _, first, which = np.unique(self._alike, return_index=True, return_inverse=True)
+        return first, which
 
     @cached_property
     def unit_seconds(self) -> list[LayerSeconds]:
