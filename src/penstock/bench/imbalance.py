@@ -2,8 +2,8 @@
 
 Where all devices run an op at the same time and nobody goes on before the slowest has ended, a
 round takes as long as its largest op, and the others wait. So the largest work of each round is
-compared with the mean: 1 is equal work, and 1.5 says that the rounds take half as long again as they
-would if the same work were spread evenly.
+compared with the mean: 1 is equal work, and 1.5 says that the rounds take half as long again as
+they would if the same work were spread evenly.
 """
 
 from collections import defaultdict

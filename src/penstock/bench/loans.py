@@ -1,7 +1,7 @@
 """The part of `penstock bench run` that measures how equal lent attention makes devices.
 
-Slices of equal length are unequal work under causal attention, and devices in lock-step wait for the
-one with the most. The same model is trained without loans and with them: what an op works is
+Slices of equal length are unequal work under causal attention, and devices in lock-step wait for
+the one with the most. The same model is trained without loans and with them: what an op works is
 measured, and what loans should change is predicted from the run that has none.
 """
 
