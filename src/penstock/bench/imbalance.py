@@ -66,7 +66,7 @@ def imbalance(rounds: Iterable[Round], loads: Sequence[Fraction]) -> Imbalance:
     for found in rounds:
         each = [sum((loads[row] for row in rows), Fraction(0)) for rows in found.values()]
         longest += max(each)
-        mean += sum(each) / len(each)
+        mean += sum(each, Fraction(0)) / len(each)
     return Imbalance(longest, mean)
 
 

@@ -68,7 +68,7 @@ def _rows(crew: "Crew", settings: BenchSettings, tokens: int) -> Iterator[Result
     for schedule in schedules_of(settings):
         found = crew.run(run_working, work, schedule, lengths, settings["steps"])
         if profile is None:
-            profile, loss = profile_of(schedule, found), _loss(found)
+            profile, loss = profile_without_loans(schedule, found), _loss(found)
         equal = abs(_loss(found) - loss) <= ROUNDING * abs(loss)
         yield {**figures(schedule, found, profile), "loss": _loss(found), "equal_loss": equal}
 
@@ -81,14 +81,14 @@ def schedules_of(settings: BenchSettings) -> list[Schedule]:
     return [build(name, **sizes) for name in settings["schedules"]]
 
 
-def profile_of(schedule: Schedule, found: "Sequence[WorkingSteps]") -> LendingProfile:
+def profile_without_loans(schedule: Schedule, found: "Sequence[WorkingSteps]") -> LendingProfile:
     seconds = [float(load) for load in measured_loads(schedule, found)]
     return LendingProfile.of(schedule, seconds, UnitCost())
 
 
 def measured_loads(schedule: Schedule, found: "Sequence[WorkingSteps]") -> list[Fraction]:
     """Seconds that each row has worked."""
-    work = {op: time for rank in found for op, time in rank.work.items()}
+    work = {op: time for part in found for op, time in part.work.items()}
     return [work[op] * NANOSECOND for op in schedule.table.ops()]
 
 
@@ -99,7 +99,7 @@ def figures(schedule: Schedule, found: "Sequence[WorkingSteps]", profile: Lendin
     predicted = imbalance(rounds, predicted_loads(schedule, profile))
     return {
         "schedule": schedule.name,
-        "seconds": median(max(step) for step in zip(*(rank.seconds for rank in found))),
+        "seconds": median(max(step) for step in zip(*(part.seconds for part in found))),
         "predicted_seconds": float(simulate(schedule, profile).makespan),
         "attention": profile.attention,
         "rounds": len(rounds),
@@ -112,4 +112,4 @@ def figures(schedule: Schedule, found: "Sequence[WorkingSteps]", profile: Lendin
 
 
 def _loss(found: "Sequence[WorkingSteps]") -> float:
-    return sum(rank.loss for rank in found)
+    return sum(part.loss for part in found)

@@ -126,8 +126,8 @@ def _pairs(result: Result) -> TextTable:
 
 
 def _loans(result: Result) -> TextTable:
-    head = ("schedule", "tokens", "attention", "seconds", "predicted s", "longest work s", "mean s")
-    head += ("imbalance", "predicted", "difference", "loss")
+    times = ("seconds", "predicted s", "longest work s", "mean s")
+    ratios = ("imbalance", "predicted", "difference")
     rows: list[tuple[str, ...]] = [
         (
             row["schedule"],
@@ -140,7 +140,7 @@ def _loans(result: Result) -> TextTable:
         )
         for row in result["rows"]
     ]
-    return head, rows
+    return ("schedule", "tokens", "attention", *times, *ratios, "loss"), rows
 
 
 def _step(row: Result) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from bench.measure.late_messages import LATE, run_late
 from bench.measure.plain_loss import plain_loss
 from penstock.arch.config import ModelConfig
 from penstock.bench.imbalance import rounds_of
-from penstock.bench.loans import figures, measured_loads, profile_of, schedules_of
+from penstock.bench.loans import figures, measured_loads, profile_without_loans, schedules_of
 from penstock.bench.measure.op_work import WorkingSteps, run_working
 from penstock.bench.measure.real import TrainingWork
 from penstock.core.ops import parse_op
@@ -32,7 +32,7 @@ def test_every_op_is_measured_and_loans_do_not_change_the_loss(pair: Crew) -> No
         assert sum(rank.loss for rank in found) == pytest.approx(plain_loss(WORK), rel=1e-5)
         assert [len(rank.seconds) for rank in found] == [2, 2]
         assert all(load > 0 for load in measured_loads(schedule, found))
-        row = figures(schedule, found, profile_of(schedule, found))
+        row = figures(schedule, found, profile_without_loans(schedule, found))
         assert row["rounds"] == len(rounds_of(schedule)) == 14
         assert row["imbalance"] == pytest.approx(row["longest"] / row["mean"])
         assert row["imbalance"] >= 1
@@ -56,7 +56,7 @@ def test_the_figures_of_a_step_by_hand() -> None:
         WorkingSteps(seconds, 0.5, {op: time for op, time in work.items() if op.stage == rank})
         for rank, seconds in enumerate(([9.0, 30.0, 20.0], [25.0, 8.0, 21.0]))
     ]
-    row = figures(schedule, ranks, profile_of(schedule, ranks))
+    row = figures(schedule, ranks, profile_without_loans(schedule, ranks))
     assert (row["seconds"], row["rounds"]) == (25.0, 2)
     assert (row["longest"], row["mean"]) == (9.0, 6.0)  # 0F0.1 beside 1F0, 0B0.1 beside 1B0
     assert row["imbalance"] == row["predicted"] == 1.5
