@@ -83,11 +83,15 @@ def test_lent_attention_is_measured_beside_its_prediction(penstock: Penstock) ->
 
 
 @pytest.mark.usefixtures("small")
-def test_slices_of_lent_attention_must_be_equal(penstock: Penstock) -> None:
+def test_slices_and_stages_of_lent_attention_must_be_equal(penstock: Penstock) -> None:
     answer = penstock("bench run --loans --tokens 30 --force")
     assert answer.code == 2
     assert "30 tokens cannot be cut into 4 equal slices" in answer.err
     assert "give --tokens a multiple of 4" in answer.err
+    answer = penstock("bench run --loans --ranks 3 --force")
+    assert answer.code == 2
+    assert "4 layers cannot be spread evenly over 3 devices" in answer.err
+    assert "give --ranks a number that divides 4" in answer.err
 
 
 @pytest.mark.processes

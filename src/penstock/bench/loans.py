@@ -35,8 +35,7 @@ def measure_loans(settings: BenchSettings, say: Say) -> Result:
     """Every schedule at every length; told row by row."""
     from penstock.run.launch.worker_pool import Crew
 
-    for tokens in settings["tokens"]:
-        refuse_unequal(tokens, settings["slices"])
+    refuse_unequal(settings)
     rows: list[Result] = []
     with Crew(settings["ranks"]) as crew:
         for tokens in settings["tokens"]:
@@ -47,13 +46,21 @@ def measure_loans(settings: BenchSettings, say: Say) -> Result:
     return {**sizes, "rows": rows, "equal_losses": all(row["equal_loss"] for row in rows)}
 
 
-def refuse_unequal(tokens: int, slices: int) -> None:
-    """What a slice more costs is read from slices that differ in nothing else."""
-    if tokens % slices:
+def refuse_unequal(settings: BenchSettings) -> None:
+    """What a slice more costs is read from slices that differ in nothing else, and devices with
+    more layers than others have more work whatever is lent."""
+    layers, ranks, slices = settings["model"]["layers"], settings["ranks"], settings["slices"]
+    if layers % ranks:
         raise ShapeError(
-            f"{tokens} tokens cannot be cut into {slices} equal slices",
-            hint=f"give --tokens a multiple of {slices}",
+            f"{layers} layers cannot be spread evenly over {ranks} devices",
+            hint=f"give --ranks a number that divides {layers}",
         )
+    for tokens in settings["tokens"]:
+        if tokens % slices:
+            raise ShapeError(
+                f"{tokens} tokens cannot be cut into {slices} equal slices",
+                hint=f"give --tokens a multiple of {slices}",
+            )
 
 
 def _rows(crew: "Crew", settings: BenchSettings, tokens: int) -> Iterator[Result]:
