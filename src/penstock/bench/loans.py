@@ -49,10 +49,11 @@ def measure_loans(settings: BenchSettings, say: Say) -> Result:
 def refuse_unequal(settings: BenchSettings) -> None:
     """What a slice more costs is read from slices that differ in nothing else, and devices with
     more layers than others have more work whatever is lent."""
-    layers, ranks, slices = settings["model"]["layers"], settings["ranks"], settings["slices"]
-    if layers % ranks:
+    devices, slices = settings["ranks"], settings["slices"]
+    layers = settings["model"]["layers"]
+    if layers % devices:
         raise ShapeError(
-            f"{layers} layers cannot be spread evenly over {ranks} devices",
+            f"{layers} layers cannot be spread evenly over {devices} devices",
             hint=f"give --ranks a number that divides {layers}",
         )
     for tokens in settings["tokens"]:
