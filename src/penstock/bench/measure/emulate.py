@@ -157,12 +157,12 @@ class EmulatedHelper:
 
 
 class EmulatedActivation:
-    """What is moved where nothing was saved."""
+    """What is moved where nothing was saved: there is no memory to take or to give back."""
 
     is_split = False
 
     def let_go(self) -> None:
-        """There is no memory to give back."""
+        return
 
     end = take_room = let_go
 
@@ -179,7 +179,8 @@ class EmulatedRoom(NamedTuple):
     def copy_out(self, moved: EmulatedActivation) -> None:
         wait(self.seconds, self.spin)
 
-    copy_in = copy_out
+    def copy_in(self, moved: EmulatedActivation) -> None:
+        wait(self.seconds, self.spin)
 
 
 class EmulatedShard:
