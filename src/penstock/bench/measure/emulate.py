@@ -238,11 +238,11 @@ def emulate(crew: Crew, schedule: Schedule, *, shortest: float, spin: float) -> 
     """One step of a schedule in which the shortest op waits `shortest` seconds."""
     cost = UnitCost(times=SHARD_TIMES | COPY_TIMES)
     table, durations = schedule.table, with_loans(schedule, cost, cost.durations(schedule))
-    times = [float(ticks * durations.tick) for ticks in durations.ticks.tolist()]
-    unit = shortest / min(filter(None, times))
     members = {op: len(table.rows_by_op[op]) for op in schedule.gangs}
-    ops = [*table.ops()]
-    waits = {op: unit * time / members.get(op, 1) for op, time in zip(ops, times)}
+    ticks = zip(table.ops(), durations.ticks.tolist())
+    times = {op: float(count * durations.tick) / members.get(op, 1) for op, count in ticks}
+    unit = shortest / min(filter(None, times.values()))
+    waits = {op: unit * time for op, time in times.items()}
     measured = seconds_between(crew.run(emulated_step, schedule, waits, spin))
     return Emulated(unit * float(simulate(schedule, cost).makespan), measured, unit)
 
