@@ -151,7 +151,7 @@ def test_every_schedule_has_a_size_to_be_emulated_at(name: str) -> None:
 def test_the_promises_stand_in_the_settings() -> None:
     settings = read_bench_settings()
     assert [rival["target"] for rival in settings["host"]["rivals"]] == [0.25, 0.5]
-    assert settings["emulate"]["target"] == 0.05
+    assert settings["emulate"]["target"] == 0.02
     assert settings["emulate"]["shortest"] >= 0.02
     assert settings["real"]["target"] == 1.3
 
