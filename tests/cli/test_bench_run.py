@@ -32,6 +32,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         "emulate": {"repeats": 1, "shortest": 0.005},
         "real": {"microbatches": 4, "model": model, "ours": ours, "rivals": rivals},
         "cells": {"microbatches": 2, "model": model, "ours": settings["cells"]["ours"][:2]},
+        "loans": {"microbatches": 2, "model": model, "slices": 4},
         "plans": {"microbatches": 4, "groups": [1, 4], "delays": [0.0, 0.1], "phase": 4}
         | {"solved_microbatches": 4},
         "profile": {"model": model, "slices": [1, 2], "repeats": 1},
@@ -64,6 +65,33 @@ def test_the_host_part_and_the_profile_are_printed_as_tables(penstock: Penstock)
     assert answer.code == 0
     for word in ("Schedule1F1B", "0.25 or less", "16 -k 2", "aten::mm", "page faults"):
         assert word in answer.out
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("small")
+def test_lent_attention_is_measured_beside_its_prediction(penstock: Penstock) -> None:
+    answer = penstock("bench run --loans --ranks 2 --tokens 32 --steps 1 --force")
+    assert answer.code == 0
+    told = [json.loads(line)["loans"] for line in answer.err.splitlines() if line.startswith("{")]
+    assert [row["schedule"] for row in told] == read_bench_settings()["loans"]["schedules"]
+    assert [row["equal_loss"] for row in told] == [True] * 3
+    printed = [line.split() for line in answer.out.splitlines()[2:]]
+    for row, cells in zip(told, printed, strict=True):
+        assert cells[:2] == [row["schedule"], "32"]
+        assert cells[7:9] == [f"{row[key]:.3f}" for key in ("imbalance", "predicted")]
+        assert row["difference"] == pytest.approx(row["imbalance"] / row["predicted"] - 1)
+
+
+@pytest.mark.usefixtures("small")
+def test_slices_and_stages_of_lent_attention_must_be_equal(penstock: Penstock) -> None:
+    answer = penstock("bench run --loans --tokens 30 --force")
+    assert answer.code == 2
+    assert "30 tokens cannot be cut into 4 equal slices" in answer.err
+    assert "give --tokens a multiple of 4" in answer.err
+    answer = penstock("bench run --loans --ranks 3 --force")
+    assert answer.code == 2
+    assert "4 layers cannot be spread evenly over 3 devices" in answer.err
+    assert "give --ranks a number that divides 4" in answer.err
 
 
 @pytest.mark.processes
@@ -123,7 +151,7 @@ def test_every_schedule_has_a_size_to_be_emulated_at(name: str) -> None:
 def test_the_promises_stand_in_the_settings() -> None:
     settings = read_bench_settings()
     assert [rival["target"] for rival in settings["host"]["rivals"]] == [0.25, 0.5]
-    assert settings["emulate"]["target"] == 0.05
+    assert settings["emulate"]["target"] == 0.02
     assert settings["emulate"]["shortest"] >= 0.02
     assert settings["real"]["target"] == 1.3
 
@@ -134,6 +162,7 @@ def test_the_promises_stand_in_the_settings() -> None:
         ("--emulate --ranks 64", "64 processes would share 1 cores"),
         ("--real --ranks 2 --tokens 64 --tokens 100000", "2 processes need about"),
         ("--profile --tokens 100000", "1 process needs about"),
+        ("--loans --ranks 2 --tokens 32", "loans: 2 processes need as many cores, here are 1"),
     ],
 )
 @pytest.mark.usefixtures("small")

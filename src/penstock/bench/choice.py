@@ -5,6 +5,7 @@ from typing import Any
 
 from penstock.bench.cells import measure_cells
 from penstock.bench.limits import refuse_bench
+from penstock.bench.loans import measure_loans
 from penstock.bench.pairs import measure_pairs
 from penstock.bench.plans import measure_plans
 from penstock.bench.profile import measure_profile
@@ -27,6 +28,7 @@ PARTS: dict[str, Callable[[BenchSettings, Say], Result]] = {
     "real": measure_real,
     "cells": measure_cells,
     "pairs": measure_pairs,
+    "loans": measure_loans,
     "plans": measure_plans,
     "profile": measure_profile,
 }
@@ -44,6 +46,7 @@ def adjust_settings(
         "real": ("ranks", "tokens", "steps"),
         "cells": ("ranks", "tokens", "steps"),
         "pairs": ("ranks", "tokens", "steps"),
+        "loans": ("ranks", "tokens", "steps"),
         "plans": ("ranks",),
         "profile": ("tokens",),
     }

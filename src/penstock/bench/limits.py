@@ -6,6 +6,7 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
 from penstock.bench.run import BenchSettings
 from penstock.cost.workload import Workload
+from penstock.errors import ShapeError
 from penstock.plan.memory import footprints
 from penstock.run.process.machine import Machine
 from penstock.schedules import build
@@ -18,8 +19,19 @@ def refuse_bench(settings: BenchSettings, parts: Sequence[str], machine: Machine
         chosen = settings[part]
         processes = chosen.get("ranks", 1)
         machine.refuse(processes, 0)  # before a schedule of so many devices is made
+        if chosen.get("core_each"):
+            _refuse_shared_cores(part, processes, machine)
         if "tokens" in chosen:
             machine.refuse(processes, _predicted_bytes(chosen, schedule))
+
+
+def _refuse_shared_cores(part: str, processes: int, machine: Machine) -> None:
+    """Refuse to time ranks that take turns on a core, where the time of a step is what counts."""
+    if processes > machine.cores:
+        raise ShapeError(
+            f"{part}: {processes} processes need as many cores, here are {machine.cores:g}",
+            hint="give --ranks fewer, take a machine with more cores, or start anyway with --force",
+        )
 
 
 def _predicted_bytes(chosen: BenchSettings, schedule: str) -> int:

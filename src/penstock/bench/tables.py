@@ -16,6 +16,7 @@ def run_tables(results: Result) -> Iterator[TextTable]:
         "real": _real,
         "cells": _cells,
         "pairs": _pairs,
+        "loans": _loans,
         "plans": _plans,
         "profile": _profile,
     }
@@ -122,6 +123,24 @@ def _pairs(result: Result) -> TextTable:
         for row in result["rows"]
     ]
     return head, rows
+
+
+def _loans(result: Result) -> TextTable:
+    times = ("seconds", "predicted s", "longest work s", "mean s")
+    ratios = ("imbalance", "predicted", "difference")
+    rows: list[tuple[str, ...]] = [
+        (
+            row["schedule"],
+            f"{row['tokens']}",
+            f"{row['attention']:.0%}",
+            *(f"{row[key]:.2f}" for key in ("seconds", "predicted_seconds", "longest", "mean")),
+            *(f"{row[key]:.3f}" for key in ("imbalance", "predicted")),
+            f"{row['difference']:+.1%}",
+            f"{row['loss']:.6f}" + ("" if row["equal_loss"] else " differs"),
+        )
+        for row in result["rows"]
+    ]
+    return ("schedule", "tokens", "attention", *times, *ratios, "loss"), rows
 
 
 def _step(row: Result) -> tuple[str, ...]:

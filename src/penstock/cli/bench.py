@@ -39,6 +39,14 @@ PairsFlag = Annotated[
         "without braided pairs.",
     ),
 ]
+LoansFlag = Annotated[
+    bool,
+    typer.Option(
+        "--loans",
+        help="Steps with and without lent attention: how equal the work of the devices is, "
+        "compared with the prediction.",
+    ),
+]
 PlansFlag = Annotated[
     bool,
     typer.Option(
@@ -54,15 +62,17 @@ RanksFlag = Annotated[
 ]
 TokensFlag = Annotated[
     list[int] | None,
-    typer.Option("--tokens", min=1, help="Lengths for --real, --cells, --pairs and --profile."),
+    typer.Option(
+        "--tokens", min=1, help="Lengths for --real, --cells, --pairs, --loans and --profile."
+    ),
 ]
 Steps = Annotated[
     int | None,
     typer.Option(
         "--steps",
         min=0,
-        help="Steps that --host, --real, --cells and --pairs measure after a first one; 0 "
-        "measures the first.",
+        help="Steps that --host, --real, --cells, --pairs and --loans measure after a first one; "
+        "0 measures the first.",
     ),
 ]
 PartFlag = Annotated[
@@ -117,6 +127,7 @@ def bench_run(
     real: Real = False,
     cells: CellsFlag = False,
     pairs: PairsFlag = False,
+    loans: LoansFlag = False,
     plans: PlansFlag = False,
     profile: ProfileFlag = False,
     ranks: RanksFlag = None,
@@ -135,7 +146,7 @@ def bench_run(
 
     settings = adjust_settings(ranks, tokens, steps)
     flags = {"host": host, "emulate": emulate, "real": real, "cells": cells, "pairs": pairs}
-    flags |= {"plans": plans, "profile": profile}
+    flags |= {"loans": loans, "plans": plans, "profile": profile}
     parts = [part for part, chosen in flags.items() if chosen]
     results = measure(settings, parts, note, None if force else this_machine())
     if as_json:

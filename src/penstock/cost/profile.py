@@ -8,6 +8,7 @@ step takes if nothing but the schedule makes devices wait.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Self
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class Profile:
     @classmethod
     def of(
         cls, schedule: Schedule, seconds: Sequence[float], sizes: Cost, hop: Fraction = Fraction(0)
-    ) -> "Profile":
+    ) -> Self:
         """The profile of a run: seconds of each row of the schedule's table."""
         found: dict[Key, list[float]] = {}
         for op, time in zip(schedule.table.ops(), seconds, strict=True):

@@ -5,6 +5,7 @@ token, queries aligned with the last keys, documents by their cumulative lengths
 """
 
 import inspect
+import sys
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from loops import each
 from model.attention.dense import Case, Sliced, dense, relative
+from penstock.errors import RunError
 from penstock.model.attention import flash4, table
 from penstock.model.attention.back_end import BackEnd
 from penstock.model.attention.one_call import OneCall
@@ -126,3 +128,13 @@ def test_the_package_takes_what_it_is_given() -> None:
     known = inspect.signature(back).parameters
     assert list(known)[:6] == ["q", "k", "v", "out", "dout", "lse"]
     assert documents | {"deterministic", "dq", "dk", "dv"} <= set(known)
+
+
+def test_a_package_that_cannot_be_loaded_is_refused_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(flash4, "version", lambda package: "4.0.0")
+    monkeypatch.setitem(sys.modules, "flash_attn.cute.interface", None)
+    flash4._kernels.cache_clear()
+    with pytest.raises(RunError, match=r"flash-attn-4 4\.0\.0 is installed, but cannot be loaded"):
+        flash4._kernels()

@@ -8,8 +8,9 @@ order, the transfers and the loop keep what the simulator promises.
 
 What is executed is what is simulated: the ops of a pair, or of a loan, start when both can and end
 together. An op that lends asks when it starts, and has its answer when the other one has waited its
-time, which has that of the lent work in it. Vocabulary passes, which are free by default, have
-times of their own, and what they share is really brought together.
+time, which has that of the lent work in it. Vocabulary passes and copies to the host, free by
+default, have times of their own. What vocabulary passes share is really brought together, and
+copies wait on the streams that they run on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,7 @@ from penstock.model.stages.stage import Backward, Forward
 from penstock.run.comm.collective import add_up
 from penstock.run.comm.gloo import Gloo
 from penstock.run.execute.boundary import Boundary
-from penstock.run.execute.executor import Executor, by_home
+from penstock.run.execute.executor import Executor, Subjects, by_home
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.process.rendezvous import Connection
 from penstock.run.program.calls import Join
@@ -50,6 +51,8 @@ Waits = Mapping[Op, float]
 
 SHARD_TIMES = {"S": Fraction(1, 2), "T": Fraction(1, 2), "E": Fraction(1, 4), "D": Fraction(1, 4)}
 """Times of the passes over a vocabulary shard, where a forward of a device's stages takes 1."""
+COPY_TIMES = {"O": Fraction(1, 2), "L": Fraction(1, 2)}
+"""Times of copies to the host and back, in the same unit."""
 
 
 class Emulated(NamedTuple):
@@ -153,6 +156,33 @@ class EmulatedHelper:
             lent.peer.send(ANSWERED, torch.zeros(1))
 
 
+class EmulatedActivation:
+    """What is moved where nothing was saved: there is no memory to take or to give back."""
+
+    is_split = False
+
+    def let_go(self) -> None:
+        return
+
+    end = take_room = let_go
+
+
+class EmulatedRoom(NamedTuple):
+    """The host, to which one copy takes so many seconds."""
+
+    seconds: float
+    spin: float
+
+    def choose(self, saved: None, piece: Piece) -> EmulatedActivation:
+        return EmulatedActivation()
+
+    def copy_out(self, moved: EmulatedActivation) -> None:
+        wait(self.seconds, self.spin)
+
+    def copy_in(self, moved: EmulatedActivation) -> None:
+        wait(self.seconds, self.spin)
+
+
 class EmulatedShard:
     """A vocabulary shard that waits."""
 
@@ -206,13 +236,13 @@ def wait(seconds: float, spin: float) -> None:
 
 def emulate(crew: Crew, schedule: Schedule, *, shortest: float, spin: float) -> Emulated:
     """One step of a schedule in which the shortest op waits `shortest` seconds."""
-    cost = UnitCost(times=SHARD_TIMES)
+    cost = UnitCost(times=SHARD_TIMES | COPY_TIMES)
     table, durations = schedule.table, with_loans(schedule, cost, cost.durations(schedule))
-    times = [float(ticks * durations.tick) for ticks in durations.ticks.tolist()]
-    unit = shortest / min(filter(None, times))
     members = {op: len(table.rows_by_op[op]) for op in schedule.gangs}
-    ops = [*table.ops()]
-    waits = {op: unit * time / members.get(op, 1) for op, time in zip(ops, times)}
+    ticks = zip(table.ops(), durations.ticks.tolist())
+    times = {op: float(count * durations.tick) / members.get(op, 1) for op, count in ticks}
+    unit = shortest / min(filter(None, times.values()))
+    waits = {op: unit * time for op, time in times.items()}
     measured = seconds_between(crew.run(emulated_step, schedule, waits, spin))
     return Emulated(unit * float(simulate(schedule, cost).makespan), measured, unit)
 
@@ -236,7 +266,7 @@ def emulated_step(
     executor = Executor(
         lower_for_running(schedule),
         rank,
-        by_home(held, stages),
+        _subjects(by_home(held, stages), waits, spin),
         transport=transport,
         boundary=Boundary((1,) * (stages - 1), torch.float32, torch.device("cpu")),
         sums=add_up_parts,
@@ -247,6 +277,11 @@ def emulated_step(
     executor.step(pieces)
     transport.close()
     return executor.spans.start[0] / 1e9, executor.spans.end[-1] / 1e9
+
+
+def _subjects(holders: Subjects, waits: Waits, spin: float) -> Subjects:
+    """What each op works with."""
+    return lambda op: EmulatedRoom(waits[op], spin) if op.kind in COPY_TIMES else holders(op)
 
 
 def _pieces(schedule: Schedule) -> list[Piece]:

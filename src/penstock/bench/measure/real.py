@@ -7,7 +7,8 @@ plain modules. Ours also notes when each op ran, and a simulation with these ver
 the step should have taken.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
 from statistics import median
 from time import perf_counter
@@ -26,6 +27,7 @@ from penstock.cost.model import UnitCost
 from penstock.cost.profile import Profile
 from penstock.data.batch import Microbatch
 from penstock.lower import lower_for_running
+from penstock.model.attention.piece import Piece
 from penstock.model.io.initial_weights import initialise
 from penstock.model.stages.weights import Weights
 from penstock.run.comm.collective import make_group
@@ -93,6 +95,18 @@ def run_ours(
     steps: int,
 ) -> Timed:
     """Steps of one of our schedules; every microbatch is cut to the same lengths."""
+    with open_executor(connection, work, schedule, lengths) as (executor, pieces):
+        seconds, losses = measure_steps(lambda: executor.step(pieces), steps)
+    ops = [call.op for call in executor.spans.calls]
+    spans = list(zip(ops, executor.spans.start, executor.spans.end))
+    return Timed(seconds, work.scale * sum(loss.item() for loss in losses), spans)
+
+
+@contextmanager
+def open_executor(
+    connection: Connection, work: TrainingWork, schedule: Schedule, lengths: tuple[int, ...]
+) -> Iterator[tuple[Executor, list[Piece]]]:
+    """This rank's lane of a schedule with the model in it, and the batch that it runs over."""
     layout = Layout.of(work.model, schedule, work.length)
     plan = StepPlan(layout, schedule, (lengths,) * work.microbatches)
     assert group.WORLD is not None
@@ -109,12 +123,8 @@ def run_ours(
         sums=partial(_of_shards, ShardSums(ShardRanks(side_group()), HOST)),
     )
     executor.helper = helping_of(layout, HOST)
-    pieces = cut_batch(plan, work.batch(), scale=work.scale, device=HOST)
-    seconds, losses = measure_steps(lambda: executor.step(pieces), steps)
+    yield executor, cut_batch(plan, work.batch(), scale=work.scale, device=HOST)
     transport.close()
-    ops = [call.op for call in executor.spans.calls]
-    spans = list(zip(ops, executor.spans.start, executor.spans.end))
-    return Timed(seconds, work.scale * sum(loss.item() for loss in losses), spans)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from gc import collect
+from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -9,6 +10,9 @@ import torch
 from penstock.run.execute.spans import clock_of
 
 Found = TypeVar("Found")
+
+LONG_ENOUGH = 15.0
+"""Seconds of steps that are left out, after which no more are."""
 
 
 class StepTimes(NamedTuple):
@@ -24,9 +28,13 @@ class StepTimes(NamedTuple):
 def time_steps(
     step: Callable[[], object], device: torch.device, steps: int, first: int
 ) -> StepTimes:
-    """Time some steps after `first` ones, which find kernels and memory and are left out."""
-    for _ in range(first):
-        step()
+    """Time some steps after `first` ones, which find kernels and memory and are left out; fewer
+    are where they take long."""
+    start = perf_counter()
+    for done in range(first):
+        if done and perf_counter() - start > LONG_ENOUGH:
+            break
+        seconds_of(step, device)
     if device.type == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()

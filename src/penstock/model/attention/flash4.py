@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from penstock.errors import RunError
 from penstock.model.attention.aten import Gradients, Output, cumulative_lengths, longest
 from penstock.model.attention.reach import Reach
 
@@ -94,7 +95,13 @@ def _by_token(tensor: Tensor) -> Tensor:
 @cache
 def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Forward and backward. Building them warns of an argument that is not used here."""
-    from flash_attn.cute.interface import _flash_attn_bwd, _flash_attn_fwd
-
+    try:
+        from flash_attn.cute.interface import _flash_attn_bwd, _flash_attn_fwd
+    except ImportError as error:
+        raise RunError(
+            f"{PACKAGE} {version(PACKAGE)} is installed, but cannot be loaded: {error}",
+            hint=f"install it again with `pip install 'penstock[gpu]'`, or take it away with "
+            f"`pip uninstall {PACKAGE}` to compute attention with PyTorch's kernels",
+        ) from error
     warnings.filterwarnings("ignore", message="Argument aux_data")
     return _flash_attn_fwd, _flash_attn_bwd

@@ -20,4 +20,4 @@ def begin_load(
 def load(room: HostRoom, piece: Piece, values: Values, reads: Places, writes: Places) -> None:
     """Copy it."""
     (host,) = reads
-    values[host].copy_in()
+    room.copy_in(values[host])

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.core.ops import Op
 from penstock.model.attention.piece import Piece
@@ -24,6 +24,16 @@ class HostRoom(NamedTuple):
         """For a copy; all of an activation moves where nothing else is said."""
         return cls(tier, shares.get(op, Fraction(1)))
 
+    def choose(self, saved: Any, piece: Piece) -> MovedActivation:
+        """What moves of an activation, with room for it on the host."""
+        return MovedActivation(SavedStorages.of(saved, piece), self.share, self.tier)
+
+    def copy_out(self, moved: MovedActivation) -> None:
+        moved.copy_out()
+
+    def copy_in(self, moved: MovedActivation) -> None:
+        moved.copy_in()
+
 
 def begin_offload(
     room: HostRoom, piece: Piece, values: Values, reads: Places, writes: Places
@@ -31,7 +41,7 @@ def begin_offload(
     """Choose what moves. The device's memory is the copy's until that has ended."""
     act, _ = reads
     (host,) = writes
-    moved = MovedActivation(SavedStorages.of(values[act], piece), room.share, room.tier)
+    moved = room.choose(values[act], piece)
     values[act], values[host] = None, moved
     return Beginning(took_memory=moved.is_split, let_go=moved.let_go)
 
@@ -39,4 +49,4 @@ def begin_offload(
 def offload(room: HostRoom, piece: Piece, values: Values, reads: Places, writes: Places) -> None:
     """Copy it."""
     (host,) = writes
-    values[host].copy_out()
+    room.copy_out(values[host])
