@@ -64,7 +64,9 @@ def device_memories(
         level = dict.fromkeys(SIZES, 0) | {size: each[device] for size, each in levels.items()}
         level["act"] += max(0, proven[device] - sum(level.values()))
         received = step.slots[device] * slot + level[GIVEN]
-        found.append(_memory(layout, footprint, level, received, cost, device in last))
+        memory = _memory(layout, footprint, level, received, cost, device in last)
+        messages = memory.communication_buffers + _communication(layout, step, device)
+        found.append(memory._replace(communication_buffers=messages))
     return tuple(found)
 
 
@@ -102,7 +104,7 @@ def _memory(
         keys_values=sum(level[size] for size in KEYS),
         logits=logits,
         temporaries=temporary - (logits - level["logits"]),
-        communication_buffers=received + communication_bytes(communicators_of(layout)),
+        communication_buffers=received,
         context=CONTEXT + DRIVER,
         fragmentation=int(GAPS * adds),
     )
@@ -112,10 +114,8 @@ def _kept(level: dict[str, int]) -> int:
     return sum(level[size] for size in (*ACTIVATIONS, *KEYS))
 
 
-def communicators_of(layout: TrainingLayout) -> int:
-    """Groups that a rank is in: all ranks, the axes of its cell, its copies, and those of transfers
-    to other stages, two for each neighbour."""
-    mesh = layout.mesh
-    sizes = (mesh.tensor, mesh.sequence, mesh.replicas, layout.cluster.gpus)
-    pairs = 4 * (layout.pipeline > 2) or 2 * (layout.pipeline == 2)
-    return sum(size > 1 for size in sizes) + pairs
+def _communication(layout: TrainingLayout, step: StepSchedule, device: int) -> int:
+    """Bytes of communicators: those of a pipeline, and one for each axis of a cell."""
+    cell = layout.mesh.cell
+    axes = sum(size > 1 for size in (cell.tensor, cell.ulysses, cell.ring))
+    return communication_bytes(step.communicators[layout.mesh.replicas > 1][device] + axes)

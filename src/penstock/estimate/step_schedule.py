@@ -14,6 +14,8 @@ from penstock.check import require
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.estimate.layout import TrainingLayout
+from penstock.lower import lower_for_running
+from penstock.plan.communicators import communicators
 from penstock.plan.memory import Gathered
 from penstock.plan.receive_slots import slot_counts
 from penstock.plan.slices import align, equal_flops_of_model
@@ -36,6 +38,8 @@ class StepSchedule:
     """Tokens of the slices of a sequence."""
     slots: tuple[int, ...]
     """Receive slots of each device."""
+    communicators: tuple[tuple[int, ...], tuple[int, ...]]
+    """How many each device takes part in, alone and with other replicas; those of a cell apart."""
     gathered: tuple[Gathered, ...] = ()
     """Who uses the buffers of each device, where weights are gathered."""
 
@@ -102,7 +106,9 @@ def _made(request: _Request) -> StepSchedule:
     if not schedule.table.kinds & {"U", "V"}:
         schedule = end_step(schedule, reduced=request.reduced)
     require(schedule)
-    return StepSchedule(schedule, request.lengths, tuple(slot_counts(schedule)), gathered)
+    program = lower_for_running(schedule)
+    joined = (communicators(program), communicators(program, replicas=2))
+    return StepSchedule(schedule, request.lengths, tuple(slot_counts(program)), joined, gathered)
 
 
 def _refuse_unpriced(schedule: Schedule, slices: int) -> None:

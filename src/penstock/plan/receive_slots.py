@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from penstock.core.buffers import BUFFERS
+from penstock.core.program import Program
 from penstock.core.rules import NUMBER_OF
 from penstock.core.schedule import Schedule
 from penstock.core.table import Ticks
@@ -81,13 +82,12 @@ def slot_bytes(schedule: Schedule, workload: Workload) -> list[int]:
     room only while their ops run, and is counted with these."""
     longest = max(max(lengths) for lengths in workload.lengths)
     boundary = workload.boundary_bytes(longest)
-    return [slots * boundary for slots in slot_counts(schedule)]
+    return [slots * boundary for slots in slot_counts(lower_for_running(schedule))]
 
 
-def slot_counts(schedule: Schedule) -> list[int]:
+def slot_counts(program: Program) -> list[int]:
     """How many receive slots each device has."""
-    program = lower_for_running(schedule)
-    found = [0] * schedule.shape.devices
+    found = [0] * program.schedule.shape.devices
     for channel, slots in zip(program.channels, program.slots):
         if BUFFERS[channel.payload].per != "loan":
             found[channel.target] += slots
