@@ -54,6 +54,11 @@ def test_a_model_may_be_a_name_a_file_or_sizes(tmp_path: Path) -> None:
     assert (sizes.kv_heads, sizes.head_size, sizes.gated, sizes.tied) == (40, 128, True, False)
 
 
+def test_options_may_be_an_object_or_a_list() -> None:
+    assert layout_from(row(options={"group": 4})) == layout_from(row(options=["group=4"]))
+    assert layout_from(row(options=[])) == layout_from(row())
+
+
 def test_a_null_stands_for_what_is_left_out() -> None:
     assert layout_from(row(chunks=None, options=None)) == layout_from(row())
 

@@ -16,6 +16,7 @@ size: START and steps are waited for before and between its bytes. A long messag
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, log2
 
 from penstock.cluster.cluster import Cluster
@@ -37,11 +38,11 @@ class GroupLinks:
     near: int
     """How many of them are in one machine."""
 
-    @property
+    @cached_property
     def machines(self) -> int:
         return -(-self.ranks // self.near)
 
-    @property
+    @cached_property
     def rate(self) -> float:
         """Bytes per second that a rank sends. What leaves a machine goes over the cards of all its
         ranks that are in the group."""
@@ -51,7 +52,7 @@ class GroupLinks:
         outside = self.near * self.cluster.card_share * NETWORK_SHARE
         return min(inside, outside) if self.near > 1 else outside
 
-    @property
+    @cached_property
     def ring_latency(self) -> float:
         """Seconds of all steps once round: n - 1 of them."""
         between = self.machines if self.machines > 1 else 0
@@ -59,7 +60,7 @@ class GroupLinks:
         near, far = self.cluster.machine.latency, self.cluster.network.latency
         return inside * near + min(between, self.ranks - 1) * far
 
-    @property
+    @cached_property
     def tree_latency(self) -> float:
         """Seconds from the leaves to the root."""
         machine, network = self.cluster.machine.latency, self.cluster.network.latency
@@ -67,7 +68,7 @@ class GroupLinks:
             return ceil(log2(self.ranks)) * machine
         return ceil(log2(self.machines)) * network + (self.near - 1) * machine
 
-    @property
+    @cached_property
     def step_latency(self) -> float:
         """Seconds of one message."""
         far = self.machines > 1

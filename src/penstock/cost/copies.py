@@ -68,7 +68,15 @@ class Copies:
 
     def sent(self, kind: str, stage: int) -> CopiesSent:
         """What the rank sends in an op of a kind."""
-        return _sent(self, kind, self._like(stage))
+        key = kind, self._like(stage)
+        if key not in self._known:
+            self._known[key] = _sent(self, *key)
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, int], CopiesSent]:
+        """What has been asked for: finding it by all that a copy is takes longer."""
+        return {}
 
     def _like(self, stage: int) -> int:
         """Stages between the ends are alike, so the first of its size stands for each."""
@@ -105,9 +113,9 @@ class Copies:
 
     def _held_in_parts(self, stage: int) -> Fraction:
         parts = self.layout(stage).parts.values()
-        found = Counter[int]()
+        found, over = Counter[int](), self.share.cell.parted
         for part in parts:
-            if part.is_parted(self.share.cell.parted):
+            if part.is_parted(over):
                 found[len(part.holders)] += part.elements
         sums = (_sum_for_all(elements, holders) for holders, elements in found.items())
         return sum(sums, Fraction(0)) * self._wide

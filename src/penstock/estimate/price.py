@@ -35,6 +35,8 @@ class Estimate:
     exposed: dict[str, float]
     """Seconds that the step would be shorter by without a kind of communication."""
     memory: tuple[DeviceMemory, ...]
+    stages: int = 1
+    """Of the schedule."""
 
     @property
     def tokens_per_second(self) -> float:
@@ -52,8 +54,6 @@ class Estimate:
         layout = self.layout
         again = min(layout.recompute.layers * self.stages, layout.model.layers)
         return self._share(token_flops_again(layout.model, layout.tokens, again))
-
-    stages: int = 1
 
     def _share(self, flops_of_token: float) -> float:
         gpus, gpu = self.layout.cluster.gpus, self.layout.cluster.gpu

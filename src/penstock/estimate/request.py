@@ -181,6 +181,8 @@ def _parsed_mesh(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def _options(name: str, value: Any) -> tuple[tuple[str, str], ...]:
+    if isinstance(value, list) and all(isinstance(each, str) and "=" in each for each in value):
+        value = dict(each.split("=", 1) for each in value)
     if not isinstance(value, dict):
         raise ShapeError(f"{name} is {shown(value)}", hint='give an object, as {"limit": 8}')
     return tuple(sorted((str(key), str(each)) for key, each in value.items()))

@@ -4,9 +4,10 @@ A collective starts when its last part is written. It takes as long as the slowe
 that it replaces would take on a free link; it does not occupy links for others.
 """
 
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from math import gcd, lcm
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from penstock.cost.model import Cost, Link
 from penstock.cost.shares import Scaled, refuse_overflow, shares_of
 
 Links = dict[tuple[int, int], Link]
+_Number = TypeVar("_Number", int, Fraction)
 Columns = tuple[Ints, Ints, Ints]
 """Writing row, reading row and buffer of some reads."""
 
@@ -49,8 +51,8 @@ def delays(schedule: Schedule, links: Links, tick: Fraction) -> NDArray[Any]:
         return np.zeros(0, np.int64)
     count = schedule.shape.devices
     latency: NDArray[Any] = np.zeros(count * count, np.int64)
-    for (source, target), link in links.items():
-        latency[source * count + target] = int(link.latency / tick)
+    for (source, target), ticks in _of_links(links, lambda link: int(link.latency / tick)):
+        latency[source * count + target] = ticks
     if latency.max() < 2**31:
         latency = latency.astype(np.int32)
     found = latency[schedule.derive("crossings", _crossings)]
@@ -84,10 +86,21 @@ def wires(schedule: Schedule, links: Links, tick: Fraction) -> Wires | None:
         return None
     pair = schedule.derive("transfer links", _transfer_links)
     latency = np.zeros(schedule.shape.devices**2, np.int64)
-    for (source, target), link in links.items():
-        latency[source * schedule.shape.devices + target] = int(link.latency / tick)
+    for (source, target), ticks in _of_links(links, lambda link: int(link.latency / tick)):
+        latency[source * schedule.shape.devices + target] = ticks
     busy = _occupied(schedule, pair, transfer_parts(schedule), links, tick)
     return Wires(pair, busy, latency[pair])
+
+
+def _of_links(
+    links: Links, found: Callable[[Link], _Number]
+) -> Iterator[tuple[tuple[int, int], _Number]]:
+    """A number of every link; most links are the same one, and fractions are slow."""
+    known: dict[int, _Number] = {}
+    for edge, link in links.items():
+        if id(link) not in known:
+            known[id(link)] = found(link)
+        yield edge, known[id(link)]
 
 
 def _transfer_links(schedule: Schedule) -> Ints:
@@ -103,7 +116,7 @@ def _occupied(
     """Ticks for which each of some transfers, between a pair of devices, occupies its link."""
     parts, scale = moved
     count = schedule.shape.devices
-    factors = {edge: link.per_byte / (scale * tick) for edge, link in links.items()}
+    factors = dict(_of_links(links, lambda link: link.per_byte / (scale * tick)))
     if all(factor.denominator == 1 for factor in factors.values()):
         most = max((factor.numerator for factor in factors.values()), default=0)
         refuse_overflow(int(parts.max(initial=0)) * most * len(parts))
