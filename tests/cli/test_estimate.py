@@ -47,6 +47,16 @@ def test_rows_are_answered_line_by_line(capsys: pytest.CaptureFixture[str], tmp_
     assert ["error" in each for each in found] == [False, True, False]
 
 
+def test_a_line_that_is_not_text_is_answered_too(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(b"\xff\xfe\n" + dumps(row(schedule="1f1b\u2028")).encode() + b"\n")
+    assert main(["estimate", "--from", str(file)]) == 0
+    errors = [loads(line)["error"] for line in capsys.readouterr().out.splitlines()]
+    assert ["is not JSON" in errors[0], "no schedule is called" in errors[1]] == [True, True]
+
+
 def test_options_reach_the_schedule(capsys: pytest.CaptureFixture[str]) -> None:
     words = [*LAYOUT, "--schedule", "interleaved", "-v", "2", "-o", "group=4", "--json"]
     assert main(words) == 0

@@ -141,16 +141,23 @@ def _estimate_many(flags: LayoutFlags, source: str) -> None:
             f"--from has rows with their own values, but --{name} was given",
             hint=f"leave --{name} out, or put it into the rows",
         )
-    # what comes through a pipe is answered line by line, as it comes
-    answers = answer_lines(sys.stdin) if source == STDIN else answer_many(_lines(source))
+    if source == STDIN:  # what comes through a pipe is answered line by line, as it comes
+        answers = answer_lines(map(_text, sys.stdin.buffer))
+    else:
+        answers = answer_many([*map(_text, _read(source).split(b"\n"))])
     for line in answers:
         emit(line)
 
 
-def _lines(source: str) -> list[str]:
+def _text(line: bytes) -> str:
+    """A line, also one that is not text: its answer says so, and the others are answered."""
+    return line.decode("utf-8", "replace")
+
+
+def _read(source: str) -> bytes:
     try:
-        return Path(source).read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:
+        return Path(source).read_bytes()
+    except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
         reason = error.strerror if isinstance(error, OSError) else error
         raise ShapeError(
             f"cannot read {shown(source, 300)}: {reason}", hint="give a file of JSON lines"
