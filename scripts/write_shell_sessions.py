@@ -24,6 +24,7 @@ PAGES = tuple(
         "docs/reference/files.md",
         "docs/tutorial/first-steps.md",
         "docs/concepts/cell-costs.md",
+        "docs/concepts/estimate.md",
         "README.md",
     )
 )

@@ -1,12 +1,13 @@
 """Hot loops: plain and compiled give the same, also where a loop is written in pieces."""
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
 
 from penstock.core import kernel as kernel_module
-from penstock.core.kernel import COMPILE_ABOVE, kernel, part
+from penstock.core.kernel import COMPILE_ABOVE, compile_small_work, kernel, part
 
 
 @part
@@ -64,3 +65,16 @@ def test_another_part_makes_another_kernel_for_the_cache(monkeypatch: pytest.Mon
     after = kernel(summed.plain).compiled
     assert before.py_func.__qualname__ != after.py_func.__qualname__
     assert (before(np.arange(5)), summed.compiled(np.arange(5))) == (25, 25)
+
+
+def test_many_pieces_of_small_work_run_compiled() -> None:
+    counted = kernel(_total)
+    counted.__dict__["compiled"] = lambda values: -1
+    assert counted(1, np.arange(3)) == 3
+    with compile_small_work():
+        assert counted(1, np.arange(3)) == -1
+    assert counted(1, np.arange(3)) == 3
+
+
+def _total(values: Any) -> int:
+    return int(sum(values))

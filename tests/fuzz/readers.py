@@ -4,6 +4,7 @@ import json
 import re
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,11 +20,14 @@ from penstock.arch.limits import LARGEST_OF_MODEL
 from penstock.arch.parameters import expected_shapes
 from penstock.check import check
 from penstock.cli.main import main
+from penstock.cluster.read import cluster_from
 from penstock.core.shape import MAX_OPS
 from penstock.cost.layers import read_layers
 from penstock.data.jsonl import JsonLines
 from penstock.data.tokenizer import tokenizer
 from penstock.errors import RunError, ShapeError
+from penstock.estimate.answer import answer_lines
+from penstock.estimate.request import layout_from
 from penstock.files import FORMATS
 from penstock.model.io.inventory import refuse_names
 from penstock.model.io.safetensors_files import INDEX, locate, read_json, shapes_in, tensors_in
@@ -80,6 +84,33 @@ PENSTOCK_SECRET=word
 """
 LAYERS = "# a line for each kind\nblock x 16: F=1 I=1/2 W=0.5 act=2\nhead: F=3 stash=0\n"
 STEPS = '{"step": 1, "loss": 2.5, "tokens": 4096}\n{"step": 2, "loss": 2.25, "tokens": 8192}\n'
+CLUSTER = """\
+like = "h100"
+gpus = 32
+[gpu]
+memory_gib = 94
+peak_tflops = {bf16 = 900, fp32 = 60}
+[gpu.reached]
+flash2 = [0.35, 0.25]
+[machine]
+wiring = "direct"
+[network]
+cards = 4
+latency_us = 12.5
+"""
+ROW = json.dumps(
+    {
+        "model": {"layers": 4, "hidden": 64, "ffn": 192, "heads": 4, "vocabulary": 256},
+        "cluster": "h100:4",
+        "tokens": 64,
+        "batch_tokens": 256,
+        "mesh": "tensor=2,pipeline=2",
+        "schedule": "seq1f1b",
+        "slices": 2,
+        "recompute": "layers=1",
+        "fused_norm": False,
+    }
+)
 LARGEST_HEAD = 1024
 """Elements up to which the frequencies of a head are computed; more would take long."""
 MOST_THREADS = 4096
@@ -193,6 +224,21 @@ def _metrics(content: str, folder: Path) -> object:
     return read_metrics(path)
 
 
+def _cluster(content: str, _: Path) -> object:
+    found = cluster_from(content, "own")
+    assert found.gpu.memory > 0 < found.machine.group_rate(2)
+    return found
+
+
+def _row(content: str, _: Path) -> object:
+    """A layout; one of many microbatches may take its time."""
+    with suppress(ValueError, RecursionError):
+        row = json.loads(content)
+        if isinstance(row, dict) and layout_from(row).microbatches > 64:
+            return None
+    return [json.loads(line) for line in answer_lines([content])]
+
+
 def _option(content: str, _: Path) -> object:
     """The text as the value of every option that there is."""
     for spec in registry().values():
@@ -247,6 +293,8 @@ READERS = {
     "index": Reader([json.dumps(_INDEX)], _index),
     "tokenizer.json": Reader([json.dumps(described())], _tokenizer),
     "json lines": Reader(['{"text": "a word", "number": 12}\n{"text": "\\u00e9"}\n'], _json_lines),
+    "cluster": Reader([CLUSTER], _cluster),
+    "layout": Reader([ROW], _row, share=0.2),
     "options": Reader(NUMBERS, _option),
     "command lines": Reader(LINES, _command_line, share=0.1),
 }

@@ -23,10 +23,10 @@ from penstock.data.tokenizer import HuggingFace, Tokens
 from penstock.errors import PenstockError
 from penstock.files.json_object import decode_json
 from penstock.files.lock import hold_lock
+from penstock.files.toml_places import line_of, places
 from penstock.schedules import registry
 from penstock.train.config.sections import RunSettings
 from penstock.train.config.settings import Settings
-from penstock.train.config.toml_places import line_of, places
 
 pytestmark = [pytest.mark.torch, pytest.mark.long]
 

@@ -41,6 +41,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "check": ("core",),
     "files": ("core",),
     "arch": (),
+    "cluster": ("files",),
     "cost": ("core", "arch"),
     "lower": ("core", "check"),
     "sim": ("core", "check", "lower", "cost", "display"),
@@ -56,6 +57,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "model.io": ("arch", "files"),
     "run.process": ("terminal", "parent_process"),
     "run.program": ("core", "lower", "transform", *_MODEL),
+    "estimate": (*_BELOW_PLAN, "cluster", "files", "plan", "run.program"),
     "run.comm": ("arch", "core", "model.parallel", "run.process", "run.program"),
     "run.host": ("model.stages",),
     "run.execute": (
@@ -109,7 +111,17 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "interface": ("display", *_BELOW_RUN),
     "run": ("run.step",),
     PACKAGE: ("display", *_BELOW_RUN, "interface", "run"),
-    "cli": ("terminal", *_BELOW_RUN, *_RUN, *_BELOW_LOOP, "train.loop", "verify", "bench", PACKAGE),
+    "cli": (
+        "terminal",
+        *_BELOW_RUN,
+        "estimate",
+        *_RUN,
+        *_BELOW_LOOP,
+        "train.loop",
+        "verify",
+        "bench",
+        PACKAGE,
+    ),
     "__main__": ("parent_process", "cli"),
 }
 """Rooms (layers, folders or single modules of one) that each may import, beside itself and

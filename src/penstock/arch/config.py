@@ -8,7 +8,7 @@ over them, per token and per layer. Whoever needs more than a sum walks `layer_r
 """
 
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from penstock.arch.dealing import deal, deal_heads
@@ -104,14 +104,7 @@ class ModelConfig:
         >>> MODELS["tiny"].share(0, 2).heads
         2
         """
-        heads = deal_heads(self.heads, self.kv_heads, index, of)
-        return replace(
-            self,
-            heads=len(heads.queries),
-            kv_heads=len(heads.keys),
-            ffn=len(deal(self.ffn, index, of)),
-            vocabulary=len(deal(self.vocabulary, index, of)),
-        )
+        return _share(self, index, of)
 
     @cached_property
     def layer_records(self) -> tuple[LayerRecord, ...]:
@@ -213,6 +206,13 @@ class ModelConfig:
     def stash_bytes(self) -> int:
         """Bytes that one token's weight gradient waits for in one layer."""
         return sum(record.stash_bytes for record in self.layer_records)
+
+
+@lru_cache(maxsize=1024)
+def _share(whole: ModelConfig, index: int, of: int) -> ModelConfig:
+    queries, keys = map(len, deal_heads(whole.heads, whole.kv_heads, index, of)[:2])
+    ffn, words = (len(deal(size, index, of)) for size in (whole.ffn, whole.vocabulary))
+    return replace(whole, heads=queries, kv_heads=keys, ffn=ffn, vocabulary=words)
 
 
 def _refuse_field(name: str, value: Any) -> None:

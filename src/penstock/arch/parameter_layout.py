@@ -10,6 +10,7 @@ checkpoints, to the norm and to exported files alike.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 
 from penstock.arch.layers.parameter import Parameter, TensorShape
@@ -75,17 +76,17 @@ class ParameterLayout:
     """Parameters at the end whose values are those of another one, as a head's that is tied to the
     embedding beside it. They have gradients of their own, and no place where values lie."""
 
-    @property
+    @cached_property
     def elements(self) -> int:
         """Elements of a flat buffer of gradients."""
         return sum(part.elements for part in self.parts.values())
 
-    @property
+    @cached_property
     def distinct(self) -> dict[str, ParameterPart]:
         """Parameters that have values of their own."""
         return {name: part for name, part in self.parts.items() if name not in self.shared}
 
-    @property
+    @cached_property
     def stored(self) -> int:
         """Elements of a flat buffer of values."""
         return sum(part.elements for part in self.distinct.values())

@@ -24,7 +24,7 @@ from penstock.errors import PenstockError
 from penstock.run.process.exit_codes import INTERRUPTED, MISUSE
 
 VERBS = (
-    *("list", "show", "check", "simulate", "compare", "best"),
+    *("list", "show", "check", "simulate", "compare", "best", "estimate"),
     *("verify", "train", "export", "bench"),
 )
 

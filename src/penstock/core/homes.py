@@ -26,6 +26,11 @@ def weight_homes(schedule: Schedule) -> dict[int, list[int]]:
 
     Members of a gang away from home help without them.
     """
+    found = schedule.derive("weight homes", _weight_homes)
+    return {stage: [*devices] for stage, devices in found.items()}
+
+
+def _weight_homes(schedule: Schedule) -> dict[int, list[int]]:
     table = schedule.table
     touching = [
         kind

@@ -7,7 +7,9 @@ one function is written in pieces, marked `@part`, which are compiled with the k
 them. A part may serve kernels of several files.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, cached_property, update_wrapper
 from hashlib import sha256
 from types import FunctionType
@@ -50,8 +52,21 @@ class Kernel:
 
     def __call__(self, size: int, *arguments: Any) -> Any:
         """Run over `arguments`; `size` is the number of ops they stand for."""
-        run = self.compiled if size > COMPILE_ABOVE else self.plain
+        run = self.compiled if size > COMPILE_ABOVE or _many.get() else self.plain
         return run(*arguments)
+
+
+_many: ContextVar[bool] = ContextVar("many small pieces of work", default=False)
+
+
+@contextmanager
+def compile_small_work() -> Iterator[None]:
+    """Run compiled code also for small work: many pieces of it pay for the compiler together."""
+    token = _many.set(True)
+    try:
+        yield
+    finally:
+        _many.reset(token)
 
 
 @cache

@@ -96,7 +96,7 @@ class CellCost(TransformerCost):
         table = schedule.table
         rows = np.flatnonzero(table.of_kinds(FORWARD_KINDS + BACKWARD_KINDS))
         key = (table.kind[rows].astype(np.int64) * len(self.workload.layers)) + table.stage[rows]
-        key = key * (schedule.shape.units + 1) + schedule.unit[rows]
+        key = key * (schedule.shape.units + 1) + self._alike[schedule.unit[rows]]
         _, first, which = np.unique(key, return_index=True, return_inverse=True)
         each = np.array([self._of_op(op) for op in table.ops_at(rows[first].tolist())])
         columns = np.zeros((len(table), 2 + len(CELL_AXES)))
@@ -111,13 +111,20 @@ class CellCost(TransformerCost):
         their time, which the simulation may find to be hidden."""
         table = schedule.table
         columns = np.zeros((2, len(table)))
-        for kind in table.kinds & STAGE_KINDS:
-            for stage in range(schedule.shape.homes):
-                rows = table.of_kinds(kind) & (table.stage == stage)
-                columns[:, rows] = np.array([*map(float, self.copies.sent(kind, stage))])[:, None]
+        rows = np.flatnonzero(table.of_kinds(STAGE_KINDS)).tolist()
+        for row, op in zip(rows, table.ops_at(rows)):
+            columns[:, row] = [*map(float, self.copies.sent(op.kind, op.stage))]
         copies, holders = columns
-        total = copies / self.links.rate(*COPY_AXES) + holders / self.links.rate("tensor")
+        total = self.copies_seconds(schedule, copies, holders)
         return Communication(total, total, {"copies": copies, "holders": holders})
+
+    def copies_seconds(
+        self, schedule: Schedule, copies: RowSeconds, holders: RowSeconds
+    ) -> RowSeconds:
+        """Of so many bytes that each row sends to copies of its weights, and to tensor ranks that
+        hold some of the same parameters."""
+        over_copies = copies / self.links.rate(*COPY_AXES)
+        return np.asarray(over_copies + holders / self.links.rate("tensor"))
 
     def link(self, source: int, target: int) -> Link:
         rate = self.links.rate_between(source, target)
@@ -141,10 +148,33 @@ class CellCost(TransformerCost):
     def _of_op(self, op: Op) -> tuple[float, ...]:
         """Seconds in all, seconds exposed, and bytes along each axis."""
         kind = "F" if op.kind in FORWARD_KINDS else op.kind
-        key = kind, op.stage, self.workload.lengths[op.mb][: op.slice + 1]
+        key = kind, self._stages_like[op.stage], self.workload.lengths[op.mb][: op.slice + 1]
         if key not in self._known:
             self._known[key] = self._sums(self._collectives(op))
         return self._known[key]
+
+    @cached_property
+    def _alike(self) -> NDArray[np.int64]:
+        """For each unit the first one of the same slices up to it; units of -1 come last."""
+        known: dict[tuple[int, ...], int] = {}
+        each = [
+            known.setdefault(lengths[: at + 1], len(known))
+            for lengths in self.workload.lengths
+            for at in range(len(lengths))
+        ]
+        return np.array([*each, len(known)], np.int64)
+
+    @cached_property
+    def _stages_like(self) -> list[int]:
+        """For each stage the first one of as many layers, the ends of the model apart."""
+        layers, last = self.workload.layers, len(self.workload.layers) - 1
+        if self.workload.weightless:
+            return [*range(len(layers))]
+        known: dict[tuple[int, bool, bool], int] = {}
+        return [
+            known.setdefault((count, stage == 0, stage == last), stage)
+            for stage, count in enumerate(layers)
+        ]
 
     def _collectives(self, op: Op) -> list[Collective]:
         if isinstance(self.workload, CutWorkload):
@@ -189,11 +219,24 @@ class FreeBoundaries(CellCost):
 def _busiest(workload: Workload, schedule: Schedule, cell: CellShape) -> CellPlace:
     """The place of the rank with most FLOPs. Places of a ring differ by a token or two, so the
     first one stands for all."""
-    places = list(replace(cell, ring=1).places())
+    places = _distinct(workload, cell)
+    if len(places) == 1:
+        return places[0]
     flops = [
         int(rank_workload(workload, cell, place).work(schedule).flops.sum()) for place in places
     ]
     return places[flops.index(max(flops))]
+
+
+def _distinct(workload: Workload, cell: CellShape) -> list[CellPlace]:
+    """Places whose ranks have different parts of the model or of some slice."""
+    lengths = {count for each in set(workload.lengths) for count in each}
+    found: dict[object, CellPlace] = {}
+    for place in replace(cell, ring=1).places():
+        share = RankShare(workload.model, cell, place)
+        parts = (share.part, share.attended, *(share.tokens(count) for count in lengths))
+        found.setdefault(parts, place)
+    return [*found.values()]
 
 
 def _refuse_unpriced(schedule: Schedule, links: MeshLinks) -> None:

@@ -5,10 +5,11 @@ All ranks of a cell run the same ops, each with a part of the model and of the t
 workload is that of one place in the cell; whoever wants the largest asks for all places.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from penstock.cost.passes import Counts
 from penstock.cost.rank_share import RankShare, RankTokens
 from penstock.cost.rank_temporary import RankMoments
 from penstock.cost.workload import Workload
+
+_Found = TypeVar("_Found")
+_MOMENTS = ("F", "B", "I", "loss", "own", "given", "left")
 
 
 def rank_workload(workload: Workload, cell: CellShape, place: CellPlace = FIRST_PLACE) -> Workload:
@@ -65,7 +69,7 @@ class CellWorkload(Workload):
     @cached_property
     def shared(self) -> RankTokens:
         """Tokens of each unit, and a 0 at the end, as columns."""
-        each = [self.share.tokens(count) for lengths in self.lengths for count in lengths]
+        each = self._of_slices(lambda lengths: [*map(self.share.tokens, lengths)])
         columns = zip(*each, RankTokens(0, 0, 0, 0))
         return RankTokens(*(np.array(column, np.int64) for column in columns))  # type: ignore[arg-type]
 
@@ -75,13 +79,23 @@ class CellWorkload(Workload):
 
     @cached_property
     def half_pairs(self) -> Counts:
-        starts = [accumulate(lengths, initial=0) for lengths in self.lengths]
-        each = [
-            self.share.half_pairs(start, count)
-            for lengths, first in zip(self.lengths, starts)
-            for start, count in zip(first, lengths)
-        ]
-        return np.array([*each, 0], np.int64)
+        def of_sequence(lengths: tuple[int, ...]) -> list[int]:
+            starts = accumulate(lengths, initial=0)
+            return [self.share.half_pairs(start, count) for start, count in zip(starts, lengths)]
+
+        return np.array([*self._of_slices(of_sequence), 0], np.int64)
+
+    def _of_slices(self, found: Callable[[tuple[int, ...]], list[_Found]]) -> Iterator[_Found]:
+        """What is found for the slices of every sequence; those of the same slices are alike."""
+        known: dict[tuple[int, ...], list[_Found]] = {}
+        for lengths in self.lengths:
+            if lengths not in known:
+                known[lengths] = found(lengths)
+            yield from known[lengths]
+
+    def layer_bytes(self, size: str) -> Counts:
+        held = np.asarray(self.shared.held)
+        return held * self.model.boundary_bytes if size == "input" else self._layer[size]
 
     @cached_property
     def _layer(self) -> dict[str, Counts]:
@@ -98,12 +112,13 @@ class CellWorkload(Workload):
     def _spare(self) -> Counts:
         """Tokens that a ring's memory of a cut sequence has room for and does not get, at its first
         slice."""
-        found: list[int] = []
-        for lengths in self.lengths:
+
+        def of_sequence(lengths: tuple[int, ...]) -> list[int]:
             kept = sum(self.share.tokens(count).attended for count in lengths)
             room = most_tokens(sum(lengths), len(lengths), self.cell.ring)
-            found += [(room - kept) * (len(lengths) > 1), *[0] * (len(lengths) - 1)]
-        return np.array([*found, 0], np.int64)
+            return [(room - kept) * (len(lengths) > 1), *[0] * (len(lengths) - 1)]
+
+        return np.array([*self._of_slices(of_sequence), 0], np.int64)
 
     @property
     def _norms(self) -> int:
@@ -125,7 +140,7 @@ class CellWorkload(Workload):
             return np.asarray(whole * part.saved_bytes, np.int64)
         again = part.query_width * part.element_bytes + part.before_norms_bytes
         # Values leave with the exchange; with norms on queries and keys they stay behind too.
-        values = whole * part.sliced_bytes * (1 - self._cut)
+        values = whole * part.sliced_bytes * (1 - self.cut)
         kept = attended * inside.attended_bytes + whole * again + values
         return np.asarray(kept, np.int64)
 
@@ -178,24 +193,24 @@ class CellWorkload(Workload):
 
     def _moments(self) -> dict[str, list[int]]:
         """What the ops of each unit need while they run, and the sizes of what they are given."""
-        found: dict[str, list[int]] = {
-            name: [] for name in ("F", "B", "I", "loss", "own", "given", "left")
-        }
-        for lengths in self.lengths:
-            keys = 0
-            for at, count in enumerate(lengths):
-                tokens = self.share.tokens(count)
-                left = keys if at + 1 == len(lengths) else 0
-                keys += tokens.attended
-                moments = RankMoments.of(self.share, count, keys, left)
-                found["F"].append(moments.forward(tokens.handed * self.model.boundary_bytes))
-                found["B"].append(moments.backward(waiting=False))
-                found["I"].append(moments.backward(waiting=True))
-                found["loss"].append(moments.loss(tokens.whole))
-                found["own"].append(moments.own)
-                found["left"].append(moments.left)
-                found["given"].append(moments.own if self._gathers_input else 0)
-        return {name: [*values, 0] for name, values in found.items()}
+        columns = zip(*self._of_slices(self._moments_of), (0,) * len(_MOMENTS))
+        return {name: [*values] for name, values in zip(_MOMENTS, columns)}
+
+    def _moments_of(self, lengths: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The same for each slice of a sequence, in the order of `_MOMENTS`."""
+        found: list[tuple[int, ...]] = []
+        keys = 0
+        for at, count in enumerate(lengths):
+            tokens = self.share.tokens(count)
+            left = keys if at + 1 == len(lengths) else 0
+            keys += tokens.attended
+            moments = RankMoments.of(self.share, count, keys, left)
+            forward = moments.forward(tokens.handed * self.model.boundary_bytes)
+            backward = (moments.backward(waiting=False), moments.backward(waiting=True))
+            given = moments.own if self._gathers_input else 0
+            loss = moments.loss(tokens.whole)
+            found.append((forward, *backward, loss, moments.own, given, moments.left))
+        return found
 
     @property
     def _gathers_input(self) -> bool:

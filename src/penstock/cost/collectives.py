@@ -195,11 +195,15 @@ class SliceCollectives:
 
     def _to_heads(self, *tensors: str) -> Iterator[Collective]:
         """Own tokens, to each of the others with its heads."""
+        if self.share.cell.ulysses == 1:
+            return
         widths, here = self._widths(tensors), self.share.place.ulysses
         yield from self._exchange(self.tokens.whole * (sum(widths) - widths[here]))
 
     def _to_tokens(self, *tensors: str) -> Iterator[Collective]:
         """Own heads, to each of the others of its tokens."""
+        if self.share.cell.ulysses == 1:
+            return
         others = self.tokens.attended - self.tokens.whole
         yield from self._exchange(others * self._widths(tensors)[self.share.place.ulysses])
 
@@ -210,9 +214,8 @@ class SliceCollectives:
         return [sum(len(getattr(each, tensor)) for tensor in tensors) for each in heads]
 
     def _exchange(self, heads: int) -> Iterator[Collective]:
-        if self.share.cell.ulysses > 1:
-            size = self.share.model.head_size * self.share.model.element_bytes
-            yield Collective("exchange", "ulysses", Fraction(heads * size))
+        size = self.share.model.head_size * self.share.model.element_bytes
+        yield Collective("exchange", "ulysses", Fraction(heads * size))
 
     def _ring_forward(self) -> Iterator[Collective]:
         """Each block is passed on while it is computed with; the last one stays."""

@@ -13,13 +13,15 @@ gradient; those are added up among the holders first. The sum over the two stage
 is one of devices, and not counted here.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple
 
+from penstock.arch.config import ModelConfig
 from penstock.arch.layers.parameter import Parameter
 from penstock.arch.layers.record import wide_bytes
 from penstock.arch.ownership import Ownership
@@ -66,6 +68,25 @@ class Copies:
 
     def sent(self, kind: str, stage: int) -> CopiesSent:
         """What the rank sends in an op of a kind."""
+        key = kind, self._like(stage)
+        if key not in self._known:
+            self._known[key] = _sent(self, *key)
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, int], CopiesSent]:
+        """What has been asked for: finding it by all that a copy is takes longer."""
+        return {}
+
+    def _like(self, stage: int) -> int:
+        """Stages between the ends are alike, so the first of its size stands for each."""
+        last = len(self.layers) - 1
+        if self.weightless or not 0 < stage < last:
+            return stage
+        return self.layers.index(self.layers[stage], 1)
+
+    def work_out(self, kind: str, stage: int) -> CopiesSent:
+        """The same, which others keep."""
         if kind == "Z":
             reduced = self._summed if self.shard == "none" else self._scattered
             return CopiesSent(reduced(stage), self._held_in_parts(stage))
@@ -92,8 +113,11 @@ class Copies:
 
     def _held_in_parts(self, stage: int) -> Fraction:
         parts = self.layout(stage).parts.values()
-        found = [part for part in parts if part.is_parted(self.share.cell.parted)]
-        sums = (_sum_for_all(part.elements, len(part.holders)) for part in found)
+        found, over = Counter[int](), self.share.cell.parted
+        for part in parts:
+            if part.is_parted(over):
+                found[len(part.holders)] += part.elements
+        sums = (_sum_for_all(elements, holders) for holders, elements in found.items())
         return sum(sums, Fraction(0)) * self._wide
 
     def _owned(self, stage: int) -> Ownership:
@@ -110,9 +134,8 @@ class Copies:
             return shard_layout(model, self.on_shards, device, range(index, ranks))
         if self.weightless:
             return stage_layout(model, self._between(stage), index, ranks)
-        every = stage_parameters(model, self._split[stage], stage, stages)
-        parameters = {name: each for name, each in every.items() if name not in self.on_shards}
-        return stage_layout(model, parameters, index, ranks)
+        rank, place = (index, ranks), (stage, stages)
+        return _layout_of(model, self._split[stage], place, frozenset(self.on_shards), rank)
 
     def _between(self, stage: int) -> Mapping[str, Parameter]:
         return {} if stage in self.weightless else between_parameters(self.share.model, stage // 2)
@@ -126,6 +149,25 @@ class Copies:
     def _wide(self) -> int:
         """Bytes of an element of a gradient."""
         return wide_bytes(self.share.model.element_bytes)
+
+
+@lru_cache(maxsize=256)
+def _layout_of(
+    model: ModelConfig,
+    layers: range,
+    place: tuple[int, int],
+    on_shards: frozenset[str],
+    rank: tuple[int, int],
+) -> ParameterLayout:
+    """Where the parameters of layers lie on a stage, by its number and that of all."""
+    every = stage_parameters(model, layers, *place)
+    parameters = {name: each for name, each in every.items() if name not in on_shards}
+    return stage_layout(model, parameters, *rank)
+
+
+@lru_cache(maxsize=4096)
+def _sent(copies: Copies, kind: str, stage: int) -> CopiesSent:
+    return copies.work_out(kind, stage)
 
 
 def _sum_for_all(elements: int, ranks: int) -> Fraction:

@@ -32,13 +32,17 @@ class MeshLinks:
 
     def rate_between(self, source: int, target: int) -> int:
         """The same between two devices, as they stand in the first replica."""
-        stride, machine = self._strides["device"], self.hardware.machine
-        near = source * stride // machine == target * stride // machine
+        near = self.neighbours(source, target)
         return self.hardware.link if near else self.hardware.network
+
+    def neighbours(self, source: int, target: int) -> bool:
+        """Whether two devices of the first replica are in one machine."""
+        stride, machine = self.strides["device"], self.hardware.machine
+        return source * stride // machine == target * stride // machine
 
     def _in_one_machine(self, axis: str) -> bool:
         """Whether no group along an axis has ranks of two machines."""
-        machine, reach = self.hardware.machine, self.sizes[axis] * self._strides[axis]
+        machine, reach = self.hardware.machine, self.sizes[axis] * self.strides[axis]
         return self.sizes[axis] == 1 or self.ranks <= machine or machine % reach == 0
 
     @property
@@ -62,7 +66,7 @@ class MeshLinks:
         }
 
     @cached_property
-    def _strides(self) -> dict[str, int]:
+    def strides(self) -> dict[str, int]:
         """How far apart neighbours along an axis are, in ranks."""
         parts = {"sequence": ("ring", "ulysses")}
         axes = [one for axis in self.mesh.order for one in parts.get(axis, (axis,))]

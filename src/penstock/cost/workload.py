@@ -86,8 +86,7 @@ class Workload:
         if min((min(lengths, default=0) for lengths in self.lengths), default=0) < 1:
             raise ShapeError("a slice has no tokens", hint="give each slice 1 token or more")
         tokens, most = max(map(sum, self.lengths)), max(self.layers)
-        head = 2 * self.model.head.flops_per_token
-        weights = 2 * tokens * (most * self.model.layer_flops + head)
+        weights = 2 * tokens * (most * self.model.layer_flops + 2 * self.model.head.flops_per_token)
         if weights + most * self.model.pair_flops * tokens**2 > MOST_FLOPS:
             raise ShapeError(
                 f"an op over {tokens:,} tokens would have more than {MOST_FLOPS:,} FLOPs",
@@ -203,6 +202,11 @@ class Workload:
         tokens = self.tokens if size != "dkv" else self.tokens * self._followed
         return np.asarray(per_token[stage_column(schedule)] * tokens[schedule.unit], np.int64)
 
+    def layer_bytes(self, size: str) -> Counts:
+        """Bytes of a layer's activations (`act`), keys and values (`kv`) or `input`, by unit."""
+        name = {"act": "saved_bytes", "kv": "kv_bytes", "input": "boundary_bytes"}[size]
+        return self.tokens * int(getattr(self.part, name))
+
     def _given(self, schedule: Schedule) -> Counts:
         """Bytes of what ends of the model and shards give each other; shards give whole tokens."""
         handed = np.array([self.boundary_bytes(int(n)) for n in self._slice_tokens], np.int64)
@@ -218,7 +222,7 @@ class Workload:
     def _kept_of_slices(self, schedule: Schedule) -> Counts:
         """Bytes that slices keep beyond what whole sequences keep."""
         per_token = np.array(self.layers, np.int64) * self.part.sliced_bytes
-        tokens = (self.tokens * self._cut)[schedule.unit]
+        tokens = (self.tokens * self.cut)[schedule.unit]
         return np.asarray(per_token[stage_column(schedule)] * tokens)
 
     def _with_activation(self, schedule: Schedule) -> Counts:
@@ -228,7 +232,7 @@ class Workload:
         again = np.zeros((len(self.layers), len(self.tokens)), np.bool_)
         rows = np.flatnonzero(table.of_kinds(_TAKING_KEYS))
         again[table.stage[rows], unit[rows]] = True
-        whole = (1 - self._cut)[unit] * again[stage_column(schedule), unit]
+        whole = (1 - self.cut)[unit] * again[stage_column(schedule), unit]
         return np.asarray(self._kept(schedule, "kv") * whole)
 
     def _temporary(self, schedule: Schedule) -> Counts:
@@ -262,15 +266,14 @@ class Workload:
         return self._slice_tokens
 
     @cached_property
-    def _cut(self) -> Counts:
+    def cut(self) -> Counts:
         """1 for units of a sequence that is cut: only their keys are met by other slices."""
         return np.array([*(int(len(ns) > 1) for ns in self.lengths for _ in ns), 0], np.int64)
 
     @cached_property
     def _followed(self) -> Counts:
         """1 for slices that others follow: these leave gradients for their keys."""
-        each = [int(at + 1 < len(ns)) for ns in self.lengths for at in range(len(ns))]
-        return np.array([*each, 0], np.int64)
+        return np.array([*(n for ns in self.lengths for n in [*[1] * (len(ns) - 1), 0]), 0])
 
     @cached_property
     def half_pairs(self) -> Counts:

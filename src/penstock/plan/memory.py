@@ -45,7 +45,7 @@ class Footprint(NamedTuple):
     """What is computed with, where it is not the main weights themselves."""
     optimizer: int
     """Main weights, gradients and moments; of stages that are updated on the host, gradients."""
-    step: int
+    step: int = 0
     """The most that a batch adds on its way forward and back."""
     end: int = 0
     """The most that the update adds behind it."""
@@ -54,6 +54,8 @@ class Footprint(NamedTuple):
     host: int = 0
     """What waits on the host at most, and optimizer state that is kept there; what is copied of it
     a GPU needs pinned."""
+    gradients: int = 0
+    """How much of the optimizer's memory are gradients."""
 
     @property
     def held(self) -> int:
@@ -102,9 +104,26 @@ def footprints(
     """
     steps, waiting = step_peaks(schedule, workload, rows), host_peaks(schedule, workload, rows)
     kept = host_states(schedule, workload, on_host, states)
+    held = held_footprints(
+        schedule, workload, on_host=on_host, owners=owners, gathered=gathered, states=states
+    )
+    each = zip(held, steps, waiting, kept)
+    return tuple(found._replace(step=step, host=sum(host)) for found, step, *host in each)
+
+
+def held_footprints(
+    schedule: Schedule,
+    workload: Workload,
+    *,
+    on_host: Collection[int] = (),
+    owners: int = 1,
+    gathered: Sequence[Gathered] = (),
+    states: int = 1,
+) -> tuple[Footprint, ...]:
+    """The same of what a run holds all the time, and of the update, without a step."""
     narrow, main = workload.model.element_bytes, max(MAIN_BYTES, workload.model.element_bytes)
-    found = [Footprint(0, 0, step, host=sum(host)) for step, *host in zip(steps, waiting, kept)]
     shape = schedule.shape
+    found = [Footprint(0, 0)] * shape.devices
     for stage, devices in (weight_homes(schedule) | shard_homes(shape)).items():
         away = stage in on_host
         count, stored = (
@@ -124,6 +143,7 @@ def footprints(
                 optimizer=before.optimizer
                 + (count + (updated + (3 * states - 1) * owned) * (not away)) * main,
                 end=max(before.end, room),
+                gradients=before.gradients + count * main,
             )
     sharded = [_gathered(workload, each, owners, shape, states) for each in gathered]
     return tuple(each._replace(**held) for each, held in zip(found, sharded)) or tuple(found)
@@ -146,6 +166,7 @@ def _gathered(
     return {
         "weights": mine * narrow * (narrow < main) + values * narrow,
         "optimizer": (3 * states * mine + gradients) * main,
+        "gradients": gradients * main,
     }
 
 

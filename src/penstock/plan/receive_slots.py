@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from penstock.core.buffers import BUFFERS
+from penstock.core.program import Program
 from penstock.core.rules import NUMBER_OF
 from penstock.core.schedule import Schedule
 from penstock.core.table import Ticks
@@ -79,13 +80,17 @@ def _with_received(timeline: Timeline, workload: CutWorkload, rows: int) -> Time
 def slot_bytes(schedule: Schedule, workload: Workload) -> list[int]:
     """Bytes of each device's receive slots, each as large as the longest slice. What loans move has
     room only while their ops run, and is counted with these."""
-    program = lower_for_running(schedule)
     longest = max(max(lengths) for lengths in workload.lengths)
-    found = [0] * schedule.shape.devices
+    boundary = workload.boundary_bytes(longest)
+    return [slots * boundary for slots in slot_counts(lower_for_running(schedule))]
+
+
+def slot_counts(program: Program) -> list[int]:
+    """How many receive slots each device has."""
+    found = [0] * program.schedule.shape.devices
     for channel, slots in zip(program.channels, program.slots):
-        if BUFFERS[channel.payload].per == "loan":
-            continue
-        found[channel.target] += slots * workload.boundary_bytes(longest)
+        if BUFFERS[channel.payload].per != "loan":
+            found[channel.target] += slots
     return found
 
 

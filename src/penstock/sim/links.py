@@ -4,9 +4,10 @@ A collective starts when its last part is written. It takes as long as the slowe
 that it replaces would take on a free link; it does not occupy links for others.
 """
 
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from math import gcd, lcm
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from penstock.cost.model import Cost, Link
 from penstock.cost.shares import Scaled, refuse_overflow, shares_of
 
 Links = dict[tuple[int, int], Link]
+_Number = TypeVar("_Number", int, Fraction)
 Columns = tuple[Ints, Ints, Ints]
 """Writing row, reading row and buffer of some reads."""
 
@@ -49,8 +51,8 @@ def delays(schedule: Schedule, links: Links, tick: Fraction) -> NDArray[Any]:
         return np.zeros(0, np.int64)
     count = schedule.shape.devices
     latency: NDArray[Any] = np.zeros(count * count, np.int64)
-    for (source, target), link in links.items():
-        latency[source * count + target] = int(link.latency / tick)
+    for (source, target), ticks in _of_links(links, lambda link: int(link.latency / tick)):
+        latency[source * count + target] = ticks
     if latency.max() < 2**31:
         latency = latency.astype(np.int32)
     found = latency[schedule.derive("crossings", _crossings)]
@@ -68,8 +70,9 @@ def _collective_times(
 ) -> Ticks:
     """For each part of a collective, how long after its writer a reader has all of them."""
     graph = graph_of(schedule)
-    reader, writer, buffer = graph.reader[edges], graph.writer[edges], graph.buffer[edges]
-    slowest = latency + _occupied(schedule, (writer, reader, buffer), links, tick)
+    reader, buffer = graph.reader[edges], graph.buffer[edges]
+    pair = schedule.derive("crossings", _crossings)[edges]
+    slowest = latency + _occupied(schedule, pair, _joined_parts(schedule), links, tick)
     keys = reader.astype(np.int64) * len(NAMES) + buffer
     _, of_edge = np.unique(keys, return_inverse=True)
     together = np.zeros(int(of_edge.max()) + 1, np.int64)
@@ -81,23 +84,52 @@ def wires(schedule: Schedule, links: Links, tick: Fraction) -> Wires | None:
     """Links that transfers occupy, or none where bytes cost nothing."""
     if not any(link.per_byte for link in links.values()):
         return None
-    moves, device, count = moves_of(schedule), schedule.table.device, schedule.shape.devices
-    source, target = device[moves.writer], device[moves.reader]
-    latency = np.zeros(len(moves.writer), np.int64)
-    for (a, b), link in links.items():
-        latency[(source == a) & (target == b)] = int(link.latency / tick)
-    busy = _occupied(schedule, (moves.writer, moves.reader, moves.buffer), links, tick)
-    return Wires((source * count + target).astype(np.int32), busy, latency)
+    pair = schedule.derive("transfer links", _transfer_links)
+    latency = np.zeros(schedule.shape.devices**2, np.int64)
+    for (source, target), ticks in _of_links(links, lambda link: int(link.latency / tick)):
+        latency[source * schedule.shape.devices + target] = ticks
+    busy = _occupied(schedule, pair, transfer_parts(schedule), links, tick)
+    return Wires(pair, busy, latency[pair])
 
 
-def _occupied(schedule: Schedule, columns: Columns, links: Links, tick: Fraction) -> Ticks:
-    """Ticks for which each of some transfers occupies its link."""
-    device, (parts, scale) = schedule.table.device, bytes_of(schedule, columns)
-    source, target = device[columns[0]], device[columns[1]]
+def _of_links(
+    links: Links, found: Callable[[Link], _Number]
+) -> Iterator[tuple[tuple[int, int], _Number]]:
+    """A number of every link; most links are the same one, and fractions are slow."""
+    known: dict[int, _Number] = {}
+    for edge, link in links.items():
+        if id(link) not in known:
+            known[id(link)] = found(link)
+        yield edge, known[id(link)]
+
+
+def _transfer_links(schedule: Schedule) -> Ints:
+    """Source and target device of each transfer, as one number."""
+    moves, device = moves_of(schedule), schedule.table.device
+    pair = device[moves.writer] * schedule.shape.devices + device[moves.reader]
+    return np.asarray(pair, np.int32)
+
+
+def _occupied(
+    schedule: Schedule, pair: Ints, moved: tuple[Ticks, int], links: Links, tick: Fraction
+) -> Ticks:
+    """Ticks for which each of some transfers, between a pair of devices, occupies its link."""
+    parts, scale = moved
+    count = schedule.shape.devices
+    factors = dict(_of_links(links, lambda link: link.per_byte / (scale * tick)))
+    if all(factor.denominator == 1 for factor in factors.values()):
+        most = max((factor.numerator for factor in factors.values()), default=0)
+        refuse_overflow(int(parts.max(initial=0)) * most * len(parts))
+        if not len(parts):
+            return parts
+        whole = np.zeros(count * count, np.int64)
+        for (source, target), factor in factors.items():
+            whole[source * count + target] = factor.numerator
+        return np.asarray(parts * whole[pair])
     busy = np.zeros(len(parts), np.int64)
-    for (a, b), link in links.items():
-        here = (source == a) & (target == b)
-        busy[here] = _times(parts[here], link.per_byte / (scale * tick))
+    for (source, target), factor in factors.items():
+        here = pair == source * count + target
+        busy[here] = _times(parts[here], factor)
     return busy
 
 
@@ -138,16 +170,29 @@ _ROOM = 2**56
 
 def _all_parts(schedule: Schedule) -> tuple[Ticks, int]:
     """Bytes of all transfers and of what collectives bring, times a scale."""
-    graph, joined = graph_of(schedule), joined_edges(schedule)
     parts, scale = transfer_parts(schedule)
-    columns = (graph.writer[joined], graph.reader[joined], graph.buffer[joined])
-    return np.concatenate([parts, bytes_of(schedule, columns)[0]]), scale
+    return np.concatenate([parts, _joined_parts(schedule)[0]]), scale
+
+
+def _joined_parts(schedule: Schedule) -> tuple[Ticks, int]:
+    """Bytes of what collectives bring, times a scale."""
+
+    def found(schedule: Schedule) -> tuple[Ticks, int]:
+        graph, joined = graph_of(schedule), joined_edges(schedule)
+        columns = (graph.writer[joined], graph.reader[joined], graph.buffer[joined])
+        return bytes_of(schedule, columns)
+
+    return schedule.derive("joined parts", found)
 
 
 def transfer_parts(schedule: Schedule) -> tuple[Ticks, int]:
     """Bytes of each transfer, times a scale."""
-    moves = moves_of(schedule)
-    return bytes_of(schedule, (moves.writer, moves.reader, moves.buffer))
+
+    def found(schedule: Schedule) -> tuple[Ticks, int]:
+        moves = moves_of(schedule)
+        return bytes_of(schedule, (moves.writer, moves.reader, moves.buffer))
+
+    return schedule.derive("transfer parts", found)
 
 
 def bytes_of(schedule: Schedule, columns: Columns) -> tuple[Ticks, int]:

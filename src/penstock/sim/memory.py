@@ -5,6 +5,7 @@ times giving back comes first. Along one lane those moments are in order by them
 of a device with a single lane needs no times at all.
 """
 
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -55,6 +56,21 @@ def changes_of(schedule: Schedule, cost: Cost) -> tuple[Ticks, Ticks, Fraction]:
     """Level changes of each row at its start and its end, and what one step is worth."""
     amounts, grain = amounts_of(schedule, cost)
     return *level_changes(schedule, amounts), grain
+
+
+def levels_at_peaks(schedule: Schedule, cost: Cost, done: Run) -> dict[str, list[int]]:
+    """What buffers of each size hold on each device when it holds most, in steps of one."""
+    amounts, grain = amounts_of(schedule, cost)
+    changes = {size: level_changes(schedule, {size: held}) for size, held in amounts.items()}
+    start, end = (sum(column) for column in zip(*changes.values()))
+    found: dict[str, list[int]] = {size: [] for size in changes}
+    for order, rows in change_orders(schedule, start, end, (done.start, done.end)):
+        whole = np.cumsum(_beside(start, end, rows).ravel()[order])
+        past = order[: int(whole.argmax()) + 1] if len(whole) else order
+        for size, each in changes.items():
+            level = int(_beside(*each, rows).ravel()[past].sum())
+            found[size].append(int(level * grain))
+    return found
 
 
 def common_tick(ticks: list[Fraction]) -> Fraction:
@@ -129,19 +145,34 @@ def curves(
     schedule: Schedule, at_start: Ticks, at_end: Ticks, times: tuple[Ticks, Ticks]
 ) -> tuple[Curve, ...]:
     """Level of every device from change to change."""
-    table, found = schedule.table, []
+    found = []
+    for order, rows in change_orders(schedule, at_start, at_end, times):
+        time, change = (_beside(*each, rows) for each in (times, (at_start, at_end)))
+        found.append(_curve(time.ravel()[order], change.ravel()[order]))
+    return tuple(found)
+
+
+def change_orders(
+    schedule: Schedule, at_start: Ticks, at_end: Ticks, times: tuple[Ticks, Ticks]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """For every device the order of its changes in time, and its rows; each has two changes."""
+    table = schedule.table
     turns = turns_of(schedule, at_start, at_end, times)
     alone = not len(groups_of(schedule).rows)
     lanes = np.bincount(table.lane_device, minlength=schedule.shape.devices)
     for device in range(schedule.shape.devices):
         rows = np.flatnonzero(table.device == device)
-        time = np.stack([times[0][rows], times[1][rows]], axis=1)
-        change = np.stack([at_start[rows], at_end[rows]], axis=1)
-        turn = np.stack([turns.start[rows], turns.end[rows]], axis=1)
+        change = _beside(at_start, at_end, rows)
         ordered = alone and lanes[device] <= 1  # along one lane changes are in order by themselves
-        order = np.arange(change.size) if ordered else _in_time(time, turn, change)
-        found.append(_curve(time.ravel()[order], change.ravel()[order]))
-    return tuple(found)
+        if ordered:
+            yield np.arange(change.size), rows
+        else:
+            yield _in_time(_beside(*times, rows), _beside(*turns, rows), change), rows
+
+
+def _beside(at_start: Ticks, at_end: Ticks, rows: NDArray[np.int64]) -> Ticks:
+    """Starts and ends of rows, side by side."""
+    return np.stack([at_start[rows], at_end[rows]], axis=1)
 
 
 def _in_time(time: Ticks, turn: Ticks, change: Ticks) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import FormatError
-from penstock.train.config.toml_places import Path, line_of, parse, places
+from penstock.files.toml_places import Path, line_of, parse, places
 from penstock.train.config.toml_text import value_text, written
 from train.samples import texts, usual
 

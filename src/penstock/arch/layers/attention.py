@@ -6,6 +6,7 @@ Tensor-parallel ranks share its heads (arch/dealing.py).
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS, HeadSplit, InitialValue, Parameter
 from penstock.arch.layers.record import LSE_BYTES, LayerRecord, wide_bytes
@@ -41,7 +42,7 @@ class Attention(LayerRecord):
         """g d"""
         return self.kv_heads * self.head_size
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         back = Parameter(
             "self_attn.o_proj.weight",

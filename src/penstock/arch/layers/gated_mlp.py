@@ -1,6 +1,7 @@
 """The gated MLP (SwiGLU): down(silu(gate(x)) x up(x)), h hidden, f ffn."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS, InitialValue, Parameter
 from penstock.arch.layers.record import LayerRecord, wide_bytes
@@ -15,7 +16,7 @@ class GatedMlp(LayerRecord):
     ffn: int
     element_bytes: int
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         inwards, back = (self.ffn, self.hidden), (self.hidden, self.ffn)
         return (
@@ -61,6 +62,6 @@ class PlainMlp(GatedMlp):
             hint="layers that run have a gated MLP (SwiGLU): leave gated at True",
         )
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         return super().parameters[1:]

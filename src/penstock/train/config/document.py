@@ -11,8 +11,8 @@ from re import findall
 from typing import Any
 
 from penstock.errors import shown
+from penstock.files.toml_places import Path, line_of, places
 from penstock.train.config.overrides import Override, Tables
-from penstock.train.config.toml_places import Path, line_of, places
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from penstock.errors import ShapeError, nearest, shown
+from penstock.files.toml_places import Path
 from penstock.train.config.document import Document
 from penstock.train.config.schema import Schema, schema, type_words
-from penstock.train.config.toml_places import Path
 
 LONGEST_NAME = 40
 MOST_TOLD = 10

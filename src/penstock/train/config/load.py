@@ -12,11 +12,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from penstock.errors import FormatError, ShapeError, shown
+from penstock.files.toml_places import Path, parse, too_deep
 from penstock.train.config.document import Document
 from penstock.train.config.errors import complaint, mistakes
 from penstock.train.config.overrides import Tables, apply_overrides, parse_overrides
 from penstock.train.config.settings import Settings
-from penstock.train.config.toml_places import Path, parse, too_deep
 from penstock.train.config.units import with_numbers
 
 LARGEST_FILE = 1_000_000

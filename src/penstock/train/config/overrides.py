@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from penstock.errors import FormatError, ShapeError, shown
-from penstock.train.config.toml_places import DEEPEST, Path, parse
+from penstock.files.toml_places import DEEPEST, Path, parse
 
 Tables = dict[str, Any]
 

@@ -1,0 +1,1 @@
+"""What a training run can be given: GPUs, the links between them, and machines; without torch."""

@@ -1,0 +1,53 @@
+"""The groups of a mesh on a cluster: how many ranks each has, and how many of them in a machine."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from penstock.cluster.cluster import Cluster
+from penstock.cluster.collective_times import GroupLinks
+from penstock.cost.hardware import Hardware
+from penstock.cost.mesh_links import MeshLinks
+from penstock.estimate.layer_times import LayerTimes
+
+
+@dataclass(frozen=True)
+class ClusterLinks(MeshLinks):
+    """The links of a mesh on a cluster."""
+
+    cluster: Cluster
+
+    def group(self, *axes: str) -> GroupLinks:
+        """The ranks along some axes. Where they do not fill machines evenly, the machine that has
+        fewest of them decides."""
+        known = self.__dict__.setdefault("_groups", {})
+        if axes not in known:
+            known[axes] = self._group(axes)
+        found: GroupLinks = known[axes]
+        return found
+
+    def _group(self, axes: tuple[str, ...]) -> GroupLinks:
+        places = np.zeros(1, np.int64)
+        for axis in axes:
+            steps = np.arange(self.sizes[axis]) * self.strides[axis]
+            places = (places[:, None] + steps).ravel()
+        _, counts = np.unique(places // self.hardware.machine, return_counts=True)
+        return GroupLinks(self.cluster, len(places), int(counts.min()))
+
+
+def hardware_of(cluster: Cluster, times: LayerTimes) -> Hardware:
+    """The rates that hide communication, and the size of a machine."""
+    kernel = "flash2" if times.attention == "unfused" else times.attention
+    reached = getattr(cluster.gpu.reached, kernel)
+    return Hardware(
+        linear=int(times.product_rate),
+        attention=int(times.peak * reached.forward),
+        attention_backward=int(times.peak * reached.backward),
+        memory=int(times.memory_rate),
+        host=int(cluster.gpu.host_rate),
+        link=int(cluster.machine.rate),
+        latency=Fraction(0),
+        network=int(cluster.network.rate),
+        machine=cluster.machine.gpus,
+    )

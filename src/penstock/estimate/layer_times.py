@@ -1,0 +1,192 @@
+"""Seconds of one layer in each pass, from the shapes of its matrices and the bytes that it moves.
+
+A layer is products with weights, attention, and kernels that only move bytes: norms, residual sums,
+rotations, the gate. What the latter move, in elements for each token (h hidden, a query and g
+key/value heads of d, f inside the MLP):
+
+                     forward                            backward
+    two norms        2 x (read, write) h                2 x (read two, write) h
+    two sums         2 x (read two, write) h            the same
+    rotation         (read, write) (a + g) d            the same
+    gate             (read two, write) f                (read three, write two) f
+
+A norm that is not fused is a kernel for each of its steps, in 32 bits: `PLAIN_NORM` has the bytes.
+Attention that is not fused writes scores and probabilities of all pairs, also of those that the
+mask hides: `PLAIN_PAIR` has the bytes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from penstock.arch.config import ModelConfig
+from penstock.arch.layers.parameter import INPUTS, OUTPUTS
+from penstock.arch.layers.record import wide_bytes
+from penstock.cluster.gpu import AttentionKernel, Gpu, PassShares
+from penstock.estimate.products import KERNEL_START, Product
+
+PLAIN_NORM = PassShares(36, 72)
+"""Bytes of an element of 16 bits. Forward: to 32 bits 6, square 8, mean 4, scale 8, to 16 bits 6,
+weight 4. Backward: weight 12, to 32 bits 6, scale and its sum 24, square 12, sum of both 12, to 16
+bits 6. Counted kernel by kernel."""
+PLAIN_PAIR = PassShares(12, 16)
+"""Bytes of a pair of 16 bits for each head. Forward: scores written 2, masked 4, normed 4, read 2.
+Backward: gradient of the probabilities written 2, of the scores 6, of the mask 4, read twice 4."""
+HALF_SPEED_KEYS = 256
+"""Keys for each query at which a fused kernel is half as fast as with many. Assumption: blocks of
+128 on the diagonal are half empty, and a short row of blocks has no steady state."""
+WIDE_HEAD = 128
+NARROW_HEAD = PassShares(0.74, 0.80)
+"""What heads of 64 reach of the speed of heads of 128: cuDNN on an H200, 9.1 and 25.8 ms against
+13.5 and 41.4 ms for twice the FLOPs (docs/benchmarks.md). That other sizes below 128 are as 64 is
+an assumption."""
+SMALL_KERNELS = 6
+"""Kernels of a layer's forward beside products and attention: norms, sums, rotation, gate."""
+
+
+class UnitTokens(NamedTuple):
+    """What a rank has of a slice, all rows together."""
+
+    held: int
+    """Tokens between blocks."""
+    whole: int
+    """Tokens inside blocks."""
+    pairs: float
+    """Query-key pairs that are not masked."""
+    square: float
+    """All of them."""
+
+
+class LayerSeconds(NamedTuple):
+    """Seconds of a layer's passes."""
+
+    forward: float
+    inputs: float
+    """The gradient of its input."""
+    weights: float
+
+
+@dataclass(frozen=True)
+class LayerTimes:
+    """A rank's part of a layer on a GPU, with some kernels."""
+
+    part: ModelConfig
+    attended: ModelConfig
+    gpu: Gpu
+    peak: float
+    attention: AttentionKernel
+    fused_norm: bool
+
+    def seconds(self, unit: UnitTokens) -> LayerSeconds:
+        """Of one slice; ops of whole stages have none."""
+        if not unit.whole:
+            return LayerSeconds(0.0, 0.0, 0.0)
+        forward, inputs, weights = map(sum, zip(*map(self._times_of, self.products(unit.whole))))
+        small = self._moved(unit)
+        attended = self._attention(unit)
+        return LayerSeconds(
+            forward + attended.forward + small.forward,
+            inputs + attended.backward + small.backward,
+            weights,
+        )
+
+    @property
+    def product_rate(self) -> float:
+        """FLOPs per second of large products."""
+        return self.peak * self.gpu.reached.products
+
+    @property
+    def memory_rate(self) -> float:
+        """Bytes per second of kernels that only move bytes."""
+        return self.gpu.memory_rate * self.gpu.reached.memory
+
+    @cached_property
+    def matrices(self) -> list[tuple[int, int]]:
+        """Outputs and inputs of each product of a layer; matrices of one input are one product."""
+        found: list[tuple[int, int]] = []
+        for record in self.part.layer_records:
+            for axis in (OUTPUTS, INPUTS):
+                shapes = [
+                    each.shape
+                    for each in record.parameters
+                    if each.axis == axis and len(each.shape) > 1
+                ]
+                if shapes:
+                    found.append((sum(shape[0] for shape in shapes), shapes[0][1]))
+        return found
+
+    def products(self, tokens: int) -> Iterator[tuple[Product, Product, Product]]:
+        """Forward, input gradient and weight gradient of each. The last adds to 32 bits, which are
+        read and written."""
+        size = self.part.element_bytes
+        for outputs, inputs in self.matrices:
+            yield (
+                Product(tokens, outputs, inputs, size),
+                Product(tokens, inputs, outputs, size),
+                Product(outputs, inputs, tokens, 2 * wide_bytes(size)),
+            )
+
+    def head_seconds(self, tokens: int, flops: float) -> float:
+        """Products with the head of so many FLOPs, and what the loss moves: logits are read twice
+        and their gradients written."""
+        if not flops:
+            return 0.0
+        piece = Product(min(tokens, 4096), self.part.vocabulary, self.part.hidden, 2)
+        rate = piece.flops / self._product_seconds(piece)
+        return flops / rate + 3 * tokens * self.part.vocabulary * 2 / self.memory_rate
+
+    def _times_of(self, passes: tuple[Product, ...]) -> list[float]:
+        return [self._product_seconds(each) for each in passes]
+
+    def _product_seconds(self, product: Product) -> float:
+        return product.seconds(self.gpu, self.product_rate, self.part.element_bytes)
+
+    def _moved(self, unit: UnitTokens) -> PassShares:
+        """Seconds of kernels that only move bytes."""
+        size, attention = self.part.element_bytes, self.part.attention
+        norms = PassShares(4 * size, 6 * size)
+        if not self.fused_norm:
+            norms = PassShares(*(2 * each * size / 2 for each in PLAIN_NORM))
+        rotated = 2 * (attention.query_width + attention.key_width) * size * unit.whole
+        gate = PassShares(3, 5) if self.part.gated else PassShares(2, 3)
+        outside = self.part.hidden * unit.held
+        inside = self.part.ffn * unit.whole * size
+        kernels = SMALL_KERNELS * KERNEL_START
+        return PassShares(
+            *(
+                kernels
+                + (outside * (norm + 6 * size) + rotated + gates * inside) / self.memory_rate
+                for norm, gates in zip(norms, gate)
+            )
+        )
+
+    def _attention(self, unit: UnitTokens) -> PassShares:
+        if self.attention == "unfused":
+            return self._plain_attention(unit)
+        reached: PassShares = getattr(self.gpu.reached, self.attention)
+        if self.part.head_size < WIDE_HEAD:
+            reached = PassShares(*(share * part for share, part in zip(reached, NARROW_HEAD)))
+        flops = unit.pairs * self.attended.pair_flops
+        keys = unit.pairs / max(unit.whole, 1)
+        speed = self.peak * keys / (keys + HALF_SPEED_KEYS)
+        return PassShares(
+            KERNEL_START + flops / (speed * reached.forward),
+            KERNEL_START + 2 * flops / (speed * reached.backward),
+        )
+
+    def _plain_attention(self, unit: UnitTokens) -> PassShares:
+        flops = unit.square * self.attended.pair_flops
+        scores = unit.square * self.attended.heads * self.part.element_bytes / 2
+        return PassShares(
+            *(
+                times * flops / self.product_rate + moved * scores / self.memory_rate
+                for times, moved in zip((1, 2), PLAIN_PAIR)
+            )
+        )
+
+
+@lru_cache(maxsize=4096)
+def layer_seconds(times: LayerTimes, unit: UnitTokens) -> LayerSeconds:
+    """Of one slice; layouts often differ in something else."""
+    return times.seconds(unit)

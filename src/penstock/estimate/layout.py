@@ -1,0 +1,119 @@
+"""A layout as it is asked for: a model, a cluster, and how the one lies on the other."""
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from penstock.arch.config import ModelConfig
+from penstock.arch.limits import refuse_count
+from penstock.arch.mesh_shape import MeshShape, refuse_misfits
+from penstock.cluster.cluster import Cluster
+from penstock.cluster.gpu import AttentionKernel, Precision
+from penstock.cost.copies import Shard
+from penstock.errors import ShapeError
+
+Offload = Literal["none", "all"]
+OFFLOADS: tuple[Offload, ...] = get_args(Offload)
+BYTES_OF: dict[str, int] = {"bf16": 2, "fp16": 2, "fp32": 4}
+LONGEST_SEQUENCE = 1 << 30
+MOST_OPS = 1 << 20
+"""Ops of a step; more would be simulated for minutes."""
+ALL_LAYERS = 1 << 30
+
+
+@dataclass(frozen=True)
+class Recompute:
+    """Which layers keep only their input. `selective` computes the probabilities of attention
+    again, which only attention that is not fused keeps."""
+
+    text: str = "none"
+
+    @property
+    def layers(self) -> int:
+        """Layers of each stage that are computed again, at most."""
+        if self.text == "all":
+            return ALL_LAYERS
+        return int(self.text.removeprefix("layers=")) if "=" in self.text else 0
+
+
+@dataclass(frozen=True)
+class TrainingLayout:
+    """What one estimate is of."""
+
+    model: ModelConfig
+    cluster: Cluster
+    tokens: int
+    """Of a sequence."""
+    batch_tokens: int
+    """Of all sequences of a step."""
+    schedule: str
+    mesh: MeshShape = field(default_factory=MeshShape)
+    """Its replicas are those that the cluster has room for."""
+    pipeline: int = 1
+    """Devices of the schedule."""
+    chunks: int | None = None
+    slices: int | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    rows: int = 1
+    recompute: Recompute = field(default_factory=Recompute)
+    shard: Shard = "none"
+    attention: AttentionKernel = "flash2"
+    fused_norm: bool = True
+    vocabulary: bool = False
+    offload: Offload = "none"
+    precision: Precision = "bf16"
+
+    def __post_init__(self) -> None:
+        refuse_count("tokens", self.tokens, LONGEST_SEQUENCE)
+        refuse_count("rows", self.rows, LONGEST_SEQUENCE)
+        refuse_count("batch_tokens", self.batch_tokens, 1 << 50)
+        refuse_misfits(self.model, self.mesh)
+        self.model.refuse_length(self.tokens)
+        self._refuse_ranks()
+        self._refuse_batch()
+        if self.offload == "all" and self.recompute.text != "none":
+            raise ShapeError(
+                f"activations are offloaded, but recompute is {self.recompute.text}",
+                hint="take one of both: what is computed again is not kept",
+            )
+        if self.precision == "fp32" and self.attention != "unfused":
+            raise ShapeError(
+                f"the kernel {self.attention} does not compute in fp32",
+                hint="take --attention unfused, or --precision bf16",
+            )
+
+    def _refuse_ranks(self) -> None:
+        ranks, gpus = self.mesh.ranks(self.pipeline), self.cluster.gpus
+        if ranks != gpus:
+            inside = ranks // self.mesh.replicas
+            whole = gpus % inside == 0
+            hint = f"set replicas to {gpus // inside}" if whole else "choose sizes that divide it"
+            raise ShapeError(f"the mesh has {ranks} ranks, the cluster {gpus} GPUs", hint=hint)
+
+    def _refuse_batch(self) -> None:
+        """A batch is a whole number of microbatches on every replica."""
+        piece = self.tokens * self.rows * self.mesh.replicas
+        if self.batch_tokens % piece:
+            less = self.batch_tokens // piece * piece
+            near = " or ".join(f"{each:,}" for each in (less, less + piece) if each)
+            raise ShapeError(
+                f"batch_tokens is {self.batch_tokens:,}, which is not a multiple of {piece:,}: "
+                f"{self.tokens:,} tokens x {self.rows} rows x {self.mesh.replicas} replicas",
+                hint=f"give {near}",
+            )
+        pieces = self.microbatches * (self.slices or 1)
+        ops = 2 * self.pipeline * (self.chunks or 1) * pieces
+        if ops > MOST_OPS:
+            raise ShapeError(
+                f"a step of {pieces:,} pieces of work on {self.pipeline} devices has {ops:,} ops",
+                hint=f"raise rows or replicas: at most {MOST_OPS:,} are simulated",
+            )
+
+    @property
+    def microbatches(self) -> int:
+        """Of one replica."""
+        return self.batch_tokens // (self.tokens * self.rows * self.mesh.replicas)
+
+    @property
+    def copies(self) -> int:
+        """Ranks that hold the same weights."""
+        return self.mesh.replicas * self.mesh.sequence

@@ -1,0 +1,278 @@
+"""The cost model of a layout on a cluster: the simulator's questions, answered with kernels' times.
+
+It is the cost model of a rank of a cell (cost/cell_cost.py), whose work, collectives and sizes it
+takes; times come from kernels and from formulas of collectives instead of peaks. In addition it
+knows several sequences side by side, layers that are computed again, and the optimizer's update.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.arch.mesh_shape import COPY_AXES
+from penstock.cluster.collective_times import GroupLinks
+from penstock.core.homes import stage_column
+from penstock.core.ops import STAGE_KINDS, Op
+from penstock.core.schedule import Loan, Schedule
+from penstock.core.shape import Shape
+from penstock.core.table import LETTERS
+from penstock.cost import passes
+from penstock.cost.cell_cost import CellCost, RowSeconds
+from penstock.cost.collectives import BACKWARD_KINDS, FORWARD_KINDS, Collective, SliceCollectives
+from penstock.cost.exchange import Exchange
+from penstock.cost.model import SIZES, Link
+from penstock.cost.shares import Scaled
+from penstock.cost.transformer import PICOSECOND
+from penstock.cost.workload import WorkAmounts
+from penstock.estimate.cluster_links import ClusterLinks
+from penstock.estimate.layer_times import LayerSeconds, LayerTimes, UnitTokens, layer_seconds
+from penstock.estimate.update_times import UpdateTimes
+
+IN_CELL = {"tensor": "tensor", "ulysses": "sequence", "ring": "sequence"}
+"""What communication along an axis of a cell is called."""
+UPDATING = "VUA"
+"""Kinds that end a step on the GPU: the norm of gradients, and updates."""
+KINDS_OF_COMMUNICATION = ("tensor", "sequence", "stages", "copies")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayoutCost(CellCost):
+    """The cost model of one rank."""
+
+    links: ClusterLinks
+    times: LayerTimes
+    update: UpdateTimes
+    kinds: frozenset[str]
+    """Kinds of ops of its schedule."""
+    rows: int = 1
+    """Sequences side by side."""
+    again: int = 0
+    """Layers of each stage that keep only their input and are computed again; at most all."""
+    probabilities: int = 0
+    """Bytes of a pair that attention keeps for each head: 0 where a kernel keeps none."""
+    free: frozenset[str] = frozenset()
+    """Kinds of communication that take no time, to see what the others cost."""
+    known: dict[str, RowSeconds] = field(default_factory=dict, compare=False)
+    """Seconds of rows that do not depend on what is free, worked out once."""
+
+    def _seconds(self, schedule: Schedule) -> RowSeconds:
+        found = self._once("computing", lambda: self.computing(schedule)).copy()
+        for kind in {"tensor", "sequence"} - self.free:
+            if self.uses(kind):
+                found += self._exposed_in(kind, schedule)
+        if "copies" not in self.free:
+            found += self._once("copies", lambda: self.between_copies(schedule).total)
+        return found
+
+    def _exposed_in(self, kind: str, schedule: Schedule) -> RowSeconds:
+        """What ops wait for ranks of their cell in one way, the other one being free."""
+        other = {"tensor": "sequence", "sequence": "tensor"}[kind]
+        alone = replace(self, free=frozenset({other}))
+        return self._once(kind, lambda: alone.inside(schedule).exposed)
+
+    def _once(self, name: str, found: Callable[[], RowSeconds]) -> RowSeconds:
+        if name not in self.known:
+            self.known[name] = found()
+        return self.known[name]
+
+    def uses(self, kind: str) -> bool:
+        """Whether ranks communicate in a way."""
+        sizes = {
+            "tensor": self.share.cell.tensor,
+            "sequence": self.share.cell.sequence,
+            "stages": self.links.devices,
+            "copies": self.copies.count,
+        }
+        return sizes[kind] > 1
+
+    def computing(self, schedule: Schedule) -> RowSeconds:
+        table, stage = schedule.table, stage_column(schedule)
+        unit = self.unit_of[schedule.unit]
+        found = np.zeros(len(table))
+        for kind in table.kinds:
+            rows = np.flatnonzero(table.of_kinds(kind))
+            if kind in UPDATING:
+                homes = table.stage[rows].tolist()
+                found[rows] = [self.update.seconds(kind, home) for home in homes]
+            elif kind not in STAGE_KINDS:
+                found[rows] = self._of_kind(kind)[stage[rows], unit[rows]]
+        return found
+
+    def _of_kind(self, kind: str) -> NDArray[np.float64]:
+        """Seconds of ops of a kind, by stage and by unit."""
+        at, work = LETTERS.index(kind), self._rates
+        layers = np.array(self.workload.layers, np.int64)
+        rest = work.linear[at] - passes.LINEAR[at] * layers * self.workload.part.layer_flops
+        moved = work.lookup[at] / self.times.memory_rate + work.copy[at] / self.hardware.host
+        again = np.minimum(layers, self.again) * (kind in BACKWARD_KINDS)
+        found = np.zeros((len(layers), len(self.units)))
+        for number, (tokens, seconds) in enumerate(zip(self.units, self.unit_seconds)):
+            found[:, number] = layers * _pass_seconds(kind, seconds) + again * seconds.forward
+            found[:, number] += moved * tokens.whole
+            for stage in np.flatnonzero(rest).tolist():
+                flops = float(rest[stage]) * tokens.whole
+                found[stage, number] += self.times.head_seconds(tokens.whole, flops)
+        return found
+
+    @cached_property
+    def _rates(self) -> WorkAmounts:
+        return self.workload.rates(self.update.shape)
+
+    @property
+    def sized(self) -> tuple[str, ...]:
+        """Sizes that a schedule with these kinds of ops has."""
+        shards, cut = bool(self.update.shape.shards), bool(self.workload.cut.any())
+        there = {"stash": "W" in self.kinds, "ckpt": "N" in self.kinds, "dkv": cut}
+        there |= {"logits": shards, "given": shards}
+        return tuple(size for size in SIZES if there.get(size, True))
+
+    @cached_property
+    def unit_of(self) -> NDArray[np.int64]:
+        """Which of the different units each unit is like; units of -1 come last."""
+        return self._unique[1]
+
+    @cached_property
+    def units(self) -> list[UnitTokens]:
+        """The different units, with all rows."""
+        work, rows = self.workload, self.rows
+        held = work.layer_bytes("input") // work.model.boundary_bytes
+        found: list[UnitTokens] = []
+        for first in self._unique[0].tolist():
+            whole, doubled = int(work.tokens[first]), int(work.half_pairs[first])
+            keys = (doubled / whole + whole) / 2 if whole else 0.0
+            sizes = (int(held[first]), whole, doubled / 2, whole * keys)
+            found.append(UnitTokens(*(rows * size for size in sizes)))  # type: ignore[arg-type]
+        return found
+
+    @cached_property
+    def _unique(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        _, first, which = np.unique(self._alike, return_index=True, return_inverse=True)
+        return first, which
+
+    @cached_property
+    def unit_seconds(self) -> list[LayerSeconds]:
+        """Of one layer."""
+        return [layer_seconds(self.times, unit) for unit in self.units]
+
+    def _collectives(self, op: Op) -> list[Collective]:
+        """Layers that are computed again send what their forward sends."""
+        found = super()._collectives(op)
+        again = min(self.again, self.workload.layers[op.stage])
+        if again and op.kind in BACKWARD_KINDS:
+            slice = SliceCollectives(self.share, self.workload.lengths[op.mb][: op.slice + 1])
+            found = [*found, *(each._replace(times=again) for each in slice.layer_forward())]
+        return [each for each in found if IN_CELL[each.axis] not in self.free]
+
+    def seconds(self, collective: Collective) -> float:
+        group, sent = self.links.group(collective.axis), float(collective.sent) * self.rows
+        each, calls = sent / collective.calls, collective.calls
+        if collective.name in ("add_up", "take_largest"):
+            return calls * group.sum_seconds(each)
+        if collective.name in ("gather", "scatter_sum"):
+            return calls * group.ring_seconds(each)
+        return calls * group.message_seconds(each)
+
+    def exposed(self, collective: Collective) -> float:
+        beside, rate = collective.beside, self.hardware
+        hidden = (
+            beside.linear / rate.linear
+            + float(beside.attention) / rate.attention
+            + float(beside.attention_backward) / rate.attention_backward
+        )
+        return max(0.0, self.seconds(collective) - self.rows * hidden)
+
+    def copies_seconds(
+        self, schedule: Schedule, copies: RowSeconds, holders: RowSeconds
+    ) -> RowSeconds:
+        """A sum for all where copies share nothing, else scattered sums and gathers."""
+        found = np.zeros(len(copies))
+        among, tensor = self.links.group(*COPY_AXES), self.links.group("tensor")
+        times = among.sum_seconds if self.copies.shard == "none" else among.ring_seconds
+        for row in np.flatnonzero((copies > 0) | (holders > 0)).tolist():
+            found[row] = times(copies[row]) if copies[row] else 0.0
+            found[row] += tensor.sum_seconds(holders[row]) if holders[row] else 0.0
+        return found
+
+    def link(self, source: int, target: int) -> Link:
+        """A schedule for this cost has boundaries of one byte: all tokens of a microbatch."""
+        near = self.links.neighbours(source, target)
+        return Link() if "stages" in self.free else self._links[near]
+
+    def loan(self, op: Op, shape: Shape) -> Fraction:
+        return self.rows * super().loan(op, shape)
+
+    def exchange(self, loan: Loan, shape: Shape) -> Exchange:
+        """In boundaries of a microbatch, which is what links count here."""
+        moved = super().exchange(loan, shape)
+        whole = self.workload.boundary_bytes(max(map(sum, set(self.workload.lengths))))
+        return Exchange(Fraction(moved.there) / whole, Fraction(moved.back) / whole)
+
+    @cached_property
+    def _links(self) -> tuple[Link, Link]:
+        """Between machines, and in one."""
+        whole = max(map(sum, set(self.workload.lengths)))
+        sent = self.rows * self.workload.boundary_bytes(whole)
+        groups = (GroupLinks(self.links.cluster, 2, near) for near in (1, 2))
+        far, near = (
+            Link(_picoseconds(group.message_seconds(0.0)), _picoseconds(sent / group.rate))
+            for group in groups
+        )
+        return far, near
+
+    def amounts(self, schedule: Schedule, size: str) -> Scaled:
+        held = np.array(self.workload.bytes(schedule, size)) * self.rows
+        change = {"act": self._kept, "kv": self._keys, "temp": self._while_running}.get(size)
+        if change and (self.again or self.probabilities):
+            held += change(schedule) * self.rows
+        return Scaled(held, Fraction(1))
+
+    def _kept(self, schedule: Schedule) -> NDArray[np.int64]:
+        """What layers that are computed again do not keep, and what attention keeps of pairs."""
+        again, layers = self._again(schedule)
+        layer, given = (self.workload.layer_bytes(size) for size in ("act", "input"))
+        pairs = (layers - again) * self._pair_bytes[schedule.unit]
+        return np.asarray(pairs - again * (layer - given)[schedule.unit])
+
+    def _keys(self, schedule: Schedule) -> NDArray[np.int64]:
+        """Keys and values of whole sequences, which no other slice needs, are made again too."""
+        again, _ = self._again(schedule)
+        whole = self.workload.layer_bytes("kv") * (1 - self.workload.cut)
+        return np.asarray(-again * whole[schedule.unit])
+
+    def _while_running(self, schedule: Schedule) -> NDArray[np.int64]:
+        """One layer that is computed again, and gradients of its pairs."""
+        again, _ = self._again(schedule)
+        whole = self.workload.layer_bytes("kv") * (1 - self.workload.cut)
+        layer = self.workload.layer_bytes("act") + whole + self._pair_bytes
+        backward = schedule.table.of_kinds(BACKWARD_KINDS)
+        both = schedule.table.of_kinds(BACKWARD_KINDS + FORWARD_KINDS)
+        found = (again > 0) * layer[schedule.unit] * backward
+        return np.asarray(found + self._pair_bytes[schedule.unit] * both)
+
+    def _again(self, schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Layers of each row that are computed again, and all of its stage."""
+        every = np.zeros(schedule.shape.homes, np.int64)
+        every[: len(self.workload.layers)] = self.workload.layers
+        layers = every[stage_column(schedule)]
+        return np.minimum(layers, self.again), layers
+
+    @cached_property
+    def _pair_bytes(self) -> NDArray[np.int64]:
+        """Bytes that attention of one layer keeps for the pairs of each unit."""
+        heads = self.workload.attended.heads * self.probabilities
+        each = np.array([int(unit.square) // self.rows * heads for unit in self.units], np.int64)
+        return each[self.unit_of]
+
+
+def _pass_seconds(kind: str, layer: LayerSeconds) -> float:
+    """Of an op of a kind, in one layer."""
+    backward = {"I": layer.inputs, "W": layer.weights, "B": layer.inputs + layer.weights}
+    return layer.forward if kind in FORWARD_KINDS else backward.get(kind, 0.0)
+
+
+def _picoseconds(seconds: float) -> Fraction:
+    return round(seconds / float(PICOSECOND)) * PICOSECOND

@@ -1,0 +1,160 @@
+"""One layout: its step is simulated with the times of kernels, and its memory added up."""
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+
+from penstock.arch.config import ModelConfig
+from penstock.core.schedule import Schedule
+from penstock.core.scoreboard import Run
+from penstock.cost.cell_cost import CellCost
+from penstock.cost.temporary import fused_backward_bytes
+from penstock.cost.workload import Workload
+from penstock.errors import ShapeError
+from penstock.estimate.cluster_links import ClusterLinks, hardware_of
+from penstock.estimate.layer_times import LayerTimes
+from penstock.estimate.layout import BYTES_OF, TrainingLayout
+from penstock.estimate.layout_cost import KINDS_OF_COMMUNICATION, LayoutCost
+from penstock.estimate.memory_classes import DeviceMemory, device_memories
+from penstock.estimate.step_schedule import StepSchedule, step_schedule
+from penstock.estimate.update_times import UpdateTimes
+from penstock.estimate.utilisation import token_flops, token_flops_again
+from penstock.sim.engine import play
+from penstock.sim.timeline import busy_ticks
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a step of a layout takes."""
+
+    layout: TrainingLayout
+    seconds: float
+    bubble: float
+    """Share of the step in which a device neither computes nor waits for ranks of its cell; mean of
+    all devices."""
+    exposed: dict[str, float]
+    """Seconds that the step would be shorter by without a kind of communication."""
+    memory: tuple[DeviceMemory, ...]
+    stages: int = 1
+    """Of the schedule."""
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.layout.batch_tokens / self.seconds
+
+    @property
+    def flops_utilisation(self) -> float:
+        """Of the peak, without what is computed again."""
+        layout = self.layout
+        return self._share(token_flops(layout.model, layout.tokens))
+
+    @property
+    def hardware_utilisation(self) -> float:
+        """Of the peak, with what is computed again."""
+        layout = self.layout
+        again = min(layout.recompute.layers * self.stages, layout.model.layers)
+        return self._share(token_flops_again(layout.model, layout.tokens, again))
+
+    def _share(self, flops_of_token: float) -> float:
+        gpus, gpu = self.layout.cluster.gpus, self.layout.cluster.gpu
+        peak = gpus * gpu.peak_of(self.layout.precision)
+        return self.tokens_per_second * flops_of_token / peak
+
+    @property
+    def fits(self) -> bool:
+        return all(each.total <= self.layout.cluster.gpu.memory for each in self.memory)
+
+
+def estimate(layout: TrainingLayout) -> Estimate:
+    """Simulate a step of a layout."""
+    step = step_schedule(layout)
+    cost = layout_cost(layout, step)
+    schedule = step.schedule
+    done, tick = play(schedule, cost, "together")
+    seconds = float(int(done.end.max()) * tick)
+    return Estimate(
+        layout,
+        seconds,
+        1 - _busy(step, done, tick) / seconds,
+        _exposed(step, cost, seconds),
+        device_memories(layout, step, cost, done),
+        schedule.shape.stages,
+    )
+
+
+def _busy(step: StepSchedule, done: Run, tick: Fraction) -> float:
+    """Seconds that a device works, on average; strands of a pair overlap."""
+    table, whole = step.schedule.table, 0
+    for lane, (first, end) in enumerate(pairwise(table.lane_start.tolist())):
+        if table.lane_stream[lane] == "compute":
+            whole += busy_ticks(done.start[first:end], done.end[first:end])
+    return float(whole * tick) / step.schedule.shape.devices
+
+
+def _exposed(step: StepSchedule, cost: LayoutCost, seconds: float) -> dict[str, float]:
+    found = {}
+    for kind in KINDS_OF_COMMUNICATION:
+        if cost.uses(kind):
+            free = replace(cost, free=frozenset({kind}))
+            done, tick = play(step.schedule, free, "together")
+            found[kind] = max(0.0, seconds - float(int(done.end.max()) * tick))
+        else:
+            found[kind] = 0.0
+    return found
+
+
+def layout_cost(layout: TrainingLayout, step: StepSchedule) -> LayoutCost:
+    """The cost model of the rank of a layout that computes most."""
+    schedule, cluster = step.schedule, layout.cluster
+    _refuse_twice(layout, schedule)
+    model = replace(layout.model, element_bytes=BYTES_OF[layout.precision])
+    workload = _workload(layout, step, model)
+    peak = cluster.gpu.peak_of(layout.precision)
+    times = LayerTimes(model, model, cluster.gpu, peak, layout.attention, layout.fused_norm)
+    hardware = hardware_of(cluster, times)
+    links = ClusterLinks(layout.mesh, layout.pipeline, hardware, cluster)
+    rank = CellCost.on_mesh(workload, schedule, links, layout.shard)
+    part, attended = rank.workload.part, rank.workload.attended
+    times = replace(times, part=part, attended=attended)
+    owners = 1 if layout.shard == "none" else layout.copies
+    keeps = layout.attention == "unfused" and layout.recompute.text == "none"
+    return LayoutCost(
+        rank.workload,
+        hardware,
+        share=rank.share,
+        links=links,
+        copies=rank.copies,
+        times=times,
+        update=UpdateTimes(rank.workload, schedule.shape, owners, times.memory_rate),
+        kinds=schedule.table.kinds,
+        rows=layout.rows,
+        again=layout.recompute.layers,
+        probabilities=model.element_bytes * keeps,
+    )
+
+
+def _refuse_twice(layout: TrainingLayout, schedule: Schedule) -> None:
+    """Refuse to compute layers again that a schedule computes again anyway, or moves."""
+    if layout.recompute.text != "none" and schedule.table.kinds & set("NO"):
+        raise ShapeError(
+            f"{schedule.name} computes forwards again or moves their activations, but recompute is "
+            f"{layout.recompute.text}",
+            hint="leave recompute out",
+        )
+
+
+def _workload(layout: TrainingLayout, step: StepSchedule, model: ModelConfig) -> Workload:
+    """Layers are dealt as evenly as can be, or as the schedule is made for."""
+    shape = step.schedule.shape
+    if layout.tokens < layout.mesh.sequence:
+        raise ShapeError(
+            f"{layout.mesh.sequence} ranks share {layout.tokens} tokens",
+            hint=f"set sequence to {layout.tokens} or less",
+        )
+    if shape.stages > model.layers and not shape.cut(model.layers):
+        raise ShapeError(
+            f"{shape.stages} stages share {model.layers} layers",
+            hint="lower pipeline or chunks so that each stage has a layer",
+        )
+    found = Workload.of(shape, model, step.lengths)
+    return replace(found, inside=fused_backward_bytes) if layout.fused_norm else found

@@ -1,0 +1,75 @@
+"""Why a layout fits or does not, and what its time goes to, in words with numbers."""
+
+from penstock.estimate.layout import TrainingLayout
+from penstock.estimate.price import Estimate
+
+GIBI = 2**30
+TOLD_ABOVE = 0.02
+"""Shares of the step from which on something is told."""
+
+
+def reasons(found: Estimate) -> list[str]:
+    """Sentences, the most important first."""
+    return [_memory(found), *_time(found), *_advice(found)]
+
+
+def _memory(found: Estimate) -> str:
+    fullest = max(range(len(found.memory)), key=lambda at: found.memory[at].total)
+    memory, room = found.memory[fullest], found.layout.cluster.gpu.memory
+    parts = sorted(memory._asdict().items(), key=lambda item: -item[1])[:3]
+    most = ", ".join(f"{name.replace('_', ' ')} {size / GIBI:.1f}" for name, size in parts)
+    verdict = "fits" if found.fits else f"lacks {(memory.total - room) / GIBI:.1f} GiB"
+    return (
+        f"device {fullest} needs {memory.total / GIBI:.1f} of {room / GIBI:.0f} GiB and {verdict}; "
+        f"most are {most} GiB"
+    )
+
+
+def _time(found: Estimate) -> list[str]:
+    told = []
+    if found.bubble > TOLD_ABOVE:
+        told.append(f"a GPU has nothing to do for {found.bubble:.1%} of the step{_few(found)}")
+    for kind, seconds in found.exposed.items():
+        if seconds > TOLD_ABOVE * found.seconds:
+            told.append(
+                f"without waiting for {_COMMUNICATION[kind]} the step would be "
+                f"{seconds / found.seconds:.1%} shorter"
+            )
+    return told
+
+
+def _few(found: Estimate) -> str:
+    """How many pieces of work fill the pipeline, where there is one."""
+    layout = found.layout
+    count, devices = layout.microbatches, layout.pipeline
+    return f", with {count} microbatches for {devices} devices" if devices > 1 else ""
+
+
+_COMMUNICATION = {
+    "tensor": "ranks that share matrices",
+    "sequence": "ranks that share tokens",
+    "stages": "transfers between stages",
+    "copies": "sums and gathers over copies of the weights",
+}
+
+
+def _advice(found: Estimate) -> list[str]:
+    """What a layout pays for without need, or what may be asked of it in vain."""
+    layout, told = found.layout, []
+    if layout.recompute.text == "selective" and layout.attention != "unfused":
+        told.append(f"selective recompute changes nothing: {layout.attention} keeps no scores")
+    if layout.mesh.tensor > layout.cluster.machine.gpus:
+        told.append(
+            f"tensor is {layout.mesh.tensor}, more than the {layout.cluster.machine.gpus} GPUs of "
+            "a machine: its sums go over the network"
+        )
+    return told + _smaller(layout, found)
+
+
+def _smaller(layout: TrainingLayout, found: Estimate) -> list[str]:
+    """Optimizer state that every copy holds, where memory lacks."""
+    if found.fits or layout.shard != "none" or layout.copies == 1:
+        return []
+    held = max(each.optimizer for each in found.memory)
+    saved = held * (layout.copies - 1) // layout.copies
+    return [f"shard=optimizer over {layout.copies} copies would free {saved / GIBI:.1f} GiB"]

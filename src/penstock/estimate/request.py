@@ -1,0 +1,211 @@
+"""A layout as plain values, from a row of JSON or from flags; the names are the same.
+
+A value that is not what its name takes is refused with what it takes, an unknown name with the
+nearest known one. Models, clusters and meshes are read once for all rows that name the same.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from penstock.arch.config import ModelConfig, model
+from penstock.arch.families import from_huggingface
+from penstock.arch.mesh_shape import LARGEST_OF_MESH, MeshShape
+from penstock.cluster.cluster import Cluster
+from penstock.cluster.gpu import ATTENTION_KERNELS, PRECISIONS
+from penstock.cluster.read import read_cluster
+from penstock.errors import ShapeError, nearest, shown
+from penstock.estimate.layout import OFFLOADS, Recompute, TrainingLayout
+from penstock.files.json_object import read_object
+
+NEEDED_NAMES = ("model", "cluster", "tokens", "batch_tokens", "schedule")
+MESH_NAMES = ("tensor", "sequence", "ring", "pipeline", "replicas")
+MODEL_NAMES = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_size", "vocabulary")
+SHARDS = ("none", "optimizer", "full")
+LARGEST_COUNT = 1 << 50
+Reader = Callable[[str, Any], Any]
+
+
+def layout_from(row: Mapping[str, Any]) -> TrainingLayout:
+    """The layout that a row describes; a value of null stands for one that is left out."""
+    given = {name: value for name, value in row.items() if value is not None}
+    for name in given:
+        if name not in _READERS:
+            hint = nearest(name[:40], list(_READERS))
+            raise ShapeError(f"a layout has no {shown(name[:40])}", hint=hint)
+    missing = [name for name in NEEDED_NAMES if name not in given]
+    if missing:
+        raise ShapeError(
+            f"{', '.join(missing)} is missing", hint=f"needed are {', '.join(NEEDED_NAMES)}"
+        )
+    values = {name: _READERS[name](name, value) for name, value in given.items()}
+    scattered = values.pop("sequence_parallel_norms", True)
+    sizes = dict(values.pop("mesh", ()))
+    pipeline, cluster = sizes.pop("pipeline", 1), values["cluster"]
+    mesh = MeshShape(**sizes, norms="scattered" if scattered else "replicated")
+    if "replicas" not in sizes:
+        mesh = _with_replicas(mesh, pipeline, cluster)
+    return TrainingLayout(mesh=mesh, pipeline=pipeline, **values)
+
+
+def _with_replicas(mesh: MeshShape, pipeline: int, cluster: Cluster) -> MeshShape:
+    """As many replicas as there are GPUs for."""
+    inside = mesh.ranks(pipeline)
+    if cluster.gpus % inside:
+        raise ShapeError(
+            f"{cluster.gpus} GPUs cannot be shared by copies of {inside} ranks (pipeline "
+            f"{pipeline} x sequence {mesh.sequence} x tensor {mesh.tensor})",
+            hint=f"choose sizes whose product divides {cluster.gpus}",
+        )
+    sizes = (cluster.gpus // inside, mesh.sequence, mesh.ring, mesh.tensor)
+    return MeshShape(*sizes, norms=mesh.norms)
+
+
+def _count(name: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST_COUNT:
+        raise ShapeError(f"{name} is {shown(value)}", hint="give a whole number above 0")
+    return value
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise ShapeError(f"{name} is {shown(value)}", hint="give a text")
+    return value
+
+
+def _switch(name: str, value: Any) -> bool:
+    known: dict[Any, bool] = {True: True, False: False, "yes": True, "no": False}
+    if not isinstance(value, bool | str) or value not in known:
+        raise ShapeError(f"{name} is {shown(value)}", hint="give yes or no")
+    return known[value]
+
+
+def _one_of(*known: str) -> Reader:
+    def read(name: str, value: Any) -> str:
+        if value not in known:
+            hint = f"one of: {', '.join(known)}"
+            raise ShapeError(f"{name} is {shown(value)}", hint=hint)
+        return str(value)
+
+    return read
+
+
+def _recompute(name: str, value: Any) -> Recompute:
+    text = _text(name, value)
+    word, equals, count = text.partition("=")
+    numbered = word == "layers" and count.isascii() and count.isdecimal() and 0 < len(count) < 7
+    if text not in ("none", "selective", "all") and not (equals and numbered):
+        hint = "give none, selective, all, or layers=N"
+        raise ShapeError(f"{name} is {shown(value)}", hint=hint)
+    return Recompute(text)
+
+
+def _model(name: str, value: Any) -> ModelConfig:
+    if isinstance(value, str):
+        return _named_model(value)
+    if not isinstance(value, dict):
+        raise ShapeError(f"{name} is {shown(value)}", hint="give a preset's name, or its sizes")
+    return _sized_model(tuple(sorted(value.items(), key=str)))
+
+
+@lru_cache(maxsize=64)
+def _named_model(text: str) -> ModelConfig:
+    if not text.endswith(".json"):
+        return model(text)
+    hint = "give a preset's name, or the config.json of a model"
+    return from_huggingface(read_object(Path(text), hint))
+
+
+@lru_cache(maxsize=256)
+def _sized_model(items: tuple[tuple[str, Any], ...]) -> ModelConfig:
+    given = dict(items)
+    known = (*MODEL_NAMES, "gated", "tied")
+    for key in given:
+        if key not in known:
+            raise ShapeError(f"a model has no {shown(key[:40])}", hint=nearest(key[:40], known))
+    missing = [key for key in MODEL_NAMES if key not in given and key not in _DERIVED]
+    if missing:
+        raise ShapeError(f"model has no {', '.join(missing)}", hint=f"give {', '.join(known)}")
+    given.setdefault("kv_heads", given["heads"])
+    if "head_size" not in given:
+        given["head_size"] = _count("hidden", given["hidden"]) // _count("heads", given["heads"])
+    sizes = {key: _count(f"model.{key}", given[key]) for key in MODEL_NAMES}
+    switches = {
+        key: _switch(f"model.{key}", given[key]) for key in ("gated", "tied") if key in given
+    }
+    return ModelConfig(**sizes, **switches)  # type: ignore[arg-type]
+
+
+_DERIVED = ("kv_heads", "head_size")
+"""Where they are left out: as many as heads, and hidden over heads."""
+
+
+def _cluster(name: str, value: Any) -> Cluster:
+    return _named_cluster(_text(name, value))
+
+
+_named_cluster = lru_cache(maxsize=64)(read_cluster)
+
+
+def _mesh(name: str, value: Any) -> tuple[tuple[str, int], ...]:
+    if isinstance(value, str):
+        return _parsed_mesh(value)
+    if not isinstance(value, dict):
+        raise ShapeError(f"{name} is {shown(value)}", hint="give tensor=2,pipeline=4, or an object")
+    return tuple(_axis(key, size) for key, size in value.items())
+
+
+def _axis(name: str, size: Any) -> tuple[str, int]:
+    if name not in MESH_NAMES:
+        raise ShapeError(f"a mesh has no {shown(name[:40])}", hint=nearest(name[:40], MESH_NAMES))
+    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= LARGEST_OF_MESH:
+        hint = f"give a whole number from 1 to {LARGEST_OF_MESH:,}"
+        raise ShapeError(f"{name} of the mesh is {shown(size)}", hint=hint)
+    return name, size
+
+
+@lru_cache(maxsize=1024)
+def _parsed_mesh(text: str) -> tuple[tuple[str, int], ...]:
+    found: dict[str, int] = {}
+    for part in text.split(",") if text else ():
+        name, equals, size = (word.strip() for word in part.partition("="))
+        if not equals:
+            hint = "write NAME=NUMBER with commas between, for example tensor=8,pipeline=4"
+            raise ShapeError(f"mesh {shown(text)}: {shown(part)} is not a size", hint=hint)
+        if name in found:
+            raise ShapeError(f"mesh {shown(text)} has {name} twice", hint="give it once")
+        whole = size.isascii() and size.isdecimal() and len(size) <= 9
+        found |= [_axis(name, int(size) if whole else size)]
+    return tuple(found.items())
+
+
+def _options(name: str, value: Any) -> tuple[tuple[str, str], ...]:
+    if isinstance(value, list) and all(isinstance(each, str) and "=" in each for each in value):
+        value = dict(each.split("=", 1) for each in value)
+    if not isinstance(value, dict):
+        raise ShapeError(f"{name} is {shown(value)}", hint='give an object, as {"limit": 8}')
+    return tuple(sorted((str(key), str(each)) for key, each in value.items()))
+
+
+_READERS: dict[str, Reader] = {
+    "model": _model,
+    "cluster": _cluster,
+    "tokens": _count,
+    "batch_tokens": _count,
+    "mesh": _mesh,
+    "schedule": _text,
+    "chunks": _count,
+    "slices": _count,
+    "options": _options,
+    "rows": _count,
+    "recompute": _recompute,
+    "shard": _one_of(*SHARDS),
+    "attention": _one_of(*ATTENTION_KERNELS),
+    "fused_norm": _switch,
+    "sequence_parallel_norms": _switch,
+    "vocabulary": _switch,
+    "offload": _one_of(*OFFLOADS),
+    "precision": _one_of(*PRECISIONS),
+}
+"""What a layout may say, in the order of the reference."""

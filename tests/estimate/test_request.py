@@ -1,0 +1,121 @@
+"""Rows are read with what is wrong told, and answered one line for one line."""
+
+from json import dumps, loads
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from estimate.layouts import LLAMA_13B, row
+from penstock.arch.config import MODELS
+from penstock.arch.families import to_huggingface
+from penstock.errors import ShapeError
+from penstock.estimate.answer import answer_lines, answer_row
+from penstock.estimate.many import answer_many
+from penstock.estimate.request import layout_from
+
+FIELDS = {
+    "step_seconds",
+    "tokens_per_second",
+    "flops_utilisation",
+    "hardware_utilisation",
+    "bubble",
+    "exposed_communication_seconds",
+    "peak_bytes",
+    "fits",
+    "reasons",
+    "replicas",
+    "microbatches",
+}
+CLASSES = {
+    *("weights", "gradients", "optimizer", "activations", "keys_values", "logits"),
+    *("temporaries", "communication_buffers", "context", "fragmentation", "total"),
+}
+
+
+def test_an_answer_has_the_fields_of_the_contract() -> None:
+    found = answer_row(row(mesh="tensor=2,pipeline=2"))
+    assert set(found) == FIELDS
+    assert [set(each) for each in found["peak_bytes"]] == [CLASSES, CLASSES]
+    assert set(found["exposed_communication_seconds"]) == {"tensor", "sequence", "stages", "copies"}
+
+
+def test_a_mesh_may_be_text_or_an_object() -> None:
+    text = layout_from(row(mesh="tensor=2,pipeline=4"))
+    assert text == layout_from(row(mesh={"tensor": 2, "pipeline": 4}))
+    assert (text.mesh.tensor, text.pipeline, text.mesh.replicas) == (2, 4, 8)
+
+
+def test_a_model_may_be_a_name_a_file_or_sizes(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(dumps(to_huggingface(MODELS["llama3-8b"])))
+    assert layout_from(row(model=str(file))).model == layout_from(row(model="llama3-8b")).model
+    sizes = layout_from(row()).model
+    assert (sizes.kv_heads, sizes.head_size, sizes.gated, sizes.tied) == (40, 128, True, False)
+
+
+def test_options_may_be_an_object_or_a_list() -> None:
+    assert layout_from(row(options={"group": 4})) == layout_from(row(options=["group=4"]))
+    assert layout_from(row(options=[])) == layout_from(row())
+
+
+def test_a_null_stands_for_what_is_left_out() -> None:
+    assert layout_from(row(chunks=None, options=None)) == layout_from(row())
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "a layout has no 'atention'": row(atention="flash2"),
+    "schedule is missing": {key: value for key, value in row().items() if key != "schedule"},
+    "tokens is '2048'": row(tokens="2048"),
+    "rows is True": row(rows=True),
+    "fused_norm is 'maybe'": row(fused_norm="maybe"),
+    "attention is 'flash9'": row(attention="flash9"),
+    "recompute is 'layers=x'": row(recompute="layers=x"),
+    "a mesh has no 'tensr'": row(mesh="tensr=2"),
+    "mesh 'tensor=2,tensor=4' has tensor twice": row(mesh="tensor=2,tensor=4"),
+    "mesh 'tensor': 'tensor' is not a size": row(mesh="tensor"),
+    "tensor of the mesh is 'x'": row(mesh="tensor=x"),
+    "a model has no 'hiden'": row(model=LLAMA_13B | {"hiden": 3}),
+    "model has no ffn": row(model={k: v for k, v in LLAMA_13B.items() if k != "ffn"}),
+    "model.layers is 0": row(model=LLAMA_13B | {"layers": 0}),
+    "no model is called 'llama9'": row(model="llama9"),
+    "model is 3": row(model=3),
+    "no cluster is called 'h10'": row(cluster="h10:64"),
+    "options is [1]": row(options=[1]),
+    "no schedule is called '1f1c'": row(schedule="1f1c"),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_a_wrong_row_is_answered_with_what_is_wrong(message: str) -> None:
+    found = answer_row(WRONG[message])
+    assert message in found["error"]
+    assert found["hint"]
+
+
+def test_the_rest_is_answered_in_the_same_order() -> None:
+    lines = [dumps(row()), "", "[1, 2]", "{", dumps(row(tokens=0)), dumps(row(mesh="tensor=2"))]
+    found = [loads(line) for line in answer_lines(lines)]
+    assert [("error" in each) for each in found] == [False, True, True, True, False]
+    assert found[0] == answer_row(row())
+    assert found[4] == answer_row(row(mesh="tensor=2"))
+
+
+@pytest.mark.processes
+def test_many_rows_are_answered_by_several_processes_as_by_one() -> None:
+    lines = [dumps(row(mesh="tensor=8", rows=1 + at % 2)) for at in range(400)]
+    found = [*answer_many(lines)]
+    assert found == [*answer_lines(lines[:2])] * 200
+
+
+def test_what_does_not_fit_says_how_much_it_lacks() -> None:
+    found = answer_row(row(cluster="a100-40:64", shard="none"))
+    assert not found["fits"]
+    assert "lacks" in found["reasons"][0]
+    assert any("shard=optimizer over 64 copies would free" in each for each in found["reasons"])
+
+
+def test_a_batch_that_does_not_divide_says_which_do() -> None:
+    with pytest.raises(ShapeError) as caught:
+        layout_from(row(batch_tokens=1_000_000))
+    assert caught.value.hint == "give 917,504 or 1,048,576"

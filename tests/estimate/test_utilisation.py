@@ -1,0 +1,37 @@
+"""Utilisation is that of the sweep of arXiv:2311.05610, from its step times."""
+
+from dataclasses import replace
+
+import pytest
+
+from estimate.layouts import LLAMA_65B, priced
+from penstock.arch.config import ModelConfig
+from penstock.estimate.utilisation import token_flops, token_flops_again
+
+
+def test_13b_on_64_gpus_has_the_published_utilisation() -> None:
+    found = replace(priced(), seconds=26.54)
+    assert found.layout.microbatches == 32
+    assert found.flops_utilisation == pytest.approx(0.705, rel=0.002)
+
+
+def test_65b_on_128_gpus_has_the_published_utilisation() -> None:
+    found = priced(model=LLAMA_65B, cluster="a100-80:128", mesh="tensor=2,pipeline=4")
+    assert (found.layout.mesh.replicas, found.layout.microbatches) == (16, 128)
+    assert replace(found, seconds=79.31).flops_utilisation == pytest.approx(0.5526, rel=0.002)
+
+
+def test_flops_of_a_plain_model_are_those_of_megatron() -> None:
+    """72 B s l h^2 (1 + s/(6 h) + V/(12 l h)), and 96 B s l h^2 (1 + s/(6 h) + V/(16 l h)) with all
+    layers computed again (arXiv:2104.04473, section 5.1); there an embedding costs no FLOPs."""
+    layers, h, s, words = 24, 2048, 1024, 51200
+    model = ModelConfig(layers, h, 4 * h, 16, 16, 128, words, gated=False, tied=True)
+    plain = 72 * layers * h**2 * (1 + s / (6 * h) + words / (12 * layers * h))
+    again = 96 * layers * h**2 * (1 + s / (6 * h) + words / (16 * layers * h))
+    assert token_flops(model, s) == pytest.approx(plain, rel=1e-12)
+    assert token_flops_again(model, s, layers) == pytest.approx(again, rel=1e-12)
+
+
+def test_all_layers_again_are_a_third_more_of_the_layers_work() -> None:
+    found = priced(recompute="all", mesh="tensor=4")
+    assert found.hardware_utilisation / found.flops_utilisation == pytest.approx(4 / 3, rel=0.03)
