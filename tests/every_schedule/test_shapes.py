@@ -35,7 +35,7 @@ SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.filter_too
 
 
 @pytest.mark.parametrize("spec", specs(), ids=name_of)
-@settings(SETTINGS, max_examples=12)
+@settings(SETTINGS, max_examples=8)
 @given(data=st.data())
 def test_a_request_inside_the_needs_is_proven_and_keeps_its_claims(
     spec: Spec, data: st.DataObject
@@ -64,7 +64,7 @@ def _prove(spec: Spec, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("spec", specs(), ids=name_of)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_any_request_is_served_or_refused_with_a_sentence_and_a_hint(
     spec: Spec, data: st.DataObject

@@ -16,7 +16,7 @@ from penstock.errors import PenstockError
 
 pytestmark = pytest.mark.torch
 
-INPUTS = 1_000
+INPUTS = 600
 """Inputs of each format; `--fuzz 100000` takes more."""
 LONGEST = 2.0
 """Seconds of the processor that an input may take on a busy machine."""

@@ -76,9 +76,7 @@ def test_three_clipped_steps_are_those_of_replicas_that_have_everything(
         assert not differences(mine, theirs, BOUNDS[torch.float64])
 
 
-@pytest.mark.parametrize(
-    "buffers", [(1, 1), (2, 2), (3, 1)], ids=lambda n: f"{n[0]} weights, {n[1]} gradients"
-)
+@pytest.mark.parametrize("buffers", one_of(3, [((1, 1),), ((2, 2),), ((3, 1),)]))
 def test_a_stage_that_is_gathered_and_reduced_many_times_learns_the_same(
     ranks: Crew, buffers: tuple[int, int]
 ) -> None:
@@ -169,7 +167,7 @@ def test_an_evaluation_gathers_what_its_forwards_read(ranks: Crew, schedule: Sch
         assert {*mine.kinds} == {"F", "N", "G"} & {*schedule.table.kinds, "G"}
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("dtype", one_of(2, [(torch.bfloat16,), (torch.float64,)]))
 def test_a_checkpoint_serves_runs_that_share_otherwise(
     ranks: Crew, tmp_path: Path, dtype: torch.dtype
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from clock import within
+from loops import one_of
 from penstock.check import check
 from penstock.core.shape import Shape
 from penstock.draw.words import number
@@ -34,13 +35,16 @@ def quick(wanted: Wanted) -> Wanted:
 
 @pytest.mark.parametrize(
     ("case", "layers", "limit"),
-    [
-        (Case(4, 8), HEAVY_HEAD, Fraction(24)),
-        (Case(4, 8, k=4), "", None),
-        (Case(2, 4, F=Fraction(2), stash=Fraction(1, 2)), "", Fraction(2)),
-        (Case(3, 5, k=3, hop=Fraction(1, 4)), "5*1,2", Fraction(7)),
-        (Case(1, 3), "", None),
-    ],
+    one_of(
+        3,
+        [
+            (Case(3, 5, k=3, hop=Fraction(1, 4)), "5*1,2", Fraction(7)),
+            (Case(4, 8, k=4), "", None),
+            (Case(4, 8), HEAVY_HEAD, Fraction(24)),
+            (Case(2, 4, F=Fraction(2), stash=Fraction(1, 2)), "", Fraction(2)),
+            (Case(1, 3), "", None),
+        ],
+    ),
     ids=str,
 )
 def test_the_search_never_loses_and_what_it_finds_is_proven(
