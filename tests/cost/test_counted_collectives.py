@@ -20,7 +20,7 @@ from penstock.cost.workload import Workload
 from penstock.schedules import build
 from penstock.transform import recompute_all, split_backward
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.long]
 
 TINY = replace(model("tiny"), layers=3, vocabulary=26, element_bytes=4)
 ODD = replace(TINY, hidden=12, ffn=10, heads=6, kv_heads=3, head_size=4)

@@ -21,7 +21,7 @@ from verify.cell_samples import (
     with_weights_sent,
 )
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.long]
 
 LIMIT = TOLERANCE["cpu"]["float64"]
 

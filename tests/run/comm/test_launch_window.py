@@ -13,6 +13,8 @@ import pytest
 
 from penstock.run.comm.launch_window import LaunchWindow, Neighbour
 
+pytestmark = pytest.mark.long
+
 FOR_EVER = 2.0
 """Seconds after which who waits has waited for ever."""
 A_WHILE = 0.2

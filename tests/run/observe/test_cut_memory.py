@@ -23,7 +23,7 @@ from run.lone_rank import lone_engine, lone_peak
 from run.peak_jobs import samples_of
 from run.plans import in_cells, plan_of
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.long]
 
 CLOSE = 0.02
 MODEL = ModelConfig(4, 64, 192, 4, 2, 16, 256)

@@ -32,7 +32,7 @@ from run.offload_jobs import as_on_a_gpu, gradients_of
 from run.peak_jobs import peak_of
 from run.plans import plan_of
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.long]
 
 CLOSE = 0.02
 

@@ -121,6 +121,7 @@ def test_section_7_3_more_memory_never_costs_time(table: dict[tuple[int, int], F
         assert all(table[v, less] >= table[v, more] for less, more in pairwise(LIMITS))
 
 
+@pytest.mark.long
 def test_section_7_3_more_freedom_never_costs_time(table: dict[tuple[int, int], Fraction]) -> None:
     for limit in LIMITS:
         assert table[1, limit] >= table[2, limit] >= table[3, limit]
