@@ -24,8 +24,12 @@ LENGTH = 6
 
 
 def whole(model: ModelConfig = MODEL) -> PlainStage:
+    """With some weights: an embedding comes with whatever is in its memory, which may be no number."""
     torch.manual_seed(0)
-    return PlainStage(model, range(model.layers), LENGTH, square_attention).double()
+    stage = PlainStage(model, range(model.layers), LENGTH, square_attention).double()
+    for parameter in stage.parameters():
+        torch.nn.init.normal_(parameter)
+    return stage
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
