@@ -24,7 +24,7 @@ LENGTH = 6
 
 
 def whole(model: ModelConfig = MODEL) -> PlainStage:
-    """With some weights: an embedding comes with whatever is in its memory, which may be no number."""
+    """With some weights: an embedding comes with what is in its memory, which may be no number."""
     torch.manual_seed(0)
     stage = PlainStage(model, range(model.layers), LENGTH, square_attention).double()
     for parameter in stage.parameters():
