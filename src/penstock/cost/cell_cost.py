@@ -137,13 +137,16 @@ class CellCost(TransformerCost):
 
     def exposed(self, collective: Collective) -> float:
         """What of it is not hidden."""
+        return max(0.0, self.seconds(collective) - self.hidden(collective))
+
+    def hidden(self, collective: Collective) -> float:
+        """Seconds of what is computed while it runs."""
         beside, rate = collective.beside, self.hardware
-        hidden = (
+        return (
             beside.linear / rate.linear
             + float(beside.attention) / rate.attention
             + float(beside.attention_backward) / rate.attention_backward
         )
-        return max(0.0, self.seconds(collective) - hidden)
 
     def _of_op(self, op: Op) -> tuple[float, ...]:
         """Seconds in all, seconds exposed, and bytes along each axis."""

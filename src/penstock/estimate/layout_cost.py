@@ -176,14 +176,8 @@ class LayoutCost(CellCost):
             return calls * group.ring_seconds(each)
         return calls * group.message_seconds(each)
 
-    def exposed(self, collective: Collective) -> float:
-        beside, rate = collective.beside, self.hardware
-        hidden = (
-            beside.linear / rate.linear
-            + float(beside.attention) / rate.attention
-            + float(beside.attention_backward) / rate.attention_backward
-        )
-        return max(0.0, self.seconds(collective) - self.rows * hidden)
+    def hidden(self, collective: Collective) -> float:
+        return self.rows * super().hidden(collective)
 
     def copies_seconds(
         self, schedule: Schedule, copies: RowSeconds, holders: RowSeconds
