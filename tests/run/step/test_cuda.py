@@ -29,6 +29,7 @@ from run.plans import plan_of
 
 pytestmark = [
     pytest.mark.torch,
+    pytest.mark.processes,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
 ]
 
