@@ -89,6 +89,10 @@ class LayoutFlags:
         str | None, _option("Activations that wait on the host: none, all.", metavar="WHAT")
     ] = None
     precision: Annotated[str | None, _option("bf16, fp16 or fp32.", metavar="TYPE")] = None
+    profile: Annotated[
+        str | None,
+        _option("Kernels as `penstock profile` has measured them.", metavar="FILE"),
+    ] = None
 
     @property
     def given(self) -> dict[str, Any]:

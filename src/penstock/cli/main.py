@@ -25,7 +25,7 @@ from penstock.run.process.exit_codes import INTERRUPTED, MISUSE
 
 VERBS = (
     *("list", "show", "check", "simulate", "compare", "best", "estimate"),
-    *("verify", "train", "export", "bench"),
+    *("verify", "train", "export", "profile", "bench"),
 )
 
 THREADS = "OPENBLAS_NUM_THREADS"

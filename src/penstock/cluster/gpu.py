@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Literal, NamedTuple, get_args
 
+from penstock.cluster.measured import MeasuredKernels
 from penstock.errors import ShapeError, nearest
 
 Precision = Literal["bf16", "fp16", "fp32"]
@@ -62,6 +63,8 @@ class Gpu:
     peak: Mapping[str, float] = field(hash=False)
     """Dense FLOPs per second of products, by type of number."""
     reached: Reached
+    measured: MeasuredKernels | None = None
+    """Rates of its kernels by size, where it was profiled; they count instead of what is above."""
 
     def __post_init__(self) -> None:
         for name in ("memory", "memory_rate", "host_rate", "cores"):

@@ -127,14 +127,31 @@ class LayerTimes:
                 Product(outputs, inputs, tokens, 2 * wide_bytes(size)),
             )
 
-    def head_seconds(self, tokens: int, flops: float) -> float:
-        """Products with the head of so many FLOPs, and what the loss moves: logits are read twice
-        and their gradients written."""
+    def head_seconds(self, tokens: int, flops: float, kind: str) -> float:
+        """Products of an op with the head of so many FLOPs, and what the loss moves: logits are
+        read twice and their gradients written."""
         if not flops:
             return 0.0
-        piece = Product(min(tokens, 4096), self.part.vocabulary, self.part.hidden, 2)
+        piece = self.head_piece(tokens)
         rate = piece.flops / self._product_seconds(piece)
         return flops / rate + 3 * tokens * self.part.vocabulary * 2 / self.memory_rate
+
+    def head_piece(self, tokens: int) -> Product:
+        """The product of the head with as many tokens as the loss takes at a time."""
+        return Product(min(tokens, 4096), self.part.vocabulary, self.part.hidden, 2)
+
+    def lookup_rate(self, kind: str) -> float:
+        """Bytes per second of the embedding in an op of a kind."""
+        return self.memory_rate
+
+    def end_rate(self, kind: str) -> float:
+        """Bytes per second of an op at the end of a step."""
+        return self.memory_rate
+
+    @property
+    def between(self) -> float:
+        """Seconds from the end of an op to the start of the next."""
+        return 0.0
 
     def _times_of(self, passes: tuple[Product, ...]) -> list[float]:
         return [self._product_seconds(each) for each in passes]

@@ -75,7 +75,8 @@ class TrainingLayout:
                 f"activations are offloaded, but recompute is {self.recompute.text}",
                 hint="take one of both: what is computed again is not kept",
             )
-        if self.precision == "fp32" and self.attention != "unfused":
+        plain = self.cluster.gpu.measured is None
+        if plain and self.precision == "fp32" and self.attention != "unfused":
             raise ShapeError(
                 f"the kernel {self.attention} does not compute in fp32",
                 hint="take --attention unfused, or --precision bf16",

@@ -99,7 +99,7 @@ class LayoutCost(CellCost):
                 homes = table.stage[rows].tolist()
                 found[rows] = [self.update.seconds(kind, home) for home in homes]
             elif kind not in STAGE_KINDS:
-                found[rows] = self._of_kind(kind)[stage[rows], unit[rows]]
+                found[rows] = self._of_kind(kind)[stage[rows], unit[rows]] + self.times.between
         return found
 
     def _of_kind(self, kind: str) -> NDArray[np.float64]:
@@ -107,7 +107,7 @@ class LayoutCost(CellCost):
         at, work = LETTERS.index(kind), self._rates
         layers = np.array(self.workload.layers, np.int64)
         rest = work.linear[at] - passes.LINEAR[at] * layers * self.workload.part.layer_flops
-        moved = work.lookup[at] / self.times.memory_rate + work.copy[at] / self.hardware.host
+        moved = work.lookup[at] / self.times.lookup_rate(kind) + work.copy[at] / self.hardware.host
         again = np.minimum(layers, self.again) * (kind in BACKWARD_KINDS)
         found = np.zeros((len(layers), len(self.units)))
         for number, (tokens, seconds) in enumerate(zip(self.units, self.unit_seconds)):
@@ -115,7 +115,7 @@ class LayoutCost(CellCost):
             found[:, number] += moved * tokens.whole
             for stage in np.flatnonzero(rest).tolist():
                 flops = float(rest[stage]) * tokens.whole
-                found[stage, number] += self.times.head_seconds(tokens.whole, flops)
+                found[stage, number] += self.times.head_seconds(tokens.whole, flops, kind)
         return found
 
     @cached_property

@@ -95,6 +95,7 @@ def _memory(
     if at_end and level[TEMPORARY] and not logits:
         whole = max(map(max, cost.workload.lengths))
         logits = min(temporary, layout.rows * loss_bytes(cost.workload.part, whole))
+    measured = layout.cluster.gpu.measured
     adds = _kept(level) + received + temporary + level["logits"]
     return DeviceMemory(
         weights=held.weights,
@@ -105,8 +106,8 @@ def _memory(
         logits=logits,
         temporaries=temporary - (logits - level["logits"]),
         communication_buffers=received,
-        context=CONTEXT + DRIVER,
-        fragmentation=int(GAPS * adds),
+        context=CONTEXT + DRIVER if measured is None else measured.context,
+        fragmentation=int((GAPS if measured is None else measured.gaps) * adds),
     )
 
 

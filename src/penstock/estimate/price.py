@@ -15,6 +15,7 @@ from penstock.estimate.cluster_links import ClusterLinks, hardware_of
 from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.layout import BYTES_OF, TrainingLayout
 from penstock.estimate.layout_cost import KINDS_OF_COMMUNICATION, LayoutCost
+from penstock.estimate.measured_times import MeasuredTimes
 from penstock.estimate.memory_classes import DeviceMemory, device_memories
 from penstock.estimate.step_schedule import StepSchedule, step_schedule
 from penstock.estimate.update_times import UpdateTimes
@@ -110,7 +111,8 @@ def layout_cost(layout: TrainingLayout, step: StepSchedule) -> LayoutCost:
     model = replace(layout.model, element_bytes=BYTES_OF[layout.precision])
     workload = _workload(layout, step, model)
     peak = cluster.gpu.peak_of(layout.precision)
-    times = LayerTimes(model, model, cluster.gpu, peak, layout.attention, layout.fused_norm)
+    kind = MeasuredTimes if cluster.gpu.measured else LayerTimes
+    times = kind(model, model, cluster.gpu, peak, layout.attention, layout.fused_norm)
     hardware = hardware_of(cluster, times)
     links = ClusterLinks(layout.mesh, layout.pipeline, hardware, cluster)
     rank = CellCost.on_mesh(workload, schedule, links, layout.shard)
@@ -125,7 +127,7 @@ def layout_cost(layout: TrainingLayout, step: StepSchedule) -> LayoutCost:
         links=links,
         copies=rank.copies,
         times=times,
-        update=UpdateTimes(rank.workload, schedule.shape, owners, times.memory_rate),
+        update=UpdateTimes(rank.workload, schedule.shape, owners, times.end_rate),
         kinds=schedule.table.kinds,
         rows=layout.rows,
         again=layout.recompute.layers,

@@ -14,6 +14,7 @@ from penstock.arch.families import from_huggingface
 from penstock.arch.mesh_shape import LARGEST_OF_MESH, MeshShape
 from penstock.cluster.cluster import Cluster
 from penstock.cluster.gpu import ATTENTION_KERNELS, PRECISIONS
+from penstock.cluster.profile_file import MeasuredMachine, read_machine
 from penstock.cluster.read import read_cluster
 from penstock.errors import ShapeError, nearest, shown
 from penstock.estimate.layout import OFFLOADS, Recompute, TrainingLayout
@@ -34,12 +35,18 @@ def layout_from(row: Mapping[str, Any]) -> TrainingLayout:
         if name not in _READERS:
             hint = nearest(name[:40], list(_READERS))
             raise ShapeError(f"a layout has no {shown(name[:40])}", hint=hint)
-    missing = [name for name in NEEDED_NAMES if name not in given]
+    missing = [
+        name
+        for name in NEEDED_NAMES
+        if name not in given and not (name == "cluster" and "profile" in given)
+    ]
     if missing:
         raise ShapeError(
             f"{', '.join(missing)} is missing", hint=f"needed are {', '.join(NEEDED_NAMES)}"
         )
     values = {name: _READERS[name](name, value) for name, value in given.items()}
+    if "profile" in values:
+        values = _on_machine(values.pop("profile"), values)
     scattered = values.pop("sequence_parallel_norms", True)
     sizes = dict(values.pop("mesh", ()))
     pipeline, cluster = sizes.pop("pipeline", 1), values["cluster"]
@@ -47,6 +54,27 @@ def layout_from(row: Mapping[str, Any]) -> TrainingLayout:
     if "replicas" not in sizes:
         mesh = _with_replicas(mesh, pipeline, cluster)
     return TrainingLayout(mesh=mesh, pipeline=pipeline, **values)
+
+
+def _on_machine(machine: MeasuredMachine, values: dict[str, Any]) -> dict[str, Any]:
+    """A layout on a machine that was profiled, or on a cluster of GPUs like it. Kernels and their
+    precision are those that were measured."""
+    for name in ("attention", "fused_norm"):
+        if name in values:
+            raise ShapeError(
+                f"{name} is given, but the profile has the kernels that run on its machine",
+                hint=f"leave {name} out, or take a cluster without a profile",
+            )
+    precision = values.get("precision", machine.kernels.precision)
+    if precision != machine.kernels.precision:
+        raise ShapeError(
+            f"precision is {precision}, but {machine.kernels.precision} was profiled",
+            hint="leave precision out, or profile again with that precision",
+        )
+    given = values.get("cluster")
+    cluster = machine.cluster if given is None else machine.replaces(given)
+    fused = machine.kernels.fused
+    return values | {"cluster": cluster, "precision": precision, "fused_norm": fused}
 
 
 def _with_replicas(mesh: MeshShape, pipeline: int, cluster: Cluster) -> MeshShape:
@@ -148,6 +176,15 @@ def _cluster(name: str, value: Any) -> Cluster:
 _named_cluster = lru_cache(maxsize=64)(read_cluster)
 
 
+@lru_cache(maxsize=16)
+def _machine(path: str) -> MeasuredMachine:
+    return read_machine(Path(path))
+
+
+def _profile(name: str, value: Any) -> MeasuredMachine:
+    return _machine(_text(name, value))
+
+
 def _mesh(name: str, value: Any) -> tuple[tuple[str, int], ...]:
     if isinstance(value, str):
         return _parsed_mesh(value)
@@ -207,5 +244,6 @@ _READERS: dict[str, Reader] = {
     "vocabulary": _switch,
     "offload": _one_of(*OFFLOADS),
     "precision": _one_of(*PRECISIONS),
+    "profile": _profile,
 }
 """What a layout may say, in the order of the reference."""

@@ -5,6 +5,7 @@ moments in 32 bits and writes the last three and the weight that is computed wit
 bytes of a parameter with 16 bits.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.arch.layers.record import wide_bytes
@@ -22,7 +23,8 @@ class UpdateTimes:
     workload: Workload
     shape: Shape
     owners: int
-    memory_rate: float
+    rate_of: Callable[[str], float]
+    """Bytes per second of a V, or of an update."""
 
     def seconds(self, kind: str, stage: int) -> float:
         """Of a V, or of an update."""
@@ -30,7 +32,7 @@ class UpdateTimes:
         wide = wide_bytes(narrow)
         if kind == "V":
             elements = stage_elements(self.workload, stage, self.shape)
-            return KERNEL_START + most_owned(elements, self.owners) * wide / self.memory_rate
+            return KERNEL_START + most_owned(elements, self.owners) * wide / self.rate_of(kind)
         owned = most_owned(stored_elements(self.workload, stage, self.shape), self.owners)
         moved = owned * (7 * wide + narrow * (narrow < wide))
-        return KERNEL_START + moved / self.memory_rate
+        return KERNEL_START + moved / self.rate_of(kind)

@@ -26,6 +26,7 @@ from penstock.run.launch.worker_pool import Crew
 from penstock.run.observe.device_workload import workload_of
 from penstock.run.process.environment import RankPlace
 from penstock.run.process.rendezvous import Connection
+from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import build_engine, torch_device
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
@@ -54,7 +55,14 @@ def first_gpu() -> torch.device:
 @contextmanager
 def engine_of(case: GpuCase, device: torch.device) -> Iterator[Engine]:
     """An engine with some weights; its memory is free again at the end, whatever happened."""
-    engine = build_engine(case.plan(), 1, AdamW(), device)
+    with engine_with(case.plan(), device) as engine:
+        yield engine
+
+
+@contextmanager
+def engine_with(plan: StepPlan, device: torch.device) -> Iterator[Engine]:
+    """The same for any plan of one replica."""
+    engine = build_engine(plan, 1, AdamW(), device)
     try:
         fill(engine)
         yield engine

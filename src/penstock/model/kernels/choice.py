@@ -15,6 +15,10 @@ from torch import Tensor
 TYPES = (torch.bfloat16, torch.float16, torch.float32)
 """64 bits are for comparisons, and keep PyTorch's kernels."""
 
+PLAIN_KERNELS = "PENSTOCK_PLAIN_KERNELS"
+"""A variable of the environment; where it is set, no kernel of this folder is used. It is for
+comparing both."""
+
 COMPILERS = ("cc", "gcc", "clang")
 
 
@@ -25,7 +29,8 @@ def fusible(x: Tensor) -> bool:
 
 def fuses(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether work on such tensors is."""
-    return device.type == "cuda" and dtype in TYPES and has_triton()
+    plain = os.environ.get(PLAIN_KERNELS)
+    return device.type == "cuda" and dtype in TYPES and not plain and has_triton()
 
 
 @cache

@@ -34,7 +34,7 @@ def head_loss_backward(
     the head is added to `gradient`."""
     losses = x.new_empty(labels.shape, dtype=wide_type(x))
     for tokens in token_chunks(head, labels):
-        d = _to_gradient(x[tokens] @ head.t(), labels[tokens], losses[tokens], scale)
+        d = logits_to_gradient(x[tokens] @ head.t(), labels[tokens], losses[tokens], scale)
         add_product(gradient, x[tokens], d)
         torch.mm(d, head, out=x[tokens])
         del d  # before the next logits are there
@@ -51,7 +51,7 @@ def _write_losses(logits: Tensor, labels: Tensor, losses: Tensor) -> None:
         plain_losses(logits.to(losses.dtype), labels, losses)
 
 
-def _to_gradient(logits: Tensor, labels: Tensor, losses: Tensor, scale: float) -> Tensor:
+def logits_to_gradient(logits: Tensor, labels: Tensor, losses: Tensor, scale: float) -> Tensor:
     """The gradient of scale x loss with respect to the logits, which are gone; and the losses."""
     if fusible(logits):
         from penstock.model.kernels.cross_entropy import to_gradient  # deferred: needs Triton

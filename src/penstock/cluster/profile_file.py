@@ -1,0 +1,187 @@
+"""A profile as a file: what `penstock profile` has measured, as a machine that can be estimated on.
+
+The file is a JSON object that says `"format": "penstock profile"` and a version; docs/concepts/
+profile.md has its fields. Here those are read that replace the constants of a named cluster. The
+others are for readers, and for comparing two profiles.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from penstock.cluster.cluster import Cluster, GpuMachine, NetworkCards
+from penstock.cluster.gpu import PRECISIONS, Gpu, PassShares, Reached
+from penstock.cluster.measured import (
+    ATTENTION_PASSES,
+    END_RATES,
+    FACTORS,
+    MOVING_KERNELS,
+    PASSES,
+    MeasuredKernels,
+    RatePoint,
+    RateSurface,
+)
+from penstock.errors import FormatError
+from penstock.files.json_object import read_object
+
+FORMAT, VERSION = "penstock profile", 1
+AGAIN = "make it again with `penstock profile`"
+Record = Mapping[str, Any]
+"""A profile, or a part of one."""
+
+
+def read_profile(path: Path) -> dict[str, Any]:
+    """The profile in a file, of a version that is known."""
+    found = read_object(path, "give a file that `penstock profile` has written")
+    if found.get("format") != FORMAT:
+        raise FormatError(f"{str(path)!r} is not a profile", hint=f'"format" is "{FORMAT}" in one')
+    if found.get("version") != VERSION:
+        raise FormatError(
+            f"{str(path)!r} has version {str(found.get('version'))[:20]} of the format",
+            hint=f"this version of Penstock reads {VERSION}; {AGAIN}",
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class MeasuredMachine:
+    """The machine of a profile."""
+
+    cluster: Cluster
+    kernels: MeasuredKernels
+
+    def replaces(self, other: Cluster) -> Cluster:
+        """Another cluster, whose GPUs are as fast as this one."""
+        return replace(other, gpu=replace(other.gpu, measured=self.kernels))
+
+
+def read_machine(path: Path) -> MeasuredMachine:
+    """The machine of a profile's file."""
+    record = read_profile(path)
+    try:
+        return machine_of(record, path.stem)
+    except FormatError as error:
+        raise FormatError(f"{str(path)!r}: {error.message}", hint=error.hint) from None
+
+
+def machine_of(record: Record, name: str) -> MeasuredMachine:
+    """The machine that a profile is of: one device, or as many as it had ranks."""
+    kernels, machine = kernels_of(record), _part(record, "machine")
+    ranks = max(1, int(_number(machine, "ranks")))
+    peak = machine.get("peak_flops") or kernels.products["forward"].largest
+    copied = max(_number(each, "bytes_per_second") for each in _parts(record, "copies"))
+    moved = max(each.largest for each in kernels.moving.values())
+    gpu = Gpu(
+        memory=max(1, int(_number(machine, "memory_bytes"))),
+        memory_rate=moved,
+        host_rate=copied,
+        cores=max(1, int(_number(machine, "cores"))),
+        peak={kernels.precision: float(peak)},
+        reached=_reached(kernels, float(peak)),
+        measured=kernels,
+    )
+    links = GpuMachine(ranks, copied, 0.0)
+    return MeasuredMachine(Cluster(name, gpu, links, NetworkCards(1, copied, 0.0), ranks), kernels)
+
+
+def kernels_of(record: Record) -> MeasuredKernels:
+    """The rates of a profile."""
+    case, memory = _part(record, "case"), _part(record, "memory")
+    precision = case.get("precision")
+    if precision not in PRECISIONS:
+        raise FormatError(f"case.precision is {str(precision)[:20]!r}", hint=AGAIN)
+    factors, rates = _part(record, "in_step"), _part(record, "rates")
+    return MeasuredKernels(
+        products={name: _products(record, name) for name in PASSES},
+        attention={name: _attention(record, name) for name in ATTENTION_PASSES},
+        moving={each: _moving(record, *each) for each in MOVING_KERNELS},
+        in_step={name: _positive(factors, name) for name in FACTORS},
+        rates={name: _positive(rates, name) for name in END_RATES},
+        between=max(0.0, _number(record, "between_ops_seconds")),
+        precision=precision,
+        fused=bool(case.get("fused")),
+        context=int(_number(memory, "context_bytes")),
+        gaps=max(0.0, _number(memory, "gaps")),
+        sums=_collectives(record),
+    )
+
+
+def _products(record: Record, passed: str) -> RateSurface:
+    return RateSurface(
+        [
+            RatePoint((_positive(each, "m"), _positive(each, "n"), _positive(each, "k")), rate)
+            for each in _parts(record, "products")
+            if each.get("pass") == passed and (rate := _positive(each, "flops_per_second"))
+        ]
+    )
+
+
+def _attention(record: Record, passed: str) -> RateSurface:
+    names = ("tokens", "keys", "heads", "head_size")
+    return RateSurface(
+        [
+            RatePoint(
+                tuple(_positive(each, name) for name in names), _positive(each, "flops_per_second")
+            )
+            for each in _parts(record, "attention")
+            if each.get("pass") == passed
+        ]
+    )
+
+
+def _moving(record: Record, name: str, passed: str) -> RateSurface:
+    return RateSurface(
+        [
+            RatePoint((_positive(each, "bytes"),), _positive(each, "bytes_per_second"))
+            for each in _parts(record, "kernels")
+            if (each.get("name"), each.get("pass")) == (name, passed)
+        ]
+    )
+
+
+def _collectives(record: Record) -> dict[tuple[str, int], RateSurface]:
+    found: dict[tuple[str, int], list[RatePoint]] = {}
+    for each in _parts(record, "collectives"):
+        key = str(each.get("name")), int(_positive(each, "ranks"))
+        point = RatePoint((_positive(each, "sent_bytes"),), _positive(each, "bytes_per_second"))
+        found.setdefault(key, []).append(point)
+    return {key: RateSurface(points) for key, points in found.items()}
+
+
+def _reached(kernels: MeasuredKernels, peak: float) -> Reached:
+    """Shares that hide communication: those of the largest kernels."""
+    products = min(1.0, kernels.products["forward"].largest / peak)
+    attended = PassShares(
+        *(min(1.0, kernels.attention[name].largest / peak) for name in ATTENTION_PASSES)
+    )
+    return Reached(products, 1.0, attended, attended, attended)
+
+
+def _part(record: Record, name: str) -> Record:
+    found = record.get(name)
+    if not isinstance(found, dict):
+        raise FormatError(f"the profile has no object {name!r}", hint=AGAIN)
+    return found
+
+
+def _parts(record: Record, name: str) -> Sequence[Record]:
+    found = record.get(name)
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise FormatError(f"the profile has no list {name!r}", hint=AGAIN)
+    return found
+
+
+def _number(record: Record, name: str) -> float:
+    found = record.get(name)
+    if not isinstance(found, int | float) or isinstance(found, bool) or not isfinite(found):
+        raise FormatError(f"{name} is {str(found)[:20]!r}, not a number", hint=AGAIN)
+    return float(found)
+
+
+def _positive(record: Record, name: str) -> float:
+    found = _number(record, name)
+    if not 0 < found < 1e30:
+        raise FormatError(f"{name} is {found:g}", hint=f"it is above 0; {AGAIN}")
+    return found

@@ -1,0 +1,131 @@
+"""Seconds of one layer on a machine that was profiled: rates of its own kernels.
+
+The work is the same as on any GPU (estimate/layer_times.py): products by shape, attention by pairs,
+kernels that move bytes. Only the rates are measured, each at the sizes of this layer, and the sums
+are multiplied by what a step makes of kernels.
+"""
+
+from dataclasses import dataclass
+
+from penstock.arch.config import ModelConfig
+from penstock.arch.layers.lm_head import tokens_at_a_time
+from penstock.cluster.gpu import PassShares
+from penstock.cluster.measured import PASSES, MeasuredKernels
+from penstock.estimate.layer_times import LayerSeconds, LayerTimes, UnitTokens
+from penstock.estimate.products import Product
+
+FORWARD_KINDS = "FNR"
+
+
+def moved_bytes(part: ModelConfig, unit: UnitTokens) -> dict[tuple[str, str], float]:
+    """Bytes of kernels that only move them, by name and pass; both norms and both sums of a layer
+    together."""
+    size, attention = part.element_bytes, part.attention
+    outside = part.hidden * unit.held * size
+    turned = (attention.query_width + attention.key_width) * unit.whole * size
+    inside = part.ffn * unit.whole * size
+    gate = (3, 5) if part.gated else (2, 3)
+    elements = {"norm": (4, 6), "sum": (6, 6), "rotation": (2, 2), "gate": gate}
+    whole = {"norm": outside, "sum": outside, "rotation": turned, "gate": inside}
+    return {
+        (name, passed): float(count * whole[name])
+        for name, counts in elements.items()
+        for passed, count in zip(PASSES, counts)
+    }
+
+
+def loss_bytes(part: ModelConfig, tokens: int) -> float:
+    """Bytes that the loss moves: logits are read twice and their gradients written."""
+    return 3.0 * tokens * part.vocabulary * part.element_bytes
+
+
+class KernelSeconds(dict[tuple[str, str], float]):
+    """Seconds of the parts of a layer by name and pass, one by one."""
+
+    def of(self, passed: str, *names: str) -> float:
+        """All parts of a pass, or those of some names."""
+        return sum(
+            seconds
+            for (name, each), seconds in self.items()
+            if each == passed and (not names or name in names)
+        )
+
+
+@dataclass(frozen=True)
+class MeasuredTimes(LayerTimes):
+    """A rank's part of a layer, with the kernels of a profile."""
+
+    @property
+    def kernels(self) -> MeasuredKernels:
+        found = self.gpu.measured
+        assert found is not None, "only a machine with a profile has these times"
+        return found
+
+    def seconds(self, unit: UnitTokens) -> LayerSeconds:
+        if not unit.whole:
+            return LayerSeconds(0.0, 0.0, 0.0)
+        parts, factor = self.parts(unit), self.kernels.in_step
+        attended = self._attention(unit)
+        return LayerSeconds(
+            factor["forward"] * parts.of("forward")
+            + factor["attention forward"] * attended.forward,
+            factor["inputs"] * parts.of("inputs")
+            + factor["attention backward"] * attended.backward,
+            factor["weights"] * parts.of("weights"),
+        )
+
+    def parts(self, unit: UnitTokens) -> KernelSeconds:
+        """All but attention, kernel by kernel."""
+        found = KernelSeconds()
+        for number, passes in enumerate(self.products(unit.whole)):
+            for name, product in zip(PASSES, passes):
+                found[f"product {number}", name] = self._pass_seconds(name, product)
+        for (name, passed), moved in moved_bytes(self.part, unit).items():
+            rate = self.kernels.moving[name, passed].at(moved)
+            found[name, passed] = moved / rate
+        return found
+
+    def attention_seconds(self, unit: UnitTokens) -> PassShares:
+        """Forward and backward, one by one; FLOPs of a backward count as twice the forward's."""
+        flops = unit.pairs * self.attended.pair_flops
+        keys = unit.pairs / max(unit.whole, 1)
+        at = (unit.whole, keys, self.attended.heads, self.part.head_size)
+        known = self.kernels.attention
+        return PassShares(flops / known["forward"].at(*at), 2 * flops / known["backward"].at(*at))
+
+    def head_seconds(self, tokens: int, flops: float, kind: str) -> float:
+        return self.head_alone(tokens, flops) * self.kernels.in_step["head"] if flops else 0.0
+
+    def head_alone(self, tokens: int, flops: float) -> float:
+        """Products with the head of so many FLOPs, a third in each pass, and the loss between
+        them; one by one."""
+        m, n, k = (getattr(self.head_piece(tokens), name) for name in "mnk")
+        shapes = {"forward": (m, n, k), "inputs": (m, k, n), "weights": (n, k, m)}
+        rates = (self.kernels.products[name].at(*shape) for name, shape in shapes.items())
+        moved = loss_bytes(self.part, tokens)
+        loss = moved / self.kernels.moving["loss", "inputs"].at(loss_bytes(self.part, m))
+        return sum(flops / 3 / rate for rate in rates) + loss
+
+    def head_piece(self, tokens: int) -> Product:
+        part = self.part
+        most = tokens_at_a_time(part.vocabulary, part.element_bytes, fused=self.fused_norm)
+        pieces = -(-tokens // most)
+        return Product(-(-tokens // pieces), part.vocabulary, part.hidden, part.element_bytes)
+
+    def lookup_rate(self, kind: str) -> float:
+        passed = "forward" if kind in FORWARD_KINDS else "inputs"
+        return self.kernels.rates[f"lookup {passed}"]
+
+    def end_rate(self, kind: str) -> float:
+        return self.kernels.rates["norm" if kind == "V" else "update"]
+
+    @property
+    def between(self) -> float:
+        return self.kernels.between
+
+    def _attention(self, unit: UnitTokens) -> PassShares:
+        return self.attention_seconds(unit)
+
+    def _pass_seconds(self, passed: str, product: Product) -> float:
+        rate = self.kernels.products[passed].at(product.m, product.n, product.k)
+        return product.flops / rate

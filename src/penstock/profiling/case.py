@@ -1,0 +1,92 @@
+"""What is profiled: a model, its tokens and slices, on a kind of device, in a type of number."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.arch.config import ModelConfig
+from penstock.core.schedule import Schedule
+from penstock.core.shape import Shape
+from penstock.errors import ShapeError
+from penstock.estimate.request import MODEL_NAMES
+from penstock.plan.slices import align, equal_flops_of_model
+
+STAGE_KINDS = ("first", "middle", "last")
+"""Stages of a profiled step: with the embedding, with layers alone, with the head."""
+BYTES_OF = {"bf16": 2, "fp16": 2, "fp32": 4}
+TORCH_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+@dataclass(frozen=True)
+class ProfileCase:
+    """One model at one length."""
+
+    name: str
+    sizes: ModelConfig
+    tokens: int
+    slices: int = 1
+    precision: str = "bf16"
+
+    def __post_init__(self) -> None:
+        if self.tokens < 2 * self.slices:
+            raise ShapeError(
+                f"{self.tokens} tokens cannot be cut into {self.slices} slices",
+                hint=f"give {2 * self.slices} tokens or more",
+            )
+        if self.sizes.layers < len(STAGE_KINDS):
+            raise ShapeError(
+                f"{self.name} has {self.sizes.layers} layers",
+                hint="a profile has a first, a middle and a last stage: take 3 layers or more",
+            )
+
+    @property
+    def model(self) -> ModelConfig:
+        """The model in its type of number."""
+        return replace(self.sizes, element_bytes=BYTES_OF[self.precision])
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Tokens of the slices: of equal FLOPs, as a run cuts them."""
+        if self.slices == 1:
+            return (self.tokens,)
+        return tuple(align(equal_flops_of_model(self.model, self.tokens, self.slices)))
+
+    def record(self) -> dict[str, Any]:
+        """What a profile says of its case."""
+        return {
+            "model": self.name,
+            "sizes": sizes_of(self.sizes),
+            "tokens": self.tokens,
+            "lengths": list(self.lengths),
+            "precision": self.precision,
+        }
+
+
+def profiled_case(record: Mapping[str, Any]) -> ProfileCase:
+    """The case that a profile is of."""
+    case = record["case"]
+    sizes = ModelConfig(**case["sizes"])
+    slices = len(case["lengths"])
+    return ProfileCase(case["model"], sizes, case["tokens"], slices, case["precision"])
+
+
+def sizes_of(model: ModelConfig) -> dict[str, Any]:
+    """A model as the sizes that `penstock estimate` takes."""
+    sizes: dict[str, Any] = {name: getattr(model, name) for name in MODEL_NAMES}
+    return sizes | {"gated": model.gated, "tied": model.tied}
+
+
+def three_stages(slices: int) -> Schedule:
+    """One microbatch on one device: forwards, then input and weight gradients of each slice, so
+    that every kind of stage and every pass has ops of its own."""
+    stages = range(len(STAGE_KINDS))
+    return Schedule.of("three stages", Shape(1, len(stages), (slices,)), [[*_lane(slices)]])
+
+
+def _lane(slices: int) -> Iterator[tuple[str, int, int, int]]:
+    stages = range(len(STAGE_KINDS))
+    for slice in range(slices):
+        yield from (("F", stage, 0, slice) for stage in stages)
+    for slice in reversed(range(slices)):
+        for stage in reversed(stages):
+            yield from (("I", stage, 0, slice), ("W", stage, 0, slice))

@@ -1,0 +1,88 @@
+"""Two profiles side by side: what is faster, and whether the difference is more than noise."""
+
+from collections.abc import Iterator, Mapping
+from math import exp, log, sqrt
+from typing import Any, NamedTuple
+
+from penstock.cluster.measured import PASSES
+from penstock.errors import ShapeError
+
+Record = Mapping[str, Any]
+SAME = ("device", "torch", "cuda", "threads")
+"""What two profiles should have in common, for a difference to be one of what was profiled."""
+CERTAIN = 2.0
+"""Deviations that a difference must have to be more than noise."""
+
+
+class ComparedValue(NamedTuple):
+    """One number of both."""
+
+    name: str
+    first: float
+    second: float
+    noise: float | None = None
+    """Relative deviation of the ratio, where both were measured several times."""
+
+    @property
+    def ratio(self) -> float:
+        return self.second / self.first if self.first else float("inf")
+
+    @property
+    def certain(self) -> bool | None:
+        """Whether the difference is more than noise; None where nobody knows."""
+        if self.noise is None:
+            return None
+        return abs(self.ratio - 1) > CERTAIN * self.noise
+
+
+def refuse_others(first: Record, second: Record) -> None:
+    """Refuse profiles of different machines or libraries."""
+    for name in SAME:
+        there, here = first["made"].get(name), second["made"].get(name)
+        if there != here:
+            raise ShapeError(
+                f"the profiles differ in {name}: {there} and {here}",
+                hint="compare profiles of one machine, or give --force",
+            )
+
+
+def compare(first: Record, second: Record) -> Iterator[ComparedValue]:
+    """Step, phases, modules, memory and kernels of both, as far as both have them."""
+    noise = sqrt(
+        sum((each["step"]["deviation"] / each["step"]["mean"]) ** 2 for each in (first, second))
+    )
+    yield ComparedValue("step s", *(each["step"]["seconds"] for each in (first, second)), noise)
+    yield ComparedValue(
+        "tokens/s", *(each["step"]["tokens_per_second"] for each in (first, second))
+    )
+    for name, took in first["phases"].items():
+        if took or second["phases"].get(name):
+            yield ComparedValue(f"{name} s", took, second["phases"].get(name, 0.0))
+    modules = {row["name"]: row["seconds"] for row in second["modules"]}
+    for row in first["modules"]:
+        if row["name"] in modules and row["name"] != "rest":
+            yield ComparedValue(f"{row['name']} s", row["seconds"], modules[row["name"]])
+    for name in ("step", "allocated", "reserved"):
+        sizes = (each["memory"][f"{name}_bytes"] / 2**20 for each in (first, second))
+        yield ComparedValue(f"{name} MiB", *sizes)
+    for passed in PASSES:
+        if found := _products(first, second, passed):
+            yield found
+
+
+def _products(first: Record, second: Record, passed: str) -> ComparedValue | None:
+    """The mean rate of products that both have measured."""
+    rates = [
+        {
+            (row["m"], row["n"], row["k"]): row["flops_per_second"]
+            for row in record["products"]
+            if row["pass"] == passed
+        }
+        for record in (first, second)
+    ]
+    common = rates[0].keys() & rates[1].keys()
+    if not common:
+        return None
+    means = (exp(sum(log(each[shape]) for shape in common) / len(common)) for each in rates)
+    name = f"{len(common)} products {passed}, GFLOP/s"
+    return ComparedValue(name, *(mean / 1e9 for mean in means))

@@ -1,0 +1,164 @@
+"""Kernels of a layer one by one: products by shape, attention, and those that only move bytes."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from penstock.arch.layers.record import wide_bytes
+from penstock.cluster.measured import PASSES
+from penstock.data.batch import Microbatch
+from penstock.estimate.measured_times import loss_bytes, moved_bytes
+from penstock.estimate.products import Product
+from penstock.model.attention.back_end import AttentionSaved
+from penstock.model.attention.memory import KeyValues
+from penstock.model.attention.piece import Piece, pieces_of
+from penstock.model.attention.slice_attention import (
+    SliceOfLayer,
+    attention_backward,
+    attention_forward,
+)
+from penstock.model.kernels.choice import fusible
+from penstock.model.layers.linear import add_product
+from penstock.model.layers.lm_head import logits_to_gradient, wide_type
+from penstock.model.layers.norm import norm, norm_backward
+from penstock.model.layers.rope import rotate, rotate_back_into, rotate_into
+from penstock.model.layers.swiglu import swiglu, swiglu_backward
+from penstock.profiling.case import TORCH_NAMES, ProfileCase
+from penstock.profiling.measure.timing import kernel_seconds
+from penstock.profiling.sizes import AttentionSize, token_counts, whole_unit
+
+Row = dict[str, Any]
+
+
+class KernelBench:
+    """Measures kernels on a device in the type of a case."""
+
+    def __init__(self, case: ProfileCase, device: torch.device) -> None:
+        self.case, self.device = case, device
+        self.dtype: torch.dtype = getattr(torch, TORCH_NAMES[case.precision])
+
+    def random(self, *shape: int) -> Tensor:
+        return torch.randn(shape, device=self.device).to(self.dtype)
+
+    def seconds(self, call: Callable[[], object]) -> float:
+        return kernel_seconds(call, self.device)
+
+    def product(self, passed: str, product: Product) -> Row:
+        """One product of a pass."""
+        m, n, k = product.m, product.n, product.k
+        seconds = self.seconds(self._call(passed, m, n, k))
+        return {
+            "pass": passed,
+            "m": m,
+            "n": n,
+            "k": k,
+            "seconds": seconds,
+            "flops_per_second": product.flops / seconds,
+        }
+
+    def _call(self, passed: str, m: int, n: int, k: int) -> Callable[[], object]:
+        if passed == "weights":  # outputs x inputs, added up over k tokens
+            x, dy = self.random(k, n), self.random(k, m)
+            wide = torch.float32 if wide_bytes(self.dtype.itemsize) == 4 else self.dtype
+            gradient = torch.zeros(m, n, dtype=wide, device=self.device)
+            return lambda: add_product(gradient, x, dy)
+        x = self.random(m, k)
+        weight = self.random(n, k).t() if passed == "forward" else self.random(k, n)
+        return lambda: x @ weight
+
+    def attention(self, size: AttentionSize) -> Iterator[Row]:
+        """Forward and backward of a slice with what lies before it."""
+        whole = size.past + size.tokens
+        q, g = (self._heads(size.heads, size.tokens, size.head_size) for _ in range(2))
+        k, v = (self._heads(size.kv_heads, size.tokens, size.head_size) for _ in range(2))
+        memory = None
+        if size.past:
+            shape = (1, 1, size.kv_heads, whole, size.head_size)
+            memory = KeyValues(*shape, dtype=self.dtype, device=self.device)
+            for tensor in (*memory.keys, *memory.values):
+                tensor.normal_()
+        at = SliceOfLayer(_last_piece(size), memory, 0)
+        out, lse = attention_forward(q, k, v, at)
+        kept = AttentionSaved(q, k, v, out, lse)
+
+        def backward() -> None:
+            if memory is not None:
+                memory.open_gradients()
+            attention_backward(g, kept, at)
+
+        forward = self.seconds(lambda: attention_forward(q, k, v, at))
+        for passed, seconds, flops in (
+            ("forward", forward, size.flops),
+            ("backward", self.seconds(backward), 2 * size.flops),
+        ):
+            yield {
+                "pass": passed,
+                **size._asdict(),
+                "keys": size.pairs / size.tokens,
+                "seconds": seconds,
+                "flops_per_second": flops / seconds,
+            }
+
+    def _heads(self, heads: int, tokens: int, size: int) -> Tensor:
+        """Token by token in memory, as projections give it."""
+        return self.random(1, tokens, heads, size).transpose(1, 2)
+
+    def moving(self) -> Iterator[Row]:
+        """Kernels that only move bytes, at the tokens of slices."""
+        for tokens in token_counts(self.case):
+            moved = moved_bytes(self.case.model, whole_unit(tokens, 0))
+            for (name, passed), call in self._moving_calls(tokens).items():
+                seconds = self.seconds(call)
+                yield {
+                    "name": name,
+                    "pass": passed,
+                    "bytes": moved[name, passed],
+                    "seconds": seconds,
+                    "bytes_per_second": moved[name, passed] / seconds,
+                }
+
+    def _moving_calls(self, tokens: int) -> dict[tuple[str, str], Callable[[], object]]:
+        """What a layer calls, twice where it has two of them."""
+        model, forward, inputs = self.case.model, PASSES[0], PASSES[1]
+        x, dy = self.random(tokens, model.hidden), self.random(tokens, model.hidden)
+        weight, gradient = self.random(model.hidden), torch.zeros(model.hidden, device=self.device)
+        _, r = norm(weight, x, 1e-5)
+        heads = model.heads + model.kv_heads
+        turned, out = (self.random(1, tokens, heads, model.head_size) for _ in range(2))
+        cos, sin = (self.random(tokens, 1, model.head_size) for _ in range(2))
+        turns = partial(rotate_into, out) if fusible(turned) else rotate
+        both, inside = self.random(tokens, 2 * model.ffn), self.random(tokens, model.ffn)
+        return {
+            ("norm", forward): lambda: [norm(weight, x, 1e-5) for _ in range(2)],
+            ("norm", inputs): lambda: [norm_backward(weight, gradient, x, r, dy) for _ in range(2)],
+            ("sum", forward): lambda: [x + dy for _ in range(2)],
+            ("sum", inputs): lambda: [x + dy for _ in range(2)],
+            ("rotation", forward): lambda: turns(turned, cos, sin),
+            ("rotation", inputs): lambda: rotate_back_into(out, turned, cos, sin),
+            ("gate", forward): lambda: swiglu(both),
+            ("gate", inputs): lambda: swiglu_backward(both, inside),
+        }
+
+    def loss(self, tokens: int) -> Row:
+        """The loss of some tokens and the gradient of their logits, which lies where they were."""
+        logits = self.random(tokens, self.case.model.vocabulary)
+        labels = torch.zeros(tokens, dtype=torch.int64, device=self.device)
+        losses = logits.new_empty(tokens, dtype=wide_type(logits))
+        seconds = self.seconds(lambda: logits_to_gradient(logits, labels, losses, 1.0))
+        moved = loss_bytes(self.case.model, tokens)
+        return {
+            "name": "loss",
+            "pass": "inputs",
+            "bytes": moved,
+            "seconds": seconds,
+            "bytes_per_second": moved / seconds,
+        }
+
+
+def _last_piece(size: AttentionSize) -> Piece:
+    lengths = (size.past, size.tokens) if size.past else (size.tokens,)
+    words = torch.zeros(1, sum(lengths), dtype=torch.int64)
+    return pieces_of(0, Microbatch(words, words, ((0,),)), lengths, 1.0)[-1]

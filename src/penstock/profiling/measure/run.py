@@ -1,0 +1,171 @@
+"""One profile: kernels, copies and steps of a model on this machine, as one record."""
+
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from penstock import __version__
+from penstock.cluster.cluster import Cluster
+from penstock.cluster.gpu import Gpu
+from penstock.cluster.presets import CLUSTERS
+from penstock.cluster.profile_file import FORMAT, VERSION, machine_of
+from penstock.estimate.measured_times import MeasuredTimes
+from penstock.model.kernels.choice import fuses
+from penstock.profiling.case import TORCH_NAMES, ProfileCase
+from penstock.profiling.in_step import StepOps, op_rows, phases_of
+from penstock.profiling.measure.copies import collective_rows, copy_rows
+from penstock.profiling.measure.kernels import KernelBench, Row
+from penstock.profiling.measure.steps import MeasuredSteps, profile_steps
+from penstock.profiling.measure.timing import one_thread
+from penstock.profiling.modules import module_rows
+from penstock.profiling.sizes import attention_sizes, product_sizes, token_counts
+from penstock.profiling.utilised import step_utilisation
+from penstock.run.launch.worker_pool import Crew
+from penstock.run.process.environment import RankPlace
+from penstock.run.process.machine import this_machine
+from penstock.run.process.rendezvous import Connection
+from penstock.run.step.build import torch_device
+
+Say = Callable[[str], None]
+Record = dict[str, Any]
+LONGEST = 3600.0
+"""Seconds that a profile may take."""
+
+
+def profile_machine(
+    case: ProfileCase, wanted: str, ranks: int, steps: int, first: int, say: Say
+) -> Record:
+    """Measure all that a profile has: in a process of its own, which has the settings of memory
+    that ranks of a run have; collectives among as many as there are ranks."""
+    say(f"{case.name}: steps of {case.tokens:,} tokens in {case.slices} slices, then kernels")
+    with Crew(1, limit=LONGEST) as crew:
+        record = crew.run(profile_alone, case, wanted, steps, first)[0]
+    record["machine"]["ranks"] = ranks
+    record["made"]["command"] = sys.argv[1:]
+    if ranks > 1:
+        say(f"collectives of {ranks} ranks")
+        record["collectives"] = _collectives(ranks, wanted)
+    return record
+
+
+def profile_alone(
+    connection: Connection, case: ProfileCase, wanted: str, steps: int, first: int
+) -> Record:
+    """What one rank measures."""
+    device = torch_device(wanted, connection.place)
+    one_thread(device)
+    fused = fuses(device, getattr(torch, TORCH_NAMES[case.precision]))
+    record: Record = {"format": FORMAT, "version": VERSION, "made": made_on(device)}
+    record["case"] = case.record() | {"fused": fused}
+    record["machine"] = machine_row(device, case.precision)
+    found = profile_steps(case, device, steps, first)
+    record["step"] = found.record(case.tokens)
+    record["phases"] = phases_of(found.ops, found.seconds, found.clearing)
+    record["ops"] = op_rows(case, found.ops)
+    record["memory"] = found.memory.record()
+    record |= _kernel_rows(case, device, fused)
+    record["copies"] = [*copy_rows(device)]
+    record["collectives"] = []
+    _shares(record)
+    return record | _factors(case, record, found)
+
+
+def usual_precision(wanted: str) -> str:
+    """What is computed with where nobody says it."""
+    return "bf16" if torch_device(wanted, RankPlace()).type == "cuda" else "fp32"
+
+
+def made_on(device: torch.device) -> Row:
+    """What a profile depends on beside its case."""
+    cuda = device.type == "cuda"
+    return {
+        "penstock": __version__,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "device": torch.cuda.get_device_name(device) if cuda else platform.machine(),
+        "cores": this_machine().cores,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def machine_row(device: torch.device, precision: str) -> Row:
+    """What the device is; peaks where its name is known."""
+    known = _data_sheet(device)
+    cuda = device.type == "cuda"
+    properties = torch.cuda.get_device_properties(device) if cuda else None
+    return {
+        "device": device.type,
+        "ranks": 1,
+        "memory_bytes": properties.total_memory if properties else this_machine().free or 1,
+        "cores": properties.multi_processor_count if properties else 1,
+        "peak_flops": known.peak.get(precision) if known else None,
+        "peak_memory_rate": known.memory_rate if known else None,
+    }
+
+
+def _data_sheet(device: torch.device) -> Gpu | None:
+    if device.type != "cuda":
+        return None
+    name = torch.cuda.get_device_name(device).lower()
+    named: list[tuple[str, Cluster]] = sorted(CLUSTERS.items(), reverse=True)
+    return next((found.gpu for key, found in named if key.split("-")[0] in name), None)
+
+
+def _kernel_rows(case: ProfileCase, device: torch.device, fused: bool) -> Record:
+    """Kernels one by one."""
+    bench, times = KernelBench(case, device), _times(case, fused)
+    rows = [bench.product(*each) for each in product_sizes(case, times)]
+    attended = [row for size in attention_sizes(case) for row in bench.attention(size)]
+    pieces = {times.head_piece(tokens).m for tokens in token_counts(case)}
+    moving = [*bench.moving(), *map(bench.loss, sorted(pieces))]
+    return {"products": rows, "attention": attended, "kernels": moving}
+
+
+def _times(case: ProfileCase, fused: bool) -> MeasuredTimes:
+    """The kernels of a layer, by their sizes alone."""
+    gpu = next(iter(CLUSTERS.values())).gpu
+    return MeasuredTimes(case.model, case.model, gpu, 1.0, "flash2", fused)
+
+
+def _collectives(ranks: int, wanted: str) -> Sequence[Row]:
+    back_end = "gloo" if wanted == "cpu" else ""
+    with Crew(ranks, back_end=back_end) as crew:
+        return crew.run(collective_rows, wanted)[0]
+
+
+def _shares(record: Record) -> None:
+    """Shares of the peaks of the data sheet, where there is one."""
+    machine = record["machine"]
+    for name in ("products", "attention"):
+        for row in record[name]:
+            peak = machine["peak_flops"]
+            row["share_of_peak"] = row["flops_per_second"] / peak if peak else None
+    for row in record["kernels"]:
+        peak = machine["peak_memory_rate"]
+        row["share_of_peak"] = row["bytes_per_second"] / peak if peak else None
+
+
+def _factors(case: ProfileCase, record: Record, found: MeasuredSteps) -> Record:
+    """What the step makes of kernels, and what follows from both."""
+    plain = dict.fromkeys(("forward", "inputs", "weights", "head"), 1.0)
+    plain |= {f"attention {name}": 1.0 for name in ("forward", "backward")}
+    unknown = dict.fromkeys(("lookup forward", "lookup inputs", "norm", "update"), 1.0)
+    alone = machine_of(
+        record | {"in_step": plain, "rates": unknown, "between_ops_seconds": 0.0}, ""
+    )
+    fused = record["case"]["fused"]
+    times = MeasuredTimes(case.model, case.model, alone.cluster.gpu, 1.0, "flash2", fused)
+    step = StepOps(case, times, found.ops, found.seconds, found.clearing)
+    factors = step.factors()
+    return {
+        "in_step": factors.in_step,
+        "rates": factors.rates,
+        "between_ops_seconds": factors.between,
+        "modules": module_rows(step, factors),
+        "utilisation": step_utilisation(case, found.seconds, record["machine"]["peak_flops"]),
+    }

@@ -1,0 +1,67 @@
+"""Seconds of each kind of module in a step: kernels one by one, times what the step makes of them.
+
+The table adds up to the ops of the step but for what no factor explains, which is its last row: the
+rest of the step, with the time between ops.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.profiling.in_step import StepFactors, StepOps
+
+Row = dict[str, Any]
+PRODUCT_NAMES = ("queries, keys and values", "attention output", "MLP gate and up", "MLP down")
+"""Products of a layer in their order."""
+
+
+def module_rows(step: StepOps, factors: StepFactors) -> Sequence[Row]:
+    """Forward and backward seconds of all layers together, and of what is beside them."""
+    layers, found = step.case.sizes.layers, dict[str, list[float]]()
+    for unit in step.units:
+        for (name, passed), seconds in step.times.parts(unit).items():
+            at, factor = int(passed != "forward"), factors.in_step[passed]
+            found.setdefault(_named(name), [0.0, 0.0])[at] += layers * factor * seconds
+        for at, (name, seconds) in enumerate(
+            zip(("forward", "backward"), step.times.attention_seconds(unit))
+        ):
+            factor = factors.in_step[f"attention {name}"]
+            found.setdefault("attention", [0.0, 0.0])[at] += layers * factor * seconds
+    found |= _beside(step, factors)
+    found["clearing, norm and update"] = [0.0, step.clearing + _ended(step)]
+    rows = [
+        {"name": name, "forward_seconds": there, "backward_seconds": back}
+        for name, (there, back) in found.items()
+    ]
+    explained = sum(map(sum, found.values()))
+    rows.append({"name": "rest", "forward_seconds": 0.0, "backward_seconds": 0.0})
+    rest = step.seconds - explained
+    for row in rows:
+        both = float(row["forward_seconds"]) + float(row["backward_seconds"])  # type: ignore[arg-type]
+        row["seconds"] = rest if row["name"] == "rest" else both
+        row["share"] = float(row["seconds"]) / step.seconds
+    return rows
+
+
+def _named(name: str) -> str:
+    word, _, number = name.partition(" ")
+    if word != "product":
+        return {"norm": "norms", "sum": "residual sums"}.get(name, name)
+    at = int(number)
+    return PRODUCT_NAMES[at] if at < len(PRODUCT_NAMES) else name
+
+
+def _beside(step: StepOps, factors: StepFactors) -> dict[str, list[float]]:
+    """Embedding and head."""
+    model, tokens = step.case.model, step.case.tokens
+    row, flops = model.embedding.row_bytes, 3 * model.vocabulary * model.head.flops_per_logit
+    head = sum(step.times.head_alone(count, flops * count) for count in step.case.lengths)
+    moved = [row * tokens * times for times in (2, 3)]
+    rates = [factors.rates[f"lookup {name}"] for name in ("forward", "inputs")]
+    return {
+        "embedding": [moved[0] / rates[0], moved[1] / rates[1]],
+        "head and loss": [0.0, factors.in_step["head"] * head],
+    }
+
+
+def _ended(step: StepOps) -> float:
+    return sum(seconds for op, seconds in step.ops.items() if op.kind not in "FIW")

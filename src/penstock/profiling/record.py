@@ -1,0 +1,35 @@
+"""Profiles as files, and what a command line asks to be profiled."""
+
+from collections.abc import Mapping
+from json import dumps
+from pathlib import Path
+from typing import Any
+
+from penstock.arch.config import ModelConfig
+from penstock.arch.families import from_huggingface
+from penstock.bench.gpu import bench_model
+from penstock.bench.run import read_bench_settings
+from penstock.cluster.gpu import PRECISIONS
+from penstock.errors import ShapeError, shown
+from penstock.files.json_object import read_object
+from penstock.profiling.case import ProfileCase
+
+
+def case_of(model: str, tokens: int, slices: int, precision: str) -> ProfileCase:
+    """The case that a command line names."""
+    if precision not in PRECISIONS:
+        raise ShapeError(f"--precision {shown(precision)}", hint=f"one of: {', '.join(PRECISIONS)}")
+    return ProfileCase(model, model_of(model), tokens, slices, precision)
+
+
+def model_of(name: str) -> ModelConfig:
+    """A registered model, one of the benchmarks, or that of a config.json."""
+    if name.endswith(".json"):
+        hint = "give a preset's name, or the config.json of a model"
+        return from_huggingface(read_object(Path(name), hint))
+    return bench_model(read_bench_settings()["gpu"], name)
+
+
+def record_text(record: Mapping[str, Any]) -> str:
+    """A profile as a file has it."""
+    return dumps(record, indent=1) + "\n"

@@ -1,0 +1,96 @@
+"""Sizes at which kernels are measured, so that those of other models lie near one of them.
+
+A model that is estimated has other widths and other slices than the one that was profiled. So its
+matrices are measured at half and at twice their widths too, with fewer and with more tokens than
+its slices have; attention at several tokens, each with several lengths before them.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from penstock.arch.config import ModelConfig
+from penstock.cluster.measured import PASSES
+from penstock.estimate.layer_times import LayerTimes, UnitTokens
+from penstock.estimate.products import Product
+from penstock.profiling.case import ProfileCase
+
+WIDTHS = (0.5, 1.0, 2.0)
+"""Widths of matrices, as many times those of the model."""
+FEWEST_TOKENS = 16
+Matrix = tuple[int, int]
+"""Outputs and inputs."""
+
+
+class AttentionSize(NamedTuple):
+    """A slice with tokens before it."""
+
+    heads: int
+    kv_heads: int
+    head_size: int
+    tokens: int
+    past: int
+
+    @property
+    def pairs(self) -> float:
+        """Queries and keys that are not masked, as the cost model counts them."""
+        return self.tokens * (self.past + self.tokens / 2)
+
+    @property
+    def flops(self) -> float:
+        """Of the forward."""
+        return 4 * self.heads * self.head_size * self.pairs
+
+
+def token_counts(case: ProfileCase) -> list[int]:
+    """Tokens of slices: a quarter of the shortest to the whole sequence, in steps of two."""
+    least, most = max(FEWEST_TOKENS, min(case.lengths) // 4), case.tokens
+    found = []
+    while least < most:
+        found.append(least)
+        least *= 2
+    return [*found, most]
+
+
+def product_sizes(case: ProfileCase, times: LayerTimes) -> Iterator[tuple[str, Product]]:
+    """Products of a layer and of the head by pass."""
+    layer, (words, hidden) = set[Matrix](), (case.model.vocabulary, case.model.hidden)
+    for outputs, inputs in times.matrices:
+        layer |= {(int(outputs * width), int(inputs * width)) for width in WIDTHS}
+    for matrix in sorted(each for each in layer if min(each) > 0):
+        for tokens in token_counts(case):
+            yield from _passes(tokens, matrix, case.model.element_bytes)
+    head = {(words, int(hidden * width)) for width in WIDTHS} | {(max(1, words // 2), hidden)}
+    pieces = {times.head_piece(tokens).m for tokens in token_counts(case)}
+    for matrix in sorted(each for each in head if min(each) > 0):
+        for tokens in sorted(pieces):
+            yield from _passes(tokens, matrix, case.model.element_bytes)
+
+
+def _passes(tokens: int, matrix: Matrix, size: int) -> Iterator[tuple[str, Product]]:
+    """A product and both of its gradients."""
+    outputs, inputs = matrix
+    shapes = ((tokens, outputs, inputs), (tokens, inputs, outputs), (outputs, inputs, tokens))
+    for passed, (m, n, k) in zip(PASSES, shapes):
+        yield passed, Product(m, n, k, size)
+
+
+def attention_sizes(case: ProfileCase) -> Iterator[AttentionSize]:
+    """The heads of the model on slices with different lengths before them; heads of 64 and of 128
+    both, as most models have one of the two."""
+    model = case.model
+    for size in dict.fromkeys((model.head_size, *_other_heads(model))):
+        for tokens in token_counts(case):
+            for past in (0, tokens, case.tokens, 4 * case.tokens):
+                if past + tokens <= 4 * case.tokens + min(case.lengths):
+                    yield AttentionSize(model.heads, model.kv_heads, size, tokens, past)
+
+
+def _other_heads(model: ModelConfig) -> tuple[int, ...]:
+    """The other of two usual sizes, for a model that has one of them."""
+    return {64: (128,), 128: (64,)}.get(model.head_size, ())
+
+
+def whole_unit(tokens: int, past: int) -> UnitTokens:
+    """A slice of a rank that has all of it."""
+    pairs = AttentionSize(1, 1, 1, tokens, past).pairs
+    return UnitTokens(tokens, tokens, pairs, float(tokens * (past + tokens)))

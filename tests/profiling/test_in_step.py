@@ -1,0 +1,87 @@
+"""What a step makes of kernels, from a step whose factors are known."""
+
+from dataclasses import replace
+from itertools import accumulate
+
+import numpy as np
+import pytest
+
+from penstock.cluster.measured import FACTORS
+from penstock.cluster.profile_file import machine_of
+from penstock.core.ops import Op
+from penstock.estimate.measured_times import MeasuredTimes
+from penstock.profiling.case import ProfileCase, three_stages
+from penstock.profiling.in_step import StepOps, op_rows, phases_of
+from penstock.profiling.modules import module_rows
+from penstock.profiling.sizes import whole_unit
+from profiling.made_up import CASE, profile
+
+KNOWN = dict(zip(FACTORS, (1.2, 1.3, 1.1, 1.5, 0.9, 1.4)))
+
+
+def _times(case: ProfileCase, factors: dict[str, float]) -> MeasuredTimes:
+    gpu = machine_of(profile(in_step=factors), "ours").cluster.gpu
+    return MeasuredTimes(case.model, case.model, gpu, 1.0, "flash2", False)
+
+
+def _step(case: ProfileCase, factors: dict[str, float]) -> StepOps:
+    """A step in which kernels take `factors` times what they take one by one."""
+    times, layers = _times(case, factors), (2, 1, 1)
+    starts = [0, *accumulate(case.lengths)]
+    flops = 3 * case.model.vocabulary * case.model.head.flops_per_logit
+    ops = {}
+    for slice, (count, past) in enumerate(zip(case.lengths, starts)):
+        each = times.seconds(whole_unit(count, past))
+        for stage in range(3):
+            for kind, seconds in zip("FIW", each):
+                head = times.head_seconds(count, flops * count, "I") * (stage == 2 and kind == "I")
+                ops[Op(kind, stage, 0, slice)] = layers[stage] * seconds + head
+    ops[Op("V", 0, 0, 0)], ops[Op("U", 0, 0, 0)] = 0.001, 0.002
+    return StepOps(case, _times(case, dict.fromkeys(FACTORS, 1.0)), ops, sum(ops.values()), 0.0)
+
+
+def test_the_factors_of_a_step_are_found() -> None:
+    found = _step(CASE, KNOWN).factors()
+    assert found.in_step == pytest.approx(KNOWN, rel=1e-6)
+    assert found.between == 0.0
+
+
+def test_one_slice_has_one_factor_for_products_and_attention() -> None:
+    found = _step(replace(CASE, slices=1), KNOWN).factors().in_step
+    assert found["forward"] == found["attention forward"]
+    assert found["weights"] == pytest.approx(KNOWN["weights"])
+
+
+def test_time_that_belongs_to_no_op_lies_between_ops() -> None:
+    step = _step(CASE, KNOWN)
+    found = replace(step, seconds=step.seconds + 0.36).factors()
+    assert found.between == pytest.approx(0.36 / (3 * 3 * CASE.slices))
+
+
+def test_phases_add_up_to_the_step() -> None:
+    step = _step(CASE, KNOWN)
+    phases = phases_of(step.ops, 2 * step.seconds, 0.25)
+    assert sum(phases.values()) == pytest.approx(2 * step.seconds, rel=1e-12)
+    assert phases["update"] == 0.002
+
+
+def test_modules_and_the_rest_add_up_to_the_step() -> None:
+    step = _step(CASE, KNOWN)
+    rows = module_rows(step, step.factors())
+    assert sum(row["seconds"] for row in rows) == pytest.approx(step.seconds, rel=1e-12)
+    assert sum(row["share"] for row in rows) == pytest.approx(1.0)
+    assert abs(rows[-1]["share"]) < 0.05
+
+
+def test_the_schedule_has_every_pass_of_every_kind_of_stage() -> None:
+    ops = {(op.kind, op.stage, op.slice) for op in three_stages(3).table.ops()}
+    assert ops == {
+        (kind, stage, slice) for kind in "FIW" for stage in range(3) for slice in range(3)
+    }
+
+
+def test_ops_are_told_by_stage_and_slice() -> None:
+    rows = op_rows(CASE, _step(CASE, KNOWN).ops)
+    assert len(rows) == 3 * 3 * CASE.slices
+    assert {row["stage"] for row in rows} == {"first", "middle", "last"}
+    assert np.sum([row["tokens"] for row in rows]) == 9 * CASE.tokens
