@@ -31,6 +31,14 @@ PrecisionFlag = Annotated[
 Ranks = Annotated[
     int, typer.Option(min=1, max=64, metavar="N", help="Processes whose collectives are measured.")
 ]
+RoundsFlag = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Times that all is measured; more help on a machine that others use.",
+    ),
+]
 Steps = Annotated[int, typer.Option(min=1, metavar="N", help="Steps that count.")]
 First = Annotated[int, typer.Option(min=1, metavar="N", help="Steps before them.")]
 Out = Annotated[
@@ -109,6 +117,7 @@ def profile_measure(
     device: Device = "auto",
     precision: PrecisionFlag = None,
     ranks: Ranks = 1,
+    rounds: RoundsFlag = 1,
     steps: Steps = 5,
     first: First = 3,
     out: Out = None,
@@ -118,14 +127,15 @@ def profile_measure(
     """Measure kernels by size, ops, phases, copies and memory of a model's step."""
     need_torch()
     from penstock.files import save_text
-    from penstock.profiling.measure.run import profile_machine, usual_precision
+    from penstock.profiling.measure.run import Rounds, profile_machine, usual_precision
     from penstock.profiling.record import case_of, record_text
     from penstock.profiling.report import report_page
     from penstock.profiling.tables import profile_tables
 
     _refuse_device(device)
     case = case_of(model, tokens, slices, precision or usual_precision(device))
-    record = profile_machine(case, device, ranks, steps, first, note)
+    often = Rounds(rounds, steps, first)
+    record = profile_machine(case, device, ranks, often, note)
     if out is not None:
         save_text(out, record_text(record))
     if html is not None:
@@ -140,6 +150,7 @@ def profile_measure(
 def profile_check(
     profile: ProfilePath,
     case: Cases = None,
+    rounds: RoundsFlag = 1,
     steps: Steps = 3,
     first: First = 2,
     within: Within = None,
@@ -155,13 +166,14 @@ def profile_check(
     from penstock.profiling.case import profiled_case
     from penstock.profiling.check_cases import named_case, usual_cases
     from penstock.profiling.measure.check import checked_rows
+    from penstock.profiling.measure.run import Rounds
     from penstock.profiling.tables import CHECK_HEAD, check_row
 
     record = read_profile(profile)
-    profiled, device = profiled_case(record), str(record["machine"]["device"])
+    profiled, often = profiled_case(record), Rounds(rounds, steps, first)
     cases = [named_case(text, profiled.precision) for text in case or ()]
     found = []
-    for row in checked_rows(profile, cases or usual_cases(profiled), device, steps, first):
+    for row in checked_rows(profile, cases or usual_cases(profiled), often):
         note(", ".join(check_row(row)))
         found.append(row)
     if as_json:

@@ -7,7 +7,7 @@ from typing import Any
 from penstock.arch.config import ModelConfig
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.errors import ShapeError
+from penstock.errors import FormatError, ShapeError
 from penstock.estimate.request import MODEL_NAMES
 from penstock.plan.slices import align, equal_flops_of_model
 
@@ -64,10 +64,13 @@ class ProfileCase:
 
 def profiled_case(record: Mapping[str, Any]) -> ProfileCase:
     """The case that a profile is of."""
-    case = record["case"]
-    sizes = ModelConfig(**case["sizes"])
-    slices = len(case["lengths"])
-    return ProfileCase(case["model"], sizes, case["tokens"], slices, case["precision"])
+    try:
+        case = record["case"]
+        sizes, slices = ModelConfig(**case["sizes"]), len(case["lengths"])
+        return ProfileCase(case["model"], sizes, case["tokens"], slices, case["precision"])
+    except (KeyError, TypeError, AttributeError):
+        hint = "make it again with `penstock profile`"
+        raise FormatError("the profile does not say what it is of", hint=hint) from None
 
 
 def sizes_of(model: ModelConfig) -> dict[str, Any]:

@@ -48,13 +48,11 @@ def refuse_others(first: Record, second: Record) -> None:
 
 def compare(first: Record, second: Record) -> Iterator[ComparedValue]:
     """Step, phases, modules, memory and kernels of both, as far as both have them."""
-    noise = sqrt(
-        sum((each["step"]["deviation"] / each["step"]["mean"]) ** 2 for each in (first, second))
-    )
-    yield ComparedValue("step s", *(each["step"]["seconds"] for each in (first, second)), noise)
-    yield ComparedValue(
-        "tokens/s", *(each["step"]["tokens_per_second"] for each in (first, second))
-    )
+    steps = first["step"], second["step"]
+    noise = sqrt(sum((step["deviation"] / step["mean"]) ** 2 for step in steps))
+    yield ComparedValue("step s", steps[0]["seconds"], steps[1]["seconds"], noise)
+    rates = (step["tokens_per_second"] for step in steps)
+    yield ComparedValue("tokens/s", *rates)
     for name, took in first["phases"].items():
         if took or second["phases"].get(name):
             yield ComparedValue(f"{name} s", took, second["phases"].get(name, 0.0))

@@ -28,18 +28,19 @@ def module_rows(step: StepOps, factors: StepFactors) -> Sequence[Row]:
             found.setdefault("attention", [0.0, 0.0])[at] += layers * factor * seconds
     found |= _beside(step, factors)
     found["clearing, norm and update"] = [0.0, step.clearing + _ended(step)]
-    rows = [
-        {"name": name, "forward_seconds": there, "backward_seconds": back}
-        for name, (there, back) in found.items()
-    ]
     explained = sum(map(sum, found.values()))
-    rows.append({"name": "rest", "forward_seconds": 0.0, "backward_seconds": 0.0})
-    rest = step.seconds - explained
-    for row in rows:
-        both = float(row["forward_seconds"]) + float(row["backward_seconds"])  # type: ignore[arg-type]
-        row["seconds"] = rest if row["name"] == "rest" else both
-        row["share"] = float(row["seconds"]) / step.seconds
-    return rows
+    rows = [_row(name, there, back, there + back) for name, (there, back) in found.items()]
+    rows.append(_row("rest", 0.0, 0.0, step.seconds - explained))
+    return [row | {"share": row["seconds"] / step.seconds} for row in rows]
+
+
+def _row(name: str, there: float, back: float, both: float) -> Row:
+    return {
+        "name": name,
+        "forward_seconds": there,
+        "backward_seconds": back,
+        "seconds": both,
+    }
 
 
 def _named(name: str) -> str:

@@ -80,7 +80,7 @@ def attention_sizes(case: ProfileCase) -> Iterator[AttentionSize]:
     model = case.model
     for size in dict.fromkeys((model.head_size, *_other_heads(model))):
         for tokens in token_counts(case):
-            for past in (0, tokens, case.tokens, 4 * case.tokens):
+            for past in sorted({0, tokens, case.tokens, 4 * case.tokens}):
                 if past + tokens <= 4 * case.tokens + min(case.lengths):
                     yield AttentionSize(model.heads, model.kv_heads, size, tokens, past)
 

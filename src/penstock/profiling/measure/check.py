@@ -12,32 +12,43 @@ from penstock.cluster.profile_file import read_profile
 from penstock.estimate.price import Estimate
 from penstock.profiling.case import ProfileCase, profiled_case
 from penstock.profiling.check_cases import CheckCase
-from penstock.profiling.measure.steps import MeasuredSteps, measure_steps, profiled_seconds
-from penstock.profiling.measure.timing import one_thread
+from penstock.profiling.measure.run import Rounds
+from penstock.profiling.measure.steps import (
+    MeasuredSteps,
+    measure_steps,
+    profiled_seconds,
+    usual_steps,
+)
+from penstock.profiling.measure.timing import one_thread, usual
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.process.rendezvous import Connection
 from penstock.run.step.build import torch_device
 from penstock.schedules import build
 
 Row = dict[str, Any]
+AGAIN = Rounds(1, 2, 1)
+"""How often the profiled step is measured again."""
 LONGEST = 3600.0
 """Seconds that a case may take."""
 
 
-def checked_rows(
-    profile: Path, cases: Iterable[CheckCase], wanted: str, steps: int, first: int
-) -> Iterator[Row]:
-    """Each case estimated with the profile, and measured. Before and after each the profiled step
-    is measured again: a machine that others use is not always as fast as it was."""
+def checked_rows(profile: Path, cases: Iterable[CheckCase], often: Rounds) -> Iterator[Row]:
+    """Each case estimated with the profile, and measured. Before each round the profiled step is
+    measured again: a machine that others use is not always as fast as it was."""
     record = read_profile(profile)
     profiled, then = profiled_case(record), float(record["step"]["seconds"])
+    wanted = str(record["machine"]["device"])
+    device = torch.device(wanted)
     with Crew(1, limit=LONGEST) as crew:
-        again = partial(crew.run, profiled_again, profiled, wanted, steps, first)
-        now = again()[0] / then
         for case in cases:
-            found = crew.run(measure_case, case, wanted, steps, first)[0]
-            before, now = now, again()[0] / then
-            yield checked(case, case.estimated(str(profile)), found, (before + now) / 2)
+            again, found = list[float](), list[MeasuredSteps | None]()
+            for _ in range(often.rounds):
+                again += crew.run(profiled_again, profiled, wanted)
+                found += crew.run(measure_case, case, wanted, often)
+            done = [each for each in found if each is not None]
+            steps = usual_steps(done, device) if len(done) == len(found) else None
+            said = case.estimated(str(profile))
+            yield checked(case, said, steps, usual(again, device) / then)
 
 
 def checked(case: CheckCase, said: Estimate, found: MeasuredSteps | None, slower: float) -> Row:
@@ -58,25 +69,23 @@ def checked(case: CheckCase, said: Estimate, found: MeasuredSteps | None, slower
     }
 
 
-def profiled_again(
-    connection: Connection, case: ProfileCase, wanted: str, steps: int, first: int
-) -> float:
-    """Seconds of the profiled step."""
+def profiled_again(connection: Connection, case: ProfileCase, wanted: str) -> float:
+    """Seconds of the profiled step, from fewer of them than count of a case."""
     device = torch_device(wanted, connection.place)
     one_thread(device)
-    return profiled_seconds(case, device, steps, first)
+    return profiled_seconds(case, device, AGAIN.steps, AGAIN.first)
 
 
 def measure_case(
-    connection: Connection, case: CheckCase, wanted: str, steps: int, first: int
+    connection: Connection, case: CheckCase, wanted: str, often: Rounds
 ) -> MeasuredSteps | None:
     """Steps of a case; None where the memory does not suffice."""
     device = torch_device(wanted, connection.place)
     one_thread(device)
-    return unless_memory_ends(partial(_measured, case, device, steps, first), device)
+    return unless_memory_ends(partial(_measured, case, device, often), device)
 
 
-def _measured(case: CheckCase, device: torch.device, steps: int, first: int) -> MeasuredSteps:
+def _measured(case: CheckCase, device: torch.device, often: Rounds) -> MeasuredSteps:
     slices = case.case.slices if case.case.slices > 1 else None
     schedule = build(case.schedule, devices=1, microbatches=case.microbatches, slices=slices)
-    return measure_steps(case.case, schedule, device, steps, first)
+    return measure_steps(case.case, schedule, device, often.steps, often.first)

@@ -14,6 +14,7 @@ from penstock.profiling.case import three_stages
 from penstock.profiling.matrix import MatrixCell, keep_rows, known_rows, row_of
 from penstock.profiling.measure.steps import dtype_of, measure_steps
 from penstock.profiling.measure.timing import one_thread
+from penstock.run.execute.spans import clock_of
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.process.rendezvous import Connection
 from penstock.run.step.build import torch_device
@@ -63,7 +64,7 @@ def run_cell(connection: Connection, cell: MatrixCell, wanted: str, steps: int, 
             return {"status": UNSUPPORTED, "reason": f"on {device.type} no kernels are fused"}
         os.environ[PLAIN_KERNELS] = "1"
     schedule = combine(three_stages(case.slices), cell.changes)
-    measure = partial(measure_steps, case, schedule, device, steps, first)
+    measure = partial(measure_steps, case, schedule, device, steps, first, clock_of(device))
     found = unless_memory_ends(measure, device)
     if found is None:
         return {"status": "out of memory"}

@@ -3,23 +3,25 @@
 import platform
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 
 from penstock import __version__
+from penstock.bench.measure.step_clock import give_back
 from penstock.cluster.cluster import Cluster
 from penstock.cluster.gpu import Gpu
 from penstock.cluster.presets import CLUSTERS
 from penstock.cluster.profile_file import FORMAT, VERSION, machine_of
 from penstock.estimate.measured_times import MeasuredTimes
 from penstock.model.kernels.choice import fuses
-from penstock.profiling.case import TORCH_NAMES, ProfileCase
+from penstock.profiling.case import ProfileCase
 from penstock.profiling.in_step import StepOps, op_rows, phases_of
 from penstock.profiling.measure.copies import collective_rows, copy_rows
 from penstock.profiling.measure.kernels import KernelBench, Row
-from penstock.profiling.measure.steps import MeasuredSteps, profile_steps
-from penstock.profiling.measure.timing import one_thread
+from penstock.profiling.measure.steps import MeasuredSteps, dtype_of, profile_steps, usual_steps
+from penstock.profiling.measure.timing import one_thread, usual
 from penstock.profiling.modules import module_rows
 from penstock.profiling.sizes import attention_sizes, product_sizes, token_counts
 from penstock.profiling.utilised import step_utilisation
@@ -35,14 +37,24 @@ LONGEST = 3600.0
 """Seconds that a profile may take."""
 
 
-def profile_machine(
-    case: ProfileCase, wanted: str, ranks: int, steps: int, first: int, say: Say
-) -> Record:
+class Rounds(NamedTuple):
+    """How often things are measured."""
+
+    rounds: int
+    """Times that all is measured, one after the other: a machine that others use is slower for
+    seconds."""
+    steps: int
+    """Steps that count, in each."""
+    first: int
+    """Steps before them."""
+
+
+def profile_machine(case: ProfileCase, wanted: str, ranks: int, often: Rounds, say: Say) -> Record:
     """Measure all that a profile has: in a process of its own, which has the settings of memory
     that ranks of a run have; collectives among as many as there are ranks."""
     say(f"{case.name}: steps of {case.tokens:,} tokens in {case.slices} slices, then kernels")
     with Crew(1, limit=LONGEST) as crew:
-        record = crew.run(profile_alone, case, wanted, steps, first)[0]
+        record = crew.run(profile_alone, case, wanted, often)[0]
     record["machine"]["ranks"] = ranks
     record["made"]["command"] = sys.argv[1:]
     if ranks > 1:
@@ -51,26 +63,38 @@ def profile_machine(
     return record
 
 
-def profile_alone(
-    connection: Connection, case: ProfileCase, wanted: str, steps: int, first: int
-) -> Record:
+def profile_alone(connection: Connection, case: ProfileCase, wanted: str, often: Rounds) -> Record:
     """What one rank measures."""
     device = torch_device(wanted, connection.place)
     one_thread(device)
-    fused = fuses(device, getattr(torch, TORCH_NAMES[case.precision]))
+    fused = fuses(device, dtype_of(case))
     record: Record = {"format": FORMAT, "version": VERSION, "made": made_on(device)}
     record["case"] = case.record() | {"fused": fused}
     record["machine"] = machine_row(device, case.precision)
-    found = profile_steps(case, device, steps, first)
+    steps, kernels = [], []
+    for _ in range(often.rounds):
+        steps.append(profile_steps(case, device, often.steps, often.first))
+        kernels.append(_kernel_rows(case, device, fused))
+        give_back(device)
+    found = usual_steps(steps, device)
     record["step"] = found.record(case.tokens)
     record["phases"] = phases_of(found.ops, found.seconds, found.clearing)
     record["ops"] = op_rows(case, found.ops)
     record["memory"] = found.memory.record()
-    record |= _kernel_rows(case, device, fused)
+    record |= {name: _usual_rows([each[name] for each in kernels], device) for name in kernels[0]}
     record["copies"] = [*copy_rows(device)]
     record["collectives"] = []
     _shares(record)
     return record | _factors(case, record, found)
+
+
+def _usual_rows(rounds: Sequence[Sequence[Row]], device: torch.device) -> list[Row]:
+    """Of each kernel the row of the round that counts."""
+    found = []
+    for rows in zip(*rounds):
+        seconds = usual((row["seconds"] for row in rows), device)
+        found.append(next(row for row in rows if row["seconds"] == seconds))
+    return found
 
 
 def usual_precision(wanted: str) -> str:
@@ -87,10 +111,18 @@ def made_on(device: torch.device) -> Row:
         "cuda": torch.version.cuda,
         "python": platform.python_version(),
         "system": platform.platform(),
-        "device": torch.cuda.get_device_name(device) if cuda else platform.machine(),
+        "device": torch.cuda.get_device_name(device) if cuda else processor(),
         "cores": this_machine().cores,
         "threads": torch.get_num_threads(),
     }
+
+
+def processor() -> str:
+    """The name of the host's processor, or at least its kind."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
 
 
 def machine_row(device: torch.device, precision: str) -> Row:

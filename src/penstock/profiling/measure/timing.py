@@ -14,7 +14,7 @@ import torch
 
 from penstock.run.execute.spans import Clock, gpu_mark
 
-ENOUGH = 0.01
+ENOUGH = 0.005
 """Seconds of calls that are timed together."""
 ROUNDS = 3
 MOST_CALLS = 1_000
@@ -35,9 +35,8 @@ def between(start: object, end: object) -> float:
     return float(start.elapsed_time(end)) * 1e-3  # type: ignore[attr-defined]
 
 
-def seconds_of_calls(call: Callable[[], object], device: torch.device, calls: int = 1) -> float:
-    """Of one of some calls in a row."""
-    mark = profile_clock(device)
+def seconds_of_calls(call: Callable[[], object], mark: Clock, calls: int = 1) -> float:
+    """Of one of some calls in a row, by a clock."""
     start = mark()
     for _ in range(calls):
         call()
@@ -52,11 +51,12 @@ def usual(seconds: Iterable[float], device: torch.device) -> float:
 def kernel_seconds(call: Callable[[], object], device: torch.device) -> float:
     """Seconds of a call in some rounds, after calls that find kernels and memory."""
     call()
-    once = max(seconds_of_calls(call, device), 1e-7)
+    mark = profile_clock(device)
+    once = max(seconds_of_calls(call, mark), 1e-7)
     if once > LONG:
         return once
     calls = max(1, min(MOST_CALLS, round(ENOUGH / once)))
-    return usual((seconds_of_calls(call, device, calls) for _ in range(ROUNDS)), device)
+    return usual((seconds_of_calls(call, mark, calls) for _ in range(ROUNDS)), device)
 
 
 def one_thread(device: torch.device) -> None:

@@ -1,0 +1,55 @@
+"""`penstock profile` without measuring: words, refusals, comparison and page."""
+
+from json import dumps
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.main import main
+from profiling.made_up import profile
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> str:
+    path = tmp_path / "p.json"
+    path.write_text(dumps(profile()))
+    return str(path)
+
+
+def test_two_profiles_are_compared(written: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profile", "compare", written, written]) == 0
+    assert "second / first" in capsys.readouterr().out
+
+
+def test_profiles_of_two_machines_are_compared_when_forced(
+    tmp_path: Path, written: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(dumps(profile(made=profile()["made"] | {"device": "another"})))
+    assert main(["profile", "compare", written, str(other)]) == 2
+    assert "differ in device" in capsys.readouterr().err
+    assert main(["profile", "compare", written, str(other), "--force"]) == 0
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["tiny", "--device", "tpu"], "one of: auto, cpu, cuda"),
+        (["tiny", "--precision", "int3"], "one of: bf16"),
+        (["tinny"], "tiny"),
+        (["tiny", "--tokens", "16", "-k", "9"], "give 18 tokens or more"),
+        (["matrix", "tiny", "--cell", "recompte"], "recompute"),
+    ],
+)
+def test_misuse_exits_with_2(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["profile", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.torch
+def test_a_case_that_is_none_is_refused(written: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profile", "check", written, "--case", "tiny:x"]) == 2
+    assert "MODEL:TOKENS:SLICES:MICROBATCHES" in capsys.readouterr().err
