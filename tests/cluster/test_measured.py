@@ -13,22 +13,29 @@ from penstock.cluster.profile_file import machine_of, read_machine
 from penstock.errors import PenstockError, ShapeError
 from profiling.made_up import SENT, profile
 
-POINTS = [RatePoint((m, n), 100.0 * m + n) for m in (16.0, 64.0, 256.0) for n in (8.0, 32.0, 128.0)]
+POINTS = [
+    RatePoint((m, n), (t,), 100.0 * m + n + t)
+    for m in (16.0, 256.0)
+    for n in (8.0, 128.0)
+    for t in (1.0, 4.0, 32.0)
+]
 
 
 def test_a_size_that_was_measured_has_its_own_rate() -> None:
     surface = RateSurface(POINTS)
-    assert [round(surface.at(*sizes), 6) for sizes, _ in POINTS] == [rate for _, rate in POINTS]
+    found = [surface.at(group, at) for group, at, _ in POINTS]
+    assert found == pytest.approx([rate for *_, rate in POINTS], rel=1e-12)
 
 
-@given(st.floats(1, 1e6), st.floats(1, 1e6))
-def test_a_rate_lies_between_those_of_measured_sizes(m: float, n: float) -> None:
-    rates = [rate for _, rate in POINTS]
-    assert min(rates) * (1 - 1e-9) <= RateSurface(POINTS).at(m, n) <= max(rates) * (1 + 1e-9)
+@given(st.floats(1, 1e6), st.floats(1, 1e6), st.floats(1, 1e6))
+def test_a_rate_lies_between_those_of_measured_sizes(m: float, n: float, tokens: float) -> None:
+    rates = [rate for *_, rate in POINTS]
+    found = RateSurface(POINTS).at((m, n), (tokens,))
+    assert min(rates) * (1 - 1e-9) <= found <= max(rates) * (1 + 1e-9)
 
 
 def test_a_surface_needs_points_above_0() -> None:
-    for points in ([], [RatePoint((1.0,), 0.0)], [RatePoint((0.0,), 1.0)]):
+    for points in ([], [RatePoint((1.0,), (1.0,), 0.0)], [RatePoint((0.0,), (1.0,), 1.0)]):
         with pytest.raises(ShapeError):
             RateSurface(points)
 
@@ -51,7 +58,7 @@ def test_collectives_of_a_profile_replace_formulas() -> None:
         ({"version": 99}, "version 99"),
         ({"products": []}, "nothing was measured"),
         ({"products": 3}, "no list 'products'"),
-        ({"in_step": {}}, "forward is 'None', not a number"),
+        ({"in_step": {}}, "no object 'cut'"),
         ({"case": {"precision": "int3"}}, "case.precision"),
         ({"between_ops_seconds": float("nan")}, "not a number"),
     ],

@@ -6,7 +6,7 @@ from itertools import accumulate
 import numpy as np
 import pytest
 
-from penstock.cluster.measured import FACTORS
+from penstock.cluster.measured import FACTORS, SEQUENCES
 from penstock.cluster.profile_file import machine_of
 from penstock.core.ops import Op
 from penstock.estimate.measured_times import MeasuredTimes
@@ -20,7 +20,7 @@ KNOWN = dict(zip(FACTORS, (1.2, 1.3, 1.1, 1.5, 0.9, 1.4)))
 
 
 def _times(case: ProfileCase, factors: dict[str, float]) -> MeasuredTimes:
-    gpu = machine_of(profile(in_step=factors), "ours").cluster.gpu
+    gpu = machine_of(profile(in_step=dict.fromkeys(SEQUENCES, factors)), "ours").cluster.gpu
     return MeasuredTimes(case.model, case.model, gpu, 1.0, "flash2", False)
 
 
@@ -50,6 +50,11 @@ def test_one_slice_has_one_factor_for_products_and_attention() -> None:
     found = _step(replace(CASE, slices=1), KNOWN).factors().in_step
     assert found["forward"] == found["attention forward"]
     assert found["weights"] == pytest.approx(KNOWN["weights"])
+
+
+def test_a_whole_sequence_takes_the_factor_of_attention_from_slices() -> None:
+    whole = replace(_step(replace(CASE, slices=1), KNOWN), attended=KNOWN)
+    assert whole.factors().in_step == pytest.approx(KNOWN, rel=1e-6)
 
 
 def test_time_that_belongs_to_no_op_lies_between_ops() -> None:

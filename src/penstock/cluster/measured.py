@@ -1,20 +1,21 @@
 """What kernels reach on a machine that was measured, and what lies between the sizes of it.
 
 A data sheet and one share for all products say little about short slices, narrow matrices or a
-processor without a data sheet. A profile has measured kernels at some sizes. At another size the
-rate is that of the nearest sizes:
+processor without a data sheet. A profile has measured kernels at some sizes: matrices or heads,
+each with some numbers of tokens. At another size the rate follows by the logarithms of all sizes:
 
-    distance    between the logarithms of all sizes: twice as many tokens are 1 away
-    rate        geometric mean of the `NEAREST` sizes, each weighted by 1 / distance^2
+    tokens of a slice     on the straight line between the nearest numbers of tokens
+    tokens and keys       geometric mean of the `NEAREST` ones, weighted by 1 / distance^2
+    matrices, heads       geometric mean of the `NEAREST` ones, weighted by 1 / distance^2
 
-So a size that was measured has its own rate, and one beyond all of them that of the largest. In a
+So a size that was measured has its own rate, and one beyond all of them that of the last. In a
 step kernels are slower than one by one, or faster: a GPU lowers its clock, a cache is warm. A
 profile has such a factor for each pass, from a step of the model that was profiled.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,14 +33,16 @@ MOVING_KERNELS = (
 """Kernels that only move bytes, with their passes."""
 FACTORS = ("forward", "inputs", "weights", "attention forward", "attention backward", "head")
 """What a step is compared with kernels one by one in."""
+SEQUENCES = ("cut", "whole")
 END_RATES = ("lookup forward", "lookup inputs", "norm", "update")
 """Rates of what is measured in a step alone: embedding, norm of the gradients, update."""
 
 
 class RatePoint(NamedTuple):
-    """A rate at some sizes."""
+    """A rate of a matrix or of heads, at tokens, or at tokens and keys."""
 
-    sizes: tuple[float, ...]
+    group: tuple[float, ...]
+    at: tuple[float, ...]
     rate: float
 
 
@@ -49,33 +52,61 @@ class RateSurface:
     def __init__(self, points: Sequence[RatePoint]) -> None:
         if not points:
             raise ShapeError("nothing was measured", hint="make the profile again")
-        for sizes, rate in points:
-            if not rate > 0 or not min(sizes) > 0:
-                raise ShapeError(
-                    f"a rate of {rate:g} at sizes {', '.join(f'{size:g}' for size in sizes)}",
-                    hint="sizes and rates of a profile are above 0",
-                )
-        self._at = np.log2(np.array([point.sizes for point in points], np.float64))
-        self._rates = np.log2(np.array([point.rate for point in points], np.float64))
+        found: dict[tuple[float, ...], dict[tuple[float, ...], float]] = {}
+        for group, at, rate in points:
+            _refuse_point(group, at, rate)
+            found.setdefault(_logarithms(group), {})[_logarithms(at)] = float(np.log2(rate))
+        self._groups = np.array([*found])
+        self._curves = [_Curve(rates) for rates in found.values()]
+        self.largest = max(point.rate for point in points)
+        """The highest rate."""
 
-    def at(self, *sizes: float) -> float:
+    def at(self, group: tuple[float, ...], at: tuple[float, ...]) -> float:
         """The rate at some sizes.
 
-        >>> curve = RateSurface([RatePoint((1.0,), 2.0), RatePoint((16.0,), 8.0)])
-        >>> curve.at(1.0), curve.at(4.0), curve.at(16.0)
-        (2.0, 4.0, 8.0)
+        >>> one = RateSurface([RatePoint((8.0,), (at,), 2 * at) for at in (1.0, 16.0)])
+        >>> one.at((8.0,), (1.0,)), one.at((64.0,), (4.0,)), one.at((8.0,), (99.0,))
+        (2.0, 8.0, 32.0)
         """
-        away = ((self._at - np.log2(np.array(sizes))) ** 2).sum(1)
-        nearest = np.argsort(away, kind="stable")[:NEAREST]
-        if away[nearest[0]] < 1e-12:
-            return float(2 ** self._rates[nearest[0]])
-        weights = 1 / away[nearest]
-        return float(2 ** (self._rates[nearest] @ weights / weights.sum()))
+        here = np.array(_logarithms(at))
+        weights = _weights(self._groups, np.array(_logarithms(group)))
+        return float(2 ** sum(part * self._curves[one].at(here) for one, part in weights))
 
-    @property
-    def largest(self) -> float:
-        """The highest rate."""
-        return float(2 ** self._rates.max())
+
+class _Curve:
+    """Rates of one group, all as logarithms."""
+
+    def __init__(self, rates: Mapping[tuple[float, ...], float]) -> None:
+        ordered = sorted(rates.items())
+        self._at = np.array([at for at, _ in ordered])
+        self._rates = np.array([rate for _, rate in ordered])
+
+    def at(self, here: Any) -> float:
+        if len(here) == 1:
+            return float(np.interp(here[0], self._at[:, 0], self._rates))
+        return float(sum(part * self._rates[one] for one, part in _weights(self._at, here)))
+
+
+def _weights(known: Any, here: Any) -> list[tuple[int, float]]:
+    """The nearest of some places, and what part of the mean each is."""
+    away = ((known - here) ** 2).sum(1) if len(here) else np.zeros(len(known))
+    nearest = np.argsort(away, kind="stable")[:NEAREST]
+    if away[nearest[0]] < 1e-12:
+        return [(int(nearest[0]), 1.0)]
+    weights = 1 / away[nearest]
+    return [*zip(nearest.tolist(), (weights / weights.sum()).tolist())]
+
+
+def _logarithms(sizes: Sequence[float]) -> tuple[float, ...]:
+    return tuple(float(np.log2(size)) for size in sizes)
+
+
+def _refuse_point(group: tuple[float, ...], at: tuple[float, ...], rate: float) -> None:
+    if not rate > 0 or not min((*group, *at)) > 0:
+        raise ShapeError(
+            f"a rate of {rate:g} at sizes {', '.join(f'{size:g}' for size in (*group, *at))}",
+            hint="sizes and rates of a profile are above 0",
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +114,14 @@ class MeasuredKernels:
     """Rates of a machine, with what a step makes of them."""
 
     products: Mapping[str, RateSurface]
-    """FLOPs per second by pass, at m, n and k."""
+    """FLOPs per second by pass, of matrices at tokens."""
     attention: Mapping[str, RateSurface]
-    """FLOPs per second by pass, at tokens, keys of a query, heads and size of a head."""
+    """FLOPs per second by pass, of heads and their size at tokens and keys of a query."""
     moving: Mapping[tuple[str, str], RateSurface]
     """Bytes per second by kernel and pass, at bytes."""
-    in_step: Mapping[str, float]
-    """Seconds in a step for each second of kernels one by one."""
+    in_step: Mapping[str, Mapping[str, float]]
+    """Seconds in a step for each second of kernels one by one, of sequences that are cut into
+    slices and of whole ones."""
     rates: Mapping[str, float]
     """Bytes per second of what was measured in a step."""
     between: float
@@ -111,4 +143,14 @@ class MeasuredKernels:
         if not known or not sent:
             return None
         nearest = min(known, key=lambda size: abs(size - ranks))
-        return sent / self.sums[name, nearest].at(sent)
+        return sent / self.sums[name, nearest].at((), (sent,))
+
+    def product_rate(self, passed: str, m: int, n: int, k: int) -> float:
+        """FLOPs per second of [m, k] x [k, n] in a pass. Tokens are rows, or what the gradient of a
+        weight is added up over."""
+        group, tokens = ((m, n), k) if passed == "weights" else ((n, k), m)
+        return self.products[passed].at(group, (tokens,))
+
+    def moving_rate(self, name: str, passed: str, moved: float) -> float:
+        """Bytes per second of a kernel that moves so many."""
+        return self.moving[name, passed].at((), (moved,))

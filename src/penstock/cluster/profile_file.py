@@ -19,6 +19,7 @@ from penstock.cluster.measured import (
     FACTORS,
     MOVING_KERNELS,
     PASSES,
+    SEQUENCES,
     MeasuredKernels,
     RatePoint,
     RateSurface,
@@ -97,7 +98,10 @@ def kernels_of(record: Record) -> MeasuredKernels:
         products={name: _products(record, name) for name in PASSES},
         attention={name: _attention(record, name) for name in ATTENTION_PASSES},
         moving={each: _moving(record, *each) for each in MOVING_KERNELS},
-        in_step={name: _positive(factors, name) for name in FACTORS},
+        in_step={
+            each: {name: _positive(_part(factors, each), name) for name in FACTORS}
+            for each in SEQUENCES
+        },
         rates={name: _positive(rates, name) for name in END_RATES},
         between=max(0.0, _number(record, "between_ops_seconds")),
         precision=precision,
@@ -111,19 +115,24 @@ def kernels_of(record: Record) -> MeasuredKernels:
 def _products(record: Record, passed: str) -> RateSurface:
     return RateSurface(
         [
-            RatePoint((_positive(each, "m"), _positive(each, "n"), _positive(each, "k")), rate)
+            RatePoint(
+                tuple(_positive(each, name) for name in ("mn" if passed == "weights" else "nk")),
+                (_positive(each, "k" if passed == "weights" else "m"),),
+                _positive(each, "flops_per_second"),
+            )
             for each in _parts(record, "products")
-            if each.get("pass") == passed and (rate := _positive(each, "flops_per_second"))
+            if each.get("pass") == passed
         ]
     )
 
 
 def _attention(record: Record, passed: str) -> RateSurface:
-    names = ("tokens", "keys", "heads", "head_size")
     return RateSurface(
         [
             RatePoint(
-                tuple(_positive(each, name) for name in names), _positive(each, "flops_per_second")
+                (_positive(each, "heads"), _positive(each, "head_size")),
+                (_positive(each, "tokens"), _positive(each, "keys")),
+                _positive(each, "flops_per_second"),
             )
             for each in _parts(record, "attention")
             if each.get("pass") == passed
@@ -134,7 +143,7 @@ def _attention(record: Record, passed: str) -> RateSurface:
 def _moving(record: Record, name: str, passed: str) -> RateSurface:
     return RateSurface(
         [
-            RatePoint((_positive(each, "bytes"),), _positive(each, "bytes_per_second"))
+            RatePoint((), (_positive(each, "bytes"),), _positive(each, "bytes_per_second"))
             for each in _parts(record, "kernels")
             if (each.get("name"), each.get("pass")) == (name, passed)
         ]
@@ -145,7 +154,7 @@ def _collectives(record: Record) -> dict[tuple[str, int], RateSurface]:
     found: dict[tuple[str, int], list[RatePoint]] = {}
     for each in _parts(record, "collectives"):
         key = str(each.get("name")), int(_positive(each, "ranks"))
-        point = RatePoint((_positive(each, "sent_bytes"),), _positive(each, "bytes_per_second"))
+        point = RatePoint((), (_positive(each, "sent_bytes"),), _positive(each, "bytes_per_second"))
         found.setdefault(key, []).append(point)
     return {key: RateSurface(points) for key, points in found.items()}
 

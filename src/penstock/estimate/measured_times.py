@@ -5,12 +5,12 @@ kernels that move bytes. Only the rates are measured, each at the sizes of this 
 are multiplied by what a step makes of kernels.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.cluster.gpu import PassShares
-from penstock.cluster.measured import PASSES, MeasuredKernels
+from penstock.cluster.measured import ATTENTION_PASSES, PASSES, MeasuredKernels
 from penstock.estimate.layer_times import LayerSeconds, LayerTimes, UnitTokens
 from penstock.estimate.products import Product
 
@@ -55,6 +55,9 @@ class KernelSeconds(dict[tuple[str, str], float]):
 class MeasuredTimes(LayerTimes):
     """A rank's part of a layer, with the kernels of a profile."""
 
+    sequences: str = "cut"
+    """Whether they are cut into slices, or whole."""
+
     @property
     def kernels(self) -> MeasuredKernels:
         found = self.gpu.measured
@@ -64,7 +67,7 @@ class MeasuredTimes(LayerTimes):
     def seconds(self, unit: UnitTokens) -> LayerSeconds:
         if not unit.whole:
             return LayerSeconds(0.0, 0.0, 0.0)
-        parts, factor = self.parts(unit), self.kernels.in_step
+        parts, factor = self.parts(unit), self.kernels.in_step[self.sequences]
         attended = self._attention(unit)
         return LayerSeconds(
             factor["forward"] * parts.of("forward")
@@ -81,29 +84,30 @@ class MeasuredTimes(LayerTimes):
             for name, product in zip(PASSES, passes):
                 found[f"product {number}", name] = self._pass_seconds(name, product)
         for (name, passed), moved in moved_bytes(self.part, unit).items():
-            rate = self.kernels.moving[name, passed].at(moved)
-            found[name, passed] = moved / rate
+            found[name, passed] = moved / self.kernels.moving_rate(name, passed, moved)
         return found
 
     def attention_seconds(self, unit: UnitTokens) -> PassShares:
         """Forward and backward, one by one; FLOPs of a backward count as twice the forward's."""
         flops = unit.pairs * self.attended.pair_flops
         keys = unit.pairs / max(unit.whole, 1)
-        at = (unit.whole, keys, self.attended.heads, self.part.head_size)
-        known = self.kernels.attention
-        return PassShares(flops / known["forward"].at(*at), 2 * flops / known["backward"].at(*at))
+        heads, at = (self.attended.heads, self.part.head_size), (unit.whole, keys)
+        rates = (self.kernels.attention[name].at(heads, at) for name in ATTENTION_PASSES)
+        return PassShares(*(times * flops / rate for times, rate in zip((1, 2), rates)))
 
     def head_seconds(self, tokens: int, flops: float, kind: str) -> float:
-        return self.head_alone(tokens, flops) * self.kernels.in_step["head"] if flops else 0.0
+        factor = self.kernels.in_step[self.sequences]["head"]
+        return self.head_alone(tokens, flops) * factor if flops else 0.0
 
     def head_alone(self, tokens: int, flops: float) -> float:
         """Products with the head of so many FLOPs, a third in each pass, and the loss between
         them; one by one."""
         m, n, k = (getattr(self.head_piece(tokens), name) for name in "mnk")
         shapes = {"forward": (m, n, k), "inputs": (m, k, n), "weights": (n, k, m)}
-        rates = (self.kernels.products[name].at(*shape) for name, shape in shapes.items())
+        rates = (self.kernels.product_rate(name, *shape) for name, shape in shapes.items())
         moved = loss_bytes(self.part, tokens)
-        loss = moved / self.kernels.moving["loss", "inputs"].at(loss_bytes(self.part, m))
+        piece = loss_bytes(self.part, m)
+        loss = moved / self.kernels.moving_rate("loss", "inputs", piece)
         return sum(flops / 3 / rate for rate in rates) + loss
 
     def head_piece(self, tokens: int) -> Product:
@@ -127,5 +131,10 @@ class MeasuredTimes(LayerTimes):
         return self.attention_seconds(unit)
 
     def _pass_seconds(self, passed: str, product: Product) -> float:
-        rate = self.kernels.products[passed].at(product.m, product.n, product.k)
-        return product.flops / rate
+        return product.flops / self.kernels.product_rate(passed, product.m, product.n, product.k)
+
+
+def measured_times(times: LayerTimes, *, cut: bool) -> MeasuredTimes:
+    """The same with the kernels of the GPU's profile."""
+    values = {each.name: getattr(times, each.name) for each in fields(times)}
+    return MeasuredTimes(**values, sequences="cut" if cut else "whole")

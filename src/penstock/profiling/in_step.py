@@ -6,12 +6,14 @@ one with the head. In the middle stage an op of slice s takes
     F    a x (products and moved bytes, one by one) + b x (attention, one by one)
 
 and slices differ in the share of attention, so that a and b follow by least squares of relative
-errors. W is products alone. What the first stage takes longer than its layers is the embedding, and
-the last one the head. Seconds of a step that belong to no op lie between ops.
+errors. A step with the whole sequence has factors of its own, because slices write their keys and
+values down and add up gradients of others; its b is that of slices. W is products alone. What the
+first stage takes longer than its layers is the embedding, and the last one the head. Seconds of a
+step that belong to no op lie between ops.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,9 @@ from penstock.profiling.case import STAGE_KINDS, ProfileCase, three_stages
 from penstock.profiling.sizes import whole_unit
 
 FIRST, MIDDLE, LAST = range(len(STAGE_KINDS))
+LAYERS_ALONE = {"F": (MIDDLE, LAST), "I": (MIDDLE,), "W": (FIRST, MIDDLE, LAST)}
+"""Stages whose ops have layers and nothing else. The loss is in the backward of the last one, and
+so is the weight gradient of the head."""
 UNKNOWN_RATE = 1.0
 """In place of rates that a step is still to say."""
 OUTSIDE = 2.0
@@ -52,12 +57,14 @@ class StepOps:
     seconds: float
     """Of the step."""
     clearing: float
+    attended: Mapping[str, float] = field(default_factory=dict)
+    """Factors of attention by pass, where they are known from another step."""
 
     def factors(self) -> StepFactors:
         """Of this step."""
         forward, attended = self._pair("F", "forward", 0)
         inputs, attended_back = self._pair("I", "inputs", 1)
-        weights = self._ratio(self._middle("W"), self._alone("weights"))
+        weights = self._ratio(self._layer("W"), self._alone("weights"))
         values = (forward, inputs, weights, attended, attended_back, self._head())
         lookups = {f"lookup {name}": self._lookup(kind) for kind, name in _LOOKUPS.items()}
         on_batch = sum(op.kind in "FIW" for op in self.ops)
@@ -79,9 +86,11 @@ class StepOps:
         slices = range(self.case.slices)
         return np.array([self.ops[Op(kind, stage, 0, slice)] for slice in slices])
 
-    def _middle(self, kind: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Of one layer."""
-        return self.seconds_of(kind, MIDDLE) / self.layers(MIDDLE)
+    def _layer(self, kind: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Of one layer, from all stages that have nothing else in such ops."""
+        stages = LAYERS_ALONE[kind]
+        whole = np.sum([self.seconds_of(kind, stage) for stage in stages], 0)
+        return np.asarray(whole / sum(map(self.layers, stages)))
 
     def _alone(self, passed: str) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Kernels of a layer but attention, one by one."""
@@ -95,16 +104,25 @@ class StepOps:
 
     def _pair(self, kind: str, passed: str, at: int) -> tuple[float, float]:
         """Factors of the linear part and of attention."""
-        measured, linear = self._middle(kind), self._alone(passed)
+        measured, linear = self._layer(kind), self._alone(passed)
         attended = np.array([self._attended(unit)[at] for unit in self.units])
         both = self._ratio(measured, linear + attended)
         if len(measured) < 2:
-            return both, both
+            return self._of_whole(passed, float(measured[0]), float(linear[0]), float(attended[0]))
         table = np.stack([linear, attended], 1) / measured[:, None]
         found = np.linalg.lstsq(table, np.ones(len(measured)), rcond=None)[0]
         if not all(both / OUTSIDE < each < both * OUTSIDE for each in found):
             return both, both
         return float(found[0]), float(found[1])
+
+    def _of_whole(
+        self, passed: str, measured: float, linear: float, attended: float
+    ) -> tuple[float, float]:
+        """One slice does not tell products and attention apart: the latter is as in others."""
+        both = measured / (linear + attended)
+        known = self.attended.get(_ATTENDED[passed], both)
+        rest = (measured - known * attended) / linear
+        return (rest, known) if both / OUTSIDE < rest < both * OUTSIDE else (both, both)
 
     def _attended(self, unit: Any) -> PassShares:
         return self.times.attention_seconds(unit)
@@ -114,7 +132,7 @@ class StepOps:
 
     def _head(self) -> float:
         """What the last stage takes beside its layers."""
-        beside = self.seconds_of("I", LAST) - self._middle("I") * self.layers(LAST)
+        beside = self.seconds_of("I", LAST) - self._layer("I") * self.layers(LAST)
         model = self.case.model
         flops = 3 * model.vocabulary * model.head.flops_per_logit
         alone = sum(self.times.head_alone(count, flops * count) for count in self.case.lengths)
@@ -123,7 +141,7 @@ class StepOps:
     def _lookup(self, kind: str) -> float:
         """Bytes per second of the embedding; where the time is lost in others, as of a sum."""
         rows = {"F": 2, "I": 3}[kind] * self.case.model.embedding.row_bytes
-        beside = self.seconds_of(kind, FIRST) - self._middle(kind) * self.layers(FIRST)
+        beside = self.seconds_of(kind, FIRST) - self._layer(kind) * self.layers(FIRST)
         least = self.times.kernels.moving["sum", "forward"].largest
         seconds = float(beside.sum())
         moved = rows * self.case.tokens
@@ -145,6 +163,7 @@ class StepOps:
 
 
 _LOOKUPS = {"F": "forward", "I": "inputs"}
+_ATTENDED = {"forward": "attention forward", "inputs": "attention backward"}
 
 
 def phases_of(ops: Mapping[Op, float], seconds: float, clearing: float) -> dict[str, float]:

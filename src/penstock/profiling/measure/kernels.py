@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from penstock.arch.layers.record import wide_bytes
 from penstock.cluster.measured import PASSES
 from penstock.data.batch import Microbatch
 from penstock.estimate.measured_times import loss_bytes, moved_bytes
@@ -31,6 +31,9 @@ from penstock.profiling.measure.timing import kernel_seconds
 from penstock.profiling.sizes import AttentionSize, token_counts, whole_unit
 
 Row = dict[str, Any]
+OUT_OF_CACHE = 1 << 27
+"""Bytes of weights that no cache holds: that of an H200 has 50 MB."""
+MOST_COPIES = 32
 
 
 class KernelBench:
@@ -62,12 +65,18 @@ class KernelBench:
     def _call(self, passed: str, m: int, n: int, k: int) -> Callable[[], object]:
         if passed == "weights":  # outputs x inputs, added up over k tokens
             x, dy = self.random(k, n), self.random(k, m)
-            wide = torch.float32 if wide_bytes(self.dtype.itemsize) == 4 else self.dtype
-            gradient = torch.zeros(m, n, dtype=wide, device=self.device)
-            return lambda: add_product(gradient, x, dy)
+            wide = torch.promote_types(self.dtype, torch.float32)
+            gradients = self._copies(torch.zeros(m, n, dtype=wide, device=self.device))
+            return lambda: add_product(next(gradients), x, dy)
         x = self.random(m, k)
         weight = self.random(n, k).t() if passed == "forward" else self.random(k, n)
-        return lambda: x @ weight
+        weights = self._copies(weight)
+        return lambda: x @ next(weights)
+
+    def _copies(self, matrix: Tensor) -> Iterator[Tensor]:
+        """A matrix after the other, more than caches hold: in a step, other layers come between."""
+        count = max(1, min(MOST_COPIES, OUT_OF_CACHE // matrix.nbytes))
+        return cycle([matrix, *(matrix.clone() for _ in range(count - 1))])
 
     def attention(self, size: AttentionSize) -> Iterator[Row]:
         """Forward and backward of a slice with what lies before it."""

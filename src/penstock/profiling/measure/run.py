@@ -3,6 +3,7 @@
 import platform
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from penstock import __version__
 from penstock.bench.measure.step_clock import give_back
 from penstock.cluster.cluster import Cluster
 from penstock.cluster.gpu import Gpu
+from penstock.cluster.measured import END_RATES, FACTORS, SEQUENCES
 from penstock.cluster.presets import CLUSTERS
 from penstock.cluster.profile_file import FORMAT, VERSION, machine_of
 from penstock.estimate.measured_times import MeasuredTimes
@@ -71,9 +73,11 @@ def profile_alone(connection: Connection, case: ProfileCase, wanted: str, often:
     record: Record = {"format": FORMAT, "version": VERSION, "made": made_on(device)}
     record["case"] = case.record() | {"fused": fused}
     record["machine"] = machine_row(device, case.precision)
-    steps, kernels = [], []
+    steps, whole, kernels = [], [], []
     for _ in range(often.rounds):
         steps.append(profile_steps(case, device, often.steps, often.first))
+        if case.slices > 1:
+            whole.append(profile_steps(_whole(case), device, often.steps, often.first))
         kernels.append(_kernel_rows(case, device, fused))
         give_back(device)
     found = usual_steps(steps, device)
@@ -85,7 +89,12 @@ def profile_alone(connection: Connection, case: ProfileCase, wanted: str, often:
     record["copies"] = [*copy_rows(device)]
     record["collectives"] = []
     _shares(record)
-    return record | _factors(case, record, found)
+    return record | _factors(case, record, found, usual_steps(whole or steps, device))
+
+
+def _whole(case: ProfileCase) -> ProfileCase:
+    """The same without slices."""
+    return replace(case, slices=1)
 
 
 def _usual_rows(rounds: Sequence[Sequence[Row]], device: torch.device) -> list[Row]:
@@ -182,20 +191,22 @@ def _shares(record: Record) -> None:
         row["share_of_peak"] = row["bytes_per_second"] / peak if peak else None
 
 
-def _factors(case: ProfileCase, record: Record, found: MeasuredSteps) -> Record:
-    """What the step makes of kernels, and what follows from both."""
-    plain = dict.fromkeys(("forward", "inputs", "weights", "head"), 1.0)
-    plain |= {f"attention {name}": 1.0 for name in ("forward", "backward")}
-    unknown = dict.fromkeys(("lookup forward", "lookup inputs", "norm", "update"), 1.0)
-    alone = machine_of(
-        record | {"in_step": plain, "rates": unknown, "between_ops_seconds": 0.0}, ""
-    )
+def _factors(
+    case: ProfileCase, record: Record, found: MeasuredSteps, whole: MeasuredSteps
+) -> Record:
+    """What steps make of kernels, and what follows from both."""
+    unknown = dict.fromkeys(END_RATES, 1.0)
+    plain = dict.fromkeys(SEQUENCES, dict.fromkeys(FACTORS, 1.0))
+    empty = {"in_step": plain, "rates": unknown, "between_ops_seconds": 0.0}
+    gpu = machine_of(record | empty, "here").cluster.gpu
     fused = record["case"]["fused"]
-    times = MeasuredTimes(case.model, case.model, alone.cluster.gpu, 1.0, "flash2", fused)
+    times = MeasuredTimes(case.model, case.model, gpu, 1.0, "flash2", fused)
     step = StepOps(case, times, found.ops, found.seconds, found.clearing)
     factors = step.factors()
+    uncut = (_whole(case), times, whole.ops, whole.seconds, whole.clearing)
+    alone = StepOps(*uncut, attended=factors.in_step).factors()
     return {
-        "in_step": factors.in_step,
+        "in_step": {"cut": factors.in_step, "whole": alone.in_step},
         "rates": factors.rates,
         "between_ops_seconds": factors.between,
         "modules": module_rows(step, factors),

@@ -40,7 +40,7 @@ class MeasuredSteps:
     seconds: float
     """Of a step, as it usually is."""
     ops: dict[Op, float]
-    """Those of that step, so that they add up to it."""
+    """Medians of all steps, as long as they would be in a step of those seconds."""
     clearing: float
     """Seconds of setting all gradients to 0, which a step begins with."""
     memory: StepMemory
@@ -102,8 +102,9 @@ def measure_steps(
         memory = memory_of(engine, batch)
     give_back(device)
     each = [seconds for seconds, _ in timed]
-    seconds = usual(each, device)
-    return MeasuredSteps(each, seconds, timed[each.index(seconds)][1], clearing, memory)
+    seconds, middle = usual(each, device), median(each)
+    ops = {op: median(one[op] for _, one in timed) * seconds / middle for op in timed[0][1]}
+    return MeasuredSteps(each, seconds, ops, clearing, memory)
 
 
 def profiled_seconds(case: ProfileCase, device: torch.device, steps: int, first: int) -> float:
