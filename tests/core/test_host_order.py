@@ -16,7 +16,7 @@ def _waits_for(schedule: Schedule, row: int) -> list[int]:
     """What a row waits for: the row before it in its lane, and those that write what it reads."""
     table, graph = schedule.table, graph_of(schedule)
     first = table.lane_start[table.lane[row]]
-    writers = graph.writer[graph.start[row] : graph.start[row + 1]].tolist()
+    writers: list[int] = graph.writer[graph.start[row] : graph.start[row + 1]].tolist()
     return writers + [row - 1] * bool(row > first)
 
 
