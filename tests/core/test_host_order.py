@@ -7,7 +7,7 @@ import pytest
 
 from core.samples import every
 from penstock.core.graph import graph_of
-from penstock.core.host_order import COPIES, host_order
+from penstock.core.host_order import HOST_COPIES, host_order
 from penstock.core.schedule import Schedule
 from penstock.schedules import build
 
@@ -33,7 +33,7 @@ def test_nothing_is_started_before_what_it_waits_for(schedule: Schedule) -> None
 @pytest.mark.parametrize("name", ["sppo", "stp-offload"])
 def test_no_op_stands_between_a_copy_and_what_it_waits_for(name: str) -> None:
     schedule = build(name, devices=4, microbatches=16)
-    table, copies = schedule.table, schedule.table.of_kinds(COPIES)
+    table, copies = schedule.table, schedule.table.of_kinds(HOST_COPIES)
     partners = {one: other for pair in schedule.pairs for one, other in permutations(pair)}
     for device in range(4):
         order = host_order(schedule, device).tolist()

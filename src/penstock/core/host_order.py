@@ -15,7 +15,7 @@ from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import play_schedule
 from penstock.core.table import Ticks
 
-COPIES = kinds_writing("host") | kinds_reading("host")
+HOST_COPIES = kinds_writing("host") | kinds_reading("host")
 """Kinds of ops that copy to the host and back."""
 
 
@@ -32,7 +32,7 @@ def host_order(schedule: Schedule, device: int) -> NDArray[np.int64]:
     rows = np.flatnonzero(table.device == device)
     if len(np.unique(table.lane[rows])) > 1:
         computes = np.array(table.lane_stream)[table.lane[rows]] == "compute"
-        copies = table.of_kinds(COPIES)[rows]
+        copies = table.of_kinds(HOST_COPIES)[rows]
         # side streams are told first, but copies only after what ends with them: they wait for it
         keys = unit_ends(schedule)[rows], computes, copies, _told_ends(schedule)[rows]
         rows = rows[np.lexsort(keys)]
@@ -41,7 +41,7 @@ def host_order(schedule: Schedule, device: int) -> NDArray[np.int64]:
 
 def _told_ends(schedule: Schedule) -> Ticks:
     """The same where copies take no time."""
-    if not schedule.table.kinds & COPIES:
+    if not schedule.table.kinds & HOST_COPIES:
         return unit_ends(schedule)
-    lengths = np.where(schedule.table.of_kinds(COPIES), 0, 1)
+    lengths = np.where(schedule.table.of_kinds(HOST_COPIES), 0, 1)
     return schedule.derive("told ends", lambda s: play_schedule(s, lengths).end)
