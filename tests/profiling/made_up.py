@@ -3,7 +3,7 @@
 from typing import Any
 
 from penstock.arch.config import MODELS
-from penstock.cluster.measured import END_RATES, FACTORS, MOVING_KERNELS, PASSES, SEQUENCES
+from penstock.cluster.measured import END_RATES, FACTORS, MOVING_KERNELS, PRODUCT_PASSES, SEQUENCES
 from penstock.cluster.profile_file import FORMAT, VERSION
 from penstock.profiling.case import ProfileCase
 
@@ -14,7 +14,7 @@ CASE = ProfileCase("tiny", MODELS["tiny"], 256, 4, "fp32")
 
 def profile(**changes: Any) -> dict[str, Any]:
     """The profile, with some parts of it changed."""
-    products = [{"pass": name, "m": 64, "n": 64, "k": 64} for name in PASSES]
+    products = [{"pass": name, "m": 64, "n": 64, "k": 64} for name in PRODUCT_PASSES]
     attended = [
         {"pass": name, "tokens": 64, "keys": 64, "heads": 4, "head_size": 16}
         for name in ("forward", "backward")

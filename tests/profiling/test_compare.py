@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import ShapeError
-from penstock.profiling.compare import compare, refuse_others
+from penstock.profiling.compare import compare_profiles, refuse_others
 from profiling.made_up import profile
 
 
@@ -16,11 +16,11 @@ def _slower(by: float) -> dict[str, Any]:
 
 
 def test_a_profile_is_equal_to_itself() -> None:
-    assert all(found.ratio == 1 for found in compare(profile(), profile()))
+    assert all(found.ratio == 1 for found in compare_profiles(profile(), profile()))
 
 
 def test_a_difference_is_told_from_noise() -> None:
-    said = {by: next(compare(profile(), _slower(by))) for by in (1.01, 1.5)}
+    said = {by: next(compare_profiles(profile(), _slower(by))) for by in (1.01, 1.5)}
     assert [found.certain for found in said.values()] == [False, True]
     assert said[1.5].ratio == 1.5
 

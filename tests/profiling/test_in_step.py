@@ -9,7 +9,7 @@ import pytest
 from penstock.cluster.measured import FACTORS, SEQUENCES
 from penstock.cluster.profile_file import machine_of
 from penstock.core.ops import Op
-from penstock.estimate.measured_times import MeasuredTimes
+from penstock.estimate.measured_times import ProfiledTimes
 from penstock.profiling.case import ProfileCase, three_stages
 from penstock.profiling.in_step import StepOps, op_rows, phases_of
 from penstock.profiling.modules import module_rows
@@ -19,9 +19,9 @@ from profiling.made_up import CASE, profile
 KNOWN = dict(zip(FACTORS, (1.2, 1.3, 1.1, 1.5, 0.9, 1.4)))
 
 
-def _times(case: ProfileCase, factors: dict[str, float]) -> MeasuredTimes:
+def _times(case: ProfileCase, factors: dict[str, float]) -> ProfiledTimes:
     gpu = machine_of(profile(in_step=dict.fromkeys(SEQUENCES, factors)), "ours").cluster.gpu
-    return MeasuredTimes(case.model, case.model, gpu, 1.0, "flash2", False)
+    return ProfiledTimes(case.model, case.model, gpu, 1.0, "flash2", False)
 
 
 def _step(case: ProfileCase, factors: dict[str, float]) -> StepOps:

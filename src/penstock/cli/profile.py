@@ -14,12 +14,12 @@ from penstock.errors import ShapeError, shown
 MEASURE = "measure"
 DEVICES = ("auto", "cpu", "cuda")
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A preset, or a config.json.")]
-Tokens = Annotated[int, typer.Option(min=16, metavar="N", help="Tokens of the sequence.")]
+ProfiledModel = Annotated[str, typer.Argument(metavar="MODEL", help="A preset, or a config.json.")]
+ProfiledTokens = Annotated[int, typer.Option(min=16, metavar="N", help="Tokens of the sequence.")]
 Slices = Annotated[
     int, typer.Option("-k", "--slices", min=1, metavar="K", help="Slices of the sequence.")
 ]
-Device = Annotated[str, typer.Option(metavar="|".join(DEVICES), help="What computes.")]
+ProfileDevice = Annotated[str, typer.Option(metavar="|".join(DEVICES), help="What computes.")]
 PrecisionFlag = Annotated[
     str | None,
     typer.Option(
@@ -28,7 +28,7 @@ PrecisionFlag = Annotated[
         help="bf16, fp16 or fp32; by default bf16 on a GPU and fp32 on the host.",
     ),
 ]
-Ranks = Annotated[
+RanksOfProfile = Annotated[
     int, typer.Option(min=1, max=64, metavar="N", help="Processes whose collectives are measured.")
 ]
 RoundsFlag = Annotated[
@@ -39,7 +39,7 @@ RoundsFlag = Annotated[
         help="Times that all is measured; more help on a machine that others use.",
     ),
 ]
-Steps = Annotated[int, typer.Option(min=1, metavar="N", help="Steps that count.")]
+StepsThatCount = Annotated[int, typer.Option(min=1, metavar="N", help="Steps that count.")]
 First = Annotated[int, typer.Option(min=1, metavar="N", help="Steps before them.")]
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", show_default=False, help="Where it goes.")
@@ -111,14 +111,14 @@ def profile() -> None:
 
 
 def profile_measure(
-    model: Model,
-    tokens: Tokens = 4096,
+    model: ProfiledModel,
+    tokens: ProfiledTokens = 4096,
     slices: Slices = 4,
-    device: Device = "auto",
+    device: ProfileDevice = "auto",
     precision: PrecisionFlag = None,
-    ranks: Ranks = 1,
+    ranks: RanksOfProfile = 1,
     rounds: RoundsFlag = 1,
-    steps: Steps = 5,
+    steps: StepsThatCount = 5,
     first: First = 3,
     out: Out = None,
     html: Html = None,
@@ -151,7 +151,7 @@ def profile_check(
     profile: ProfilePath,
     case: Cases = None,
     rounds: RoundsFlag = 1,
-    steps: Steps = 3,
+    steps: StepsThatCount = 3,
     first: First = 2,
     within: Within = None,
     as_json: AsJson = False,
@@ -189,13 +189,13 @@ def profile_compare(
 ) -> None:
     """Compare two profiles of one machine, number by number."""
     from penstock.cluster.profile_file import read_profile
-    from penstock.profiling.compare import compare, refuse_others
+    from penstock.profiling.compare import compare_profiles, refuse_others
     from penstock.profiling.tables import COMPARE_HEAD, compare_row
 
     both = read_profile(first), read_profile(second)
     if not force:
         refuse_others(*both)
-    found = [*compare(*both)]
+    found = [*compare_profiles(*both)]
     if as_json:
         emit_json([each._asdict() | {"ratio": each.ratio} for each in found])
     else:
@@ -203,13 +203,13 @@ def profile_compare(
 
 
 def profile_matrix(
-    model: Model,
-    tokens: Tokens = 4096,
+    model: ProfiledModel,
+    tokens: ProfiledTokens = 4096,
     slices: Slices = 4,
-    device: Device = "auto",
+    device: ProfileDevice = "auto",
     precision: PrecisionFlag = None,
     cell: CellNames = None,
-    steps: Steps = 5,
+    steps: StepsThatCount = 5,
     first: First = 3,
     out: Out = None,
     as_json: AsJson = False,

@@ -23,11 +23,15 @@ from penstock.errors import ShapeError
 
 NEAREST = 4
 """Sizes that decide about one between them."""
-PASSES = ("forward", "inputs", "weights")
+PRODUCT_PASSES = ("forward", "inputs", "weights")
 """Passes of a product: forward, gradient of its input, gradient of its weight."""
 ATTENTION_PASSES = ("forward", "backward")
 MOVING_KERNELS = (
-    *((name, passed) for name in ("norm", "sum", "rotation", "gate") for passed in PASSES[:2]),
+    *(
+        (name, passed)
+        for name in ("norm", "sum", "rotation", "gate")
+        for passed in PRODUCT_PASSES[:2]
+    ),
     ("loss", "inputs"),
 )
 """Kernels that only move bytes, with their passes."""

@@ -18,7 +18,7 @@ from penstock.cluster.measured import (
     END_RATES,
     FACTORS,
     MOVING_KERNELS,
-    PASSES,
+    PRODUCT_PASSES,
     SEQUENCES,
     MeasuredKernels,
     RatePoint,
@@ -28,8 +28,8 @@ from penstock.errors import FormatError
 from penstock.files.json_object import read_object
 
 FORMAT, VERSION = "penstock profile", 1
-AGAIN = "make it again with `penstock profile`"
-Record = Mapping[str, Any]
+MAKE_AGAIN = "make it again with `penstock profile`"
+ProfilePart = Mapping[str, Any]
 """A profile, or a part of one."""
 
 
@@ -41,7 +41,7 @@ def read_profile(path: Path) -> dict[str, Any]:
     if found.get("version") != VERSION:
         raise FormatError(
             f"{str(path)!r} has version {str(found.get('version'))[:20]} of the format",
-            hint=f"this version of Penstock reads {VERSION}; {AGAIN}",
+            hint=f"this version of Penstock reads {VERSION}; {MAKE_AGAIN}",
         )
     return found
 
@@ -67,9 +67,9 @@ def read_machine(path: Path) -> MeasuredMachine:
         raise FormatError(f"{str(path)!r}: {error.message}", hint=error.hint) from None
 
 
-def machine_of(record: Record, name: str) -> MeasuredMachine:
+def machine_of(record: ProfilePart, name: str) -> MeasuredMachine:
     """The machine that a profile is of: one device, or as many as it had ranks."""
-    kernels, machine = kernels_of(record), _part(record, "machine")
+    kernels, machine = measured_kernels(record), _part(record, "machine")
     ranks = max(1, int(_number(machine, "ranks")))
     peak = machine.get("peak_flops") or kernels.products["forward"].largest
     copied = max(_number(each, "bytes_per_second") for each in _parts(record, "copies"))
@@ -87,15 +87,15 @@ def machine_of(record: Record, name: str) -> MeasuredMachine:
     return MeasuredMachine(Cluster(name, gpu, links, NetworkCards(1, copied, 0.0), ranks), kernels)
 
 
-def kernels_of(record: Record) -> MeasuredKernels:
+def measured_kernels(record: ProfilePart) -> MeasuredKernels:
     """The rates of a profile."""
     case, memory = _part(record, "case"), _part(record, "memory")
     precision = case.get("precision")
     if precision not in PRECISIONS:
-        raise FormatError(f"case.precision is {str(precision)[:20]!r}", hint=AGAIN)
+        raise FormatError(f"case.precision is {str(precision)[:20]!r}", hint=MAKE_AGAIN)
     factors, rates = _part(record, "in_step"), _part(record, "rates")
     return MeasuredKernels(
-        products={name: _products(record, name) for name in PASSES},
+        products={name: _products(record, name) for name in PRODUCT_PASSES},
         attention={name: _attention(record, name) for name in ATTENTION_PASSES},
         moving={each: _moving(record, *each) for each in MOVING_KERNELS},
         in_step={
@@ -112,7 +112,7 @@ def kernels_of(record: Record) -> MeasuredKernels:
     )
 
 
-def _products(record: Record, passed: str) -> RateSurface:
+def _products(record: ProfilePart, passed: str) -> RateSurface:
     return RateSurface(
         [
             RatePoint(
@@ -126,7 +126,7 @@ def _products(record: Record, passed: str) -> RateSurface:
     )
 
 
-def _attention(record: Record, passed: str) -> RateSurface:
+def _attention(record: ProfilePart, passed: str) -> RateSurface:
     return RateSurface(
         [
             RatePoint(
@@ -140,7 +140,7 @@ def _attention(record: Record, passed: str) -> RateSurface:
     )
 
 
-def _moving(record: Record, name: str, passed: str) -> RateSurface:
+def _moving(record: ProfilePart, name: str, passed: str) -> RateSurface:
     return RateSurface(
         [
             RatePoint((), (_positive(each, "bytes"),), _positive(each, "bytes_per_second"))
@@ -150,7 +150,7 @@ def _moving(record: Record, name: str, passed: str) -> RateSurface:
     )
 
 
-def _collectives(record: Record) -> dict[tuple[str, int], RateSurface]:
+def _collectives(record: ProfilePart) -> dict[tuple[str, int], RateSurface]:
     found: dict[tuple[str, int], list[RatePoint]] = {}
     for each in _parts(record, "collectives"):
         key = str(each.get("name")), int(_positive(each, "ranks"))
@@ -168,29 +168,29 @@ def _reached(kernels: MeasuredKernels, peak: float) -> Reached:
     return Reached(products, 1.0, attended, attended, attended)
 
 
-def _part(record: Record, name: str) -> Record:
+def _part(record: ProfilePart, name: str) -> ProfilePart:
     found = record.get(name)
     if not isinstance(found, dict):
-        raise FormatError(f"the profile has no object {name!r}", hint=AGAIN)
+        raise FormatError(f"the profile has no object {name!r}", hint=MAKE_AGAIN)
     return found
 
 
-def _parts(record: Record, name: str) -> Sequence[Record]:
+def _parts(record: ProfilePart, name: str) -> Sequence[ProfilePart]:
     found = record.get(name)
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        raise FormatError(f"the profile has no list {name!r}", hint=AGAIN)
+        raise FormatError(f"the profile has no list {name!r}", hint=MAKE_AGAIN)
     return found
 
 
-def _number(record: Record, name: str) -> float:
+def _number(record: ProfilePart, name: str) -> float:
     found = record.get(name)
     if not isinstance(found, int | float) or isinstance(found, bool) or not isfinite(found):
-        raise FormatError(f"{name} is {str(found)[:20]!r}, not a number", hint=AGAIN)
+        raise FormatError(f"{name} is {str(found)[:20]!r}, not a number", hint=MAKE_AGAIN)
     return float(found)
 
 
-def _positive(record: Record, name: str) -> float:
+def _positive(record: ProfilePart, name: str) -> float:
     found = _number(record, name)
     if not 0 < found < 1e30:
-        raise FormatError(f"{name} is {found:g}", hint=f"it is above 0; {AGAIN}")
+        raise FormatError(f"{name} is {found:g}", hint=f"it is above 0; {MAKE_AGAIN}")
     return found

@@ -10,14 +10,14 @@ from dataclasses import dataclass, fields
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.cluster.gpu import PassShares
-from penstock.cluster.measured import ATTENTION_PASSES, PASSES, MeasuredKernels
+from penstock.cluster.measured import ATTENTION_PASSES, PRODUCT_PASSES, MeasuredKernels
 from penstock.estimate.layer_times import LayerSeconds, LayerTimes, UnitTokens
 from penstock.estimate.products import Product
 
-FORWARD_KINDS = "FNR"
+LIKE_FORWARD = "FNR"
 
 
-def moved_bytes(part: ModelConfig, unit: UnitTokens) -> dict[tuple[str, str], float]:
+def layer_moved(part: ModelConfig, unit: UnitTokens) -> dict[tuple[str, str], float]:
     """Bytes of kernels that only move them, by name and pass; both norms and both sums of a layer
     together."""
     size, attention = part.element_bytes, part.attention
@@ -30,11 +30,11 @@ def moved_bytes(part: ModelConfig, unit: UnitTokens) -> dict[tuple[str, str], fl
     return {
         (name, passed): float(count * whole[name])
         for name, counts in elements.items()
-        for passed, count in zip(PASSES, counts)
+        for passed, count in zip(PRODUCT_PASSES, counts)
     }
 
 
-def loss_bytes(part: ModelConfig, tokens: int) -> float:
+def logits_moved(part: ModelConfig, tokens: int) -> float:
     """Bytes that the loss moves: logits are read twice and their gradients written."""
     return 3.0 * tokens * part.vocabulary * part.element_bytes
 
@@ -52,7 +52,7 @@ class KernelSeconds(dict[tuple[str, str], float]):
 
 
 @dataclass(frozen=True)
-class MeasuredTimes(LayerTimes):
+class ProfiledTimes(LayerTimes):
     """A rank's part of a layer, with the kernels of a profile."""
 
     sequences: str = "cut"
@@ -81,9 +81,9 @@ class MeasuredTimes(LayerTimes):
         """All but attention, kernel by kernel."""
         found = KernelSeconds()
         for number, passes in enumerate(self.products(unit.whole)):
-            for name, product in zip(PASSES, passes):
+            for name, product in zip(PRODUCT_PASSES, passes):
                 found[f"product {number}", name] = self._pass_seconds(name, product)
-        for (name, passed), moved in moved_bytes(self.part, unit).items():
+        for (name, passed), moved in layer_moved(self.part, unit).items():
             found[name, passed] = moved / self.kernels.moving_rate(name, passed, moved)
         return found
 
@@ -105,8 +105,8 @@ class MeasuredTimes(LayerTimes):
         m, n, k = (getattr(self.head_piece(tokens), name) for name in "mnk")
         shapes = {"forward": (m, n, k), "inputs": (m, k, n), "weights": (n, k, m)}
         rates = (self.kernels.product_rate(name, *shape) for name, shape in shapes.items())
-        moved = loss_bytes(self.part, tokens)
-        piece = loss_bytes(self.part, m)
+        moved = logits_moved(self.part, tokens)
+        piece = logits_moved(self.part, m)
         loss = moved / self.kernels.moving_rate("loss", "inputs", piece)
         return sum(flops / 3 / rate for rate in rates) + loss
 
@@ -117,7 +117,7 @@ class MeasuredTimes(LayerTimes):
         return Product(-(-tokens // pieces), part.vocabulary, part.hidden, part.element_bytes)
 
     def lookup_rate(self, kind: str) -> float:
-        passed = "forward" if kind in FORWARD_KINDS else "inputs"
+        passed = "forward" if kind in LIKE_FORWARD else "inputs"
         return self.kernels.rates[f"lookup {passed}"]
 
     def end_rate(self, kind: str) -> float:
@@ -134,7 +134,7 @@ class MeasuredTimes(LayerTimes):
         return product.flops / self.kernels.product_rate(passed, product.m, product.n, product.k)
 
 
-def measured_times(times: LayerTimes, *, cut: bool) -> MeasuredTimes:
+def profiled_times(times: LayerTimes, *, cut: bool) -> ProfiledTimes:
     """The same with the kernels of the GPU's profile."""
     values = {each.name: getattr(times, each.name) for each in fields(times)}
-    return MeasuredTimes(**values, sequences="cut" if cut else "whole")
+    return ProfiledTimes(**values, sequences="cut" if cut else "whole")

@@ -15,7 +15,7 @@ from penstock.estimate.cluster_links import ClusterLinks, hardware_of
 from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.layout import BYTES_OF, TrainingLayout
 from penstock.estimate.layout_cost import KINDS_OF_COMMUNICATION, LayoutCost
-from penstock.estimate.measured_times import measured_times
+from penstock.estimate.measured_times import profiled_times
 from penstock.estimate.memory_classes import DeviceMemory, device_memories
 from penstock.estimate.step_schedule import StepSchedule, step_schedule
 from penstock.estimate.update_times import UpdateTimes
@@ -113,7 +113,7 @@ def layout_cost(layout: TrainingLayout, step: StepSchedule) -> LayoutCost:
     peak = cluster.gpu.peak_of(layout.precision)
     times = LayerTimes(model, model, cluster.gpu, peak, layout.attention, layout.fused_norm)
     if cluster.gpu.measured:
-        times = measured_times(times, cut=len(step.lengths) > 1)
+        times = profiled_times(times, cut=len(step.lengths) > 1)
     hardware = hardware_of(cluster, times)
     links = ClusterLinks(layout.mesh, layout.pipeline, hardware, cluster)
     rank = CellCost.on_mesh(workload, schedule, links, layout.shard)

@@ -8,12 +8,12 @@ from penstock.arch.config import ModelConfig
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import FormatError, ShapeError
+from penstock.estimate.layout import BYTES_OF
 from penstock.estimate.request import MODEL_NAMES
 from penstock.plan.slices import align, equal_flops_of_model
 
-STAGE_KINDS = ("first", "middle", "last")
+KINDS_OF_STAGE = ("first", "middle", "last")
 """Stages of a profiled step: with the embedding, with layers alone, with the head."""
-BYTES_OF = {"bf16": 2, "fp16": 2, "fp32": 4}
 TORCH_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
@@ -33,7 +33,7 @@ class ProfileCase:
                 f"{self.tokens} tokens cannot be cut into {self.slices} slices",
                 hint=f"give {2 * self.slices} tokens or more",
             )
-        if self.sizes.layers < len(STAGE_KINDS):
+        if self.sizes.layers < len(KINDS_OF_STAGE):
             raise ShapeError(
                 f"{self.name} has {self.sizes.layers} layers",
                 hint="a profile has a first, a middle and a last stage: take 3 layers or more",
@@ -55,7 +55,7 @@ class ProfileCase:
         """What a profile says of its case."""
         return {
             "model": self.name,
-            "sizes": sizes_of(self.sizes),
+            "sizes": model_sizes(self.sizes),
             "tokens": self.tokens,
             "lengths": list(self.lengths),
             "precision": self.precision,
@@ -73,7 +73,7 @@ def profiled_case(record: Mapping[str, Any]) -> ProfileCase:
         raise FormatError("the profile does not say what it is of", hint=hint) from None
 
 
-def sizes_of(model: ModelConfig) -> dict[str, Any]:
+def model_sizes(model: ModelConfig) -> dict[str, Any]:
     """A model as the sizes that `penstock estimate` takes."""
     sizes: dict[str, Any] = {name: getattr(model, name) for name in MODEL_NAMES}
     return sizes | {"gated": model.gated, "tied": model.tied}
@@ -82,12 +82,12 @@ def sizes_of(model: ModelConfig) -> dict[str, Any]:
 def three_stages(slices: int) -> Schedule:
     """One microbatch on one device: forwards, then input and weight gradients of each slice, so
     that every kind of stage and every pass has ops of its own."""
-    stages = range(len(STAGE_KINDS))
+    stages = range(len(KINDS_OF_STAGE))
     return Schedule.of("three stages", Shape(1, len(stages), (slices,)), [[*_lane(slices)]])
 
 
 def _lane(slices: int) -> Iterator[tuple[str, int, int, int]]:
-    stages = range(len(STAGE_KINDS))
+    stages = range(len(KINDS_OF_STAGE))
     for slice in range(slices):
         yield from (("F", stage, 0, slice) for stage in stages)
     for slice in reversed(range(slices)):

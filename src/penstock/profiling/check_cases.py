@@ -9,7 +9,7 @@ from penstock.bench.run import read_bench_settings
 from penstock.errors import ShapeError, shown
 from penstock.estimate.price import Estimate, estimate
 from penstock.estimate.request import layout_from
-from penstock.profiling.case import ProfileCase, sizes_of
+from penstock.profiling.case import ProfileCase, model_sizes
 from penstock.profiling.record import model_of
 
 
@@ -30,7 +30,7 @@ class CheckCase:
     def estimated(self, profile: str) -> Estimate:
         """What `penstock estimate` says with a profile."""
         row: dict[str, Any] = {
-            "model": sizes_of(self.case.sizes),
+            "model": model_sizes(self.case.sizes),
             "profile": profile,
             "tokens": self.case.tokens,
             "batch_tokens": self.case.tokens * self.microbatches,

@@ -1,13 +1,13 @@
 """Two profiles side by side: what is faster, and whether the difference is more than noise."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import exp, log, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from penstock.cluster.measured import PASSES
+from penstock.cluster.measured import PRODUCT_PASSES
+from penstock.cluster.profile_file import ProfilePart
 from penstock.errors import ShapeError
 
-Record = Mapping[str, Any]
 SAME = ("device", "torch", "cuda", "threads")
 """What two profiles should have in common, for a difference to be one of what was profiled."""
 CERTAIN = 2.0
@@ -35,7 +35,7 @@ class ComparedValue(NamedTuple):
         return abs(self.ratio - 1) > CERTAIN * self.noise
 
 
-def refuse_others(first: Record, second: Record) -> None:
+def refuse_others(first: ProfilePart, second: ProfilePart) -> None:
     """Refuse profiles of different machines or libraries."""
     for name in SAME:
         there, here = first["made"].get(name), second["made"].get(name)
@@ -46,7 +46,7 @@ def refuse_others(first: Record, second: Record) -> None:
             )
 
 
-def compare(first: Record, second: Record) -> Iterator[ComparedValue]:
+def compare_profiles(first: ProfilePart, second: ProfilePart) -> Iterator[ComparedValue]:
     """Step, phases, modules, memory and kernels of both, as far as both have them."""
     steps = first["step"], second["step"]
     noise = sqrt(sum((step["deviation"] / step["mean"]) ** 2 for step in steps))
@@ -63,12 +63,12 @@ def compare(first: Record, second: Record) -> Iterator[ComparedValue]:
     for name in ("step", "allocated", "reserved"):
         sizes = (each["memory"][f"{name}_bytes"] / 2**20 for each in (first, second))
         yield ComparedValue(f"{name} MiB", *sizes)
-    for passed in PASSES:
+    for passed in PRODUCT_PASSES:
         if found := _products(first, second, passed):
             yield found
 
 
-def _products(first: Record, second: Record, passed: str) -> ComparedValue | None:
+def _products(first: ProfilePart, second: ProfilePart, passed: str) -> ComparedValue | None:
     """The mean rate of products that both have measured."""
     rates = [
         {

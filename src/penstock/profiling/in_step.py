@@ -22,12 +22,12 @@ from penstock.cluster.gpu import PassShares
 from penstock.cluster.measured import FACTORS
 from penstock.core.ops import Op
 from penstock.cost.workload import Workload
-from penstock.estimate.measured_times import MeasuredTimes
+from penstock.estimate.measured_times import ProfiledTimes
 from penstock.estimate.update_times import UpdateTimes
-from penstock.profiling.case import STAGE_KINDS, ProfileCase, three_stages
+from penstock.profiling.case import KINDS_OF_STAGE, ProfileCase, three_stages
 from penstock.profiling.sizes import whole_unit
 
-FIRST, MIDDLE, LAST = range(len(STAGE_KINDS))
+FIRST, MIDDLE, LAST = range(len(KINDS_OF_STAGE))
 LAYERS_ALONE = {"F": (MIDDLE, LAST), "I": (MIDDLE,), "W": (FIRST, MIDDLE, LAST)}
 """Stages whose ops have layers and nothing else. The loss is in the backward of the last one, and
 so is the weight gradient of the head."""
@@ -51,7 +51,7 @@ class StepOps:
     """Ops of a profiled step, and what their kernels take one by one."""
 
     case: ProfileCase
-    times: MeasuredTimes
+    times: ProfiledTimes
     """With factors of 1."""
     ops: Mapping[Op, float]
     seconds: float
@@ -157,7 +157,7 @@ class StepOps:
             ended = [(op, seconds) for op, seconds in self.ops.items() if op.kind in kinds]
             took = sum(seconds for _, seconds in ended) + self.clearing * (name == "norm")
             kind = kinds[-1] if name == "norm" else kinds[0]
-            moved = sum(update.seconds(kind, stage) for stage in range(len(STAGE_KINDS)))
+            moved = sum(update.seconds(kind, stage) for stage in range(len(KINDS_OF_STAGE)))
             found[name] = moved / took
         return found
 
@@ -193,7 +193,7 @@ def op_rows(case: ProfileCase, ops: Mapping[Op, float]) -> Sequence[dict[str, An
     return [
         {
             "kind": op.kind,
-            "stage": STAGE_KINDS[op.stage],
+            "stage": KINDS_OF_STAGE[op.stage],
             "slice": op.slice,
             "tokens": case.lengths[op.slice],
             "past": starts[op.slice],

@@ -9,12 +9,12 @@ from typing import Any
 
 from penstock.profiling.in_step import StepFactors, StepOps
 
-Row = dict[str, Any]
+MeasuredRow = dict[str, Any]
 PRODUCT_NAMES = ("queries, keys and values", "attention output", "MLP gate and up", "MLP down")
 """Products of a layer in their order."""
 
 
-def module_rows(step: StepOps, factors: StepFactors) -> Sequence[Row]:
+def module_rows(step: StepOps, factors: StepFactors) -> Sequence[MeasuredRow]:
     """Forward and backward seconds of all layers together, and of what is beside them."""
     layers, found = step.case.sizes.layers, dict[str, list[float]]()
     for unit in step.units:
@@ -34,7 +34,7 @@ def module_rows(step: StepOps, factors: StepFactors) -> Sequence[Row]:
     return [row | {"share": row["seconds"] / step.seconds} for row in rows]
 
 
-def _row(name: str, there: float, back: float, both: float) -> Row:
+def _row(name: str, there: float, back: float, both: float) -> MeasuredRow:
     return {
         "name": name,
         "forward_seconds": there,

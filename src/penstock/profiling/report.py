@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.profiling.tables import (
-    Table,
+    ProfileTable,
     collective_table,
-    memory_table,
+    memory_class_table,
     module_table,
     moving_table,
     op_table,
@@ -79,12 +79,12 @@ def _sections(record: Mapping[str, Any]) -> Iterator[str]:
         "Memory",
         "Weights, gradients and optimizer are held all the time; `step` is the most that ops add. "
         "`reserved` is what the allocator took for `allocated`.",
-        memory_table(record),
+        memory_class_table(record),
     )
     yield _curve(record["memory"]["over_time"])
 
 
-def _section(title: str, text: str, table: Table, bars: Sequence[float] = ()) -> str:
+def _section(title: str, text: str, table: ProfileTable, bars: Sequence[float] = ()) -> str:
     head, rows = table
     most = max(bars, default=0.0)
     lines = [f"<h2>{escape(title)}</h2><p>{escape(text)}</p><table>", _cells("th", head)]

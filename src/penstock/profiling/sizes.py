@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from penstock.arch.config import ModelConfig
-from penstock.cluster.measured import PASSES
+from penstock.cluster.measured import PRODUCT_PASSES
 from penstock.estimate.layer_times import LayerTimes, UnitTokens
 from penstock.estimate.products import Product
 from penstock.profiling.case import ProfileCase
@@ -17,7 +17,7 @@ from penstock.profiling.case import ProfileCase
 WIDTHS = (0.5, 1.0, 2.0)
 """Widths of matrices, as many times those of the model."""
 FEWEST_TOKENS = 16
-Matrix = tuple[int, int]
+MatrixSides = tuple[int, int]
 """Outputs and inputs."""
 
 
@@ -53,7 +53,7 @@ def token_counts(case: ProfileCase) -> list[int]:
 
 def product_sizes(case: ProfileCase, times: LayerTimes) -> Iterator[tuple[str, Product]]:
     """Products of a layer and of the head by pass."""
-    layer, (words, hidden) = set[Matrix](), (case.model.vocabulary, case.model.hidden)
+    layer, (words, hidden) = set[MatrixSides](), (case.model.vocabulary, case.model.hidden)
     for outputs, inputs in times.matrices:
         layer |= {(int(outputs * width), int(inputs * width)) for width in WIDTHS}
     for matrix in sorted(each for each in layer if min(each) > 0):
@@ -66,11 +66,11 @@ def product_sizes(case: ProfileCase, times: LayerTimes) -> Iterator[tuple[str, P
             yield from _passes(tokens, matrix, case.model.element_bytes)
 
 
-def _passes(tokens: int, matrix: Matrix, size: int) -> Iterator[tuple[str, Product]]:
+def _passes(tokens: int, matrix: MatrixSides, size: int) -> Iterator[tuple[str, Product]]:
     """A product and both of its gradients."""
     outputs, inputs = matrix
     shapes = ((tokens, outputs, inputs), (tokens, inputs, outputs), (outputs, inputs, tokens))
-    for passed, (m, n, k) in zip(PASSES, shapes):
+    for passed, (m, n, k) in zip(PRODUCT_PASSES, shapes):
         yield passed, Product(m, n, k, size)
 
 

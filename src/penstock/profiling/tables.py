@@ -6,17 +6,17 @@ from typing import Any
 from penstock.profiling.compare import ComparedValue
 
 Head = tuple[str, ...]
-Table = tuple[Head, list[tuple[str, ...]]]
+ProfileTable = tuple[Head, list[tuple[str, ...]]]
 CHECK_HEAD = (
     *("model", "tokens", "slices", "mb", "measured s", "estimated s", "time", "drift"),
     *("without drift", "measured MiB", "estimated MiB", "memory"),
 )
 MEBI = 2**20
-SHOWN = 12
+PRODUCTS_SHOWN = 12
 """Rows of a table of kernels; the file has all of them."""
 
 
-def profile_tables(record: Mapping[str, Any]) -> Iterator[Table]:
+def profile_tables(record: Mapping[str, Any]) -> Iterator[ProfileTable]:
     """The step, its phases and modules, ops, kernels, copies, collectives, memory."""
     yield step_table(record)
     yield phase_table(record)
@@ -33,10 +33,10 @@ def profile_tables(record: Mapping[str, Any]) -> Iterator[Table]:
     )
     if record["collectives"]:
         yield collective_table(record)
-    yield memory_table(record)
+    yield memory_class_table(record)
 
 
-def step_table(record: Mapping[str, Any]) -> Table:
+def step_table(record: Mapping[str, Any]) -> ProfileTable:
     step, case, used = record["step"], record["case"], record["utilisation"]
     share = used["flops_utilisation"]
     values = (
@@ -53,7 +53,7 @@ def step_table(record: Mapping[str, Any]) -> Table:
     return _rows(("profile", ""), values)
 
 
-def phase_table(record: Mapping[str, Any]) -> Table:
+def phase_table(record: Mapping[str, Any]) -> ProfileTable:
     whole = record["step"]["seconds"]
     return _rows(
         ("phase", "ms", "share"),
@@ -65,7 +65,7 @@ def phase_table(record: Mapping[str, Any]) -> Table:
     )
 
 
-def module_table(record: Mapping[str, Any]) -> Table:
+def module_table(record: Mapping[str, Any]) -> ProfileTable:
     return _rows(
         ("module", "forward ms", "backward ms", "share"),
         (
@@ -80,7 +80,7 @@ def module_table(record: Mapping[str, Any]) -> Table:
     )
 
 
-def op_table(record: Mapping[str, Any]) -> Table:
+def op_table(record: Mapping[str, Any]) -> ProfileTable:
     """F, I and W of each slice, by kind of stage."""
     found: dict[tuple[str, int, int, int], dict[str, str]] = {}
     for row in record["ops"]:
@@ -95,8 +95,8 @@ def op_table(record: Mapping[str, Any]) -> Table:
     )
 
 
-def product_table(record: Mapping[str, Any]) -> Table:
-    rows = sorted(record["products"], key=lambda row: -row["seconds"])[:SHOWN]
+def product_table(record: Mapping[str, Any]) -> ProfileTable:
+    rows = sorted(record["products"], key=lambda row: -row["seconds"])[:PRODUCTS_SHOWN]
     return _rows(
         ("product", "m", "n", "k", "ms", "TFLOP/s", "of peak"),
         (
@@ -111,7 +111,7 @@ def product_table(record: Mapping[str, Any]) -> Table:
     )
 
 
-def moving_table(record: Mapping[str, Any]) -> Table:
+def moving_table(record: Mapping[str, Any]) -> ProfileTable:
     largest: dict[tuple[str, str], Mapping[str, Any]] = {}
     for row in record["kernels"]:
         key = row["name"], row["pass"]
@@ -131,7 +131,7 @@ def moving_table(record: Mapping[str, Any]) -> Table:
     )
 
 
-def collective_table(record: Mapping[str, Any]) -> Table:
+def collective_table(record: Mapping[str, Any]) -> ProfileTable:
     return _rows(
         ("collective", "ranks", "KiB", "us", "GB/s sent"),
         (
@@ -147,7 +147,7 @@ def collective_table(record: Mapping[str, Any]) -> Table:
     )
 
 
-def memory_table(record: Mapping[str, Any]) -> Table:
+def memory_class_table(record: Mapping[str, Any]) -> ProfileTable:
     memory = record["memory"]
     names = ("weights", "gradients", "optimizer", "step", "allocated", "reserved", "context")
     return _rows(("memory", "MiB"), ((name, _mebi(memory[f"{name}_bytes"])) for name in names))
@@ -197,7 +197,7 @@ def matrix_row(row: Mapping[str, Any], plain: Mapping[str, Any]) -> tuple[str, .
     )
 
 
-def _rows(head: Head, rows: Iterable[Sequence[str]]) -> Table:
+def _rows(head: Head, rows: Iterable[Sequence[str]]) -> ProfileTable:
     return head, [tuple(row) for row in rows]
 
 

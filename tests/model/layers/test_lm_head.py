@@ -107,7 +107,7 @@ def test_no_more_logits_are_there_at_a_time_than_fit(monkeypatch: pytest.MonkeyP
         sizes.append(logits.numel())
         return plain(logits, labels, losses, scale)
 
-    monkeypatch.setattr(head_module, "_to_gradient", spy)
+    monkeypatch.setattr(head_module, "logits_to_gradient", spy)
     (_, head), labels = _head(), _labels()
     _ours(head, torch.randn(TOKENS, HIDDEN, dtype=torch.float64), labels, 5 * WORDS)
     assert sizes == [3 * WORDS, 3 * WORDS]

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -12,34 +11,32 @@ from penstock.cluster.profile_file import read_profile
 from penstock.estimate.price import Estimate
 from penstock.profiling.case import ProfileCase, profiled_case
 from penstock.profiling.check_cases import CheckCase
-from penstock.profiling.measure.run import Rounds
+from penstock.profiling.measure.run import LONGEST_PROFILE, Rounds
 from penstock.profiling.measure.steps import (
     MeasuredSteps,
-    measure_steps,
     profiled_seconds,
+    steps_of_schedule,
     usual_steps,
 )
 from penstock.profiling.measure.timing import one_thread, usual
+from penstock.profiling.modules import MeasuredRow
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.process.rendezvous import Connection
 from penstock.run.step.build import torch_device
 from penstock.schedules import build
 
-Row = dict[str, Any]
-AGAIN = Rounds(1, 2, 1)
+PROFILED_AGAIN = Rounds(1, 2, 1)
 """How often the profiled step is measured again."""
-LONGEST = 3600.0
-"""Seconds that a case may take."""
 
 
-def checked_rows(profile: Path, cases: Iterable[CheckCase], often: Rounds) -> Iterator[Row]:
+def checked_rows(profile: Path, cases: Iterable[CheckCase], often: Rounds) -> Iterator[MeasuredRow]:
     """Each case estimated with the profile, and measured. Before each round the profiled step is
     measured again: a machine that others use is not always as fast as it was."""
     record = read_profile(profile)
     profiled, then = profiled_case(record), float(record["step"]["seconds"])
     wanted = str(record["machine"]["device"])
     device = torch.device(wanted)
-    with Crew(1, limit=LONGEST) as crew:
+    with Crew(1, limit=LONGEST_PROFILE) as crew:
         for case in cases:
             again, found = list[float](), list[MeasuredSteps | None]()
             for _ in range(often.rounds):
@@ -48,10 +45,12 @@ def checked_rows(profile: Path, cases: Iterable[CheckCase], often: Rounds) -> It
             done = [each for each in found if each is not None]
             steps = usual_steps(done, device) if len(done) == len(found) else None
             said = case.estimated(str(profile))
-            yield checked(case, said, steps, usual(again, device) / then)
+            yield checked_row(case, said, steps, usual(again, device) / then)
 
 
-def checked(case: CheckCase, said: Estimate, found: MeasuredSteps | None, slower: float) -> Row:
+def checked_row(
+    case: CheckCase, said: Estimate, found: MeasuredSteps | None, slower: float
+) -> MeasuredRow:
     """One case; a step that the memory does not suffice for is told as such."""
     memory = said.memory[0]
     size = memory.total - memory.context - memory.fragmentation
@@ -73,7 +72,7 @@ def profiled_again(connection: Connection, case: ProfileCase, wanted: str) -> fl
     """Seconds of the profiled step, from fewer of them than count of a case."""
     device = torch_device(wanted, connection.place)
     one_thread(device)
-    return profiled_seconds(case, device, AGAIN.steps, AGAIN.first)
+    return profiled_seconds(case, device, PROFILED_AGAIN.steps, PROFILED_AGAIN.first)
 
 
 def measure_case(
@@ -88,4 +87,4 @@ def measure_case(
 def _measured(case: CheckCase, device: torch.device, often: Rounds) -> MeasuredSteps:
     slices = case.case.slices if case.case.slices > 1 else None
     schedule = build(case.schedule, devices=1, microbatches=case.microbatches, slices=slices)
-    return measure_steps(case.case, schedule, device, often.steps, often.first)
+    return steps_of_schedule(case.case, schedule, device, often.steps, often.first)

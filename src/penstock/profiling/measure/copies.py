@@ -11,6 +11,7 @@ from torch import distributed
 
 from penstock.bench.measure.step_clock import synchronise
 from penstock.profiling.measure.timing import kernel_seconds
+from penstock.profiling.modules import MeasuredRow
 from penstock.run.comm.collective import add_up, make_group, over_nccl
 from penstock.run.process.rendezvous import Connection
 from penstock.run.step.build import torch_device
@@ -19,11 +20,10 @@ COPIED = (1 << 16, 1 << 20, 1 << 24, 1 << 28)
 """Bytes of a copy."""
 MESSAGES = tuple(1 << power for power in range(10, 25, 2))
 """Bytes of a collective."""
-ROUNDS = 5
-Row = dict[str, Any]
+COLLECTIVE_ROUNDS = 5
 
 
-def copy_rows(device: torch.device) -> Iterator[Row]:
+def copy_rows(device: torch.device) -> Iterator[MeasuredRow]:
     """Copies both ways; on the host alone from one place to another."""
     pinned = device.type == "cuda"
     for size in COPIED if pinned else COPIED[:3]:
@@ -35,10 +35,10 @@ def copy_rows(device: torch.device) -> Iterator[Row]:
             yield {"way": name, "bytes": size, "seconds": seconds, "bytes_per_second": rate}
 
 
-def collective_rows(connection: Connection, wanted: str) -> list[Row]:
+def collective_rows(connection: Connection, wanted: str) -> list[MeasuredRow]:
     """Sums, gathers and messages in groups of 2, 4, ... ranks, as this one sees it. What the ranks
     cannot send from their GPUs is sent from the host."""
-    device, found = torch_device(wanted, connection.place), list[Row]()
+    device, found = torch_device(wanted, connection.place), list[MeasuredRow]()
     if not over_nccl(distributed.group.WORLD, device):
         device = torch.device("cpu")
     ranks = 2
@@ -52,7 +52,7 @@ def collective_rows(connection: Connection, wanted: str) -> list[Row]:
     return found
 
 
-def _rows(group: Any, ranks: int, size: int, device: torch.device) -> Iterator[Row]:
+def _rows(group: Any, ranks: int, size: int, device: torch.device) -> Iterator[MeasuredRow]:
     """One size in all ways; a rank of a ring sends 2 (n - 1) / n of a sum, and a gather half."""
     whole = torch.zeros(size // 4, device=device)
     part = torch.zeros(max(1, size // 4 // ranks), device=device)
@@ -93,7 +93,7 @@ def _there_and_back(whole: torch.Tensor, group: Any) -> None:
 def _together(call: Callable[[], object], group: Any, device: torch.device) -> float:
     """Wall time of a call, the median of some; all members begin together."""
     found = []
-    for _ in range(ROUNDS + 1):
+    for _ in range(COLLECTIVE_ROUNDS + 1):
         distributed.barrier(group=group)
         start = perf_counter()
         call()

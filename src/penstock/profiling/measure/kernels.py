@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import cycle
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from penstock.cluster.measured import PASSES
+from penstock.cluster.measured import PRODUCT_PASSES
 from penstock.data.batch import Microbatch
-from penstock.estimate.measured_times import loss_bytes, moved_bytes
+from penstock.estimate.measured_times import layer_moved, logits_moved
 from penstock.estimate.products import Product
 from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.memory import KeyValues
@@ -28,9 +27,9 @@ from penstock.model.layers.rope import rotate, rotate_back_into, rotate_into
 from penstock.model.layers.swiglu import swiglu, swiglu_backward
 from penstock.profiling.case import TORCH_NAMES, ProfileCase
 from penstock.profiling.measure.timing import kernel_seconds
+from penstock.profiling.modules import MeasuredRow
 from penstock.profiling.sizes import AttentionSize, token_counts, whole_unit
 
-Row = dict[str, Any]
 OUT_OF_CACHE = 1 << 27
 """Bytes of weights that no cache holds: that of an H200 has 50 MB."""
 MOST_COPIES = 32
@@ -49,7 +48,7 @@ class KernelBench:
     def seconds(self, call: Callable[[], object]) -> float:
         return kernel_seconds(call, self.device)
 
-    def product(self, passed: str, product: Product) -> Row:
+    def product(self, passed: str, product: Product) -> MeasuredRow:
         """One product of a pass."""
         m, n, k = product.m, product.n, product.k
         seconds = self.seconds(self._call(passed, m, n, k))
@@ -78,7 +77,7 @@ class KernelBench:
         count = max(1, min(MOST_COPIES, OUT_OF_CACHE // matrix.nbytes))
         return cycle([matrix, *(matrix.clone() for _ in range(count - 1))])
 
-    def attention(self, size: AttentionSize) -> Iterator[Row]:
+    def attention(self, size: AttentionSize) -> Iterator[MeasuredRow]:
         """Forward and backward of a slice with what lies before it."""
         whole = size.past + size.tokens
         q, g = (self._heads(size.heads, size.tokens, size.head_size) for _ in range(2))
@@ -115,10 +114,10 @@ class KernelBench:
         """Token by token in memory, as projections give it."""
         return self.random(1, tokens, heads, size).transpose(1, 2)
 
-    def moving(self) -> Iterator[Row]:
+    def moving(self) -> Iterator[MeasuredRow]:
         """Kernels that only move bytes, at the tokens of slices."""
         for tokens in token_counts(self.case):
-            moved = moved_bytes(self.case.model, whole_unit(tokens, 0))
+            moved = layer_moved(self.case.model, whole_unit(tokens, 0))
             for (name, passed), call in self._moving_calls(tokens).items():
                 seconds = self.seconds(call)
                 yield {
@@ -131,7 +130,7 @@ class KernelBench:
 
     def _moving_calls(self, tokens: int) -> dict[tuple[str, str], Callable[[], object]]:
         """What a layer calls, twice where it has two of them."""
-        model, forward, inputs = self.case.model, PASSES[0], PASSES[1]
+        model, forward, inputs = self.case.model, PRODUCT_PASSES[0], PRODUCT_PASSES[1]
         x, dy = self.random(tokens, model.hidden), self.random(tokens, model.hidden)
         weight, gradient = self.random(model.hidden), torch.zeros(model.hidden, device=self.device)
         _, r = norm(weight, x, 1e-5)
@@ -151,13 +150,13 @@ class KernelBench:
             ("gate", inputs): lambda: swiglu_backward(both, inside),
         }
 
-    def loss(self, tokens: int) -> Row:
+    def loss(self, tokens: int) -> MeasuredRow:
         """The loss of some tokens and the gradient of their logits, which lies where they were."""
         logits = self.random(tokens, self.case.model.vocabulary)
         labels = torch.zeros(tokens, dtype=torch.int64, device=self.device)
         losses = logits.new_empty(tokens, dtype=wide_type(logits))
         seconds = self.seconds(lambda: logits_to_gradient(logits, labels, losses, 1.0))
-        moved = loss_bytes(self.case.model, tokens)
+        moved = logits_moved(self.case.model, tokens)
         return {
             "name": "loss",
             "pass": "inputs",

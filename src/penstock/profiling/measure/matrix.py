@@ -5,28 +5,27 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from json import dumps
 from pathlib import Path
-from typing import Any
 
 from penstock.bench.measure.step_clock import unless_memory_ends
 from penstock.errors import PenstockError
 from penstock.model.kernels.choice import PLAIN_KERNELS, fuses
 from penstock.profiling.case import three_stages
 from penstock.profiling.matrix import MatrixCell, keep_rows, known_rows, row_of
-from penstock.profiling.measure.steps import dtype_of, measure_steps
+from penstock.profiling.measure.steps import dtype_of, steps_of_schedule
 from penstock.profiling.measure.timing import one_thread
+from penstock.profiling.modules import MeasuredRow
 from penstock.run.execute.spans import clock_of
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.process.rendezvous import Connection
 from penstock.run.step.build import torch_device
 from penstock.transform import combine
 
-Row = dict[str, Any]
 UNSUPPORTED = "unsupported"
 
 
 def matrix_rows(
     cells: Sequence[MatrixCell], wanted: str, steps: int, first: int, out: Path | None
-) -> Iterator[Row]:
+) -> Iterator[MeasuredRow]:
     """Every cell; what the file has already is taken from there."""
     known = known_rows(out) if out else []
     if out:
@@ -43,7 +42,7 @@ def matrix_rows(
         yield row
 
 
-def _in_process(cell: MatrixCell, wanted: str, steps: int, first: int) -> Row:
+def _in_process(cell: MatrixCell, wanted: str, steps: int, first: int) -> MeasuredRow:
     """One cell in a process that has done nothing else; one that is ended says so."""
     with Crew(1) as crew:
         try:
@@ -54,7 +53,9 @@ def _in_process(cell: MatrixCell, wanted: str, steps: int, first: int) -> Row:
             return {"status": "ended by the system"}
 
 
-def run_cell(connection: Connection, cell: MatrixCell, wanted: str, steps: int, first: int) -> Row:
+def run_cell(
+    connection: Connection, cell: MatrixCell, wanted: str, steps: int, first: int
+) -> MeasuredRow:
     """Measure a cell, or say why it cannot be."""
     device = torch_device(wanted, connection.place)
     one_thread(device)
@@ -64,7 +65,7 @@ def run_cell(connection: Connection, cell: MatrixCell, wanted: str, steps: int, 
             return {"status": UNSUPPORTED, "reason": f"on {device.type} no kernels are fused"}
         os.environ[PLAIN_KERNELS] = "1"
     schedule = combine(three_stages(case.slices), cell.changes)
-    measure = partial(measure_steps, case, schedule, device, steps, first, clock_of(device))
+    measure = partial(steps_of_schedule, case, schedule, device, steps, first, clock_of(device))
     found = unless_memory_ends(measure, device)
     if found is None:
         return {"status": "out of memory"}

@@ -2,7 +2,7 @@
 
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,20 +11,21 @@ import torch
 
 from penstock import __version__
 from penstock.bench.measure.step_clock import give_back
+from penstock.bench.run import Say
 from penstock.cluster.cluster import Cluster
 from penstock.cluster.gpu import Gpu
 from penstock.cluster.measured import END_RATES, FACTORS, SEQUENCES
 from penstock.cluster.presets import CLUSTERS
 from penstock.cluster.profile_file import FORMAT, VERSION, machine_of
-from penstock.estimate.measured_times import MeasuredTimes
+from penstock.estimate.measured_times import ProfiledTimes
 from penstock.model.kernels.choice import fuses
 from penstock.profiling.case import ProfileCase
 from penstock.profiling.in_step import StepOps, op_rows, phases_of
 from penstock.profiling.measure.copies import collective_rows, copy_rows
-from penstock.profiling.measure.kernels import KernelBench, Row
+from penstock.profiling.measure.kernels import KernelBench
 from penstock.profiling.measure.steps import MeasuredSteps, dtype_of, profile_steps, usual_steps
 from penstock.profiling.measure.timing import one_thread, usual
-from penstock.profiling.modules import module_rows
+from penstock.profiling.modules import MeasuredRow, module_rows
 from penstock.profiling.sizes import attention_sizes, product_sizes, token_counts
 from penstock.profiling.utilised import step_utilisation
 from penstock.run.launch.worker_pool import Crew
@@ -33,9 +34,8 @@ from penstock.run.process.machine import this_machine
 from penstock.run.process.rendezvous import Connection
 from penstock.run.step.build import torch_device
 
-Say = Callable[[str], None]
-Record = dict[str, Any]
-LONGEST = 3600.0
+FoundProfile = dict[str, Any]
+LONGEST_PROFILE = 3600.0
 """Seconds that a profile may take."""
 
 
@@ -51,11 +51,13 @@ class Rounds(NamedTuple):
     """Steps before them."""
 
 
-def profile_machine(case: ProfileCase, wanted: str, ranks: int, often: Rounds, say: Say) -> Record:
+def profile_machine(
+    case: ProfileCase, wanted: str, ranks: int, often: Rounds, say: Say
+) -> FoundProfile:
     """Measure all that a profile has: in a process of its own, which has the settings of memory
     that ranks of a run have; collectives among as many as there are ranks."""
     say(f"{case.name}: steps of {case.tokens:,} tokens in {case.slices} slices, then kernels")
-    with Crew(1, limit=LONGEST) as crew:
+    with Crew(1, limit=LONGEST_PROFILE) as crew:
         record = crew.run(profile_alone, case, wanted, often)[0]
     record["machine"]["ranks"] = ranks
     record["made"]["command"] = sys.argv[1:]
@@ -65,12 +67,14 @@ def profile_machine(case: ProfileCase, wanted: str, ranks: int, often: Rounds, s
     return record
 
 
-def profile_alone(connection: Connection, case: ProfileCase, wanted: str, often: Rounds) -> Record:
+def profile_alone(
+    connection: Connection, case: ProfileCase, wanted: str, often: Rounds
+) -> FoundProfile:
     """What one rank measures."""
     device = torch_device(wanted, connection.place)
     one_thread(device)
     fused = fuses(device, dtype_of(case))
-    record: Record = {"format": FORMAT, "version": VERSION, "made": made_on(device)}
+    record: FoundProfile = {"format": FORMAT, "version": VERSION, "made": made_on(device)}
     record["case"] = case.record() | {"fused": fused}
     record["machine"] = machine_row(device, case.precision)
     steps, whole, kernels = [], [], []
@@ -97,7 +101,7 @@ def _whole(case: ProfileCase) -> ProfileCase:
     return replace(case, slices=1)
 
 
-def _usual_rows(rounds: Sequence[Sequence[Row]], device: torch.device) -> list[Row]:
+def _usual_rows(rounds: Sequence[Sequence[MeasuredRow]], device: torch.device) -> list[MeasuredRow]:
     """Of each kernel the row of the round that counts."""
     found = []
     for rows in zip(*rounds):
@@ -111,7 +115,7 @@ def usual_precision(wanted: str) -> str:
     return "bf16" if torch_device(wanted, RankPlace()).type == "cuda" else "fp32"
 
 
-def made_on(device: torch.device) -> Row:
+def made_on(device: torch.device) -> MeasuredRow:
     """What a profile depends on beside its case."""
     cuda = device.type == "cuda"
     return {
@@ -134,7 +138,7 @@ def processor() -> str:
     return next(names, platform.machine())
 
 
-def machine_row(device: torch.device, precision: str) -> Row:
+def machine_row(device: torch.device, precision: str) -> MeasuredRow:
     """What the device is; peaks where its name is known."""
     known = _data_sheet(device)
     cuda = device.type == "cuda"
@@ -157,7 +161,7 @@ def _data_sheet(device: torch.device) -> Gpu | None:
     return next((found.gpu for key, found in named if key.split("-")[0] in name), None)
 
 
-def _kernel_rows(case: ProfileCase, device: torch.device, fused: bool) -> Record:
+def _kernel_rows(case: ProfileCase, device: torch.device, fused: bool) -> FoundProfile:
     """Kernels one by one."""
     bench, times = KernelBench(case, device), _times(case, fused)
     rows = [bench.product(*each) for each in product_sizes(case, times)]
@@ -167,19 +171,19 @@ def _kernel_rows(case: ProfileCase, device: torch.device, fused: bool) -> Record
     return {"products": rows, "attention": attended, "kernels": moving}
 
 
-def _times(case: ProfileCase, fused: bool) -> MeasuredTimes:
+def _times(case: ProfileCase, fused: bool) -> ProfiledTimes:
     """The kernels of a layer, by their sizes alone."""
     gpu = next(iter(CLUSTERS.values())).gpu
-    return MeasuredTimes(case.model, case.model, gpu, 1.0, "flash2", fused)
+    return ProfiledTimes(case.model, case.model, gpu, 1.0, "flash2", fused)
 
 
-def _collectives(ranks: int, wanted: str) -> Sequence[Row]:
+def _collectives(ranks: int, wanted: str) -> Sequence[MeasuredRow]:
     back_end = "gloo" if wanted == "cpu" else ""
     with Crew(ranks, back_end=back_end) as crew:
         return crew.run(collective_rows, wanted)[0]
 
 
-def _shares(record: Record) -> None:
+def _shares(record: FoundProfile) -> None:
     """Shares of the peaks of the data sheet, where there is one."""
     machine = record["machine"]
     for name in ("products", "attention"):
@@ -192,15 +196,15 @@ def _shares(record: Record) -> None:
 
 
 def _factors(
-    case: ProfileCase, record: Record, found: MeasuredSteps, whole: MeasuredSteps
-) -> Record:
+    case: ProfileCase, record: FoundProfile, found: MeasuredSteps, whole: MeasuredSteps
+) -> FoundProfile:
     """What steps make of kernels, and what follows from both."""
     unknown = dict.fromkeys(END_RATES, 1.0)
     plain = dict.fromkeys(SEQUENCES, dict.fromkeys(FACTORS, 1.0))
     empty = {"in_step": plain, "rates": unknown, "between_ops_seconds": 0.0}
     gpu = machine_of(record | empty, "here").cluster.gpu
     fused = record["case"]["fused"]
-    times = MeasuredTimes(case.model, case.model, gpu, 1.0, "flash2", fused)
+    times = ProfiledTimes(case.model, case.model, gpu, 1.0, "flash2", fused)
     step = StepOps(case, times, found.ops, found.seconds, found.clearing)
     factors = step.factors()
     uncut = (_whole(case), times, whole.ops, whole.seconds, whole.clearing)

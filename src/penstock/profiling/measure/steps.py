@@ -65,7 +65,7 @@ def dtype_of(case: ProfileCase) -> torch.dtype:
     return found
 
 
-def plan_of(case: ProfileCase, schedule: Schedule) -> StepPlan:
+def case_plan(case: ProfileCase, schedule: Schedule) -> StepPlan:
     """One microbatch, cut as the case says."""
     layout = Layout.of(case.model, schedule, case.tokens, dtype=dtype_of(case))
     return StepPlan(layout, schedule, (case.lengths,) * schedule.shape.microbatches)
@@ -81,10 +81,10 @@ def batch_of(case: ProfileCase, microbatches: int) -> list[Microbatch]:
 
 def profile_steps(case: ProfileCase, device: torch.device, steps: int, first: int) -> MeasuredSteps:
     """Steps in which every kind of stage and every pass has ops of its own."""
-    return measure_steps(case, three_stages(case.slices), device, steps, first)
+    return steps_of_schedule(case, three_stages(case.slices), device, steps, first)
 
 
-def measure_steps(
+def steps_of_schedule(
     case: ProfileCase,
     schedule: Schedule,
     device: torch.device,
@@ -125,7 +125,7 @@ def usual_steps(rounds: Sequence[MeasuredSteps], device: torch.device) -> Measur
 
 @contextmanager
 def _engine(case: ProfileCase, schedule: Schedule, device: torch.device) -> Iterator[Engine]:
-    with engine_with(plan_of(case, schedule), device) as engine:
+    with engine_with(case_plan(case, schedule), device) as engine:
         engine.executor.clock = profile_clock(device)
         yield engine
 

@@ -14,9 +14,9 @@ import torch
 
 from penstock.run.execute.spans import Clock, gpu_mark
 
-ENOUGH = 0.005
+TIMED_TOGETHER = 0.005
 """Seconds of calls that are timed together."""
-ROUNDS = 3
+KERNEL_ROUNDS = 3
 MOST_CALLS = 1_000
 LONG = 0.5
 """Seconds of a call after which it is not called again."""
@@ -55,8 +55,8 @@ def kernel_seconds(call: Callable[[], object], device: torch.device) -> float:
     once = max(seconds_of_calls(call, mark), 1e-7)
     if once > LONG:
         return once
-    calls = max(1, min(MOST_CALLS, round(ENOUGH / once)))
-    return usual((seconds_of_calls(call, mark, calls) for _ in range(ROUNDS)), device)
+    calls = max(1, min(MOST_CALLS, round(TIMED_TOGETHER / once)))
+    return usual((seconds_of_calls(call, mark, calls) for _ in range(KERNEL_ROUNDS)), device)
 
 
 def one_thread(device: torch.device) -> None:
