@@ -101,7 +101,7 @@ def test_labels_that_do_not_count_leave_no_trace() -> None:
 
 def test_no_more_logits_are_there_at_a_time_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    plain = head_module._to_gradient
+    plain = head_module.logits_to_gradient
 
     def spy(logits: Tensor, labels: Tensor, losses: Tensor, scale: float) -> Tensor:
         sizes.append(logits.numel())
