@@ -31,6 +31,20 @@ def test_profiles_of_two_machines_are_compared_when_forced(
     assert main(["profile", "compare", written, str(other), "--force"]) == 0
 
 
+def test_a_page_of_what_lacks_its_step_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "p.json"
+    for change in ({"step": {}}, {"memory": 3}, {"modules": [1]}, {"made": None}):
+        path.write_text(dumps(profile(**change)))
+        for words in (
+            ["report", str(path), str(tmp_path / "p.html")],
+            ["compare", *[str(path)] * 2],
+        ):
+            assert main(["profile", *words]) == 2
+            assert "lacks a part of a profile" in capsys.readouterr().err
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize(
     ("words", "said"),

@@ -165,12 +165,15 @@ def profile_check(
     from penstock.cluster.profile_file import read_profile
     from penstock.profiling.case import profiled_case
     from penstock.profiling.check_cases import named_case, usual_cases
-    from penstock.profiling.measure.check import checked_rows
+    from penstock.profiling.measure.check import checked_rows, refuse_unmeasured
     from penstock.profiling.measure.run import Rounds
+    from penstock.profiling.record import told_as_mistakes
     from penstock.profiling.tables import CHECK_HEAD, check_row
 
-    record = read_profile(profile)
-    profiled, often = profiled_case(record), Rounds(rounds, steps, first)
+    with told_as_mistakes(profile):
+        record = read_profile(profile)
+        profiled, often = profiled_case(record), Rounds(rounds, steps, first)
+        refuse_unmeasured(record)
     cases = [named_case(text, profiled.precision) for text in case or ()]
     found = []
     for row in checked_rows(profile, cases or usual_cases(profiled), often):
@@ -190,16 +193,19 @@ def profile_compare(
     """Compare two profiles of one machine, number by number."""
     from penstock.cluster.profile_file import read_profile
     from penstock.profiling.compare import compare_profiles, refuse_others
+    from penstock.profiling.record import told_as_mistakes
     from penstock.profiling.tables import COMPARE_HEAD, compare_row
 
     both = read_profile(first), read_profile(second)
-    if not force:
-        refuse_others(*both)
-    found = [*compare_profiles(*both)]
+    with told_as_mistakes(first, second):
+        if not force:
+            refuse_others(*both)
+        found = [*compare_profiles(*both)]
+        rows = [*map(compare_row, found)]
     if as_json:
         emit_json([each._asdict() | {"ratio": each.ratio} for each in found])
     else:
-        emit_table(COMPARE_HEAD, map(compare_row, found))
+        emit_table(COMPARE_HEAD, rows)
 
 
 def profile_matrix(
@@ -242,9 +248,13 @@ def profile_report(profile: ProfilePath, html: HtmlPath) -> None:
     """Write a page that explains a profile."""
     from penstock.cluster.profile_file import read_profile
     from penstock.files import save_text
+    from penstock.profiling.record import told_as_mistakes
     from penstock.profiling.report import report_page
 
-    save_text(html, report_page(read_profile(profile)))
+    record = read_profile(profile)
+    with told_as_mistakes(profile):
+        page = report_page(record)
+    save_text(html, page)
 
 
 def _refuse_device(device: str) -> None:

@@ -7,7 +7,6 @@ others are for readers, and for comparing two profiles.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,9 @@ from penstock.files.json_object import read_object
 
 FORMAT, VERSION = "penstock profile", 1
 MAKE_AGAIN = "make it again with `penstock profile`"
+LARGEST = 1e24
+"""More than any size or rate of a machine."""
+MOST_GAPS = 10.0
 ProfilePart = Mapping[str, Any]
 """A profile, or a part of one."""
 
@@ -72,7 +74,11 @@ def machine_of(record: ProfilePart, name: str) -> MeasuredMachine:
     kernels, machine = measured_kernels(record), _part(record, "machine")
     ranks = max(1, int(_number(machine, "ranks")))
     peak = machine.get("peak_flops") or kernels.products["forward"].largest
-    copied = max(_number(each, "bytes_per_second") for each in _parts(record, "copies"))
+    copied = max(
+        (_positive(each, "bytes_per_second") for each in _parts(record, "copies")), default=0
+    )
+    if not copied:
+        raise FormatError("the profile has no copies", hint=MAKE_AGAIN)
     moved = max(each.largest for each in kernels.moving.values())
     gpu = Gpu(
         memory=max(1, int(_number(machine, "memory_bytes"))),
@@ -107,7 +113,7 @@ def measured_kernels(record: ProfilePart) -> MeasuredKernels:
         precision=precision,
         fused=bool(case.get("fused")),
         context=int(_number(memory, "context_bytes")),
-        gaps=max(0.0, _number(memory, "gaps")),
+        gaps=min(MOST_GAPS, max(0.0, _number(memory, "gaps"))),
         sums=_collectives(record),
     )
 
@@ -184,13 +190,13 @@ def _parts(record: ProfilePart, name: str) -> Sequence[ProfilePart]:
 
 def _number(record: ProfilePart, name: str) -> float:
     found = record.get(name)
-    if not isinstance(found, int | float) or isinstance(found, bool) or not isfinite(found):
+    if not isinstance(found, int | float) or isinstance(found, bool) or not abs(found) < LARGEST:
         raise FormatError(f"{name} is {str(found)[:20]!r}, not a number", hint=MAKE_AGAIN)
     return float(found)
 
 
 def _positive(record: ProfilePart, name: str) -> float:
     found = _number(record, name)
-    if not 0 < found < 1e30:
+    if not found > 0:
         raise FormatError(f"{name} is {found:g}", hint=f"it is above 0; {MAKE_AGAIN}")
     return found

@@ -1,6 +1,7 @@
 """Profiles as files, and what a command line asks to be profiled."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from penstock.arch.families import from_huggingface
 from penstock.bench.gpu import bench_model
 from penstock.bench.run import read_bench_settings
 from penstock.cluster.gpu import PRECISIONS
-from penstock.errors import ShapeError, shown
+from penstock.errors import FormatError, ShapeError, shown
 from penstock.files.json_object import read_object
 from penstock.profiling.case import ProfileCase
 
@@ -28,6 +29,26 @@ def model_of(name: str) -> ModelConfig:
         hint = "give a preset's name, or the config.json of a model"
         return from_huggingface(read_object(Path(name), hint))
     return bench_model(read_bench_settings()["gpu"], name)
+
+
+@contextmanager
+def told_as_mistakes(*paths: Path) -> Iterator[None]:
+    """Around work with profiles from files: one that lacks something is refused in words."""
+    try:
+        yield
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        IndexError,
+        ZeroDivisionError,
+    ) as error:
+        names = " or ".join(repr(str(path)) for path in paths)
+        raise FormatError(
+            f"{names} lacks a part of a profile, or it has another type: {shown(str(error), 80)}",
+            hint="give files that `penstock profile --out` has written",
+        ) from None
 
 
 def record_text(record: Mapping[str, Any]) -> str:

@@ -1,13 +1,15 @@
 """Estimates beside measured steps: whether a profile says what other steps take."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from penstock.bench.measure.step_clock import unless_memory_ends
 from penstock.cluster.profile_file import read_profile
+from penstock.errors import FormatError, shown
 from penstock.estimate.price import Estimate
 from penstock.profiling.case import ProfileCase, profiled_case
 from penstock.profiling.check_cases import CheckCase
@@ -46,6 +48,16 @@ def checked_rows(profile: Path, cases: Iterable[CheckCase], often: Rounds) -> It
             steps = usual_steps(done, device) if len(done) == len(found) else None
             said = case.estimated(str(profile))
             yield checked_row(case, said, steps, usual(again, device) / then)
+
+
+def refuse_unmeasured(record: Mapping[str, Any]) -> None:
+    """Refuse a profile without the step that is measured again, or of an unknown device."""
+    seconds, device = record["step"]["seconds"], record["machine"]["device"]
+    if not (isinstance(seconds, float) and seconds > 0 and device in ("cpu", "cuda")):
+        raise FormatError(
+            f"the profiled step took {shown(seconds)} s on {shown(device)}",
+            hint="give a file that `penstock profile --out` has written",
+        )
 
 
 def checked_row(
