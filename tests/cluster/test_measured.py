@@ -58,7 +58,7 @@ def test_collectives_of_a_profile_replace_formulas() -> None:
         ({"version": 99}, "version 99"),
         ({"products": []}, "nothing was measured"),
         ({"products": 3}, "no list 'products'"),
-        ({"in_step": {}}, "no object 'cut'"),
+        ({"in_step": {}}, "forward is 'None', not a number"),
         ({"case": {"precision": "int3"}}, "case.precision"),
         ({"between_ops_seconds": float("nan")}, "not a number"),
     ],

@@ -3,7 +3,7 @@
 from typing import Any
 
 from penstock.arch.config import MODELS
-from penstock.cluster.measured import END_RATES, FACTORS, MOVING_KERNELS, PRODUCT_PASSES, SEQUENCES
+from penstock.cluster.measured import END_RATES, FACTORS, FIXED, MOVING_KERNELS, PRODUCT_PASSES
 from penstock.cluster.profile_file import FORMAT, VERSION
 from penstock.profiling.case import ProfileCase
 
@@ -48,7 +48,8 @@ def profile(**changes: Any) -> dict[str, Any]:
             "allocated_bytes": 2**21,
             "reserved_bytes": 2**21,
         },
-        "in_step": dict.fromkeys(SEQUENCES, dict.fromkeys(FACTORS, 1.0)),
+        "in_step": dict.fromkeys(FACTORS, 1.0),
+        "fixed_seconds": dict.fromkeys(FIXED, 0.0),
         "rates": dict.fromkeys(END_RATES, BYTES),
         "between_ops_seconds": 0.0,
         "utilisation": {"flops_utilisation": None},

@@ -6,27 +6,29 @@ from itertools import accumulate
 import numpy as np
 import pytest
 
-from penstock.cluster.measured import FACTORS, SEQUENCES
+from penstock.cluster.measured import FACTORS, FIXED
 from penstock.cluster.profile_file import machine_of
 from penstock.core.ops import Op
 from penstock.estimate.measured_times import ProfiledTimes
 from penstock.profiling.case import ProfileCase, three_stages
-from penstock.profiling.in_step import StepOps, op_rows, phases_of
+from penstock.profiling.in_step import StepOps, factors_of, op_rows, phases_of
 from penstock.profiling.modules import module_rows
 from penstock.profiling.sizes import whole_unit
 from profiling.made_up import CASE, profile
 
+ONES, NOTHING = dict.fromkeys(FACTORS, 1.0), dict.fromkeys(FIXED, 0.0)
+FIXED_SECONDS = dict(zip(FIXED, (1e-4, 2e-4, 3e-4, 4e-4)))
 KNOWN = dict(zip(FACTORS, (1.2, 1.3, 1.1, 1.5, 0.9, 1.4)))
 
 
-def _times(case: ProfileCase, factors: dict[str, float]) -> ProfiledTimes:
-    gpu = machine_of(profile(in_step=dict.fromkeys(SEQUENCES, factors)), "ours").cluster.gpu
+def _times(case: ProfileCase, factors: dict[str, float], fixed: dict[str, float]) -> ProfiledTimes:
+    gpu = machine_of(profile(in_step=factors, fixed_seconds=fixed), "ours").cluster.gpu
     return ProfiledTimes(case.model, case.model, gpu, 1.0, "flash2", False)
 
 
 def _step(case: ProfileCase, factors: dict[str, float]) -> StepOps:
     """A step in which kernels take `factors` times what they take one by one."""
-    times, layers = _times(case, factors), (2, 1, 1)
+    times, layers = _times(case, factors, FIXED_SECONDS), (2, 1, 1)
     starts = [0, *accumulate(case.lengths)]
     flops = 3 * case.model.vocabulary * case.model.head.flops_per_logit
     ops = {}
@@ -37,29 +39,26 @@ def _step(case: ProfileCase, factors: dict[str, float]) -> StepOps:
                 head = times.head_seconds(count, flops * count, "I") * (stage == 2 and kind == "I")
                 ops[Op(kind, stage, 0, slice)] = layers[stage] * seconds + head
     ops[Op("V", 0, 0, 0)], ops[Op("U", 0, 0, 0)] = 0.001, 0.002
-    return StepOps(case, _times(case, dict.fromkeys(FACTORS, 1.0)), ops, sum(ops.values()), 0.0)
+    return StepOps(case, _times(case, ONES, NOTHING), ops, sum(ops.values()), 0.0)
 
 
-def test_the_factors_of_a_step_are_found() -> None:
-    found = _step(CASE, KNOWN).factors()
+def test_the_factors_of_steps_are_found() -> None:
+    steps = [_step(CASE, KNOWN), _step(replace(CASE, slices=1), KNOWN)]
+    found = factors_of(steps)
     assert found.in_step == pytest.approx(KNOWN, rel=1e-6)
+    assert found.fixed == pytest.approx(FIXED_SECONDS, rel=1e-6)
     assert found.between == 0.0
 
 
 def test_one_slice_has_one_factor_for_products_and_attention() -> None:
-    found = _step(replace(CASE, slices=1), KNOWN).factors().in_step
-    assert found["forward"] == found["attention forward"]
-    assert found["weights"] == pytest.approx(KNOWN["weights"])
-
-
-def test_a_whole_sequence_takes_the_factor_of_attention_from_slices() -> None:
-    whole = replace(_step(replace(CASE, slices=1), KNOWN), attended=KNOWN)
-    assert whole.factors().in_step == pytest.approx(KNOWN, rel=1e-6)
+    found = factors_of([_step(replace(CASE, slices=1), KNOWN)])
+    assert found.in_step["forward"] == found.in_step["attention forward"]
+    assert found.fixed == NOTHING
 
 
 def test_time_that_belongs_to_no_op_lies_between_ops() -> None:
     step = _step(CASE, KNOWN)
-    found = replace(step, seconds=step.seconds + 0.36).factors()
+    found = factors_of([replace(step, seconds=step.seconds + 0.36)])
     assert found.between == pytest.approx(0.36 / (3 * 3 * CASE.slices))
 
 
@@ -72,7 +71,7 @@ def test_phases_add_up_to_the_step() -> None:
 
 def test_modules_and_the_rest_add_up_to_the_step() -> None:
     step = _step(CASE, KNOWN)
-    rows = module_rows(step, step.factors())
+    rows = module_rows(step, factors_of([step]))
     assert sum(row["seconds"] for row in rows) == pytest.approx(step.seconds, rel=1e-12)
     assert sum(row["share"] for row in rows) == pytest.approx(1.0)
     assert abs(rows[-1]["share"]) < 0.05

@@ -37,7 +37,8 @@ MOVING_KERNELS = (
 """Kernels that only move bytes, with their passes."""
 FACTORS = ("forward", "inputs", "weights", "attention forward", "attention backward", "head")
 """What a step is compared with kernels one by one in."""
-SEQUENCES = ("cut", "whole")
+FIXED = (*PRODUCT_PASSES, "head")
+"""What takes some time however few its tokens are."""
 END_RATES = ("lookup forward", "lookup inputs", "norm", "update")
 """Rates of what is measured in a step alone: embedding, norm of the gradients, update."""
 
@@ -123,9 +124,10 @@ class MeasuredKernels:
     """FLOPs per second by pass, of heads and their size at tokens and keys of a query."""
     moving: Mapping[tuple[str, str], RateSurface]
     """Bytes per second by kernel and pass, at bytes."""
-    in_step: Mapping[str, Mapping[str, float]]
-    """Seconds in a step for each second of kernels one by one, of sequences that are cut into
-    slices and of whole ones."""
+    in_step: Mapping[str, float]
+    """Seconds in a step for each second of kernels one by one."""
+    fixed: Mapping[str, float]
+    """Seconds of a layer in each pass, and of the head, that do not grow with its kernels."""
     rates: Mapping[str, float]
     """Bytes per second of what was measured in a step."""
     between: float

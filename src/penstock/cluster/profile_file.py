@@ -16,9 +16,9 @@ from penstock.cluster.measured import (
     ATTENTION_PASSES,
     END_RATES,
     FACTORS,
+    FIXED,
     MOVING_KERNELS,
     PRODUCT_PASSES,
-    SEQUENCES,
     MeasuredKernels,
     RatePoint,
     RateSurface,
@@ -100,14 +100,13 @@ def measured_kernels(record: ProfilePart) -> MeasuredKernels:
     if precision not in PRECISIONS:
         raise FormatError(f"case.precision is {str(precision)[:20]!r}", hint=MAKE_AGAIN)
     factors, rates = _part(record, "in_step"), _part(record, "rates")
+    fixed = _part(record, "fixed_seconds")
     return MeasuredKernels(
         products={name: _products(record, name) for name in PRODUCT_PASSES},
         attention={name: _attention(record, name) for name in ATTENTION_PASSES},
         moving={each: _moving(record, *each) for each in MOVING_KERNELS},
-        in_step={
-            each: {name: _positive(_part(factors, each), name) for name in FACTORS}
-            for each in SEQUENCES
-        },
+        in_step={name: _positive(factors, name) for name in FACTORS},
+        fixed={name: max(0.0, _number(fixed, name)) for name in FIXED},
         rates={name: _positive(rates, name) for name in END_RATES},
         between=max(0.0, _number(record, "between_ops_seconds")),
         precision=precision,

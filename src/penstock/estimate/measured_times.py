@@ -55,9 +55,6 @@ class KernelSeconds(dict[tuple[str, str], float]):
 class ProfiledTimes(LayerTimes):
     """A rank's part of a layer, with the kernels of a profile."""
 
-    sequences: str = "cut"
-    """Whether they are cut into slices, or whole."""
-
     @property
     def kernels(self) -> MeasuredKernels:
         found = self.gpu.measured
@@ -67,14 +64,16 @@ class ProfiledTimes(LayerTimes):
     def seconds(self, unit: UnitTokens) -> LayerSeconds:
         if not unit.whole:
             return LayerSeconds(0.0, 0.0, 0.0)
-        parts, factor = self.parts(unit), self.kernels.in_step[self.sequences]
-        attended = self._attention(unit)
+        parts, factor = self.parts(unit), self.kernels.in_step
+        fixed, attended = self.kernels.fixed, self._attention(unit)
         return LayerSeconds(
-            factor["forward"] * parts.of("forward")
+            fixed["forward"]
+            + factor["forward"] * parts.of("forward")
             + factor["attention forward"] * attended.forward,
-            factor["inputs"] * parts.of("inputs")
+            fixed["inputs"]
+            + factor["inputs"] * parts.of("inputs")
             + factor["attention backward"] * attended.backward,
-            factor["weights"] * parts.of("weights"),
+            fixed["weights"] + factor["weights"] * parts.of("weights"),
         )
 
     def parts(self, unit: UnitTokens) -> KernelSeconds:
@@ -96,8 +95,10 @@ class ProfiledTimes(LayerTimes):
         return PassShares(*(times * flops / rate for times, rate in zip((1, 2), rates)))
 
     def head_seconds(self, tokens: int, flops: float, kind: str) -> float:
-        factor = self.kernels.in_step[self.sequences]["head"]
-        return self.head_alone(tokens, flops) * factor if flops else 0.0
+        if not flops:
+            return 0.0
+        alone = self.head_alone(tokens, flops)
+        return self.kernels.fixed["head"] + self.kernels.in_step["head"] * alone
 
     def head_alone(self, tokens: int, flops: float) -> float:
         """Products with the head of so many FLOPs, a third in each pass, and the loss between
@@ -134,7 +135,7 @@ class ProfiledTimes(LayerTimes):
         return product.flops / self.kernels.product_rate(passed, product.m, product.n, product.k)
 
 
-def profiled_times(times: LayerTimes, *, cut: bool) -> ProfiledTimes:
+def profiled_times(times: LayerTimes) -> ProfiledTimes:
     """The same with the kernels of the GPU's profile."""
     values = {each.name: getattr(times, each.name) for each in fields(times)}
-    return ProfiledTimes(**values, sequences="cut" if cut else "whole")
+    return ProfiledTimes(**values)

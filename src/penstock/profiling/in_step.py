@@ -1,24 +1,22 @@
 """What a step makes of kernels: how much longer ops take than their kernels one by one.
 
 A step of the profiled model has ops of a stage of layers alone, of one with the embedding and of
-one with the head. In the middle stage an op of slice s takes
+one with the head. A layer of slice s takes
 
-    F    a x (products and moved bytes, one by one) + b x (attention, one by one)
+    F    c + a x (products and moved bytes, one by one) + b x (attention, one by one)
 
-and slices differ in the share of attention, so that a and b follow by least squares of relative
-errors. A step with the whole sequence has factors of its own, because slices write their keys and
-values down and add up gradients of others; its b is that of slices. W is products alone. What the
+Slices differ in the share of attention, and the whole sequence, which is run too, in its size. So
+a, b and c follow by least squares of relative errors. I is alike, W is products alone. What the
 first stage takes longer than its layers is the embedding, and the last one the head. Seconds of a
 step that belong to no op lie between ops.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from penstock.cluster.gpu import PassShares
 from penstock.cluster.measured import FACTORS
 from penstock.core.ops import Op
 from penstock.cost.workload import Workload
@@ -31,6 +29,9 @@ FIRST, MIDDLE, LAST = range(len(KINDS_OF_STAGE))
 LAYERS_ALONE = {"F": (MIDDLE, LAST), "I": (MIDDLE,), "W": (FIRST, MIDDLE, LAST)}
 """Stages whose ops have layers and nothing else. The loss is in the backward of the last one, and
 so is the weight gradient of the head."""
+PASS_OF = {"F": "forward", "I": "inputs", "W": "weights"}
+Column = np.ndarray[Any, np.dtype[np.float64]]
+"""Seconds of each slice."""
 UNKNOWN_RATE = 1.0
 """In place of rates that a step is still to say."""
 OUTSIDE = 2.0
@@ -42,6 +43,7 @@ class StepFactors:
     """What follows from a profiled step."""
 
     in_step: dict[str, float]
+    fixed: dict[str, float]
     rates: dict[str, float]
     between: float
 
@@ -57,21 +59,6 @@ class StepOps:
     seconds: float
     """Of the step."""
     clearing: float
-    attended: Mapping[str, float] = field(default_factory=dict)
-    """Factors of attention by pass, where they are known from another step."""
-
-    def factors(self) -> StepFactors:
-        """Of this step."""
-        forward, attended = self._pair("F", "forward", 0)
-        inputs, attended_back = self._pair("I", "inputs", 1)
-        weights = self._ratio(self._layer("W"), self._alone("weights"))
-        values = (forward, inputs, weights, attended, attended_back, self._head())
-        lookups = {f"lookup {name}": self._lookup(kind) for kind, name in _LOOKUPS.items()}
-        on_batch = sum(op.kind in "FIW" for op in self.ops)
-        rest = self.seconds - sum(self.ops.values()) - self.clearing
-        return StepFactors(
-            dict(zip(FACTORS, values)), lookups | self._ends(), max(0.0, rest / on_batch)
-        )
 
     def layers(self, stage: int) -> int:
         return self._workload.layers[stage]
@@ -81,18 +68,18 @@ class StepOps:
         schedule = three_stages(self.case.slices)
         return Workload.of(schedule.shape, self.case.model, self.case.lengths)
 
-    def seconds_of(self, kind: str, stage: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def seconds_of(self, kind: str, stage: int) -> Column:
         """Of each slice."""
         slices = range(self.case.slices)
         return np.array([self.ops[Op(kind, stage, 0, slice)] for slice in slices])
 
-    def _layer(self, kind: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def _layer(self, kind: str) -> Column:
         """Of one layer, from all stages that have nothing else in such ops."""
         stages = LAYERS_ALONE[kind]
         whole = np.sum([self.seconds_of(kind, stage) for stage in stages], 0)
         return np.asarray(whole / sum(map(self.layers, stages)))
 
-    def _alone(self, passed: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def _alone(self, passed: str) -> Column:
         """Kernels of a layer but attention, one by one."""
         return np.array([self.times.parts(unit).of(passed) for unit in self.units])
 
@@ -102,41 +89,35 @@ class StepOps:
         starts = np.cumsum((0, *self.case.lengths)).tolist()
         return [whole_unit(count, past) for count, past in zip(self.case.lengths, starts)]
 
-    def _pair(self, kind: str, passed: str, at: int) -> tuple[float, float]:
-        """Factors of the linear part and of attention."""
-        measured, linear = self._layer(kind), self._alone(passed)
-        attended = np.array([self._attended(unit)[at] for unit in self.units])
-        both = self._ratio(measured, linear + attended)
-        if len(measured) < 2:
-            return self._of_whole(passed, float(measured[0]), float(linear[0]), float(attended[0]))
-        table = np.stack([linear, attended], 1) / measured[:, None]
-        found = np.linalg.lstsq(table, np.ones(len(measured)), rcond=None)[0]
-        if not all(both / OUTSIDE < each < both * OUTSIDE for each in found):
-            return both, both
-        return float(found[0]), float(found[1])
+    def layer_columns(self, kind: str) -> tuple[Column, list[Column]]:
+        """Seconds of a layer in ops of a kind, and what its kernels take one by one."""
+        passed = PASS_OF[kind]
+        columns = [self._alone(passed)]
+        if passed != "weights":
+            at = int(passed == "inputs")
+            found = [self.times.attention_seconds(unit)[at] for unit in self.units]
+            columns.append(np.array(found))
+        return self._layer(kind), columns
 
-    def _of_whole(
-        self, passed: str, measured: float, linear: float, attended: float
-    ) -> tuple[float, float]:
-        """One slice does not tell products and attention apart: the latter is as in others."""
-        both = measured / (linear + attended)
-        known = self.attended.get(_ATTENDED[passed], both)
-        rest = (measured - known * attended) / linear
-        return (rest, known) if both / OUTSIDE < rest < both * OUTSIDE else (both, both)
-
-    def _attended(self, unit: Any) -> PassShares:
-        return self.times.attention_seconds(unit)
-
-    def _ratio(self, measured: Any, alone: Any) -> float:
-        return float(np.sum(measured) / np.sum(alone))
-
-    def _head(self) -> float:
-        """What the last stage takes beside its layers."""
+    def head_columns(self) -> tuple[Column, list[Column]]:
+        """What the last stage takes next to its layers, and its kernels one by one."""
         beside = self.seconds_of("I", LAST) - self._layer("I") * self.layers(LAST)
-        model = self.case.model
-        flops = 3 * model.vocabulary * model.head.flops_per_logit
-        alone = sum(self.times.head_alone(count, flops * count) for count in self.case.lengths)
-        return max(float(beside.sum()), 0.1 * alone) / alone
+        flops = 3 * self.case.model.vocabulary * self.case.model.head.flops_per_logit
+        lengths = self.case.lengths
+        alone = np.array([self.times.head_alone(count, flops * count) for count in lengths])
+        return np.maximum(beside, 0.1 * alone), [alone]
+
+    def rates(self) -> dict[str, float]:
+        """Bytes per second of what is measured in a step alone."""
+        lookups = {f"lookup {PASS_OF[kind]}": self._lookup(kind) for kind in "FI"}
+        return lookups | self._ends()
+
+    @property
+    def between(self) -> float:
+        """Seconds between two ops."""
+        on_batch = sum(op.kind in PASS_OF for op in self.ops)
+        rest = self.seconds - sum(self.ops.values()) - self.clearing
+        return max(0.0, rest / on_batch)
 
     def _lookup(self, kind: str) -> float:
         """Bytes per second of the embedding; where the time is lost in others, as of a sum."""
@@ -162,8 +143,34 @@ class StepOps:
         return found
 
 
-_LOOKUPS = {"F": "forward", "I": "inputs"}
-_ATTENDED = {"forward": "attention forward", "inputs": "attention backward"}
+def factors_of(steps: Sequence[StepOps]) -> StepFactors:
+    """Of steps of one model, the profiled one first."""
+    in_step, fixed = dict[str, float](), dict[str, float]()
+    for kind, passed in PASS_OF.items():
+        fixed[passed], *found = _fit([step.layer_columns(kind) for step in steps])
+        names = (passed, f"attention {'forward' if kind == 'F' else 'backward'}")
+        in_step |= dict(zip(names, found))
+    fixed["head"], in_step["head"] = _fit([step.head_columns() for step in steps])
+    ordered = {name: in_step[name] for name in FACTORS}
+    return StepFactors(ordered, fixed, steps[0].rates(), steps[0].between)
+
+
+def _fit(parts: Sequence[tuple[Column, list[Column]]]) -> list[float]:
+    """A constant, and a factor of each column. Without a constant where none fits, and with one
+    factor for all columns where they do not differ enough to have their own."""
+    measured = np.concatenate([seconds for seconds, _ in parts])
+    columns = [np.concatenate(each) for each in zip(*(columns for _, columns in parts))]
+    common = float(measured.sum() / np.sum(columns))
+    for constants in ([np.ones(len(measured))], []):
+        table = np.stack([*constants, *columns], 1) / measured[:, None]
+        if len(measured) < table.shape[1]:
+            continue
+        found = np.linalg.lstsq(table, np.ones(len(measured)), rcond=None)[0].tolist()
+        constant, *factors = found if constants else [0.0, *found]
+        usual = all(common / OUTSIDE < each < common * OUTSIDE for each in factors)
+        if usual and 0 <= constant <= measured.min() / 2:
+            return [constant, *factors]
+    return [0.0, *[common] * len(columns)]
 
 
 def phases_of(ops: Mapping[Op, float], seconds: float, clearing: float) -> dict[str, float]:

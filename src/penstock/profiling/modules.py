@@ -27,6 +27,7 @@ def module_rows(step: StepOps, factors: StepFactors) -> Sequence[MeasuredRow]:
             factor = factors.in_step[f"attention {name}"]
             found.setdefault("attention", [0.0, 0.0])[at] += layers * factor * seconds
     found |= _beside(step, factors)
+    found["between kernels"] = _fixed(step, factors)
     found["clearing, norm and update"] = [0.0, step.clearing + _ended(step)]
     explained = sum(map(sum, found.values()))
     rows = [_row(name, there, back, there + back) for name, (there, back) in found.items()]
@@ -62,6 +63,13 @@ def _beside(step: StepOps, factors: StepFactors) -> dict[str, list[float]]:
         "embedding": [moved[0] / rates[0], moved[1] / rates[1]],
         "head and loss": [0.0, factors.in_step["head"] * head],
     }
+
+
+def _fixed(step: StepOps, factors: StepFactors) -> list[float]:
+    """What layers and the head take however few their tokens are."""
+    layers, fixed = step.case.sizes.layers, factors.fixed
+    backward = layers * (fixed["inputs"] + fixed["weights"]) + fixed["head"]
+    return [step.case.slices * layers * fixed["forward"], step.case.slices * backward]
 
 
 def _ended(step: StepOps) -> float:

@@ -14,13 +14,13 @@ from penstock.bench.measure.step_clock import give_back
 from penstock.bench.run import Say
 from penstock.cluster.cluster import Cluster
 from penstock.cluster.gpu import Gpu
-from penstock.cluster.measured import END_RATES, FACTORS, SEQUENCES
+from penstock.cluster.measured import END_RATES, FACTORS, FIXED
 from penstock.cluster.presets import CLUSTERS
 from penstock.cluster.profile_file import FORMAT, VERSION, machine_of
 from penstock.estimate.measured_times import ProfiledTimes
 from penstock.model.kernels.choice import fuses
 from penstock.profiling.case import ProfileCase
-from penstock.profiling.in_step import StepOps, op_rows, phases_of
+from penstock.profiling.in_step import StepOps, factors_of, op_rows, phases_of
 from penstock.profiling.measure.copies import collective_rows, copy_rows
 from penstock.profiling.measure.kernels import KernelBench
 from penstock.profiling.measure.steps import MeasuredSteps, dtype_of, profile_steps, usual_steps
@@ -199,18 +199,17 @@ def _factors(
     case: ProfileCase, record: FoundProfile, found: MeasuredSteps, whole: MeasuredSteps
 ) -> FoundProfile:
     """What steps make of kernels, and what follows from both."""
-    unknown = dict.fromkeys(END_RATES, 1.0)
-    plain = dict.fromkeys(SEQUENCES, dict.fromkeys(FACTORS, 1.0))
-    empty = {"in_step": plain, "rates": unknown, "between_ops_seconds": 0.0}
-    gpu = machine_of(record | empty, "here").cluster.gpu
+    empty = {"in_step": dict.fromkeys(FACTORS, 1.0), "fixed_seconds": dict.fromkeys(FIXED, 0.0)}
+    empty["rates"] = dict.fromkeys(END_RATES, 1.0)
+    gpu = machine_of(record | empty | {"between_ops_seconds": 0.0}, "here").cluster.gpu
     fused = record["case"]["fused"]
     times = ProfiledTimes(case.model, case.model, gpu, 1.0, "flash2", fused)
     step = StepOps(case, times, found.ops, found.seconds, found.clearing)
-    factors = step.factors()
-    uncut = (_whole(case), times, whole.ops, whole.seconds, whole.clearing)
-    alone = StepOps(*uncut, attended=factors.in_step).factors()
+    uncut = StepOps(_whole(case), times, whole.ops, whole.seconds, whole.clearing)
+    factors = factors_of([step, uncut] if case.slices > 1 else [step])
     return {
-        "in_step": {"cut": factors.in_step, "whole": alone.in_step},
+        "in_step": factors.in_step,
+        "fixed_seconds": factors.fixed,
         "rates": factors.rates,
         "between_ops_seconds": factors.between,
         "modules": module_rows(step, factors),
