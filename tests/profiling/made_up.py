@@ -3,7 +3,13 @@
 from typing import Any
 
 from penstock.arch.config import MODELS
-from penstock.cluster.measured import END_RATES, FACTORS, FIXED, MOVING_KERNELS, PRODUCT_PASSES
+from penstock.cluster.measured import (
+    END_RATES,
+    FACTORS,
+    FIXED_PARTS,
+    MOVING_KERNELS,
+    PRODUCT_PASSES,
+)
 from penstock.cluster.profile_file import FORMAT, VERSION
 from penstock.profiling.case import ProfileCase
 
@@ -49,7 +55,7 @@ def profile(**changes: Any) -> dict[str, Any]:
             "reserved_bytes": 2**21,
         },
         "in_step": dict.fromkeys(FACTORS, 1.0),
-        "fixed_seconds": dict.fromkeys(FIXED, 0.0),
+        "fixed_seconds": dict.fromkeys(FIXED_PARTS, 0.0),
         "rates": dict.fromkeys(END_RATES, BYTES),
         "between_ops_seconds": 0.0,
         "utilisation": {"flops_utilisation": None},

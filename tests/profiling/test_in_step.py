@@ -6,7 +6,7 @@ from itertools import accumulate
 import numpy as np
 import pytest
 
-from penstock.cluster.measured import FACTORS, FIXED
+from penstock.cluster.measured import FACTORS, FIXED_PARTS
 from penstock.cluster.profile_file import machine_of
 from penstock.core.ops import Op
 from penstock.estimate.measured_times import ProfiledTimes
@@ -16,8 +16,8 @@ from penstock.profiling.modules import module_rows
 from penstock.profiling.sizes import whole_unit
 from profiling.made_up import CASE, profile
 
-ONES, NOTHING = dict.fromkeys(FACTORS, 1.0), dict.fromkeys(FIXED, 0.0)
-FIXED_SECONDS = dict(zip(FIXED, (1e-4, 2e-4, 3e-4, 4e-4)))
+ONES, NOTHING = dict.fromkeys(FACTORS, 1.0), dict.fromkeys(FIXED_PARTS, 0.0)
+FIXED_SECONDS = dict(zip(FIXED_PARTS, (1e-4, 2e-4, 3e-4, 4e-4)))
 KNOWN = dict(zip(FACTORS, (1.2, 1.3, 1.1, 1.5, 0.9, 1.4)))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.arch.parameters import expected_shapes
 from penstock.cli.main import main
-from penstock.cluster.measured import FACTORS, FIXED
+from penstock.cluster.measured import FACTORS, FIXED_PARTS
 from penstock.cluster.profile_file import machine_of
 from penstock.profiling.report import report_page
 from penstock.profiling.tables import profile_tables
@@ -34,7 +34,7 @@ def test_a_profile_is_plain_json_that_can_be_estimated_with(record: dict[str, An
     again = loads(dumps(record))
     kernels = machine_of(again, "here").kernels
     assert kernels.precision == "fp32"
-    assert ({*kernels.in_step}, {*kernels.fixed}) == ({*FACTORS}, {*FIXED})
+    assert ({*kernels.in_step}, {*kernels.fixed}) == ({*FACTORS}, {*FIXED_PARTS})
 
 
 def test_phases_and_modules_add_up_to_the_step(record: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ MOVING_KERNELS = (
 """Kernels that only move bytes, with their passes."""
 FACTORS = ("forward", "inputs", "weights", "attention forward", "attention backward", "head")
 """What a step is compared with kernels one by one in."""
-FIXED = (*PRODUCT_PASSES, "head")
+FIXED_PARTS = (*PRODUCT_PASSES, "head")
 """What takes some time however few its tokens are."""
 END_RATES = ("lookup forward", "lookup inputs", "norm", "update")
 """Rates of what is measured in a step alone: embedding, norm of the gradients, update."""

@@ -16,7 +16,7 @@ from penstock.cluster.measured import (
     ATTENTION_PASSES,
     END_RATES,
     FACTORS,
-    FIXED,
+    FIXED_PARTS,
     MOVING_KERNELS,
     PRODUCT_PASSES,
     MeasuredKernels,
@@ -28,7 +28,7 @@ from penstock.files.json_object import read_object
 
 FORMAT, VERSION = "penstock profile", 1
 MAKE_AGAIN = "make it again with `penstock profile`"
-LARGEST = 1e24
+LARGEST_MEASURED = 1e24
 """More than any size or rate of a machine."""
 MOST_GAPS = 10.0
 ProfilePart = Mapping[str, Any]
@@ -106,7 +106,7 @@ def measured_kernels(record: ProfilePart) -> MeasuredKernels:
         attention={name: _attention(record, name) for name in ATTENTION_PASSES},
         moving={each: _moving(record, *each) for each in MOVING_KERNELS},
         in_step={name: _positive(factors, name) for name in FACTORS},
-        fixed={name: max(0.0, _number(fixed, name)) for name in FIXED},
+        fixed={name: max(0.0, _number(fixed, name)) for name in FIXED_PARTS},
         rates={name: _positive(rates, name) for name in END_RATES},
         between=max(0.0, _number(record, "between_ops_seconds")),
         precision=precision,
@@ -189,7 +189,11 @@ def _parts(record: ProfilePart, name: str) -> Sequence[ProfilePart]:
 
 def _number(record: ProfilePart, name: str) -> float:
     found = record.get(name)
-    if not isinstance(found, int | float) or isinstance(found, bool) or not abs(found) < LARGEST:
+    if (
+        not isinstance(found, int | float)
+        or isinstance(found, bool)
+        or not abs(found) < LARGEST_MEASURED
+    ):
         raise FormatError(f"{name} is {str(found)[:20]!r}, not a number", hint=MAKE_AGAIN)
     return float(found)
 

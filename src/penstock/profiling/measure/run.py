@@ -14,7 +14,7 @@ from penstock.bench.measure.step_clock import give_back
 from penstock.bench.run import Say
 from penstock.cluster.cluster import Cluster
 from penstock.cluster.gpu import Gpu
-from penstock.cluster.measured import END_RATES, FACTORS, FIXED
+from penstock.cluster.measured import END_RATES, FACTORS, FIXED_PARTS
 from penstock.cluster.presets import CLUSTERS
 from penstock.cluster.profile_file import FORMAT, VERSION, machine_of
 from penstock.estimate.measured_times import ProfiledTimes
@@ -199,7 +199,10 @@ def _factors(
     case: ProfileCase, record: FoundProfile, found: MeasuredSteps, whole: MeasuredSteps
 ) -> FoundProfile:
     """What steps make of kernels, and what follows from both."""
-    empty = {"in_step": dict.fromkeys(FACTORS, 1.0), "fixed_seconds": dict.fromkeys(FIXED, 0.0)}
+    empty = {
+        "in_step": dict.fromkeys(FACTORS, 1.0),
+        "fixed_seconds": dict.fromkeys(FIXED_PARTS, 0.0),
+    }
     empty["rates"] = dict.fromkeys(END_RATES, 1.0)
     gpu = machine_of(record | empty | {"between_ops_seconds": 0.0}, "here").cluster.gpu
     fused = record["case"]["fused"]
