@@ -10,7 +10,7 @@ from penstock.sim.variation import Varied, slow_down, vary
 
 TAIL = 95
 """Percent of the draws that a table's column stands for."""
-SHOWN = (50, TAIL, 99)
+LIMITS_SHOWN = (50, TAIL, 99)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Variation:
                 "jitter": self.flags.jitter,
                 "draws": len(self.varied.ratios),
                 "mean": self.varied.mean,
-                **{f"p{part}": self.varied.percentile(part) for part in SHOWN},
+                **{f"p{part}": self.varied.percentile(part) for part in LIMITS_SHOWN},
                 "draws_per_second": self.varied.draws_per_second,
             }
         if self.slow is not None:
@@ -83,7 +83,7 @@ class Variation:
         """All of it in words."""
         found = []
         if self.varied is not None:
-            limits = [f"of {part}% {self.varied.percentile(part):.3f}" for part in SHOWN]
+            limits = [f"of {part}% {self.varied.percentile(part):.3f}" for part in LIMITS_SHOWN]
             found.append(
                 f"times that vary by {self.flags.jitter:.1%}, {len(self.varied.ratios):,} draws: "
                 f"{self.varied.mean:.3f} of the makespan on average; at most, {', '.join(limits)}"
