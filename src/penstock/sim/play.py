@@ -50,11 +50,11 @@ class Prepared(NamedTuple):
 
 def play(schedule: Schedule, cost: Cost, strands: str) -> tuple[Run, Fraction]:
     """Starts and ends, and what a tick of them is."""
-    prepared = prepare(schedule, cost, strands)
+    prepared = assemble_times(schedule, cost, strands)
     return prepared.play(prepared.length), prepared.tick
 
 
-def prepare(schedule: Schedule, cost: Cost, strands: str, shortest: int = 1) -> Prepared:
+def assemble_times(schedule: Schedule, cost: Cost, strands: str, shortest: int = 1) -> Prepared:
     """Times in ticks that divide all of them; the shortest op takes at least so many."""
     links = links_of(schedule, cost)
     scaled = with_loans(schedule, cost, _with_communication(schedule, cost))

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from penstock.core.kernel import COMPILE_ABOVE, compile_small_work
 from penstock.errors import ShapeError
 from penstock.sim.details import Simulated
-from penstock.sim.play import Prepared, prepare
+from penstock.sim.play import Prepared, assemble_times
 from penstock.sim.timeline import Timeline
 
-SHORTEST = 1000
+SHORTEST_TICKS = 1000
 """Ticks of the shortest op, so that a factor is kept to a part in a thousand."""
 AT_ONCE = 64
 """Draws whose factors are made together."""
@@ -96,7 +96,7 @@ def _prepared(timeline: Timeline) -> Prepared:
             f"{timeline.name} was measured, not simulated: its ops have no planned times",
             hint="simulate its schedule",
         )
-    prepared = prepare(timeline.schedule, details.cost, details.strands, SHORTEST)
+    prepared = assemble_times(timeline.schedule, details.cost, details.strands, SHORTEST_TICKS)
     if not prepared.length.any():
         raise ShapeError(f"no op of {timeline.name} takes any time", hint="give ops times")
     return prepared
