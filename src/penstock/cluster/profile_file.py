@@ -30,7 +30,10 @@ FORMAT, VERSION = "penstock profile", 1
 MAKE_AGAIN = "make it again with `penstock profile`"
 LARGEST_MEASURED = 1e24
 """More than any size or rate of a machine."""
+SMALLEST_MEASURED = 1e-6
 MOST_GAPS = 10.0
+MOST_TIMES = 1e4
+"""Times that kernels are slower in a step, and seconds of what takes a part of one, at most."""
 ProfilePart = Mapping[str, Any]
 """A profile, or a part of one."""
 
@@ -105,10 +108,10 @@ def measured_kernels(record: ProfilePart) -> MeasuredKernels:
         products={name: _products(record, name) for name in PRODUCT_PASSES},
         attention={name: _attention(record, name) for name in ATTENTION_PASSES},
         moving={each: _moving(record, *each) for each in MOVING_KERNELS},
-        in_step={name: _positive(factors, name) for name in FACTORS},
-        fixed={name: max(0.0, _number(fixed, name)) for name in FIXED_PARTS},
+        in_step={name: min(MOST_TIMES, _positive(factors, name)) for name in FACTORS},
+        fixed={name: _seconds(fixed, name) for name in FIXED_PARTS},
         rates={name: _positive(rates, name) for name in END_RATES},
-        between=max(0.0, _number(record, "between_ops_seconds")),
+        between=_seconds(record, "between_ops_seconds"),
         precision=precision,
         fused=bool(case.get("fused")),
         context=int(_number(memory, "context_bytes")),
@@ -200,6 +203,10 @@ def _number(record: ProfilePart, name: str) -> float:
 
 def _positive(record: ProfilePart, name: str) -> float:
     found = _number(record, name)
-    if not found > 0:
+    if not found > SMALLEST_MEASURED:
         raise FormatError(f"{name} is {found:g}", hint=f"it is above 0; {MAKE_AGAIN}")
     return found
+
+
+def _seconds(record: ProfilePart, name: str) -> float:
+    return min(MOST_TIMES, max(0.0, _number(record, name)))
