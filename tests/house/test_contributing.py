@@ -118,7 +118,7 @@ def test_each_example_is_proven_alone(extended: Path, name: str) -> None:
     steps = ("files", "house rules", "format", "lint", "tests", "types")
     assert re.findall(r"^== (.*): good$", printed, re.M) == list(steps)
     passed = "".join(re.findall(r"^(\.+) +\[ *\d+%\]$", printed, re.M))
-    assert len(passed) >= 25, printed  # cases, shapes and mutants are loops inside of tests
+    assert len(passed) >= 20, printed  # cases, shapes, mutants and mistakes are loops inside
     mutants = re.search(r"^total +(\d+) +(\d+)", printed, re.M)
     assert mutants, printed
     assert int(mutants[1]) == int(mutants[2]) >= 500, printed
