@@ -68,6 +68,15 @@ class Shape:
     """Layers of each stage, embedding and output layer not counted, where the order was made for
     one cut of the model; empty where stages are to be as equal as can be."""
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Worked out once, because shares are many fractions. Of numbers alone: a hash of text
+        would be another one in the process that a shape is sent to."""
+        return hash((self.devices, self.stages, self.slices, self.slice_share))
+
     def __post_init__(self) -> None:
         _positive("devices", self.devices)
         _positive("stages", self.stages)

@@ -39,6 +39,10 @@ from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
 
 RowSeconds = NDArray[np.float64]
+StageLike = tuple[int, bool, bool]
+"""Layers of a stage, and whether it is the first and the last."""
+KnownSums = dict[tuple[str, StageLike, tuple[int, ...]], tuple[float, ...]]
+"""By kind, stage and slices up to the op's own: seconds and bytes of its collectives."""
 
 
 class Communication(NamedTuple):
@@ -168,16 +172,13 @@ class CellCost(TransformerCost):
         return np.array([*each, len(known)], np.int64)
 
     @cached_property
-    def _stages_like(self) -> list[int]:
-        """For each stage the first one of as many layers, the ends of the model apart."""
+    def _stages_like(self) -> list[StageLike]:
+        """What stages that communicate alike have in common: as many layers, the ends of the model
+        apart. Stages of attention alone make each one different."""
         layers, last = self.workload.layers, len(self.workload.layers) - 1
         if self.workload.weightless:
-            return [*range(len(layers))]
-        known: dict[tuple[int, bool, bool], int] = {}
-        return [
-            known.setdefault((count, stage == 0, stage == last), stage)
-            for stage, count in enumerate(layers)
-        ]
+            return [(stage, False, False) for stage in range(len(layers))]
+        return [(count, stage == 0, stage == last) for stage, count in enumerate(layers)]
 
     def _collectives(self, op: Op) -> list[Collective]:
         if isinstance(self.workload, CutWorkload):
@@ -185,7 +186,7 @@ class CellCost(TransformerCost):
         return op_collectives(self.workload, self.share, op)
 
     @cached_property
-    def _known(self) -> dict[tuple[str, int, tuple[int, ...]], tuple[float, ...]]:
+    def _known(self) -> KnownSums:
         """Ops of equal slices of different microbatches are alike."""
         return {}
 
