@@ -1,0 +1,184 @@
+"""All candidates of a problem with their bounds, as columns."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.estimate.layout import Recompute, TrainingLayout
+from penstock.estimate.step_schedule import slice_lengths
+from penstock.planner.columns import DivisionColumns
+from penstock.planner.divisions import Division, divisions
+from penstock.planner.entries import Entries, Entry, entries_of
+from penstock.planner.memory_bounds import MemoryBounds
+from penstock.planner.piece_times import PieceTimes
+from penstock.planner.problem import Problem
+from penstock.planner.time_bounds import TimeBounds
+from penstock.planner.variants import Variant, variants
+
+Progress = Callable[[int], None]
+Kind = tuple[int, int, int, int]
+Columns = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
+"""Seconds at least and likely, bytes, and number of the entry."""
+
+
+class Group(NamedTuple):
+    """Candidates that differ in their schedule alone."""
+
+    division: Division
+    variant: Variant
+    entries: Entries
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Every candidate by number."""
+
+    problem: Problem
+    groups: tuple[Group, ...]
+    seconds: NDArray[np.float64]
+    """No less than this is what a step takes."""
+    likely: NDArray[np.float64]
+    """The same with what is likely, for the order of the search."""
+    bytes: NDArray[np.float64]
+    """No less than this is what the fullest GPU needs."""
+    group: NDArray[np.int64]
+    entry: NDArray[np.int64]
+
+    @cached_property
+    def extras(self) -> NDArray[np.int64]:
+        """How many choices of each group are not the plainest."""
+        return np.array([group.variant.extras for group in self.groups], np.int64)
+
+    @cached_property
+    def moves(self) -> NDArray[np.bool_]:
+        """Whether each group moves activations to the host."""
+        return np.array([group.variant.offload != "none" for group in self.groups], np.bool_)
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    def kind(self, number: int) -> Kind:
+        """What plans of one kind have in common: how the model and its tokens are divided."""
+        division = self.groups[self.group[number]].division
+        mesh = division.mesh
+        return (mesh.tensor, mesh.sequence, mesh.ring, division.pipeline)
+
+    def layout(self, number: int) -> TrainingLayout:
+        """The layout of a candidate."""
+        group = self.groups[self.group[number]]
+        return layout_of(
+            self.problem, group.division, group.entries.entries[self.entry[number]], group.variant
+        )
+
+
+def candidates(problem: Problem, progress: Progress = lambda count: None) -> Candidates:
+    """Bound everything that the problem allows."""
+    pieces, groups = _Pieces(problem), []
+    columns: list[Columns] = []
+    done = 0
+    for division in divisions(problem):
+        entries = pieces.entries(division)
+        if not entries.entries:
+            continue
+        shared = DivisionColumns(problem, division, entries, pieces.of(division))
+        times, sizes = TimeBounds(shared), MemoryBounds(shared)
+        for variant in variants(problem, division):
+            chosen = np.flatnonzero(_possible(division, variant, entries))
+            groups.append(Group(division, variant, entries))
+            seconds = times.seconds(variant)
+            likely = np.maximum(seconds, times.copied(variant))
+            columns.append((*(each[chosen] for each in (seconds, likely, sizes.bytes(variant))), chosen))
+            done += len(chosen)
+        progress(done)
+    return _joined(problem, groups, columns)
+
+
+def _joined(
+    problem: Problem,
+    groups: list[Group],
+    columns: list[Columns],
+) -> Candidates:
+    none = (np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
+    seconds, likely, sizes, entry = map(np.concatenate, zip(none, *columns))
+    group = np.repeat(np.arange(len(groups)), [len(each[0]) for each in columns])
+    return Candidates(problem, tuple(groups), seconds, likely, sizes, group, entry)
+
+
+def _possible(division: Division, variant: Variant, entries: Entries) -> NDArray[np.bool_]:
+    """Whether schedules can be priced: what devices lend each other, or share of the vocabulary, is
+    not divided once more, and is not there twice."""
+    shards, lends = entries.column("shards"), entries.column("lends")
+    return ~((shards | lends) & (division.in_cell > 1) | shards & variant.vocabulary)
+
+
+@dataclass
+class _Pieces:
+    """What divisions have in common, worked out once: schedules of as many devices and
+    microbatches, and microbatches of cells that are alike."""
+
+    problem: Problem
+    known: dict[Any, Any] = field(default_factory=dict)
+
+    def entries(self, division: Division) -> Entries:
+        key = (division.pipeline, division.microbatches)
+        if key not in self.known:
+            self.known[key] = entries_of(self.problem, *key)
+        found: Entries = self.known[key]
+        return found
+
+    def of(self, division: Division) -> Callable[[int], PieceTimes]:
+        mesh = division.mesh
+        cell = (mesh.tensor, mesh.sequence, mesh.ring, division.rows)
+
+        def piece(slices: int) -> PieceTimes:
+            key = (*cell, slices)
+            if key not in self.known:
+                self.known[key] = self._piece(division, slices)
+            found: PieceTimes = self.known[key]
+            return found
+
+        return piece
+
+    def _piece(self, division: Division, slices: int) -> PieceTimes:
+        problem = self.problem
+        lengths = slice_lengths(problem.model, problem.tokens, slices, division.mesh.sequence)
+        layout = TrainingLayout(
+            problem.model,
+            problem.cluster,
+            problem.tokens,
+            problem.batch_tokens,
+            "",
+            division.mesh,
+            division.pipeline,
+            rows=division.rows,
+            **problem.kernels,
+        )
+        return PieceTimes(layout, lengths)
+
+
+def layout_of(
+    problem: Problem, division: Division, entry: Entry, variant: Variant
+) -> TrainingLayout:
+    """The layout of a division with a schedule and the other choices."""
+    return TrainingLayout(
+        problem.model,
+        problem.cluster,
+        problem.tokens,
+        problem.batch_tokens,
+        entry.work.spec.name,
+        division.mesh,
+        division.pipeline,
+        entry.chunks,
+        entry.slices,
+        problem.fixed.get("options", ()),
+        division.rows,
+        Recompute(variant.recompute),
+        variant.shard,  # type: ignore[arg-type]
+        vocabulary=variant.vocabulary,
+        offload=variant.offload,  # type: ignore[arg-type]
+        **problem.kernels,
+    )
