@@ -9,13 +9,14 @@ each hides what the others wait for, as far as its own computing goes.
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arch.cell_shape import CellPlace, CellShape
+from penstock.arch.config import ModelConfig
 from penstock.arch.mesh_shape import COPY_AXES
 from penstock.arch.parameters import layers_on_shards
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, Op
@@ -223,7 +224,8 @@ class FreeBoundaries(CellCost):
 def _busiest(workload: Workload, schedule: Schedule, cell: CellShape) -> CellPlace:
     """The place of the rank with most FLOPs. Places of a ring differ by a token or two, so the
     first one stands for all."""
-    places = _distinct(workload, cell)
+    lengths = frozenset(count for each in set(workload.lengths) for count in each)
+    places = _distinct(workload.model, lengths, cell)
     if len(places) == 1:
         return places[0]
     flops = [
@@ -232,12 +234,12 @@ def _busiest(workload: Workload, schedule: Schedule, cell: CellShape) -> CellPla
     return places[flops.index(max(flops))]
 
 
-def _distinct(workload: Workload, cell: CellShape) -> list[CellPlace]:
+@lru_cache(maxsize=1024)
+def _distinct(model: ModelConfig, lengths: frozenset[int], cell: CellShape) -> list[CellPlace]:
     """Places whose ranks have different parts of the model or of some slice."""
-    lengths = {count for each in set(workload.lengths) for count in each}
     found: dict[object, CellPlace] = {}
     for place in replace(cell, ring=1).places():
-        share = RankShare(workload.model, cell, place)
+        share = RankShare(model, cell, place)
         parts = (share.part, share.attended, *(share.tokens(count) for count in lengths))
         found.setdefault(parts, place)
     return [*found.values()]

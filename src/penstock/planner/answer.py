@@ -21,7 +21,7 @@ def plans_record(answer: Plans) -> dict[str, Any]:
         "candidates": len(found.candidates),
         "simulated": found.simulated,
         "left_open": found.open,
-        "left_open_seconds": found.open_seconds,
+        "left_open_seconds": found.open_seconds if found.open else None,
     }
 
 

@@ -12,15 +12,18 @@ from penstock.estimate.layout import Recompute, TrainingLayout
 from penstock.estimate.step_schedule import slice_lengths
 from penstock.planner.columns import DivisionColumns
 from penstock.planner.divisions import Division, divisions
-from penstock.planner.entries import Entries, Entry, entries_of
+from penstock.planner.entries import Entries, Entry, entries_of, slices_of
 from penstock.planner.memory_bounds import MemoryBounds
 from penstock.planner.piece_times import PieceTimes
 from penstock.planner.problem import Problem
 from penstock.planner.time_bounds import TimeBounds
 from penstock.planner.variants import Variant, variants
 
+MOST_MOVED = 1 << 10
+"""Ops of a schedule up to which it is tried with activations on the host."""
 Progress = Callable[[int], None]
-Kind = tuple[int, int, int, int]
+Kind = tuple[int, int, int]
+"""Ranks that share matrices, tokens and layers."""
 Columns = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
 """Seconds at least and likely, bytes, and number of the entry."""
 
@@ -64,8 +67,7 @@ class Candidates:
     def kind(self, number: int) -> Kind:
         """What plans of one kind have in common: how the model and its tokens are divided."""
         division = self.groups[self.group[number]].division
-        mesh = division.mesh
-        return (mesh.tensor, mesh.sequence, mesh.ring, division.pipeline)
+        return (division.mesh.tensor, division.mesh.sequence, division.pipeline)
 
     def layout(self, number: int) -> TrainingLayout:
         """The layout of a candidate."""
@@ -110,9 +112,11 @@ def _joined(
 
 def _possible(division: Division, variant: Variant, entries: Entries) -> NDArray[np.bool_]:
     """Whether schedules can be priced: what devices lend each other, or share of the vocabulary, is
-    not divided once more, and is not there twice."""
+    not divided once more, and is not there twice. Copies of many activations take long to plan."""
     shards, lends = entries.column("shards"), entries.column("lends")
-    return ~((shards | lends) & (division.in_cell > 1) | shards & variant.vocabulary)
+    impossible = (shards | lends) & (division.in_cell > 1) | shards & variant.vocabulary
+    many = (entries.ops > MOST_MOVED) & (variant.offload != "none")
+    return np.asarray(~impossible & ~many)
 
 
 @dataclass
@@ -124,7 +128,8 @@ class _Pieces:
     known: dict[Any, Any] = field(default_factory=dict)
 
     def entries(self, division: Division) -> Entries:
-        key = (division.pipeline, division.microbatches)
+        cut = slices_of(self.problem, division.mesh.sequence)
+        key = (division.pipeline, division.microbatches, cut)
         if key not in self.known:
             self.known[key] = entries_of(self.problem, *key)
         found: Entries = self.known[key]

@@ -12,7 +12,7 @@ from penstock.arch.mesh_shape import MeshShape, refuse_misfits
 from penstock.errors import ShapeError
 from penstock.planner.problem import Problem
 
-ROWS = (1, 2, 4, 8)
+ROWS = (1, 2, 4)
 """Sequences side by side that are tried."""
 FEWEST_TOKENS = 256
 """Tokens of a rank below which sequences are not divided any more."""

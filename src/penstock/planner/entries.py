@@ -27,7 +27,7 @@ CHUNKS = (2, 3, 4, 5, 6, 8, 10)
 SLICES = (2, 4, 8, 16)
 FEWEST_TOKENS = 512
 """Tokens of a slice below which sequences are not cut any more."""
-MOST_PIECES = 1 << 16
+MOST_OPS = 1 << 14
 """Ops of a schedule above which it is not tried: it would be simulated for seconds."""
 Floats = NDArray[np.float64]
 
@@ -40,6 +40,8 @@ class Entry(NamedTuple):
     slices: int | None
     stages: int
     """Of a device."""
+    ops: int
+    """Forwards and backwards of all devices."""
 
 
 @dataclass(frozen=True)
@@ -71,39 +73,51 @@ class Entries:
         return np.array([entry.stages for entry in self.entries], np.int64)
 
     @property
+    def ops(self) -> NDArray[np.int64]:
+        return np.array([entry.ops for entry in self.entries], np.int64)
+
+    @property
     def slices(self) -> NDArray[np.int64]:
         return np.array([entry.slices or 1 for entry in self.entries], np.int64)
 
 
-def entries_of(problem: Problem, devices: int, microbatches: int) -> Entries:
-    """All that the records have for these sizes."""
+def slices_of(problem: Problem, sequence: int) -> tuple[int, ...]:
+    """Numbers of slices that leave each of some ranks enough tokens."""
+    cut = [each for each in SLICES if problem.tokens // (each * sequence) >= FEWEST_TOKENS]
+    return _fixed(problem, "slices", cut)
+
+
+def entries_of(
+    problem: Problem, devices: int, microbatches: int, cut: tuple[int, ...]
+) -> Entries:
+    """All that the records have for these sizes; sequences may be cut into so many slices."""
     found: list[Entry] = []
     rows: list[list[list[float]]] = []
     for work in all_work():
         if problem.fixed.get("schedule", work.spec.name) != work.spec.name:
             continue
-        for case, entry in _choices(problem, work, devices, microbatches):
+        for case, entry in _choices(problem, work, (devices, microbatches), cut):
             found.append(entry)
             rows.append(_devices(problem, case, entry))
-    columns = np.array(rows, np.float64).reshape(len(rows), -1, 7)
+    columns = np.array(rows, np.float64).reshape(len(rows), 3, 7)
     return Entries(tuple(found), *np.moveaxis(columns, 2, 0))
 
 
 def _choices(
-    problem: Problem, work: Work, devices: int, microbatches: int
+    problem: Problem, work: Work, sizes: tuple[int, int], cut: tuple[int, ...]
 ) -> Iterator[tuple[Case, Entry]]:
     spec, layers = work.spec, problem.model.layers
+    devices, microbatches = sizes
     several = _fixed(problem, "chunks", CHUNKS) if spec.chunks is None else (None,)
-    cut = [each for each in SLICES if problem.tokens // each >= FEWEST_TOKENS]
     options = dict(problem.fixed.get("options", ()))
     for chunks in several:
-        for slices in _fixed(problem, "slices", cut) if spec.sliced else (None,):
+        for slices in cut if spec.sliced else (None,):
             with suppress(PenstockError):
                 case = spec.case(devices, microbatches, chunks, slices, options)
-                pieces = 2 * devices * case.v * case.k * microbatches
-                fits = devices * case.v <= layers and pieces <= MOST_PIECES
+                ops = 2 * devices * case.v * case.k * microbatches
+                fits = devices * case.v <= layers and ops <= MOST_OPS
                 if fits and (devices > 1 or _plain(work, case)):
-                    yield case, Entry(work, chunks, slices, case.v)
+                    yield case, Entry(work, chunks, slices, case.v, ops)
 
 
 def _plain(work: Work, case: Case) -> bool:

@@ -70,7 +70,8 @@ def _sizes(piece: PieceTimes) -> tuple[float, ...]:
     """Bytes of a layer: a microbatch, its largest slice, a slice on average and its input, and what
     a backward needs."""
     averages = map(_least_average, (piece.kept, piece.given))
-    return (piece.kept.sum(), piece.kept.max(), *averages, piece.running.min())
+    running = piece.running.min() if len(piece.lengths) == 1 else 0.0  # slices need little
+    return (piece.kept.sum(), piece.kept.max(), *averages, running)
 
 
 def _least_average(slices: Floats) -> float:

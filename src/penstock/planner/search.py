@@ -20,6 +20,9 @@ from penstock.planner.candidates import Candidates, Kind
 
 WORTH = 1e-3
 """Share of a step by which a candidate must be faster to be simulated."""
+MOVED = 25
+"""Candidates with activations on the host that are simulated, after all others: their schedules take
+longest to make, and their bounds do not know the copies."""
 Told = Callable[[int, float | None], None]
 """How many have been simulated, and the best step so far."""
 
@@ -31,8 +34,6 @@ class Found:
     candidates: Candidates
     wanted: int
     """Kinds of plans."""
-    most: int
-    """Candidates that are simulated at most."""
     best: dict[Kind, tuple[int, Estimate]] = field(default_factory=dict)
     """The best plan of each kind that fits, with its number."""
     lacking: list[tuple[int, Estimate]] = field(default_factory=list)
@@ -41,7 +42,7 @@ class Found:
     refused: Counter[str] = field(default_factory=Counter)
     open: int = 0
     """Candidates that could be better and were not simulated, because there were too many."""
-    open_seconds: float = 0.0
+    open_seconds: float = np.inf
     """The smallest bound of these."""
 
     @property
@@ -63,35 +64,40 @@ class Found:
 
 def search(candidates: Candidates, wanted: int, most: int, told: Told) -> Found:
     """The best plans of some kinds."""
-    found = Found(candidates, wanted, most)
+    found = Found(candidates, wanted)
     room = candidates.problem.cluster.gpu.memory
     order = promising(candidates, np.flatnonzero(candidates.bytes <= room))
+    moved = candidates.moves[candidates.group[order]]
     with compile_small_work(), collector_resting():
-        for at, number in enumerate(order.tolist()):
-            bound = float(candidates.seconds[number])
-            if bound >= found.limit(candidates.kind(number)):
-                continue
-            if found.simulated == most:
-                left = candidates.seconds[order[at:]]
-                left = left[left < (1 - WORTH) * found.slowest_shown]
-                found.open, found.open_seconds = len(left), float(left.min())
-                break
-            _simulate(found, number, room)
-            told(found.simulated, min((e.seconds for _, e in found.best.values()), default=None))
+        _in_order(found, order[~moved], most, told)
+        _in_order(found, order[moved], min(most, found.simulated + MOVED), told)
     return found
+
+
+def _in_order(found: Found, order: NDArray[np.int64], most: int, told: Told) -> None:
+    """Simulate what can be better, until so many are simulated in all."""
+    bounds = found.candidates.seconds[order]
+    for at, number in enumerate(order.tolist()):
+        if bounds[at] >= found.limit(found.candidates.kind(number)):
+            continue
+        if found.simulated >= most:
+            left = bounds[at:][bounds[at:] < (1 - WORTH) * found.slowest_shown]
+            found.open += len(left)
+            found.open_seconds = min([found.open_seconds, *left.tolist()])
+            return
+        _simulate(found, number)
+        told(found.simulated, min((e.seconds for _, e in found.best.values()), default=None))
 
 
 def promising(candidates: Candidates, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     """Candidates in the order in which they are looked at: by their bounds, and where these differ
-    by next to nothing, those with fewer extras first, and then those that need less memory. What
-    moves activations to the host comes last: its bounds do not know the copies."""
+    by next to nothing, those with fewer extras first, and then those that need less memory."""
     steps = np.floor(np.log(candidates.likely[numbers]) / WORTH)
-    group = candidates.group[numbers]
-    keys = (candidates.bytes[numbers], candidates.extras[group], steps, candidates.moves[group])
-    return numbers[np.lexsort(keys)]
+    extras = candidates.extras[candidates.group[numbers]]
+    return numbers[np.lexsort((candidates.bytes[numbers], extras, steps))]
 
 
-def _simulate(found: Found, number: int, room: float) -> None:
+def _simulate(found: Found, number: int) -> None:
     try:
         estimate = estimate_step(found.candidates.layout(number))
     except PenstockError as error:
