@@ -19,8 +19,10 @@ from penstock.planner.problem import Problem
 from penstock.planner.time_bounds import TimeBounds
 from penstock.planner.variants import Variant, variants
 
-MOST_MOVED = 1 << 10
-"""Ops of a schedule up to which it is tried with activations on the host."""
+MOST_LOOSE = 1 << 10
+"""Ops of a schedule up to which it is tried where bounds say little."""
+MOST_SHARED = 1 << 14
+"""The same where all devices have a part of the vocabulary, and an op for each slice of others."""
 Progress = Callable[[int], None]
 Kind = tuple[int, int, int]
 """Ranks that share matrices, tokens and layers."""
@@ -57,9 +59,11 @@ class Candidates:
         return np.array([group.variant.extras for group in self.groups], np.int64)
 
     @cached_property
-    def moves(self) -> NDArray[np.bool_]:
-        """Whether each group moves activations to the host."""
-        return np.array([group.variant.offload != "none" for group in self.groups], np.bool_)
+    def loose(self) -> NDArray[np.bool_]:
+        """Whether a candidate is of those whose bounds say little."""
+        each = [_loose(group.variant, group.entries) for group in self.groups]
+        starts = np.cumsum([0, *map(len, each)])
+        return np.concatenate([np.zeros(0, np.bool_), *each])[starts[self.group] + self.entry]
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -112,11 +116,18 @@ def _joined(
 
 def _possible(division: Division, variant: Variant, entries: Entries) -> NDArray[np.bool_]:
     """Whether schedules can be priced: what devices lend each other, or share of the vocabulary, is
-    not divided once more, and is not there twice. Copies of many activations take long to plan."""
+    not divided once more, and is not there twice. Large schedules of this sort take long to make."""
     shards, lends = entries.column("shards"), entries.column("lends")
+    spread = shards | variant.vocabulary
     impossible = (shards | lends) & (division.in_cell > 1) | shards & variant.vocabulary
-    many = (entries.ops > MOST_MOVED) & (variant.offload != "none")
-    return np.asarray(~impossible & ~many)
+    large = spread * division.pipeline // 2 * entries.ops > MOST_SHARED
+    large |= _loose(variant, entries) & (entries.ops > MOST_LOOSE)
+    return np.asarray(~impossible & ~large)
+
+
+def _loose(variant: Variant, entries: Entries) -> NDArray[np.bool_]:
+    """Whether schedules copy activations, or lend attention, which their bounds do not know."""
+    return entries.column("lends") | (variant.offload != "none")
 
 
 @dataclass

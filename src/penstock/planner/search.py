@@ -20,9 +20,9 @@ from penstock.planner.candidates import Candidates, Kind
 
 WORTH = 1e-3
 """Share of a step by which a candidate must be faster to be simulated."""
-MOVED = 25
-"""Candidates with activations on the host that are simulated, after all others: their schedules take
-longest to make, and their bounds do not know the copies."""
+LOOSE = 25
+"""Candidates that copy activations or lend attention that are simulated, after all others: their
+schedules take longest to make, and their bounds say little."""
 Told = Callable[[int, float | None], None]
 """How many have been simulated, and the best step so far."""
 
@@ -67,10 +67,10 @@ def search(candidates: Candidates, wanted: int, most: int, told: Told) -> Found:
     found = Found(candidates, wanted)
     room = candidates.problem.cluster.gpu.memory
     order = promising(candidates, np.flatnonzero(candidates.bytes <= room))
-    moved = candidates.moves[candidates.group[order]]
+    loose = candidates.loose[order]
     with compile_small_work(), collector_resting():
-        _in_order(found, order[~moved], most, told)
-        _in_order(found, order[moved], min(most, found.simulated + MOVED), told)
+        _in_order(found, order[~loose], most, told)
+        _in_order(found, order[loose], min(most, found.simulated + LOOSE), told)
     return found
 
 
