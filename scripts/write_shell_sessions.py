@@ -25,6 +25,7 @@ PAGES = tuple(
         "docs/tutorial/first-steps.md",
         "docs/concepts/cell-costs.md",
         "docs/concepts/estimate.md",
+        "docs/concepts/plan.md",
         "README.md",
     )
 )

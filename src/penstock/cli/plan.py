@@ -7,23 +7,24 @@ from typing import Annotated
 import typer
 
 from penstock.cli._flat import flat
-from penstock.cli._output import emit, emit_json, emit_table, note
 from penstock.cli._needs import need_pydantic
+from penstock.cli._output import emit, emit_json, emit_table, note
 from penstock.cli._pictures import write_pictures
 from penstock.cli._request import AsJson
 from penstock.cli.estimate import LayoutFlags
 from penstock.errors import ShapeError
 from penstock.estimate.price import Estimate, layout_cost
+from penstock.estimate.reasons import GIBI
 from penstock.estimate.step_schedule import step_schedule
 from penstock.files import save_text
-from penstock.planner.advice import Plans, advised, lacks, needs
+from penstock.planner.advice import Plans, advise, lacks, needs
 from penstock.planner.answer import plans_record
-from penstock.planner.candidates import candidates
+from penstock.planner.candidates import all_candidates
 from penstock.planner.configuration import configuration
 from penstock.planner.divisions import nothing_divides
-from penstock.planner.problem import Problem, problem_from
-from penstock.planner.search import search
-from penstock.planner.words import GIBI, mesh_words, option_words, schedule_words, why
+from penstock.planner.problem import PlanProblem, problem_from
+from penstock.planner.search import search_plans
+from penstock.planner.words import option_words, plan_mesh, schedule_words, why
 from penstock.sim import simulate
 
 NOTHING_FITS = 1
@@ -32,7 +33,7 @@ QUIET = 3.0
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PlanFlags:
     """How much is searched, and what is done with the answer."""
 
     top: Annotated[
@@ -57,10 +58,10 @@ class Wanted:
 
 
 def register(app: typer.Typer) -> None:
-    app.command("plan")(flat(plan))
+    app.command("plan")(flat(plan_layouts))
 
 
-def plan(flags: LayoutFlags, wanted: Wanted, as_json: AsJson = False) -> None:
+def plan_layouts(flags: LayoutFlags, wanted: PlanFlags, as_json: AsJson = False) -> None:
     """Find the fastest layout and schedule for a model on a cluster.
 
     Needed are --model, --cluster, --tokens and --batch-tokens. What else is given is kept, all the
@@ -81,15 +82,15 @@ def plan(flags: LayoutFlags, wanted: Wanted, as_json: AsJson = False) -> None:
     _write(answer, wanted)
 
 
-def _searched(problem: Problem, wanted: Wanted) -> Plans:
-    said = Progress()
-    every = candidates(problem, said.bounded)
+def _searched(problem: PlanProblem, wanted: PlanFlags) -> Plans:
+    said = SearchProgress()
+    every = all_candidates(problem, said.bounded)
     if not len(every):
         raise nothing_divides(problem)
-    return advised(search(every, wanted.top, wanted.most, said.simulated))
+    return advise(search_plans(every, wanted.top, wanted.most, said.simulated))
 
 
-class Progress:
+class SearchProgress:
     """Lines on stderr while a search goes on, not more than one in a few seconds."""
 
     def __init__(self) -> None:
@@ -147,7 +148,7 @@ def _nothing_fits(answer: Plans) -> str:
 
 
 def _words(plan: Estimate) -> str:
-    parts = (mesh_words(plan.layout), schedule_words(plan.layout), option_words(plan.layout))
+    parts = (plan_mesh(plan.layout), schedule_words(plan.layout), option_words(plan.layout))
     return " ".join(part for part in parts if part != "-")
 
 
@@ -161,7 +162,7 @@ def _row(number: int, plan: Estimate) -> tuple[str, ...]:
     layout = plan.layout
     return (
         str(number),
-        mesh_words(layout),
+        plan_mesh(layout),
         schedule_words(layout),
         option_words(layout),
         f"{plan.seconds:.3f}",
@@ -181,7 +182,7 @@ def _chosen(answer: Plans, number: int) -> Estimate:
     return answer.plans[number - 1]
 
 
-def _write(answer: Plans, wanted: Wanted) -> None:
+def _write(answer: Plans, wanted: PlanFlags) -> None:
     layout = _chosen(answer, wanted.pick).layout
     if wanted.save:
         need_pydantic()

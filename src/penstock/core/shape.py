@@ -17,11 +17,8 @@ from penstock.errors import ShapeError, shown
 
 MAX_OPS = 20_000_000
 """Schedules above this many ops are refused before anything is allocated for them."""
-
-
 MAX_DEVICES = 4_096
 """Deepest pipeline; some tables have a place for every pair of devices."""
-
 
 TO_ATTENTION = ("heads", "weights")
 """What stages of attention alone may be given: queries, keys and values, or the normed input and
@@ -72,9 +69,7 @@ class Shape:
         return self._hash
 
     @cached_property
-    def _hash(self) -> int:
-        """Worked out once, because shares are many fractions. Of numbers alone: a hash of text
-        would be another one in the process that a shape is sent to."""
+    def _hash(self) -> int:  # once: shares are many fractions; text differs between processes
         return hash((self.devices, self.stages, self.slices, self.slice_share))
 
     def __post_init__(self) -> None:

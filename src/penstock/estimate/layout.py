@@ -23,8 +23,8 @@ ALL_LAYERS = 1 << 30
 @dataclass(frozen=True)
 class Recompute:
     """What keeps only its input: no layer, all layers, some of each stage, or `stages` as a whole,
-    as a run does it. `selective` computes the probabilities of attention again, which only attention
-    that is not fused keeps."""
+    as a run does it. `selective` computes the probabilities of attention again, which only
+    attention that is not fused keeps."""
 
     text: str = "none"
 

@@ -8,7 +8,8 @@ import numpy as np
 from penstock.errors import PenstockError
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import Estimate, estimate, estimate_step
-from penstock.planner.search import Found, promising
+from penstock.planner.candidates import Kind
+from penstock.planner.search import SearchResult, order_by_promise
 
 LOOKED_AT = 12
 """Candidates that are simulated although their bounds say that they need too much."""
@@ -28,7 +29,7 @@ class Relaxed:
 class Plans:
     """The answer of a search."""
 
-    found: Found
+    found: SearchResult
     plans: tuple[Estimate, ...]
     nearest: Estimate | None
     """Of faster plans that do not fit the one that lacks fewest bytes; without any plan the one
@@ -46,36 +47,44 @@ def lacks(found: Estimate) -> int:
     return needs(found) - found.layout.cluster.gpu.memory
 
 
-def advised(found: Found) -> Plans:
+def advise(found: SearchResult) -> Plans:
     """The plans of a search with all that is said about them."""
     plans = tuple(estimate(plan.layout) for plan in found.plans)
     if not plans:
-        leanest = min(_without_room(found, found.candidates.bytes), key=needs, default=None)
+        leanest = min(_without_room(found), key=needs, default=None)
         return Plans(found, (), leanest, ())
     faster = [each for each in _faster(found, plans[0]) if not each.fits]
     nearest = min(faster, key=lacks, default=None)
     return Plans(found, plans, nearest, tuple(_relaxed(plans[0], faster)))
 
 
-def _faster(found: Found, best: Estimate) -> Iterable[Estimate]:
+def _faster(found: SearchResult, best: Estimate) -> Iterable[Estimate]:
     """Plans that do not fit, of those that were simulated and of those that need little more, or
     could be fastest."""
     tight, candidates = found.candidates.problem.cluster.gpu.memory, found.candidates
     numbers = np.flatnonzero((candidates.bytes > tight) & (candidates.seconds < best.seconds))
     leanest = numbers[np.argsort(candidates.bytes[numbers], kind="stable")]
-    fastest = promising(candidates, numbers)
+    fastest = order_by_promise(candidates, numbers)
     more = [*leanest[:LOOKED_AT].tolist(), *fastest[:LOOKED_AT].tolist()]
     each = [*(estimate for _, estimate in found.lacking), *_estimates(found, more)]
     return (plan for plan in each if plan.seconds < best.seconds)
 
 
-def _without_room(found: Found, sizes: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[Estimate]:
-    """Candidates that need least, by their bounds."""
-    numbers = np.argsort(sizes, kind="stable")[:LOOKED_AT].tolist()
-    return [*(estimate for _, estimate in found.lacking), *_estimates(found, numbers)]
+def _without_room(found: SearchResult) -> list[Estimate]:
+    """The candidate of each kind that needs least, by bounds that are near."""
+    candidates = found.candidates
+    spread = np.array([group.variant.vocabulary for group in candidates.groups], np.bool_)
+    numbers = np.flatnonzero(~candidates.loose & ~spread[candidates.group])
+    leanest: dict[Kind, int] = {}
+    for number in numbers[np.argsort(candidates.bytes[numbers], kind="stable")].tolist():
+        leanest.setdefault(candidates.kind(number), number)
+        if len(leanest) == LOOKED_AT:
+            break
+    each = _estimates(found, [*leanest.values()])
+    return [*(estimate for _, estimate in found.lacking), *each]
 
 
-def _estimates(found: Found, numbers: list[int]) -> list[Estimate]:
+def _estimates(found: SearchResult, numbers: list[int]) -> list[Estimate]:
     each = []
     for number in dict.fromkeys(numbers):
         try:

@@ -12,29 +12,31 @@ from penstock.estimate.layout import Recompute, TrainingLayout
 from penstock.estimate.step_schedule import slice_lengths
 from penstock.planner.columns import DivisionColumns
 from penstock.planner.divisions import Division, divisions
-from penstock.planner.entries import Entries, Entry, entries_of, slices_of
+from penstock.planner.entries import Entries, ScheduleEntry, entries_of, slices_of
 from penstock.planner.memory_bounds import MemoryBounds
 from penstock.planner.piece_times import PieceTimes
-from penstock.planner.problem import Problem
+from penstock.planner.problem import PlanProblem
 from penstock.planner.time_bounds import TimeBounds
-from penstock.planner.variants import Variant, variants
+from penstock.planner.variants import PlanVariant, variants
 
 MOST_LOOSE = 1 << 10
 """Ops of a schedule up to which it is tried where bounds say little."""
 MOST_SHARED = 1 << 14
 """The same where all devices have a part of the vocabulary, and an op for each slice of others."""
-Progress = Callable[[int], None]
+Bounded = Callable[[int], None]
 Kind = tuple[int, int, int]
 """Ranks that share matrices, tokens and layers."""
-Columns = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]
+BoundColumns = tuple[
+    NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]
+]
 """Seconds at least and likely, bytes, and number of the entry."""
 
 
-class Group(NamedTuple):
+class CandidateGroup(NamedTuple):
     """Candidates that differ in their schedule alone."""
 
     division: Division
-    variant: Variant
+    variant: PlanVariant
     entries: Entries
 
 
@@ -42,8 +44,8 @@ class Group(NamedTuple):
 class Candidates:
     """Every candidate by number."""
 
-    problem: Problem
-    groups: tuple[Group, ...]
+    problem: PlanProblem
+    groups: tuple[CandidateGroup, ...]
     seconds: NDArray[np.float64]
     """No less than this is what a step takes."""
     likely: NDArray[np.float64]
@@ -76,15 +78,15 @@ class Candidates:
     def layout(self, number: int) -> TrainingLayout:
         """The layout of a candidate."""
         group = self.groups[self.group[number]]
-        return layout_of(
+        return candidate_layout(
             self.problem, group.division, group.entries.entries[self.entry[number]], group.variant
         )
 
 
-def candidates(problem: Problem, progress: Progress = lambda count: None) -> Candidates:
+def all_candidates(problem: PlanProblem, progress: Bounded = lambda count: None) -> Candidates:
     """Bound everything that the problem allows."""
     pieces, groups = _Pieces(problem), []
-    columns: list[Columns] = []
+    columns: list[BoundColumns] = []
     done = 0
     for division in divisions(problem):
         entries = pieces.entries(division)
@@ -94,19 +96,19 @@ def candidates(problem: Problem, progress: Progress = lambda count: None) -> Can
         times, sizes = TimeBounds(shared), MemoryBounds(shared)
         for variant in variants(problem, division):
             chosen = np.flatnonzero(_possible(division, variant, entries))
-            groups.append(Group(division, variant, entries))
+            groups.append(CandidateGroup(division, variant, entries))
             seconds = times.seconds(variant)
-            likely = np.maximum(seconds, times.copied(variant))
-            columns.append((*(each[chosen] for each in (seconds, likely, sizes.bytes(variant))), chosen))
+            likely, held = np.maximum(seconds, times.copied(variant)), sizes.bytes(variant)
+            columns.append((seconds[chosen], likely[chosen], held[chosen], chosen))
             done += len(chosen)
         progress(done)
     return _joined(problem, groups, columns)
 
 
 def _joined(
-    problem: Problem,
-    groups: list[Group],
-    columns: list[Columns],
+    problem: PlanProblem,
+    groups: list[CandidateGroup],
+    columns: list[BoundColumns],
 ) -> Candidates:
     none = (np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
     seconds, likely, sizes, entry = map(np.concatenate, zip(none, *columns))
@@ -114,9 +116,9 @@ def _joined(
     return Candidates(problem, tuple(groups), seconds, likely, sizes, group, entry)
 
 
-def _possible(division: Division, variant: Variant, entries: Entries) -> NDArray[np.bool_]:
+def _possible(division: Division, variant: PlanVariant, entries: Entries) -> NDArray[np.bool_]:
     """Whether schedules can be priced: what devices lend each other, or share of the vocabulary, is
-    not divided once more, and is not there twice. Large schedules of this sort take long to make."""
+    not divided once more, and is not there twice. Large ones take long to make."""
     shards, lends = entries.column("shards"), entries.column("lends")
     spread = shards | variant.vocabulary
     impossible = (shards | lends) & (division.in_cell > 1) | shards & variant.vocabulary
@@ -125,7 +127,7 @@ def _possible(division: Division, variant: Variant, entries: Entries) -> NDArray
     return np.asarray(~impossible & ~large)
 
 
-def _loose(variant: Variant, entries: Entries) -> NDArray[np.bool_]:
+def _loose(variant: PlanVariant, entries: Entries) -> NDArray[np.bool_]:
     """Whether schedules copy activations, or lend attention, which their bounds do not know."""
     return entries.column("lends") | (variant.offload != "none")
 
@@ -135,7 +137,7 @@ class _Pieces:
     """What divisions have in common, worked out once: schedules of as many devices and
     microbatches, and microbatches of cells that are alike."""
 
-    problem: Problem
+    problem: PlanProblem
     known: dict[Any, Any] = field(default_factory=dict)
 
     def entries(self, division: Division) -> Entries:
@@ -176,8 +178,8 @@ class _Pieces:
         return PieceTimes(layout, lengths)
 
 
-def layout_of(
-    problem: Problem, division: Division, entry: Entry, variant: Variant
+def candidate_layout(
+    problem: PlanProblem, division: Division, entry: ScheduleEntry, variant: PlanVariant
 ) -> TrainingLayout:
     """The layout of a division with a schedule and the other choices."""
     return TrainingLayout(

@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from penstock.planner.divisions import Division
 from penstock.planner.entries import Entries
-from penstock.planner.piece_times import PieceTimes
-from penstock.planner.problem import Problem
-from penstock.planner.variants import Variant
+from penstock.planner.piece_times import Floats, PieceTimes
+from penstock.planner.problem import PlanProblem
+from penstock.planner.variants import PlanVariant
 
-Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Pieces = Callable[[int], PieceTimes]
 """One microbatch, cut into so many slices."""
@@ -24,13 +23,13 @@ class DivisionColumns:
     """The schedules of a division. Arrays have a row for each of them, and a column for each of the
     devices that are looked at, or one."""
 
-    problem: Problem
+    problem: PlanProblem
     division: Division
     entries: Entries
     pieces: Pieces
 
     def by_slices(self, found: Callable[[PieceTimes], Sequence[float]]) -> list[Floats]:
-        """Numbers of a microbatch, for each schedule with its slices, one column after the other."""
+        """Numbers of a microbatch, for each schedule with its slices, column by column."""
         counts = self._counts
         table = np.array([found(self.pieces(count)) for count in counts], np.float64)
         rows = table[np.searchsorted(counts, self.entries.slices)]
@@ -55,7 +54,7 @@ class DivisionColumns:
         names = ("split", "braided", "lends", "shards")
         return {name: self.entries.column(name)[:, None] for name in names}
 
-    def spread(self, variant: Variant) -> Flags:
+    def spread(self, variant: PlanVariant) -> Flags:
         """Whether all devices have a part of the vocabulary."""
         return self.facts["shards"] | variant.vocabulary
 
@@ -65,6 +64,6 @@ class DivisionColumns:
         part = self.pieces(1).cost.workload.part
         return int(part.layer_weights + part.layer_vectors)
 
-    def owners(self, variant: Variant) -> int:
+    def owners(self, variant: PlanVariant) -> int:
         """Ranks that share the optimizer's state of a stage."""
         return 1 if variant.shard == "none" else self.division.copies

@@ -1,21 +1,21 @@
 """A plan as the tables of a training configuration: what is not part of a plan has its default."""
 
-from dataclasses import fields, is_dataclass, asdict
+from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
 from penstock.arch.config import MODELS, ModelConfig
 from penstock.errors import ShapeError
 from penstock.estimate.layout import TrainingLayout
 
-DTYPES = {"bf16": "bfloat16", "fp32": "float32"}
+RUN_DTYPES = {"bf16": "bfloat16", "fp32": "float32"}
 
 
 def configuration(layout: TrainingLayout) -> dict[str, dict[str, Any]]:
     """Section to key to value."""
-    if layout.precision not in DTYPES:
+    if layout.precision not in RUN_DTYPES:
         raise ShapeError(
             f"a run does not compute in {layout.precision}",
-            hint=f"plan with --precision {' or '.join(DTYPES)}",
+            hint=f"plan with --precision {' or '.join(RUN_DTYPES)}",
         )
     if layout.recompute.text not in ("none", "selective", "stages"):
         raise ShapeError(
@@ -24,7 +24,7 @@ def configuration(layout: TrainingLayout) -> dict[str, dict[str, Any]]:
         )
     mesh = layout.mesh
     return {
-        "run": {"dtype": DTYPES[layout.precision]},
+        "run": {"dtype": RUN_DTYPES[layout.precision]},
         "model": _model(layout.model),
         "batch": {
             "length": layout.tokens,
@@ -66,4 +66,11 @@ def _model(model: ModelConfig) -> dict[str, Any]:
     known = {each.name: each.default for each in fields(model)}
     given = {name: value for name, value in every.items() if value != known[name]}
     given.pop("element_bytes", None)
-    return {name: asdict(each) if is_dataclass(each) else each for name, each in given.items()}  # type: ignore[call-overload]
+    return {name: _plain(each) for name, each in given.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A record as a table of what it says."""
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    return {key: each for key, each in asdict(value).items() if each is not None}

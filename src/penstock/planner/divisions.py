@@ -1,8 +1,8 @@
 """Ways to divide a cluster: ranks that share matrices, tokens, layers and sequences.
 
 All sizes divide the GPUs of the cluster. Ranks that share matrices stay in one machine: their sums
-are waited for in every layer. Where ranks share tokens, they exchange heads, or pass keys and values
-round, or as much of both as there are heads for.
+are waited for in every layer. Where ranks share tokens, they exchange heads, or pass keys and
+values round, or as much of both as there are heads for.
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from penstock.arch.mesh_shape import MeshShape, refuse_misfits
 from penstock.errors import ShapeError
-from penstock.planner.problem import Problem
+from penstock.planner.problem import PlanProblem
 
 ROWS = (1, 2, 4)
 """Sequences side by side that are tried."""
-FEWEST_TOKENS = 256
+FEWEST_OF_RANK = 256
 """Tokens of a rank below which sequences are not divided any more."""
 
 
@@ -37,7 +37,7 @@ class Division:
         return self.mesh.cell.ranks
 
 
-def divisions(problem: Problem) -> Iterator[Division]:
+def divisions(problem: PlanProblem) -> Iterator[Division]:
     """All that suit the model and the batch, small groups first."""
     for mesh, pipeline in meshes(problem):
         rows = (problem.fixed["rows"],) if "rows" in problem.fixed else ROWS
@@ -47,7 +47,7 @@ def divisions(problem: Problem) -> Iterator[Division]:
                 yield Division(mesh, pipeline, count, microbatches)
 
 
-def nothing_divides(problem: Problem) -> ShapeError:
+def nothing_divides(problem: PlanProblem) -> ShapeError:
     """What to say where the GPUs cannot be divided, or the batch not among them."""
     replicas = {mesh.replicas for mesh, _ in meshes(problem)}
     given = ", ".join(f"{axis}={size}" for axis, size in problem.mesh.items()) or "any mesh"
@@ -65,16 +65,18 @@ def nothing_divides(problem: Problem) -> ShapeError:
             hint=f"give {problem.near(piece)}",
         )
     return ShapeError(
-        "no schedule has these sizes", hint="leave out --schedule, --chunks, --slices or --option"
+        "no schedule has these sizes",
+        hint="leave out --schedule, --chunks, --slices or --option; orders that are made for times "
+        "are not planned with",
     )
 
 
-def meshes(problem: Problem) -> Iterator[tuple[MeshShape, int]]:
+def meshes(problem: PlanProblem) -> Iterator[tuple[MeshShape, int]]:
     """Meshes that fill the cluster, each with the devices of its pipeline."""
     gpus, given = problem.cluster.gpus, problem.mesh
     near = _divisors(problem.cluster.machine.gpus)
     for tensor in _given(given, "tensor", [each for each in near if gpus % each == 0]):
-        sequences = [each for each in _divisors(gpus) if problem.tokens // each >= FEWEST_TOKENS]
+        sequences = [each for each in _divisors(gpus) if problem.tokens // each >= FEWEST_OF_RANK]
         for sequence in _given(given, "sequence", sequences):
             for pipeline in _given(given, "pipeline", _divisors(gpus)):
                 inside = tensor * sequence * pipeline
@@ -86,7 +88,7 @@ def meshes(problem: Problem) -> Iterator[tuple[MeshShape, int]]:
                         yield mesh, pipeline
 
 
-def _rings(problem: Problem, sizes: tuple[int, int, int]) -> Iterator[MeshShape]:
+def _rings(problem: PlanProblem, sizes: tuple[int, int, int]) -> Iterator[MeshShape]:
     """Heads exchanged only, both with the shortest ring, and passed round only."""
     replicas, sequence, tensor = sizes
     shortest = [ring for ring in _divisors(sequence) if _possible(problem, sizes, ring)][:1]
@@ -95,7 +97,7 @@ def _rings(problem: Problem, sizes: tuple[int, int, int]) -> Iterator[MeshShape]
             yield MeshShape(replicas, sequence, ring, tensor, norms=problem.norms)  # type: ignore[arg-type]
 
 
-def _possible(problem: Problem, sizes: tuple[int, int, int], ring: int) -> bool:
+def _possible(problem: PlanProblem, sizes: tuple[int, int, int], ring: int) -> bool:
     replicas, sequence, tensor = sizes
     try:
         refuse_misfits(problem.model, MeshShape(replicas, sequence, ring, tensor))

@@ -17,25 +17,25 @@ from numpy.typing import NDArray
 from penstock.arch.layer_split import split_layers
 from penstock.core.shape import Shape
 from penstock.errors import PenstockError
-from penstock.planner.problem import Problem
-from penstock.planner.records import Work, all_work
+from penstock.planner.piece_times import Floats
+from penstock.planner.problem import PlanProblem
+from penstock.planner.records import RecordWork, all_work
 from penstock.schedules import Case
 from penstock.schedules.generators.placements import looped_placement, wave_placement
 
 CHUNKS = (2, 3, 4, 5, 6, 8, 10)
 """Stages of a device that are tried, where a record lets one choose."""
 SLICES = (2, 4, 8, 16)
-FEWEST_TOKENS = 512
+FEWEST_OF_SLICE = 512
 """Tokens of a slice below which sequences are not cut any more."""
-MOST_OPS = 1 << 14
+MOST_TRIED_OPS = 1 << 14
 """Ops of a schedule above which it is not tried: it would be simulated for seconds."""
-Floats = NDArray[np.float64]
 
 
-class Entry(NamedTuple):
+class ScheduleEntry(NamedTuple):
     """A schedule with its sizes."""
 
-    work: Work
+    work: RecordWork
     chunks: int | None
     slices: int | None
     stages: int
@@ -49,7 +49,7 @@ class Entries:
     """Schedules of one number of devices and microbatches. Arrays have a row for each of them, and
     a column for each device that is looked at."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[ScheduleEntry, ...]
     layers: Floats
     """Of the device."""
     fewest: Floats
@@ -81,17 +81,17 @@ class Entries:
         return np.array([entry.slices or 1 for entry in self.entries], np.int64)
 
 
-def slices_of(problem: Problem, sequence: int) -> tuple[int, ...]:
+def slices_of(problem: PlanProblem, sequence: int) -> tuple[int, ...]:
     """Numbers of slices that leave each of some ranks enough tokens."""
-    cut = [each for each in SLICES if problem.tokens // (each * sequence) >= FEWEST_TOKENS]
+    cut = [each for each in SLICES if problem.tokens // (each * sequence) >= FEWEST_OF_SLICE]
     return _fixed(problem, "slices", cut)
 
 
 def entries_of(
-    problem: Problem, devices: int, microbatches: int, cut: tuple[int, ...]
+    problem: PlanProblem, devices: int, microbatches: int, cut: tuple[int, ...]
 ) -> Entries:
     """All that the records have for these sizes; sequences may be cut into so many slices."""
-    found: list[Entry] = []
+    found: list[ScheduleEntry] = []
     rows: list[list[list[float]]] = []
     for work in all_work():
         if problem.fixed.get("schedule", work.spec.name) != work.spec.name:
@@ -104,8 +104,8 @@ def entries_of(
 
 
 def _choices(
-    problem: Problem, work: Work, sizes: tuple[int, int], cut: tuple[int, ...]
-) -> Iterator[tuple[Case, Entry]]:
+    problem: PlanProblem, work: RecordWork, sizes: tuple[int, int], cut: tuple[int, ...]
+) -> Iterator[tuple[Case, ScheduleEntry]]:
     spec, layers = work.spec, problem.model.layers
     devices, microbatches = sizes
     several = _fixed(problem, "chunks", CHUNKS) if spec.chunks is None else (None,)
@@ -115,21 +115,23 @@ def _choices(
             with suppress(PenstockError):
                 case = spec.case(devices, microbatches, chunks, slices, options)
                 ops = 2 * devices * case.v * case.k * microbatches
-                fits = devices * case.v <= layers and ops <= MOST_OPS
+                fits = devices * case.v <= layers and ops <= MOST_TRIED_OPS
                 if fits and (devices > 1 or _plain(work, case)):
-                    yield case, Entry(work, chunks, slices, case.v, ops)
+                    yield case, ScheduleEntry(work, chunks, slices, case.v, ops)
 
 
-def _plain(work: Work, case: Case) -> bool:
+def _plain(work: RecordWork, case: Case) -> bool:
     """Whether it is a sensible order for one device, which has no bubble to fill."""
     return case.v == 1 and not (work.split or work.braided or work.lends or work.shards)
 
 
-def _fixed(problem: Problem, name: str, otherwise: list[int] | tuple[int, ...]) -> tuple[int, ...]:
+def _fixed(
+    problem: PlanProblem, name: str, otherwise: list[int] | tuple[int, ...]
+) -> tuple[int, ...]:
     return (problem.fixed[name],) if name in problem.fixed else tuple(otherwise)
 
 
-def _devices(problem: Problem, case: Case, entry: Entry) -> list[list[float]]:
+def _devices(problem: PlanProblem, case: Case, entry: ScheduleEntry) -> list[list[float]]:
     """The rows of an entry: what each device that is looked at has."""
     held = _held(entry.work, case)
     shares = _shares(problem.model.layers, case.p, case.v, entry.work.looped)
@@ -154,7 +156,7 @@ def _shares(
     return tuple(found)
 
 
-def _held(work: Work, case: Case) -> tuple[float, ...]:
+def _held(work: RecordWork, case: Case) -> tuple[float, ...]:
     """Microbatches of each device, as the record claims exactly, or none where it does not."""
     unstashed = case.at({"stash": 0 * case.stash})
     for claim in work.spec.claims:

@@ -13,9 +13,9 @@ import numpy as np
 
 from penstock.arch.layers.record import wide_bytes
 from penstock.estimate.memory_classes import CONTEXT, DRIVER, GAPS
-from penstock.planner.columns import DivisionColumns, Floats
-from penstock.planner.piece_times import PieceTimes
-from penstock.planner.variants import Variant
+from penstock.planner.columns import DivisionColumns
+from penstock.planner.piece_times import Floats, PieceTimes
+from penstock.planner.variants import PlanVariant
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class MemoryBounds:
     """The bounds of a division's schedules."""
 
     columns: DivisionColumns
-    known: dict[Variant, Floats] = field(default_factory=dict)
+    known: dict[PlanVariant, Floats] = field(default_factory=dict)
 
-    def bytes(self, variant: Variant) -> Floats:
+    def bytes(self, variant: PlanVariant) -> Floats:
         """Of the device that needs most, for each schedule."""
         key = variant._replace(shard="none", vocabulary=False)
         if key not in self.known:
@@ -33,7 +33,7 @@ class MemoryBounds:
         held = self._state(variant) + self.known[key]
         return np.asarray(held.max(axis=1) + CONTEXT + DRIVER)
 
-    def _state(self, variant: Variant) -> Floats:
+    def _state(self, variant: PlanVariant) -> Floats:
         """Weights, gradients and optimizer state."""
         columns, have = self.columns, self.columns.entries
         part, narrow = columns.pieces(1).cost.workload.part, columns.problem.element_bytes
@@ -49,7 +49,7 @@ class MemoryBounds:
         narrower = stored * narrow * (narrow < wide)
         return np.asarray(narrower + (elements + main + 2 * owned) * wide)
 
-    def _step(self, variant: Variant) -> Floats:
+    def _step(self, variant: PlanVariant) -> Floats:
         """What a device keeps of microbatches, and what a backward needs while it runs."""
         columns, have = self.columns, self.columns.entries
         whole, slice, average, given, running = columns.by_slices(_sizes)

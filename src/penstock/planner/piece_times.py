@@ -71,7 +71,7 @@ class PieceTimes:
     @cached_property
     def waiting(self) -> dict[str, Parts]:
         """Seconds that they wait for ranks of their cell."""
-        found = {}
+        found: dict[str, Parts] = {}
         for kinds in (FUSED, SPLIT):
             small = self._small(kinds)
             ticks, tick = self._cost_of(small).durations(small)
@@ -106,8 +106,7 @@ class PieceTimes:
     @cached_property
     def running(self) -> Floats:
         """What the backward of a stage with one layer needs while it runs, by slices."""
-        return self._rows(self._bytes("temp", FUSED), "B", FUSED)[1]
-
+        return np.asarray(self._rows(self._bytes("temp", FUSED), "B", FUSED)[1])
 
     @cached_property
     def cost(self) -> LayoutCost:

@@ -6,17 +6,18 @@ from typing import Any
 
 from penstock.arch.config import ModelConfig
 from penstock.cluster.cluster import Cluster
-from penstock.errors import ShapeError
+from penstock.errors import ShapeError, nearest, shown
 from penstock.estimate.layout import BYTES_OF
 from penstock.estimate.request import values_from
+from penstock.schedules import registry
 
-NEEDED = ("model", "cluster", "tokens", "batch_tokens")
+NEEDED_VALUES = ("model", "cluster", "tokens", "batch_tokens")
 KERNELS = ("attention", "fused_norm", "precision")
 """What is not searched but taken as given, or as an estimate takes it."""
 
 
 @dataclass(frozen=True)
-class Problem:
+class PlanProblem:
     """What the plans of one search have in common."""
 
     model: ModelConfig
@@ -60,11 +61,15 @@ class Problem:
         return BYTES_OF[self.fixed.get("precision", "bf16")]
 
 
-def problem_from(row: Mapping[str, Any]) -> Problem:
+def problem_from(row: Mapping[str, Any]) -> PlanProblem:
     """The problem that flags or a row of JSON describe; the names are those of a layout."""
-    values = values_from(row, NEEDED)
+    values = values_from(row, NEEDED_VALUES)
     scattered = values.pop("sequence_parallel_norms", True)
     mesh = dict(values.pop("mesh", ()))
-    needed = {name: values.pop(name) for name in NEEDED}
+    needed = {name: values.pop(name) for name in NEEDED_VALUES}
     norms = "scattered" if scattered else "replicated"
-    return Problem(**needed, mesh=mesh, fixed=values, norms=norms)
+    if values.get("schedule", "") not in ("", *registry()):
+        name = values["schedule"]
+        hint = nearest(name[:40], [*registry()])
+        raise ShapeError(f"no schedule is called {shown(name, 40)}", hint=hint)
+    return PlanProblem(**needed, mesh=mesh, fixed=values, norms=norms)

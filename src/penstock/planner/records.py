@@ -14,20 +14,20 @@ from penstock.errors import PenstockError
 from penstock.schedules import Case, Spec, registry
 from penstock.schedules.generators.placements import looped_placement, wave_placement
 
-PROBED = (4, 12, 4)
+PROBED_SIZES = (4, 12, 4)
 """Devices, microbatches and slices of the request that shows what a record does."""
 MOVING = frozenset("NO")
 """Kinds of ops of records that compute again, or move, what they choose themselves."""
 
 
 @dataclass(frozen=True)
-class Work:
+class RecordWork:
     """What a record's schedules have in common."""
 
     spec: Spec
     kinds: frozenset[str]
     looped: bool
-    """Whether the next stage is always on the next device; else on the next or the same, in waves."""
+    """Whether the next stage is always on the next device; else stages go in waves."""
     braided: bool
     """Whether ops run as strands of a pair."""
     lends: bool
@@ -45,7 +45,7 @@ class Work:
 
 
 @lru_cache(maxsize=1)
-def all_work() -> tuple[Work, ...]:
+def all_work() -> tuple[RecordWork, ...]:
     """Records that a plan may have. Left out are those whose order or copies are made for times,
     which would be other times than those of the plan, and those with their own cut of layers or
     sequences."""
@@ -53,8 +53,8 @@ def all_work() -> tuple[Work, ...]:
     return tuple(work for work in found if work is not None)
 
 
-def _work(spec: Spec) -> Work | None:
-    devices, microbatches, slices = PROBED
+def _work(spec: Spec) -> RecordWork | None:
+    devices, microbatches, slices = PROBED_SIZES
     with suppress(PenstockError):
         case = spec.case(devices, microbatches, None, slices if spec.sliced else None)
         schedule = spec.build(case)
@@ -62,7 +62,7 @@ def _work(spec: Spec) -> Work | None:
         if placement and not schedule.table.kinds & MOVING and not _own_cut(schedule, case):
             lends = bool(schedule.loans or schedule.gangs)
             looped = placement == "looped"
-            return Work(spec, schedule.table.kinds, looped, bool(schedule.pairs), lends)
+            return RecordWork(spec, schedule.table.kinds, looped, bool(schedule.pairs), lends)
     return None
 
 

@@ -28,7 +28,7 @@ Told = Callable[[int, float | None], None]
 
 
 @dataclass
-class Found:
+class SearchResult:
     """What a search has seen."""
 
     candidates: Candidates
@@ -62,11 +62,11 @@ class Found:
         return plans[-1].seconds if len(plans) == self.wanted else np.inf
 
 
-def search(candidates: Candidates, wanted: int, most: int, told: Told) -> Found:
+def search_plans(candidates: Candidates, wanted: int, most: int, told: Told) -> SearchResult:
     """The best plans of some kinds."""
-    found = Found(candidates, wanted)
+    found = SearchResult(candidates, wanted)
     room = candidates.problem.cluster.gpu.memory
-    order = promising(candidates, np.flatnonzero(candidates.bytes <= room))
+    order = order_by_promise(candidates, np.flatnonzero(candidates.bytes <= room))
     loose = candidates.loose[order]
     with compile_small_work(), collector_resting():
         _in_order(found, order[~loose], most, told)
@@ -74,7 +74,7 @@ def search(candidates: Candidates, wanted: int, most: int, told: Told) -> Found:
     return found
 
 
-def _in_order(found: Found, order: NDArray[np.int64], most: int, told: Told) -> None:
+def _in_order(found: SearchResult, order: NDArray[np.int64], most: int, told: Told) -> None:
     """Simulate what can be better, until so many are simulated in all."""
     bounds = found.candidates.seconds[order]
     for at, number in enumerate(order.tolist()):
@@ -89,7 +89,7 @@ def _in_order(found: Found, order: NDArray[np.int64], most: int, told: Told) -> 
         told(found.simulated, min((e.seconds for _, e in found.best.values()), default=None))
 
 
-def promising(candidates: Candidates, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+def order_by_promise(candidates: Candidates, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     """Candidates in the order in which they are looked at: by their bounds, and where these differ
     by next to nothing, those with fewer extras first, and then those that need less memory."""
     steps = np.floor(np.log(candidates.likely[numbers]) / WORTH)
@@ -97,7 +97,7 @@ def promising(candidates: Candidates, numbers: NDArray[np.int64]) -> NDArray[np.
     return numbers[np.lexsort((candidates.bytes[numbers], extras, steps))]
 
 
-def _simulate(found: Found, number: int) -> None:
+def _simulate(found: SearchResult, number: int) -> None:
     try:
         estimate = estimate_step(found.candidates.layout(number))
     except PenstockError as error:

@@ -2,8 +2,8 @@
 
 A device does all its work, one op after the other. It cannot start before the first slice has gone
 through the layers in front of it; and when its last backward is done, this slice still has to go
-back through them, unless the device has weight gradients left to fill that time with. Then gradients
-are added up and weights updated.
+back through them, unless the device has weight gradients left to fill that time with. Then
+gradients are added up and weights updated.
 
     front            layers in front x forward of the first slice, and messages
     work             m x (layers x all passes, and what the ends of the model add)
@@ -22,9 +22,9 @@ import numpy as np
 from penstock.arch.layers.record import wide_bytes
 from penstock.arch.mesh_shape import COPY_AXES
 from penstock.cluster.collective_times import GroupLinks
-from penstock.planner.columns import DivisionColumns, Flags, Floats
-from penstock.planner.piece_times import PieceTimes
-from penstock.planner.variants import Variant
+from penstock.planner.columns import DivisionColumns, Flags
+from penstock.planner.piece_times import Floats, PieceTimes
+from penstock.planner.variants import PlanVariant
 
 RECOMPUTED = ("stages", "all")
 """What runs all forwards again."""
@@ -37,14 +37,14 @@ class TimeBounds:
     columns: DivisionColumns
     known: dict[Any, Floats] = field(default_factory=dict)
 
-    def seconds(self, variant: Variant) -> Floats:
+    def seconds(self, variant: PlanVariant) -> Floats:
         """Of a step, for each schedule."""
         key = variant._replace(shard="none", offload="none")
         if key not in self.known:
             self.known[key] = self._busy(variant)
         return self.known[key] + self._end(variant)
 
-    def copied(self, variant: Variant) -> Floats:
+    def copied(self, variant: PlanVariant) -> Floats:
         """Seconds that copies to the host and back take, if nothing is left out. It is no bound: an
         activation whose backward comes next stays where it is."""
         have, division = self.columns.entries, self.columns.division
@@ -54,7 +54,7 @@ class TimeBounds:
         rate = self.columns.problem.cluster.gpu.host_rate
         return np.asarray((2 * division.microbatches * have.layers * moved / rate).max(axis=1))
 
-    def _busy(self, variant: Variant) -> Floats:
+    def _busy(self, variant: PlanVariant) -> Floats:
         """Until the last backward."""
         facts, spread = self.columns.facts, self.columns.spread(variant)
         again = self._work("F", spread) * (variant.recompute in RECOMPUTED)
@@ -78,7 +78,9 @@ class TimeBounds:
         return self.known[key]
 
     def _computing(self, kind: str, spread: Flags) -> Floats:
-        return self._of_device(self.columns.by_slices(lambda piece: piece.computing[kind].sum), spread)
+        return self._of_device(
+            self.columns.by_slices(lambda piece: piece.computing[kind].sum), spread
+        )
 
     def _waiting(self, kind: str, spread: Flags) -> Floats:
         """For ranks of the cell: slices send no less than whole sequences, in more messages."""
@@ -127,7 +129,7 @@ class TimeBounds:
         cluster = self.columns.problem.cluster
         return min(GroupLinks(cluster, 2, near).message_seconds(float(sent)) for near in (1, 2))
 
-    def _end(self, variant: Variant) -> Floats:
+    def _end(self, variant: PlanVariant) -> Floats:
         """The sum of a stage's gradients, and the update of all that a device owns."""
         columns = self.columns
         wide = wide_bytes(columns.problem.element_bytes)

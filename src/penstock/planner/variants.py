@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from penstock.estimate.request import SHARDS
 from penstock.planner.divisions import Division
-from penstock.planner.problem import Problem
+from penstock.planner.problem import PlanProblem
 
-SHARDS = ("none", "optimizer", "full")
-KEPT = (("none", "none"), ("stages", "none"), ("none", "all"))
+KEEPING = (("none", "none"), ("stages", "none"), ("none", "all"))
 """What is computed again, and what waits on the host; a run does not do both to one stage."""
 
 
-class Variant(NamedTuple):
+class PlanVariant(NamedTuple):
     """One choice of each."""
 
     shard: str = "none"
@@ -22,26 +22,26 @@ class Variant(NamedTuple):
     @property
     def extras(self) -> int:
         """How many of these are not the plainest; sharing weights too counts twice."""
-        changed = sum(mine != usual for mine, usual in zip(self, Variant()))
+        changed = sum(mine != usual for mine, usual in zip(self, PlanVariant()))
         return changed + (self.shard == "full")
 
 
-def variants(problem: Problem, division: Division) -> Iterator[Variant]:
+def variants(problem: PlanProblem, division: Division) -> Iterator[PlanVariant]:
     """All that suit a division, as far as the user has not chosen."""
     fixed = problem.fixed
     for shard in SHARDS if division.copies > 1 else SHARDS[:1]:
         for recompute, offload in _kept(problem):
             for vocabulary in (False, True) if _spreads(division) else (False,):
-                found = Variant(shard, recompute, offload, vocabulary)
+                found = PlanVariant(shard, recompute, offload, vocabulary)
                 chosen = {name: fixed.get(name, value) for name, value in found._asdict().items()}
                 if tuple(found) == _plain(chosen):
                     yield found
 
 
-def _kept(problem: Problem) -> list[tuple[str, str]]:
+def _kept(problem: PlanProblem) -> list[tuple[str, str]]:
     """With what the user wants to be computed again in place of whole stages."""
     wanted = problem.fixed.get("recompute")
-    return [*KEPT] if wanted is None else [(wanted.text, "none"), ("none", "all")]
+    return [*KEEPING] if wanted is None else [(wanted.text, "none"), ("none", "all")]
 
 
 def _plain(chosen: dict[str, object]) -> tuple[object, ...]:

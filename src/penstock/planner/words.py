@@ -5,10 +5,8 @@ from penstock.estimate.price import Estimate
 from penstock.estimate.reasons import reasons
 from penstock.planner.advice import Plans
 
-GIBI = 2**30
 
-
-def mesh_words(layout: TrainingLayout) -> str:
+def plan_mesh(layout: TrainingLayout) -> str:
     """Sizes above 1, as --mesh takes them."""
     mesh = layout.mesh
     sizes = {"tensor": mesh.tensor, "sequence": mesh.sequence, "ring": mesh.ring}
@@ -56,11 +54,15 @@ def _choices(plan: Estimate) -> list[str]:
         told.append(f"{layout.copies} copies of each weight share {_SHARED[layout.shard]}")
     if layout.recompute.text != "none":
         share = plan.hardware_utilisation / plan.flops_utilisation - 1
-        told.append(f"forwards run again, {share:.0%} more FLOPs, and their activations need no room")
+        told.append(
+            f"forwards run again, {share:.0%} more FLOPs, and their activations need no room"
+        )
     if layout.offload != "none":
         told.append("activations wait on the host, which takes no time where computing is longer")
     if (layout.slices or 1) > 1:
-        told.append(f"{layout.slices} slices of a sequence fill the pipeline like more microbatches")
+        told.append(
+            f"{layout.slices} slices of a sequence fill the pipeline like more microbatches"
+        )
     return told
 
 
