@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 from cli.conftest import Penstock
@@ -74,3 +75,20 @@ def test_pictures_go_to_files_of_their_own(penstock: Penstock, tmp_path: Path) -
     for path in (svg, html):
         assert "1f1b" in path.read_text()
         assert "gpipe" in path.read_text()
+
+
+def test_other_times_than_planned_have_columns_of_their_own(penstock: Penstock) -> None:
+    answer = penstock("compare gpipe zb-v -p 4 -m 8 --jitter 0.1 --draws 20 --straggler 1.5")
+    head, _, gpipe, zb_v = answer.out.split("\n\n")[0].splitlines()
+    assert head.split()[6:] == ["with", "jitter", "with", "straggler", "ratio"]
+    assert gpipe.split()[7] == "45"  # (3 m 1.5 + 3 (p - 1)), and zb-v takes less
+    assert float(gpipe.split()[6]) > 33
+    assert zb_v.split()[7].endswith("*")
+
+
+def test_other_times_than_planned_are_in_the_json(penstock: Penstock) -> None:
+    line = "compare gpipe zb-v -p 4 -m 8 --jitter 0.1 --draws 20 --straggler 1.5 --json"
+    for record in json.loads(penstock(line).out):
+        assert record["jitter"]["draws"] == 20
+        assert 1 < record["jitter"]["p50"] < record["jitter"]["p95"] <= record["jitter"]["p99"]
+        assert len(record["straggler"]["ratios"]) == 4

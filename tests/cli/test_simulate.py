@@ -1,5 +1,7 @@
 """What `simulate` promises: exact figures, under the names that scripts depend on."""
 
+import json
+
 import pytest
 
 from cli.conftest import Penstock
@@ -199,3 +201,21 @@ def test_slices_need_tokens(penstock: Penstock) -> None:
     answer = penstock("simulate seq1f1b -p 2 -m 2 -k 4 --model tiny --tokens 3")
     assert answer.code == 2
     assert "3 tokens cannot be cut into 4 slices" in answer.err
+
+
+def test_times_that_vary_are_told_as_parts_of_the_makespan(penstock: Penstock) -> None:
+    answer = penstock("simulate gpipe -p 4 -m 8 --jitter 0.05 --draws 10 --straggler 1.5")
+    assert "times that vary by 5.0%, 10 draws: 1.0" in answer.out
+    slow = "one device 1.5 times as slow: 1.364 to 1.364 of the makespan, the most with device 0"
+    assert slow in answer.out
+
+
+def test_a_model_has_other_times_than_planned_too(penstock: Penstock) -> None:
+    line = "simulate 1f1b -p 2 -m 4 --model tiny --tokens 64 --hardware h200 --straggler 2 --json"
+    assert all(1 < ratio <= 2 for ratio in json.loads(penstock(line).out)["straggler"]["ratios"])
+
+
+def test_a_jitter_below_zero_is_refused(penstock: Penstock) -> None:
+    answer = penstock("simulate gpipe -p 4 -m 8 --jitter -0.1")
+    assert answer.code == 2
+    assert "a jitter of -0.1" in answer.err

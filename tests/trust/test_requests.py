@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clock import within
-from loops import all_cases
+from loops import Place, all_cases
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
 from penstock.schedules import build, find, registry
@@ -29,31 +29,94 @@ def refusal(name: str, **request: Any) -> ShapeError:
     return caught.value
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_count_that_is_no_count_is_refused(name: str) -> None:
+def _counts_that_are_none(name: str, case: Place) -> None:
     values: list[Any] = [0, -1, -(10**12), True, False, 2.0, 2.5, "2", "many", [2]]
-    with all_cases() as case:
-        for number, value in product(NUMBERS, values):
-            with case(number, repr(value)):
-                error = refusal(name, **{number: value})
-                assert str(value) in error.message
-                assert error.hint
+    for number, value in product(NUMBERS, values):
+        with case(number, repr(value)):
+            error = refusal(name, **{number: value})
+            assert str(value) in error.message
+            assert error.hint
+
+
+def _a_thousand_million_ops(name: str, case: Place) -> None:
+    """They are refused before they are made."""
+    for number, power in product(("devices", "microbatches"), (9, 18, 300)):
+        with case(number, f"10**{power}"):
+            error = refusal(name, **{number: 10**power})
+            assert error.hint
+
+
+def _ops_beyond_the_limit(name: str, case: Place) -> None:
+    """They are refused whatever makes them many."""
+    with case("ops beyond the limit"):
+        error = refusal(name, devices=1000, microbatches=100_000)
+        assert "ops" in error.message
+        assert error.hint
+
+
+def _options_of_other_schedules(name: str, case: Place) -> None:
+    own = {option.name for option in find(name).options}
+    others = {option.name for spec in registry().values() for option in spec.options} - own
+    for option in sorted(others | {"colour"}):
+        with case(option):
+            error = refusal(name, options={option: 1})
+            assert repr(option) in error.message
+            assert error.hint
+
+
+def _option_values_without_sense(name: str, case: Place) -> None:
+    values: list[Any] = ["", "much", "1/0", "nan", -3, True, [1]]
+    for option, value in product(find(name).options, values):
+        with case(option.name, repr(value)):
+            error = refusal(name, options={option.name: value})
+            assert option.name in error.message
+            assert error.hint
+
+
+def _options_that_count(name: str, case: Place) -> None:
+    """None, too many and parts are refused."""
+    counts = [option.name for option in find(name).options if option.parse is int]
+    for option, value in product(counts, (0, 10**9, 2.5)):
+        with case(option, value):
+            error = refusal(name, options={option: value})
+            assert option in error.message
+            assert error.hint
+
+
+def _slices_where_there_are_none(name: str, case: Place) -> None:
+    if not find(name).sliced:
+        with case("slices"):
+            error = refusal(name, slices=2)
+            assert "slices" in error.message
+            assert "-k" in error.hint
+
+
+def _another_number_of_chunks(name: str, case: Place) -> None:
+    chunks = find(name).chunks
+    if chunks is not None:
+        with case("chunks"):
+            error = refusal(name, chunks=chunks + 1)
+            assert str(chunks + 1) in error.message
+            assert f"-v {chunks}" in error.hint
+
+
+MISTAKES = (
+    _counts_that_are_none,
+    _a_thousand_million_ops,
+    _ops_beyond_the_limit,
+    _options_of_other_schedules,
+    _option_values_without_sense,
+    _options_that_count,
+    _slices_where_there_are_none,
+    _another_number_of_chunks,
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_thousand_million_ops_are_refused_before_they_are_made(name: str) -> None:
+def test_what_a_schedule_cannot_serve_is_refused(name: str) -> None:
     with all_cases() as case:
-        for number, power in product(("devices", "microbatches"), (9, 18, 300)):
-            with case(number, f"10**{power}"):
-                error = refusal(name, **{number: 10**power})
-                assert error.hint
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_ops_beyond_the_limit_are_refused_whatever_makes_them_many(name: str) -> None:
-    error = refusal(name, devices=1000, microbatches=100_000)
-    assert "ops" in error.message
-    assert error.hint
+        for refuse_each in MISTAKES:
+            refuse_each(name, case)
 
 
 @pytest.mark.parametrize("name", ["", "1F1B", "seq1fib", "no such schedule", "gpipe ", "\x00"])
@@ -61,59 +124,6 @@ def test_an_unknown_name_is_answered_with_a_known_one(name: str) -> None:
     error = refusal(name)
     assert repr(name) in error.message
     assert any(known in error.hint for known in NAMES)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_an_option_of_another_schedule_is_refused_by_name(name: str) -> None:
-    own = {option.name for option in find(name).options}
-    others = {option.name for spec in registry().values() for option in spec.options} - own
-    for option in sorted(others | {"colour"}):
-        error = refusal(name, options={option: 1})
-        assert repr(option) in error.message
-        assert error.hint
-
-
-OPTIONS = {name: [option.name for option in find(name).options] for name in NAMES}
-COUNTS = {
-    name: [option.name for option in find(name).options if option.parse is int] for name in NAMES
-}
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if OPTIONS[name]])
-def test_an_option_value_without_sense_is_refused(name: str) -> None:
-    values: list[Any] = ["", "much", "1/0", "nan", -3, True, [1]]
-    with all_cases() as case:
-        for option, value in product(OPTIONS[name], values):
-            with case(option, repr(value)):
-                error = refusal(name, options={option: value})
-                assert option in error.message
-                assert error.hint
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if COUNTS[name]])
-def test_an_option_that_counts_refuses_none_too_many_and_parts(name: str) -> None:
-    with all_cases() as case:
-        for option, value in product(COUNTS[name], (0, 10**9, 2.5)):
-            with case(option, value):
-                error = refusal(name, options={option: value})
-                assert option in error.message
-                assert error.hint
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if not find(name).sliced])
-def test_slices_on_a_schedule_without_them_are_refused(name: str) -> None:
-    error = refusal(name, slices=2)
-    assert "slices" in error.message
-    assert "-k" in error.hint
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if find(name).chunks is not None])
-def test_another_number_of_chunks_than_a_schedule_has_is_refused(name: str) -> None:
-    chunks = find(name).chunks
-    assert chunks is not None
-    error = refusal(name, chunks=chunks + 1)
-    assert str(chunks + 1) in error.message
-    assert f"-v {chunks}" in error.hint
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def _ours(crew: "Crew", work: "TrainingWork", settings: BenchSettings) -> Iterat
 
 
 def _theirs(crew: "Crew", work: "TrainingWork", settings: BenchSettings) -> Iterator[Result]:
-    from penstock.bench.measure.cells import run_their_cells
+    from penstock.bench.measure.torch_cells import run_their_cells
 
     for entry in settings["rivals"]:
         devices_of(settings["ranks"], entry["tensor"])

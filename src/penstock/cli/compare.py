@@ -12,6 +12,7 @@ from penstock.cli._output import emit, emit_json, emit_table, has_color, note, w
 from penstock.cli._pictures import Pictures, Width, destinations, write_pictures
 from penstock.cli._record import plain, timeline_record
 from penstock.cli._request import AsJson, PriceFlags, Request, Targets
+from penstock.cli._variation import NO_VARIATION, Variation, VariationFlags
 from penstock.draw import terminal
 from penstock.draw.words import number, percent
 from penstock.sim import simulate
@@ -35,32 +36,37 @@ def compare(
     request: Request,
     prices: PriceFlags,
     pictures: Pictures,
+    variation: VariationFlags = NO_VARIATION,
     columns: Width = None,
     as_json: AsJson = False,
 ) -> None:
     """Simulate several schedules and draw them on one time axis.
 
-    -v, -k and -o go to the schedules that take them. The smallest value of a column has a *.
+    -v, -k and -o go to the schedules that take them. The smallest value of a column has a *. With
+    --jitter 95 % of the draws end by the time shown, with --straggler it is that of the device
+    whose slowness costs the most.
     """
     files = destinations(pictures, as_json=as_json)
     cost = prices.cost()
     schedules, notes = resolve_all(targets, request, cost)
     timelines = [simulate(schedule, cost) for schedule in schedules]
+    varied = [Variation.of(timeline, variation) for timeline in timelines]
     for line in notes:
         note(line)
     if files.pop("json", None):
-        emit_json(records(timelines))
+        emit_json(records(timelines, varied))
     elif not files:
-        emit_table(("name", "ops", *COLUMNS, "ratio"), _rows(timelines))
+        more = varied[0].ratios() if varied else ()
+        emit_table(("name", "ops", *COLUMNS, *more, "ratio"), _rows(timelines, varied))
         emit("\n" + terminal.render(timelines, width=columns or width(), color=has_color()))
     write_pictures(files, timelines)
 
 
-def records(timelines: Sequence[Timeline]) -> list[dict[str, Any]]:
+def records(timelines: Sequence[Timeline], varied: Sequence[Variation]) -> list[dict[str, Any]]:
     """The fields of `simulate` for each, with its makespan as a ratio to the first one's."""
     return [
-        {**timeline_record(timeline), "ratio": plain(ratio)}
-        for timeline, ratio in zip(timelines, _ratios(timelines))
+        {**timeline_record(timeline), "ratio": plain(ratio), **found.record()}
+        for timeline, ratio, found in zip(timelines, _ratios(timelines), varied)
     ]
 
 
@@ -69,19 +75,20 @@ def _ratios(timelines: Sequence[Timeline]) -> list[Fraction]:
     return [timeline.makespan / first if first else Fraction(1) for timeline in timelines]
 
 
-def _rows(timelines: Sequence[Timeline]) -> list[tuple[str, ...]]:
-    cells = [_column(timelines, *column) for column in COLUMNS.values()]
+def _rows(timelines: Sequence[Timeline], varied: Sequence[Variation]) -> list[tuple[str, ...]]:
+    columns: list[tuple[Sequence[Fraction | float], Callable[[Any], str]]] = [
+        ([read(timeline) for timeline in timelines], word) for read, word in COLUMNS.values()
+    ]
+    for ratios in zip(*(found.ratios().values() for found in varied)):
+        times = [ratio * float(line.makespan) for ratio, line in zip(ratios, timelines)]
+        columns.append((times, number))
+    cells = [_column(values, word) for values, word in columns]
     names = [timeline.name for timeline in timelines]
     counts = [f"{len(timeline.schedule.table):,}" for timeline in timelines]
-    ratios = [f"{float(ratio):.3f}" for ratio in _ratios(timelines)]
-    return list(zip(names, counts, *cells, ratios))
+    parts = [f"{float(ratio):.3f}" for ratio in _ratios(timelines)]
+    return list(zip(names, counts, *cells, parts))
 
 
-def _column(
-    timelines: Sequence[Timeline],
-    read: Callable[[Timeline], Fraction],
-    word: Callable[[Fraction], str],
-) -> list[str]:
+def _column(values: Sequence[Fraction | float], word: Callable[[Any], str]) -> list[str]:
     """One column, with a star at its least value and a space in its place elsewhere."""
-    values = [read(timeline) for timeline in timelines]
     return [word(value) + ("*" if value == min(values) else " ") for value in values]

@@ -20,6 +20,7 @@ from penstock.cli._mesh import ModelFlags, simulate_on_mesh
 from penstock.cli._output import emit, emit_json, emit_table
 from penstock.cli._record import timeline_record
 from penstock.cli._request import AsJson, PriceFlags, Request, Target, resolve
+from penstock.cli._variation import NO_VARIATION, Variation, VariationFlags
 from penstock.draw.words import count_of, number, percent, size_words
 from penstock.errors import ShapeError
 from penstock.sim import simulate
@@ -42,28 +43,37 @@ def simulate_one(
     request: Request,
     prices: PriceFlags,
     on: ModelFlags = NO_MODEL,
+    variation: VariationFlags = NO_VARIATION,
     as_json: AsJson = False,
 ) -> None:
     """Simulate a schedule: makespan, bubble, work and peak memory of each device.
 
     With --model times are seconds and memory is bytes. With --mesh a device is a cell of ranks,
     and what these send each other is simulated too: how long it takes, and what of it is exposed,
-    which is not hidden behind computing.
+    which is not hidden behind computing. --jitter and --straggler say what a step takes with other
+    times than planned.
     """
     on.refuse_without_model()
     if on.model:
-        _simulate_model(target, request, prices, on, as_json=as_json)
+        _simulate_model(target, request, prices, on, variation, as_json=as_json)
         return
     cost = prices.cost()
     timeline = simulate(resolve(target, request, cost), cost)
+    varied = Variation.of(timeline, variation)
     if as_json:
-        emit_json(timeline_record(timeline))
+        emit_json({**timeline_record(timeline), **varied.record()})
     else:
-        _print(timeline)
+        _print(timeline, varied)
 
 
 def _simulate_model(
-    target: str, request: Request, prices: PriceFlags, on: ModelFlags, *, as_json: bool
+    target: str,
+    request: Request,
+    prices: PriceFlags,
+    on: ModelFlags,
+    variation: VariationFlags,
+    *,
+    as_json: bool,
 ) -> None:
     given = [each.name for each in fields(prices) if getattr(prices, each.name) != each.default]
     if given:
@@ -71,20 +81,21 @@ def _simulate_model(
             f"--{given[0]} and --model both give times or sizes", hint=f"leave --{given[0]} out"
         )
     found = simulate_on_mesh(resolve(target, request), on)
-    if as_json:
-        emit_json(exposed_record(found, on))
-        return
     timeline = found.timeline
+    varied = Variation.of(timeline, variation)
+    if as_json:
+        emit_json({**exposed_record(found, on), **varied.record()})
+        return
     _print_head(timeline)
     emit(mesh_words(on, timeline.schedule.shape.devices))
-    _print_times(timeline, lambda value: f"{milliseconds(value)} ms")
+    _print_times(timeline, varied, lambda value: f"{milliseconds(value)} ms")
     emit(f"{exposed_words(found)}\n\nms of one rank of each device")
     emit_table(EXPOSED_HEAD, exposed_rows(found))
 
 
-def _print(timeline: Timeline) -> None:
+def _print(timeline: Timeline, varied: Variation) -> None:
     _print_head(timeline)
-    _print_times(timeline, number)
+    _print_times(timeline, varied, number)
     emit("")
     rows = [
         (str(device), number(work), number(peak))
@@ -98,13 +109,15 @@ def _print_head(timeline: Timeline) -> None:
     emit(f"{timeline.name}: {size_words(schedule.shape)}, {count_of(len(schedule.table), 'op')}")
 
 
-def _print_times(timeline: Timeline, words: Callable[[Fraction], str]) -> None:
+def _print_times(timeline: Timeline, varied: Variation, words: Callable[[Fraction], str]) -> None:
     emit(
         f"makespan {words(timeline.makespan)}, bubble {percent(timeline.bubble_makespan, 2)}; "
         f"span {words(timeline.span)}, bubble {percent(timeline.bubble_span, 2)}"
     )
     if len(timeline.schedule.table) <= PATH_UP_TO:
         emit(f"critical path: {_path(timeline, words)}")
+    for line in varied.lines():
+        emit(line)
 
 
 def _path(timeline: Timeline, words: Callable[[Fraction], str]) -> str:

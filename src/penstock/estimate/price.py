@@ -19,7 +19,7 @@ from penstock.estimate.memory_classes import DeviceMemory, device_memories
 from penstock.estimate.step_schedule import StepSchedule, step_schedule
 from penstock.estimate.update_times import UpdateTimes
 from penstock.estimate.utilisation import token_flops, token_flops_again
-from penstock.sim.engine import play
+from penstock.sim.play import play
 from penstock.sim.timeline import busy_ticks
 
 

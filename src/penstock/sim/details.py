@@ -30,6 +30,8 @@ class Simulated:
     cost: Cost
     run: Run | None = None
     """What the general graph gave; None where the plain loop kept only the ends."""
+    strands: str = "together"
+    """When the strands of a pair deliver."""
 
     def starts(self, timeline: Timeline) -> Ticks:
         if self.run is not None:

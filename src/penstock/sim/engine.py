@@ -3,25 +3,14 @@
 With lanes fixed, time is a longest path: one pass over the graph. Only a proven schedule is timed.
 """
 
-from fractions import Fraction
-from math import lcm
-
-import numpy as np
-from numpy.typing import NDArray
-
 from penstock.check import require
-from penstock.core.groups import groups_of
 from penstock.core.schedule import Schedule
-from penstock.core.scoreboard import Run, play_schedule
-from penstock.core.table import Ticks
 from penstock.cost.model import Cost, UnitCost
-from penstock.cost.shares import Scaled, finer, share_column, shares_of
 from penstock.errors import ShapeError, nearest
 from penstock.sim.details import Simulated
-from penstock.sim.links import delays, finest, links_of, wires
-from penstock.sim.loans import with_exchanges, with_loans
 from penstock.sim.memory import peaks
 from penstock.sim.plain import is_plain, play_plain
+from penstock.sim.play import play
 from penstock.sim.timeline import Timeline
 
 DELIVERIES = ("together", "apart")
@@ -47,81 +36,4 @@ def simulate(
         return Timeline(schedule, end, tick, peak, grain, Simulated(price))
     done, tick = play(schedule, price, strands)
     peak, grain = peaks(schedule, price, done)
-    return Timeline(schedule, done.end, tick, peak, grain, Simulated(price, done))
-
-
-def play(schedule: Schedule, cost: Cost, strands: str) -> tuple[Run, Fraction]:
-    """Times over the general graph: groups, `after`, links, any lanes."""
-    links = links_of(schedule, cost)
-    scaled = with_loans(schedule, cost, _with_communication(schedule, cost))
-    fine = finest(schedule, links, scaled) * _gang_sizes(schedule)
-    length, tick = finer(scaled, Fraction(1, fine))
-    length = _together(schedule, length, strands)
-    length = with_exchanges(schedule, cost, length, tick)
-    occupied = wires(schedule, links, tick)
-    delay = delays(schedule, links, tick)
-    if occupied is not None:
-        return play_schedule(schedule, length, delay, occupied), tick
-    if int(length.sum()) + int(delay.sum()) < 2**31:
-        # Half the width is twice the ops in a cache line.
-        length, delay = length.astype(np.int32), delay.astype(np.int32, copy=False)
-    return play_schedule(schedule, length, delay), tick
-
-
-def _gang_sizes(schedule: Schedule) -> int:
-    """A number that the size of every gang divides, so that shares are whole ticks."""
-    rows = schedule.table.rows_by_op if schedule.gangs else {}
-    return lcm(*(len(rows[op]) for op in schedule.gangs))
-
-
-def _with_communication(schedule: Schedule, cost: Cost) -> Scaled:
-    """Add tensor-parallel communication that nothing hides.
-
-    Alone, a forward and an input gradient expose it; a full backward hides it behind its weight
-    gradient. Inside a pair the other strand hides it, except once when all strands are forwards.
-    """
-    scaled = cost.durations(schedule)
-    if not cost.communication:
-        return scaled
-    worth = cost.communication / shares_of(schedule.shape).scale
-    tick = Fraction(1, lcm(scaled.tick.denominator, worth.denominator))
-    length, tick = finer(scaled, tick)
-    exposed = schedule.table.of_kinds("FNRI") & ~_hidden(schedule)
-    extra = share_column(schedule) * int(worth / tick)
-    return Scaled(np.where(exposed, length + extra, length), tick)
-
-
-def _hidden(schedule: Schedule) -> NDArray[np.bool_]:
-    """Rows of pairs whose communication another strand covers."""
-    hidden = np.zeros(len(schedule.table), np.bool_)
-    row_of = schedule.table.rows_by_op if schedule.pairs else {}
-    for pair in schedule.pairs:
-        rows = sorted(row_of[op][0] for op in pair)
-        forwards = all(op.kind in "FN" for op in pair)
-        hidden[rows[:-1] if forwards else rows] = True
-    return hidden
-
-
-def _together(schedule: Schedule, length: Ticks, strands: str) -> Ticks:
-    """Lengths from the start of a group to the end of each member.
-
-    Members in one lane run one after the other, members in different lanes side by side; a gang
-    shares its op's cost evenly.
-    """
-    groups, lane = groups_of(schedule), schedule.table.lane
-    if not len(groups.rows):
-        return length
-    rows, of_row = groups.rows, groups.of_row[groups.rows]
-    length = length.copy()
-    members = schedule.table.rows_by_op if schedule.gangs else {}
-    for op in schedule.gangs:
-        length[members[op]] //= len(members[op])
-    # Rows of a group that share a lane are neighbours: one run of `rows` each.
-    run_of = np.cumsum((np.diff(of_row, prepend=-1) != 0) | (np.diff(lane[rows], prepend=-1) != 0))
-    total = np.cumsum(length[rows])
-    first = np.flatnonzero(np.diff(run_of, prepend=0))
-    own = total - np.repeat(total[first] - length[rows][first], np.diff(first, append=len(rows)))
-    if strands == "together":
-        own = np.maximum.reduceat(own, groups.start[:-1])[of_row]
-    length[rows] = own
-    return length
+    return Timeline(schedule, done.end, tick, peak, grain, Simulated(price, done, strands))

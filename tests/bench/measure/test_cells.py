@@ -6,7 +6,7 @@ from bench.measure.plain_loss import plain_loss
 from penstock.arch.cell_shape import CellShape
 from penstock.arch.config import ModelConfig
 from penstock.bench.cells import devices_of, with_ratios
-from penstock.bench.measure.cells import run_our_cells, run_their_cells
+from penstock.bench.measure.cells import run_our_cells
 from penstock.bench.measure.real import TrainingWork, join_ranks
 from penstock.errors import ShapeError
 from penstock.run.launch.worker_pool import Crew
@@ -38,6 +38,8 @@ def test_our_step_over_a_cell_has_the_loss_of_the_plain_model(
 
 
 def test_their_step_over_a_cell_has_the_loss_of_the_plain_model(pair: Crew, loss: float) -> None:
+    from penstock.bench.measure.torch_cells import run_their_cells  # deferred: it takes long
+
     measured = join_ranks(None, pair.run(run_their_cells, WORK, "Schedule1F1B", 2, 1))
     assert measured.loss == pytest.approx(loss, rel=1e-5)
     assert measured.seconds > 0
