@@ -8,6 +8,8 @@ import pytest
 from penstock.cli.main import main
 from penstock.train.config.load import load
 
+pytestmark = pytest.mark.long
+
 PROBLEM = [
     *("plan", "--model", "llama3.2-1b", "--cluster", "h100:4", "--tokens", "8192"),
     *("--batch-tokens", "65536", "-k", "2", "--rows", "1"),

@@ -7,6 +7,8 @@ from penstock.core.kernel import compile_small_work
 from penstock.estimate.price import estimate_step
 from planner.problems import every
 
+pytestmark = pytest.mark.long
+
 SAMPLED = 60
 
 

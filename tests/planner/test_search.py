@@ -13,6 +13,8 @@ from penstock.planner.problem import problem_from
 from penstock.planner.search import WORTH, SearchResult, search_plans
 from planner.problems import every, row, with_memory
 
+pytestmark = pytest.mark.long
+
 FEW = {"mesh": "tensor=1,sequence=1", "rows": 1, "schedule": "1f1b", "vocabulary": False}
 
 
@@ -32,7 +34,8 @@ def test_the_best_is_the_best_of_all() -> None:
 
 
 def test_more_memory_is_never_worse() -> None:
-    found, seconds = all_candidates(problem_from(row(mesh="tensor=1,sequence=1", rows=1))), []
+    sizes = row(mesh="tensor=1,sequence=1", rows=1, schedule="seq1f1b")
+    found, seconds = all_candidates(problem_from(sizes)), []
     for gibi in (9, 14, 80):
         problem = with_memory(found.problem, gibi)
         plans = _search(replace(found, problem=problem)).plans
