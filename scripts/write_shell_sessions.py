@@ -26,6 +26,7 @@ PAGES = tuple(
         "docs/concepts/cell-costs.md",
         "docs/concepts/estimate.md",
         "docs/concepts/profile.md",
+        "docs/concepts/plan.md",
         "README.md",
     )
 )

@@ -1,13 +1,22 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.cli.main import VERBS
 from write_shell_sessions import PAGES, rewritten
 
+SEARCHING = "plan"
+"""The page whose commands search for a minute or two."""
+
+
+def _case(page: Path) -> Any:
+    marks = [pytest.mark.long] if page.stem == SEARCHING else []
+    return pytest.param(page, id=page.stem, marks=marks)
+
 
 @pytest.mark.processes
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", map(_case, PAGES))
 def test_what_a_page_shows_is_what_its_commands_print(page: Path) -> None:
     text = page.read_text()
     assert text == rewritten(text), "python scripts/write_shell_sessions.py writes the answers anew"

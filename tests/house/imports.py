@@ -58,6 +58,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "run.process": ("terminal", "parent_process"),
     "run.program": ("core", "lower", "transform", *_MODEL),
     "estimate": (*_BELOW_PLAN, "cluster", "files", "plan", "run.program"),
+    "planner": ("core", "schedules", "arch", "cluster", "estimate"),
     "run.comm": ("arch", "core", "model.parallel", "run.process", "run.program"),
     "run.host": ("model.stages",),
     "run.execute": (
@@ -120,6 +121,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "terminal",
         *_BELOW_RUN,
         "estimate",
+        "planner",
         *_RUN,
         *_BELOW_LOOP,
         "train.loop",

@@ -24,7 +24,7 @@ from penstock.errors import PenstockError
 from penstock.run.process.exit_codes import INTERRUPTED, MISUSE
 
 VERBS = (
-    *("list", "show", "check", "simulate", "compare", "best", "estimate"),
+    *("list", "show", "check", "simulate", "compare", "best", "estimate", "plan"),
     *("verify", "train", "export", "profile", "bench"),
 )
 

@@ -17,11 +17,8 @@ from penstock.errors import ShapeError, shown
 
 MAX_OPS = 20_000_000
 """Schedules above this many ops are refused before anything is allocated for them."""
-
-
 MAX_DEVICES = 4_096
 """Deepest pipeline; some tables have a place for every pair of devices."""
-
 
 TO_ATTENTION = ("heads", "weights")
 """What stages of attention alone may be given: queries, keys and values, or the normed input and
@@ -67,6 +64,13 @@ class Shape:
     layers: tuple[int, ...] = field(default=(), repr=False)
     """Layers of each stage, embedding and output layer not counted, where the order was made for
     one cut of the model; empty where stages are to be as equal as can be."""
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:  # once: shares are many fractions; text differs between processes
+        return hash((self.devices, self.stages, self.slices, self.slice_share))
 
     def __post_init__(self) -> None:
         _positive("devices", self.devices)

@@ -9,13 +9,14 @@ each hides what the others wait for, as far as its own computing goes.
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arch.cell_shape import CellPlace, CellShape
+from penstock.arch.config import ModelConfig
 from penstock.arch.mesh_shape import COPY_AXES
 from penstock.arch.parameters import layers_on_shards
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, Op
@@ -39,6 +40,10 @@ from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
 
 RowSeconds = NDArray[np.float64]
+StageLike = tuple[int, bool, bool]
+"""Layers of a stage, and whether it is the first and the last."""
+KnownSums = dict[tuple[str, StageLike, tuple[int, ...]], tuple[float, ...]]
+"""By kind, stage and slices up to the op's own: seconds and bytes of its collectives."""
 
 
 class Communication(NamedTuple):
@@ -168,16 +173,13 @@ class CellCost(TransformerCost):
         return np.array([*each, len(known)], np.int64)
 
     @cached_property
-    def _stages_like(self) -> list[int]:
-        """For each stage the first one of as many layers, the ends of the model apart."""
+    def _stages_like(self) -> list[StageLike]:
+        """What stages that communicate alike have in common: as many layers, the ends of the model
+        apart. Stages of attention alone make each one different."""
         layers, last = self.workload.layers, len(self.workload.layers) - 1
         if self.workload.weightless:
-            return [*range(len(layers))]
-        known: dict[tuple[int, bool, bool], int] = {}
-        return [
-            known.setdefault((count, stage == 0, stage == last), stage)
-            for stage, count in enumerate(layers)
-        ]
+            return [(stage, False, False) for stage in range(len(layers))]
+        return [(count, stage == 0, stage == last) for stage, count in enumerate(layers)]
 
     def _collectives(self, op: Op) -> list[Collective]:
         if isinstance(self.workload, CutWorkload):
@@ -185,7 +187,7 @@ class CellCost(TransformerCost):
         return op_collectives(self.workload, self.share, op)
 
     @cached_property
-    def _known(self) -> dict[tuple[str, int, tuple[int, ...]], tuple[float, ...]]:
+    def _known(self) -> KnownSums:
         """Ops of equal slices of different microbatches are alike."""
         return {}
 
@@ -222,7 +224,8 @@ class FreeBoundaries(CellCost):
 def _busiest(workload: Workload, schedule: Schedule, cell: CellShape) -> CellPlace:
     """The place of the rank with most FLOPs. Places of a ring differ by a token or two, so the
     first one stands for all."""
-    places = _distinct(workload, cell)
+    lengths = frozenset(count for each in set(workload.lengths) for count in each)
+    places = _distinct(workload.model, lengths, cell)
     if len(places) == 1:
         return places[0]
     flops = [
@@ -231,12 +234,12 @@ def _busiest(workload: Workload, schedule: Schedule, cell: CellShape) -> CellPla
     return places[flops.index(max(flops))]
 
 
-def _distinct(workload: Workload, cell: CellShape) -> list[CellPlace]:
+@lru_cache(maxsize=1024)
+def _distinct(model: ModelConfig, lengths: frozenset[int], cell: CellShape) -> list[CellPlace]:
     """Places whose ranks have different parts of the model or of some slice."""
-    lengths = {count for each in set(workload.lengths) for count in each}
     found: dict[object, CellPlace] = {}
     for place in replace(cell, ring=1).places():
-        share = RankShare(workload.model, cell, place)
+        share = RankShare(model, cell, place)
         parts = (share.part, share.attended, *(share.tokens(count) for count in lengths))
         found.setdefault(parts, place)
     return [*found.values()]

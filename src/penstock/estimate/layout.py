@@ -22,14 +22,20 @@ ALL_LAYERS = 1 << 30
 
 @dataclass(frozen=True)
 class Recompute:
-    """Which layers keep only their input. `selective` computes the probabilities of attention
-    again, which only attention that is not fused keeps."""
+    """What keeps only its input: no layer, all layers, some of each stage, or `stages` as a whole,
+    as a run does it. `selective` computes the probabilities of attention again, which only
+    attention that is not fused keeps."""
 
     text: str = "none"
 
     @property
+    def whole_stages(self) -> bool:
+        """Whether a stage is computed again by an op of its own."""
+        return self.text == "stages"
+
+    @property
     def layers(self) -> int:
-        """Layers of each stage that are computed again, at most."""
+        """Layers of each stage that are computed again in its backward, at most."""
         if self.text == "all":
             return ALL_LAYERS
         return int(self.text.removeprefix("layers=")) if "=" in self.text else 0

@@ -8,7 +8,7 @@ knows several sequences side by side, layers that are computed again, and the op
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,18 @@ from penstock.core.schedule import Loan, Schedule
 from penstock.core.shape import Shape
 from penstock.core.table import LETTERS
 from penstock.cost import passes
-from penstock.cost.cell_cost import CellCost, RowSeconds
-from penstock.cost.collectives import BACKWARD_KINDS, FORWARD_KINDS, Collective, SliceCollectives
+from penstock.cost.cell_cost import CellCost, KnownSums, RowSeconds
+from penstock.cost.collectives import (
+    BACKWARD_KINDS,
+    CELL_AXES,
+    FORWARD_KINDS,
+    Collective,
+    SliceCollectives,
+)
 from penstock.cost.exchange import Exchange
+from penstock.cost.hardware import Hardware
 from penstock.cost.model import SIZES, Link
+from penstock.cost.rank_share import RankShare
 from penstock.cost.shares import Scaled
 from penstock.cost.transformer import PICOSECOND
 from penstock.cost.workload import WorkAmounts
@@ -167,6 +175,12 @@ class LayoutCost(CellCost):
             found = [*found, *(each._replace(times=again) for each in slice.layer_forward())]
         return [each for each in found if IN_CELL[each.axis] not in self.free]
 
+    @cached_property
+    def _known(self) -> KnownSums:
+        groups = tuple(self.links.group(axis) for axis in CELL_AXES)
+        counts = (self.rows, self.again)
+        return _sums_of(self.share, self.hardware, groups, counts, self.free & {*IN_CELL.values()})
+
     def seconds(self, collective: Collective) -> float:
         group, sent = self.links.group(collective.axis), float(collective.sent) * self.rows
         each, calls = sent / collective.calls, collective.calls
@@ -260,6 +274,18 @@ class LayoutCost(CellCost):
         heads = self.workload.attended.heads * self.probabilities
         each = np.array([int(unit.square) // self.rows * heads for unit in self.units], np.int64)
         return each[self.unit_of]
+
+
+@lru_cache(maxsize=1024)
+def _sums_of(
+    share: RankShare,
+    hardware: Hardware,
+    groups: tuple[GroupLinks, ...],
+    counts: tuple[int, int],
+    free: frozenset[str],
+) -> KnownSums:
+    """Where to keep what ops send in a cell: layouts whose cells are alike send the same."""
+    return {}
 
 
 def _pass_seconds(kind: str, layer: LayerSeconds) -> float:

@@ -1,6 +1,6 @@
 """One layout: its step is simulated with the times of kernels, and its memory added up."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -33,11 +33,11 @@ class Estimate:
     bubble: float
     """Share of the step in which a device neither computes nor waits for ranks of its cell; mean of
     all devices."""
-    exposed: dict[str, float]
-    """Seconds that the step would be shorter by without a kind of communication."""
     memory: tuple[DeviceMemory, ...]
     stages: int = 1
     """Of the schedule."""
+    exposed: dict[str, float] = field(default_factory=dict)
+    """Seconds that the step would be shorter by without a kind of communication."""
 
     @property
     def tokens_per_second(self) -> float:
@@ -53,7 +53,9 @@ class Estimate:
     def hardware_utilisation(self) -> float:
         """Of the peak, with what is computed again."""
         layout = self.layout
-        again = min(layout.recompute.layers * self.stages, layout.model.layers)
+        some = layout.recompute.layers * self.stages
+        again = layout.model.layers if layout.recompute.whole_stages else some
+        again = min(again, layout.model.layers)
         return self._share(token_flops_again(layout.model, layout.tokens, again))
 
     def _share(self, flops_of_token: float) -> float:
@@ -67,19 +69,28 @@ class Estimate:
 
 
 def estimate(layout: TrainingLayout) -> Estimate:
-    """Simulate a step of a layout."""
+    """Simulate a step of a layout, and once more without each kind of communication."""
     step = step_schedule(layout)
     cost = layout_cost(layout, step)
-    schedule = step.schedule
-    done, tick = play(schedule, cost, "together")
+    found = _simulated(layout, step, cost)
+    return replace(found, exposed=_exposed(step, cost, found.seconds))
+
+
+def estimate_step(layout: TrainingLayout) -> Estimate:
+    """The same without what is exposed, which takes more than half of the time."""
+    step = step_schedule(layout)
+    return _simulated(layout, step, layout_cost(layout, step))
+
+
+def _simulated(layout: TrainingLayout, step: StepSchedule, cost: LayoutCost) -> Estimate:
+    done, tick = play(step.schedule, cost, "together")
     seconds = float(int(done.end.max()) * tick)
     return Estimate(
         layout,
         seconds,
         1 - _busy(step, done, tick) / seconds,
-        _exposed(step, cost, seconds),
         device_memories(layout, step, cost, done),
-        schedule.shape.stages,
+        step.schedule.shape.stages,
     )
 
 
@@ -138,7 +149,8 @@ def layout_cost(layout: TrainingLayout, step: StepSchedule) -> LayoutCost:
 
 def _refuse_twice(layout: TrainingLayout, schedule: Schedule) -> None:
     """Refuse to compute layers again that a schedule computes again anyway, or moves."""
-    if layout.recompute.text != "none" and schedule.table.kinds & set("NO"):
+    inside = layout.recompute.text != "none" and not layout.recompute.whole_stages
+    if inside and schedule.table.kinds & set("NO"):
         raise ShapeError(
             f"{schedule.name} computes forwards again or moves their activations, but recompute is "
             f"{layout.recompute.text}",

@@ -4,7 +4,7 @@ A value that is not what its name takes is refused with what it takes, an unknow
 nearest known one. Models, clusters and meshes are read once for all rows that name the same.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -30,23 +30,7 @@ Reader = Callable[[str, Any], Any]
 
 def layout_from(row: Mapping[str, Any]) -> TrainingLayout:
     """The layout that a row describes; a value of null stands for one that is left out."""
-    given = {name: value for name, value in row.items() if value is not None}
-    for name in given:
-        if name not in _READERS:
-            hint = nearest(name[:40], list(_READERS))
-            raise ShapeError(f"a layout has no {shown(name[:40])}", hint=hint)
-    missing = [
-        name
-        for name in NEEDED_NAMES
-        if name not in given and not (name == "cluster" and "profile" in given)
-    ]
-    if missing:
-        raise ShapeError(
-            f"{', '.join(missing)} is missing", hint=f"needed are {', '.join(NEEDED_NAMES)}"
-        )
-    values = {name: _READERS[name](name, value) for name, value in given.items()}
-    if "profile" in values:
-        values = _on_machine(values.pop("profile"), values)
+    values = values_from(row, NEEDED_NAMES)
     scattered = values.pop("sequence_parallel_norms", True)
     sizes = dict(values.pop("mesh", ()))
     pipeline, cluster = sizes.pop("pipeline", 1), values["cluster"]
@@ -54,6 +38,21 @@ def layout_from(row: Mapping[str, Any]) -> TrainingLayout:
     if "replicas" not in sizes:
         mesh = _with_replicas(mesh, pipeline, cluster)
     return TrainingLayout(mesh=mesh, pipeline=pipeline, **values)
+
+
+def values_from(row: Mapping[str, Any], needed: Sequence[str]) -> dict[str, Any]:
+    """What a row says, value by value; a mesh as its sizes by name."""
+    given = {name: value for name, value in row.items() if value is not None}
+    for name in given:
+        if name not in _READERS:
+            hint = nearest(name[:40], list(_READERS))
+            raise ShapeError(f"a layout has no {shown(name[:40])}", hint=hint)
+    known = {*given, "cluster"} if "profile" in given else given
+    missing = [name for name in needed if name not in known]
+    if missing:
+        raise ShapeError(f"{', '.join(missing)} is missing", hint=f"needed are {', '.join(needed)}")
+    values = {name: _READERS[name](name, value) for name, value in given.items()}
+    return _on_machine(values.pop("profile"), values) if "profile" in values else values
 
 
 def _on_machine(machine: MeasuredMachine, values: dict[str, Any]) -> dict[str, Any]:
@@ -123,8 +122,8 @@ def _recompute(name: str, value: Any) -> Recompute:
     text = _text(name, value)
     word, equals, count = text.partition("=")
     numbered = word == "layers" and count.isascii() and count.isdecimal() and 0 < len(count) < 7
-    if text not in ("none", "selective", "all") and not (equals and numbered):
-        hint = "give none, selective, all, or layers=N"
+    if text not in ("none", "selective", "all", "stages") and not (equals and numbered):
+        hint = "give none, selective, all, stages, or layers=N"
         raise ShapeError(f"{name} is {shown(value)}", hint=hint)
     return Recompute(text)
 

@@ -25,7 +25,7 @@ from penstock.run.program.step_end import end_step
 from penstock.schedules import build
 from penstock.transform import combine
 
-KEPT = 64
+KEPT = 128
 """Schedules that are kept; one of 16 devices and 256 microbatches takes a few MB."""
 
 
@@ -57,16 +57,21 @@ class _Request:
 
 def step_schedule(layout: TrainingLayout) -> StepSchedule:
     """The schedule of a layout's step."""
-    changes = ("vocabulary",) * layout.vocabulary + ("offload",) * (layout.offload == "all")
+    wanted = {
+        "recompute": layout.recompute.whole_stages,
+        "vocabulary": layout.vocabulary,
+        "offload": layout.offload == "all",
+    }
+    changes = tuple(change for change, wants in wanted.items() if wants)
     sizes = (layout.pipeline, layout.microbatches, layout.chunks, layout.slices)
-    lengths = _lengths(layout.model, layout.tokens, layout.slices or 1, layout.mesh.sequence)
+    lengths = slice_lengths(layout.model, layout.tokens, layout.slices or 1, layout.mesh.sequence)
     reduced = layout.copies * layout.mesh.tensor > 1
     full = layout.shard == "full"
     return _made(_Request(layout.schedule, sizes, layout.options, changes, lengths, reduced, full))
 
 
 @lru_cache(maxsize=1024)
-def _lengths(model: ModelConfig, tokens: int, count: int, ranks: int) -> tuple[int, ...]:
+def slice_lengths(model: ModelConfig, tokens: int, count: int, ranks: int) -> tuple[int, ...]:
     """Slices of equal FLOPs, as a run cuts them unless it is told otherwise; a token or more for
     each rank that shares them."""
     if count == 1:
@@ -92,6 +97,7 @@ def _made(request: _Request) -> StepSchedule:
         options=dict(request.options),
     )
     _refuse_unpriced(plain, len(request.lengths))
+    _refuse_twice(plain, request.changes)
     schedule = combine(plain, request.changes) if request.changes else plain
     shape = replace(schedule.shape, boundary_bytes=(1,) * (schedule.shape.stages - 1))
     if len(request.lengths) > 1:
@@ -109,6 +115,15 @@ def _made(request: _Request) -> StepSchedule:
     program = lower_for_running(schedule)
     joined = (communicators(program), communicators(program, replicas=2))
     return StepSchedule(schedule, request.lengths, tuple(slot_counts(program)), joined, gathered)
+
+
+def _refuse_twice(schedule: Schedule, changes: tuple[str, ...]) -> None:
+    if "recompute" in changes and schedule.table.kinds & set("NO"):
+        raise ShapeError(
+            f"{schedule.name} computes forwards again or moves their activations, but recompute is "
+            "stages",
+            hint="leave recompute out",
+        )
 
 
 def _refuse_unpriced(schedule: Schedule, slices: int) -> None:

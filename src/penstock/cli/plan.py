@@ -1,0 +1,196 @@
+"""`penstock plan`: which layout and schedule train a model fastest on a cluster, and why."""
+
+from dataclasses import dataclass
+from time import monotonic
+from typing import Annotated
+
+import typer
+
+from penstock.cli._flat import flat
+from penstock.cli._needs import need_pydantic
+from penstock.cli._output import emit, emit_json, emit_table, note
+from penstock.cli._pictures import write_pictures
+from penstock.cli._request import AsJson
+from penstock.cli.estimate import LayoutFlags
+from penstock.errors import ShapeError
+from penstock.estimate.price import Estimate, layout_cost
+from penstock.estimate.reasons import GIBI
+from penstock.estimate.step_schedule import step_schedule
+from penstock.files import save_text
+from penstock.planner.advice import Plans, advise, lacks, needs
+from penstock.planner.answer import plans_record
+from penstock.planner.candidates import all_candidates
+from penstock.planner.configuration import configuration
+from penstock.planner.divisions import nothing_divides
+from penstock.planner.problem import PlanProblem, problem_from
+from penstock.planner.search import search_plans
+from penstock.planner.words import option_words, plan_mesh, schedule_words, why
+from penstock.sim import simulate
+
+NOTHING_FITS = 1
+QUIET = 3.0
+"""Seconds between two lines about progress."""
+
+
+@dataclass(frozen=True)
+class PlanFlags:
+    """How much is searched, and what is done with the answer."""
+
+    top: Annotated[
+        int, typer.Option("--top", min=1, max=100, metavar="N", help="Plans to show.")
+    ] = 5
+    most: Annotated[
+        int,
+        typer.Option("--simulate", min=1, max=1_000_000, metavar="N", help="Simulations at most."),
+    ] = 200
+    why: Annotated[
+        int, typer.Option("--why", min=0, metavar="PLAN", help="Explain a plan, by its number.")
+    ] = 0
+    pick: Annotated[
+        int, typer.Option("--pick", min=1, metavar="PLAN", help="The plan of --save and --html.")
+    ] = 1
+    save: Annotated[
+        str, typer.Option("--save", metavar="FILE", help="Write it for `penstock train`.")
+    ] = ""
+    html: Annotated[
+        str, typer.Option("--html", metavar="FILE", help="Draw its timeline and memory.")
+    ] = ""
+
+
+def register(app: typer.Typer) -> None:
+    app.command("plan")(flat(plan_layouts))
+
+
+def plan_layouts(flags: LayoutFlags, wanted: PlanFlags, as_json: AsJson = False) -> None:
+    """Find the fastest layout and schedule for a model on a cluster.
+
+    Needed are --model, --cluster, --tokens and --batch-tokens. What else is given is kept, all the
+    rest is searched: bounds of time and memory for every candidate, then simulations of those that
+    can be among the best. Exits 0 where a plan fits and 1 where none does.
+    """
+    problem = problem_from(flags.given)
+    answer = _searched(problem, wanted)
+    if as_json:
+        emit_json(plans_record(answer))
+    else:
+        _print(answer)
+    if not answer.plans:
+        raise typer.Exit(NOTHING_FITS)
+    if wanted.why and not as_json:
+        emit("")
+        emit("\n".join(f"- {each}" for each in why(answer, _chosen(answer, wanted.why))))
+    _write(answer, wanted)
+
+
+def _searched(problem: PlanProblem, wanted: PlanFlags) -> Plans:
+    said = SearchProgress()
+    every = all_candidates(problem, said.bounded)
+    if not len(every):
+        raise nothing_divides(problem)
+    return advise(search_plans(every, wanted.top, wanted.most, said.simulated))
+
+
+class SearchProgress:
+    """Lines on stderr while a search goes on, not more than one in a few seconds."""
+
+    def __init__(self) -> None:
+        self.since = self.last = monotonic()
+
+    def bounded(self, count: int) -> None:
+        self._say(f"{count:,} candidates bounded")
+
+    def simulated(self, count: int, best: float | None) -> None:
+        found = "none fits so far" if best is None else f"the best takes {best:.3f} s"
+        self._say(f"{count:,} candidates simulated, {found}")
+
+    def _say(self, text: str) -> None:
+        now = monotonic()
+        if now - self.last >= QUIET:
+            self.last = now
+            note(f"{text}, {now - self.since:.0f} s")
+
+
+def _print(answer: Plans) -> None:
+    found = answer.found
+    if answer.plans:
+        emit_table(_HEAD, [_row(at, each) for at, each in enumerate(answer.plans, start=1)])
+    else:
+        emit(_nothing_fits(answer))
+    emit(f"{len(found.candidates):,} candidates, {found.simulated:,} simulated")
+    if found.open:
+        emit(
+            f"{found.open:,} more have bounds below what is shown, from {found.open_seconds:.3f} s "
+            "on: --simulate takes more of them"
+        )
+    if answer.plans and answer.nearest:
+        near = answer.nearest
+        emit(
+            f"nearest faster plan that does not fit: {_words(near)}, {near.seconds:.3f} s, "
+            f"lacks {lacks(near) / GIBI:.1f} GiB"
+        )
+    for each in answer.relaxed[:1]:
+        emit(f"to relax first: {each.text}, {each.gain:.1%} more tokens in a second")
+
+
+def _nothing_fits(answer: Plans) -> str:
+    problem, leanest = answer.found.candidates.problem, answer.nearest
+    room = problem.cluster.gpu.memory / GIBI
+    if leanest is None:
+        return f"no plan fits into {room:.0f} GiB"
+    parts = max(leanest.memory, key=lambda each: each.total)._asdict().items()
+    most = sorted(parts, key=lambda part: -part[1])[:3]
+    words = ", ".join(f"{name.replace('_', ' ')} {size / GIBI:.1f}" for name, size in most)
+    return (
+        f"no plan fits into {room:.0f} GiB. The leanest that was found, {_words(leanest)}, needs "
+        f"{needs(leanest) / GIBI:.1f} GiB: {words}\n"
+        "what helps: more GPUs, GPUs with more memory, a shorter sequence"
+    )
+
+
+def _words(plan: Estimate) -> str:
+    parts = (plan_mesh(plan.layout), schedule_words(plan.layout), option_words(plan.layout))
+    return " ".join(part for part in parts if part != "-")
+
+
+_HEAD = (
+    *("", "mesh", "schedule", "options", "step s", "tokens/s", "utilisation", "GiB", "bubble"),
+    "exposed s",
+)
+
+
+def _row(number: int, plan: Estimate) -> tuple[str, ...]:
+    layout = plan.layout
+    return (
+        str(number),
+        plan_mesh(layout),
+        schedule_words(layout),
+        option_words(layout),
+        f"{plan.seconds:.3f}",
+        f"{plan.tokens_per_second:,.0f}",
+        f"{plan.flops_utilisation:.1%}",
+        f"{needs(plan) / GIBI:.1f}",
+        f"{plan.bubble:.1%}",
+        f"{sum(plan.exposed.values()):.3f}",
+    )
+
+
+def _chosen(answer: Plans, number: int) -> Estimate:
+    if number > len(answer.plans):
+        raise ShapeError(
+            f"there is no plan {number}", hint=f"give 1 to {len(answer.plans)}, or raise --top"
+        )
+    return answer.plans[number - 1]
+
+
+def _write(answer: Plans, wanted: PlanFlags) -> None:
+    layout = _chosen(answer, wanted.pick).layout
+    if wanted.save:
+        need_pydantic()
+        from penstock.train.config.toml_text import written
+
+        save_text(wanted.save, written(configuration(layout)))
+        note(f"wrote {wanted.save}")
+    if wanted.html:
+        step = step_schedule(layout)
+        timeline = simulate(step.schedule, layout_cost(layout, step))
+        write_pictures({"html": wanted.html}, [timeline])

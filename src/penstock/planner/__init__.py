@@ -1,0 +1,1 @@
+"""Which layout and schedule for a model on a cluster: bounds for all, simulations for few."""

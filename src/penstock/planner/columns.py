@@ -1,0 +1,69 @@
+"""What both bounds of a division need: one microbatch by slices, as columns over its schedules."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.planner.divisions import Division
+from penstock.planner.entries import Entries
+from penstock.planner.piece_times import Floats, PieceTimes
+from penstock.planner.problem import PlanProblem
+from penstock.planner.variants import PlanVariant
+
+Flags = NDArray[np.bool_]
+Pieces = Callable[[int], PieceTimes]
+"""One microbatch, cut into so many slices."""
+
+
+@dataclass(frozen=True)
+class DivisionColumns:
+    """The schedules of a division. Arrays have a row for each of them, and a column for each of the
+    devices that are looked at, or one."""
+
+    problem: PlanProblem
+    division: Division
+    entries: Entries
+    pieces: Pieces
+
+    def by_slices(self, found: Callable[[PieceTimes], Sequence[float]]) -> list[Floats]:
+        """Numbers of a microbatch, for each schedule with its slices, column by column."""
+        counts = self._counts
+        table = np.array([found(self.pieces(count)) for count in counts], np.float64)
+        rows = table[np.searchsorted(counts, self.entries.slices)]
+        return [*rows.T[:, :, None]]
+
+    @cached_property
+    def _counts(self) -> list[int]:
+        return sorted({*self.entries.slices.tolist()})
+
+    @cached_property
+    def stages(self) -> Floats:
+        """Of each device."""
+        return self.entries.stages[:, None].astype(np.float64)
+
+    @cached_property
+    def slices(self) -> Floats:
+        return self.entries.slices[:, None].astype(np.float64)
+
+    @cached_property
+    def facts(self) -> Mapping[str, Flags]:
+        """What kinds of work schedules have."""
+        names = ("split", "braided", "lends", "shards")
+        return {name: self.entries.column(name)[:, None] for name in names}
+
+    def spread(self, variant: PlanVariant) -> Flags:
+        """Whether all devices have a part of the vocabulary."""
+        return self.facts["shards"] | variant.vocabulary
+
+    @cached_property
+    def layer_elements(self) -> int:
+        """Parameters of a layer that a rank has."""
+        part = self.pieces(1).cost.workload.part
+        return int(part.layer_weights + part.layer_vectors)
+
+    def owners(self, variant: PlanVariant) -> int:
+        """Ranks that share the optimizer's state of a stage."""
+        return 1 if variant.shard == "none" else self.division.copies

@@ -1,0 +1,167 @@
+"""Schedules that so many devices may run for so many microbatches, as columns for bounds.
+
+For each of them a few devices decide: the one with the first stage, the one with the last, and the
+next to the first. Of each it is known how many layers it has, how many are in front of it, and how
+many microbatches it holds at least when it holds most.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.arch.layer_split import split_layers
+from penstock.core.shape import Shape
+from penstock.errors import PenstockError
+from penstock.planner.piece_times import Floats
+from penstock.planner.problem import PlanProblem
+from penstock.planner.records import RecordWork, all_work
+from penstock.schedules import Case
+from penstock.schedules.generators.placements import looped_placement, wave_placement
+
+CHUNKS = (2, 3, 4, 5, 6, 8, 10)
+"""Stages of a device that are tried, where a record lets one choose."""
+SLICES = (2, 4, 8, 16)
+FEWEST_OF_SLICE = 512
+"""Tokens of a slice below which sequences are not cut any more."""
+MOST_TRIED_OPS = 1 << 14
+"""Ops of a schedule above which it is not tried: it would be simulated for seconds."""
+
+
+class ScheduleEntry(NamedTuple):
+    """A schedule with its sizes."""
+
+    work: RecordWork
+    chunks: int | None
+    slices: int | None
+    stages: int
+    """Of a device."""
+    ops: int
+    """Forwards and backwards of all devices."""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Schedules of one number of devices and microbatches. Arrays have a row for each of them, and
+    a column for each device that is looked at."""
+
+    entries: tuple[ScheduleEntry, ...]
+    layers: Floats
+    """Of the device."""
+    fewest: Floats
+    """Of its smallest stage."""
+    first: Floats
+    """1 where it has the first stage."""
+    last: Floats
+    before: Floats
+    """Layers in front of it."""
+    place: Floats
+    """Devices in front of it."""
+    live: Floats
+    """Microbatches that it holds at least, when it holds most."""
+
+    def column(self, name: str) -> NDArray[np.bool_]:
+        """A fact of each schedule's work."""
+        return np.array([getattr(entry.work, name) for entry in self.entries], np.bool_)
+
+    @property
+    def stages(self) -> NDArray[np.int64]:
+        return np.array([entry.stages for entry in self.entries], np.int64)
+
+    @property
+    def ops(self) -> NDArray[np.int64]:
+        return np.array([entry.ops for entry in self.entries], np.int64)
+
+    @property
+    def slices(self) -> NDArray[np.int64]:
+        return np.array([entry.slices or 1 for entry in self.entries], np.int64)
+
+
+def slices_of(problem: PlanProblem, sequence: int) -> tuple[int, ...]:
+    """Numbers of slices that leave each of some ranks enough tokens."""
+    cut = [each for each in SLICES if problem.tokens // (each * sequence) >= FEWEST_OF_SLICE]
+    return _fixed(problem, "slices", cut)
+
+
+def entries_of(
+    problem: PlanProblem, devices: int, microbatches: int, cut: tuple[int, ...]
+) -> Entries:
+    """All that the records have for these sizes; sequences may be cut into so many slices."""
+    found: list[ScheduleEntry] = []
+    rows: list[list[list[float]]] = []
+    for work in all_work():
+        if problem.fixed.get("schedule", work.spec.name) != work.spec.name:
+            continue
+        for case, entry in _choices(problem, work, (devices, microbatches), cut):
+            found.append(entry)
+            rows.append(_devices(problem, case, entry))
+    columns = np.array(rows, np.float64).reshape(len(rows), 3, 7)
+    return Entries(tuple(found), *np.moveaxis(columns, 2, 0))
+
+
+def _choices(
+    problem: PlanProblem, work: RecordWork, sizes: tuple[int, int], cut: tuple[int, ...]
+) -> Iterator[tuple[Case, ScheduleEntry]]:
+    spec, layers = work.spec, problem.model.layers
+    devices, microbatches = sizes
+    several = _fixed(problem, "chunks", CHUNKS) if spec.chunks is None else (None,)
+    options = dict(problem.fixed.get("options", ()))
+    for chunks in several:
+        for slices in cut if spec.sliced else (None,):
+            with suppress(PenstockError):
+                case = spec.case(devices, microbatches, chunks, slices, options)
+                ops = 2 * devices * case.v * case.k * microbatches
+                fits = devices * case.v <= layers and ops <= MOST_TRIED_OPS
+                if fits and (devices > 1 or _plain(work, case)):
+                    yield case, ScheduleEntry(work, chunks, slices, case.v, ops)
+
+
+def _plain(work: RecordWork, case: Case) -> bool:
+    """Whether it is a sensible order for one device, which has no bubble to fill."""
+    return case.v == 1 and not (work.split or work.braided or work.lends or work.shards)
+
+
+def _fixed(
+    problem: PlanProblem, name: str, otherwise: list[int] | tuple[int, ...]
+) -> tuple[int, ...]:
+    return (problem.fixed[name],) if name in problem.fixed else tuple(otherwise)
+
+
+def _devices(problem: PlanProblem, case: Case, entry: ScheduleEntry) -> list[list[float]]:
+    """The rows of an entry: what each device that is looked at has."""
+    held = _held(entry.work, case)
+    shares = _shares(problem.model.layers, case.p, case.v, entry.work.looped)
+    return [[*share, held[device]] for device, share in shares]
+
+
+@lru_cache(maxsize=1024)
+def _shares(
+    layers: int, devices: int, chunks: int, looped: bool
+) -> tuple[tuple[int, tuple[float, ...]], ...]:
+    """Devices that are looked at, with the part of the model that each has."""
+    shape = Shape.even(devices, 1, chunks)
+    placement = (looped_placement if looped else wave_placement)(shape)
+    sizes = [*map(len, split_layers(layers, shape.stages))]
+    found = []
+    for device in (0, placement[-1], min(1, devices - 1)):
+        own = [stage for stage, home in enumerate(placement) if home == device]
+        each = [sizes[stage] for stage in own]
+        ends = (0 in own, shape.stages - 1 in own)
+        share = (sum(each), min(each), *ends, sum(sizes[: own[0]]), own[0])
+        found.append((device, share))
+    return tuple(found)
+
+
+def _held(work: RecordWork, case: Case) -> tuple[float, ...]:
+    """Microbatches of each device, as the record claims exactly, or none where it does not."""
+    unstashed = case.at({"stash": 0 * case.stash})
+    for claim in work.spec.claims:
+        if claim.quantity == "peak" and not claim.bound and claim.when(unstashed):
+            held = claim.value(unstashed)
+            if isinstance(held, tuple):
+                return tuple(map(float, held))
+    return (0.0,) * case.p

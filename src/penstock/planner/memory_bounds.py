@@ -1,0 +1,79 @@
+"""Bytes that no plan of a division is below, for all its schedules at once.
+
+Weights, gradients and optimizer state are held all the time. To these a device adds, when it holds
+most, at least one microbatch, or as many as the record of the schedule claims, each as large as its
+smallest stage. Of a sequence the first slices are there, whatever their number: they go forward
+first and back last. Where backwards are whole, the next thing that a full device does is one of
+them, which needs its own room.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from penstock.arch.layers.record import wide_bytes
+from penstock.estimate.memory_classes import CONTEXT, DRIVER, GAPS
+from penstock.planner.columns import DivisionColumns
+from penstock.planner.piece_times import Floats, PieceTimes
+from penstock.planner.variants import PlanVariant
+
+
+@dataclass(frozen=True)
+class MemoryBounds:
+    """The bounds of a division's schedules."""
+
+    columns: DivisionColumns
+    known: dict[PlanVariant, Floats] = field(default_factory=dict)
+
+    def bytes(self, variant: PlanVariant) -> Floats:
+        """Of the device that needs most, for each schedule."""
+        key = variant._replace(shard="none", vocabulary=False)
+        if key not in self.known:
+            self.known[key] = (1 + GAPS) * self._step(variant)
+        held = self._state(variant) + self.known[key]
+        return np.asarray(held.max(axis=1) + CONTEXT + DRIVER)
+
+    def _state(self, variant: PlanVariant) -> Floats:
+        """Weights, gradients and optimizer state."""
+        columns, have = self.columns, self.columns.entries
+        part, narrow = columns.pieces(1).cost.workload.part, columns.problem.element_bytes
+        wide = wide_bytes(narrow)
+        ends = np.where(columns.spread(variant), 0, have.first + have.last)
+        elements = have.layers * columns.layer_elements + ends * part.head_weights
+        stored = elements - part.head_weights * (ends > 1) * columns.problem.model.tied
+        owned = stored / columns.owners(variant)
+        if variant.shard == "full":
+            buffers = (narrow + wide) * stored / columns.stages
+            return np.asarray(owned * (narrow * (narrow < wide) + 3 * wide) + buffers)
+        main = owned if narrow < wide else stored
+        narrower = stored * narrow * (narrow < wide)
+        return np.asarray(narrower + (elements + main + 2 * owned) * wide)
+
+    def _step(self, variant: PlanVariant) -> Floats:
+        """What a device keeps of microbatches, and what a backward needs while it runs."""
+        columns, have = self.columns, self.columns.entries
+        whole, slice, average, given, running = columns.by_slices(_sizes)
+        units = have.live * columns.stages * columns.slices
+        if variant.offload == "all":
+            kept = have.fewest * slice
+        elif variant.recompute == "none":
+            kept = np.maximum(have.layers * whole, units * have.fewest * average)
+        elif variant.recompute == "stages":
+            kept = np.maximum(have.fewest * slice, units * given * (have.first == 0))
+        else:
+            kept = np.zeros_like(units)
+        whole_backwards = ~(columns.facts["split"] | columns.facts["braided"])
+        return np.asarray(kept + running * whole_backwards)
+
+
+def _sizes(piece: PieceTimes) -> tuple[float, ...]:
+    """Bytes of a layer: a microbatch, its largest slice, a slice on average and its input, and what
+    a backward needs."""
+    averages = map(_least_average, (piece.kept, piece.given))
+    running = piece.running.min() if len(piece.lengths) == 1 else 0.0  # slices need little
+    return (piece.kept.sum(), piece.kept.max(), *averages, running)
+
+
+def _least_average(slices: Floats) -> float:
+    """What a slice has on average, where some of the first are there."""
+    return float((np.cumsum(slices) / np.arange(1, len(slices) + 1)).min())

@@ -1,0 +1,151 @@
+"""Seconds and bytes of one microbatch on the ranks of a cell, layer by layer.
+
+What a stage takes is a sum: so much for each layer, for the boundary to another stage, and for the
+embedding and the head at the ends. The cost model of an estimate is asked for a small schedule with
+a stage of each kind, and the parts are what is left when the others are subtracted.
+
+    stage        0          1       2         3
+    layers       1          1       2         1
+    has also     embedding                    head
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.core.schedule import Schedule
+from penstock.core.shape import Shape
+from penstock.estimate.layout import TrainingLayout
+from penstock.estimate.layout_cost import LayoutCost
+from penstock.estimate.price import layout_cost
+from penstock.estimate.step_schedule import StepSchedule
+
+LAYERS = (1, 1, 2, 1)
+FUSED, SPLIT = "FB", "FIW"
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a kind of op takes, as parts of a stage: arrays over slices."""
+
+    layer: Floats
+    boundary: Floats
+    """For each stage."""
+    embedding: Floats
+    head: Floats
+
+    @classmethod
+    def of(cls, stages: Floats) -> "Parts":
+        """From the four stages of a small schedule, by slices."""
+        layer = stages[2] - stages[1]
+        boundary = stages[1] - layer
+        return cls(layer, boundary, stages[0] - stages[1], stages[3] - stages[1])
+
+    def __add__(self, other: "Parts") -> "Parts":
+        each = ("layer", "boundary", "embedding", "head")
+        return Parts(*(getattr(self, name) + getattr(other, name) for name in each))
+
+    @cached_property
+    def sum(self) -> tuple[float, float, float, float]:
+        """Of all slices."""
+        parts = (self.layer, self.boundary, self.embedding, self.head)
+        return tuple(float(each.sum()) for each in parts)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class PieceTimes:
+    """One microbatch of a layout, whatever its pipeline."""
+
+    layout: TrainingLayout
+    lengths: tuple[int, ...]
+
+    @cached_property
+    def computing(self) -> dict[str, Parts]:
+        """Seconds of ops of each kind, without waiting."""
+        found = {kind: self._parts(self._computing, kind, SPLIT) for kind in SPLIT}
+        return found | {"B": found["I"] + found["W"]}
+
+    @cached_property
+    def waiting(self) -> dict[str, Parts]:
+        """Seconds that they wait for ranks of their cell."""
+        found: dict[str, Parts] = {}
+        for kinds in (FUSED, SPLIT):
+            small = self._small(kinds)
+            ticks, tick = self._cost_of(small).durations(small)
+            waits = ticks * float(tick) - self.cost.computing(small)
+            found |= {kind: self._parts(waits, kind, kinds) for kind in kinds}
+        return found
+
+    @cached_property
+    def _computing(self) -> Floats:
+        return self.cost.computing(self._small(SPLIT))
+
+    @cached_property
+    def kept(self) -> Floats:
+        """Bytes that a layer keeps until its backward, by slices."""
+        return self._layer("act") + self._layer("kv")
+
+    @cached_property
+    def moved(self) -> float:
+        """Bytes of a layer's activations, which copies to the host are charged for."""
+        return float(self._layer("act").sum())
+
+    def _layer(self, size: str) -> Floats:
+        """Bytes of a layer under a name, by slices."""
+        return self._parts(self._bytes(size, SPLIT), "F", SPLIT).layer
+
+    @cached_property
+    def given(self) -> Floats:
+        """Bytes of a layer's input, by slices."""
+        found = self.cost.workload.layer_bytes("input")[: len(self.lengths)]
+        return np.asarray(found * self.layout.rows, np.float64)
+
+    @cached_property
+    def running(self) -> Floats:
+        """What the backward of a stage with one layer needs while it runs, by slices."""
+        return np.asarray(self._rows(self._bytes("temp", FUSED), "B", FUSED)[1])
+
+    @cached_property
+    def cost(self) -> LayoutCost:
+        return self._cost_of(self._small(SPLIT))
+
+    def _bytes(self, size: str, kinds: str) -> Floats:
+        ticks, tick = self.cost.amounts(self._small(kinds), size)
+        return np.asarray(ticks * float(tick))
+
+    def _parts(self, column: Floats, kind: str, kinds: str) -> Parts:
+        return Parts.of(self._rows(column, kind, kinds))
+
+    def _rows(self, column: Floats, kind: str, kinds: str) -> Floats:
+        """A column of a table by stage and slice."""
+        table, found = self._small(kinds).table, np.zeros((len(LAYERS), len(self.lengths)))
+        rows = table.of_kinds(kind)
+        found[table.stage[rows], table.slice[rows]] = column[rows]
+        return found
+
+    def _small(self, kinds: str) -> Schedule:
+        return _small_schedule(kinds, len(self.lengths))
+
+    def _cost_of(self, small: Schedule) -> LayoutCost:
+        """What a cost model has found for one schedule it keeps, so there is one for each."""
+        layout = replace(self.layout, model=replace(self.layout.model, layers=sum(LAYERS)))
+        nothing = ((0,), (0,))
+        return layout_cost(layout, StepSchedule(small, self.lengths, (0,), nothing))
+
+
+@lru_cache(maxsize=64)
+def _small_schedule(kinds: str, count: int) -> Schedule:
+    """One microbatch of so many slices through all stages and back, on one device."""
+    shape = Shape(1, len(LAYERS), (count,), layers=LAYERS)
+    stages, slices = range(len(LAYERS)), range(count)
+    forward = [("F", stage, 0, at) for stage in stages for at in slices]
+    back = [
+        (kind, stage, 0, at)
+        for stage in reversed(stages)
+        for at in reversed(slices)
+        for kind in kinds[1:]
+    ]
+    return Schedule.of("piece", shape, [forward + back])

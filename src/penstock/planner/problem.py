@@ -1,0 +1,75 @@
+"""What a plan is asked for: a model, a cluster, a batch, and what the user has decided already."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.arch.config import ModelConfig
+from penstock.cluster.cluster import Cluster
+from penstock.errors import ShapeError, nearest, shown
+from penstock.estimate.layout import BYTES_OF
+from penstock.estimate.request import values_from
+from penstock.schedules import registry
+
+NEEDED_VALUES = ("model", "cluster", "tokens", "batch_tokens")
+KERNELS = ("attention", "fused_norm", "precision")
+"""What is not searched but taken as given, or as an estimate takes it."""
+
+
+@dataclass(frozen=True)
+class PlanProblem:
+    """What the plans of one search have in common."""
+
+    model: ModelConfig
+    cluster: Cluster
+    tokens: int
+    """Of a sequence."""
+    batch_tokens: int
+    """Of all sequences of a step."""
+    mesh: Mapping[str, int] = field(default_factory=dict)
+    """Sizes of axes that the user gave."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Other choices that the user made, by name."""
+    norms: str = "scattered"
+
+    def __post_init__(self) -> None:
+        self.model.refuse_length(self.tokens)
+        if self.batch_tokens % self.tokens:
+            raise ShapeError(
+                f"batch_tokens is {self.batch_tokens:,}, which is not a number of sequences of "
+                f"{self.tokens:,} tokens",
+                hint=f"give {self.near(self.tokens)}",
+            )
+
+    def near(self, piece: int) -> str:
+        """Batches next to the one that is asked for that are a multiple of some tokens."""
+        less = self.batch_tokens // piece * piece
+        return " or ".join(f"{each:,}" for each in (less, less + piece) if each)
+
+    @property
+    def sequences(self) -> int:
+        """Of a step."""
+        return self.batch_tokens // self.tokens
+
+    @property
+    def kernels(self) -> dict[str, Any]:
+        """Kernels and the type of numbers, as far as they were given."""
+        return {name: self.fixed[name] for name in KERNELS if name in self.fixed}
+
+    @property
+    def element_bytes(self) -> int:
+        return BYTES_OF[self.fixed.get("precision", "bf16")]
+
+
+def problem_from(row: Mapping[str, Any]) -> PlanProblem:
+    """The problem that flags or a row of JSON describe; the names are those of a layout."""
+    values = values_from(row, NEEDED_VALUES)
+    scattered = values.pop("sequence_parallel_norms", True)
+    mesh = dict(values.pop("mesh", ()))
+    needed = {name: values.pop(name) for name in NEEDED_VALUES}
+    norms = "scattered" if scattered else "replicated"
+    if values.get("schedule", "") not in ("", *registry()):
+        name = values["schedule"]
+        hint = nearest(name[:40], [*registry()])
+        raise ShapeError(f"no schedule is called {shown(name, 40)}", hint=hint)
+    return PlanProblem(**needed, mesh=mesh, fixed=values, norms=norms)

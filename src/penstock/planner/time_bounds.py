@@ -1,0 +1,158 @@
+"""Seconds that no plan of a division is below, for all its schedules at once.
+
+A device does all its work, one op after the other. It cannot start before the first slice has gone
+through the layers in front of it; and when its last backward is done, this slice still has to go
+back through them, unless the device has weight gradients left to fill that time with. Then
+gradients are added up and weights updated.
+
+    front            layers in front x forward of the first slice, and messages
+    work             m x (layers x all passes, and what the ends of the model add)
+    behind           layers in front x backward of the first slice
+    end              the sum of a stage's gradients, the update of what a device owns
+
+Strands of a pair hide what others wait for, so that for them computing alone counts. Where devices
+lend each other attention, only the mean over devices is certain.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from penstock.arch.layers.record import wide_bytes
+from penstock.arch.mesh_shape import COPY_AXES
+from penstock.cluster.collective_times import GroupLinks
+from penstock.planner.columns import DivisionColumns, Flags
+from penstock.planner.piece_times import Floats, PieceTimes
+from penstock.planner.variants import PlanVariant
+
+RECOMPUTED = ("stages", "all")
+"""What runs all forwards again."""
+
+
+@dataclass(frozen=True)
+class TimeBounds:
+    """The bounds of a division's schedules."""
+
+    columns: DivisionColumns
+    known: dict[Any, Floats] = field(default_factory=dict)
+
+    def seconds(self, variant: PlanVariant) -> Floats:
+        """Of a step, for each schedule."""
+        key = variant._replace(shard="none", offload="none")
+        if key not in self.known:
+            self.known[key] = self._busy(variant)
+        return self.known[key] + self._end(variant)
+
+    def copied(self, variant: PlanVariant) -> Floats:
+        """Seconds that copies to the host and back take, if nothing is left out. It is no bound: an
+        activation whose backward comes next stays where it is."""
+        have, division = self.columns.entries, self.columns.division
+        if variant.offload == "none":
+            return np.zeros(len(have.entries))
+        (moved,) = self.columns.by_slices(lambda piece: [piece.moved])
+        rate = self.columns.problem.cluster.gpu.host_rate
+        return np.asarray((2 * division.microbatches * have.layers * moved / rate).max(axis=1))
+
+    def _busy(self, variant: PlanVariant) -> Floats:
+        """Until the last backward."""
+        facts, spread = self.columns.facts, self.columns.spread(variant)
+        again = self._work("F", spread) * (variant.recompute in RECOMPUTED)
+        forward = self._work("F", spread) + again
+        inputs, weights = self._work("I", spread), self._work("W", spread)
+        head = self._of_head(spread)
+        together = forward + self._work("B", spread) + np.maximum(self._passed("B"), head)
+        apart = forward + np.maximum(inputs + weights + head, inputs + self._passed("I"))
+        times = 1 + (variant.recompute in RECOMPUTED)
+        alone = times * self._computing("F", spread) + self._computing("B", spread)
+        busy = np.where(facts["split"], apart, together)
+        busy = self._passed("F") + np.where(facts["braided"], alone, busy)
+        even = self._even(times)
+        return np.where(facts["lends"], even, busy.max(axis=1, keepdims=True))[:, 0]
+
+    def _work(self, kind: str, spread: Flags) -> Floats:
+        """Seconds of all ops of a kind on each device; without a vocabulary that is spread."""
+        key = (kind, bool(spread.all()))
+        if key not in self.known:
+            self.known[key] = self._computing(kind, spread) + self._waiting(kind, spread)
+        return self.known[key]
+
+    def _computing(self, kind: str, spread: Flags) -> Floats:
+        return self._of_device(
+            self.columns.by_slices(lambda piece: piece.computing[kind].sum), spread
+        )
+
+    def _waiting(self, kind: str, spread: Flags) -> Floats:
+        """For ranks of the cell: slices send no less than whole sequences, in more messages."""
+        whole = self.columns.pieces(1).waiting[kind].sum
+        return np.maximum(self._of_device([np.array(each) for each in whole], spread), 0)
+
+    def _of_device(self, parts: list[Floats], spread: Flags) -> Floats:
+        """All microbatches on each device, from the parts of one."""
+        layer, boundary, embedding, head = parts
+        have = self.columns.entries
+        each = have.layers * layer + self.columns.stages * boundary
+        ends = np.where(spread, 0, have.first * embedding + have.last * head)
+        return np.asarray(self.columns.division.microbatches * (each + ends))
+
+    def _of_head(self, spread: Flags) -> Floats:
+        """A device's part of a head that all devices share."""
+        piece, division = self.columns.pieces(1), self.columns.division
+        head = max(0.0, sum(float(piece.computing[kind].sum[3]) for kind in "FB"))
+        return np.asarray(spread * division.microbatches * head / division.pipeline)
+
+    def _even(self, times: int) -> Floats:
+        """A device's part of all computing, which is the same however it is dealt out, and how long
+        a device is in front of its first op and behind its last one, on average."""
+        division, model = self.columns.division, self.columns.problem.model
+        forward, backward, first, last = self.columns.by_slices(_mean_parts)
+        each = model.layers / division.pipeline * (times * forward + backward)
+        stage = model.layers // (division.pipeline * self.columns.stages)
+        ramp = (division.pipeline - 1) / 2 * stage * (first + last)
+        whole = np.ones((1, 1), np.bool_)
+        return division.microbatches * each + self._of_head(whole) + ramp
+
+    def _passed(self, kind: str) -> Floats:
+        """One slice, the first, through all stages in front of a device: until it arrives, or until
+        it is back at the first stage when a device has done its last backward."""
+        if kind not in self.known:
+            layer, message = self.columns.by_slices(
+                lambda piece: (float(piece.computing[kind].layer[0]), self._message(piece))
+            )
+            have = self.columns.entries
+            self.known[kind] = have.before * layer + have.place * message
+        return self.known[kind]
+
+    def _message(self, piece: PieceTimes) -> float:
+        """The first slice from device to device, over the fastest link that these can have."""
+        sent = piece.cost.workload.boundary_bytes(piece.lengths[0]) * self.columns.division.rows
+        cluster = self.columns.problem.cluster
+        return min(GroupLinks(cluster, 2, near).message_seconds(float(sent)) for near in (1, 2))
+
+    def _end(self, variant: PlanVariant) -> Floats:
+        """The sum of a stage's gradients, and the update of all that a device owns."""
+        columns = self.columns
+        wide = wide_bytes(columns.problem.element_bytes)
+        elements = columns.entries.layers.min(axis=1) * columns.layer_elements
+        rate = columns.pieces(1).cost.times.memory_rate
+        updated = elements / columns.owners(variant) * 7 * wide / rate
+        return np.asarray(updated + self._summed(variant.shard))
+
+    def _summed(self, shard: str) -> Floats:
+        """Of the smallest stage; gradients that are scattered at once may be added up early."""
+        columns, copies = self.columns, self.columns.division.copies
+        if copies == 1 or shard == "full":
+            return np.zeros(len(columns.entries.entries))
+        group = columns.pieces(1).cost.links.group(*COPY_AXES)
+        stage = columns.entries.fewest.min(axis=1) * columns.layer_elements
+        sent = stage * wide_bytes(columns.problem.element_bytes) * (copies - 1) / copies
+        sizes, which = np.unique(sent, return_inverse=True)
+        if shard == "none":
+            return np.array([group.sum_seconds(2 * each) for each in sizes.tolist()])[which]
+        return np.array([group.ring_seconds(each) for each in sizes.tolist()])[which]
+
+
+def _mean_parts(piece: PieceTimes) -> tuple[float, ...]:
+    """Seconds of a layer's microbatch forward and backward, and of its first slice."""
+    both = [piece.computing[kind] for kind in "FB"]
+    return (*(each.sum[0] for each in both), *(float(each.layer[0]) for each in both))

@@ -1,0 +1,67 @@
+"""The command: what it prints and writes, and its exit codes."""
+
+from json import loads
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.main import main
+from penstock.train.config.load import load
+
+pytestmark = pytest.mark.long
+
+PROBLEM = [
+    *("plan", "--model", "llama3.2-1b", "--cluster", "h100:4", "--tokens", "8192"),
+    *("--batch-tokens", "65536", "-k", "2", "--rows", "1"),
+]
+
+
+def test_a_plan_is_found_explained_saved_and_drawn(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file, page = tmp_path / "plan.toml", tmp_path / "plan.html"
+    words = ["--why", "2", "--save", str(file), "--html", str(page), "--top", "2"]
+    assert main([*PROBLEM, *words, "--mesh", "tensor=1", "--pick", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert "utilisation" in printed
+    assert "candidates," in printed
+    assert "- 4 GPUs are" in printed
+    settings = load(file)
+    assert settings.pipeline.devices * settings.mesh.shape.ranks(1) == 4
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_scripts_get_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*PROBLEM, "--json", "--top", "1", "--mesh", "sequence=1"]) == 0
+    found = loads(capsys.readouterr().out)
+    assert {"plans", "nearest", "relax", "candidates", "simulated", "left_open"} <= {*found}
+    (plan,) = found["plans"]
+    assert plan["fits"]
+    assert plan["layout"]["mesh"]["sequence"] == 1
+    assert plan["step_seconds"] > 0
+
+
+def test_where_nothing_fits_it_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    large = ["--model", "llama3-70b", "--mesh", "sequence=1", "--cluster", "h100:2"]
+    assert main([*PROBLEM, *large]) == 1
+    printed = capsys.readouterr().out
+    assert "no plan fits into 80 GiB" in printed
+    assert "needs" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--batch-tokens", "100000"], "give 98,304 or 106,496"),
+        (["--mesh", "replicas=4", "--batch-tokens", "73728"], "give 65,536 or 98,304"),
+        (["--mesh", "tensor=3"], "give sizes whose product divides 4"),
+        (["--schedule", "1f1c"], "no schedule is called '1f1c'"),
+        (["--schedule", "chronos"], "no schedule has these sizes"),
+        (["--pick", "9", "--mesh", "tensor=4", "--save", "plan.toml"], "there is no plan 9"),
+    ],
+)
+def test_misuse_exits_with_2(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*PROBLEM, *words]) == 2
+    assert message in capsys.readouterr().err

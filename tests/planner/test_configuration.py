@@ -1,0 +1,47 @@
+"""A plan is a configuration that training reads, with the same numbers."""
+
+from typing import Any
+
+import pytest
+
+from penstock.errors import ShapeError
+from penstock.estimate.request import layout_from
+from penstock.planner.configuration import configuration
+from penstock.train.config.load import loads
+from penstock.train.config.toml_text import written
+from planner.problems import row
+
+SIZES = {"layers": 4, "hidden": 64, "ffn": 128, "heads": 4, "kv_heads": 2, "vocabulary": 256}
+
+
+def _layout(**changes: Any) -> Any:
+    given = row(mesh="tensor=2,pipeline=2", schedule="seq1f1b", shard="optimizer")
+    return layout_from(given | changes)
+
+
+def test_training_reads_what_was_planned() -> None:
+    settings = loads(written(configuration(_layout(recompute="stages", rows=2))))
+    layout = _layout(recompute="stages", rows=2)
+    assert settings.mesh.shape == layout.mesh
+    assert settings.pipeline.schedule == layout.schedule
+    assert (settings.pipeline.devices, settings.pipeline.slices) == (2, 4)
+    assert settings.pipeline.recompute == "all"
+    assert (settings.batch.length, settings.batch.rows) == (8192, 2)
+    assert settings.batch.microbatches == layout.microbatches
+    assert settings.model.config == layout.model
+    assert (settings.mesh.shard, settings.run.dtype) == ("optimizer", "bfloat16")
+
+
+def test_a_model_without_a_name_has_all_its_sizes() -> None:
+    layout = _layout(model=SIZES)
+    assert loads(written(configuration(layout))).model.config == layout.model
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"recompute": "all"}, "whole stages"), ({"precision": "fp16"}, "does not compute in fp16")],
+)
+def test_what_a_run_does_not_do_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ShapeError, match=message) as caught:
+        configuration(_layout(**changes))
+    assert caught.value.hint
