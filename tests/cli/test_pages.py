@@ -11,7 +11,7 @@ SEARCHING = "plan"
 
 
 def _case(page: Path) -> Any:
-    marks = [pytest.mark.long] if page.stem == SEARCHING else []
+    marks = [pytest.mark.matrix] if page.stem == SEARCHING else []
     return pytest.param(page, id=page.stem, marks=marks)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.main import main
+from penstock.plan.goodput import Failures, best_goodput
 from penstock.train.config.load import load
 
 pytestmark = pytest.mark.long
@@ -65,3 +66,28 @@ def test_misuse_exits_with_2(
 ) -> None:
     assert main([*PROBLEM, *words]) == 2
     assert message in capsys.readouterr().err
+
+
+SMALL = [*PROBLEM, "--mesh", "tensor=1,sequence=1", "--schedule", "1f1b", "--top", "1"]
+
+
+def test_failures_and_jitter_are_told_of_each_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    scale = ["--mtbf-hours", "50000", "--checkpoint-seconds", "30", "--jitter", "0.1"]
+    assert main([*SMALL, *scale, "--draws", "5"]) == 0
+    head, _, row, *_ = capsys.readouterr().out.splitlines()
+    assert "with jitter s" in head
+    assert row.split()[-2].endswith("%")
+    assert main([*SMALL, *scale, "--draws", "5", "--json"]) == 0
+    (plan,) = loads(capsys.readouterr().out)["plans"]
+    failures = Failures(4, 50_000, 30.0, 600.0)
+    wanted = best_goodput(plan["step_seconds"] * plan["jitter"]["mean"], failures)
+    assert plan["goodput"] == wanted._asdict()
+    assert 1 < plan["jitter"]["p95"] < 1.2
+
+
+@pytest.mark.parametrize("flags", [("--mtbf-hours", "-1"), ("--jitter", "nan")])
+def test_times_without_sense_are_refused_before_the_search(
+    capsys: pytest.CaptureFixture[str], flags: tuple[str, str]
+) -> None:
+    assert main([*SMALL, *flags]) == 2
+    assert f"{flags[0]} is {flags[1]}" in capsys.readouterr().err

@@ -1,12 +1,14 @@
 """`penstock plan`: which layout and schedule train a model fastest on a cluster, and why."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from penstock.cli._flat import flat
+from penstock.cli._goodput import PlanAtScale, ScaleFlags
 from penstock.cli._needs import need_pydantic
 from penstock.cli._output import emit, emit_json, emit_table, note
 from penstock.cli._pictures import write_pictures
@@ -61,19 +63,26 @@ def register(app: typer.Typer) -> None:
     app.command("plan")(flat(plan_layouts))
 
 
-def plan_layouts(flags: LayoutFlags, wanted: PlanFlags, as_json: AsJson = False) -> None:
+def plan_layouts(
+    flags: LayoutFlags, wanted: PlanFlags, scale: ScaleFlags, as_json: AsJson = False
+) -> None:
     """Find the fastest layout and schedule for a model on a cluster.
 
     Needed are --model, --cluster, --tokens and --batch-tokens. What else is given is kept, all the
     rest is searched: bounds of time and memory for every candidate, then simulations of those that
     can be among the best. Exits 0 where a plan fits and 1 where none does.
+
+    With --mtbf-hours each plan has the number of steps between checkpoints with which most of the
+    time is progress when GPUs fail; with --jitter the time that 95 % of its steps keep.
     """
     problem = problem_from(flags.given)
+    scale.refuse_senseless()
     answer = _searched(problem, wanted)
+    at_scale = [PlanAtScale.of(plan, scale) for plan in answer.plans]
     if as_json:
-        emit_json(plans_record(answer))
+        emit_json(_record(answer, at_scale))
     else:
-        _print(answer)
+        _print(answer, at_scale)
     if not answer.plans:
         raise typer.Exit(NOTHING_FITS)
     if wanted.why and not as_json:
@@ -110,10 +119,20 @@ class SearchProgress:
             note(f"{text}, {now - self.since:.0f} s")
 
 
-def _print(answer: Plans) -> None:
+def _record(answer: Plans, at_scale: Sequence[PlanAtScale]) -> dict[str, Any]:
+    record = plans_record(answer)
+    for plan, more in zip(record["plans"], at_scale):
+        plan |= more.record()
+    return record
+
+
+def _print(answer: Plans, at_scale: Sequence[PlanAtScale]) -> None:
     found = answer.found
     if answer.plans:
-        emit_table(_HEAD, [_row(at, each) for at, each in enumerate(answer.plans, start=1)])
+        rows = [
+            (*_row(at, each.plan), *each.cells().values()) for at, each in enumerate(at_scale, 1)
+        ]
+        emit_table((*_HEAD, *at_scale[0].cells()), rows)
     else:
         emit(_nothing_fits(answer))
     emit(f"{len(found.candidates):,} candidates, {found.simulated:,} simulated")

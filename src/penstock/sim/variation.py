@@ -28,6 +28,7 @@ from penstock.sim.timeline import Timeline
 
 SHORTEST_TICKS = 1000
 """Ticks of the shortest op, so that a factor is kept to a part in a thousand."""
+LARGEST_JITTER = 10
 AT_ONCE = 64
 """Draws whose factors are made together."""
 
@@ -54,10 +55,10 @@ class Varied(NamedTuple):
 
 def vary(timeline: Timeline, jitter: float, draws: int, seed: int = 0) -> Varied:
     """Makespans with times that vary: each draw has a factor for every op."""
-    if not 0 <= jitter < 10:
+    if not 0 <= jitter < LARGEST_JITTER:
         raise ShapeError(
             f"a jitter of {jitter:g}: it is the standard deviation of an op's time, as part of it",
-            hint="give a part from 0 to 10, such as 0.05",
+            hint=f"give a part, such as 0.05; it is below {LARGEST_JITTER}",
         )
     if draws < 1:
         raise ShapeError(f"{draws} draws", hint="give at least 1")
