@@ -14,7 +14,7 @@ from penstock.planner.problem import PlanProblem
 
 ROWS = (1, 2, 4)
 """Sequences side by side that are tried."""
-FEWEST_TOKENS = 256
+FEWEST_RANK_TOKENS = 256
 """Tokens of a rank below which sequences are not divided any more."""
 
 
@@ -76,7 +76,9 @@ def meshes(problem: PlanProblem) -> Iterator[tuple[MeshShape, int]]:
     gpus, given = problem.cluster.gpus, problem.mesh
     near = _divisors(problem.cluster.machine.gpus)
     for tensor in _given(given, "tensor", [each for each in near if gpus % each == 0]):
-        sequences = [each for each in _divisors(gpus) if problem.tokens // each >= FEWEST_TOKENS]
+        sequences = [
+            each for each in _divisors(gpus) if problem.tokens // each >= FEWEST_RANK_TOKENS
+        ]
         for sequence in _given(given, "sequence", sequences):
             for pipeline in _given(given, "pipeline", _divisors(gpus)):
                 inside = tensor * sequence * pipeline
