@@ -14,7 +14,7 @@ from penstock.planner.problem import PlanProblem
 
 ROWS = (1, 2, 4)
 """Sequences side by side that are tried."""
-FEWEST_RANK_TOKENS = 256
+FEWEST_SHARED_TOKENS = 256
 """Tokens of a rank below which sequences are not divided any more."""
 
 
@@ -77,7 +77,7 @@ def meshes(problem: PlanProblem) -> Iterator[tuple[MeshShape, int]]:
     near = _divisors(problem.cluster.machine.gpus)
     for tensor in _given(given, "tensor", [each for each in near if gpus % each == 0]):
         sequences = [
-            each for each in _divisors(gpus) if problem.tokens // each >= FEWEST_RANK_TOKENS
+            each for each in _divisors(gpus) if problem.tokens // each >= FEWEST_SHARED_TOKENS
         ]
         for sequence in _given(given, "sequence", sequences):
             for pipeline in _given(given, "pipeline", _divisors(gpus)):
