@@ -16,7 +16,7 @@ def _case(page: Path) -> Any:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("page", map(_case, PAGES))
+@pytest.mark.parametrize("page", [*map(_case, PAGES)])
 def test_what_a_page_shows_is_what_its_commands_print(page: Path) -> None:
     text = page.read_text()
     assert text == rewritten(text), "python scripts/write_shell_sessions.py writes the answers anew"
