@@ -61,6 +61,7 @@ def test_a_search_that_stops_says_what_it_left_open() -> None:
     assert found.open_seconds > 0
 
 
+@pytest.mark.matrix
 def test_a_faster_plan_that_does_not_fit_lacks_bytes() -> None:
     tight = replace(every(), problem=with_memory(every().problem, 12))
     answer = advise(_search(tight))

@@ -88,6 +88,7 @@ def test_estimates_are_compared_with_steps(
     assert all(abs(row["memory_error"]) < 0.05 for row in rows)
 
 
+@pytest.mark.matrix
 def test_cells_are_run_once_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "cells.jsonl")
     words = ["profile", "matrix", "tiny", *SMALL, "--device", "cpu", "--out", out, "--json"]
