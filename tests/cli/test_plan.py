@@ -85,7 +85,9 @@ def test_failures_and_jitter_are_told_of_each_plan(capsys: pytest.CaptureFixture
     assert 1 < plan["jitter"]["p95"] < 1.2
 
 
-@pytest.mark.parametrize("flags", [("--mtbf-hours", "-1"), ("--jitter", "nan")])
+@pytest.mark.parametrize(
+    "flags", [("--mtbf-hours", "-1"), ("--mtbf-hours", "inf"), ("--jitter", "nan")]
+)
 def test_times_without_sense_are_refused_before_the_search(
     capsys: pytest.CaptureFixture[str], flags: tuple[str, str]
 ) -> None:

@@ -1,7 +1,7 @@
 """Progress under failures: the formula against its derivation, limits and drawn failures."""
 
 from dataclasses import dataclass
-from math import exp, sqrt
+from math import exp, inf, sqrt
 
 import numpy as np
 import pytest
@@ -84,6 +84,7 @@ def test_a_cluster_that_never_reaches_a_checkpoint_makes_no_progress() -> None:
     [
         (0.0, CLUSTER, "a step takes 0"),
         (1.0, CLUSTER._replace(mtbf_hours=-1.0), "between failures takes -1"),
+        (1.0, CLUSTER._replace(mtbf_hours=inf), "between failures takes inf"),
         (1.0, CLUSTER._replace(checkpoint_seconds=-2.0), "a checkpoint takes -2 s"),
     ],
 )

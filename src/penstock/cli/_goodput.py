@@ -1,6 +1,7 @@
 """Options of `plan` for trainings so long that GPUs fail on the way, and for times that vary."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import Annotated, Any, Self
 
 import typer
@@ -41,11 +42,12 @@ class ScaleFlags:
 
     def refuse_senseless(self) -> None:
         """Before a search, which takes seconds."""
-        if self.mtbf_hours < 0 or self.checkpoint_seconds < 0 or self.restart_seconds < 0:
+        times = (self.mtbf_hours, self.checkpoint_seconds, self.restart_seconds)
+        if not all(0 <= time < inf for time in times):
             raise ShapeError(
                 f"--mtbf-hours is {self.mtbf_hours:g}, --checkpoint-seconds "
                 f"{self.checkpoint_seconds:g}, --restart-seconds {self.restart_seconds:g}",
-                hint="give times of 0 or more",
+                hint="give finite times of 0 or more",
             )
         if not 0 <= self.jitter < LARGEST_JITTER:
             raise ShapeError(f"--jitter is {self.jitter:g}", hint="give a part, such as 0.05")

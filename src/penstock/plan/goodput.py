@@ -12,7 +12,7 @@ seconds on average: work, checkpoint and restart can each be cut off and begin a
 this is the goodput. It is largest where x = w / M fulfils (1 - x) exp(x + c / M) = 1.
 """
 
-from math import exp, expm1, floor, log1p
+from math import exp, expm1, floor, inf, log1p
 from typing import NamedTuple
 
 from penstock.errors import ShapeError
@@ -89,9 +89,9 @@ def best_interval(failures: Failures) -> float:
 def _refuse(step_seconds: float, failures: Failures) -> None:
     given = {"a step": step_seconds, "the mean time between failures": failures.mtbf_hours}
     for what, value in given.items():
-        if not value > 0:
-            raise ShapeError(f"{what} takes {value:g}", hint="give a time above 0")
+        if not 0 < value < inf:
+            raise ShapeError(f"{what} takes {value:g}", hint="give a finite time above 0")
     waits = {"checkpoint": failures.checkpoint_seconds, "restart": failures.restart_seconds}
     for what, value in waits.items():
-        if not value >= 0:
-            raise ShapeError(f"a {what} takes {value:g} s", hint="give 0 or more seconds")
+        if not 0 <= value < inf:
+            raise ShapeError(f"a {what} takes {value:g} s", hint="give a finite time of 0 or more")
