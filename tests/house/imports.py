@@ -139,7 +139,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 FOREIGN: dict[str, tuple[str, ...]] = {
     "numpy": tuple(ALLOWED),
     "numba": ("core", "bench"),
-    "ortools": ("search",),
+    "ortools": ("plan", "search"),
     "pydantic": ("train.config",),
     "pydantic_core": ("train.config",),
     "rich": ("draw", "cli", "bench", "train"),
