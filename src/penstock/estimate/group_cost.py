@@ -28,13 +28,14 @@ from penstock.estimate.layout import BYTES_OF
 from penstock.estimate.measured_times import profiled_times
 from penstock.estimate.memory_classes import CONTEXT, DRIVER
 from penstock.plan.sequence_groups.cost import ExchangeCost, GroupCost, powers_of_two
+from penstock.plan.stage_parameters import MAIN_BYTES
 
-SHORTEST = 128
+SHORTEST_FITTED = 128
 """Tokens of the shortest sequence that times are fitted to."""
 EXCHANGES = 4
 """All-to-alls of a layer: two in its forward, two in its backward."""
-MAIN_BYTES = 4
-MOMENTS = 2
+MOMENTS_KEPT = 2
+"""Of each weight, by AdamW."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,8 @@ def group_cost_of_profile(setting: GroupSetting, machine: MeasuredMachine) -> Gr
 
 
 def _lengths(longest: int) -> list[int]:
-    sizes = (SHORTEST << power for power in range(40))
-    return [*takewhile(lambda size: size < longest, sizes), max(longest, SHORTEST)]
+    sizes = (SHORTEST_FITTED << power for power in range(40))
+    return [*takewhile(lambda size: size < longest, sizes), max(longest, SHORTEST_FITTED)]
 
 
 def _degrees(setting: GroupSetting) -> list[int]:
@@ -163,7 +164,7 @@ def _state_bytes(setting: GroupSetting) -> float:
     """Of a rank: values in the type of computing, gradients, main weights and both moments."""
     model = setting.sized
     narrow = model.element_bytes * (model.element_bytes < MAIN_BYTES)
-    owned = (1 + MOMENTS) * MAIN_BYTES
+    owned = (1 + MOMENTS_KEPT) * MAIN_BYTES
     parts = {
         "none": (narrow + MAIN_BYTES + owned, 0),
         "optimizer": (narrow + MAIN_BYTES, owned),

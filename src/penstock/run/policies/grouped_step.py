@@ -1,8 +1,8 @@
 """A batch of sequences of unequal lengths, as microbatches that groups of ranks share.
 
-Which sequences make up a batch is not decided here. A plan (plan/sequence_groups/batch.py) says which
-of them a group works on; a microbatch has the sequences of its groups one behind the other, and the
-step plan says where each group begins. All devices of a pipeline have the same groups.
+Which sequences make up a batch is not decided here. A plan (plan/sequence_groups/batch.py) says
+which of them a group works on; a microbatch has the sequences of its groups one behind the other,
+and the step plan says where each group begins. All devices of a pipeline have the same groups.
 """
 
 from collections.abc import Callable, Sequence

@@ -82,10 +82,14 @@ def refuse_groups(
                 f"{exchanging} ranks exchange tokens for heads",
                 hint="give powers of two, the largest first, and no more ranks than there are",
             )
-        tokens = sum(group.tokens for group in of_mb)
-        if min(group.tokens for group in of_mb) < 1 or [tokens] != [*slices]:
+        if len(slices) > 1:
             raise ShapeError(
-                f"the groups of microbatch {mb} have {tokens} tokens, but its slices {slices}",
-                hint="give every group a token at least, and do not cut grouped sequences into "
-                "slices",
+                f"microbatch {mb} is cut into {len(slices)} slices, but ranks form groups for it",
+                hint="take a schedule without slices: groups have whole sequences",
+            )
+        tokens = sum(group.tokens for group in of_mb)
+        if min(group.tokens for group in of_mb) < 1 or tokens != sum(slices):
+            raise ShapeError(
+                f"the groups of microbatch {mb} have {tokens} tokens, but it has {sum(slices)}",
+                hint="give every group a token at least, and all groups all tokens",
             )

@@ -1,4 +1,4 @@
-"""The groups of ranks that a layout's weights or a plan ask for, made and connected in one order."""
+"""The groups of ranks that weights or a plan ask for, made and connected in one order."""
 
 import torch
 
