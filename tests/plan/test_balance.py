@@ -3,7 +3,7 @@ from hypothesis import strategies as st
 
 from penstock.arch.config import ModelConfig
 from penstock.plan import pack, pack_tails
-from penstock.plan.balance import TokenCost, balance, deal_to_replicas
+from penstock.plan.balance import TokenCost, balance_slices, deal_to_replicas
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=12)
 COST = TokenCost(linear=5, attention=3)
@@ -19,7 +19,7 @@ def test_section_10_the_cost_of_a_dependent_slice_grows_with_what_is_before_it()
 @given(LENGTHS, st.integers(1, 20))
 def test_slices_of_equal_number_and_at_most_as_dear(lengths: list[int], size: int) -> None:
     packing = pack_tails(lengths, size, max(lengths))
-    even = balance(packing, COST)
+    even = balance_slices(packing, COST)
     assert sorted(even.slices) == sorted(packing.slices)
     assert all(count <= size for counts in even.tokens for count in counts)
     members = [piece for slices in even.microbatches for slice in slices for piece in slice]
@@ -33,7 +33,7 @@ def test_slices_of_equal_number_and_at_most_as_dear(lengths: list[int], size: in
 def test_a_dear_sequence_is_joined_by_fewer_cheap_ones() -> None:
     packing, cost = pack([6, 2, 2, 2, 2, 2, 2], 10), TokenCost(linear=0, attention=1)
     assert (packing.tokens, cost.of_packing(packing)) == (((10,), (8,)), [[44], [16]])
-    even = balance(packing, cost)
+    even = balance_slices(packing, cost)
     assert (even.tokens, cost.of_packing(even)) == (((8,), (10,)), [[40], [20]])
 
 

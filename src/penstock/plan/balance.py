@@ -47,12 +47,12 @@ class TokenCost:
         return [[self.of_slice(slice) for slice in slices] for slices in packing.microbatches]
 
 
-def balance(packing: Packing, cost: TokenCost) -> Packing:
+def balance_slices(packing: Packing, cost: TokenCost) -> Packing:
     """The same number of slices, with the short sequences dealt out so that the dearest slice of
     them is as cheap as is found.
 
     >>> from penstock.plan.packing import pack
-    >>> even = balance(pack([6, 2, 2, 2, 2, 2, 2], 10), TokenCost(linear=0, attention=1))
+    >>> even = balance_slices(pack([6, 2, 2, 2, 2, 2, 2], 10), TokenCost(linear=0, attention=1))
     >>> even.tokens
     ((8,), (10,))
     """

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
-from penstock.plan.balance import TokenCost, balance
+from penstock.plan.balance import TokenCost, balance_slices
 from penstock.plan.packing import Packing, pack_tails
 from penstock.schedules import Spec
 from penstock.transform import weigh_slices
 
-KEPT = 256
+KEPT_ORDERS = 256
 """Orders that are kept; the one that was used longest ago goes first."""
 
 
@@ -66,7 +66,7 @@ class RaggedBatches:
         """Sequences of these lengths, packed and ordered."""
         self._refuse_long(lengths)
         packing = pack_tails(lengths, self.rule.size, self.longest)
-        packing = balance(packing, self.cost).long_first()
+        packing = balance_slices(packing, self.cost).long_first()
         return OrderedBatch(packing, self.schedule(packing.slices))
 
     def weighed(self, batch: OrderedBatch) -> Schedule:
@@ -77,7 +77,7 @@ class RaggedBatches:
     @cached_property
     def schedule(self) -> Callable[[tuple[int, ...]], Schedule]:
         """The order for microbatches of so many slices."""
-        return lru_cache(maxsize=KEPT)(self._made)
+        return lru_cache(maxsize=KEPT_ORDERS)(self._made)
 
     def _made(self, slices: tuple[int, ...]) -> Schedule:
         longest = max(slices)

@@ -18,9 +18,9 @@ from penstock.errors import PlanError
 from penstock.plan.ragged_batch import OrderedBatch, RaggedBatches, SliceRule
 from penstock.sim import simulate
 
-Batches = Sequence[Sequence[int]]
+BatchLengths = Sequence[Sequence[int]]
 """Lengths of the sequences of some batches."""
-Fits = Callable[[OrderedBatch], bool]
+HasRoom = Callable[[OrderedBatch], bool]
 """Whether there is memory for a batch in this order."""
 
 SMALLEST_SHARE = 64
@@ -56,7 +56,7 @@ def slice_sizes(longest: int) -> list[int]:
     return sorted(sizes)
 
 
-def read_tokens(model: ModelConfig, hardware: Hardware) -> int:
+def weight_read_tokens(model: ModelConfig, hardware: Hardware) -> int:
     """Tokens whose products take as long as reading the weights that they are multiplied with."""
     seconds = Fraction(model.element_bytes, hardware.memory)
     return max(round(seconds * hardware.linear / 2), 1)  # 2 FLOPs for each weight and token
@@ -64,8 +64,8 @@ def read_tokens(model: ModelConfig, hardware: Hardware) -> int:
 
 def choose_rule(
     base: RaggedBatches,
-    batches: Batches,
-    fits: Fits,
+    batches: BatchLengths,
+    fits: HasRoom,
     *,
     size: int = 0,
     retain: int = 0,
@@ -92,7 +92,7 @@ def choose_rule(
     return ChosenRule(best[1], best[0], whole, tried, fitting)
 
 
-def _longest(batches: Batches) -> int:
+def _longest(batches: BatchLengths) -> int:
     return max(max(lengths) for lengths in batches)
 
 
@@ -114,7 +114,7 @@ def _doubled(most: int) -> list[int]:
     return sorted({2**power for power in range(most.bit_length())} | {most})
 
 
-def _time(ragged: RaggedBatches, batches: Batches, fits: Fits) -> Fraction | None:
+def _time(ragged: RaggedBatches, batches: BatchLengths, fits: HasRoom) -> Fraction | None:
     """The predicted time of all batches; None where one has no room."""
     total = Fraction(0)
     for lengths in batches:

@@ -43,6 +43,7 @@ def test_the_executor_that_was_used_longest_ago_is_ended_first() -> None:
     assert kept.find("a") is made["a"]
     kept.keep("c", made["c"])  # type: ignore[arg-type]
     assert [made[name].closed for name in "abc"] == [0, 1, 0]
-    assert kept.find("b") is None and len(kept) == 2
+    assert kept.find("b") is None
+    assert len(kept) == 2
     kept.close()
     assert [made[name].closed for name in "abc"] == [1, 1, 1]

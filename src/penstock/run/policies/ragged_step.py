@@ -33,18 +33,29 @@ class PlannedBatch(NamedTuple):
     batch: tuple[Microbatch, ...]
 
 
-NOTHING = LabelledSequence(torch.zeros(1, dtype=torch.int64), torch.full((1,), IGNORE))
+ONE_IGNORED_TOKEN = LabelledSequence(torch.zeros(1, dtype=torch.int64), torch.full((1,), IGNORE))
 """For a replica that no sequence is left for: a token whose label does not count."""
 
 
 def sequences_of(samples: Iterable[Microbatch]) -> list[LabelledSequence]:
-    """The documents of some samples, each on its own, in their order."""
-    return [
+    """The documents of some samples, each on its own, in their order.
+
+    No token attends to a later one, so what stands behind the last label of a document that counts
+    changes neither loss nor gradients: padding, for example. It is left out.
+    """
+    whole = (
         LabelledSequence(sample.tokens[row, start:stop], sample.labels[row, start:stop])
         for sample in samples
         for row, starts in enumerate(sample.documents)
         for start, stop in zip(starts, (*starts[1:], sample.length))
-    ]
+    )
+    return [kept for each in whole if len((kept := _up_to_last_label(each)).tokens)]
+
+
+def _up_to_last_label(sequence: LabelledSequence) -> LabelledSequence:
+    counted = torch.nonzero(sequence.labels != IGNORE)
+    end = int(counted[-1]) + 1 if len(counted) else 0
+    return LabelledSequence(sequence.tokens[:end], sequence.labels[:end])
 
 
 def plan_batch(
@@ -57,13 +68,13 @@ def plan_batch(
     """The step of a replica on a global batch of these sequences."""
     lengths = [len(each.tokens) for each in sequences]
     mine = deal_to_replicas(lengths, replicas, ragged.cost)[replica]
-    own = [sequences[number] for number in mine] or [NOTHING]
+    own = [sequences[number] for number in mine] or [ONE_IGNORED_TOKEN]
     ordered = ragged.order([len(each.tokens) for each in own])
     plan = StepPlan(layout, ordered.schedule, ordered.packing.tokens)
-    return PlannedBatch(plan, microbatches_of(ordered.packing, own))
+    return PlannedBatch(plan, packed_microbatches(ordered.packing, own))
 
 
-def microbatches_of(
+def packed_microbatches(
     packing: Packing, sequences: Sequence[LabelledSequence]
 ) -> tuple[Microbatch, ...]:
     """The microbatches that a packing says, each of one row."""
