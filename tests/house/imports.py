@@ -46,7 +46,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "lower": ("core", "check"),
     "sim": ("core", "check", "lower", "cost", "display"),
     "search": (*_BELOW_PLAN, "parent_process"),
-    "plan": _BELOW_PLAN,
+    "plan": (*_BELOW_PLAN, "parent_process"),
     "draw": ("core", "sim.timeline"),
     "data": ("files",),
     "model.parallel": ("arch",),
@@ -106,7 +106,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "train.records": ("terminal", "files", "train.config"),
     "train.checkpoint": ("files", "model.io", "run.comm"),
     "train.report": ("terminal", *_BELOW_RUN, *_RUN, "train.config", "train.records"),
-    "train.loop": (*_BELOW_RUN, *_RUN, *_BELOW_LOOP),
+    "train.loop": (*_BELOW_RUN, *_RUN, *_BELOW_LOOP, "cluster", "estimate"),
     "bench.measure": (*_BELOW_RUN, *_RUN, "verify"),
     "bench": (*_BELOW_RUN, *_RUN, "verify", "bench.measure"),
     "profiling.measure": (

@@ -53,6 +53,8 @@ class GroupSetting:
     shard: Shard = "none"
     attention: AttentionKernel = "flash2"
     precision: Precision = "bf16"
+    capacity: int = 0
+    """Tokens of a rank; 0 stands for those that memory is enough for."""
 
     @property
     def sized(self) -> ModelConfig:
@@ -69,7 +71,7 @@ def group_cost(setting: GroupSetting) -> GroupCost:
         [_seconds(setting, length) for length in lengths],
     )
     exchange = {degree: _exchange(setting, degree, lengths) for degree in _degrees(setting)}
-    return GroupCost(pair, token, fixed, exchange, _capacity(setting))
+    return GroupCost(pair, token, fixed, exchange, setting.capacity or _capacity(setting))
 
 
 def group_cost_of_profile(setting: GroupSetting, machine: MeasuredMachine) -> GroupCost:
@@ -87,8 +89,9 @@ def _lengths(longest: int) -> list[int]:
 def _degrees(setting: GroupSetting) -> list[int]:
     """Sizes of groups in which every rank has a query head."""
     model = setting.model
-    most = powers_of_two(min(setting.cell, model.heads))
-    return [degree for degree in most if fewest_heads(model.heads, model.kv_heads, degree)]
+    sizes = sorted({*powers_of_two(setting.cell), setting.cell})
+    usable = [degree for degree in sizes if degree <= model.heads]
+    return [degree for degree in usable if fewest_heads(model.heads, model.kv_heads, degree)]
 
 
 def _seconds(setting: GroupSetting, length: int) -> float:

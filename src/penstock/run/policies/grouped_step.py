@@ -14,7 +14,7 @@ from penstock.plan.sequence_groups.batch import GroupedBatch
 from penstock.plan.sequence_groups.groups import GroupedMicrobatch, SequenceGroup
 from penstock.plan.sequence_groups.order import rising_and_falling
 from penstock.run.policies.ragged_step import (
-    NOTHING,
+    ONE_IGNORED_TOKEN,
     LabelledSequence,
     PlannedBatch,
     join_sequences,
@@ -44,7 +44,7 @@ class GroupedSteps:
         more = schedule.shape.microbatches - len(ordered)
         empty = GroupedMicrobatch((SequenceGroup(1, (len(sequences),)),), 0.0)
         ordered += [empty] * more
-        known = [*sequences, NOTHING]
+        known = [*sequences, ONE_IGNORED_TOKEN]
         batch = tuple(
             join_sequences([known[number] for group in mb.groups for number in group.members])
             for mb in ordered

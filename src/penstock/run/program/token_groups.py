@@ -50,10 +50,10 @@ def place_in(groups: MicrobatchGroups, rank: int) -> GroupPlace:
     return GroupPlace(1, range(whole, whole))
 
 
-def group_sizes(exchanging: int) -> Iterator[int]:
+def partial_group_sizes(exchanging: int) -> Iterator[int]:
     """Ranks of all groups that so many ranks may form beside the whole.
 
-    >>> list(group_sizes(8)), list(group_sizes(6))
+    >>> list(partial_group_sizes(8)), list(partial_group_sizes(6))
     ([2, 4], [2, 4])
     """
     return (1 << power for power in range(1, exchanging.bit_length()) if 1 << power < exchanging)
@@ -69,7 +69,7 @@ def refuse_groups(
             f"{len(groups)} microbatches have groups, but the plan has {len(lengths)}",
             hint="give groups for every microbatch",
         )
-    usable = {1, exchanging, *group_sizes(exchanging)}
+    usable = {1, exchanging, *partial_group_sizes(exchanging)}
     for mb, (of_mb, slices) in enumerate(zip(groups, lengths)):
         sizes = [group.ranks for group in of_mb]
         if (

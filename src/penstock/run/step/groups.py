@@ -7,7 +7,7 @@ from penstock.run.comm.collective import connect_group
 from penstock.run.comm.mesh import Mesh
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
-from penstock.run.program.token_groups import group_sizes
+from penstock.run.program.token_groups import partial_group_sizes
 
 
 def make_holder_groups(layout: Layout, mesh: Mesh) -> None:
@@ -38,7 +38,7 @@ def make_token_groups(
         return {}
     whole = plan.layout.cell.ulysses
     found = {}
-    for size in (*group_sizes(whole), whole):
+    for size in (*partial_group_sizes(whole), whole):
         connect_group(group := mesh.sharing_tokens(size), device)
         found[size] = CellGroup(group) if group is not None else None
     return found

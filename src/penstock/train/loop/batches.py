@@ -47,6 +47,10 @@ class Batches(Protocol):
         """Go on as the run did that wrote a checkpoint."""
         ...
 
+    def close(self) -> list[str]:
+        """End what works at the side; returns what a person should be told."""
+        ...
+
 
 class PackedBatches:
     """Sequences of one length, as they are, under the plan in force."""
@@ -67,6 +71,9 @@ class PackedBatches:
 
     def resume(self, state: Mapping[str, Any]) -> None:
         return None
+
+    def close(self) -> list[str]:
+        return []
 
 
 class SlicedBatches:
@@ -136,6 +143,9 @@ class SlicedBatches:
     def resume(self, state: Mapping[str, Any]) -> None:
         if found := state.get(RULE):
             self._stored = SliceRule(*map(int, found))
+
+    def close(self) -> list[str]:
+        return []
 
 
 def choice_words(found: ChosenRule) -> str:

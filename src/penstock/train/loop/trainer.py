@@ -222,8 +222,10 @@ class Trainer:
         self.saved = self.done
 
     def close(self) -> None:
-        """End the records."""
+        """End the records, and who makes the batches."""
         self.tracker.at = "closes its records"
+        for words in self.batches.close():
+            self.voice.say(words)
         self.voice.close()
 
     def state(self) -> dict[str, Any]:

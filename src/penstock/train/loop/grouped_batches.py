@@ -1,0 +1,118 @@
+"""Batches whose documents are worked on by groups of ranks, as `data.policy = "flex"` says.
+
+The samples of a step are those of any other policy. The first rank has a process that plans the
+groups of the next step while this one runs (plan/sequence_groups/planning_process.py), and tells
+the others.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+from penstock.data import Microbatch, Samples
+from penstock.plan.sequence_groups.batch import GroupedBatch
+from penstock.plan.sequence_groups.cost import GroupCost
+from penstock.plan.sequence_groups.groups import GroupedMicrobatch, SequenceGroup
+from penstock.plan.sequence_groups.planning_process import PlanningProcess
+from penstock.run.comm.collective import tell_all
+from penstock.run.policies.grouped_step import GroupedSteps
+from penstock.run.policies.ragged_step import LabelledSequence, sequences_of
+from penstock.run.step.engine import Engine
+
+
+class GroupedBatches:
+    """The documents of a batch on groups of ranks, other groups in every microbatch."""
+
+    def __init__(self, engine: Engine, steps: GroupedSteps, cost: GroupCost, samples: int) -> None:
+        """`samples` make a batch."""
+        self._engine, self._steps, self.cost, self._samples = engine, steps, cost, samples
+        cell = engine.layout.cell.ulysses
+        self._planner = PlanningProcess(cell, cost) if engine.mesh.rank == 0 else None
+        self._ahead: tuple[Samples, int, list[LabelledSequence]] | None = None
+        self._planning: list[float] = []
+        """Seconds that each plan took."""
+        self._waited = 0.0
+
+    def begin(self, samples: Samples) -> list[str]:
+        sizes = ", ".join(map(str, sorted(self.cost.exchange)))
+        return [
+            f"documents on groups of {sizes} ranks, up to {self.cost.capacity} tokens of a "
+            "microbatch on each rank, planned for every batch"
+        ]
+
+    def take(self, samples: Samples, start: int) -> tuple[Microbatch, ...]:
+        sequences = self._sequences(samples, start)
+        engine, text = self._engine, ""
+        if self._planner is not None:
+            text = self._planned(self._planner, [len(each.tokens) for each in sequences])
+        with engine.tracker.gathers("hear the groups of the step"):
+            grouped = grouped_from(tell_all(text, engine.mesh.world))
+        planned = self._steps.step(sequences, grouped)
+        engine.use(planned.plan)
+        self._look_ahead(samples, start + self._samples)
+        return planned.batch
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        return None
+
+    def close(self) -> list[str]:
+        planner, self._planner = self._planner, None
+        if planner is None:
+            return []
+        planner.close()
+        if not self._planning:
+            return []
+        mean = sum(self._planning) / len(self._planning)
+        return [
+            f"{len(self._planning)} batches were planned in {mean:.3f} s each, and waited for "
+            f"{self._waited / len(self._planning):.3f} s each"
+        ]
+
+    def _planned(self, planner: PlanningProcess, lengths: Sequence[int]) -> str:
+        began = perf_counter()
+        found = planner.plan(lengths)
+        self._waited += perf_counter() - began
+        self._planning.append(found.seconds)
+        return grouped_text(found.batch)
+
+    def _sequences(self, samples: Samples, start: int) -> list[LabelledSequence]:
+        if self._ahead is not None and self._ahead[0] is samples and self._ahead[1] == start:
+            return self._ahead[2]
+        return sequences_of(samples.sample(start + number) for number in range(self._samples))
+
+    def _look_ahead(self, samples: Samples, start: int) -> None:
+        """Read the next batch on the rank that plans, and begin to plan it."""
+        if self._planner is not None:
+            self._ahead = samples, start, self._sequences(samples, start)
+            self._planner.ask([len(each.tokens) for each in self._ahead[2]])
+
+
+def grouped_text(batch: GroupedBatch) -> str:
+    """A plan as one rank tells it to the others."""
+    return json.dumps(
+        [
+            [[[group.degree, *group.members] for group in microbatch.groups], microbatch.seconds]
+            for microbatch in batch.microbatches
+        ]
+    )
+
+
+def grouped_from(text: str) -> GroupedBatch:
+    """The plan that was told.
+
+    >>> one = GroupedBatch((GroupedMicrobatch((SequenceGroup(2, (0, 3)),), 1.5),))
+    >>> grouped_from(grouped_text(one)) == one
+    True
+    """
+    return GroupedBatch(
+        tuple(
+            GroupedMicrobatch(
+                tuple(SequenceGroup(degree, tuple(members)) for degree, *members in groups), seconds
+            )
+            for groups, seconds in json.loads(text)
+        )
+    )
