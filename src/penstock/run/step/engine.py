@@ -48,6 +48,7 @@ from penstock.run.step.kept_executors import KeptExecutors
 from penstock.run.step.losses import refuse_unlabelled, sum_losses
 from penstock.run.step.optimizer import AdamW, NoUpdate
 from penstock.run.step.outcome import Outcome, Totals
+from penstock.run.step.programs import Programs
 from penstock.run.step.shard_sums import ShardSums
 from penstock.run.step.sharding import ReplicatedOptimizer, Sharding
 from penstock.run.step.stage_end import Rate, StageEnd
@@ -99,6 +100,8 @@ class Engine:
         self.whole_gradients = {s: self.weights[s].grad for s in mine if self._homes}
         """Of each stage; where ranks share gradients, what `gradients` has brought together."""
         self._observer: Observer = Quiet()
+        end = with_host_updates(self.validation.end, adam.host_stages)
+        self.programs = Programs(mesh.replicas, self.sharding.buffers, end)
         self._executors = KeptExecutors()
         self.use(plan)
 
@@ -111,7 +114,7 @@ class Engine:
                 hint="make plans with the layout that the run was started with",
             )
         known = self._executors.find(order := plan.schedule.digest)
-        program = known.program if known else self._program(plan)
+        program = known.program if known else self.programs.of(plan)
         with self.tracker.gathers("agree on the plan of the step"):
             agree_on_plan(plan, program.schedule, self.mesh)
         self.host.pool.grow(host_room(plan, self.mesh))
@@ -207,10 +210,6 @@ class Engine:
         """End what works at the side."""
         self._executors.close()
         self.transport.close()
-
-    def _program(self, plan: StepPlan) -> Program:
-        end = with_host_updates(self.validation.end, self.adam.host_stages)
-        return plan.program(self.mesh.replicas, self.sharding.buffers, end)
 
     def _prepare(self, program: Program) -> Executor:
         """Compile a plan that all ranks agree on, with the channels and groups that it needs."""

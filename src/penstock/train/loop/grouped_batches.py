@@ -19,6 +19,7 @@ from penstock.run.comm.collective import tell_all
 from penstock.run.policies.grouped_step import GroupedSteps
 from penstock.run.policies.ragged_step import LabelledSequence, sequences_of
 from penstock.run.step.engine import Engine
+from penstock.train.loop.one_ahead import MakingTimes
 
 
 class GroupedBatches:
@@ -30,9 +31,7 @@ class GroupedBatches:
         cell = engine.layout.cell.ulysses
         self._planner = PlanningProcess(cell, cost) if engine.mesh.rank == 0 else None
         self._ahead: tuple[Samples, int, list[LabelledSequence]] | None = None
-        self._planning: list[float] = []
-        """Seconds that each plan took."""
-        self._waited = 0.0
+        self.times: MakingTimes | None = None
 
     def begin(self, samples: Samples) -> list[str]:
         sizes = ", ".join(map(str, sorted(self.cost.exchange)))
@@ -59,24 +58,14 @@ class GroupedBatches:
     def resume(self, state: Mapping[str, Any]) -> None:
         return None
 
-    def close(self) -> list[str]:
-        planner, self._planner = self._planner, None
-        if planner is None:
-            return []
-        planner.close()
-        if not self._planning:
-            return []
-        mean = sum(self._planning) / len(self._planning)
-        return [
-            f"{len(self._planning)} batches were planned in {mean:.3f} s each, and waited for "
-            f"{self._waited / len(self._planning):.3f} s each"
-        ]
+    def close(self) -> None:
+        if self._planner is not None:
+            self._planner.close()
 
     def _planned(self, planner: PlanningProcess, lengths: Sequence[int]) -> str:
         began = perf_counter()
         found = planner.plan(lengths)
-        self._waited += perf_counter() - began
-        self._planning.append(found.seconds)
+        self.times = MakingTimes(found.seconds, perf_counter() - began)
         return grouped_text(found.batch)
 
     def _sequences(self, samples: Samples, start: int) -> list[LabelledSequence]:

@@ -28,7 +28,7 @@ from penstock.run.watchdog.watched import Admit, watched_connection
 from penstock.train.checkpoint import Checkpoints
 from penstock.train.config.save import shared_settings
 from penstock.train.config.settings import Settings
-from penstock.train.loop.batches import Batches, PackedBatches, SlicedBatches
+from penstock.train.loop.batches import Batches, PackedBatches
 from penstock.train.loop.before_start import refuse_share
 from penstock.train.loop.finish import Tell, finish_run, leave
 from penstock.train.loop.grouped_batches import GroupedBatches
@@ -38,6 +38,7 @@ from penstock.train.loop.ragged_setup import given_rule
 from penstock.train.loop.resume import ready_trainer
 from penstock.train.loop.run_lock import claim_run
 from penstock.train.loop.setup import RunSetup, layout_of, order_for, ragged_of
+from penstock.train.loop.sliced_batches import SlicedBatches
 from penstock.train.loop.stop_signals import Stopping
 from penstock.train.loop.trainer import Trainer
 from penstock.train.records.speaker import Silent, open_voice
@@ -86,6 +87,7 @@ def _closed(trainer: Trainer) -> Iterator[None]:
             trainer.batches.close()
         raise
     trainer.plans.close()
+    trainer.batches.close()
     trainer.engine.close()
 
 

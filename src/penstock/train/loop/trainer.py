@@ -115,7 +115,7 @@ class Trainer:
         self.samples += self.batch_samples
         self.tokens += self.batch_samples * settings.batch.length
         step = Unrecorded.of(self.done, rate, self.tokens, self._glance(batch), self.engine.mesh)
-        step.plan = self.engine.plan.schedule.name
+        step.plan, step.making = self.engine.plan.schedule.name, self.batches.times
         self.unrecorded.append(step)
         for settled in [*self.unrecorded][: len(outcomes)]:
             self._heard(settled)
@@ -199,6 +199,8 @@ class Trainer:
             utilisation=self._utilisation(seconds, glances),
             memory=tuple(int(glance.memory) for glance in glances),
             plan=step.plan if self.plans.every else None,
+            planning=step.making.making if step.making else None,
+            plan_wait=step.making.waiting if step.making else None,
             bubble=idle_share(busy, lanes, self.engine.mesh.grid.groups("device")),
             time=time.time(),
         )
@@ -222,10 +224,8 @@ class Trainer:
         self.saved = self.done
 
     def close(self) -> None:
-        """End the records, and who makes the batches."""
+        """End the records."""
         self.tracker.at = "closes its records"
-        for words in self.batches.close():
-            self.voice.say(words)
         self.voice.close()
 
     def state(self) -> dict[str, Any]:
