@@ -121,7 +121,7 @@ def test_a_plan_is_kept_as_it_was_written(measured: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize("text", ["{}", '{"format": "penstock chosen plan", "version": 1}'])
 def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / PLAN_FILE).write_text(text)
-    with pytest.raises(PenstockError, match="hint: delete .*plan.json"):
+    with pytest.raises(PenstockError, match=r"hint: delete .*plan\.json"):
         read_plan(tmp_path)
 
 

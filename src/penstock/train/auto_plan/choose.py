@@ -108,7 +108,7 @@ def _nothing_fits(answer: Plans) -> ShapeError:
     needed = "" if leanest is None else f"; the leanest lacks {lacks(leanest) / 2**30:.2f} GiB"
     return ShapeError(
         f"no plan fits into the {room / 2**30:.2f} GiB that each rank has{needed}",
-        hint="take more ranks, shorter sequences or a smaller model, or leave more of the plan open",
+        hint="take more ranks or shorter sequences, or leave more of the plan open",
     )
 
 
@@ -117,7 +117,7 @@ def _in_words_of_keys(error: PenstockError) -> ShapeError:
     words = {
         "batch_tokens": "the batch",
         "GPUs": "ranks",
-        "--schedule, --chunks, --slices or --option": "pipeline.schedule, chunks, slices or options",
+        "--schedule, --chunks, --slices or --option": "schedule, chunks, slices or options",
     }
     message, hint = error.message, error.hint
     for flag, key in words.items():
