@@ -114,7 +114,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *(*_BELOW_RUN, *_RUN, "cluster", "estimate", "planner"),
         *("profiling", "profiling.measure", "train.config"),
     ),
-    "train.loop": (*_BELOW_RUN, *_RUN, *_BELOW_LOOP, "train.auto_plan"),
+    "train.loop": (*_BELOW_RUN, *_RUN, *_BELOW_LOOP, "cluster", "train.auto_plan"),
     "bench.measure": (*_BELOW_RUN, *_RUN, "verify"),
     "bench": (*_BELOW_RUN, *_RUN, "verify", "bench.measure"),
     "profiling.measure": (

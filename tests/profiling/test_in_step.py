@@ -26,7 +26,7 @@ def _times(case: ProfileCase, factors: dict[str, float], fixed: dict[str, float]
     return ProfiledTimes(case.model, case.model, gpu, 1.0, "flash2", False)
 
 
-def _step(case: ProfileCase, factors: dict[str, float]) -> StepOps:
+def made_step(case: ProfileCase, factors: dict[str, float]) -> StepOps:
     """A step in which kernels take `factors` times what they take one by one."""
     times, layers = _times(case, factors, FIXED_SECONDS), (2, 1, 1)
     starts = [0, *accumulate(case.lengths)]
@@ -43,7 +43,7 @@ def _step(case: ProfileCase, factors: dict[str, float]) -> StepOps:
 
 
 def test_the_factors_of_steps_are_found() -> None:
-    steps = [_step(CASE, KNOWN), _step(replace(CASE, slices=1), KNOWN)]
+    steps = [made_step(CASE, KNOWN), made_step(replace(CASE, slices=1), KNOWN)]
     found = factors_of(steps)
     assert found.in_step == pytest.approx(KNOWN, rel=1e-6)
     assert found.fixed == pytest.approx(FIXED_SECONDS, rel=1e-6)
@@ -51,26 +51,26 @@ def test_the_factors_of_steps_are_found() -> None:
 
 
 def test_one_slice_has_one_factor_for_products_and_attention() -> None:
-    found = factors_of([_step(replace(CASE, slices=1), KNOWN)])
+    found = factors_of([made_step(replace(CASE, slices=1), KNOWN)])
     assert found.in_step["forward"] == found.in_step["attention forward"]
     assert found.fixed == NOTHING
 
 
 def test_time_that_belongs_to_no_op_lies_between_ops() -> None:
-    step = _step(CASE, KNOWN)
+    step = made_step(CASE, KNOWN)
     found = factors_of([replace(step, seconds=step.seconds + 0.36)])
     assert found.between == pytest.approx(0.36 / (3 * 3 * CASE.slices))
 
 
 def test_phases_add_up_to_the_step() -> None:
-    step = _step(CASE, KNOWN)
+    step = made_step(CASE, KNOWN)
     phases = phases_of(step.ops, 2 * step.seconds, 0.25)
     assert sum(phases.values()) == pytest.approx(2 * step.seconds, rel=1e-12)
     assert phases["update"] == 0.002
 
 
 def test_modules_and_the_rest_add_up_to_the_step() -> None:
-    step = _step(CASE, KNOWN)
+    step = made_step(CASE, KNOWN)
     rows = module_rows(step, factors_of([step]))
     assert sum(row["seconds"] for row in rows) == pytest.approx(step.seconds, rel=1e-12)
     assert sum(row["share"] for row in rows) == pytest.approx(1.0)
@@ -85,7 +85,7 @@ def test_the_schedule_has_every_pass_of_every_kind_of_stage() -> None:
 
 
 def test_ops_are_told_by_stage_and_slice() -> None:
-    rows = op_rows(CASE, _step(CASE, KNOWN).ops)
+    rows = op_rows(CASE, made_step(CASE, KNOWN).ops)
     assert len(rows) == 3 * 3 * CASE.slices
     assert {row["stage"] for row in rows} == {"first", "middle", "last"}
     assert np.sum([row["tokens"] for row in rows]) == 9 * CASE.tokens

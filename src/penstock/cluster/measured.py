@@ -141,8 +141,16 @@ class MeasuredKernels:
     """Bytes of the device that a process takes beside its tensors."""
     gaps: float = 0.0
     """Share of what a step adds that lies in gaps of the allocator."""
+    corrections: Mapping[str, RateSurface] = field(default_factory=dict)
+    """What remains after factors and constants, as a factor: by pass, or of the head, at tokens of
+    a slice."""
     sums: Mapping[tuple[str, int], RateSurface] = field(default_factory=dict)
     """Bytes per second of collectives by type and ranks, at bytes that a rank sends."""
+
+    def correction(self, part: str, tokens: float) -> float:
+        """The factor of a slice of so many tokens; 1 where none was measured."""
+        known = self.corrections.get(part)
+        return known.at((), (tokens,)) if known is not None else 1.0
 
     def collective_seconds(self, name: str, ranks: int, sent: float) -> float | None:
         """Of a collective in which a rank sends so many bytes; None where none was measured.

@@ -117,6 +117,7 @@ def measured_kernels(record: ProfilePart) -> MeasuredKernels:
         on_host=_part(record, "machine").get("device") == "cpu",
         context=int(_number(memory, "context_bytes")),
         gaps=min(MOST_GAPS, max(0.0, _number(memory, "gaps"))),
+        corrections=_corrections(record),
         sums=_collectives(record),
     )
 
@@ -157,6 +158,16 @@ def _moving(record: ProfilePart, name: str, passed: str) -> RateSurface:
             if (each.get("name"), each.get("pass")) == (name, passed)
         ]
     )
+
+
+def _corrections(record: ProfilePart) -> dict[str, RateSurface]:
+    """Factors of slices; none in a profile of one slice, or in one that was written by hand."""
+    found: dict[str, list[RatePoint]] = {}
+    for each in _parts(record, "corrections") if "corrections" in record else ():
+        at = (_positive(each, "tokens"),)
+        point = RatePoint((), at, min(MOST_TIMES, _positive(each, "factor")))
+        found.setdefault(str(each.get("part")), []).append(point)
+    return {part: RateSurface(points) for part, points in found.items()}
 
 
 def _collectives(record: ProfilePart) -> dict[tuple[str, int], RateSurface]:

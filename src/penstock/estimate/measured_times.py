@@ -65,15 +65,15 @@ class ProfiledTimes(LayerTimes):
         if not unit.whole:
             return LayerSeconds(0.0, 0.0, 0.0)
         parts, factor = self.parts(unit), self.kernels.in_step
-        fixed, attended = self.kernels.fixed, self._attention(unit)
+        attended = self._attention(unit)
+        there, back = (factor[f"attention {name}"] for name in ATTENTION_PASSES)
+        attention = (there * attended.forward, back * attended.backward, 0.0)
         return LayerSeconds(
-            fixed["forward"]
-            + factor["forward"] * parts.of("forward")
-            + factor["attention forward"] * attended.forward,
-            fixed["inputs"]
-            + factor["inputs"] * parts.of("inputs")
-            + factor["attention backward"] * attended.backward,
-            fixed["weights"] + factor["weights"] * parts.of("weights"),
+            *(
+                self.kernels.correction(name, unit.whole)
+                * (self.kernels.fixed[name] + factor[name] * parts.of(name) + beside)
+                for name, beside in zip(PRODUCT_PASSES, attention)
+            )
         )
 
     def parts(self, unit: UnitTokens) -> KernelSeconds:
@@ -98,7 +98,8 @@ class ProfiledTimes(LayerTimes):
         if not flops:
             return 0.0
         alone = self.head_alone(tokens, flops)
-        return self.kernels.fixed["head"] + self.kernels.in_step["head"] * alone
+        corrected = self.kernels.correction("head", tokens)
+        return corrected * (self.kernels.fixed["head"] + self.kernels.in_step["head"] * alone)
 
     def head_alone(self, tokens: int, flops: float) -> float:
         """Products with the head of so many FLOPs, a third in each pass, and the loss between

@@ -3,7 +3,6 @@
 import platform
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from penstock.cluster.profile_file import FORMAT, VERSION, machine_of
 from penstock.estimate.measured_times import ProfiledTimes
 from penstock.model.kernels.choice import fuses
 from penstock.profiling.case import ProfileCase
+from penstock.profiling.corrections import correction_rows, other_cuts
 from penstock.profiling.in_step import StepOps, factors_of, op_rows, phases_of
 from penstock.profiling.measure.copies import collective_rows, copy_rows
 from penstock.profiling.measure.kernels import KernelBench
@@ -77,14 +77,14 @@ def profile_alone(
     record: FoundProfile = {"format": FORMAT, "version": VERSION, "made": made_on(device)}
     record["case"] = case.record() | {"fused": fused}
     record["machine"] = machine_row(device, case.precision)
-    steps, whole, kernels = [], [], []
+    cuts, kernels = [case, *other_cuts(case)], []
+    rounds: list[list[MeasuredSteps]] = []
     for _ in range(often.rounds):
-        steps.append(profile_steps(case, device, often.steps, often.first))
-        if case.slices > 1:
-            whole.append(profile_steps(_whole(case), device, often.steps, often.first))
+        rounds.append([profile_steps(cut, device, often.steps, often.first) for cut in cuts])
         kernels.append(_kernel_rows(case, device, fused))
         give_back(device)
-    found = usual_steps(steps, device)
+    each = [usual_steps(steps, device) for steps in zip(*rounds)]
+    found = each[0]
     record["step"] = found.record(case.tokens)
     record["phases"] = phases_of(found.ops, found.seconds, found.clearing)
     record["ops"] = op_rows(case, found.ops)
@@ -93,12 +93,7 @@ def profile_alone(
     record["copies"] = [*copy_rows(device)]
     record["collectives"] = []
     _shares(record)
-    return record | _factors(case, record, found, usual_steps(whole or steps, device))
-
-
-def _whole(case: ProfileCase) -> ProfileCase:
-    """The same without slices."""
-    return replace(case, slices=1)
+    return record | _factors(record, [*zip(cuts, each)])
 
 
 def _usual_rows(rounds: Sequence[Sequence[MeasuredRow]], device: torch.device) -> list[MeasuredRow]:
@@ -196,9 +191,10 @@ def _shares(record: FoundProfile) -> None:
 
 
 def _factors(
-    case: ProfileCase, record: FoundProfile, found: MeasuredSteps, whole: MeasuredSteps
+    record: FoundProfile, cuts: Sequence[tuple[ProfileCase, MeasuredSteps]]
 ) -> FoundProfile:
-    """What steps make of kernels, and what follows from both."""
+    """What steps make of kernels, and what follows from both; the profiled step comes first."""
+    case, found = cuts[0]
     empty = {
         "in_step": dict.fromkeys(FACTORS, 1.0),
         "fixed_seconds": dict.fromkeys(FIXED_PARTS, 0.0),
@@ -207,10 +203,10 @@ def _factors(
     gpu = machine_of(record | empty | {"between_ops_seconds": 0.0}, "here").cluster.gpu
     fused = record["case"]["fused"]
     times = ProfiledTimes(case.model, case.model, gpu, 1.0, "flash2", fused)
-    step = StepOps(case, times, found.ops, found.seconds, found.clearing)
-    uncut = StepOps(_whole(case), times, whole.ops, whole.seconds, whole.clearing)
-    factors = factors_of([step, uncut] if case.slices > 1 else [step])
+    steps = [StepOps(cut, times, e.ops, e.seconds, e.clearing) for cut, e in cuts]
+    step, factors = steps[0], factors_of(steps)
     return {
+        "corrections": correction_rows(steps, factors),
         "in_step": factors.in_step,
         "fixed_seconds": factors.fixed,
         "rates": factors.rates,
