@@ -139,7 +139,7 @@ def _attention(record: ProfilePart, passed: str) -> RateSurface:
         [
             RatePoint(
                 (_positive(each, "heads"), _positive(each, "head_size")),
-                (_positive(each, "tokens"), _positive(each, "keys")),
+                (_positive(each, "tokens"), _positive(each, "keys") / _positive(each, "tokens")),
                 _positive(each, "flops_per_second"),
             )
             for each in _parts(record, "attention")
