@@ -23,6 +23,7 @@ from penstock.profiling.case import ProfileCase
 from penstock.profiling.in_step import StepOps, factors_of, op_rows, phases_of
 from penstock.profiling.measure.copies import collective_rows, copy_rows
 from penstock.profiling.measure.kernels import KernelBench
+from penstock.profiling.measure.neighbours import Neighbours
 from penstock.profiling.measure.steps import MeasuredSteps, dtype_of, profile_steps, usual_steps
 from penstock.profiling.measure.timing import one_thread, usual
 from penstock.profiling.modules import MeasuredRow, module_rows
@@ -57,16 +58,21 @@ def profile_machine(
     case: ProfileCase, wanted: str, ranks: int, often: Rounds, say: Say
 ) -> FoundProfile:
     """Measure all that a profile has: in a process of its own, which has the settings of memory
-    that ranks of a run have; collectives among as many as there are ranks."""
+    that ranks of a run have, on a host with as many beside it; collectives among all ranks."""
     say(f"{case.name}: steps of {case.tokens:,} tokens in {case.slices} slices, then kernels")
-    with Crew(1, limit=LONGEST_PROFILE) as crew:
-        record = crew.run(profile_alone, case, wanted, often)[0]
+    with Neighbours(busy_ranks(wanted, ranks), LONGEST_PROFILE) as neighbours:
+        record = neighbours.run(profile_alone, case, wanted, often)[0]
     record["machine"]["ranks"] = ranks
     record["made"]["command"] = sys.argv[1:]
     if ranks > 1:
         say(f"collectives of {ranks} ranks")
         record["collectives"] = _collectives(ranks, wanted)
     return record
+
+
+def busy_ranks(wanted: str, ranks: int) -> int:
+    """Processes that compute at the same time: ranks of a host share what each GPU has alone."""
+    return ranks if torch_device(wanted, RankPlace()).type == "cpu" else 1
 
 
 def profile_alone(
