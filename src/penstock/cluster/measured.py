@@ -138,6 +138,8 @@ class MeasuredKernels:
     precision: str
     fused: bool
     """Whether kernels of a layer are fused, which decides what they need while they run."""
+    on_host: bool = False
+    """Whether processors compute; their ranks talk without communicators of a GPU."""
     context: int = 0
     """Bytes of the device that a process takes beside its tensors."""
     gaps: float = 0.0

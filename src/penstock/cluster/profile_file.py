@@ -114,6 +114,7 @@ def measured_kernels(record: ProfilePart) -> MeasuredKernels:
         between=_seconds(record, "between_ops_seconds"),
         precision=precision,
         fused=bool(case.get("fused")),
+        on_host=_part(record, "machine").get("device") == "cpu",
         context=int(_number(memory, "context_bytes")),
         gaps=min(MOST_GAPS, max(0.0, _number(memory, "gaps"))),
         sums=_collectives(record),
