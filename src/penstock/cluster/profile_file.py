@@ -103,13 +103,14 @@ def measured_kernels(record: ProfilePart) -> MeasuredKernels:
     if precision not in PRECISIONS:
         raise FormatError(f"case.precision is {str(precision)[:20]!r}", hint=MAKE_AGAIN)
     factors, rates = _part(record, "in_step"), _part(record, "rates")
-    fixed = _part(record, "fixed_seconds")
+    fixed, whole = _part(record, "fixed_seconds"), _part(record, "whole_over_slices")
     return MeasuredKernels(
         products={name: _products(record, name) for name in PRODUCT_PASSES},
         attention={name: _attention(record, name) for name in ATTENTION_PASSES},
         moving={each: _moving(record, *each) for each in MOVING_KERNELS},
         in_step={name: min(MOST_TIMES, _positive(factors, name)) for name in FACTORS},
         fixed={name: _seconds(fixed, name) for name in FIXED_PARTS},
+        of_whole={name: min(MOST_TIMES, _positive(whole, name)) for name in FIXED_PARTS},
         rates={name: _positive(rates, name) for name in END_RATES},
         between=_seconds(record, "between_ops_seconds"),
         precision=precision,
@@ -117,7 +118,6 @@ def measured_kernels(record: ProfilePart) -> MeasuredKernels:
         on_host=_part(record, "machine").get("device") == "cpu",
         context=int(_number(memory, "context_bytes")),
         gaps=min(MOST_GAPS, max(0.0, _number(memory, "gaps"))),
-        corrections=_corrections(record),
         sums=_collectives(record),
     )
 
@@ -141,7 +141,7 @@ def _attention(record: ProfilePart, passed: str) -> RateSurface:
         [
             RatePoint(
                 (_positive(each, "heads"), _positive(each, "head_size")),
-                (_positive(each, "tokens"), _positive(each, "keys")),
+                (_positive(each, "tokens"), _positive(each, "keys") / _positive(each, "tokens")),
                 _positive(each, "flops_per_second"),
             )
             for each in _parts(record, "attention")
@@ -158,16 +158,6 @@ def _moving(record: ProfilePart, name: str, passed: str) -> RateSurface:
             if (each.get("name"), each.get("pass")) == (name, passed)
         ]
     )
-
-
-def _corrections(record: ProfilePart) -> dict[str, RateSurface]:
-    """Factors of slices; none in a profile of one slice, or in one that was written by hand."""
-    found: dict[str, list[RatePoint]] = {}
-    for each in _parts(record, "corrections") if "corrections" in record else ():
-        at = (_positive(each, "tokens"),)
-        point = RatePoint((), at, min(MOST_TIMES, _positive(each, "factor")))
-        found.setdefault(str(each.get("part")), []).append(point)
-    return {part: RateSurface(points) for part, points in found.items()}
 
 
 def _collectives(record: ProfilePart) -> dict[tuple[str, int], RateSurface]:
