@@ -129,7 +129,7 @@ def layout_cost(layout: TrainingLayout, step: StepSchedule) -> LayoutCost:
     links = ClusterLinks(layout.mesh, layout.pipeline, hardware, cluster)
     rank = CellCost.on_mesh(workload, schedule, links, layout.shard)
     part, attended = rank.workload.part, rank.workload.attended
-    times = replace(times, part=part, attended=attended)
+    times = replace(times, part=part, attended=attended, ring=layout.mesh.ring)
     owners = 1 if layout.shard == "none" else layout.copies
     keeps = layout.attention == "unfused" and layout.recompute.text == "none"
     return LayoutCost(
