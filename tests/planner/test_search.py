@@ -107,3 +107,15 @@ def test_refused_candidates_are_rare() -> None:
             except PenstockError:
                 refused += 1
     assert refused == 0
+
+
+def test_a_kernel_that_is_missing_is_never_better() -> None:
+    sizes = row(mesh="tensor=1,sequence=1", rows=1, schedule="seq1f1b")
+    kernels = [("cudnn", True), ("flash2", True), ("flash1", True), ("unfused", False)]
+    seconds = []
+    for attention, fused in kernels:
+        problem = problem_from(sizes | {"attention": attention, "fused_norm": fused})
+        plans = _search(all_candidates(problem)).plans
+        seconds.append(plans[0].seconds if plans else float("inf"))
+    assert seconds == sorted(seconds)
+    assert seconds[0] < seconds[-1]
