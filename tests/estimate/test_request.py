@@ -26,6 +26,7 @@ FIELDS = {
     "reasons",
     "replicas",
     "microbatches",
+    "layers",
 }
 CLASSES = {
     *("weights", "gradients", "optimizer", "activations", "keys_values", "logits"),

@@ -14,8 +14,7 @@ def split_layers(layers: int, stages: int, counts: Sequence[int] = ()) -> tuple[
     >>> split_layers(6, 3, counts=(1, 3, 2))
     (range(0, 1), range(1, 4), range(4, 6))
     """
-    each, over = divmod(layers, stages)
-    sizes = list(counts) or [each + (stage < over) for stage in range(stages)]
+    sizes = list(counts or even_split(layers, stages))
     if len(sizes) != stages or sum(sizes) != layers or min(sizes) < 0:
         raise ShapeError(
             f"layers per stage {', '.join(map(str, sizes))} (sum {sum(sizes)}, {len(sizes)} "
@@ -24,3 +23,13 @@ def split_layers(layers: int, stages: int, counts: Sequence[int] = ()) -> tuple[
         )
     ends = tuple(accumulate(sizes))
     return tuple(range(end - size, end) for end, size in zip(ends, sizes))
+
+
+def even_split(layers: int, stages: int) -> tuple[int, ...]:
+    """Layers of stages that have as many as each other, or one more.
+
+    >>> even_split(6, 4)
+    (2, 2, 1, 1)
+    """
+    each, over = divmod(layers, stages)
+    return tuple(each + (stage < over) for stage in range(stages))

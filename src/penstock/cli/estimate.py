@@ -65,6 +65,10 @@ class LayoutFlags:
         list[str] | None,
         _option("An option of the schedule; repeatable.", "-o", "--option", metavar="KEY=VALUE"),
     ] = None
+    layers: Annotated[
+        str | None,
+        _option("Layers of each stage, or even, or balanced: even.", metavar="COUNTS|HOW"),
+    ] = None
     rows: Annotated[int | None, _option("Sequences of a microbatch: 1.", metavar="N")] = None
     recompute: Annotated[
         str | None,

@@ -44,7 +44,8 @@ def configuration(layout: TrainingLayout) -> dict[str, dict[str, Any]]:
 
 
 def _pipeline(layout: TrainingLayout) -> dict[str, Any]:
-    options = {"options": dict(layout.options)} if layout.options else {}
+    options: dict[str, Any] = {"options": dict(layout.options)} if layout.options else {}
+    options |= {"layers": [*layout.layers]} if layout.layers else {}
     return {
         "schedule": layout.schedule,
         "devices": layout.pipeline,

@@ -29,6 +29,7 @@ def option_words(layout: TrainingLayout) -> str:
         "recompute": layout.recompute.text if layout.recompute.text != "none" else "",
         "offload": layout.offload if layout.offload != "none" else "",
         "vocabulary": "yes" if layout.vocabulary else "",
+        "layers": ",".join(map(str, layout.layers)),
     }
     return " ".join(f"{name}={value}" for name, value in said.items() if value) or "-"
 
@@ -62,6 +63,11 @@ def _choices(plan: Estimate) -> list[str]:
     if (layout.slices or 1) > 1:
         told.append(
             f"{layout.slices} slices of a sequence fill the pipeline like more microbatches"
+        )
+    if layout.layers:
+        told.append(
+            f"stages have {', '.join(map(str, layout.layers))} layers: the last one has the head "
+            "too, and an even split would leave the others waiting for it"
         )
     return told
 
