@@ -37,6 +37,8 @@ class Estimate:
     memory: tuple[DeviceMemory, ...]
     layers: tuple[int, ...] = ()
     """Of each stage."""
+    works: tuple[float, ...] = ()
+    """Seconds that each device works."""
     exposed: dict[str, float] = field(default_factory=dict)
     """Seconds that the step would be shorter by without a kind of communication."""
 
@@ -85,22 +87,25 @@ def estimate_step(layout: TrainingLayout) -> Estimate:
 def _simulated(layout: TrainingLayout, step: StepSchedule, cost: LayoutCost) -> Estimate:
     done, tick = play(step.schedule, cost, "together")
     seconds = float(int(done.end.max()) * tick)
+    works = _busy(step, done, tick)
     return Estimate(
         layout,
         seconds,
-        1 - _busy(step, done, tick) / seconds,
+        1 - sum(works) / len(works) / seconds,
         device_memories(layout, step, cost, done),
         cost.workload.layers,
+        works,
     )
 
 
-def _busy(step: StepSchedule, done: Run, tick: Fraction) -> float:
-    """Seconds that a device works, on average; strands of a pair overlap."""
-    table, whole = step.schedule.table, 0
+def _busy(step: StepSchedule, done: Run, tick: Fraction) -> tuple[float, ...]:
+    """Seconds that each device works; strands of a pair overlap."""
+    table, whole = step.schedule.table, [0] * step.schedule.shape.devices
     for lane, (first, end) in enumerate(pairwise(table.lane_start.tolist())):
         if table.lane_stream[lane] == "compute":
-            whole += busy_ticks(done.start[first:end], done.end[first:end])
-    return float(whole * tick) / step.schedule.shape.devices
+            ticks = busy_ticks(done.start[first:end], done.end[first:end])
+            whole[table.lane_device[lane]] += ticks
+    return tuple(float(ticks * tick) for ticks in whole)
 
 
 def _exposed(step: StepSchedule, cost: LayoutCost, seconds: float) -> dict[str, float]:

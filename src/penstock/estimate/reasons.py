@@ -63,7 +63,25 @@ def _advice(found: Estimate) -> list[str]:
             f"tensor is {layout.mesh.tensor}, more than the {layout.cluster.machine.gpus} GPUs of "
             "a machine: its sums go over the network"
         )
-    return told + _smaller(layout, found)
+    return told + _uneven(found) + _smaller(layout, found)
+
+
+def _uneven(found: Estimate) -> list[str]:
+    """A device that the others wait for in every microbatch, by more than a layer of theirs: then
+    one of them may take it over."""
+    layout, works = found.layout, found.works
+    if layout.layers or len(works) < 2:
+        return []
+    slowest = max(range(len(works)), key=lambda at: works[at])
+    others = (sum(works) - works[slowest]) / (len(works) - 1)
+    more, layer = works[slowest] - others, others * len(works) / layout.model.layers
+    if more < max(layer, TOLD_ABOVE * found.seconds):
+        return []
+    shares = " or --vocabulary yes" if layout.mesh.cell.ranks == 1 else ""
+    return [
+        f"device {slowest} works {more / others:.1%} longer than the others, which wait for it: "
+        f"take --layers balanced{shares}"
+    ]
 
 
 def _smaller(layout: TrainingLayout, found: Estimate) -> list[str]:
