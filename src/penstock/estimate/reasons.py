@@ -10,7 +10,7 @@ TOLD_ABOVE = 0.02
 
 def reasons(found: Estimate) -> list[str]:
     """Sentences, the most important first."""
-    return [_memory(found), *_time(found), *_advice(found)]
+    return [_memory(found), *_tight(found), *_time(found), *_advice(found)]
 
 
 def _memory(found: Estimate) -> str:
@@ -18,11 +18,29 @@ def _memory(found: Estimate) -> str:
     memory, room = found.memory[fullest], found.layout.cluster.gpu.memory
     parts = sorted(memory._asdict().items(), key=lambda item: -item[1])[:3]
     most = ", ".join(f"{name.replace('_', ' ')} {size / GIBI:.1f}" for name, size in parts)
-    verdict = "fits" if found.fits else f"lacks {(memory.total - room) / GIBI:.1f} GiB"
+    left = (room - memory.total) / GIBI
+    verdict = f"fits with {left:.1f} to spare" if found.fits else f"lacks {-left:.1f} GiB"
     return (
         f"device {fullest} needs {memory.total / GIBI:.1f} of {room / GIBI:.0f} GiB and {verdict}; "
         f"most are {most} GiB"
     )
+
+
+def _tight(found: Estimate) -> list[str]:
+    room = found.layout.cluster.gpu.memory
+    most = max(each.total for each in found.memory)
+    if not room * (1 - TOLD_ABOVE) < most <= room:
+        return []
+    return [f"less than {TOLD_ABOVE:.0%} is to spare, and estimates may be off by that: try a step"]
+
+
+def counted(count: int, thing: str, ending: str = "s") -> str:
+    """A number of things.
+
+    >>> counted(1, "replica"), counted(2, "microbatch", "es")
+    ('1 replica', '2 microbatches')
+    """
+    return f"{count:,} {thing}{ending if count != 1 else ''}"
 
 
 def _time(found: Estimate) -> list[str]:
@@ -42,7 +60,8 @@ def _few(found: Estimate) -> str:
     """How many pieces of work fill the pipeline, where there is one."""
     layout = found.layout
     count, devices = layout.microbatches, layout.pipeline
-    return f", with {count} microbatches for {devices} devices" if devices > 1 else ""
+    pieces = counted(count, "microbatch", "es")
+    return f", with {pieces} for {devices} devices" if devices > 1 else ""
 
 
 _COMMUNICATION = {

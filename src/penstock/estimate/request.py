@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.arch.config import ModelConfig, model
 from penstock.arch.families import from_huggingface
+from penstock.arch.layer_split import MOST_STAGES, read_counts
 from penstock.arch.mesh_shape import LARGEST_OF_MESH, MeshShape
 from penstock.cluster.cluster import Cluster
 from penstock.cluster.gpu import ATTENTION_KERNELS, PRECISIONS
@@ -27,7 +28,6 @@ MESH_NAMES = ("tensor", "sequence", "ring", "pipeline", "replicas")
 MODEL_NAMES = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_size", "vocabulary")
 SPLITS = EVEN, BALANCED = ("even", "balanced")
 """How layers may be dealt to stages, beside counts: as many for all, or as much work."""
-MOST_STAGES = 4096
 SHARDS = ("none", "optimizer", "full")
 LARGEST_COUNT = 1 << 50
 Reader = Callable[[str, Any], Any]
@@ -140,21 +140,22 @@ def _layers(name: str, value: Any) -> str | tuple[int, ...]:
     """Counts of stages, as a list or as text, or how they are to be found."""
     if isinstance(value, str) and value in SPLITS:
         return value
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, list) or not 0 < len(parts) <= MOST_STAGES:
-        raise ShapeError(f"{name} is {shown(value)}", hint=_LAYERS_HINT)
-    return tuple(_layer_count(name, value, each) for each in parts)
+    try:
+        counts = read_counts(value) if isinstance(value, str) else _listed(value)
+    except ValueError:
+        raise ShapeError(f"{name} is {shown(value)}", hint=_LAYERS_HINT) from None
+    return counts
 
 
-def _layer_count(name: str, whole: Any, value: Any) -> int:
-    if isinstance(value, str) and value.strip().isdecimal() and len(value) < 9:
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST_COUNT:
-        raise ShapeError(f"{name} is {shown(whole)}", hint=_LAYERS_HINT)
-    return value
+def _listed(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list) or not value or not all(type(each) is int for each in value):
+        raise ValueError(value)
+    if not 0 <= min(value) <= max(value) <= MOST_STAGES:
+        raise ValueError(value)
+    return tuple(value)
 
 
-_LAYERS_HINT = "give the layers of each stage, as 9,9,8,6, or even, or balanced"
+_LAYERS_HINT = "give the layers of each stage, as 9,9,8,6 or 3*9,5, or even, or balanced"
 
 
 def _model(name: str, value: Any) -> ModelConfig:

@@ -72,8 +72,7 @@ class Candidates:
 
     def kind(self, number: int) -> Kind:
         """What plans of one kind have in common: how the model and its tokens are divided."""
-        division = self.groups[self.group[number]].division
-        return (division.mesh.tensor, division.mesh.sequence, division.pipeline)
+        return self.groups[self.group[number]].division.kind
 
     def layout(self, number: int) -> TrainingLayout:
         """The layout of a candidate."""
