@@ -45,4 +45,5 @@ def _stage_seconds(
     ticks, tick = cost.durations(schedule)
     rows = schedule.table.of_kinds(WORK_KINDS)
     stage = schedule.table.stage[rows]
-    return np.bincount(stage, ticks[rows] * float(tick), schedule.shape.stages)
+    summed = np.bincount(stage, ticks[rows], schedule.shape.stages)
+    return np.asarray(summed * float(tick), np.float64)

@@ -72,7 +72,8 @@ class Candidates:
 
     def kind(self, number: int) -> Kind:
         """What plans of one kind have in common: how the model and its tokens are divided."""
-        return self.groups[self.group[number]].division.kind
+        division: Division = self.groups[self.group[number]].division
+        return division.kind
 
     def layout(self, number: int) -> TrainingLayout:
         """The layout of a candidate."""

@@ -44,13 +44,13 @@ def configuration(layout: TrainingLayout) -> dict[str, dict[str, Any]]:
 
 
 def _pipeline(layout: TrainingLayout) -> dict[str, Any]:
-    options: dict[str, Any] = {"options": dict(layout.options)} if layout.options else {}
-    options |= {"layers": [*layout.layers]} if layout.layers else {}
+    options = {"options": dict(layout.options)} if layout.options else {}
     return {
         "schedule": layout.schedule,
         "devices": layout.pipeline,
         "chunks": layout.chunks or 0,
         "slices": layout.slices or 1,
+        "layers": [*layout.layers],
         "recompute": "all" if layout.recompute.whole_stages else "none",
         "vocabulary": "shards" if layout.vocabulary else "ends",
         "offload": layout.offload,
