@@ -17,7 +17,7 @@ from penstock.estimate.answer import answer_lines, estimate_record
 from penstock.estimate.many import answer_many
 from penstock.estimate.memory_classes import DeviceMemory
 from penstock.estimate.price import Estimate, estimate
-from penstock.estimate.reasons import GIBI, counted, reasons
+from penstock.estimate.reasons import GIBI, number_words, reasons
 from penstock.estimate.request import layout_from
 
 DOES_NOT_FIT = 1
@@ -179,7 +179,7 @@ def _print(found: Estimate) -> None:
     axes = " x ".join(f"{axis} {size}" for axis, size in sizes.items() if size > 1)
     emit(f"{layout.schedule} on {layout.cluster.text}: {axes or 'one rank'}")
     emit(
-        f"{counted(layout.microbatches, 'microbatch', 'es')} of {layout.rows} x {layout.tokens:,} "
+        f"{number_words(layout.microbatches, 'microbatch', 'es')} of {layout.rows} x {layout.tokens:,} "
         "tokens on each replica"
     )
     emit(

@@ -34,10 +34,10 @@ def _tight(found: Estimate) -> list[str]:
     return [f"less than {TOLD_ABOVE:.0%} is to spare, and estimates may be off by that: try a step"]
 
 
-def counted(count: int, thing: str, ending: str = "s") -> str:
+def number_words(count: int, thing: str, ending: str = "s") -> str:
     """A number of things.
 
-    >>> counted(1, "replica"), counted(2, "microbatch", "es")
+    >>> number_words(1, "replica"), number_words(2, "microbatch", "es")
     ('1 replica', '2 microbatches')
     """
     return f"{count:,} {thing}{ending if count != 1 else ''}"
@@ -60,7 +60,7 @@ def _few(found: Estimate) -> str:
     """How many pieces of work fill the pipeline, where there is one."""
     layout = found.layout
     count, devices = layout.microbatches, layout.pipeline
-    pieces = counted(count, "microbatch", "es")
+    pieces = number_words(count, "microbatch", "es")
     return f", with {pieces} for {devices} devices" if devices > 1 else ""
 
 

@@ -20,16 +20,16 @@ KEYS_OF_BLOCK = 2 + 6 * 3 / 4 + 6
 """Bytes of an element of keys and values, for each block."""
 
 
-def ring_kernels(ranks: int) -> int:
-    """Kernels of an attention in a ring of so many ranks."""
-    return 1 if ranks == 1 else OWN_KERNELS + ranks - 1
+def ring_kernels(blocks: int) -> int:
+    """Kernels of an attention whose keys are in so many blocks, one of each member of a ring."""
+    return 1 if blocks == 1 else OWN_KERNELS + blocks - 1
 
 
-def ring_moved(part: ModelConfig, tokens: int, ranks: int) -> PassShares:
-    """Bytes that are moved to join the parts of a slice, of which the rank has so many tokens."""
-    if ranks == 1:
+def ring_moved(part: ModelConfig, tokens: int, blocks: int) -> PassShares:
+    """Bytes that are moved to join the parts of a slice, of which a member has so many tokens."""
+    if blocks == 1:
         return PassShares(0.0, 0.0)
     size, attention = part.element_bytes / 2, part.attention
-    queries = (STORED + JOINED * (1 / 2 + (ranks - 1) * 3 / 4)) * attention.query_width
-    keys = ranks * KEYS_OF_BLOCK * 2 * attention.key_width
+    queries = (STORED + JOINED * (1 / 2 + (blocks - 1) * 3 / 4)) * attention.query_width
+    keys = blocks * KEYS_OF_BLOCK * 2 * attention.key_width
     return PassShares(tokens * size * queries, tokens * size * (queries + keys))

@@ -3,7 +3,7 @@
 from penstock.arch.layer_split import written_counts
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import Estimate
-from penstock.estimate.reasons import counted, reasons
+from penstock.estimate.reasons import number_words, reasons
 from penstock.estimate.utilisation import token_flops, unmasked_flops
 from penstock.planner.advice import Plans
 from penstock.planner.search import least_seconds
@@ -65,8 +65,8 @@ def _shape(plan: Estimate) -> str:
     layout = plan.layout
     replicas, inside = layout.mesh.replicas, layout.cluster.gpus // layout.mesh.replicas
     return (
-        f"{layout.cluster.gpus} GPUs are {counted(replicas, 'replica')} of {inside}: "
-        f"{counted(layout.microbatches, 'microbatch', 'es')} of {layout.rows} x {layout.tokens:,} "
+        f"{layout.cluster.gpus} GPUs are {number_words(replicas, 'replica')} of {inside}: "
+        f"{number_words(layout.microbatches, 'microbatch', 'es')} of {layout.rows} x {layout.tokens:,} "
         f"tokens on {'each' if replicas > 1 else 'it'}"
     )
 
