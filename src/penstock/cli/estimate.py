@@ -178,10 +178,8 @@ def _print(found: Estimate) -> None:
     sizes |= {"ulysses": mesh.cell.ulysses, "tensor": mesh.tensor}
     axes = " x ".join(f"{axis} {size}" for axis, size in sizes.items() if size > 1)
     emit(f"{layout.schedule} on {layout.cluster.text}: {axes or 'one rank'}")
-    emit(
-        f"{number_words(layout.microbatches, 'microbatch', 'es')} of {layout.rows} x {layout.tokens:,} "
-        "tokens on each replica"
-    )
+    pieces = number_words(layout.microbatches, "microbatch", "es")
+    emit(f"{pieces} of {layout.rows} x {layout.tokens:,} tokens on each replica")
     emit(
         f"step {found.seconds:.3f} s, {found.tokens_per_second:,.0f} tokens/s; utilisation "
         f"{found.flops_utilisation:.1%} of the peak, {found.hardware_utilisation:.1%} with what is "

@@ -64,10 +64,10 @@ def _masked(plan: Estimate) -> list[str]:
 def _shape(plan: Estimate) -> str:
     layout = plan.layout
     replicas, inside = layout.mesh.replicas, layout.cluster.gpus // layout.mesh.replicas
+    pieces = number_words(layout.microbatches, "microbatch", "es")
     return (
-        f"{layout.cluster.gpus} GPUs are {number_words(replicas, 'replica')} of {inside}: "
-        f"{number_words(layout.microbatches, 'microbatch', 'es')} of {layout.rows} x {layout.tokens:,} "
-        f"tokens on {'each' if replicas > 1 else 'it'}"
+        f"{layout.cluster.gpus} GPUs are {number_words(replicas, 'replica')} of {inside}: {pieces} "
+        f"of {layout.rows} x {layout.tokens:,} tokens on {'each' if replicas > 1 else 'it'}"
     )
 
 
