@@ -28,6 +28,11 @@ class Division:
     microbatches: int
 
     @property
+    def kind(self) -> tuple[int, int, int]:
+        """Ranks that share matrices, tokens and layers."""
+        return (self.mesh.tensor, self.mesh.sequence, self.pipeline)
+
+    @property
     def copies(self) -> int:
         """Ranks that hold the same weights."""
         return self.mesh.replicas * self.mesh.sequence
