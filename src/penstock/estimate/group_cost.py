@@ -101,7 +101,7 @@ def _seconds(setting: GroupSetting, length: int) -> float:
         model, model, gpu, gpu.peak_of(setting.precision), setting.attention, fused_norm=True
     )
     if gpu.measured:
-        times = profiled_times(times)
+        times = profiled_times(times, sliced=False)
     unit = UnitTokens(length, length, length * (length + 1) / 2, float(length * length))
     head = times.head_seconds(length, 6.0 * model.head_weights * length, "B")
     return model.layers * sum(times.seconds(unit)) + head
