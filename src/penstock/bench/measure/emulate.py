@@ -55,6 +55,10 @@ COPY_TIMES = {"O": Fraction(1, 2), "L": Fraction(1, 2)}
 """Times of copies to the host and back, in the same unit."""
 
 
+COST = UnitCost(times=SHARD_TIMES | COPY_TIMES)
+"""What ops are to take."""
+
+
 class Emulated(NamedTuple):
     """What was promised and what was measured, in seconds."""
 
@@ -236,15 +240,23 @@ def wait(seconds: float, spin: float) -> None:
 
 def emulate(crew: Crew, schedule: Schedule, *, shortest: float, spin: float) -> Emulated:
     """One step of a schedule in which the shortest op waits `shortest` seconds."""
-    cost = UnitCost(times=SHARD_TIMES | COPY_TIMES)
-    table, durations = schedule.table, with_loans(schedule, cost, cost.durations(schedule))
+    unit = shortest / min(filter(None, _times(schedule).values()))
+    return emulate_at(crew, schedule, unit=unit, spin=spin)
+
+
+def emulate_at(crew: Crew, schedule: Schedule, *, unit: float, spin: float) -> Emulated:
+    """One step of a schedule in which an op of cost 1 waits `unit` seconds."""
+    waits = {op: unit * time for op, time in _times(schedule).items()}
+    measured = seconds_between(crew.run(emulated_step, schedule, waits, spin))
+    return Emulated(unit * float(simulate(schedule, COST).makespan), measured, unit)
+
+
+def _times(schedule: Schedule) -> dict[Op, float]:
+    """What every op costs."""
+    table, durations = schedule.table, with_loans(schedule, COST, COST.durations(schedule))
     members = {op: len(table.rows_by_op[op]) for op in schedule.gangs}
     ticks = zip(table.ops(), durations.ticks.tolist())
-    times = {op: float(count * durations.tick) / members.get(op, 1) for op, count in ticks}
-    unit = shortest / min(filter(None, times.values()))
-    waits = {op: unit * time for op, time in times.items()}
-    measured = seconds_between(crew.run(emulated_step, schedule, waits, spin))
-    return Emulated(unit * float(simulate(schedule, cost).makespan), measured, unit)
+    return {op: float(count * durations.tick) / members.get(op, 1) for op, count in ticks}
 
 
 def seconds_between(ends: Sequence[tuple[float, float]]) -> float:
