@@ -28,6 +28,11 @@ class Division:
     microbatches: int
 
     @property
+    def kind(self) -> tuple[int, int, int]:
+        """Ranks that share matrices, tokens and layers."""
+        return (self.mesh.tensor, self.mesh.sequence, self.pipeline)
+
+    @property
     def copies(self) -> int:
         """Ranks that hold the same weights."""
         return self.mesh.replicas * self.mesh.sequence
@@ -77,7 +82,9 @@ def meshes(problem: PlanProblem) -> Iterator[tuple[MeshShape, int]]:
     near = _divisors(problem.cluster.machine.gpus)
     for tensor in _given(given, "tensor", [each for each in near if gpus % each == 0]):
         sequences = [
-            each for each in _divisors(gpus) if problem.tokens // each >= FEWEST_SHARED_TOKENS
+            each
+            for each in _divisors(gpus)
+            if each == 1 or problem.tokens // each >= FEWEST_SHARED_TOKENS
         ]
         for sequence in _given(given, "sequence", sequences):
             for pipeline in _given(given, "pipeline", _divisors(gpus)):

@@ -15,6 +15,7 @@ def refuse_with_chunk(settings: "Settings") -> None:
         "batch.rows": (batch.rows, 1, "raise batch.microbatches instead"),
         "pipeline.slices": (pipeline.slices, 1, "set data.slice_tokens instead"),
         "pipeline.cut": (pipeline.cut, "equal-flops", "set data.slice_tokens instead"),
+        "plan.auto": (settings.plan.auto, False, "plans are compared with equal sequences"),
         "plan.policy": (settings.plan.policy, "fixed", "every batch has its own plan already"),
         "log.compare": (settings.log.compare, (), "other schedules have no slices of their own"),
     }
