@@ -35,5 +35,5 @@ def test_what_a_batch_decides_by_itself_is_not_given(change: str, said: str) -> 
 
 
 def test_a_size_of_slices_without_the_policy_is_refused() -> None:
-    with pytest.raises(PenstockError, match="data.policy is 'pack'"):
+    with pytest.raises(PenstockError, match=r"data\.policy is 'pack'"):
         short("data.slice_tokens=16")
