@@ -129,7 +129,7 @@ def layout_cost(layout: TrainingLayout, step: StepSchedule) -> LayoutCost:
     peak = cluster.gpu.peak_of(layout.precision)
     times = LayerTimes(model, model, cluster.gpu, peak, layout.attention, layout.fused_norm)
     if cluster.gpu.measured:
-        times = profiled_times(times)
+        times = profiled_times(times, sliced=len(step.lengths) > 1)
     hardware = hardware_of(cluster, times)
     links = ClusterLinks(layout.mesh, layout.pipeline, hardware, cluster)
     rank = CellCost.on_mesh(workload, schedule, links, layout.shard)

@@ -33,7 +33,7 @@ from penstock.train.auto_plan.chosen_plan import (
 from penstock.train.auto_plan.quick_profile import (
     collectives_here,
     collectives_of_ranks,
-    profile_alone_here,
+    profile_here,
     quick_case,
 )
 from penstock.train.auto_plan.request import PlanRequest
@@ -47,7 +47,7 @@ def plan_before_start(request: PlanRequest, folder: Path, say: Callable[[str], N
     if _measures(request):
         case = case_of(request)
         say(f"plan.auto: measures this machine with {case.tokens:,} tokens of the model")
-        record = profile_alone_here(case, request.device)
+        record = profile_here(case, request.device, request.ranks)
         record["collectives"] = collectives_here(request.device, request.ranks)
         _save_profile(record, folder)
     return _chosen(request, folder, because)
@@ -86,7 +86,7 @@ def _measure_together(
     record: dict[str, Any] = {}
     if connection.rank == 0:
         tracker.at = "measures the machine"
-        record = profile_alone_here(case_of(request), request.device)
+        record = profile_here(case_of(request), request.device, request.ranks)
     with tracker.gathers("measure what they send"):
         record["collectives"] = collectives_of_ranks(connection, request.device)
     if connection.rank == 0:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from penstock.cluster.profile_file import read_machine
 from penstock.cost.stage_workload import workload_for
 from penstock.cost.workload import Workload
 from penstock.data.paths import find_files
@@ -151,6 +152,8 @@ def _refuse_paths(settings: Settings, setup: RunSetup) -> None:
         refuse_names(folder, setup.model, locate(folder))
     if settings.data.tokenizer != "byte":
         tokenizer(settings.data.tokenizer, settings.data.end_token)
+    if settings.plan.profile:
+        read_machine(Path(settings.plan.profile))
     for paths in (settings.data.paths, settings.data.held_out_paths):
         find_files(paths, lambda path: True, "files")
     if settings.checkpoint.resume not in AUTOMATIC and not os.path.isdir(
