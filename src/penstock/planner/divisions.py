@@ -79,7 +79,7 @@ def _no_schedule(problem: PlanProblem) -> ShapeError:
         return ShapeError(
             f"{name} is not planned with: its order is made for times, or it has stages, slices "
             "or recompute of its own",
-            hint=f"leave --schedule out, or ask `penstock estimate --schedule {name}`",
+            hint="leave --schedule out: of a layout that is given, an estimate takes it",
         )
     stages = f" of {len(layers)} stages" if isinstance(layers, tuple) else ""
     given = [f"--{each}" for each in _OF_SCHEDULES if each in problem.fixed]
