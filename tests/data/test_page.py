@@ -8,7 +8,7 @@ import pytest
 from penstock.data import Data
 from penstock.data.arrays import PROBE, PROBES
 from penstock.data.assemble import LOOK_AT_ALL_UP_TO
-from penstock.data.settings import SOURCES
+from penstock.data.settings import POLICIES, SOURCES
 from penstock.data.sources import MOST_REPLACED
 
 pytestmark = pytest.mark.torch
@@ -29,8 +29,8 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert data.held_out
 
 
-def test_every_source_has_its_row() -> None:
-    assert tuple(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) == SOURCES
+def test_every_source_and_every_policy_has_its_row() -> None:
+    assert tuple(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) == (*SOURCES, *POLICIES)
 
 
 def test_the_numbers_are_those_of_the_code() -> None:

@@ -1,6 +1,7 @@
 """The search finds what simulating everything finds, and more memory is never worse."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from penstock.errors import PenstockError, ShapeError
 from penstock.estimate.price import estimate_step
 from penstock.planner.advice import advise, lacks
 from penstock.planner.candidates import Candidates, all_candidates
+from penstock.planner.divisions import nothing_divides
 from penstock.planner.problem import problem_from
 from penstock.planner.search import WORTH, SearchResult, search_plans
 from planner.problems import every, row, with_memory
@@ -137,3 +139,19 @@ def test_a_heavy_head_is_evened_out_by_the_split() -> None:
 def test_layers_that_the_model_has_not_are_refused() -> None:
     with pytest.raises(ShapeError, match="stages of 10, 5 layers have 15 in all, the model 16"):
         problem_from(row(layers="10,5"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "hint"),
+    [
+        ({"schedule": "adaptis"}, "adaptis is not planned with", "leave --schedule out"),
+        ({"layers": "8,8", "mesh": "pipeline=8"}, "no schedule of 2 stages", "or --layers"),
+        ({"schedule": "interleaved", "chunks": 17}, "no schedule has", "--schedule or --chunks"),
+    ],
+)
+def test_what_no_schedule_has_is_told(given: dict[str, Any], message: str, hint: str) -> None:
+    problem = problem_from(row(**given))
+    assert len(all_candidates(problem)) == 0
+    error = nothing_divides(problem)
+    assert message in error.message
+    assert hint in str(error.hint)

@@ -147,8 +147,8 @@ def _print(answer: Plans, at_scale: Sequence[PlanAtScale]) -> None:
             f"nearest faster plan that does not fit: {_words(near)}, {near.seconds:.3f} s, "
             f"lacks {lacks(near) / GIBI:.1f} GiB"
         )
-    for each in answer.relaxed[:1]:
-        emit(f"to relax first: {each.text}, {each.gain:.1%} more tokens in a second")
+    for which, each in zip(("first", "next"), answer.relaxed):
+        emit(f"to relax {which}: {each.text}, {each.gain:.1%} more tokens in a second")
 
 
 def _nothing_fits(answer: Plans) -> str:

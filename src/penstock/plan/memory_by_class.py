@@ -74,8 +74,11 @@ def predicted_classes(
 
     found = []
     for device, (footprint, peak) in enumerate(zip(held, peaks)):
-        classes = [known(device, sizes) for sizes in (ACTIVATION_SIZES, KEY_SIZES, RUNNING_SIZES)]
-        messages = max(0, peak - sum(classes))
+        activations, keys, running = (
+            known(device, sizes) for sizes in (ACTIVATION_SIZES, KEY_SIZES, RUNNING_SIZES)
+        )
+        messages = max(0, peak - activations - keys - running)
         state = footprint.optimizer - footprint.gradients
-        found.append(ClassBytes(footprint.weights, footprint.gradients, state, *classes, messages))
+        constant = (footprint.weights, footprint.gradients, state)
+        found.append(ClassBytes(*constant, activations, keys, running, messages))
     return found

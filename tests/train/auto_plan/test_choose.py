@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import PenstockError
 from penstock.train.auto_plan.choose import choose_plan
-from penstock.train.auto_plan.chosen_plan import PLAN_FILE, differences, read_plan, save_plan
+from penstock.train.auto_plan.chosen_plan import PLAN_FILE, plan_differences, read_plan, save_plan
 from penstock.train.auto_plan.request import PlanRequest
 from penstock.train.config.load import loads
 from penstock.train.loop.setup import architecture
@@ -120,9 +120,9 @@ def test_a_plan_is_kept_as_it_was_written(measured: Path, tmp_path: Path) -> Non
     plan = choose_plan(request_of(), measured)
     save_plan(plan, tmp_path)
     assert read_plan(tmp_path) == plan
-    assert differences(plan.asked, request_of().record()) == []
-    assert differences(plan.asked, request_of(ranks=4).record()) == ["ranks was 2 and is 4"]
-    (changed,) = differences(plan.asked, request_of("mesh.tensor=2").record())
+    assert plan_differences(plan.asked, request_of().record()) == []
+    assert plan_differences(plan.asked, request_of(ranks=4).record()) == ["ranks was 2 and is 4"]
+    (changed,) = plan_differences(plan.asked, request_of("mesh.tensor=2").record())
     assert changed == "decided was nothing and is {'tensor': '2'}"
 
 

@@ -82,6 +82,7 @@ REFUSED = {
     "mesh.replicas=2": "mesh.replicas is 2",
     "mesh.ring=2": "mesh.ring is 2",
     "batch.rows=2": "batch.rows is 2",
+    'log.compare=["gpipe"]': "log.compare is",
     "pipeline.slices=2": "pipeline.slices is 2",
     "data.rank_tokens=3": "data.rank_tokens is 3",
     "data.policy=pack": "data.policy is 'pack'",

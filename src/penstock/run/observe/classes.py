@@ -23,8 +23,8 @@ from penstock.run.program.places import READ, WRITE, names_of
 from penstock.run.step.engine import Engine
 
 KEYS, ACTIVATIONS, RUNNING = "keys_values", "activations", "logits_temporaries"
-MESSAGES = "communication_buffers"
-SORTED = (KEYS, ACTIVATIONS, RUNNING, MESSAGES)
+EXCHANGED = "communication_buffers"
+SORTED = (KEYS, ACTIVATIONS, RUNNING, EXCHANGED)
 """The first class that a storage is found in counts: an activation may be an input that came as a
 message, and keys lie in what a layer has saved."""
 Storages = dict[int, int]
@@ -83,7 +83,7 @@ class ClassObserver(Quiet):
             seen |= new.keys()
             sizes[name] = sum(new.values())
         running = max(sizes[RUNNING], peak - sum(sizes.values()) + sizes[RUNNING])
-        return ClassBytes(*held, sizes[ACTIVATIONS], sizes[KEYS], running, sizes[MESSAGES])
+        return ClassBytes(*held, sizes[ACTIVATIONS], sizes[KEYS], running, sizes[EXCHANGED])
 
 
 def peak_op(samples: Mapping[Op, Sample]) -> Op | None:

@@ -15,6 +15,7 @@ def refuse_with_chunk(settings: "Settings") -> None:
         "batch.rows": (batch.rows, 1, "raise batch.microbatches instead"),
         "pipeline.slices": (pipeline.slices, 1, "set data.slice_tokens instead"),
         "pipeline.cut": (pipeline.cut, "equal-flops", "set data.slice_tokens instead"),
+        "plan.auto": (settings.plan.auto, False, "plans are compared with equal sequences"),
         "plan.policy": (settings.plan.policy, "fixed", "every batch has its own plan already"),
         "log.compare": (settings.log.compare, (), "other schedules have no slices of their own"),
     }
@@ -44,6 +45,8 @@ def refuse_with_flex(settings: "Settings") -> None:
         "pipeline.slices": (pipeline.slices, 1, "groups have whole sequences"),
         "pipeline.offload": (pipeline.offload, "none", "what a rank keeps changes with every plan"),
         "plan.policy": (settings.plan.policy, "fixed", "every batch has its own plan already"),
+        "plan.auto": (settings.plan.auto, False, "plans are compared with equal sequences"),
+        "log.compare": (settings.log.compare, (), "other schedules have no groups of their own"),
         "mesh.ring": (mesh.ring, 1, "groups exchange tokens for heads"),
         "mesh.replicas": (mesh.replicas, 1, pool),
     }
