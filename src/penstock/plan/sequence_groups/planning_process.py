@@ -10,6 +10,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from time import perf_counter
 from typing import BinaryIO, NamedTuple
 
@@ -71,7 +72,8 @@ class PlanningProcess:
         self._process.wait()
         for end in (self._process.stdin, self._process.stdout):
             if end is not None:
-                end.close()
+                with suppress(OSError):  # what it was still to be sent
+                    end.close()
 
     def _send(self, message: object) -> None:
         assert self._process.stdin is not None

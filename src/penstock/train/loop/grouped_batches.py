@@ -14,10 +14,10 @@ from penstock.data import Microbatch, Samples
 from penstock.plan.sequence_groups.batch import GroupedBatch
 from penstock.plan.sequence_groups.cost import GroupCost
 from penstock.plan.sequence_groups.groups import GroupedMicrobatch, SequenceGroup
-from penstock.plan.sequence_groups.planning_process import PlanningProcess
+from penstock.plan.sequence_groups.planning_process import PlanningProcess, plan_timed
 from penstock.run.comm.collective import tell_all
 from penstock.run.policies.grouped_step import GroupedSteps
-from penstock.run.policies.ragged_step import LabelledSequence, sequences_of
+from penstock.run.policies.ragged_step import ONE_IGNORED_TOKEN, LabelledSequence, sequences_of
 from penstock.run.step.engine import Engine
 from penstock.train.loop.one_ahead import MakingTimes
 
@@ -30,10 +30,13 @@ class GroupedBatches:
         self._engine, self._steps, self.cost, self._samples = engine, steps, cost, samples
         cell = engine.layout.cell.ulysses
         self._planner = PlanningProcess(cell, cost) if engine.mesh.rank == 0 else None
-        self._ahead: tuple[Samples, int, list[LabelledSequence]] | None = None
+        self._trained: Samples | None = None
+        self._ahead: tuple[int, list[LabelledSequence]] = -1, []
+        """The batch that is being planned, by the number of its first sample."""
         self.times: MakingTimes | None = None
 
     def begin(self, samples: Samples) -> list[str]:
+        self._trained = samples
         sizes = ", ".join(map(str, sorted(self.cost.exchange)))
         return [
             f"documents on groups of {sizes} ranks, up to {self.cost.capacity} tokens of a "
@@ -41,15 +44,18 @@ class GroupedBatches:
         ]
 
     def take(self, samples: Samples, start: int) -> tuple[Microbatch, ...]:
-        sequences = self._sequences(samples, start)
-        engine, text = self._engine, ""
+        trained, engine, text = samples is self._trained, self._engine, ""
+        ahead = self._ahead[1] if trained and self._ahead[0] == start else []
+        sequences = ahead or self._sequences(samples, start)
+        lengths = [len(each.tokens) for each in sequences]
         if self._planner is not None:
-            text = self._planned(self._planner, [len(each.tokens) for each in sequences])
+            text = self._planned(self._planner, lengths) if trained else self._now(lengths)
         with engine.tracker.gathers("hear the groups of the step"):
             grouped = grouped_from(tell_all(text, engine.mesh.world))
         planned = self._steps.step(sequences, grouped)
         engine.use(planned.plan)
-        self._look_ahead(samples, start + self._samples)
+        if trained and self._planner is not None:
+            self._look_ahead(self._planner, samples, start + self._samples)
         return planned.batch
 
     def state(self) -> dict[str, Any]:
@@ -68,16 +74,19 @@ class GroupedBatches:
         self.times = MakingTimes(found.seconds, perf_counter() - began)
         return grouped_text(found.batch)
 
-    def _sequences(self, samples: Samples, start: int) -> list[LabelledSequence]:
-        if self._ahead is not None and self._ahead[0] is samples and self._ahead[1] == start:
-            return self._ahead[2]
-        return sequences_of(samples.sample(start + number) for number in range(self._samples))
+    def _now(self, lengths: Sequence[int]) -> str:
+        """The plan of an evaluation's batch, which nobody has asked for."""
+        return grouped_text(plan_timed(lengths, self._engine.layout.cell.ulysses, self.cost).batch)
 
-    def _look_ahead(self, samples: Samples, start: int) -> None:
-        """Read the next batch on the rank that plans, and begin to plan it."""
-        if self._planner is not None:
-            self._ahead = samples, start, self._sequences(samples, start)
-            self._planner.ask([len(each.tokens) for each in self._ahead[2]])
+    def _sequences(self, samples: Samples, start: int) -> list[LabelledSequence]:
+        """The documents of a batch; where none has a label that counts, a token without one."""
+        rows = (samples.sample(start + number) for number in range(self._samples))
+        return sequences_of(rows) or [ONE_IGNORED_TOKEN]
+
+    def _look_ahead(self, planner: PlanningProcess, samples: Samples, start: int) -> None:
+        """Read the next batch, and begin to plan it."""
+        self._ahead = start, self._sequences(samples, start)
+        planner.ask([len(each.tokens) for each in self._ahead[1]])
 
 
 def grouped_text(batch: GroupedBatch) -> str:
