@@ -97,10 +97,11 @@ class ProfiledTimes(LayerTimes):
     def attention_seconds(self, unit: UnitTokens) -> PassShares:
         """Forward and backward, one by one; FLOPs of a backward count as twice the forward's."""
         flops = unit.pairs * self.attended.pair_flops
-        keys = unit.pairs / max(unit.whole, 1) ** 2
+        keys = unit.pairs / self.ring / max(unit.whole, 1) ** 2
         heads, at = (self.attended.heads, self.part.head_size), (unit.whole, keys)
         rates = (self.kernels.attention[name].at(heads, at) for name in ATTENTION_PASSES)
-        return PassShares(*(times * flops / rate for times, rate in zip((1, 2), rates)))
+        attended = (times * flops / rate for times, rate in zip((1, 2), rates))
+        return PassShares(*(each + more for each, more in zip(attended, self.joined(unit))))
 
     def head_seconds(self, tokens: int, flops: float, kind: str) -> float:
         if not flops:

@@ -107,6 +107,14 @@ devices = 2
     assert settings == loads(by_hand, [f"plan.profile={measured}"])
 
 
+def test_layers_that_are_given_are_those_of_the_plan(measured: Path) -> None:
+    request = request_of("pipeline.devices=2", "pipeline.layers=[3, 1]")
+    assert request.decided == {"layers": (3, 1)}
+    plan = choose_plan(request, measured)
+    assert plan.keys["pipeline"]["layers"] == [3, 1]
+    assert plan.applied_to(request.settings).pipeline.layers == (3, 1)
+
+
 def test_a_plan_is_kept_as_it_was_written(measured: Path, tmp_path: Path) -> None:
     assert read_plan(tmp_path) is None
     plan = choose_plan(request_of(), measured)
@@ -163,7 +171,6 @@ def test_a_profile_of_other_numbers_is_refused(measured: Path) -> None:
         ("pipeline.schedule=./order.txt", "is the file './order.txt', whose sizes are fixed"),
         ("pipeline.options={admit=2}", "pipeline.options are given for no schedule"),
         ("pipeline.cut=even", "pipeline.cut is given"),
-        ("pipeline.layers=[4]", "pipeline.layers is given"),
         ("pipeline.recompute=[0]", "pipeline.recompute names some stages"),
         ("pipeline.offload=[0]", "pipeline.offload names some stages"),
         ("mesh.shard_ranks=2", "mesh.shard_ranks is given"),

@@ -19,7 +19,8 @@ FORMAT, VERSION = "penstock chosen plan", 1
 CHOSEN_KEYS = {
     "batch": ("rows", "microbatches"),
     "pipeline": (
-        *("schedule", "devices", "chunks", "slices", "recompute", "vocabulary", "offload"),
+        *("schedule", "devices", "chunks", "slices", "layers", "recompute", "vocabulary"),
+        "offload",
     ),
     "mesh": ("tensor", "sequence", "ring", "replicas", "shard"),
 }
