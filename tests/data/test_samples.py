@@ -211,7 +211,7 @@ def test_held_out_samples_count_once_however_many_are_asked_for() -> None:
     """Whole batches are filled up with rows of which no label counts."""
     corpus = corpus_of(numbered([9, 8, 5]))
     endless = Samples(corpus, np.arange(3), 3, 7)
-    once = Once(corpus, np.arange(3), 3, 7)
+    once = Once.of(endless)
     assert once.count == 7
     first, second = once.batch(0, 0, 1, 2, 5), endless.batch(0, 0, 1, 2, 5)
     assert contents(first)[:7] == contents(second)[:7]

@@ -24,6 +24,7 @@ from penstock.cluster.read import cluster_from
 from penstock.core.shape import MAX_OPS
 from penstock.cost.layers import read_layers
 from penstock.data.jsonl import JsonLines
+from penstock.data.records.reader import RecordReader
 from penstock.data.tokenizer import tokenizer
 from penstock.errors import RunError, ShapeError
 from penstock.estimate.answer import answer_lines
@@ -173,7 +174,7 @@ def _tokenizer(content: str, folder: Path) -> object:
 
 def _json_lines(content: str, folder: Path) -> object:
     path = _written(folder / "lines.jsonl", content)
-    return list(JsonLines([path], "text", 0).documents())
+    return list(JsonLines([path], RecordReader(), 0).documents())
 
 
 def _settings(content: str, _: Path) -> object:

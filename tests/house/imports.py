@@ -139,7 +139,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 FOREIGN: dict[str, tuple[str, ...]] = {
     "numpy": tuple(ALLOWED),
     "numba": ("core", "bench"),
+    "jinja2": ("data",),
     "ortools": ("search",),
+    "pyarrow": ("data",),
     "pydantic": ("train.config",),
     "pydantic_core": ("train.config",),
     "rich": ("draw", "cli", "bench", "train"),

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.data import Microbatch, Samples
+from penstock.data import Microbatch, SampleStream
 from penstock.errors import RunError
 from penstock.run.observe.utilisation import (
     document_lengths,
@@ -45,8 +45,8 @@ class Trainer:
 
     settings: Settings
     engine: Engine
-    train: Samples
-    held_out: Samples | None
+    train: SampleStream
+    held_out: SampleStream | None
     checkpoints: Checkpoints
     tracker: Tracker
     voice: Voice
@@ -157,7 +157,7 @@ class Trainer:
         batch = self.settings.batch
         return self.settings.mesh.replicas * batch.microbatches * batch.rows
 
-    def batch_of(self, samples: Samples, start: int) -> tuple[Microbatch, ...]:
+    def batch_of(self, samples: SampleStream, start: int) -> tuple[Microbatch, ...]:
         plan, mesh = self.engine.plan, self.engine.mesh
         share = (mesh.replica, mesh.replicas, len(plan.lengths), plan.rows)
         return samples.batch_at(start, *share)
