@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from data.corpora import corpus_of, lengths, numbered, usual
 from penstock.data.batch import IGNORE
-from penstock.data.packing import PackedRow, pack_documents, row, shuffle
+from penstock.data.order import shuffle
+from penstock.data.packing import PackedRow, pack_documents, row
 
 pytestmark = pytest.mark.torch
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from data.corpora import corpus_of, numbered, usual
 from penstock.data.arrangement import Arrangement
 from penstock.data.batch import IGNORE
-from penstock.data.whole import best_fit
+from penstock.data.bins import best_fit
 from penstock.data.whole_samples import WholeSamples
 from penstock.errors import ShapeError
 

@@ -12,7 +12,7 @@ from penstock.data.arrangement import Arrangement
 from penstock.data.corpus import Array, Corpus, Longs, corpus
 from penstock.data.mixture import Mixture
 from penstock.data.open_source import open_arrays, source_files
-from penstock.data.packing import shuffle
+from penstock.data.order import shuffle
 from penstock.data.paths import refuse_shared
 from penstock.data.samples import Once
 from penstock.data.settings import DataSettings

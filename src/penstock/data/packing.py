@@ -34,16 +34,6 @@ class PackedRow(NamedTuple):
     """Where its documents start; the first one at 0."""
 
 
-def shuffle(count: int, *seeds: int) -> Longs:
-    """The numbers below `count` in an order that depends on the seeds alone.
-
-    Numbers are sorted by random keys, because NumPy promises that the raw stream of a generator
-    never changes, and does not promise it for its shuffles.
-    """
-    keys = np.random.PCG64(np.random.SeedSequence(seeds)).random_raw(count)
-    return np.argsort(keys, kind="stable")
-
-
 @dataclass(frozen=True, eq=False)
 class PackedDocuments:
     """Documents in an order, and the sequences that they are cut into."""

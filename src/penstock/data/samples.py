@@ -10,7 +10,8 @@ import numpy as np
 from penstock.data._digest import digest
 from penstock.data.batch import IGNORE
 from penstock.data.corpus import Corpus, Longs
-from penstock.data.packing import PackedDocuments, PackedRow, pack_documents, row, shuffle
+from penstock.data.order import shuffle
+from penstock.data.packing import PackedDocuments, PackedRow, pack_documents, row
 from penstock.data.stream import SampleStream, epoch_of
 from penstock.errors import ShapeError
 

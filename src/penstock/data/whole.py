@@ -8,14 +8,13 @@ A document that is longer than a sequence has no place. It is refused, or, where
 so, left out, truncated or divided; what is lost is counted, and the longest one is named.
 """
 
-from bisect import bisect_left, insort
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from penstock.data.batch import IGNORE
+from penstock.data.bins import best_fit
 from penstock.data.corpus import Corpus, Longs
 from penstock.data.packing import PackedRow, TokenSpan, fill_span
 from penstock.errors import ShapeError
@@ -122,35 +121,6 @@ def packed_sequences(found: DocumentSpans, length: int) -> WholeSequences:
     order = np.array([span for spans in bins for span in spans], dtype=np.int64)
     bounds = np.cumsum([0, *map(len, bins)])
     return WholeSequences(found.spans, order, bounds, length)
-
-
-def best_fit(lengths: Sequence[int] | Longs, capacity: int) -> list[list[int]]:
-    """Numbers of items in bins of that capacity: best fit, in decreasing order.
-
-    >>> best_fit([5, 3, 6, 2], 8)
-    [[2, 3], [0, 1]]
-    """
-    sizes = np.asarray(lengths)
-    bins: list[list[int]] = []
-    free: list[int] = []
-    open_bins: dict[int, list[int]] = {}
-    for item in np.argsort(-sizes, kind="stable").tolist():
-        size = int(sizes[item])
-        at = bisect_left(free, size)
-        if at == len(free):
-            number, room = len(bins), capacity
-            bins.append([])
-        else:
-            room = free[at]
-            number = open_bins[room].pop()
-            if not open_bins[room]:
-                del open_bins[room], free[at]
-        bins[number].append(item)
-        if room > size:
-            if room - size not in open_bins:
-                insort(free, room - size)
-            open_bins.setdefault(room - size, []).append(number)
-    return bins
 
 
 def whole_row(corpus: Corpus, sequences: WholeSequences, sequence: int, length: int) -> PackedRow:

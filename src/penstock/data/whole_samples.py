@@ -8,7 +8,8 @@ import numpy as np
 
 from penstock.data._digest import digest
 from penstock.data.corpus import Corpus, Longs
-from penstock.data.packing import PackedRow, shuffle
+from penstock.data.order import shuffle
+from penstock.data.packing import PackedRow
 from penstock.data.samples import SEQUENCE_ORDER, refuse_numbers
 from penstock.data.stream import SampleStream, epoch_of
 from penstock.data.whole import WholeSequences, whole_row
