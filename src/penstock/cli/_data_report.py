@@ -23,14 +23,14 @@ from penstock.errors import ShapeError
 
 BATCH_SEQUENCES = 32
 """Sequences of a global batch where no size is given."""
-SLICES = 8
+_SLICES = 8
 """Slices of the longest sequence where no size is given."""
-SEED = 0
+_SEED = 0
 """Of the order in which documents are looked at, as a run takes them in a shuffled one."""
 NO_VOCABULARY = 1 << 62
 """Tokens are not looked at."""
-GIBI = 2**30
-STYLE = """body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; }
+_GIBI = 2**30
+_STYLE = """body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; }
 body { color: #1d2733; } h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.15rem 0.8rem 0.15rem 0; text-align: right; }
@@ -125,7 +125,7 @@ def _priced(price: PolicyPrice | None) -> tuple[str, ...]:
     if price is None:
         return ()
     milliseconds, rate = 1000 * price.seconds, price.tokens_per_second
-    return (f"{milliseconds:,.1f}", f"{rate:,.0f}", f"{price.memory / GIBI:.2f}")
+    return (f"{milliseconds:,.1f}", f"{rate:,.0f}", f"{price.memory / _GIBI:.2f}")
 
 
 def corpus_report(
@@ -145,12 +145,12 @@ def corpus_report(
     length, batch, slice_tokens = sizes
     length = length or lengths.longest
     rule = BatchRule(
-        length, batch or BATCH_SEQUENCES * length, slice_tokens or max(length // SLICES, 1)
+        length, batch or BATCH_SEQUENCES * length, slice_tokens or max(length // _SLICES, 1)
     )
     fitting = lengths.lengths[lengths.lengths <= length]
     if longer := lengths.documents - len(fitting):
         notes = (*notes, _longer_words(lengths, longer, length, arrays))
-    ordered = fitting[shuffle(len(fitting), SEED)]
+    ordered = fitting[shuffle(len(fitting), _SEED)]
     outcomes = all_outcomes(ordered, rule) if len(ordered) else []
     return CorpusReport(lengths, rule, outcomes, longer, notes)
 
@@ -201,7 +201,7 @@ def report_html(report: CorpusReport, priced: PricedModel | None) -> str:
     ]
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}'
-        f"</title><style>{STYLE}</style></head>\n<body>{''.join(sections)}</body></html>\n"
+        f"</title><style>{_STYLE}</style></head>\n<body>{''.join(sections)}</body></html>\n"
     )
 
 
