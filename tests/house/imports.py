@@ -105,7 +105,11 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "train.records": ("terminal", "files", "train.config"),
     "train.checkpoint": ("files", "model.io", "run.comm"),
     "train.report": ("terminal", *_BELOW_RUN, *_RUN, "train.config", "train.records"),
-    "train.loop": (*_BELOW_RUN, *_RUN, *_BELOW_LOOP),
+    "train.auto_plan": (
+        *(*_BELOW_RUN, *_RUN, "cluster", "estimate", "planner"),
+        *("profiling", "profiling.measure", "train.config"),
+    ),
+    "train.loop": (*_BELOW_RUN, *_RUN, *_BELOW_LOOP, "train.auto_plan"),
     "bench.measure": (*_BELOW_RUN, *_RUN, "verify"),
     "bench": (*_BELOW_RUN, *_RUN, "verify", "bench.measure"),
     "profiling.measure": (

@@ -6,8 +6,10 @@ from typing import Any
 
 import typer
 
+from penstock.cli._exposed import milliseconds
 from penstock.cli._fit import resolve_all
 from penstock.cli._flat import flat
+from penstock.cli._mesh import NO_MODEL, ModelFlags, simulate_on_mesh
 from penstock.cli._output import emit, emit_json, emit_table, has_color, note, width
 from penstock.cli._pictures import Pictures, Width, destinations, write_pictures
 from penstock.cli._record import plain, timeline_record
@@ -18,13 +20,22 @@ from penstock.draw.words import number, percent
 from penstock.sim import simulate
 from penstock.sim.timeline import Timeline
 
-COLUMNS: dict[str, tuple[Callable[[Timeline], Fraction], Callable[[Fraction], str]]] = {
+MEBI = 2**20
+ShownColumns = dict[str, tuple[Callable[[Timeline], Fraction], Callable[[Any], str]]]
+COLUMNS: ShownColumns = {
     "makespan": (lambda timeline: timeline.makespan, number),
     "span": (lambda timeline: timeline.span, number),
     "bubble": (lambda timeline: timeline.bubble_makespan, percent),
     "peak": (lambda timeline: max(timeline.peak), number),
 }
 """What is compared: how it is read and how it is written. Less is better in every column."""
+MODEL_COLUMNS: ShownColumns = {
+    "makespan ms": (lambda timeline: timeline.makespan, milliseconds),
+    "span ms": (lambda timeline: timeline.span, milliseconds),
+    "bubble": COLUMNS["bubble"],
+    "peak MiB": (lambda timeline: max(timeline.peak), lambda size: f"{float(size) / MEBI:,.1f}"),
+}
+"""The same where a model gives seconds and bytes."""
 
 
 def register(app: typer.Typer) -> None:
@@ -36,6 +47,7 @@ def compare(
     request: Request,
     prices: PriceFlags,
     pictures: Pictures,
+    on: ModelFlags = NO_MODEL,
     variation: VariationFlags = NO_VARIATION,
     columns: Width = None,
     as_json: AsJson = False,
@@ -43,13 +55,20 @@ def compare(
     """Simulate several schedules and draw them on one time axis.
 
     -v, -k and -o go to the schedules that take them. The smallest value of a column has a *. With
-    --jitter 95 % of the draws end by the time shown, with --straggler it is that of the device
-    whose slowness costs the most.
+    --model times are those of a model, with --profile on a machine that was measured. With --jitter
+    95 % of the draws end by the time shown, with --straggler it is that of the device whose
+    slowness costs the most.
     """
     files = destinations(pictures, as_json=as_json)
+    on.refuse_without_model()
+    if on.model:
+        on.refuse_prices(prices)
     cost = prices.cost()
     schedules, notes = resolve_all(targets, request, cost)
-    timelines = [simulate(schedule, cost) for schedule in schedules]
+    if on.model:
+        timelines = [simulate_on_mesh(schedule, on).timeline for schedule in schedules]
+    else:
+        timelines = [simulate(schedule, cost) for schedule in schedules]
     varied = [Variation.of(timeline, variation) for timeline in timelines]
     for line in notes:
         note(line)
@@ -57,7 +76,8 @@ def compare(
         emit_json(records(timelines, varied))
     elif not files:
         more = varied[0].ratios() if varied else ()
-        emit_table(("name", "ops", *COLUMNS, *more, "ratio"), _rows(timelines, varied))
+        shown = MODEL_COLUMNS if on.model else COLUMNS
+        emit_table(("name", "ops", *shown, *more, "ratio"), _rows(timelines, varied, shown))
         emit("\n" + terminal.render(timelines, width=columns or width(), color=has_color()))
     write_pictures(files, timelines)
 
@@ -75,13 +95,16 @@ def _ratios(timelines: Sequence[Timeline]) -> list[Fraction]:
     return [timeline.makespan / first if first else Fraction(1) for timeline in timelines]
 
 
-def _rows(timelines: Sequence[Timeline], varied: Sequence[Variation]) -> list[tuple[str, ...]]:
+def _rows(
+    timelines: Sequence[Timeline], varied: Sequence[Variation], shown: ShownColumns
+) -> list[tuple[str, ...]]:
+    time = next(iter(shown.values()))[1]
     columns: list[tuple[Sequence[Fraction | float], Callable[[Any], str]]] = [
-        ([read(timeline) for timeline in timelines], word) for read, word in COLUMNS.values()
+        ([read(timeline) for timeline in timelines], word) for read, word in shown.values()
     ]
     for ratios in zip(*(found.ratios().values() for found in varied)):
         times = [ratio * float(line.makespan) for ratio, line in zip(ratios, timelines)]
-        columns.append((times, number))
+        columns.append((times, time))
     cells = [_column(values, word) for values, word in columns]
     names = [timeline.name for timeline in timelines]
     counts = [f"{len(timeline.schedule.table):,}" for timeline in timelines]

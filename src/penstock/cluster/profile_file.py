@@ -114,6 +114,7 @@ def measured_kernels(record: ProfilePart) -> MeasuredKernels:
         between=_seconds(record, "between_ops_seconds"),
         precision=precision,
         fused=bool(case.get("fused")),
+        on_host=_part(record, "machine").get("device") == "cpu",
         context=int(_number(memory, "context_bytes")),
         gaps=min(MOST_GAPS, max(0.0, _number(memory, "gaps"))),
         sums=_collectives(record),
@@ -139,7 +140,7 @@ def _attention(record: ProfilePart, passed: str) -> RateSurface:
         [
             RatePoint(
                 (_positive(each, "heads"), _positive(each, "head_size")),
-                (_positive(each, "tokens"), _positive(each, "keys")),
+                (_positive(each, "tokens"), _positive(each, "keys") / _positive(each, "tokens")),
                 _positive(each, "flops_per_second"),
             )
             for each in _parts(record, "attention")

@@ -24,6 +24,7 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS
 from penstock.arch.layers.record import wide_bytes
 from penstock.cluster.gpu import AttentionKernel, Gpu, PassShares
+from penstock.cost.collectives import FORWARD_KINDS
 from penstock.estimate.products import KERNEL_START, Product
 
 PLAIN_NORM = PassShares(36, 72)
@@ -65,6 +66,11 @@ class LayerSeconds(NamedTuple):
     inputs: float
     """The gradient of its input."""
     weights: float
+
+    def of_kind(self, kind: str) -> float:
+        """Of an op of a kind."""
+        backward = {"I": self.inputs, "W": self.weights, "B": self.inputs + self.weights}
+        return self.forward if kind in FORWARD_KINDS else backward.get(kind, 0.0)
 
 
 @dataclass(frozen=True)

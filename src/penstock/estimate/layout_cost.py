@@ -87,6 +87,9 @@ class LayoutCost(CellCost):
             self.known[name] = found()
         return self.known[name]
 
+    def without_boundaries(self) -> "LayoutCost":
+        return replace(self, free=self.free | {"stages"})
+
     def uses(self, kind: str) -> bool:
         """Whether ranks communicate in a way."""
         sizes = {
@@ -119,7 +122,7 @@ class LayoutCost(CellCost):
         again = np.minimum(layers, self.again) * (kind in BACKWARD_KINDS)
         found = np.zeros((len(layers), len(self.units)))
         for number, (tokens, seconds) in enumerate(zip(self.units, self.unit_seconds)):
-            found[:, number] = layers * _pass_seconds(kind, seconds) + again * seconds.forward
+            found[:, number] = layers * seconds.of_kind(kind) + again * seconds.forward
             found[:, number] += moved * tokens.whole
             for stage in np.flatnonzero(rest).tolist():
                 flops = float(rest[stage]) * tokens.whole
@@ -241,9 +244,10 @@ class LayoutCost(CellCost):
     def _kept(self, schedule: Schedule) -> NDArray[np.int64]:
         """What layers that are computed again do not keep, and what attention keeps of pairs."""
         again, layers = self._again(schedule)
-        layer, given = (self.workload.layer_bytes(size) for size in ("act", "input"))
-        pairs = (layers - again) * self._pair_bytes[schedule.unit]
-        return np.asarray(pairs - again * (layer - given)[schedule.unit])
+        layer, given = (self.workload.layer_bytes(size)[schedule.unit] for size in ("act", "input"))
+        return np.asarray(
+            (layers - again) * self._pair_bytes[schedule.unit] - again * (layer - given)
+        )
 
     def _keys(self, schedule: Schedule) -> NDArray[np.int64]:
         """Keys and values of whole sequences, which no other slice needs, are made again too."""
@@ -286,12 +290,6 @@ def _sums_of(
 ) -> KnownSums:
     """Where to keep what ops send in a cell: layouts whose cells are alike send the same."""
     return {}
-
-
-def _pass_seconds(kind: str, layer: LayerSeconds) -> float:
-    """Of an op of a kind, in one layer."""
-    backward = {"I": layer.inputs, "W": layer.weights, "B": layer.inputs + layer.weights}
-    return layer.forward if kind in FORWARD_KINDS else backward.get(kind, 0.0)
 
 
 def _picoseconds(seconds: float) -> Fraction:

@@ -89,7 +89,7 @@ class ProfiledTimes(LayerTimes):
     def attention_seconds(self, unit: UnitTokens) -> PassShares:
         """Forward and backward, one by one; FLOPs of a backward count as twice the forward's."""
         flops = unit.pairs * self.attended.pair_flops
-        keys = unit.pairs / max(unit.whole, 1)
+        keys = unit.pairs / max(unit.whole, 1) ** 2
         heads, at = (self.attended.heads, self.part.head_size), (unit.whole, keys)
         rates = (self.kernels.attention[name].at(heads, at) for name in ATTENTION_PASSES)
         return PassShares(*(times * flops / rate for times, rate in zip((1, 2), rates)))

@@ -77,7 +77,9 @@ def meshes(problem: PlanProblem) -> Iterator[tuple[MeshShape, int]]:
     near = _divisors(problem.cluster.machine.gpus)
     for tensor in _given(given, "tensor", [each for each in near if gpus % each == 0]):
         sequences = [
-            each for each in _divisors(gpus) if problem.tokens // each >= FEWEST_SHARED_TOKENS
+            each
+            for each in _divisors(gpus)
+            if each == 1 or problem.tokens // each >= FEWEST_SHARED_TOKENS
         ]
         for sequence in _given(given, "sequence", sequences):
             for pipeline in _given(given, "pipeline", _divisors(gpus)):

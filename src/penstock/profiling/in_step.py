@@ -5,10 +5,13 @@ one with the head. A layer of slice s takes
 
     F    c + a x (products and moved bytes, one by one) + b x (attention, one by one)
 
-Slices differ in the share of attention, and the whole sequence, which is run too, in its size. So
-a, b and c follow by least squares of relative errors. I is alike, W is products alone. What the
-first stage takes longer than its layers is the embedding, and the last one the head. Seconds of a
-step that belong to no op lie between ops.
+Slices differ in the share of attention; the whole sequence and, on a host, a quarter of the tokens
+differ in size, and are run too. So a, b and c follow by least squares of relative errors. I is
+alike, W is products alone. What the first stage takes longer than its layers is the embedding, and
+the last one the head. Seconds of a step that belong to no op lie between ops.
+
+A few slices hardly tell a, b and c apart, and errors of one per cent would become factors of a half
+and of two. So factors that differ count as errors too (`ALIKE`). A GPU has no c: its host is ahead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,8 +37,9 @@ Column = np.ndarray[Any, np.dtype[np.float64]]
 """Seconds of each slice."""
 UNKNOWN_RATE = 1.0
 """In place of rates that a step is still to say."""
-OUTSIDE = 2.0
-"""Factors that differ more from what both have in common are noise."""
+ALIKE = 0.05
+"""Weight of the square of what a factor differs by from all kernels together, where the square of
+the relative error of a slice weighs 1."""
 
 
 @dataclass(frozen=True)
@@ -143,34 +147,35 @@ class StepOps:
         return found
 
 
-def factors_of(steps: Sequence[StepOps]) -> StepFactors:
-    """Of steps of one model, the profiled one first."""
+def factors_of(steps: Sequence[StepOps], constant: bool) -> StepFactors:
+    """Of steps of one model, the profiled one first; with a constant where the host computes."""
     in_step, fixed = dict[str, float](), dict[str, float]()
     for kind, passed in PASS_OF.items():
-        fixed[passed], *found = _fit([step.layer_columns(kind) for step in steps])
+        columns = [step.layer_columns(kind) for step in steps]
+        fixed[passed], *found = fit_factors(columns, constant)
         names = (passed, f"attention {'forward' if kind == 'F' else 'backward'}")
         in_step |= dict(zip(names, found))
-    fixed["head"], in_step["head"] = _fit([step.head_columns() for step in steps])
+    heads = [step.head_columns() for step in steps]
+    fixed["head"], in_step["head"] = fit_factors(heads, constant)
     ordered = {name: in_step[name] for name in FACTORS}
     return StepFactors(ordered, fixed, steps[0].rates(), steps[0].between)
 
 
-def _fit(parts: Sequence[tuple[Column, list[Column]]]) -> list[float]:
-    """A constant, and a factor of each column. Without a constant where none fits, and with one
-    factor for all columns where they do not differ enough to have their own."""
+def fit_factors(parts: Sequence[tuple[Column, list[Column]]], constant: bool) -> list[float]:
+    """A constant, and a factor of each column. Without a constant where the best is below 0."""
     measured = np.concatenate([seconds for seconds, _ in parts])
     columns = [np.concatenate(each) for each in zip(*(columns for _, columns in parts))]
     common = float(measured.sum() / np.sum(columns))
-    for constants in ([np.ones(len(measured))], []):
-        table = np.stack([*constants, *columns], 1) / measured[:, None]
-        if len(measured) < table.shape[1]:
-            continue
-        found = np.linalg.lstsq(table, np.ones(len(measured)), rcond=None)[0].tolist()
-        constant, *factors = found if constants else [0.0, *found]
-        usual = all(common / OUTSIDE < each < common * OUTSIDE for each in factors)
-        if usual and 0 <= constant <= measured.min() / 2:
-            return [constant, *factors]
-    return [0.0, *[common] * len(columns)]
+    least = float(measured.min())
+    ones = [np.full(len(measured), least)] if constant else []
+    table = np.stack([*ones, *columns], 1) / measured[:, None]
+    likely = np.array([0.0] * len(ones) + [common] * len(columns))
+    alike = np.sqrt(ALIKE) * np.eye(len(likely))
+    wanted = np.concatenate([np.ones(len(measured)), alike @ likely])
+    found = np.linalg.lstsq(np.vstack([table, alike]), wanted, rcond=None)[0].tolist()
+    if not constant:
+        return [0.0, *found]
+    return [found[0] * least, *found[1:]] if found[0] >= 0 else fit_factors(parts, False)
 
 
 def phases_of(ops: Mapping[Op, float], seconds: float, clearing: float) -> dict[str, float]:

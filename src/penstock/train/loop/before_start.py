@@ -68,7 +68,7 @@ def _refuse_step_end(settings: Settings, setup: RunSetup) -> None:
 def refuse_too_large(settings: Settings, setup: RunSetup, machine: Machine) -> None:
     """Refuse more bytes than this machine has free; those of a GPU are not the host's, but what
     waits there for a GPU is."""
-    if _on_host(settings):
+    if on_host(settings):
         processes = setup.mesh.ranks(setup.schedule.shape.devices)
         machine.refuse(processes, predicted_bytes(settings, setup))
     elif away := _host_bytes(settings, setup):
@@ -81,7 +81,7 @@ def refuse_share(settings: Settings, machine: Machine, here: RankPlace) -> None:
     if here.local_rank:
         return
     machine.refuse(here.local_world, 0)  # before a schedule of so many devices is made
-    if _on_host(settings):
+    if on_host(settings) and not settings.plan.auto:  # a plan is chosen for the room that there is
         held = predicted_bytes(settings, layout_of(settings, here.world))
         machine.refuse(here.local_world, held * here.local_world // here.world)
 
@@ -115,7 +115,8 @@ def _shared_weights(settings: Settings, setup: RunSetup) -> SharedWeights:
     return SharedWeights(owners, gathered, states)
 
 
-def _on_host(settings: Settings) -> bool:
+def on_host(settings: Settings) -> bool:
+    """Whether a run computes on processors."""
     device = settings.run.device
     return device == "cpu" or (device == "auto" and not torch.cuda.is_available())
 
