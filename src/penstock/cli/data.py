@@ -120,7 +120,7 @@ def _show(
     emit_table(head, rows)
 
 
-def _settings(files: list[str], given: dict[str, str]) -> tuple[DataSettings, int]:
+def _settings(files: list[str], given: dict[str, Any]) -> tuple[DataSettings, int]:
     """What is read, and the length of its sequences where a configuration says it, else 0."""
     if len(files) == 1 and files[0].endswith(".toml"):
         need_pydantic()
@@ -128,12 +128,12 @@ def _settings(files: list[str], given: dict[str, str]) -> tuple[DataSettings, in
 
         found = load(Path(files[0]))
         return replace(found.data, **given), found.batch.length
-    source = given.pop("source", "") or _source(files)
+    source: Any = given.pop("source", "") or _source(files)
     if source not in SOURCES:
         raise ShapeError(
             f"there is no source {shown(source)}", hint=f"one of: {', '.join(SOURCES)}"
         )
-    return DataSettings(source=source, paths=tuple(files), **given), 0  # type: ignore[arg-type]
+    return DataSettings(paths=tuple(files), **given, source=source), 0
 
 
 def _source(files: list[str]) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.data.assemble import Data, open_data
     from penstock.data.batch import IGNORE, Microbatch
+    from penstock.data.global_batches import GlobalBatch, GlobalBatches
     from penstock.data.samples import Samples
     from penstock.data.settings import DataSettings
     from penstock.data.stream import SampleStream
@@ -19,6 +20,8 @@ __all__ = [
     "IGNORE",
     "Data",
     "DataSettings",
+    "GlobalBatch",
+    "GlobalBatches",
     "Microbatch",
     "SampleStream",
     "Samples",
@@ -28,6 +31,7 @@ __all__ = [
 _HOMES = {
     "penstock.data.assemble": ("Data", "open_data"),
     "penstock.data.batch": ("IGNORE", "Microbatch"),
+    "penstock.data.global_batches": ("GlobalBatch", "GlobalBatches"),
     "penstock.data.samples": ("Samples",),
     "penstock.data.settings": ("DataSettings",),
     "penstock.data.stream": ("SampleStream",),

@@ -24,7 +24,7 @@ class Arrangement:
     def samples(self, corpus: Corpus, documents: Longs, seed: int) -> SampleStream:
         """The samples of some documents."""
         if self.packing == "cut":
-            return Samples(corpus, documents, self.length, seed)
+            return self._cut(corpus, documents, seed)
         found = fit_documents(corpus, documents, self.length, self.longer)
         self.notes.extend(found.notes)
         sequences = _WAYS[self.packing](found, self.length)
@@ -33,4 +33,13 @@ class Arrangement:
             f"{len(found.lengths):,} documents in {samples.count:,} sequences of {self.length:,} "
             f"tokens, {samples.padding:.1%} of them padding"
         )
+        return samples
+
+    def _cut(self, corpus: Corpus, documents: Longs, seed: int) -> Samples:
+        samples = Samples(corpus, documents, self.length, seed)
+        if samples.dropped:
+            self.notes.append(
+                f"{samples.dropped:,} of {samples.tokens:,} tokens do not fill a sequence and are "
+                "left out, others in each epoch"
+            )
         return samples

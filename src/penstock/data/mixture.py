@@ -73,6 +73,10 @@ class Mixture(SampleStream):
         found = [self.source_of(number) for number in numbers]
         return np.array([self.streams[one].lengths([at])[0] for one, at in found])
 
+    def documents_of(self, number: int) -> tuple[int, ...]:
+        stream, inside = self.source_of(number)
+        return self.streams[stream].documents_of(inside)
+
     def row(self, number: int) -> PackedRow:
         stream, inside = self.source_of(number)
         return self.streams[stream].row(inside)

@@ -70,10 +70,17 @@ class Samples(SampleStream):
     def lengths(self, numbers: Sequence[int]) -> Longs:
         return np.full(len(numbers), self.length)
 
+    def documents_of(self, number: int) -> tuple[int, ...]:
+        packed, sequence = self._place(number)
+        return tuple(span.stop - span.start for span in packed.spans(sequence))
+
     def row(self, number: int) -> PackedRow:
+        return row(self.corpus, *self._place(number))
+
+    def _place(self, number: int) -> tuple[PackedDocuments, int]:
         epoch, place = epoch_of(number, self.count)
         packed, order = self._epoch(epoch)
-        return row(self.corpus, packed, int(order[place]))
+        return packed, int(order[place])
 
     @cached_property
     def _epoch(self) -> Callable[[int], Epoch]:
@@ -121,6 +128,9 @@ class Once(SampleStream):
 
     def lengths(self, numbers: Sequence[int]) -> Longs:
         return self.stream.lengths([min(number, self.count - 1) for number in numbers])
+
+    def documents_of(self, number: int) -> tuple[int, ...]:
+        return self.stream.documents_of(min(number, self.count - 1))
 
     def row(self, number: int) -> PackedRow:
         if number < self.count:

@@ -56,6 +56,10 @@ class WholeSamples(SampleStream):
     def lengths(self, numbers: Sequence[int]) -> Longs:
         return np.array([self._lengths[self._sequence(number)] for number in numbers])
 
+    def documents_of(self, number: int) -> tuple[int, ...]:
+        parts = self.sequences.parts(self._sequence(number))
+        return tuple(span.stop - span.start for span in parts)
+
     def row(self, number: int) -> PackedRow:
         return whole_row(self.corpus, self.sequences, self._sequence(number), self.length)
 

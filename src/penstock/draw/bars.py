@@ -17,6 +17,10 @@ class BarRow(NamedTuple):
     first: float
     second: float
 
+    @property
+    def shares(self) -> tuple[float, float]:
+        return self.first, self.second
+
 
 def text_bars(rows: Sequence[BarRow], names: tuple[str, str], columns: int) -> str:
     """Two bars in each row, as long as their shares; the largest fills half of the columns.
@@ -28,13 +32,18 @@ def text_bars(rows: Sequence[BarRow], names: tuple[str, str], columns: int) -> s
     """
     label = max(len(row.label) for row in rows)
     room = max((columns - label - 2 * len("  100.0%")) // 2 - 4, 4)
-    most = [max((row[at] for row in rows), default=0) or 1 for at in (1, 2)]
+    most = _largest(rows)
     lines = [f"{'':{label}}    {names[0]:{room + 8}}{names[1]}".rstrip()]
     for row in rows:
-        bars = (BAR * _bar(row[at], most[at - 1], room) for at in (1, 2))
-        cells = [f"{bar:{room}}{share:7.1%}" for bar, share in zip(bars, row[1:])]
+        bars = [BAR * _bar(share, full, room) for share, full in zip(row.shares, most)]
+        cells = [f"{bar:{room}}{share:7.1%}" for bar, share in zip(bars, row.shares)]
         lines.append(f"{row.label:>{label}}    {cells[0]} {cells[1]}")
     return "\n".join(lines)
+
+
+def _largest(rows: Sequence[BarRow]) -> tuple[float, float]:
+    """The largest share of each kind, which has the longest bar."""
+    return max(row.first for row in rows) or 1, max(row.second for row in rows) or 1
 
 
 def _bar(share: float, most: float, room: int) -> int:
@@ -49,9 +58,8 @@ def svg_bars(rows: Sequence[BarRow], names: tuple[str, str]) -> str:
     for number, row in enumerate(rows):
         y = ROW * (number + 1)
         parts.append(_text(LEFT - 10, y + 14, row.label, anchor="end"))
-        for at, share in enumerate(row[1:]):
-            most = max(other[at + 1] for other in rows) or 1
-            x, wide = LEFT + at * (room + 70), share / most * room
+        for at, (share, full) in enumerate(zip(row.shares, _largest(rows))):
+            x, wide = LEFT + at * (room + 70), share / full * room
             parts.append(f'<rect x="{x:.1f}" y="{y + 3}" width="{wide:.1f}" height="14"/>')
             parts.append(_text(x + wide + 6, y + 14, f"{share:.1%}"))
     height = ROW * (len(rows) + 1) + 6

@@ -110,7 +110,7 @@ def _pack_cut(lengths: Longs, rule: BatchRule) -> Made:
     edges = edges[edges <= count * rule.length]
     pieces = np.diff(edges, prepend=0)
     sequence = (edges - 1) // rule.length
-    pairs = np.bincount(sequence, triangle(pieces), count)
+    pairs = np.bincount(sequence, triangle(pieces), count).astype(np.float64)
     parts = np.bincount(sequence, minlength=count)
     tokens = np.bincount(sequence, pieces, count).astype(np.int64)
     for some in _groups(np.full(count, rule.length), rule.tokens):

@@ -32,11 +32,12 @@ def _outcome(trainer: Trainer, finished: bool) -> RunOutcome | None:
 
 
 def _ended(trainer: Trainer) -> EndedRun:
+    stop = trainer.global_batches.at(trainer.samples).stop
     return EndedRun(
         trainer.settings,
         trainer.engine,
         trainer.tracker,
-        trainer.batch_of(trainer.train, trainer.samples),
+        trainer.batch_of(trainer.train, trainer.samples, stop),
         trainer.tokens,
         trainer.checkpoints.folder / f"step-{trainer.done:08}",
         trainer.close,

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.data import Microbatch, SampleStream
+from penstock.data import GlobalBatches, Microbatch, SampleStream
 from penstock.errors import RunError
 from penstock.run.observe.utilisation import (
     document_lengths,
@@ -66,9 +66,14 @@ class Trainer:
     """Steps done that are not in the records, because they are not settled."""
     planned: int = field(init=False)
     """Steps over which the learning rate is planned."""
+    global_batches: GlobalBatches = field(init=False)
+    """Which samples each step takes."""
 
     def __post_init__(self) -> None:
         self.planned = self.settings.planned_steps
+        self.global_batches = GlobalBatches(
+            self.train, self.batch_samples, self.settings.batch.tokens
+        )
 
     def run(self) -> bool:
         """Train to the last step; returns whether that was reached, and not a signal to stop."""
@@ -106,13 +111,14 @@ class Trainer:
         settings, began = self.settings, time.perf_counter()
         self.tracker.step, self.tracker.at = self.done + 1, "reads its batch"
         rate = rate_at(settings.optimizer, self.done, self.planned)
-        batch = self.batch_of(self.train, self.samples)
+        taken = self.global_batches.at(self.samples)
+        batch = self.batch_of(self.train, self.samples, taken.stop)
         outcomes = self.engine.advance(batch, rate)
         self.done += 1
-        self.samples += self.batch_samples
-        self.tokens += self.batch_samples * settings.batch.length
+        self.samples = taken.stop
+        self.tokens += taken.tokens
         step = Unrecorded.of(self.done, rate, self.tokens, self._glance(batch), self.engine.mesh)
-        step.plan = self.engine.plan.schedule.name
+        step.plan, step.batch_tokens = self.engine.plan.schedule.name, taken.tokens
         self.unrecorded.append(step)
         for settled in [*self.unrecorded][: len(outcomes)]:
             self._heard(settled)
@@ -157,10 +163,13 @@ class Trainer:
         batch = self.settings.batch
         return self.settings.mesh.replicas * batch.microbatches * batch.rows
 
-    def batch_of(self, samples: SampleStream, start: int) -> tuple[Microbatch, ...]:
+    def batch_of(
+        self, samples: SampleStream, start: int, stop: int | None = None
+    ) -> tuple[Microbatch, ...]:
+        """This replica's part of the batch that begins with a sample, and ends before `stop`."""
         plan, mesh = self.engine.plan, self.engine.mesh
         share = (mesh.replica, mesh.replicas, len(plan.lengths), plan.rows)
-        return samples.batch_at(start, *share)
+        return samples.batch_at(start, *share, stop)
 
     def _compare_copies(self) -> None:
         """Ask ranks that hold the same weights to prove it, in the steps that ask for it."""
@@ -188,7 +197,7 @@ class Trainer:
         return Glance(*times, self.engine.peak_bytes(), self.stopping.asked, flops)
 
     def _timing(self, step: Unrecorded, glances: Sequence[Glance]) -> Timing:
-        tokens, seconds = self.batch_samples * self.settings.batch.length, step.seconds
+        tokens, seconds = step.batch_tokens, step.seconds
         busy, lanes = [glance.busy for glance in glances], [glance.lane for glance in glances]
         return Timing(
             step=step.step,

@@ -47,6 +47,8 @@ class Unrecorded:
     seconds: float = 0.0
     plan: str = ""
     """The plan that was in force."""
+    batch_tokens: int = 0
+    """Tokens of the step, padding apart."""
 
     @classmethod
     def of(cls, step: int, rate: float, tokens: int, own: Glance, mesh: Mesh) -> "Unrecorded":
