@@ -6,11 +6,15 @@ many tokens. Lengths come from the cache. Nothing is left out and nothing change
 batch to another, so the batches are the same under every policy and after every restart.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from penstock.data.batch import IGNORE
+from penstock.data.corpus import Longs
+from penstock.data.packing import PackedRow
 from penstock.data.stream import SampleStream
 from penstock.errors import ShapeError
 
@@ -66,3 +70,38 @@ class GlobalBatches:
             stop = start + int(np.searchsorted(sizes, self.tokens, side="right"))
         numbers = range(start, stop)
         return GlobalBatch(numbers, tuple(map(self.stream.documents_of, numbers)))
+
+    def padded(self, batch: GlobalBatch) -> SampleStream:
+        """The stream with padding in the place of all samples after a batch, for microbatches of
+        which there are as many in each step."""
+        return _EndedStream(self.stream, self.stream.length, self.stream.seed, batch.stop)
+
+
+@dataclass(frozen=True, eq=False)
+class _EndedStream(SampleStream):
+    """A stream that has nothing from a sample on."""
+
+    stream: SampleStream
+    length: int
+    seed: int
+    stop: int
+
+    @property
+    def count(self) -> int:
+        return self.stream.count
+
+    @property
+    def fingerprint(self) -> str:
+        return self.stream.fingerprint
+
+    def lengths(self, numbers: Sequence[int]) -> Longs:
+        return np.array([sum(self.documents_of(number)) for number in numbers])
+
+    def documents_of(self, number: int) -> tuple[int, ...]:
+        return self.stream.documents_of(number) if number < self.stop else ()
+
+    def row(self, number: int) -> PackedRow:
+        if number < self.stop:
+            return self.stream.row(number)
+        tokens = np.zeros(self.length, dtype=np.int64)
+        return PackedRow(tokens, np.full_like(tokens, IGNORE), (0,))

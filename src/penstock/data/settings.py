@@ -14,9 +14,11 @@ SourceName = Literal["text", "jsonl", "records", "tokens", "stdlib"]
 RecordFormat = Literal["auto", "text", "prompt", "instruction", "chat", "segments", "tokens"]
 PackingName = Literal["cut", "whole", "single"]
 LongerName = Literal["refuse", "drop", "truncate", "split"]
+PolicyName = Literal["pack", "chunk"]
 StoredDtype = Literal["uint8", "uint16", "uint32", "int32", "int64"]
 """What the tokens of a raw file may be stored in, little-endian."""
 SOURCES: tuple[str, ...] = get_args(SourceName)
+POLICIES: tuple[str, ...] = get_args(PolicyName)
 DTYPES: tuple[str, ...] = get_args(StoredDtype)
 RECORD_FORMATS: tuple[str, ...] = get_args(RecordFormat)
 PACKINGS: tuple[str, ...] = get_args(PackingName)
@@ -64,10 +66,16 @@ class DataSettings:
     longer: LongerName = "refuse"
     """Documents longer than `batch.length`, with whole or single: refuse them, drop them, truncate
     them, or split them into several sequences."""
+    policy: PolicyName = "pack"
+    """How the sequences of a step become microbatches. `pack`: each is one, as long as
+    `batch.length`. `chunk`: their documents are packed into slices and long ones cut, with an order
+    of its own for every batch (ChunkFlow)."""
+    slice_tokens: int = 0
+    """With `chunk`: tokens of a slice at most; 0 chooses from the lengths of the data."""
 
     def __post_init__(self) -> None:
         choices = {"source": SOURCES, "dtype": DTYPES, "format": RECORD_FORMATS}
-        choices |= {"packing": PACKINGS, "longer": LONGER}
+        choices |= {"packing": PACKINGS, "longer": LONGER, "policy": POLICIES}
         for name, known in choices.items():
             if (value := getattr(self, name)) not in known:
                 raise ShapeError(f"data.{name} is {value!r}", hint=nearest(str(value), list(known)))
@@ -84,6 +92,11 @@ class DataSettings:
         if self.limit_bytes < 0:
             raise ShapeError(
                 f"data.limit_bytes is {self.limit_bytes}", hint="give a number of bytes, 0 for all"
+            )
+        if self.slice_tokens < 0 or (self.slice_tokens and self.policy != "chunk"):
+            raise ShapeError(
+                f"data.slice_tokens is {self.slice_tokens} and data.policy is {self.policy!r}",
+                hint='give 0, or a number of tokens with data.policy = "chunk"',
             )
         if self.held_out and self.held_out_paths:
             raise ShapeError(

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from penstock.data.batch import IGNORE, Microbatch
+from penstock.data.batch import Microbatch
 from penstock.data.corpus import Longs
 from penstock.data.packing import PackedRow
 from penstock.errors import ShapeError
@@ -51,14 +51,11 @@ class SampleStream(Protocol):
         """The sample of that number, as a microbatch of one row."""
         return self.rows([number])
 
-    def rows(self, numbers: Sequence[int], stop: int | None = None) -> Microbatch:
-        """Some samples side by side; in the place of those from `stop` on there is padding."""
+    def rows(self, numbers: Sequence[int]) -> Microbatch:
+        """Some samples side by side."""
         if not numbers:
             raise ShapeError("a microbatch has no rows", hint="give 1 sample or more")
-        found = [
-            self.row(number) if stop is None or number < stop else _padding(self.length)
-            for number in numbers
-        ]
+        found = [self.row(number) for number in numbers]
         return Microbatch(
             tokens=torch.from_numpy(np.stack([one.tokens for one in found])),
             labels=torch.from_numpy(np.stack([one.labels for one in found])),
@@ -73,19 +70,12 @@ class SampleStream(Protocol):
         return self.batch_at(start, replica, replicas, microbatches, rows)
 
     def batch_at(
-        self,
-        start: int,
-        replica: int,
-        replicas: int,
-        microbatches: int,
-        rows: int,
-        stop: int | None = None,
+        self, start: int, replica: int, replicas: int, microbatches: int, rows: int
     ) -> tuple[Microbatch, ...]:
         """A replica's microbatches of the step that comes after `start` samples.
 
         The samples of a step are cut into microbatches in their order, and every replica takes as
-        many consecutive ones: replica 0 the first, the last replica the last. A step that ends
-        before `stop` has padding in the places that are left.
+        many consecutive ones: replica 0 the first, the last replica the last.
         """
         if not (0 <= replica < replicas and microbatches > 0 and rows > 0 and start >= 0):
             raise ShapeError(
@@ -95,7 +85,7 @@ class SampleStream(Protocol):
             )
         first = start + replica * microbatches * rows
         begins = range(first, first + microbatches * rows, rows)
-        return tuple(self.rows(range(begin, begin + rows), stop) for begin in begins)
+        return tuple(self.rows(range(begin, begin + rows)) for begin in begins)
 
     def state(self, samples: int) -> dict[str, Any]:
         """What a checkpoint keeps, so that the run goes on after this many samples."""
@@ -127,12 +117,6 @@ class SampleStream(Protocol):
         return ShapeError(
             f"the stored data position has {name} {found!r}", hint="take an older checkpoint"
         )
-
-
-def _padding(length: int) -> PackedRow:
-    """A sequence of which nothing counts."""
-    tokens = np.zeros(length, dtype=np.int64)
-    return PackedRow(tokens, np.full_like(tokens, IGNORE), (0,))
 
 
 def epoch_of(number: int, count: int) -> tuple[int, int]:

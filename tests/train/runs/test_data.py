@@ -59,19 +59,34 @@ def test_batches_have_at_most_so_many_tokens_and_padding_does_not_count(tuned: R
     assert len({*steps}) > 1
 
 
-@pytest.mark.parametrize("step", [2, 5])
+CHUNK = (
+    "data.policy=chunk",
+    "data.slice_tokens=16",
+    "pipeline.schedule=chunkflow-paced",
+    "pipeline.options.retain=1",
+    "pipeline.options.warmup=2",
+    "pipeline.slices=1",
+)
+
+
+@pytest.mark.parametrize(("policy", "step"), [((), 2), ((), 5), (CHUNK, 3)])
 def test_a_run_interrupted_at_any_step_goes_on_bit_by_bit(
-    setting: Setting, tuned: Ran, changes: tuple[str, ...], step: int
+    setting: Setting, tuned: Ran, changes: tuple[str, ...], policy: tuple[str, ...], step: int
 ) -> None:
+    """And the policy changes neither which tokens a step has nor what is learned from them."""
     name = fresh("interrupted")
-    begun = setting.run(*changes, "run.steps=8", f"checkpoint.every={step}", name=name)
-    assert begun.records == tuned.records
+    begun = setting.run(*changes, *policy, f"checkpoint.every={step}", name=name)
+    assert begun.codes == (0, 0), begun.said
+    assert begun.losses == pytest.approx(tuned.losses, rel=CLOSE, abs=0)
+    tokens = [[record["tokens"] for record in ran.metrics] for ran in (begun, tuned)]
+    assert tokens[0] == tokens[1]
+    whole = begun.records
     for newer in Path(begun.folder, "checkpoints").glob("step-*"):
         if newer.name > f"step-{step:08}":
             shutil.rmtree(newer)
-    again = setting.run(*changes, name=name)
+    again = setting.run(*changes, *policy, name=name)
     assert f"continues from step {step}" in again.said[0]
-    assert again.records == tuned.records
+    assert again.records == whole
 
 
 @pytest.mark.parametrize(

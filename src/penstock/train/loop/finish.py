@@ -32,12 +32,12 @@ def _outcome(trainer: Trainer, finished: bool) -> RunOutcome | None:
 
 
 def _ended(trainer: Trainer) -> EndedRun:
-    stop = trainer.global_batches.at(trainer.samples).stop
+    batches = trainer.global_batches
     return EndedRun(
         trainer.settings,
         trainer.engine,
         trainer.tracker,
-        trainer.batch_of(trainer.train, trainer.samples, stop),
+        trainer.batch_of(batches.padded(batches.at(trainer.samples)), trainer.samples),
         trainer.tokens,
         trainer.checkpoints.folder / f"step-{trainer.done:08}",
         trainer.close,

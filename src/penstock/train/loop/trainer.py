@@ -31,6 +31,7 @@ from penstock.run.watchdog.first_cause import is_consequence
 from penstock.run.watchdog.position import Tracker
 from penstock.train.checkpoint import Checkpoints, Found
 from penstock.train.config.settings import Settings
+from penstock.train.loop.batches import Batches
 from penstock.train.loop.learning_rate import PLANNED, kept_steps, rate_at
 from penstock.train.loop.stop_signals import Stopping
 from penstock.train.loop.unrecorded import Glance, Unrecorded
@@ -53,6 +54,8 @@ class Trainer:
     stopping: Stopping
     plans: ChangingPlan
     """Who chooses the plan of the next step."""
+    batches: Batches
+    """Who makes microbatches of the samples of a step."""
     done: int = 0
     """Steps done."""
     samples: int = 0
@@ -112,7 +115,7 @@ class Trainer:
         self.tracker.step, self.tracker.at = self.done + 1, "reads its batch"
         rate = rate_at(settings.optimizer, self.done, self.planned)
         taken = self.global_batches.at(self.samples)
-        batch = self.batch_of(self.train, self.samples, taken.stop)
+        batch = self.batch_of(self.global_batches.padded(taken), self.samples)
         outcomes = self.engine.advance(batch, rate)
         self.done += 1
         self.samples = taken.stop
@@ -163,13 +166,9 @@ class Trainer:
         batch = self.settings.batch
         return self.settings.mesh.replicas * batch.microbatches * batch.rows
 
-    def batch_of(
-        self, samples: SampleStream, start: int, stop: int | None = None
-    ) -> tuple[Microbatch, ...]:
-        """This replica's part of the batch that begins with a sample, and ends before `stop`."""
-        plan, mesh = self.engine.plan, self.engine.mesh
-        share = (mesh.replica, mesh.replicas, len(plan.lengths), plan.rows)
-        return samples.batch_at(start, *share, stop)
+    def batch_of(self, samples: SampleStream, start: int) -> tuple[Microbatch, ...]:
+        """This replica's part of a batch, whose plan is then in force; all ranks ask together."""
+        return self.batches.take(samples, start)
 
     def _compare_copies(self) -> None:
         """Ask ranks that hold the same weights to prove it, in the steps that ask for it."""
@@ -240,6 +239,7 @@ class Trainer:
             "data": self.train.state(self.samples),
             "tokens": self.tokens,
             PLANNED: self.planned,
+            **self.batches.state(),
             "writer": {
                 "schedule": self.engine.plan.schedule.name,
                 "devices": shape.devices,
@@ -259,3 +259,4 @@ class Trainer:
         self.done = self.saved = found.step
         self.planned = kept_steps(self.settings, found.state)
         self.tokens = int(found.state["tokens"])
+        self.batches.resume(found.state)
