@@ -77,7 +77,9 @@ def test_arrays_and_a_configuration_are_read_too(
         f'[data]\nsource = "jsonl"\npaths = ["{lines}"]\n[batch]\nlength = 256\n'
         '[pipeline]\nschedule = "gpipe"\n'
     )
-    assert penstock(f"data stats {config} --json").data["batch"]["length"] == 256
+    sizes = {"length": 256, "tokens": 4 * 256, "slice_tokens": 32}
+    assert penstock(f"data stats {config} --json").data["batch"] == sizes
+    assert penstock(f"data stats {config} --batch 2K --json").data["batch"]["tokens"] == 2048
 
 
 @pytest.mark.parametrize(

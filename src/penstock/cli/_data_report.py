@@ -21,7 +21,7 @@ from penstock.data.tokenise import Progress
 from penstock.draw.bars import BarRow, svg_bars, text_bars
 from penstock.errors import ShapeError
 
-BATCH_SEQUENCES = 32
+_BATCH_SEQUENCES = 32
 """Sequences of a global batch where no size is given."""
 _SLICES = 8
 """Slices of the longest sequence where no size is given."""
@@ -133,20 +133,17 @@ def corpus_report(
     files: tuple[Path, ...],
     cache: Path,
     progress: Progress,
-    sizes: tuple[int, int, int],
+    asked: BatchRule,
 ) -> CorpusReport:
-    """Read files and look at their documents; the sizes are tokens of a sequence, a batch and a
-    slice, 0 where they follow from the data."""
+    """Read files and look at their documents; a size of 0 follows from the data."""
     arrays, notes = open_arrays(settings, files, cache, progress)
     found = np.concatenate([np.diff(array.offsets) for array in arrays])
     lengths = LengthStats(found[found > 0])
     if not lengths.documents:
         raise ShapeError(f"{len(files):,} files hold no token", hint="name other files")
-    length, batch, slice_tokens = sizes
-    length = length or lengths.longest
-    rule = BatchRule(
-        length, batch or BATCH_SEQUENCES * length, slice_tokens or max(length // _SLICES, 1)
-    )
+    length = asked.length or lengths.longest
+    batch, size = _BATCH_SEQUENCES * length, max(length // _SLICES, 1)
+    rule = BatchRule(length, asked.tokens or batch, asked.slice_tokens or size)
     fitting = lengths.lengths[lengths.lengths <= length]
     if longer := lengths.documents - len(fitting):
         notes = (*notes, _longer_words(lengths, longer, length, arrays))

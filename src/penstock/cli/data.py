@@ -3,7 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,8 +23,12 @@ from penstock.core.numbers import read_tokens
 from penstock.cost.hardware import hardware as hardware_of
 from penstock.data.open_source import source_files
 from penstock.data.settings import SOURCES, DataSettings
+from penstock.data.stats.policies import BatchRule
 from penstock.errors import ShapeError, shown
 from penstock.files import save_text
+
+if TYPE_CHECKING:
+    from penstock.train.config.settings import Settings
 
 RECORDS, ARRAYS = (".jsonl", ".parquet", ".arrow"), (".npy", ".bin")
 """Endings that tell what a file holds; others are text."""
@@ -50,7 +54,7 @@ def stats(
         list[str],
         typer.Argument(
             metavar="FILES",
-            help="Files, folders or patterns; or a configuration, whose [data] is taken.",
+            help="Files, folders or patterns; or a configuration, whose data and sizes are taken.",
         ),
     ],
     source: Annotated[
@@ -94,12 +98,12 @@ def stats(
     Text is tokenised once and kept; work that is interrupted continues where it was.
     """
     given = {"source": source, "tokenizer": tokenizer, "format": form, "field": field}
-    settings, planned = _settings(files, {name: value for name, value in given.items() if value})
+    settings, sizes = _settings(files, {name: value for name, value in given.items() if value})
     paths = source_files(settings, settings.paths)
+    flags = {"--length": length, "--batch": batch, "--slice-tokens": slice_tokens}
+    asked = BatchRule(*(_tokens(*flag) or size for flag, size in zip(flags.items(), sizes)))
     with show_bytes("tokenising") as progress:
-        longest = _tokens("--length", length) or planned
-        sizes = (longest, _tokens("--batch", batch), _tokens("--slice-tokens", slice_tokens))
-        report = corpus_report(settings, paths, cache or _cache(), progress, sizes)
+        report = corpus_report(settings, paths, cache or _cache(), progress, asked)
     priced = PricedModel(model, model_of(model), hardware_of(hardware), devices) if model else None
     _show(report, priced, html, as_json=as_json)
 
@@ -120,20 +124,27 @@ def _show(
     emit_table(head, rows)
 
 
-def _settings(files: list[str], given: dict[str, Any]) -> tuple[DataSettings, int]:
-    """What is read, and the length of its sequences where a configuration says it, else 0."""
+def _settings(files: list[str], given: dict[str, Any]) -> tuple[DataSettings, BatchRule]:
+    """What is read, and the sizes that a configuration says, 0 where it says none."""
     if len(files) == 1 and files[0].endswith(".toml"):
         need_pydantic()
         from penstock.train.config.load import load
 
         found = load(Path(files[0]))
-        return replace(found.data, **given), found.batch.length
+        return replace(found.data, **given), _planned(found)
     source: Any = given.pop("source", "") or _source(files)
     if source not in SOURCES:
         raise ShapeError(
             f"there is no source {shown(source)}", hint=f"one of: {', '.join(SOURCES)}"
         )
-    return DataSettings(paths=tuple(files), **given, source=source), 0
+    return DataSettings(paths=tuple(files), **given, source=source), BatchRule(0, 0, 0)
+
+
+def _planned(found: "Settings") -> BatchRule:
+    """The sizes of a run."""
+    batch = found.batch
+    whole = found.mesh.replicas * batch.microbatches * batch.rows * batch.length
+    return BatchRule(batch.length, batch.tokens or whole, found.data.slice_tokens)
 
 
 def _source(files: list[str]) -> str:
