@@ -61,7 +61,9 @@ class ModelFlags(MeshRequest):
 
     def refuse_without_model(self) -> None:
         """Refuse options that say nothing without a model."""
-        given = [each.name for each in fields(self) if getattr(self, each.name) != each.default]
+        given = [
+            each.name for each in fields(ModelFlags) if getattr(self, each.name) != each.default
+        ]
         if given and not self.model:
             raise ShapeError(
                 f"--{given[0]} needs a model: how much ranks send follows from its sizes",

@@ -1,6 +1,7 @@
 """`penstock compare`: several schedules in one table and one picture."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -9,18 +10,17 @@ import typer
 from penstock.cli._exposed import milliseconds
 from penstock.cli._fit import resolve_all
 from penstock.cli._flat import flat
-from penstock.cli._mesh import NO_MODEL, ModelFlags, simulate_on_mesh
+from penstock.cli._mesh import ModelFlags, simulate_on_mesh
 from penstock.cli._output import emit, emit_json, emit_table, has_color, note, width
 from penstock.cli._pictures import Pictures, Width, destinations, write_pictures
 from penstock.cli._record import plain, timeline_record
 from penstock.cli._request import AsJson, PriceFlags, Request, Targets
-from penstock.cli._variation import NO_VARIATION, Variation, VariationFlags
+from penstock.cli._variation import Variation, VariationFlags
 from penstock.draw import terminal
 from penstock.draw.words import number, percent
 from penstock.sim import simulate
 from penstock.sim.timeline import Timeline
 
-MEBI = 2**20
 ShownColumns = dict[str, tuple[Callable[[Timeline], Fraction], Callable[[Any], str]]]
 COLUMNS: ShownColumns = {
     "makespan": (lambda timeline: timeline.makespan, number),
@@ -33,9 +33,17 @@ MODEL_COLUMNS: ShownColumns = {
     "makespan ms": (lambda timeline: timeline.makespan, milliseconds),
     "span ms": (lambda timeline: timeline.span, milliseconds),
     "bubble": COLUMNS["bubble"],
-    "peak MiB": (lambda timeline: max(timeline.peak), lambda size: f"{float(size) / MEBI:,.1f}"),
+    "peak MiB": (lambda timeline: max(timeline.peak), lambda size: f"{float(size) / 2**20:,.1f}"),
 }
 """The same where a model gives seconds and bytes."""
+
+
+@dataclass(frozen=True)
+class ComparedSteps(ModelFlags, VariationFlags):
+    """What is trained, on what, and with which other times than planned."""
+
+
+PLAIN_STEPS = ComparedSteps()
 
 
 def register(app: typer.Typer) -> None:
@@ -47,8 +55,7 @@ def compare(
     request: Request,
     prices: PriceFlags,
     pictures: Pictures,
-    on: ModelFlags = NO_MODEL,
-    variation: VariationFlags = NO_VARIATION,
+    step: ComparedSteps = PLAIN_STEPS,
     columns: Width = None,
     as_json: AsJson = False,
 ) -> None:
@@ -60,23 +67,23 @@ def compare(
     slowness costs the most.
     """
     files = destinations(pictures, as_json=as_json)
-    on.refuse_without_model()
-    if on.model:
-        on.refuse_prices(prices)
+    step.refuse_without_model()
+    if step.model:
+        step.refuse_prices(prices)
     cost = prices.cost()
     schedules, notes = resolve_all(targets, request, cost)
-    if on.model:
-        timelines = [simulate_on_mesh(schedule, on).timeline for schedule in schedules]
+    if step.model:
+        timelines = [simulate_on_mesh(schedule, step).timeline for schedule in schedules]
     else:
         timelines = [simulate(schedule, cost) for schedule in schedules]
-    varied = [Variation.of(timeline, variation) for timeline in timelines]
+    varied = [Variation.of(timeline, step) for timeline in timelines]
     for line in notes:
         note(line)
     if files.pop("json", None):
         emit_json(records(timelines, varied))
     elif not files:
         more = varied[0].ratios() if varied else ()
-        shown = MODEL_COLUMNS if on.model else COLUMNS
+        shown = MODEL_COLUMNS if step.model else COLUMNS
         emit_table(("name", "ops", *shown, *more, "ratio"), _rows(timelines, varied, shown))
         emit("\n" + terminal.render(timelines, width=columns or width(), color=has_color()))
     write_pictures(files, timelines)

@@ -131,6 +131,9 @@ class MeasuredKernels:
     """Seconds in a step for each second of kernels one by one."""
     fixed: Mapping[str, float]
     """Seconds of a layer in each pass, and of the head, that do not grow with its kernels."""
+    of_whole: Mapping[str, float]
+    """Seconds of a pass, or of the head, of a whole sequence for each second that it would take by
+    the factors of slices."""
     rates: Mapping[str, float]
     """Bytes per second of what was measured in a step."""
     between: float

@@ -185,13 +185,15 @@ class LayoutCost(CellCost):
         return _sums_of(self.share, self.hardware, groups, counts, self.free & {*IN_CELL.values()})
 
     def seconds(self, collective: Collective) -> float:
-        group, sent = self.links.group(collective.axis), float(collective.sent) * self.rows
-        each, calls = sent / collective.calls, collective.calls
-        if collective.name in ("add_up", "take_largest"):
-            return calls * group.sum_seconds(each)
-        if collective.name in ("gather", "scatter_sum"):
-            return calls * group.ring_seconds(each)
-        return calls * group.message_seconds(each)
+        group, calls = self.links.group(collective.axis), collective.calls
+        times = {
+            "gather": group.ring_seconds,
+            "scatter_sum": group.ring_seconds,
+            "pass_on": group.pass_seconds,
+            "exchange": group.exchange_seconds,
+        }
+        each = float(collective.sent) * self.rows / calls
+        return calls * times.get(collective.name, group.sum_seconds)(each)
 
     def hidden(self, collective: Collective) -> float:
         return self.rows * super().hidden(collective)

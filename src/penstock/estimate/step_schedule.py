@@ -102,10 +102,13 @@ def _made(request: _Request) -> StepSchedule:
     return _whole_step(schedule, request.lengths, reduced=request.reduced, full=request.full)
 
 
-def step_of(schedule: Schedule, layout: TrainingLayout) -> StepSchedule:
-    """The step of a layout in the order of any schedule, such as one of a file."""
+def step_of(
+    schedule: Schedule, layout: TrainingLayout, lengths: tuple[int, ...] = ()
+) -> StepSchedule:
+    """The step of a layout in the order of any schedule, such as one of a file; slices of equal
+    FLOPs, unless their lengths are given."""
     count = max(schedule.shape.slices)
-    lengths = slice_lengths(layout.model, layout.tokens, count, layout.mesh.sequence)
+    lengths = lengths or slice_lengths(layout.model, layout.tokens, count, layout.mesh.sequence)
     _refuse_unpriced(schedule, len(lengths))
     reduced = layout.copies * layout.mesh.tensor > 1
     return _whole_step(schedule, lengths, reduced=reduced, full=layout.shard == "full")

@@ -1,16 +1,23 @@
 """What a search says beside its plans: what nearly fits, and what would gain most."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from penstock.arch.layers.record import wide_bytes
+from penstock.cluster.gpu import ATTENTION_KERNELS
 from penstock.errors import PenstockError
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import Estimate, estimate, estimate_step
 from penstock.planner.candidates import Kind
+from penstock.planner.problem import PlanProblem
 from penstock.planner.search import SearchResult, order_by_promise
 
+MOST_MEMORY = 2.5
+"""Times the memory of a GPU up to which more of it is an answer: a B200 has 2.25 times that of an
+H100."""
 LOOKED_AT = 12
 """Candidates that are simulated although their bounds say that they need too much."""
 
@@ -45,6 +52,13 @@ def needs(found: Estimate) -> int:
 
 def lacks(found: Estimate) -> int:
     return needs(found) - found.layout.cluster.gpu.memory
+
+
+def state_bytes(problem: PlanProblem) -> int:
+    """Weights, gradients, main weights and moments of all GPUs together, each held once."""
+    narrow = problem.element_bytes
+    wide = wide_bytes(narrow)
+    return problem.model.parameters * (narrow * (narrow < wide) + 4 * wide)
 
 
 def advise(found: SearchResult) -> Plans:
@@ -96,13 +110,16 @@ def _estimates(found: SearchResult, numbers: list[int]) -> list[Estimate]:
 
 def _relaxed(best: Estimate, faster: list[Estimate]) -> list[Relaxed]:
     found = [*_more_memory(best, faster), *_larger_batch(best), *_faster_links(best)]
+    found += _other_kernels(best)
     return sorted((each for each in found if each.gain > 0), key=lambda each: -each.gain)
 
 
 def _more_memory(best: Estimate, faster: list[Estimate]) -> list[Relaxed]:
-    if not faster:
+    room = MOST_MEMORY * best.layout.cluster.gpu.memory
+    possible = [each for each in faster if needs(each) <= room]
+    if not possible:
         return []
-    fastest = min(faster, key=lambda each: each.seconds)
+    fastest = min(possible, key=lambda each: each.seconds)
     room = needs(fastest) / 2**30
     text = f"GPUs with {room:.0f} GiB would take {fastest.seconds:.3f} s for a step"
     return [Relaxed("memory", text, best.seconds / fastest.seconds - 1)]
@@ -116,6 +133,19 @@ def _larger_batch(best: Estimate) -> list[Relaxed]:
         return []
     text = f"a batch of {2 * layout.batch_tokens:,} tokens would take {twice.seconds:.3f} s"
     return [Relaxed("batch", text, twice.tokens_per_second / best.tokens_per_second - 1)]
+
+
+def _other_kernels(best: Estimate) -> list[Relaxed]:
+    """The same plan with a faster kernel of attention, where the machine was not profiled."""
+    layout, found = best.layout, []
+    if layout.cluster.gpu.measured is not None:
+        return []
+    for kernel in ATTENTION_KERNELS:
+        with suppress(PenstockError):
+            other = estimate_step(replace(layout, attention=kernel))
+            text = f"--attention {kernel} would take {other.seconds:.3f} s with the first plan"
+            found.append(Relaxed("attention", text, best.seconds / other.seconds - 1))
+    return sorted(found, key=lambda each: -each.gain)[:1]
 
 
 _LINKS = {

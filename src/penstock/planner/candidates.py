@@ -72,8 +72,8 @@ class Candidates:
 
     def kind(self, number: int) -> Kind:
         """What plans of one kind have in common: how the model and its tokens are divided."""
-        division = self.groups[self.group[number]].division
-        return (division.mesh.tensor, division.mesh.sequence, division.pipeline)
+        division: Division = self.groups[self.group[number]].division
+        return division.kind
 
     def layout(self, number: int) -> TrainingLayout:
         """The layout of a candidate."""
@@ -95,7 +95,7 @@ def all_candidates(problem: PlanProblem, progress: Bounded = lambda count: None)
         shared = DivisionColumns(problem, division, entries, pieces.of(division))
         times, sizes = TimeBounds(shared), MemoryBounds(shared)
         for variant in variants(problem, division):
-            chosen = np.flatnonzero(_possible(division, variant, entries))
+            chosen = np.flatnonzero(_possible(problem, division, variant, entries))
             groups.append(CandidateGroup(division, variant, entries))
             seconds = times.seconds(variant)
             likely, held = np.maximum(seconds, times.copied(variant)), sizes.bytes(variant)
@@ -116,12 +116,16 @@ def _joined(
     return Candidates(problem, tuple(groups), seconds, likely, sizes, group, entry)
 
 
-def _possible(division: Division, variant: PlanVariant, entries: Entries) -> NDArray[np.bool_]:
+def _possible(
+    problem: PlanProblem, division: Division, variant: PlanVariant, entries: Entries
+) -> NDArray[np.bool_]:
     """Whether schedules can be priced: what devices lend each other, or share of the vocabulary, is
     not divided once more, and is not there twice. Large ones take long to make."""
     shards, lends = entries.column("shards"), entries.column("lends")
     spread = shards | variant.vocabulary
     impossible = (shards | lends) & (division.in_cell > 1) | shards & variant.vocabulary
+    if variant.vocabulary and "layers" not in problem.fixed:
+        impossible |= entries.uneven  # all devices have a part of the head: even is balanced
     large = spread * division.pipeline // 2 * entries.ops > MOST_SHARED
     large |= _loose(variant, entries) & (entries.ops > MOST_LOOSE)
     return np.asarray(~impossible & ~large)
@@ -198,5 +202,6 @@ def candidate_layout(
         variant.shard,  # type: ignore[arg-type]
         vocabulary=variant.vocabulary,
         offload=variant.offload,  # type: ignore[arg-type]
+        layers=entry.layers,
         **problem.kernels,
     )

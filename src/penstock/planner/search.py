@@ -97,6 +97,13 @@ def order_by_promise(candidates: Candidates, numbers: NDArray[np.int64]) -> NDAr
     return numbers[np.lexsort((candidates.bytes[numbers], extras, steps))]
 
 
+def least_seconds(candidates: Candidates, kind: Kind) -> float:
+    """The smallest bound of a kind, of candidates whose bounds have room."""
+    groups = [at for at, group in enumerate(candidates.groups) if group.division.kind == kind]
+    fits = candidates.bytes <= candidates.problem.cluster.gpu.memory
+    return float(candidates.seconds[np.isin(candidates.group, groups) & fits].min(initial=np.inf))
+
+
 def _simulate(found: SearchResult, number: int) -> None:
     try:
         estimate = estimate_step(found.candidates.layout(number))

@@ -133,7 +133,8 @@ class TimeBounds:
         """The sum of a stage's gradients, and the update of all that a device owns."""
         columns = self.columns
         wide = wide_bytes(columns.problem.element_bytes)
-        elements = columns.entries.layers.min(axis=1) * columns.layer_elements
+        least = columns.entries.fewest.min(axis=1) * columns.entries.stages
+        elements = least * columns.layer_elements
         rate = columns.pieces(1).cost.times.memory_rate
         updated = elements / columns.owners(variant) * 7 * wide / rate
         return np.asarray(updated + self._summed(variant.shard))

@@ -65,12 +65,12 @@ def test_a_plan_is_kept_on_another_machine_and_it_is_said(setting: Setting, meas
     assert "is another processor" in moved.said[0]
 
 
-def test_other_ranks_choose_anew_and_say_why(setting: Setting, measured: Path) -> None:
+def test_other_ranks_choose_again_and_say_why(setting: Setting, measured: Path) -> None:
     name, common = fresh("fewer"), (*AUTO, f"plan.profile={measured}", "pipeline.devices=0")
     first = setting.run(*common, "run.steps=1", name=name)
     alone = setting.run(*common, "run.steps=2", name=name, ranks=1)
     assert (first.codes, alone.codes) == ((0, 0), (0,)), alone.said
-    assert "chosen anew, because ranks was 2 and is 1" in alone.said[0]
+    assert "chosen again, because ranks was 2 and is 1" in alone.said[0]
     assert chosen(alone)["pipeline"]["devices"] == 1
     assert [record["step"] for record in alone.metrics] == [1, 2]
 

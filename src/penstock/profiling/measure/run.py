@@ -227,6 +227,7 @@ def _factors(
     empty = {
         "in_step": dict.fromkeys(FACTORS, 1.0),
         "fixed_seconds": dict.fromkeys(FIXED_PARTS, 0.0),
+        "whole_over_slices": dict.fromkeys(FIXED_PARTS, 1.0),
     }
     empty["rates"] = dict.fromkeys(END_RATES, 1.0)
     gpu = machine_of(record | empty | {"between_ops_seconds": 0.0}, "here").cluster.gpu
@@ -240,6 +241,7 @@ def _factors(
     return {
         "in_step": factors.in_step,
         "fixed_seconds": factors.fixed,
+        "whole_over_slices": factors.whole,
         "rates": factors.rates,
         "between_ops_seconds": factors.between,
         "modules": module_rows(steps[0], factors),

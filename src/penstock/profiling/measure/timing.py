@@ -21,7 +21,7 @@ TIMED_TOGETHER = {"cpu": 0.005, "cuda": 0.015}
 KERNEL_ROUNDS = 3
 MOST_CALLS = {"cpu": 1_000, "cuda": 200}
 """Calls that are timed together; the queue of a GPU holds about a thousand kernels."""
-LAUNCHED = 1.5
+LAUNCH_MARGIN = 1.5
 """How much longer a GPU waits than the launches took, for those that take longer this time."""
 CYCLES = 2e9
 """Of a GPU in a second, at most."""
@@ -82,7 +82,7 @@ def launch_seconds(call: Callable[[], object], calls: int) -> float:
 
 def gpu_waits(seconds: float) -> Callable[[], None]:
     """Makes a GPU wait until calls are launched that take the host so long."""
-    cycles = round(LAUNCHED * seconds * CYCLES)
+    cycles = round(LAUNCH_MARGIN * seconds * CYCLES)
     return lambda: torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
 
 

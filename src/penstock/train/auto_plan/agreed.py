@@ -25,7 +25,7 @@ from penstock.train.auto_plan.chosen_plan import (
     PLAN_FILE,
     PROFILE_FILE,
     ChosenPlan,
-    differences,
+    plan_differences,
     plan_from,
     read_plan,
     save_plan,
@@ -33,7 +33,7 @@ from penstock.train.auto_plan.chosen_plan import (
 from penstock.train.auto_plan.quick_profile import (
     collectives_here,
     collectives_of_ranks,
-    profile_alone_here,
+    profile_here,
     quick_case,
 )
 from penstock.train.auto_plan.request import PlanRequest
@@ -45,9 +45,9 @@ def plan_before_start(request: PlanRequest, folder: Path, say: Callable[[str], N
     if kept is not None:
         return kept
     if _measures(request):
-        case = case_of(request)
+        case = measured_case(request)
         say(f"plan.auto: measures this machine with {case.tokens:,} tokens of the model")
-        record = profile_alone_here(case, request.device)
+        record = profile_here(case, request.device, request.ranks)
         record["collectives"] = collectives_here(request.device, request.ranks)
         _save_profile(record, folder)
     return _chosen(request, folder, because)
@@ -86,7 +86,7 @@ def _measure_together(
     record: dict[str, Any] = {}
     if connection.rank == 0:
         tracker.at = "measures the machine"
-        record = profile_alone_here(case_of(request), request.device)
+        record = profile_here(measured_case(request), request.device, request.ranks)
     with tracker.gathers("measure what they send"):
         record["collectives"] = collectives_of_ranks(connection, request.device)
     if connection.rank == 0:
@@ -95,7 +95,7 @@ def _measure_together(
 
 def changed_machine(plan: ChosenPlan, folder: Path, device: torch.device) -> list[str]:
     """What to say where the machine is not the one that the plan was chosen on."""
-    changed = differences(plan.machine, machine_facts({"made": made_on(device)}))
+    changed = plan_differences(plan.machine, machine_facts({"made": made_on(device)}))
     if not changed:
         return []
     return [
@@ -104,7 +104,7 @@ def changed_machine(plan: ChosenPlan, folder: Path, device: torch.device) -> lis
     ]
 
 
-def case_of(request: PlanRequest) -> ProfileCase:
+def measured_case(request: PlanRequest) -> ProfileCase:
     """What is measured for a request."""
     length = request.settings.batch.length
     return quick_case(request.model, length, request.precision, request.device)
@@ -119,7 +119,7 @@ def _kept(request: PlanRequest, folder: Path) -> tuple[ChosenPlan | None, str]:
     found = read_plan(folder)
     if found is None:
         return None, ""
-    changed = differences(found.asked, request.record())
+    changed = plan_differences(found.asked, request.record())
     return (None, ", ".join(changed)) if changed else (found, "")
 
 

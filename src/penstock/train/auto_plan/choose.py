@@ -114,11 +114,7 @@ def _nothing_fits(answer: Plans) -> ShapeError:
 
 def _in_words_of_keys(error: PenstockError) -> ShapeError:
     """A refusal of the planner in the words of a configuration."""
-    words = {
-        "batch_tokens": "the batch",
-        "GPUs": "ranks",
-        "--schedule, --chunks, --slices or --option": "schedule, chunks, slices or options",
-    }
+    words = {"batch_tokens": "the batch", "GPUs": "ranks", "--": "pipeline."}
     message, hint = error.message, error.hint
     for flag, key in words.items():
         message, hint = message.replace(flag, key), hint.replace(flag, key)

@@ -19,7 +19,8 @@ FORMAT, VERSION = "penstock chosen plan", 1
 CHOSEN_KEYS = {
     "batch": ("rows", "microbatches"),
     "pipeline": (
-        *("schedule", "devices", "chunks", "slices", "recompute", "vocabulary", "offload"),
+        *("schedule", "devices", "chunks", "slices", "layers", "recompute", "vocabulary"),
+        "offload",
     ),
     "mesh": ("tensor", "sequence", "ring", "replicas", "shard"),
 }
@@ -59,7 +60,7 @@ class ChosenPlan:
     @property
     def lines(self) -> list[str]:
         """What a person is told."""
-        given_up = [f"plan: chosen anew, because {self.because}"] if self.because else []
+        given_up = [f"plan: chosen again, because {self.because}"] if self.because else []
         return [*given_up, f"plan: {self.words}", *(f"plan: - {each}" for each in self.why)]
 
     def text(self) -> str:
@@ -77,12 +78,12 @@ def read_plan(folder: Path) -> ChosenPlan | None:
     path = folder / PLAN_FILE
     if not path.exists():
         return None
-    return plan_from(read_object(path, f"delete {path}, and the plan is chosen anew"), str(path))
+    return plan_from(read_object(path, f"delete {path}, and the plan is chosen again"), str(path))
 
 
 def plan_from(record: Mapping[str, Any], path: str) -> ChosenPlan:
     """The plan that a file says."""
-    hint = f"delete {path}, and the plan is chosen anew"
+    hint = f"delete {path}, and the plan is chosen again"
     if record.get("format") != FORMAT or record.get("version") != VERSION:
         raise FormatError(f"{path!r} is not a plan of this version", hint=hint)
     given = {key: value for key, value in record.items() if key not in ("format", "version")}
@@ -99,10 +100,10 @@ def plan_from(record: Mapping[str, Any], path: str) -> ChosenPlan:
     return ChosenPlan(**given)
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def plan_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What is not as it was, in words.
 
-    >>> differences({"ranks": 2, "device": "cpu"}, {"ranks": 4, "device": "cpu"})
+    >>> plan_differences({"ranks": 2, "device": "cpu"}, {"ranks": 4, "device": "cpu"})
     ['ranks was 2 and is 4']
     """
     names = [*before, *(name for name in now if name not in before)]

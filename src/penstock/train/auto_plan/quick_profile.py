@@ -12,8 +12,10 @@ from penstock.arch.config import ModelConfig
 from penstock.estimate.utilisation import token_flops
 from penstock.profiling.case import KINDS_OF_STAGE, ProfileCase
 from penstock.profiling.measure.copies import collective_rows
-from penstock.profiling.measure.run import Rounds, profile_alone
+from penstock.profiling.measure.neighbours import Neighbours
+from penstock.profiling.measure.run import Rounds, busy_ranks, profile_alone
 from penstock.run.launch.worker_pool import Crew
+from penstock.run.process.machine import this_machine
 from penstock.run.process.rendezvous import Connection
 
 STEP_FLOPS = {"cpu": 1e10, "cuda": 1e14}
@@ -38,10 +40,12 @@ def quick_case(model: ModelConfig, length: int, precision: str, device: str) -> 
     return ProfileCase("model", few, tokens, QUICK_SLICES, precision, QUICK_WIDTHS)
 
 
-def profile_alone_here(case: ProfileCase, wanted: str) -> dict[str, Any]:
-    """Kernels and steps, in a process that is started for it: a step needs all ranks of its run."""
-    with Crew(1, limit=LONGEST_MEASURED) as crew:
-        return crew.run(profile_alone, case, wanted, QUICK_ROUNDS)[0]
+def profile_here(case: ProfileCase, wanted: str, ranks: int) -> dict[str, Any]:
+    """Kernels and steps, in processes that are started for it: a step needs all ranks of its run.
+    On a host as many of them are busy as it will have ranks, or cores where these are fewer."""
+    busy = min(busy_ranks(wanted, ranks), max(1, int(this_machine().cores)))
+    with Neighbours(busy, LONGEST_MEASURED) as neighbours:
+        return neighbours.run(profile_alone, case, wanted, QUICK_ROUNDS)[0]
 
 
 def collectives_here(wanted: str, ranks: int) -> list[dict[str, Any]]:

@@ -74,6 +74,8 @@ class PlanRequest:
             value = getattr(pipeline, key)
             if key in pipeline.model_fields_set and value != LEFT_OPEN.get(key):
                 yield key, _PLANNED.get((key, value), value)
+        if pipeline.layers:
+            yield "layers", tuple(pipeline.layers)
         if pipeline.options:
             yield "options", tuple(sorted((k, str(v)) for k, v in pipeline.options.items()))
 

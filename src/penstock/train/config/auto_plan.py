@@ -55,8 +55,6 @@ def _contradictions(
         yield "pipeline.options are given for no schedule", "name the schedule that has them"
     if pipeline.cut != "equal-flops":
         yield "pipeline.cut is given", "leave it out: plans cut slices of equal work"
-    if pipeline.layers:
-        yield "pipeline.layers is given", "leave it out: plans deal layers evenly"
     if pipeline.keep_slices:
         yield "pipeline.keep_slices is given", "leave it out: plans compute all again, or nothing"
     for key, value in (("recompute", pipeline.recompute), ("offload", pipeline.offload)):

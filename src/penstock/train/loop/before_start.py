@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from penstock.cluster.profile_file import read_machine
 from penstock.cost.stage_workload import workload_for
 from penstock.cost.workload import Workload
 from penstock.data.open_source import chat_template, source_files
@@ -158,6 +159,8 @@ def _refuse_paths(settings: Settings, setup: RunSetup) -> None:
         refuse_names(folder, setup.model, locate(folder))
     if settings.data.tokenizer != "byte":
         tokenizer(settings.data.tokenizer, settings.data.end_token)
+    if settings.plan.profile:
+        read_machine(Path(settings.plan.profile))
     chat_template(settings.data)
     for paths in filter(None, (settings.data.paths, settings.data.held_out_paths)):
         files = source_files(settings.data, paths)
