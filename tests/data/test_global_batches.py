@@ -88,8 +88,7 @@ def test_places_that_a_batch_leaves_are_padding_and_everything_is_taken_once(rep
     while start < stream.count:
         batch = batches.at(start)
         for replica in range(replicas):
-            padded = batches.padded(batch)
-            part = padded.batch_at(start, replica, replicas, 4 // replicas, 1)
+            part = batches.limited.batch_at(start, replica, replicas, 4 // replicas, 1)
             for microbatch, number in zip(part, range(start + replica * (4 // replicas), 99)):
                 if number >= batch.stop:
                     assert set(microbatch.labels.flatten().tolist()) == {IGNORE}

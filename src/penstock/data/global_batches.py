@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from penstock.data.batch import IGNORE
+from penstock.data.batch import IGNORE, Microbatch
 from penstock.data.corpus import Longs
 from penstock.data.packing import PackedRow
 from penstock.data.stream import SampleStream
@@ -62,29 +62,26 @@ class GlobalBatches:
                 hint="give batch.tokens at least batch.length, and 1 sample or more",
             )
 
+    @cached_property
+    def limited(self) -> SampleStream:
+        """The stream with the limit, for whoever makes microbatches of its steps."""
+        if not self.tokens:
+            return self.stream
+        return LimitedStream(self.stream, self.stream.length, self.stream.seed, self.tokens)
+
     def at(self, start: int) -> GlobalBatch:
         """The batch that begins with a sample; `at(batch.stop)` is the one after it."""
-        stop = start + self.sequences
-        if self.tokens:
-            sizes = np.cumsum(self.stream.lengths(range(start, stop)))
-            stop = start + int(np.searchsorted(sizes, self.tokens, side="right"))
-        numbers = range(start, stop)
+        numbers = self.limited.numbers(start, self.sequences)
         return GlobalBatch(numbers, tuple(map(self.stream.documents_of, numbers)))
-
-    def padded(self, batch: GlobalBatch) -> SampleStream:
-        """The stream with padding in the place of all samples after a batch, for microbatches of
-        which there are as many in each step."""
-        return _EndedStream(self.stream, self.stream.length, self.stream.seed, batch.stop)
 
 
 @dataclass(frozen=True, eq=False)
-class _EndedStream(SampleStream):
-    """A stream that has nothing from a sample on."""
+class _SameSamples(SampleStream):
+    """A stream with the samples of another one."""
 
     stream: SampleStream
     length: int
     seed: int
-    stop: int
 
     @property
     def count(self) -> int:
@@ -95,10 +92,38 @@ class _EndedStream(SampleStream):
         return self.stream.fingerprint
 
     def lengths(self, numbers: Sequence[int]) -> Longs:
-        return np.array([sum(self.documents_of(number)) for number in numbers])
+        return self.stream.lengths(numbers)
 
     def documents_of(self, number: int) -> tuple[int, ...]:
-        return self.stream.documents_of(number) if number < self.stop else ()
+        return self.stream.documents_of(number)
+
+    def row(self, number: int) -> PackedRow:
+        return self.stream.row(number)
+
+
+@dataclass(frozen=True, eq=False)
+class LimitedStream(_SameSamples):
+    """A stream of which a step takes at most so many tokens."""
+
+    tokens: int
+
+    def numbers(self, start: int, places: int) -> range:
+        sizes = np.cumsum(self.lengths(range(start, start + places)))
+        return range(start, start + int(np.searchsorted(sizes, self.tokens, side="right")))
+
+    def batch_at(
+        self, start: int, replica: int, replicas: int, microbatches: int, rows: int
+    ) -> tuple[Microbatch, ...]:
+        stop = self.numbers(start, replicas * microbatches * rows).stop
+        ended = _EndedStream(self.stream, self.length, self.seed, stop)
+        return ended.batch_at(start, replica, replicas, microbatches, rows)
+
+
+@dataclass(frozen=True, eq=False)
+class _EndedStream(_SameSamples):
+    """A stream that has padding from a sample on."""
+
+    stop: int
 
     def row(self, number: int) -> PackedRow:
         if number < self.stop:

@@ -47,6 +47,11 @@ class SampleStream(Protocol):
         """Tokens of each document of a sample, or of the part that it has; none is read."""
         ...
 
+    def numbers(self, start: int, places: int) -> range:
+        """The samples of a step that begins with one and has so many places; where they are not all
+        taken, the places that are left have padding."""
+        return range(start, start + places)
+
     def sample(self, number: int) -> Microbatch:
         """The sample of that number, as a microbatch of one row."""
         return self.rows([number])

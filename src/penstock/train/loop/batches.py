@@ -128,7 +128,7 @@ class SlicedBatches:
         return [lengths[number] for number in most] or [1]
 
     def _rows(self, samples: SampleStream, start: int) -> Iterator[Microbatch]:
-        return (samples.sample(number) for number in range(start, start + self._samples))
+        return map(samples.sample, samples.numbers(start, self._samples))
 
     def state(self) -> dict[str, Any]:
         return {RULE: list(self.ragged.rule)}

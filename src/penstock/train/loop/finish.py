@@ -32,12 +32,11 @@ def _outcome(trainer: Trainer, finished: bool) -> RunOutcome | None:
 
 
 def _ended(trainer: Trainer) -> EndedRun:
-    batches = trainer.global_batches
     return EndedRun(
         trainer.settings,
         trainer.engine,
         trainer.tracker,
-        trainer.batch_of(batches.padded(batches.at(trainer.samples)), trainer.samples),
+        trainer.batch_of(trainer.train, trainer.samples),
         trainer.tokens,
         trainer.checkpoints.folder / f"step-{trainer.done:08}",
         trainer.close,

@@ -115,7 +115,7 @@ class Trainer:
         self.tracker.step, self.tracker.at = self.done + 1, "reads its batch"
         rate = rate_at(settings.optimizer, self.done, self.planned)
         taken = self.global_batches.at(self.samples)
-        batch = self.batch_of(self.global_batches.padded(taken), self.samples)
+        batch = self.batch_of(self.train, self.samples)
         outcomes = self.engine.advance(batch, rate)
         self.done += 1
         self.samples = taken.stop
