@@ -9,7 +9,7 @@ from penstock.data import Data
 from penstock.data.arrays import PROBE, PROBES
 from penstock.data.assemble import LOOK_AT_ALL_UP_TO
 from penstock.data.mixture import MIXTURE_BLOCK
-from penstock.data.settings import LONGER, PACKINGS, RECORD_FORMATS, SOURCES
+from penstock.data.settings import LONGER, PACKINGS, POLICIES, RECORD_FORMATS, SOURCES
 from penstock.data.sources import MOST_REPLACED
 from penstock.data.tokenise import PIECE_BYTES
 
@@ -35,9 +35,10 @@ def test_every_source_has_its_row() -> None:
     assert _rows("## Sources") == SOURCES
 
 
-def test_every_format_and_packing_has_its_row() -> None:
+def test_every_format_packing_and_policy_has_its_row() -> None:
     assert ("auto", *_rows("## Records")) == RECORD_FORMATS
     assert _rows("## Packing") == PACKINGS
+    assert _rows("## Policies") == POLICIES
     for way in LONGER:
         assert f"`{way}`" in PAGE or way == "refuse"
 

@@ -14,7 +14,7 @@ SourceName = Literal["text", "jsonl", "records", "tokens", "stdlib"]
 RecordFormat = Literal["auto", "text", "prompt", "instruction", "chat", "segments", "tokens"]
 PackingName = Literal["cut", "whole", "single"]
 LongerName = Literal["refuse", "drop", "truncate", "split"]
-PolicyName = Literal["pack", "chunk"]
+PolicyName = Literal["pack", "chunk", "flex"]
 StoredDtype = Literal["uint8", "uint16", "uint32", "int32", "int64"]
 """What the tokens of a raw file may be stored in, little-endian."""
 SOURCES: tuple[str, ...] = get_args(SourceName)
@@ -69,9 +69,16 @@ class DataSettings:
     policy: PolicyName = "pack"
     """How the sequences of a step become microbatches. `pack`: each is one, as long as
     `batch.length`. `chunk`: their documents are packed into slices and long ones cut, with an order
-    of its own for every batch (ChunkFlow)."""
+    of its own for every batch (ChunkFlow). `flex`: their documents are worked on by groups of ranks
+    of unequal sizes (`mesh.sequence`), planned for every batch (FlexSP)."""
     slice_tokens: int = 0
     """With `chunk`: tokens of a slice at most; 0 chooses from the lengths of the data."""
+    rank_tokens: int = 0
+    """With `flex`: tokens of a microbatch that one rank holds at most; 0 takes as many as of a
+    packed sequence, `batch.length` / `mesh.sequence`."""
+    profile: str = ""
+    """With `flex`: a file of `penstock profile`, which says what groups cost; empty takes closed
+    forms of an H200."""
 
     def __post_init__(self) -> None:
         choices = {"source": SOURCES, "dtype": DTYPES, "format": RECORD_FORMATS}
@@ -98,6 +105,14 @@ class DataSettings:
                 f"data.slice_tokens is {self.slice_tokens} and data.policy is {self.policy!r}",
                 hint='give 0, or a number of tokens with data.policy = "chunk"',
             )
+        for name in ("rank_tokens", "profile"):
+            value = getattr(self, name)
+            if value and (self.policy != "flex" or (name == "rank_tokens" and value < 0)):
+                raise ShapeError(
+                    f"data.{name} is {value!r} and data.policy is {self.policy!r}",
+                    hint=f'leave data.{name} out, or set data.policy to "flex" and give a value '
+                    "that it takes",
+                )
         if self.held_out and self.held_out_paths:
             raise ShapeError(
                 f"data.held_out is {self.held_out}, but data.held_out_paths names documents too",

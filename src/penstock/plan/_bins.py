@@ -6,8 +6,8 @@ there already, with less room: they are filled too and cost nothing.
 
 from collections.abc import Mapping, Sequence
 
-SEARCH_STEPS = 20_000
-"""Places tried for one number of bins before the search gives up and one more is taken."""
+SEARCH_STEPS = 40_000
+"""Bins looked at for one number of them before the search gives up and one more is taken."""
 SEARCHED_EXACTLY = 200
 """Lengths up to which every way to place them is tried; with more, greedy ones are."""
 
@@ -55,7 +55,7 @@ def _greedy(
 def _search(queue: Sequence[int], lengths: Mapping[int, int], room: list[int]) -> Bins | None:
     """Every way to place the lengths, up to a number of steps."""
     bins: Bins = [[] for _ in room]
-    steps = iter(range(SEARCH_STEPS))
+    steps = iter(range(SEARCH_STEPS // max(len(room), 1)))
 
     def place(turn: int) -> bool:
         if turn == len(queue):

@@ -39,7 +39,7 @@ from penstock.run.step.agreement import agree_on_plan
 from penstock.run.step.batch_pieces import count_labels, own_pieces
 from penstock.run.step.former_step import FORMER, FormerStep, Unconfirmed, left_totals
 from penstock.run.step.full_sharding import BufferPool, FullShards, StageGather
-from penstock.run.step.groups import connect_devices, make_holder_groups
+from penstock.run.step.groups import connect_devices, make_holder_groups, make_token_groups
 from penstock.run.step.held_weights import held_weights
 from penstock.run.step.helping import helping_of
 from penstock.run.step.host_room import host_room
@@ -48,6 +48,7 @@ from penstock.run.step.kept_executors import KeptExecutors
 from penstock.run.step.losses import refuse_unlabelled, sum_losses
 from penstock.run.step.optimizer import AdamW, NoUpdate
 from penstock.run.step.outcome import Outcome, Totals
+from penstock.run.step.programs import Programs
 from penstock.run.step.shard_sums import ShardSums
 from penstock.run.step.sharding import ReplicatedOptimizer, Sharding
 from penstock.run.step.stage_end import Rate, StageEnd
@@ -99,6 +100,8 @@ class Engine:
         self.whole_gradients = {s: self.weights[s].grad for s in mine if self._homes}
         """Of each stage; where ranks share gradients, what `gradients` has brought together."""
         self._observer: Observer = Quiet()
+        end = with_host_updates(self.validation.end, adam.host_stages)
+        self.programs = Programs(mesh.replicas, self.sharding.buffers, end)
         self._executors = KeptExecutors()
         self.use(plan)
 
@@ -111,11 +114,11 @@ class Engine:
                 hint="make plans with the layout that the run was started with",
             )
         known = self._executors.find(order := plan.schedule.digest)
-        program = known.program if known else self._program(plan)
+        program = known.program if known else self.programs.of(plan)
         with self.tracker.gathers("agree on the plan of the step"):
             agree_on_plan(plan, program.schedule, self.mesh)
         self.host.pool.grow(host_room(plan, self.mesh))
-        self.plan = plan
+        self.plan, self._sharers = plan, make_token_groups(plan, self.mesh, self.device)
         self.executor = known or self._executors.keep(order, self._prepare(program))
         self.executor.forget_sizes()
         self.executor.observer = self._observer
@@ -208,10 +211,6 @@ class Engine:
         self._executors.close()
         self.transport.close()
 
-    def _program(self, plan: StepPlan) -> Program:
-        end = with_host_updates(self.validation.end, self.adam.host_stages)
-        return plan.program(self.mesh.replicas, self.sharding.buffers, end)
-
     def _prepare(self, program: Program) -> Executor:
         """Compile a plan that all ranks agree on, with the channels and groups that it needs."""
         rotation = rotation_of(program.schedule, self.mesh.device)
@@ -287,7 +286,7 @@ class Engine:
         return self._pieces(batch, labels)
 
     def _pieces(self, batch: Sequence[Microbatch], labels: int) -> list[Piece]:
-        return own_pieces(self.plan, batch, labels, self.device, self.cell)
+        return own_pieces(self.plan, batch, labels, self.device, self.cell, self._sharers)
 
     def _count(self, batch: Sequence[Microbatch]) -> int:
         """Labels that count in the global batch."""

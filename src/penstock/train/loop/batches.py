@@ -4,30 +4,21 @@ Which samples a step takes is the same under every policy: the next ones. How th
 what a policy decides.
 """
 
-import json
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from penstock.data import Microbatch, SampleStream
-from penstock.draw.words import count_of
-from penstock.plan.balance import deal_to_replicas
-from penstock.plan.ragged_batch import OrderedBatch, RaggedBatches, SliceRule
-from penstock.plan.slice_choice import ChosenRule, choose_rule
-from penstock.run.comm.collective import tell_all
-from penstock.run.policies.memory_room import MemoryRoom, room_of
-from penstock.run.policies.ragged_step import plan_batch, sequences_of
-from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine
-
-SIMULATED_BATCHES = 4
-"""Batches of the data from which a rule is chosen."""
-RULE = "slice_rule"
-"""Where a checkpoint has the rule of its run."""
+from penstock.train.loop.one_ahead import MakingTimes
 
 
 class Batches(Protocol):
     """Makes the batches of a run."""
+
+    @property
+    def times(self) -> MakingTimes | None:
+        """What the plan of the last batch took, where each has its own."""
+        ...
 
     def take(self, samples: SampleStream, start: int) -> tuple[Microbatch, ...]:
         """This replica's microbatches of the step that comes after `start` samples; the engine
@@ -47,9 +38,15 @@ class Batches(Protocol):
         """Go on as the run did that wrote a checkpoint."""
         ...
 
+    def close(self) -> None:
+        """End what works at the side."""
+        ...
+
 
 class PackedBatches:
     """Sequences of one length, as they are, under the plan in force."""
+
+    times = None
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -68,100 +65,5 @@ class PackedBatches:
     def resume(self, state: Mapping[str, Any]) -> None:
         return None
 
-
-class SlicedBatches:
-    """The documents of a batch packed and cut into slices, with a plan of their own."""
-
-    def __init__(
-        self, engine: Engine, base: RaggedBatches, given: SliceRule, samples: int, memory: int
-    ) -> None:
-        """`samples` make a global batch; `given` is what the settings say of the rule, 0 where they
-        leave it open; ranks may take so many bytes of `memory`, or with 0 what is free."""
-        self._engine, self.ragged, self._given = engine, base, given
-        self._samples, self._memory = samples, memory
-        self._stored: SliceRule | None = None
-
-    def take(self, samples: SampleStream, start: int) -> tuple[Microbatch, ...]:
-        engine, mesh = self._engine, self._engine.mesh
-        sequences = sequences_of(self._rows(samples, start))
-        planned = plan_batch(self.ragged, engine.layout, sequences, mesh.replica, mesh.replicas)
-        engine.use(planned.plan)
-        return planned.batch
-
-    def begin(self, samples: SampleStream) -> list[str]:
-        rule, origin = self._given, "as set"
-        if not all(rule):
-            rule, origin = self._chosen(samples)
-        self.ragged = replace(self.ragged, rule=rule)
-        return [rule_words(rule, origin)]
-
-    def _chosen(self, samples: SampleStream) -> tuple[SliceRule, str]:
-        """A rule for what the settings leave open; the first rank chooses, and all hear of it."""
-        if self._stored is not None:
-            pairs = zip(self._given, self._stored)
-            return SliceRule(*(own or stored for own, stored in pairs)), "as the run began"
-        room, text = room_of(self._engine, self._memory), ""
-        if self._engine.mesh.rank == 0:
-            rule, why = self._choice(samples, room)
-            text = json.dumps([list(rule), why])
-        with self._engine.tracker.gathers("hear how sequences are cut"):
-            numbers, why = json.loads(tell_all(text, self._engine.mesh.world))
-        return SliceRule(*numbers), why
-
-    def _choice(self, samples: SampleStream, room: MemoryRoom) -> tuple[SliceRule, str]:
-        def fits(batch: OrderedBatch) -> bool:
-            layout = self._engine.layout
-            return room.fits(StepPlan(layout, batch.schedule, batch.packing.tokens))
-
-        batches = [
-            self._lengths(samples, number * self._samples) for number in range(SIMULATED_BATCHES)
-        ]
-        found = choose_rule(self.ragged, batches, fits, **self._given._asdict())
-        return found.rule, choice_words(found)
-
-    def _lengths(self, samples: SampleStream, start: int) -> list[int]:
-        """Lengths of the sequences of a batch on the replica that has most to do."""
-        lengths = [len(each.tokens) for each in sequences_of(self._rows(samples, start))]
-        cost, replicas = self.ragged.cost, self._engine.mesh.replicas
-        dealt = deal_to_replicas(lengths, replicas, cost)
-        most = max(dealt, key=lambda own: sum(cost.of(0, lengths[number]) for number in own))
-        return [lengths[number] for number in most] or [1]
-
-    def _rows(self, samples: SampleStream, start: int) -> Iterator[Microbatch]:
-        return map(samples.sample, samples.numbers(start, self._samples))
-
-    def state(self) -> dict[str, Any]:
-        return {RULE: list(self.ragged.rule)}
-
-    def resume(self, state: Mapping[str, Any]) -> None:
-        if found := state.get(RULE):
-            self._stored = SliceRule(*map(int, found))
-
-
-def choice_words(found: ChosenRule) -> str:
-    """Why a rule was chosen.
-
-    >>> from fractions import Fraction
-    >>> choice_words(ChosenRule(SliceRule(64), Fraction(90), Fraction(100), 12, 9))
-    'the fastest by simulation of 12 ways, 9 of which have room; whole sequences would take 11% \
-longer'
-    """
-    why = f"the fastest by simulation of {found.tried} ways, {found.fitting} of which have room"
-    if found.whole is None or found.whole == found.time:
-        return why
-    more = float(found.whole / found.time - 1)
-    return f"{why}; whole sequences would take {more:.0%} longer"
-
-
-def rule_words(rule: SliceRule, origin: str) -> str:
-    """What a person is told.
-
-    >>> rule_words(SliceRule(512, 1, 4), "as set")
-    'documents in slices of up to 512 tokens, of a long one the last slice is kept and others run \
-forward twice, warm-up for 4 slices: as set'
-    """
-    kept = "last slice is" if rule.retain == 1 else f"last {rule.retain} slices are"
-    return (
-        f"documents in slices of up to {rule.size} tokens, of a long one the {kept} kept and "
-        f"others run forward twice, warm-up for {count_of(rule.warmup, 'slice')}: {origin}"
-    )
+    def close(self) -> None:
+        return None

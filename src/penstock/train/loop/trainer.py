@@ -121,7 +121,8 @@ class Trainer:
         self.samples = taken.stop
         self.tokens += taken.tokens
         step = Unrecorded.of(self.done, rate, self.tokens, self._glance(batch), self.engine.mesh)
-        step.plan, step.batch_tokens = self.engine.plan.schedule.name, taken.tokens
+        step.plan, step.making = self.engine.plan.schedule.name, self.batches.times
+        step.batch_tokens = taken.tokens
         self.unrecorded.append(step)
         for settled in [*self.unrecorded][: len(outcomes)]:
             self._heard(settled)
@@ -205,6 +206,8 @@ class Trainer:
             utilisation=self._utilisation(seconds, glances),
             memory=tuple(int(glance.memory) for glance in glances),
             plan=step.plan if self.plans.every else None,
+            planning=step.making.making if step.making else None,
+            plan_wait=step.making.waiting if step.making else None,
             bubble=idle_share(busy, lanes, self.engine.mesh.grid.groups("device")),
             time=time.time(),
         )

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from penstock.run.comm.collective import begin_sum
 from penstock.run.comm.mesh import Mesh
+from penstock.train.loop.one_ahead import MakingTimes
 
 
 class Glance(NamedTuple):
@@ -49,6 +50,8 @@ class Unrecorded:
     """The plan that was in force."""
     batch_tokens: int = 0
     """Tokens of the step, padding apart."""
+    making: MakingTimes | None = None
+    """What its plan took, where each batch has its own."""
 
     @classmethod
     def of(cls, step: int, rate: float, tokens: int, own: Glance, mesh: Mesh) -> "Unrecorded":
