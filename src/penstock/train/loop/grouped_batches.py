@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
-from penstock.data import Microbatch, Samples
+from penstock.data import Microbatch, SampleStream
 from penstock.plan.sequence_groups.batch import GroupedBatch
 from penstock.plan.sequence_groups.cost import GroupCost
 from penstock.plan.sequence_groups.groups import GroupedMicrobatch, SequenceGroup
@@ -30,12 +30,12 @@ class GroupedBatches:
         self._engine, self._steps, self.cost, self._samples = engine, steps, cost, samples
         cell = engine.layout.cell.ulysses
         self._planner = PlanningProcess(cell, cost) if engine.mesh.rank == 0 else None
-        self._trained: Samples | None = None
+        self._trained: SampleStream | None = None
         self._ahead: tuple[int, list[LabelledSequence]] = -1, []
         """The batch that is being planned, by the number of its first sample."""
         self.times: MakingTimes | None = None
 
-    def begin(self, samples: Samples) -> list[str]:
+    def begin(self, samples: SampleStream) -> list[str]:
         self._trained = samples
         sizes = ", ".join(map(str, sorted(self.cost.exchange)))
         return [
@@ -43,7 +43,7 @@ class GroupedBatches:
             "microbatch on each rank, planned for every batch"
         ]
 
-    def take(self, samples: Samples, start: int) -> tuple[Microbatch, ...]:
+    def take(self, samples: SampleStream, start: int) -> tuple[Microbatch, ...]:
         trained, engine, text = samples is self._trained, self._engine, ""
         ahead = self._ahead[1] if trained and self._ahead[0] == start else []
         sequences = ahead or self._sequences(samples, start)
@@ -55,7 +55,8 @@ class GroupedBatches:
         planned = self._steps.step(sequences, grouped)
         engine.use(planned.plan)
         if trained and self._planner is not None:
-            self._look_ahead(self._planner, samples, start + self._samples)
+            following = samples.numbers(start, self._samples).stop
+            self._look_ahead(self._planner, samples, following)
         return planned.batch
 
     def state(self) -> dict[str, Any]:
@@ -78,12 +79,12 @@ class GroupedBatches:
         """The plan of an evaluation's batch, which nobody has asked for."""
         return grouped_text(plan_timed(lengths, self._engine.layout.cell.ulysses, self.cost).batch)
 
-    def _sequences(self, samples: Samples, start: int) -> list[LabelledSequence]:
+    def _sequences(self, samples: SampleStream, start: int) -> list[LabelledSequence]:
         """The documents of a batch; where none has a label that counts, a token without one."""
-        rows = (samples.sample(start + number) for number in range(self._samples))
+        rows = map(samples.sample, samples.numbers(start, self._samples))
         return sequences_of(rows) or [ONE_IGNORED_TOKEN]
 
-    def _look_ahead(self, planner: PlanningProcess, samples: Samples, start: int) -> None:
+    def _look_ahead(self, planner: PlanningProcess, samples: SampleStream, start: int) -> None:
         """Read the next batch, and begin to plan it."""
         self._ahead = start, self._sequences(samples, start)
         planner.ask([len(each.tokens) for each in self._ahead[1]])
