@@ -8,7 +8,7 @@ many microbatches it holds at least when it holds most.
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +30,10 @@ FEWEST_OF_SLICE = 512
 """Tokens of a slice below which sequences are not cut any more."""
 MOST_TRIED_OPS = 1 << 14
 """Ops of a schedule above which it is not tried: it would be simulated for seconds."""
+
+
+FACTS = ("split", "braided", "lends", "shards")
+"""What is asked of a record's work."""
 
 
 class ScheduleEntry(NamedTuple):
@@ -66,17 +70,24 @@ class Entries:
 
     def column(self, name: str) -> NDArray[np.bool_]:
         """A fact of each schedule's work."""
-        return np.array([getattr(entry.work, name) for entry in self.entries], np.bool_)
+        return self._facts[name]
 
-    @property
+    @cached_property
+    def _facts(self) -> dict[str, NDArray[np.bool_]]:
+        works = [entry.work for entry in self.entries]
+        return {
+            name: np.array([getattr(work, name) for work in works], np.bool_) for name in FACTS
+        }
+
+    @cached_property
     def stages(self) -> NDArray[np.int64]:
         return np.array([entry.stages for entry in self.entries], np.int64)
 
-    @property
+    @cached_property
     def ops(self) -> NDArray[np.int64]:
         return np.array([entry.ops for entry in self.entries], np.int64)
 
-    @property
+    @cached_property
     def slices(self) -> NDArray[np.int64]:
         return np.array([entry.slices or 1 for entry in self.entries], np.int64)
 
@@ -112,11 +123,13 @@ def _choices(
     options = dict(problem.fixed.get("options", ()))
     for chunks in several:
         for slices in cut if spec.sliced else (None,):
+            stages = devices * (spec.chunks or chunks or 1)
+            ops = 2 * stages * (slices or 1) * microbatches
+            if stages > layers or ops > MOST_TRIED_OPS:
+                continue
             with suppress(PenstockError):
                 case = spec.case(devices, microbatches, chunks, slices, options)
-                ops = 2 * devices * case.v * case.k * microbatches
-                fits = devices * case.v <= layers and ops <= MOST_TRIED_OPS
-                if fits and (devices > 1 or _plain(work, case)):
+                if devices > 1 or _plain(work, case):
                     yield case, ScheduleEntry(work, chunks, slices, case.v, ops)
 
 
