@@ -26,7 +26,9 @@ from penstock.planner.configuration import configuration
 from penstock.planner.divisions import nothing_divides
 from penstock.planner.problem import PlanProblem, problem_from
 from penstock.planner.search import search_plans
+from penstock.planner.simulations import Simulations
 from penstock.planner.words import option_words, plan_mesh, schedule_words, why
+from penstock.planner.workers import PlanWorkers, usable_cores
 from penstock.sim import simulate
 
 NOTHING_FITS = 1
@@ -93,10 +95,13 @@ def plan_layouts(
 
 def _searched(problem: PlanProblem, wanted: PlanFlags) -> Plans:
     said = SearchProgress()
-    every = all_candidates(problem, said.bounded)
-    if not len(every):
-        raise nothing_divides(problem)
-    return advise(search_plans(every, wanted.top, wanted.most, said.simulated))
+    with PlanWorkers(problem, usable_cores()) as workers:
+        every = all_candidates(workers, said.bounded)
+        if not len(every):
+            raise nothing_divides(problem)
+        simulations = Simulations(workers)
+        found = search_plans(every, wanted.top, wanted.most, said.simulated, simulations)
+        return advise(found, simulations)
 
 
 class SearchProgress:

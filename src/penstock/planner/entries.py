@@ -1,7 +1,7 @@
 """Schedules that so many devices may run for so many microbatches, as columns for bounds.
 
-For each of them a few devices decide: the one with the first stage, the one with the last, and the
-next to the first. Of each it is known how many layers it has, how many are in front of it, and how
+For each of them a few devices decide: the one with the first stage, the one with the last, the next
+to the first, and the last one. Of each it is known how many layers it has, how many are in front of it, and how
 many microbatches it holds at least when it holds most.
 """
 
@@ -28,6 +28,8 @@ CHUNKS = (2, 3, 4, 5, 6, 8, 10)
 SLICES = (2, 4, 8, 16)
 FEWEST_OF_SLICE = 512
 """Tokens of a slice below which sequences are not cut any more."""
+LOOKED_AT = 4
+"""Devices of a schedule."""
 MOST_TRIED_OPS = 1 << 14
 """Ops of a schedule above which it is not tried: it would be simulated for seconds."""
 
@@ -80,6 +82,12 @@ class Entries:
         }
 
     @cached_property
+    def record(self) -> NDArray[np.int64]:
+        """The number of each one's record."""
+        numbers = {work.spec.name: at for at, work in enumerate(all_work())}
+        return np.array([numbers[entry.work.spec.name] for entry in self.entries], np.int64)
+
+    @cached_property
     def stages(self) -> NDArray[np.int64]:
         return np.array([entry.stages for entry in self.entries], np.int64)
 
@@ -110,7 +118,7 @@ def entries_of(
         for case, entry in _choices(problem, work, (devices, microbatches), cut):
             found.append(entry)
             rows.append(_devices(problem, case, entry))
-    columns = np.array(rows, np.float64).reshape(len(rows), 3, 7)
+    columns = np.array(rows, np.float64).reshape(len(rows), LOOKED_AT, 7)
     return Entries(tuple(found), *np.moveaxis(columns, 2, 0))
 
 
@@ -160,7 +168,7 @@ def _shares(
     placement = (looped_placement if looped else wave_placement)(shape)
     sizes = [*map(len, split_layers(layers, shape.stages))]
     found = []
-    for device in (0, placement[-1], min(1, devices - 1)):
+    for device in (0, placement[-1], min(1, devices - 1), devices - 1):
         own = [stage for stage, home in enumerate(placement) if home == device]
         each = [sizes[stage] for stage in own]
         ends = (0 in own, shape.stages - 1 in own)

@@ -86,12 +86,17 @@ class PieceTimes:
     @cached_property
     def kept(self) -> Floats:
         """Bytes that a layer keeps until its backward, by slices."""
-        return self._layer("act") + self._layer("kv")
+        return self.act + self.keys
 
     @cached_property
-    def moved(self) -> float:
+    def act(self) -> Floats:
         """Bytes of a layer's activations, which copies to the host are charged for."""
-        return float(self._layer("act").sum())
+        return self._layer("act")
+
+    @cached_property
+    def keys(self) -> Floats:
+        """Bytes of its keys and values."""
+        return self._layer("kv")
 
     def _layer(self, size: str) -> Floats:
         """Bytes of a layer under a name, by slices."""

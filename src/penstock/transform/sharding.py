@@ -23,10 +23,13 @@ from itertools import chain
 from sys import maxsize
 from typing import NamedTuple
 
+import numpy as np
+
 from penstock.core.meaning import MEANING, kinds_writing
-from penstock.core.ops import Op, home_number
+from penstock.core.ops import SHARD_KINDS, Op, home_number
 from penstock.core.schedule import After, Schedule
 from penstock.core.shape import Shape
+from penstock.core.table import Ints
 from penstock.errors import ShapeError
 from penstock.transform._blocks import ItemLanes, item_lanes, unique, with_items
 
@@ -146,15 +149,33 @@ def _next_use(places: list[int], use: Use, there: _Stay) -> int:
     return use.place if there.item == use.item else behind
 
 
-def fewest_for_one_reduction(schedule: Schedule, rule: BufferRule) -> int | None:
-    """With how many buffers for gradients, two or more, every stage is reduced once; None where no
-    number is enough."""
-    compute = [items for _, stream, items in item_lanes(schedule) if stream == "compute"]
-    uses = [_uses(_heavy(schedule.shape, items)[0], ADDING) for items in compute]
-    for count in range(2, max(schedule.shape.stages, 2) + 1):
-        if not any(stay.ordinal for each in uses for stay in _stays(each, count, rule)):
-            return count
-    return None
+def fewest_for_one_reduction(schedule: Schedule) -> int:
+    """With how many buffers for gradients, two or more, every stage is reduced once, where the
+    buffer is taken that has not been used for the longest time.
+
+    Then a stage finds its buffer again if fewer others than there are buffers were used since.
+    """
+    table, most = schedule.table, 2
+    chosen = table.of_kinds(ADDING - SHARD_KINDS)
+    chosen &= ~np.isin(table.stage, [*schedule.shape.weightless])
+    for lane, stream in enumerate(table.lane_stream):
+        if stream == "compute":
+            rows = slice(*table.lane_start[lane : lane + 2].tolist())
+            most = max(most, _most_between(table.stage[rows][chosen[rows]]))
+    return most
+
+
+def _most_between(stages: Ints) -> int:
+    """How many different stages there are at most from one use of a stage to the next."""
+    recent: list[int] = []
+    most = 0
+    for stage in stages[np.flatnonzero(np.diff(stages, prepend=-1))].tolist():
+        if stage in recent:
+            at = recent.index(stage)
+            most = max(most, at + 1)
+            del recent[at]
+        recent.insert(0, stage)
+    return most
 
 
 class _Launch(NamedTuple):

@@ -9,7 +9,7 @@ then one is reduced while the next stage adds to the other.
 from typing import NamedTuple
 
 from penstock.core.schedule import Schedule
-from penstock.errors import RunError, ShapeError
+from penstock.errors import RunError
 from penstock.transform import shard
 from penstock.transform.sharding import fewest_for_one_reduction, least_recent
 
@@ -42,12 +42,7 @@ def shard_weights(schedule: Schedule, buffers: BufferCounts) -> Schedule:
     """
     if "G" in schedule.table.kinds:
         return schedule
-    gradients = buffers.gradients or fewest_for_one_reduction(schedule, least_recent)
-    if gradients is None:
-        raise ShapeError(
-            f"{schedule.name} reduces a stage twice, however many buffers there are",
-            hint="give the number of buffers for gradients",
-        )
+    gradients = buffers.gradients or fewest_for_one_reduction(schedule)
     return shard(schedule, weights=buffers.weights, gradients=gradients, rule=least_recent)
 
 
