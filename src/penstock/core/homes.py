@@ -90,17 +90,16 @@ def _turns(schedule: Schedule, name: str) -> list[tuple[int, int]]:
         for ref in MEANING[kind].reads:
             if name not in (ref.buffer, BUFFERS[ref.buffer].newer if _newest(ref) else ""):
                 continue
-            for home, readers in rows_by_home(schedule, [kind]).items():
+            assert not ref.stage, "weights are those of the op's own stage"
+            newer = BUFFERS[name].newer if name == ref.buffer and _newest(ref) else ""
+            written = _grouped(schedule, kinds_writing(name))
+            replaced = _grouped(schedule, kinds_writing(newer)) if newer else {}
+            for home, readers in rows_by_home(schedule, kind).items():
                 if BUFFERS[name].collective:
                     parts = parts_of(schedule, name, home[0])
                     edges += [(int(readers[first]), writer) for writer in parts]
-                    continue
-                writers = _writers(schedule, name, home, ref)
-                replaced = name == ref.buffer and _newest(ref) and BUFFERS[name].newer
-                if replaced and _writers(schedule, BUFFERS[name].newer, home, ref).size:
-                    continue
-                if writers.size:
-                    edges.append((int(readers[first]), int(writers[first])))
+                elif home in written and home not in replaced:
+                    edges.append((int(readers[first]), int(written[home][first])))
     return edges
 
 
@@ -150,17 +149,6 @@ def sums_of(shape: Shape, name: str, stage: int) -> list[int]:
 
 def _newest(ref: Ref) -> bool:
     return ref.generation == "newest"
-
-
-def _writers(schedule: Schedule, name: str, home: tuple[int, int], ref: Ref) -> Ints:
-    """Rows that write a home buffer as `ref` sees it: here, or on any device for another stage."""
-    stage, device = home
-    if ref.stage == 0:
-        rows = _grouped(schedule, kinds_writing(name))
-        return rows.get(home, np.zeros(0, np.int32))
-    found = schedule.table.of_kinds(kinds_writing(name))
-    found &= home_column(schedule) == stage + ref.stage
-    return np.flatnonzero(found).astype(np.int32)
 
 
 def rows_by_home(schedule: Schedule, kinds: Collection[str]) -> dict[tuple[int, int], Ints]:

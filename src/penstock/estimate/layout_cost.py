@@ -82,9 +82,7 @@ class LayoutCost(CellCost):
         alone = replace(self, free=frozenset({other}))
         return self._once(kind, schedule, lambda: alone.inside(schedule).exposed)
 
-    def _once(
-        self, name: str, schedule: Schedule, found: Callable[[], RowSeconds]
-    ) -> RowSeconds:
+    def _once(self, name: str, schedule: Schedule, found: Callable[[], RowSeconds]) -> RowSeconds:
         """What was found for the schedule that was asked for last."""
         kept = self.known.get(name)
         if kept is None or kept[0] is not schedule:

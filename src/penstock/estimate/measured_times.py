@@ -65,7 +65,7 @@ class ProfiledTimes(LayerTimes):
         if not unit.whole:
             return LayerSeconds(0.0, 0.0, 0.0)
         parts, factor = self.parts(unit), self.kernels.in_step
-        fixed, attended = self.kernels.fixed, self._attention(unit)
+        fixed, attended = self.kernels.fixed, self.attention_seconds(unit)
         return LayerSeconds(
             fixed["forward"]
             + factor["forward"] * parts.of("forward")
@@ -127,9 +127,6 @@ class ProfiledTimes(LayerTimes):
     @property
     def between(self) -> float:
         return self.kernels.between
-
-    def _attention(self, unit: UnitTokens) -> PassShares:
-        return self.attention_seconds(unit)
 
     def _pass_seconds(self, passed: str, product: Product) -> float:
         return product.flops / self.kernels.product_rate(passed, product.m, product.n, product.k)

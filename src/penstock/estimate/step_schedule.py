@@ -25,7 +25,7 @@ from penstock.run.program.step_end import end_step
 from penstock.schedules import build
 from penstock.transform import combine
 
-KEPT = 128
+KEPT = 256
 """Schedules that are kept; one of 16 devices and 256 microbatches takes a few MB."""
 
 
@@ -74,9 +74,7 @@ def schedule_request(layout: TrainingLayout) -> ScheduleRequest:
     lengths = slice_lengths(layout.model, layout.tokens, layout.slices or 1, layout.mesh.sequence)
     reduced = layout.copies * layout.mesh.tensor > 1
     full = layout.shard == "full"
-    return ScheduleRequest(
-        layout.schedule, sizes, layout.options, changes, lengths, reduced, full
-    )
+    return ScheduleRequest(layout.schedule, sizes, layout.options, changes, lengths, reduced, full)
 
 
 @lru_cache(maxsize=1024)

@@ -58,9 +58,7 @@ def advise(found: SearchResult, simulations: Simulations) -> Plans:
     return Plans(found, plans, nearest, tuple(_relaxed(plans[0], faster, simulations)))
 
 
-def _faster(
-    found: SearchResult, best: Estimate, simulations: Simulations
-) -> Iterable[Estimate]:
+def _faster(found: SearchResult, best: Estimate, simulations: Simulations) -> Iterable[Estimate]:
     """Plans that do not fit, of those that were simulated and of those that need little more, or
     could be fastest."""
     tight, candidates = found.candidates.problem.cluster.gpu.memory, found.candidates
@@ -76,7 +74,10 @@ def _faster(
 def _without_room(found: SearchResult, simulations: Simulations) -> list[Estimate]:
     """The candidate of each kind that needs least, by bounds that are near."""
     candidates = found.candidates
-    near = [not (each.variant.vocabulary or each.variant.offload != "none") for each in candidates.groups]
+    near = [
+        not (each.variant.vocabulary or each.variant.offload != "none")
+        for each in candidates.groups
+    ]
     numbers = np.flatnonzero(np.array(near, np.bool_)[candidates.group])
     leanest: dict[Kind, int] = {}
     for number in numbers[np.argsort(candidates.bytes[numbers], kind="stable")].tolist():

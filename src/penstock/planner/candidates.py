@@ -59,8 +59,8 @@ class Candidates:
         """A number for each candidate that those of one record have in common, with the same that
         is moved, spread, and shared: what a bound does not know of them is alike."""
         flags = [(v.offload != "none", v.vocabulary, v.shard == "full") for _, v in self.groups]
-        bits = np.array(flags, np.int64).reshape(-1, 3) @ [1, 2, 4]
-        return self.record * 8 + bits[self.group]
+        bits = np.array(flags, np.int64).reshape(-1, 3) @ np.array([1, 2, 4])
+        return np.asarray(self.record * 8 + bits[self.group], np.int64)
 
     @cached_property
     def kinds(self) -> list[Kind]:
@@ -78,7 +78,7 @@ class Candidates:
 
     def kind(self, number: int) -> Kind:
         """The kind of a candidate."""
-        return self.groups[self.group[number]].kind
+        return self.groups[int(self.group[number])].kind
 
     def entries(self, group: int) -> Entries:
         """The schedules of a group."""
@@ -113,9 +113,12 @@ def _joined(
     parts = [(division, each) for division, found in zip(every, bounds) for each in found]
     groups = tuple(CandidateGroup(division, each.variant) for division, each in parts)
     none = (*(np.zeros(0),) * 3, *(np.zeros(0, np.int64),) * 2)
-    columns = map(np.concatenate, zip(none, *(each[1:] for _, each in parts)))
+    seconds, likely, sizes, entry, record = map(
+        np.concatenate, zip(none, *(each[1:] for _, each in parts))
+    )
     group = np.repeat(np.arange(len(groups)), [len(each.entry) for _, each in parts])
-    return Candidates(pieces.problem, groups, pieces, *columns, group)
+    columns = (seconds, likely, sizes, entry, record, group)
+    return Candidates(pieces.problem, groups, pieces, *columns)
 
 
 def candidate_layout(

@@ -1,8 +1,8 @@
 """Schedules that so many devices may run for so many microbatches, as columns for bounds.
 
 For each of them a few devices decide: the one with the first stage, the one with the last, the next
-to the first, and the last one. Of each it is known how many layers it has, how many are in front of it, and how
-many microbatches it holds at least when it holds most.
+to the first, and the last one. Of each it is known how many layers it has, how many are in front of
+it, and how many microbatches it holds at least when it holds most.
 """
 
 from collections.abc import Iterator
@@ -77,9 +77,7 @@ class Entries:
     @cached_property
     def _facts(self) -> dict[str, NDArray[np.bool_]]:
         works = [entry.work for entry in self.entries]
-        return {
-            name: np.array([getattr(work, name) for work in works], np.bool_) for name in FACTS
-        }
+        return {name: np.array([getattr(work, name) for work in works], np.bool_) for name in FACTS}
 
     @cached_property
     def record(self) -> NDArray[np.int64]:

@@ -18,7 +18,6 @@ from penstock.planner.columns import DivisionColumns
 from penstock.planner.piece_times import Floats, PieceTimes
 from penstock.planner.variants import PlanVariant
 
-
 ON_THE_WAY = 3
 """Activations that are there at once where copies go to the host: a copy has the time of two ops to
 go out (transform/offload.py), so that of an op and of the two before it is not away yet."""

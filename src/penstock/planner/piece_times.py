@@ -80,6 +80,14 @@ class PieceTimes:
         return found
 
     @cached_property
+    def attention(self) -> tuple[float, float]:
+        """Seconds of a layer's attention, forward and backward: what can be lent of them."""
+        cost = self.cost
+        units = [cost.units[at] for at in cost.unit_of[: len(self.lengths)].tolist()]
+        forward, backward = zip(*map(cost.times.attention_seconds, units))
+        return sum(forward), sum(backward)
+
+    @cached_property
     def _computing(self) -> Floats:
         return self.cost.computing(self._small(SPLIT))
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from penstock.estimate.price import Estimate
 from penstock.planner.candidates import Candidates, Kind
-from penstock.planner.simulations import Outcome, Refused, Simulations, Slower
+from penstock.planner.simulations import Outcome, Refused, RuledOut, Simulations, Slower
 
 WORTH = 1e-3
 """Share of a step by which a candidate must be faster to be simulated."""
@@ -24,6 +24,8 @@ AT_ONCE = 16
 the number of processes, so that the answer does not."""
 OF_ONE_KIND = 4
 """How many of them are of one kind: the best of several kinds is wanted."""
+RULED_OUT_FOR_ONE = 10
+"""Candidates that take about as long to rule out by a closer bound as one to simulate."""
 LOOKED_AHEAD = 20_000
 """Candidates among which these are chosen."""
 Told = Callable[[int, float | None], None]
@@ -42,6 +44,8 @@ class SearchResult:
     lacking: list[tuple[int, Estimate]] = field(default_factory=list)
     """Those that were simulated and do not fit."""
     simulated: int = 0
+    ruled_out: int = 0
+    """By a closer bound, when their turn came."""
     refused: Counter[str] = field(default_factory=Counter)
     open: int = 0
     """Candidates that could be better and were not simulated, because there were too many."""
@@ -85,7 +89,7 @@ def search_plans(
         limits = found.limits[candidates.kind_of_group[candidates.group[left]]]
         left = left[candidates.seconds[left] < limits]  # limits only fall
         left = order_by_promise(candidates, left, found.longer)
-        count = min(AT_ONCE, most - found.simulated)
+        count = min(AT_ONCE, most - found.simulated - found.ruled_out // RULED_OUT_FOR_ONE)
         if not len(left) or count <= 0:
             break
         chosen = _first_of_kinds(candidates.kind_of_group[candidates.group[left]], count)
@@ -121,8 +125,11 @@ def _keep(found: SearchResult, number: int, outcome: Outcome) -> None:
     if isinstance(outcome, Refused):
         found.refused[outcome.message] += 1
         return
-    found.simulated += 1
     found.learn(number, outcome.seconds)
+    if isinstance(outcome, RuledOut):
+        found.ruled_out += 1
+        return
+    found.simulated += 1
     if isinstance(outcome, Slower):
         return
     if not outcome.fits:
@@ -143,4 +150,3 @@ def order_by_promise(
     steps = np.floor(np.log(promise) / WORTH)
     extras = candidates.extras[candidates.group[numbers]]
     return numbers[np.lexsort((candidates.bytes[numbers], extras, steps))]
-

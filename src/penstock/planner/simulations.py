@@ -11,6 +11,8 @@ from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import Estimate, estimate, estimate_below
 from penstock.estimate.step_schedule import ScheduleRequest, schedule_request
 from penstock.planner.bounding import Pieces
+from penstock.planner.copy_bounds import copy_seconds
+from penstock.planner.divisions import Division
 from penstock.planner.workers import PlanWorkers
 
 
@@ -26,7 +28,13 @@ class Slower(NamedTuple):
     seconds: float
 
 
-Outcome = Estimate | Slower | Refused
+class RuledOut(NamedTuple):
+    """What was not simulated, because a closer bound says that it does not matter."""
+
+    seconds: float
+
+
+Outcome = Estimate | Slower | RuledOut | Refused
 
 
 @dataclass(frozen=True)
@@ -37,15 +45,23 @@ class Simulate:
 
     def run(self, pieces: Pieces) -> list[Outcome]:
         """What came of each."""
-        return [_outcome(layout, limit) for layout, limit in self.each]
+        return [_outcome(pieces, layout, limit) for layout, limit in self.each]
 
 
-def _outcome(layout: TrainingLayout, limit: float) -> Outcome:
+def _outcome(pieces: Pieces, layout: TrainingLayout, limit: float) -> Outcome:
     try:
+        if layout.offload != "none" and (least := _copies(pieces, layout)) >= limit:
+            return RuledOut(least)
         found = estimate_below(layout, limit)
         return Slower(found) if isinstance(found, float) else found
     except PenstockError as error:
         return Refused(error.message)
+
+
+def _copies(pieces: Pieces, layout: TrainingLayout) -> float:
+    mesh = layout.mesh
+    division = Division(mesh, layout.pipeline, layout.rows, layout.microbatches)
+    return copy_seconds(layout, pieces.of(division)(layout.slices or 1))
 
 
 @dataclass(frozen=True)

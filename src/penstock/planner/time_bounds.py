@@ -14,7 +14,7 @@ The same holds for the last stage alone: the first slice goes through all layers
 all microbatches forward and back, and the last one goes back through all layers.
 
 Strands of a pair hide what others wait for, so that for them computing alone counts. Where devices
-lend each other attention, only the mean over devices is certain.
+lend each other attention, the mean over devices is certain, and what is not attention.
 """
 
 from dataclasses import dataclass, field
@@ -71,7 +71,18 @@ class TimeBounds:
         busy = np.where(facts["split"], apart, together)
         busy = self._passed("F") + np.where(facts["braided"], alone, busy)
         longest = np.maximum(busy.max(axis=1, keepdims=True), self._last_stage())
-        return np.where(facts["lends"], self._even(times), longest)[:, 0]
+        lent = np.maximum(self._even(times), self._at_home(times, spread))
+        return np.where(facts["lends"], lent, longest)[:, 0]
+
+    def _at_home(self, times: int, spread: Flags) -> Floats:
+        """What no device can lend: all but attention."""
+        if not self.columns.facts["lends"].any():
+            return np.zeros((1, 1))
+        forward, backward = self.columns.by_slices(lambda piece: piece.attention)
+        lendable = self.columns.entries.layers * (times * forward + backward)
+        all_work = times * self._computing("F", spread) + self._computing("B", spread)
+        left = all_work - self.columns.division.microbatches * lendable
+        return np.asarray(left.max(axis=1, keepdims=True))
 
     def _last_stage(self) -> Floats:
         """The way to the last stage, its work without weight gradients, and the way back."""

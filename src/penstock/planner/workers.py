@@ -52,9 +52,7 @@ class PlanWorkers:
             for _ in range(count):
                 here, there = context.Pipe()
                 others = (*self._lines, here)
-                process = context.Process(
-                    target=_serve, args=(there, others, problem), daemon=True
-                )
+                process = context.Process(target=_serve, args=(there, others, problem), daemon=True)
                 process.start()
                 there.close()
                 self._lines.append(here)
@@ -102,8 +100,7 @@ class PlanWorkers:
                 if line not in busy and own:
                     busy[line] = own.popleft()
                     _to(line, tasks[busy[line]])
-            for line in wait([*busy]):
-                assert isinstance(line, Connection)
+            for line in (line for line in wait([*busy]) if isinstance(line, Connection)):
                 left -= 1
                 yield busy.pop(line), _from(line)
 

@@ -106,7 +106,9 @@ def _serving(lane: HomeNumbers, gathers: Sequence[Op], earlier: Earlier) -> dict
     found: dict[Op, Op] = {}
     for op, number in lane.items():
         if op.kind in USING:
-            awaited = (each for each in earlier.get(op, ()) if each.kind == "G" and each.stage == number)
+            awaited = (
+                each for each in earlier.get(op, ()) if each.kind == "G" and each.stage == number
+            )
             newest.update((each.stage, each) for each in awaited)
             if number not in newest:
                 raise RunError(

@@ -1,0 +1,70 @@
+"""What comes out of a search does not depend on the number of its processes."""
+
+import os
+from dataclasses import dataclass
+
+import pytest
+
+from penstock.errors import RunError
+from penstock.planner.advice import advise
+from penstock.planner.answer import plans_record
+from penstock.planner.bounding import Pieces
+from penstock.planner.candidates import all_candidates
+from penstock.planner.problem import problem_from
+from penstock.planner.search import search_plans
+from penstock.planner.simulations import Simulations
+from penstock.planner.workers import PlanWorkers
+from planner.problems import row
+
+pytestmark = [pytest.mark.long, pytest.mark.processes]
+
+FEW = row(mesh="tensor=1,sequence=1,pipeline=2", rows=1, schedule="1f1b", offload="none")
+
+
+def _answer(processes: int) -> object:
+    with PlanWorkers(problem_from(FEW), processes) as workers:
+        every, simulations = all_candidates(workers), Simulations(workers)
+        found = search_plans(every, 1, 8, lambda count, best: None, simulations)
+        return plans_record(advise(found, simulations))
+
+
+def test_two_processes_answer_as_one_does() -> None:
+    assert _answer(2) == _answer(1)
+
+
+@dataclass(frozen=True)
+class Divide:
+    by: int
+
+    def run(self, pieces: Pieces) -> float:
+        return 1 / self.by
+
+
+@dataclass(frozen=True)
+class Die:
+    def run(self, pieces: Pieces) -> None:
+        os._exit(3)
+
+
+def test_a_task_is_done_by_the_process_that_is_named_for_it() -> None:
+    with PlanWorkers(problem_from(FEW), 2) as workers:
+        found = dict(workers.run([Process(), Process(), Process()], [0, 1, 0]))
+    assert found[0] == found[2] != found[1]
+
+
+@dataclass(frozen=True)
+class Process:
+    def run(self, pieces: Pieces) -> int:
+        return os.getpid()
+
+
+def test_a_mistake_in_a_process_is_raised_here() -> None:
+    with PlanWorkers(problem_from(FEW), 2) as workers, pytest.raises(ZeroDivisionError):
+        [*workers.run([Divide(1), Divide(0)])]
+
+
+def test_a_process_that_is_ended_is_an_error_and_no_wait() -> None:
+    with PlanWorkers(problem_from(FEW), 2) as workers:
+        with pytest.raises(RunError, match="ended by the system") as caught:
+            [*workers.run([Die(), Divide(1)])]
+        assert caught.value.hint
