@@ -27,6 +27,7 @@ PAGES = tuple(
         "docs/concepts/estimate.md",
         "docs/concepts/profile.md",
         "docs/concepts/plan.md",
+        "docs/concepts/auto-plan.md",
         "README.md",
     )
 )

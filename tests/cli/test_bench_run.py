@@ -60,6 +60,7 @@ def test_steps_are_compared_and_an_impossible_row_says_why(penstock: Penstock) -
 
 @pytest.mark.processes
 @pytest.mark.usefixtures("small")
+@pytest.mark.matrix
 def test_the_host_part_and_the_profile_are_printed_as_tables(penstock: Penstock) -> None:
     answer = penstock("bench run --host --profile --tokens 16 --steps 1")
     assert answer.code == 0

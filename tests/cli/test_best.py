@@ -60,6 +60,7 @@ def test_the_winner_is_saved_and_simulates_to_the_same_time(
 
 
 @pytest.mark.torch
+@pytest.mark.matrix
 def test_the_winner_is_run_for_real_and_is_equal(penstock: Penstock, tmp_path: Path) -> None:
     path = tmp_path / "winner.txt"
     line = "best -p 2 -m 3 -v 2 --layers 6*1,3@0 --limit 8 --seconds 0.5"

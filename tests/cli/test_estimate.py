@@ -39,6 +39,7 @@ def test_misuse_exits_with_2(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert "cannot read" in capsys.readouterr().err
 
 
+@pytest.mark.matrix
 def test_rows_are_answered_line_by_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text("\n".join([dumps(row()), dumps({"model": "tiny"}), dumps(row(rows=2))]))

@@ -57,7 +57,7 @@ def test_where_nothing_fits_it_says_what_is_missing(capsys: pytest.CaptureFixtur
         (["--mesh", "replicas=4", "--batch-tokens", "73728"], "give 65,536 or 98,304"),
         (["--mesh", "tensor=3"], "give sizes whose product divides 4"),
         (["--schedule", "1f1c"], "no schedule is called '1f1c'"),
-        (["--schedule", "chronos"], "no schedule has these sizes"),
+        (["--schedule", "chronos"], "chronos is not planned with"),
         (["--pick", "9", "--mesh", "tensor=4", "--save", "plan.toml"], "there is no plan 9"),
     ],
 )

@@ -49,6 +49,32 @@ def test_fewer_cards_are_shared_by_more_groups() -> None:
     assert GroupLinks(half, 16, 1).rate == pytest.approx(25e9 * NETWORK_SHARE, rel=1e-12)
 
 
+def test_what_is_passed_on_leaves_a_machine_over_one_card() -> None:
+    """A ring of 32 ranks in 4 machines: the last rank of each sends to the next machine."""
+    sent = 1e9
+    assert GroupLinks(H100, 32, 8).pass_seconds(sent) == pytest.approx(
+        START + FAR + sent / (50e9 * NETWORK_SHARE), rel=1e-12
+    )
+    assert GroupLinks(H100, 8, 8).pass_seconds(sent) == pytest.approx(
+        START + NEAR + sent / (450e9 * MACHINE_SHARE), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize(("near", "share"), [(8, 1), (2, 1), (1, 1 / 2)])
+def test_rings_that_leave_a_machine_share_its_cards(near: int, share: float) -> None:
+    """Of 8 GPUs with 4 cards, 1, 4 or 8 send to another machine."""
+    half = replace(H100, network=replace(H100.network, cards=4))
+    assert GroupLinks(half, 16, near).pass_rate == pytest.approx(share * 45e9, rel=1e-12)
+
+
+def test_an_exchange_over_machines_waits_for_what_leaves_them() -> None:
+    """Of 15 others 8 are in the other machine, and every rank has a card for what it sends them."""
+    sent = 15e8
+    far, near = 8e8 / (50e9 * NETWORK_SHARE), 7e8 / (450e9 * MACHINE_SHARE)
+    found = GroupLinks(H100, 16, 8).exchange_seconds(sent)
+    assert found == pytest.approx(START + FAR + max(far, near), rel=1e-12)
+
+
 def test_a_pair_with_links_of_its_own_has_one_of_seven() -> None:
     direct = GpuMachine(8, 448e9, 0.0, "direct")
     assert [direct.group_rate(ranks) for ranks in (2, 4, 8)] == [64e9, 192e9, 448e9]
@@ -63,4 +89,5 @@ def test_longer_messages_reach_more_of_the_rate() -> None:
 
 def test_one_rank_waits_for_nobody() -> None:
     alone = GroupLinks(H100, 1, 1)
-    assert alone.sum_seconds(1e9) == alone.ring_seconds(1e9) == alone.message_seconds(1e9) == 0
+    times = (alone.sum_seconds, alone.ring_seconds, alone.message_seconds)
+    assert {each(1e9) for each in (*times, alone.pass_seconds, alone.exchange_seconds)} == {0}

@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.arch.layer_split import even_split
 from penstock.core.schedule import Schedule
-from penstock.cost.layers import Layer, even_split, layered_shape, read_layers, stage_sums
+from penstock.cost.layers import Layer, layered_shape, read_layers, stage_sums
 from penstock.cost.model import UnitCost
 from penstock.errors import PenstockError
 from penstock.files import text

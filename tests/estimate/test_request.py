@@ -1,5 +1,6 @@
 """Rows are read with what is wrong told, and answered one line for one line."""
 
+from dataclasses import replace
 from json import dumps, loads
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from penstock.arch.families import to_huggingface
 from penstock.errors import ShapeError
 from penstock.estimate.answer import answer_lines, answer_row
 from penstock.estimate.many import answer_many
+from penstock.estimate.price import estimate
+from penstock.estimate.reasons import reasons
 from penstock.estimate.request import layout_from
 
 FIELDS = {
@@ -26,6 +29,7 @@ FIELDS = {
     "reasons",
     "replicas",
     "microbatches",
+    "layers",
 }
 CLASSES = {
     *("weights", "gradients", "optimizer", "activations", "keys_values", "logits"),
@@ -119,3 +123,14 @@ def test_a_batch_that_does_not_divide_says_which_do() -> None:
     with pytest.raises(ShapeError) as caught:
         layout_from(row(batch_tokens=1_000_000))
     assert caught.value.hint == "give 917,504 or 1,048,576"
+
+
+def test_little_room_is_told() -> None:
+    layout = layout_from(row(mesh="tensor=2,pipeline=4"))
+    most = max(each.total for each in estimate(layout).memory)
+    for room, told in ((int(1.01 * most), True), (int(1.5 * most), False), (most - 1, False)):
+        gpu = replace(layout.cluster.gpu, memory=room)
+        found = estimate(replace(layout, cluster=replace(layout.cluster, gpu=gpu)))
+        assert (
+            any("is to spare, and estimates may be off" in each for each in reasons(found)) == told
+        )

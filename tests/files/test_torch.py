@@ -223,6 +223,7 @@ def _sayable(schedule: Schedule) -> bool:
 
 @pytest.mark.long
 @_cases(lambda case: case.k == 1)
+@pytest.mark.matrix
 def test_pytorchs_loader_accepts_what_we_export(
     schedule: Schedule, pipelining: Any, stage: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -83,7 +83,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "run.observe": (
         *_BELOW_PLAN,
+        "plan",
         "data",
+        "model.attention",
         "model.kernels",
         "run.process",
         "run.program",
@@ -104,8 +106,15 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "train.config": ("core", "arch", "data", "files", "schedules"),
     "train.records": ("terminal", "files", "train.config"),
     "train.checkpoint": ("files", "model.io", "run.comm"),
-    "train.report": ("terminal", *_BELOW_RUN, *_RUN, "train.config", "train.records"),
-    "train.loop": (*_BELOW_RUN, *_RUN, *_BELOW_LOOP),
+    "train.report": (
+        *("terminal", *_BELOW_RUN, *_RUN, "cluster", "estimate"),
+        *("train.config", "train.records"),
+    ),
+    "train.auto_plan": (
+        *(*_BELOW_RUN, *_RUN, "cluster", "estimate", "planner"),
+        *("profiling", "profiling.measure", "train.config"),
+    ),
+    "train.loop": (*_BELOW_RUN, *_RUN, *_BELOW_LOOP, "cluster", "train.auto_plan"),
     "bench.measure": (*_BELOW_RUN, *_RUN, "verify"),
     "bench": (*_BELOW_RUN, *_RUN, "verify", "bench.measure"),
     "profiling.measure": (

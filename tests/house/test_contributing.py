@@ -95,6 +95,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.matrix
 def test_a_new_schedule_starts_as_the_first_example(extended: Path) -> None:
     page = (HOUSE / "CONTRIBUTING.md").read_text()
     for step in ("1. The file", "3. The test"):

@@ -28,7 +28,7 @@ def row(**changes: Any) -> dict[str, Any]:
 
 def candidates_of(problem: PlanProblem) -> Candidates:
     """All candidates of a problem, bounded here."""
-    return all_candidates(PlanWorkers(problem))
+    return all_candidates(problem)
 
 
 @lru_cache(maxsize=4)

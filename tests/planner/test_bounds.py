@@ -50,6 +50,7 @@ def test_all_sorts_of_candidates_are_there() -> None:
     assert {group.variant.offload for group in groups} == {"none", "all"}
     assert {group.division.rows for group in groups} == {1, 2, 4}
     entries = [entry for at in range(len(groups)) for entry in candidates.entries(at).entries]
+    assert {bool(entry.layers) for entry in entries} == {True, False}
     works = {entry.work.spec.name: entry.work for entry in entries}.values()
     assert len(works) > 20
     assert {work.split for work in works} == {work.braided for work in works} == {True, False}

@@ -32,6 +32,15 @@ def test_training_reads_what_was_planned() -> None:
     assert (settings.mesh.shard, settings.run.dtype) == ("optimizer", "bfloat16")
 
 
+def test_training_has_the_layers_of_the_plan() -> None:
+    layout = _layout(layers="balanced")
+    counts = loads(written(configuration(layout))).pipeline.layers
+    assert counts == layout.layers
+    assert sum(counts) == layout.model.layers
+    assert counts[0] > counts[1]
+    assert loads(written(configuration(_layout()))).pipeline.layers == ()
+
+
 def test_a_model_without_a_name_has_all_its_sizes() -> None:
     layout = _layout(model=SIZES)
     assert loads(written(configuration(layout))).model.config == layout.model

@@ -1,12 +1,15 @@
 """The search finds what simulating everything finds."""
 
+from typing import Any
+
 import pytest
 
 from penstock.core.kernel import compile_small_work
 from penstock.errors import PenstockError, ShapeError
 from penstock.estimate.price import estimate_step
 from penstock.planner.advice import advise, lacks
-from penstock.planner.candidates import Candidates
+from penstock.planner.candidates import Candidates, all_candidates
+from penstock.planner.divisions import nothing_divides
 from penstock.planner.problem import problem_from
 from penstock.planner.search import WORTH, SearchResult, search_plans
 from penstock.planner.simulations import Simulations
@@ -98,3 +101,49 @@ def test_refused_candidates_are_rare() -> None:
             except PenstockError:
                 refused += 1
     assert refused == 0
+
+
+def test_a_kernel_that_is_missing_is_never_better() -> None:
+    sizes = row(mesh="tensor=1,sequence=1", rows=1, schedule="seq1f1b")
+    kernels = [("cudnn", True), ("flash2", True), ("flash1", True), ("unfused", False)]
+    seconds = []
+    for attention, fused in kernels:
+        problem = problem_from(sizes | {"attention": attention, "fused_norm": fused})
+        plans = _search(all_candidates(problem)).plans
+        seconds.append(plans[0].seconds if plans else float("inf"))
+    assert seconds == sorted(seconds)
+    assert seconds[0] < seconds[-1]
+
+
+def test_a_heavy_head_is_evened_out_by_the_split() -> None:
+    """llama3.2-1b has 16 layers and a head of 128,256 words, which takes as long as two."""
+    sizes = row(mesh="tensor=1,sequence=1,pipeline=2", rows=1, schedule="1f1b", vocabulary=False)
+    either, even = (
+        _search(all_candidates(problem_from(sizes | more))).plans[0]
+        for more in ({}, {"layers": "even"})
+    )
+    assert either.layout.layers[0] > either.layout.layers[1]
+    assert either.seconds < 0.95 * even.seconds
+    given = problem_from(sizes | {"layers": "10,6"})
+    assert {plan.layout.layers for plan in _search(all_candidates(given)).plans} == {(10, 6)}
+
+
+def test_layers_that_the_model_has_not_are_refused() -> None:
+    with pytest.raises(ShapeError, match="stages of 10, 5 layers have 15 in all, the model 16"):
+        problem_from(row(layers="10,5"))
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "hint"),
+    [
+        ({"schedule": "adaptis"}, "adaptis is not planned with", "leave --schedule out"),
+        ({"layers": "8,8", "mesh": "pipeline=8"}, "no schedule of 2 stages", "or --layers"),
+        ({"schedule": "interleaved", "chunks": 17}, "no schedule has", "--schedule or --chunks"),
+    ],
+)
+def test_what_no_schedule_has_is_told(given: dict[str, Any], message: str, hint: str) -> None:
+    problem = problem_from(row(**given))
+    assert len(all_candidates(problem)) == 0
+    error = nothing_divides(problem)
+    assert message in error.message
+    assert hint in str(error.hint)

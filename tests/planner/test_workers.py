@@ -22,8 +22,9 @@ FEW = row(mesh="tensor=1,sequence=1,pipeline=2", rows=1, schedule="1f1b", offloa
 
 
 def _answer(processes: int) -> object:
-    with PlanWorkers(problem_from(FEW), processes) as workers:
-        every, simulations = all_candidates(workers), Simulations(workers)
+    problem = problem_from(FEW)
+    with PlanWorkers(problem, processes) as workers:
+        every, simulations = all_candidates(problem, workers=workers), Simulations(workers)
         found = search_plans(every, 1, 8, lambda count, best: None, simulations)
         return plans_record(advise(found, simulations))
 

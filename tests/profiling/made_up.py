@@ -56,6 +56,7 @@ def profile(**changes: Any) -> dict[str, Any]:
         },
         "in_step": dict.fromkeys(FACTORS, 1.0),
         "fixed_seconds": dict.fromkeys(FIXED_PARTS, 0.0),
+        "whole_over_slices": dict.fromkeys(FIXED_PARTS, 1.0),
         "rates": dict.fromkeys(END_RATES, BYTES),
         "between_ops_seconds": 0.0,
         "utilisation": {"flops_utilisation": None},

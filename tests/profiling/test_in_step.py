@@ -11,7 +11,7 @@ from penstock.cluster.profile_file import machine_of
 from penstock.core.ops import Op
 from penstock.estimate.measured_times import ProfiledTimes
 from penstock.profiling.case import ProfileCase, three_stages
-from penstock.profiling.in_step import StepOps, factors_of, op_rows, phases_of
+from penstock.profiling.in_step import StepOps, factors_of, fit_factors, op_rows, phases_of
 from penstock.profiling.modules import module_rows
 from penstock.profiling.sizes import whole_unit
 from profiling.made_up import CASE, profile
@@ -26,9 +26,11 @@ def _times(case: ProfileCase, factors: dict[str, float], fixed: dict[str, float]
     return ProfiledTimes(case.model, case.model, gpu, 1.0, "flash2", False)
 
 
-def _step(case: ProfileCase, factors: dict[str, float]) -> StepOps:
+def _step(
+    case: ProfileCase, factors: dict[str, float], fixed: dict[str, float] = FIXED_SECONDS
+) -> StepOps:
     """A step in which kernels take `factors` times what they take one by one."""
-    times, layers = _times(case, factors, FIXED_SECONDS), (2, 1, 1)
+    times, layers = _times(case, factors, fixed), (2, 1, 1)
     starts = [0, *accumulate(case.lengths)]
     flops = 3 * case.model.vocabulary * case.model.head.flops_per_logit
     ops = {}
@@ -42,23 +44,42 @@ def _step(case: ProfileCase, factors: dict[str, float]) -> StepOps:
     return StepOps(case, _times(case, ONES, NOTHING), ops, sum(ops.values()), 0.0)
 
 
-def test_the_factors_of_steps_are_found() -> None:
-    steps = [_step(CASE, KNOWN), _step(replace(CASE, slices=1), KNOWN)]
-    found = factors_of(steps)
-    assert found.in_step == pytest.approx(KNOWN, rel=1e-6)
-    assert found.fixed == pytest.approx(FIXED_SECONDS, rel=1e-6)
-    assert found.between == 0.0
+STEPS = (CASE, replace(CASE, slices=1), replace(CASE, tokens=CASE.tokens // 4))
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_factors_that_are_alike_are_found(constant: bool) -> None:
+    known = KNOWN | {"attention forward": KNOWN["forward"], "attention backward": KNOWN["inputs"]}
+    found = factors_of([_step(case, known, NOTHING) for case in STEPS], constant)
+    assert found.in_step == pytest.approx(known, rel=1e-6)
+    assert found.fixed == pytest.approx(NOTHING, abs=1e-9)
+    assert found.between == pytest.approx(0.0, abs=1e-15)
+
+
+def test_a_step_with_other_factors_and_a_constant_is_told_again() -> None:
+    found = factors_of([_step(case, KNOWN) for case in STEPS], True)
+    for case in (*STEPS, replace(CASE, tokens=CASE.tokens // 2)):
+        told = _step(case, found.in_step, found.fixed).ops
+        for op, seconds in _step(case, KNOWN).ops.items():
+            assert told[op] == pytest.approx(seconds, rel=0.03)
+
+
+def test_noise_of_a_per_cent_does_not_become_factors_of_a_half_and_of_two() -> None:
+    columns = [np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.0, 2.1, 3.2, 4.4])]
+    measured = sum(columns) * np.array([1.0, 1.01, 0.99, 1.01])
+    _, *factors = fit_factors([(measured, columns)], False)
+    assert factors == pytest.approx([1.0, 1.0], abs=0.06)
 
 
 def test_one_slice_has_one_factor_for_products_and_attention() -> None:
-    found = factors_of([_step(replace(CASE, slices=1), KNOWN)])
-    assert found.in_step["forward"] == found.in_step["attention forward"]
+    found = factors_of([_step(replace(CASE, slices=1), KNOWN)], False)
+    assert found.in_step["forward"] == pytest.approx(found.in_step["attention forward"], rel=0.02)
     assert found.fixed == NOTHING
 
 
 def test_time_that_belongs_to_no_op_lies_between_ops() -> None:
     step = _step(CASE, KNOWN)
-    found = factors_of([replace(step, seconds=step.seconds + 0.36)])
+    found = factors_of([replace(step, seconds=step.seconds + 0.36)], False)
     assert found.between == pytest.approx(0.36 / (3 * 3 * CASE.slices))
 
 
@@ -71,7 +92,7 @@ def test_phases_add_up_to_the_step() -> None:
 
 def test_modules_and_the_rest_add_up_to_the_step() -> None:
     step = _step(CASE, KNOWN)
-    rows = module_rows(step, factors_of([step]))
+    rows = module_rows(step, factors_of([step], False))
     assert sum(row["seconds"] for row in rows) == pytest.approx(step.seconds, rel=1e-12)
     assert sum(row["share"] for row in rows) == pytest.approx(1.0)
     assert abs(rows[-1]["share"]) < 0.05

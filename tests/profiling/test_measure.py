@@ -88,6 +88,21 @@ def test_estimates_are_compared_with_steps(
     assert all(abs(row["memory_error"]) < 0.05 for row in rows)
 
 
+def test_pipelines_of_ranks_are_compared_too(
+    tmp_path: Path, record: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "p.json"
+    path.write_text(dumps(record))
+    words = ["profile", "check", str(path), "--case", "tiny:64:2", "--steps", "1", "--first", "1"]
+    assert main([*words, "-p", "2"]) == 2
+    assert "profile again with --ranks 2" in capsys.readouterr().err
+    path.write_text(dumps(record | {"machine": record["machine"] | {"ranks": 2}}))
+    assert main([*words, "-p", "2", "--json"]) == 0
+    (row,) = loads(capsys.readouterr().out)
+    assert (row["microbatches"], row["status"]) == (2, "measured")
+    assert abs(row["memory_error"]) < 0.05
+
+
 @pytest.mark.matrix
 def test_cells_are_run_once_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "cells.jsonl")

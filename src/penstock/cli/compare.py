@@ -1,30 +1,49 @@
 """`penstock compare`: several schedules in one table and one picture."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import typer
 
+from penstock.cli._exposed import milliseconds
 from penstock.cli._fit import resolve_all
 from penstock.cli._flat import flat
+from penstock.cli._mesh import ModelFlags, simulate_on_mesh
 from penstock.cli._output import emit, emit_json, emit_table, has_color, note, width
 from penstock.cli._pictures import Pictures, Width, destinations, write_pictures
 from penstock.cli._record import plain, timeline_record
 from penstock.cli._request import AsJson, PriceFlags, Request, Targets
-from penstock.cli._variation import NO_VARIATION, Variation, VariationFlags
+from penstock.cli._variation import Variation, VariationFlags
 from penstock.draw import terminal
 from penstock.draw.words import number, percent
 from penstock.sim import simulate
 from penstock.sim.timeline import Timeline
 
-COLUMNS: dict[str, tuple[Callable[[Timeline], Fraction], Callable[[Fraction], str]]] = {
+ShownColumns = dict[str, tuple[Callable[[Timeline], Fraction], Callable[[Any], str]]]
+COLUMNS: ShownColumns = {
     "makespan": (lambda timeline: timeline.makespan, number),
     "span": (lambda timeline: timeline.span, number),
     "bubble": (lambda timeline: timeline.bubble_makespan, percent),
     "peak": (lambda timeline: max(timeline.peak), number),
 }
 """What is compared: how it is read and how it is written. Less is better in every column."""
+MODEL_COLUMNS: ShownColumns = {
+    "makespan ms": (lambda timeline: timeline.makespan, milliseconds),
+    "span ms": (lambda timeline: timeline.span, milliseconds),
+    "bubble": COLUMNS["bubble"],
+    "peak MiB": (lambda timeline: max(timeline.peak), lambda size: f"{float(size) / 2**20:,.1f}"),
+}
+"""The same where a model gives seconds and bytes."""
+
+
+@dataclass(frozen=True)
+class ComparedSteps(ModelFlags, VariationFlags):
+    """What is trained, on what, and with which other times than planned."""
+
+
+PLAIN_STEPS = ComparedSteps()
 
 
 def register(app: typer.Typer) -> None:
@@ -36,28 +55,36 @@ def compare(
     request: Request,
     prices: PriceFlags,
     pictures: Pictures,
-    variation: VariationFlags = NO_VARIATION,
+    step: ComparedSteps = PLAIN_STEPS,
     columns: Width = None,
     as_json: AsJson = False,
 ) -> None:
     """Simulate several schedules and draw them on one time axis.
 
     -v, -k and -o go to the schedules that take them. The smallest value of a column has a *. With
-    --jitter 95 % of the draws end by the time shown, with --straggler it is that of the device
-    whose slowness costs the most.
+    --model times are those of a model, with --profile on a machine that was measured. With --jitter
+    95 % of the draws end by the time shown, with --straggler it is that of the device whose
+    slowness costs the most.
     """
     files = destinations(pictures, as_json=as_json)
+    step.refuse_without_model()
+    if step.model:
+        step.refuse_prices(prices)
     cost = prices.cost()
     schedules, notes = resolve_all(targets, request, cost)
-    timelines = [simulate(schedule, cost) for schedule in schedules]
-    varied = [Variation.of(timeline, variation) for timeline in timelines]
+    if step.model:
+        timelines = [simulate_on_mesh(schedule, step).timeline for schedule in schedules]
+    else:
+        timelines = [simulate(schedule, cost) for schedule in schedules]
+    varied = [Variation.of(timeline, step) for timeline in timelines]
     for line in notes:
         note(line)
     if files.pop("json", None):
         emit_json(records(timelines, varied))
     elif not files:
         more = varied[0].ratios() if varied else ()
-        emit_table(("name", "ops", *COLUMNS, *more, "ratio"), _rows(timelines, varied))
+        shown = MODEL_COLUMNS if step.model else COLUMNS
+        emit_table(("name", "ops", *shown, *more, "ratio"), _rows(timelines, varied, shown))
         emit("\n" + terminal.render(timelines, width=columns or width(), color=has_color()))
     write_pictures(files, timelines)
 
@@ -75,13 +102,16 @@ def _ratios(timelines: Sequence[Timeline]) -> list[Fraction]:
     return [timeline.makespan / first if first else Fraction(1) for timeline in timelines]
 
 
-def _rows(timelines: Sequence[Timeline], varied: Sequence[Variation]) -> list[tuple[str, ...]]:
+def _rows(
+    timelines: Sequence[Timeline], varied: Sequence[Variation], shown: ShownColumns
+) -> list[tuple[str, ...]]:
+    time = next(iter(shown.values()))[1]
     columns: list[tuple[Sequence[Fraction | float], Callable[[Any], str]]] = [
-        ([read(timeline) for timeline in timelines], word) for read, word in COLUMNS.values()
+        ([read(timeline) for timeline in timelines], word) for read, word in shown.values()
     ]
     for ratios in zip(*(found.ratios().values() for found in varied)):
         times = [ratio * float(line.makespan) for ratio, line in zip(ratios, timelines)]
-        columns.append((times, number))
+        columns.append((times, time))
     cells = [_column(values, word) for values, word in columns]
     names = [timeline.name for timeline in timelines]
     counts = [f"{len(timeline.schedule.table):,}" for timeline in timelines]

@@ -17,7 +17,7 @@ from penstock.estimate.answer import answer_lines, estimate_record
 from penstock.estimate.many import answer_many
 from penstock.estimate.memory_classes import DeviceMemory
 from penstock.estimate.price import Estimate, estimate
-from penstock.estimate.reasons import GIBI, reasons
+from penstock.estimate.reasons import GIBI, number_words, reasons
 from penstock.estimate.request import layout_from
 
 DOES_NOT_FIT = 1
@@ -64,6 +64,10 @@ class LayoutFlags:
     options: Annotated[
         list[str] | None,
         _option("An option of the schedule; repeatable.", "-o", "--option", metavar="KEY=VALUE"),
+    ] = None
+    layers: Annotated[
+        str | None,
+        _option("Layers of each stage, or even, or balanced: even.", metavar="COUNTS|HOW"),
     ] = None
     rows: Annotated[int | None, _option("Sequences of a microbatch: 1.", metavar="N")] = None
     recompute: Annotated[
@@ -174,10 +178,8 @@ def _print(found: Estimate) -> None:
     sizes |= {"ulysses": mesh.cell.ulysses, "tensor": mesh.tensor}
     axes = " x ".join(f"{axis} {size}" for axis, size in sizes.items() if size > 1)
     emit(f"{layout.schedule} on {layout.cluster.text}: {axes or 'one rank'}")
-    emit(
-        f"{layout.microbatches} microbatches of {layout.rows} x {layout.tokens:,} tokens on each "
-        "replica"
-    )
+    pieces = number_words(layout.microbatches, "microbatch", "es")
+    emit(f"{pieces} of {layout.rows} x {layout.tokens:,} tokens on each replica")
     emit(
         f"step {found.seconds:.3f} s, {found.tokens_per_second:,.0f} tokens/s; utilisation "
         f"{found.flops_utilisation:.1%} of the peak, {found.hardware_utilisation:.1%} with what is "

@@ -19,7 +19,7 @@ from penstock.estimate.price import Estimate, layout_cost
 from penstock.estimate.reasons import GIBI
 from penstock.estimate.step_schedule import step_schedule
 from penstock.files import save_text
-from penstock.planner.advice import Plans, advise, lacks, needs
+from penstock.planner.advice import Plans, advise, lacks, needs, state_bytes
 from penstock.planner.answer import plans_record
 from penstock.planner.candidates import all_candidates
 from penstock.planner.configuration import configuration
@@ -96,7 +96,7 @@ def plan_layouts(
 def _searched(problem: PlanProblem, wanted: PlanFlags) -> Plans:
     said = SearchProgress()
     with PlanWorkers(problem, usable_cores()) as workers:
-        every = all_candidates(workers, said.bounded)
+        every = all_candidates(problem, said.bounded, workers)
         if not len(every):
             raise nothing_divides(problem)
         said.all_bounded(len(every))
@@ -166,8 +166,8 @@ def _print(answer: Plans, at_scale: Sequence[PlanAtScale]) -> None:
             f"nearest faster plan that does not fit: {_words(near)}, {near.seconds:.3f} s, "
             f"lacks {lacks(near) / GIBI:.1f} GiB"
         )
-    for each in answer.relaxed[:1]:
-        emit(f"to relax first: {each.text}, {each.gain:.1%} more tokens in a second")
+    for which, each in zip(("first", "next"), answer.relaxed):
+        emit(f"to relax {which}: {each.text}, {each.gain:.1%} more tokens in a second")
 
 
 def _nothing_fits(answer: Plans) -> str:
@@ -178,9 +178,12 @@ def _nothing_fits(answer: Plans) -> str:
     parts = max(leanest.memory, key=lambda each: each.total)._asdict().items()
     most = sorted(parts, key=lambda part: -part[1])[:3]
     words = ", ".join(f"{name.replace('_', ' ')} {size / GIBI:.1f}" for name, size in most)
+    state, gpus = state_bytes(problem) / GIBI, problem.cluster.gpus
     return (
         f"no plan fits into {room:.0f} GiB. The leanest that was found, {_words(leanest)}, needs "
         f"{needs(leanest) / GIBI:.1f} GiB: {words}\n"
+        f"weights, gradients and optimizer state are {state:,.1f} GiB in all, {state / gpus:.1f} "
+        f"on each of {gpus:,} GPUs if nothing is held twice\n"
         "what helps: more GPUs, GPUs with more memory, a shorter sequence"
     )
 

@@ -58,6 +58,17 @@ Cases = Annotated[
         help="A step to compare; repeatable. By default others of the profiled model.",
     ),
 ]
+PipelineOfCheck = Annotated[
+    int,
+    typer.Option(
+        "-p",
+        "--devices",
+        min=1,
+        max=64,
+        metavar="P",
+        help="Devices of the pipeline, each a process; the profile has as many ranks.",
+    ),
+]
 Within = Annotated[
     float | None,
     typer.Option(
@@ -150,6 +161,7 @@ def profile_measure(
 def profile_check(
     profile: ProfilePath,
     case: Cases = None,
+    devices: PipelineOfCheck = 1,
     rounds: RoundsFlag = 1,
     steps: StepsThatCount = 3,
     first: First = 2,
@@ -164,7 +176,7 @@ def profile_check(
     need_torch()
     from penstock.cluster.profile_file import read_profile
     from penstock.profiling.case import profiled_case
-    from penstock.profiling.check_cases import named_case, usual_cases
+    from penstock.profiling.check_cases import in_pipeline, named_case, usual_cases
     from penstock.profiling.measure.check import checked_rows, refuse_unmeasured
     from penstock.profiling.measure.run import Rounds
     from penstock.profiling.record import told_as_mistakes
@@ -173,10 +185,11 @@ def profile_check(
     with told_as_mistakes(profile):
         record = read_profile(profile)
         profiled, often = profiled_case(record), Rounds(rounds, steps, first)
-        refuse_unmeasured(record)
-    cases = [named_case(text, profiled.precision) for text in case or ()]
+        refuse_unmeasured(record, devices)
+    named = [named_case(text, profiled.precision) for text in case or ()]
+    cases = [in_pipeline(each, devices) for each in named or usual_cases(profiled, devices)]
     found = []
-    for row in checked_rows(profile, cases or usual_cases(profiled), often):
+    for row in checked_rows(profile, cases, often, devices):
         note(", ".join(check_row(row)))
         found.append(row)
     if as_json:

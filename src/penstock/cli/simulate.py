@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import fields
 from fractions import Fraction
 
 import typer
@@ -16,22 +15,18 @@ from penstock.cli._exposed import (
     milliseconds,
 )
 from penstock.cli._flat import flat
-from penstock.cli._mesh import ModelFlags, simulate_on_mesh
+from penstock.cli._mesh import NO_MODEL, ModelFlags, simulate_on_mesh
 from penstock.cli._output import emit, emit_json, emit_table
 from penstock.cli._record import timeline_record
 from penstock.cli._request import AsJson, PriceFlags, Request, Target, resolve
 from penstock.cli._variation import NO_VARIATION, Variation, VariationFlags
 from penstock.draw.words import count_of, number, percent, size_words
-from penstock.errors import ShapeError
 from penstock.sim import simulate
 from penstock.sim.path import critical_path
 from penstock.sim.timeline import Timeline
 
 PATH_UP_TO = 200_000
 """Ops up to which the critical path is worked out: walking it back takes time for each op."""
-
-
-NO_MODEL = ModelFlags()
 
 
 def register(app: typer.Typer) -> None:
@@ -48,10 +43,11 @@ def simulate_one(
 ) -> None:
     """Simulate a schedule: makespan, bubble, work and peak memory of each device.
 
-    With --model times are seconds and memory is bytes. With --mesh a device is a cell of ranks,
-    and what these send each other is simulated too: how long it takes, and what of it is exposed,
-    which is not hidden behind computing. --jitter and --straggler say what a step takes with other
-    times than planned.
+    With --model times are seconds and memory is bytes; with --profile they are those of a machine
+    that was measured, of a whole step with its update. With --mesh a device is a cell of ranks, and
+    what these send each other is simulated too: how long it takes, and what of it is exposed, which
+    is not hidden behind computing. --jitter and --straggler say what a step takes with other times
+    than planned.
     """
     on.refuse_without_model()
     if on.model:
@@ -75,11 +71,7 @@ def _simulate_model(
     *,
     as_json: bool,
 ) -> None:
-    given = [each.name for each in fields(prices) if getattr(prices, each.name) != each.default]
-    if given:
-        raise ShapeError(
-            f"--{given[0]} and --model both give times or sizes", hint=f"leave --{given[0]} out"
-        )
+    on.refuse_prices(prices)
     found = simulate_on_mesh(resolve(target, request), on)
     timeline = found.timeline
     varied = Variation.of(timeline, variation)

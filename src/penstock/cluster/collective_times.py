@@ -6,7 +6,16 @@ own model (src/graph/tuning.cc):
     ring    sum for all        START + 2 (n - 1) L + 2 (n - 1)/n S/B
             gather, scatter    START +   (n - 1) L +   (n - 1)/n S/B
     tree    sum for all        START + 2 log2(n) L + 2 S/B
-    message, exchange          START + L + what is sent / B
+    message                    START + L + what is sent / B
+    passing on                 START + L + what is sent / P
+    exchange                   START + L + what is sent in the machine / B, or out of it / C,
+                               whichever is longer
+
+P is what one GPU sends to one other. NCCL sends a message over the card of its GPU alone, and only
+rings and trees use the cards of all ranks in a machine (NCCL's channels). So where ranks pass
+something round, the one that reaches the next machine is waited for: it has a card, or a part of
+it where more groups leave the machine than it has cards. In an exchange all ranks send out at
+once, each with its part C of the cards.
 
 A sum for all takes the faster one, as NCCL chooses. In a group that reaches over machines a step of
 a ring inside a machine has the machine's latency, one between machines the network's; a tree has
@@ -53,6 +62,16 @@ class GroupLinks:
         return min(inside, outside) if self.near > 1 else outside
 
     @cached_property
+    def pass_rate(self) -> float:
+        """Bytes per second of the slowest of messages that all ranks send to the next one."""
+        cluster = self.cluster
+        if self.machines == 1:
+            return cluster.machine.group_rate(2) * MACHINE_SHARE
+        leaving, network = cluster.machine.gpus / self.near, cluster.network
+        own = max(network.rate, cluster.card_share)
+        return min(own, network.cards * network.rate / leaving) * NETWORK_SHARE
+
+    @cached_property
     def ring_latency(self) -> float:
         """Seconds of all steps once round: n - 1 of them."""
         between = self.machines if self.machines > 1 else 0
@@ -90,8 +109,23 @@ class GroupLinks:
             return measured
         return START + self.ring_latency + sent / self.rate if self.ranks > 1 else 0.0
 
+    def pass_seconds(self, sent: float) -> float:
+        """Every rank sends so many bytes to the next one at once."""
+        if (measured := self._measured("message", sent)) is not None:
+            return measured
+        return START + self.step_latency + sent / self.pass_rate if self.ranks > 1 else 0.0
+
+    def exchange_seconds(self, sent: float) -> float:
+        """Every rank sends so many bytes to all others, each of them as much."""
+        if self.machines == 1:
+            return self.message_seconds(sent)
+        outside = sent * (self.ranks - self.near) / (self.ranks - 1)
+        near = (sent - outside) / (self.cluster.machine.group_rate(self.near) * MACHINE_SHARE)
+        far = outside / (self.cluster.card_share * NETWORK_SHARE)
+        return START + self.step_latency + max(near if self.near > 1 else 0.0, far)
+
     def message_seconds(self, sent: float) -> float:
-        """What goes to others without passing on: an exchange, or a message."""
+        """One of two ranks sends something to the other."""
         if (measured := self._measured("message", sent)) is not None:
             return measured
         return START + self.step_latency + sent / self.rate if self.ranks > 1 else 0.0

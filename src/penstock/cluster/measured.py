@@ -5,7 +5,7 @@ processor without a data sheet. A profile has measured kernels at some sizes: ma
 each with some numbers of tokens. At another size the rate follows by the logarithms of all sizes:
 
     tokens of a slice     on the straight line between the nearest numbers of tokens
-    tokens and keys       geometric mean of the `NEAREST` ones, weighted by 1 / distance^2
+    keys of a token       on the straight line between the nearest, at both numbers of tokens
     matrices, heads       geometric mean of the `NEAREST` ones, weighted by 1 / distance^2
 
 So a size that was measured has its own rate, and one beyond all of them that of the last. In a
@@ -73,23 +73,25 @@ class RateSurface:
         >>> one.at((8.0,), (1.0,)), one.at((64.0,), (4.0,)), one.at((8.0,), (99.0,))
         (2.0, 8.0, 32.0)
         """
-        here = np.array(_logarithms(at))
+        here = _logarithms(at)
         weights = _weights(self._groups, np.array(_logarithms(group)))
         return float(2 ** sum(part * self._curves[one].at(here) for one, part in weights))
 
 
 class _Curve:
-    """Rates of one group, all as logarithms."""
+    """Rates of one group by one size, or at each of them by a second one; all as logarithms."""
 
     def __init__(self, rates: Mapping[tuple[float, ...], float]) -> None:
-        ordered = sorted(rates.items())
-        self._at = np.array([at for at, _ in ordered])
-        self._rates = np.array([rate for _, rate in ordered])
+        inner: dict[float, dict[tuple[float, ...], float]] = {}
+        for (first, *others), rate in sorted(rates.items()):
+            inner.setdefault(first, {})[tuple(others)] = rate
+        self._first = [*inner]
+        self._inner = [_Curve(each) if () not in each else each[()] for each in inner.values()]
 
-    def at(self, here: Any) -> float:
-        if len(here) == 1:
-            return float(np.interp(here[0], self._at[:, 0], self._rates))
-        return float(sum(part * self._rates[one] for one, part in _weights(self._at, here)))
+    def at(self, here: Sequence[float]) -> float:
+        first, *others = here
+        rates = [each.at(others) if isinstance(each, _Curve) else each for each in self._inner]
+        return float(np.interp(first, self._first, rates))
 
 
 def _weights(known: Any, here: Any) -> list[tuple[int, float]]:
@@ -121,13 +123,17 @@ class MeasuredKernels:
     products: Mapping[str, RateSurface]
     """FLOPs per second by pass, of matrices at tokens."""
     attention: Mapping[str, RateSurface]
-    """FLOPs per second by pass, of heads and their size at tokens and keys of a query."""
+    """FLOPs per second by pass, of heads and their size at tokens, and keys of a query for each of
+    these."""
     moving: Mapping[tuple[str, str], RateSurface]
     """Bytes per second by kernel and pass, at bytes."""
     in_step: Mapping[str, float]
     """Seconds in a step for each second of kernels one by one."""
     fixed: Mapping[str, float]
     """Seconds of a layer in each pass, and of the head, that do not grow with its kernels."""
+    of_whole: Mapping[str, float]
+    """Seconds of a pass, or of the head, of a whole sequence for each second that it would take by
+    the factors of slices."""
     rates: Mapping[str, float]
     """Bytes per second of what was measured in a step."""
     between: float
@@ -135,6 +141,8 @@ class MeasuredKernels:
     precision: str
     fused: bool
     """Whether kernels of a layer are fused, which decides what they need while they run."""
+    on_host: bool = False
+    """Whether processors compute; their ranks talk without communicators of a GPU."""
     context: int = 0
     """Bytes of the device that a process takes beside its tensors."""
     gaps: float = 0.0

@@ -103,17 +103,19 @@ def measured_kernels(record: ProfilePart) -> MeasuredKernels:
     if precision not in PRECISIONS:
         raise FormatError(f"case.precision is {str(precision)[:20]!r}", hint=MAKE_AGAIN)
     factors, rates = _part(record, "in_step"), _part(record, "rates")
-    fixed = _part(record, "fixed_seconds")
+    fixed, whole = _part(record, "fixed_seconds"), _part(record, "whole_over_slices")
     return MeasuredKernels(
         products={name: _products(record, name) for name in PRODUCT_PASSES},
         attention={name: _attention(record, name) for name in ATTENTION_PASSES},
         moving={each: _moving(record, *each) for each in MOVING_KERNELS},
         in_step={name: min(MOST_TIMES, _positive(factors, name)) for name in FACTORS},
         fixed={name: _seconds(fixed, name) for name in FIXED_PARTS},
+        of_whole={name: min(MOST_TIMES, _positive(whole, name)) for name in FIXED_PARTS},
         rates={name: _positive(rates, name) for name in END_RATES},
         between=_seconds(record, "between_ops_seconds"),
         precision=precision,
         fused=bool(case.get("fused")),
+        on_host=_part(record, "machine").get("device") == "cpu",
         context=int(_number(memory, "context_bytes")),
         gaps=min(MOST_GAPS, max(0.0, _number(memory, "gaps"))),
         sums=_collectives(record),
@@ -139,7 +141,7 @@ def _attention(record: ProfilePart, passed: str) -> RateSurface:
         [
             RatePoint(
                 (_positive(each, "heads"), _positive(each, "head_size")),
-                (_positive(each, "tokens"), _positive(each, "keys")),
+                (_positive(each, "tokens"), _positive(each, "keys") / _positive(each, "tokens")),
                 _positive(each, "flops_per_second"),
             )
             for each in _parts(record, "attention")

@@ -89,6 +89,10 @@ class CellCost(TransformerCost):
             ),
         )
 
+    def without_boundaries(self) -> "CellCost":
+        """The same where nothing takes time between stages."""
+        return FreeBoundaries.like(self)
+
     def _seconds(self, schedule: Schedule) -> RowSeconds:
         inside, of_copies = self.inside(schedule), self.between_copies(schedule)
         return self.computing(schedule) + inside.exposed + of_copies.total

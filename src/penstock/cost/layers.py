@@ -193,12 +193,3 @@ def _decoder_layers(layers: Layers) -> range:
     if not between or between.count(between[0]) < len(between):
         return range(len(layers))
     return range(layers[0] != between[0], len(layers) - (layers[-1] != between[0]))
-
-
-def even_split(layers: int, stages: int) -> tuple[int, ...]:
-    """Equal numbers of layers for all stages; the first ones take what is left over.
-
-    >>> even_split(17, 4)
-    (5, 4, 4, 4)
-    """
-    return tuple(layers // stages + (stage < layers % stages) for stage in range(stages))

@@ -31,6 +31,7 @@ def estimate_record(found: Estimate) -> dict[str, Any]:
         "reasons": reasons(found),
         "replicas": mesh.replicas,
         "microbatches": found.layout.microbatches,
+        "layers": [*found.layers],
     }
 
 

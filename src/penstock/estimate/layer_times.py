@@ -24,7 +24,9 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS
 from penstock.arch.layers.record import wide_bytes
 from penstock.cluster.gpu import AttentionKernel, Gpu, PassShares
+from penstock.cost.collectives import FORWARD_KINDS
 from penstock.estimate.products import KERNEL_START, Product
+from penstock.estimate.ring_times import ring_kernels, ring_moved
 
 PLAIN_NORM = PassShares(36, 72)
 """Bytes of an element of 16 bits. Forward: to 32 bits 6, square 8, mean 4, scale 8, to 16 bits 6,
@@ -36,6 +38,9 @@ Backward: gradient of the probabilities written 2, of the scores 6, of the mask 
 HALF_SPEED_KEYS = 256
 """Keys for each query at which a fused kernel is half as fast as with many. Assumption: blocks of
 128 on the diagonal are half empty, and a short row of blocks has no steady state."""
+HALF_SPEED_OF_RECTANGLE = 128
+"""The same for queries that see all of their keys, as most blocks of a ring: there is no diagonal.
+Assumption."""
 WIDE_HEAD = 128
 NARROW_HEAD = PassShares(0.74, 0.80)
 """What heads of 64 reach of the speed of heads of 128: cuDNN on an H200, 9.1 and 25.8 ms against
@@ -66,6 +71,11 @@ class LayerSeconds(NamedTuple):
     """The gradient of its input."""
     weights: float
 
+    def of_kind(self, kind: str) -> float:
+        """Of an op of a kind."""
+        backward = {"I": self.inputs, "W": self.weights, "B": self.inputs + self.weights}
+        return self.forward if kind in FORWARD_KINDS else backward.get(kind, 0.0)
+
 
 @dataclass(frozen=True)
 class LayerTimes:
@@ -77,6 +87,8 @@ class LayerTimes:
     peak: float
     attention: AttentionKernel
     fused_norm: bool
+    ring: int = 1
+    """Ranks that pass keys round: attention has kernels for each of them, and joins its parts."""
 
     def seconds(self, unit: UnitTokens) -> LayerSeconds:
         """Of one slice; ops of whole stages have none."""
@@ -186,12 +198,23 @@ class LayerTimes:
         if self.part.head_size < WIDE_HEAD:
             reached = PassShares(*(share * part for share, part in zip(reached, NARROW_HEAD)))
         flops = unit.pairs * self.attended.pair_flops
-        keys = unit.pairs / max(unit.whole, 1)
-        speed = self.peak * keys / (keys + HALF_SPEED_KEYS)
+        keys = unit.pairs / max(unit.whole, 1) / self.ring
+        speed = self.peak * keys / (keys + self._half_speed)
+        starts = KERNEL_START * ring_kernels(self.ring)
+        joined = self.joined(unit)
         return PassShares(
-            KERNEL_START + flops / (speed * reached.forward),
-            KERNEL_START + 2 * flops / (speed * reached.backward),
+            starts + flops / (speed * reached.forward) + joined.forward,
+            starts + 2 * flops / (speed * reached.backward) + joined.backward,
         )
+
+    @property
+    def _half_speed(self) -> int:
+        return HALF_SPEED_KEYS if self.ring == 1 else HALF_SPEED_OF_RECTANGLE
+
+    def joined(self, unit: UnitTokens) -> PassShares:
+        """Seconds of joining what a rank's queries see of each block of keys."""
+        moved = ring_moved(self.part, unit.whole, self.ring)
+        return PassShares(*(each / self.memory_rate for each in moved))
 
     def _plain_attention(self, unit: UnitTokens) -> PassShares:
         flops = unit.square * self.attended.pair_flops

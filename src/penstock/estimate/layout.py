@@ -67,12 +67,15 @@ class TrainingLayout:
     vocabulary: bool = False
     offload: Offload = "none"
     precision: Precision = "bf16"
+    layers: tuple[int, ...] = ()
+    """Of each stage; empty is as even as can be, or as the schedule is made for."""
 
     def __post_init__(self) -> None:
         refuse_count("tokens", self.tokens, LONGEST_SEQUENCE)
         refuse_count("rows", self.rows, LONGEST_SEQUENCE)
         refuse_count("batch_tokens", self.batch_tokens, 1 << 50)
         refuse_misfits(self.model, self.mesh)
+        self._refuse_layers()
         self.model.refuse_length(self.tokens)
         self._refuse_ranks()
         self._refuse_batch()
@@ -86,6 +89,14 @@ class TrainingLayout:
             raise ShapeError(
                 f"the kernel {self.attention} does not compute in fp32",
                 hint="take --attention unfused, or --precision bf16",
+            )
+
+    def _refuse_layers(self) -> None:
+        if self.layers and sum(self.layers) != self.model.layers:
+            raise ShapeError(
+                f"stages of {', '.join(map(str, self.layers))} layers have {sum(self.layers)} in "
+                f"all, the model {self.model.layers}",
+                hint="give the layers of each stage along the model, or balanced",
             )
 
     def _refuse_ranks(self) -> None:

@@ -89,6 +89,9 @@ class LayoutCost(CellCost):
             kept = self.known[name] = (schedule, found())
         return kept[1]
 
+    def without_boundaries(self) -> "LayoutCost":
+        return replace(self, free=self.free | {"stages"})
+
     def uses(self, kind: str) -> bool:
         """Whether ranks communicate in a way."""
         sizes = {
@@ -124,7 +127,7 @@ class LayoutCost(CellCost):
         again = np.minimum(layers, self.again) * (kind in BACKWARD_KINDS)
         found = np.zeros((len(layers), len(self.units)))
         for number, (tokens, seconds) in enumerate(zip(self.units, self.unit_seconds)):
-            found[:, number] = layers * _pass_seconds(kind, seconds) + again * seconds.forward
+            found[:, number] = layers * seconds.of_kind(kind) + again * seconds.forward
             found[:, number] += moved * tokens.whole
             for stage in np.flatnonzero(rest).tolist():
                 flops = float(rest[stage]) * tokens.whole
@@ -187,13 +190,15 @@ class LayoutCost(CellCost):
         return _sums_of(self.share, self.hardware, groups, counts, self.free & {*IN_CELL.values()})
 
     def seconds(self, collective: Collective) -> float:
-        group, sent = self.links.group(collective.axis), float(collective.sent) * self.rows
-        each, calls = sent / collective.calls, collective.calls
-        if collective.name in ("add_up", "take_largest"):
-            return calls * group.sum_seconds(each)
-        if collective.name in ("gather", "scatter_sum"):
-            return calls * group.ring_seconds(each)
-        return calls * group.message_seconds(each)
+        group, calls = self.links.group(collective.axis), collective.calls
+        times = {
+            "gather": group.ring_seconds,
+            "scatter_sum": group.ring_seconds,
+            "pass_on": group.pass_seconds,
+            "exchange": group.exchange_seconds,
+        }
+        each = float(collective.sent) * self.rows / calls
+        return calls * times.get(collective.name, group.sum_seconds)(each)
 
     def hidden(self, collective: Collective) -> float:
         return self.rows * super().hidden(collective)
@@ -242,9 +247,10 @@ class LayoutCost(CellCost):
     def _kept(self, schedule: Schedule) -> NDArray[np.int64]:
         """What layers that are computed again do not keep, and what attention keeps of pairs."""
         again, layers = self._again(schedule)
-        layer, given = (self.workload.layer_bytes(size) for size in ("act", "input"))
-        pairs = (layers - again) * self._pair_bytes[schedule.unit]
-        return np.asarray(pairs - again * (layer - given)[schedule.unit])
+        layer, given = (self.workload.layer_bytes(size)[schedule.unit] for size in ("act", "input"))
+        return np.asarray(
+            (layers - again) * self._pair_bytes[schedule.unit] - again * (layer - given)
+        )
 
     def _keys(self, schedule: Schedule) -> NDArray[np.int64]:
         """Keys and values of whole sequences, which no other slice needs, are made again too."""
@@ -293,12 +299,6 @@ def _sums_of(
 ) -> KnownSums:
     """Where to keep what ops send in a cell: layouts whose cells are alike send the same."""
     return {}
-
-
-def _pass_seconds(kind: str, layer: LayerSeconds) -> float:
-    """Of an op of a kind, in one layer."""
-    backward = {"I": layer.inputs, "W": layer.weights, "B": layer.inputs + layer.weights}
-    return layer.forward if kind in FORWARD_KINDS else backward.get(kind, 0.0)
 
 
 def _picoseconds(seconds: float) -> Fraction:

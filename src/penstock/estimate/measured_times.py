@@ -55,6 +55,9 @@ class KernelSeconds(dict[tuple[str, str], float]):
 class ProfiledTimes(LayerTimes):
     """A rank's part of a layer, with the kernels of a profile."""
 
+    sliced: bool = True
+    """Whether sequences are cut into slices, whose keys and gradients of keys are in memory."""
+
     @property
     def kernels(self) -> MeasuredKernels:
         found = self.gpu.measured
@@ -65,16 +68,21 @@ class ProfiledTimes(LayerTimes):
         if not unit.whole:
             return LayerSeconds(0.0, 0.0, 0.0)
         parts, factor = self.parts(unit), self.kernels.in_step
-        fixed, attended = self.kernels.fixed, self.attention_seconds(unit)
+        attended = self.attention_seconds(unit)
+        forward = factor["attention forward"] * attended.forward
+        backward = factor["attention backward"] * attended.backward
+        beside = {"forward": forward, "inputs": backward, "weights": 0.0}
         return LayerSeconds(
-            fixed["forward"]
-            + factor["forward"] * parts.of("forward")
-            + factor["attention forward"] * attended.forward,
-            fixed["inputs"]
-            + factor["inputs"] * parts.of("inputs")
-            + factor["attention backward"] * attended.backward,
-            fixed["weights"] + factor["weights"] * parts.of("weights"),
+            *(
+                self._whole(name)
+                * (self.kernels.fixed[name] + factor[name] * parts.of(name) + more)
+                for name, more in beside.items()
+            )
         )
+
+    def _whole(self, passed: str) -> float:
+        """How much longer a pass takes where sequences are not cut."""
+        return 1.0 if self.sliced else self.kernels.of_whole[passed]
 
     def parts(self, unit: UnitTokens) -> KernelSeconds:
         """All but attention, kernel by kernel."""
@@ -89,16 +97,18 @@ class ProfiledTimes(LayerTimes):
     def attention_seconds(self, unit: UnitTokens) -> PassShares:
         """Forward and backward, one by one; FLOPs of a backward count as twice the forward's."""
         flops = unit.pairs * self.attended.pair_flops
-        keys = unit.pairs / max(unit.whole, 1)
+        keys = unit.pairs / self.ring / max(unit.whole, 1) ** 2
         heads, at = (self.attended.heads, self.part.head_size), (unit.whole, keys)
         rates = (self.kernels.attention[name].at(heads, at) for name in ATTENTION_PASSES)
-        return PassShares(*(times * flops / rate for times, rate in zip((1, 2), rates)))
+        attended = (times * flops / rate for times, rate in zip((1, 2), rates))
+        return PassShares(*(each + more for each, more in zip(attended, self.joined(unit))))
 
     def head_seconds(self, tokens: int, flops: float, kind: str) -> float:
         if not flops:
             return 0.0
         alone = self.head_alone(tokens, flops)
-        return self.kernels.fixed["head"] + self.kernels.in_step["head"] * alone
+        sliced = self.kernels.fixed["head"] + self.kernels.in_step["head"] * alone
+        return self._whole("head") * sliced
 
     def head_alone(self, tokens: int, flops: float) -> float:
         """Products with the head of so many FLOPs, a third in each pass, and the loss between
@@ -132,7 +142,7 @@ class ProfiledTimes(LayerTimes):
         return product.flops / self.kernels.product_rate(passed, product.m, product.n, product.k)
 
 
-def profiled_times(times: LayerTimes) -> ProfiledTimes:
+def profiled_times(times: LayerTimes, sliced: bool) -> ProfiledTimes:
     """The same with the kernels of the GPU's profile."""
     values = {each.name: getattr(times, each.name) for each in fields(times)}
-    return ProfiledTimes(**values)
+    return ProfiledTimes(**values, sliced=sliced)

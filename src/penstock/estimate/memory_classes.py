@@ -116,7 +116,11 @@ def _kept(level: dict[str, int]) -> int:
 
 
 def _communication(layout: TrainingLayout, step: StepSchedule, device: int) -> int:
-    """Bytes of communicators: those of a pipeline, and one for each axis of a cell."""
+    """Bytes of communicators: those of a pipeline, and one for each axis of a cell; ranks on the
+    host have none."""
+    measured = layout.cluster.gpu.measured
+    if measured is not None and measured.on_host:
+        return 0
     cell = layout.mesh.cell
     axes = sum(size > 1 for size in (cell.tensor, cell.ulysses, cell.ring))
     return communication_bytes(step.communicators[layout.mesh.replicas > 1][device] + axes)

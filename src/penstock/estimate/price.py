@@ -5,6 +5,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.layer_split import split_layers
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run
 from penstock.cost.cell_cost import CellCost
@@ -13,7 +14,7 @@ from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
 from penstock.estimate.cluster_links import ClusterLinks, hardware_of
 from penstock.estimate.layer_times import LayerTimes
-from penstock.estimate.layout import BYTES_OF, TrainingLayout
+from penstock.estimate.layout import ALL_LAYERS, BYTES_OF, TrainingLayout
 from penstock.estimate.layout_cost import KINDS_OF_COMMUNICATION, LayoutCost
 from penstock.estimate.measured_times import profiled_times
 from penstock.estimate.memory_classes import DeviceMemory, device_memories
@@ -34,8 +35,10 @@ class Estimate:
     """Share of the step in which a device neither computes nor waits for ranks of its cell; mean of
     all devices."""
     memory: tuple[DeviceMemory, ...]
-    stages: int = 1
-    """Of the schedule."""
+    layers: tuple[int, ...] = ()
+    """Of each stage."""
+    works: tuple[float, ...] = ()
+    """Seconds that each device works."""
     exposed: dict[str, float] = field(default_factory=dict)
     """Seconds that the step would be shorter by without a kind of communication."""
 
@@ -53,9 +56,8 @@ class Estimate:
     def hardware_utilisation(self) -> float:
         """Of the peak, with what is computed again."""
         layout = self.layout
-        some = layout.recompute.layers * self.stages
-        again = layout.model.layers if layout.recompute.whole_stages else some
-        again = min(again, layout.model.layers)
+        most = ALL_LAYERS if layout.recompute.whole_stages else layout.recompute.layers
+        again = sum(min(count, most) for count in self.layers)
         return self._share(token_flops_again(layout.model, layout.tokens, again))
 
     def _share(self, flops_of_token: float) -> float:
@@ -106,22 +108,25 @@ def _estimated(
     """What a simulated step says."""
     done, tick = played
     seconds = _seconds(done, tick)
+    works = _busy(step, done, tick)
     return Estimate(
         layout,
         seconds,
-        1 - _busy(step, done, tick) / seconds,
+        1 - sum(works) / len(works) / seconds,
         device_memories(layout, step, cost, done),
-        step.schedule.shape.stages,
+        cost.workload.layers,
+        works,
     )
 
 
-def _busy(step: StepSchedule, done: Run, tick: Fraction) -> float:
-    """Seconds that a device works, on average; strands of a pair overlap."""
-    table, whole = step.schedule.table, 0
+def _busy(step: StepSchedule, done: Run, tick: Fraction) -> tuple[float, ...]:
+    """Seconds that each device works; strands of a pair overlap."""
+    table, whole = step.schedule.table, [0] * step.schedule.shape.devices
     for lane, (first, end) in enumerate(pairwise(table.lane_start.tolist())):
         if table.lane_stream[lane] == "compute":
-            whole += busy_ticks(done.start[first:end], done.end[first:end])
-    return float(whole * tick) / step.schedule.shape.devices
+            ticks = busy_ticks(done.start[first:end], done.end[first:end])
+            whole[table.lane_device[lane]] += ticks
+    return tuple(float(ticks * tick) for ticks in whole)
 
 
 def _exposed(step: StepSchedule, cost: LayoutCost, seconds: float) -> dict[str, float]:
@@ -145,12 +150,12 @@ def layout_cost(layout: TrainingLayout, step: StepSchedule) -> LayoutCost:
     peak = cluster.gpu.peak_of(layout.precision)
     times = LayerTimes(model, model, cluster.gpu, peak, layout.attention, layout.fused_norm)
     if cluster.gpu.measured:
-        times = profiled_times(times)
+        times = profiled_times(times, sliced=len(step.lengths) > 1)
     hardware = hardware_of(cluster, times)
     links = ClusterLinks(layout.mesh, layout.pipeline, hardware, cluster)
     rank = CellCost.on_mesh(workload, schedule, links, layout.shard)
     part, attended = rank.workload.part, rank.workload.attended
-    times = replace(times, part=part, attended=attended)
+    times = replace(times, part=part, attended=attended, ring=layout.mesh.ring)
     owners = 1 if layout.shard == "none" else layout.copies
     keeps = layout.attention == "unfused" and layout.recompute.text == "none"
     return LayoutCost(
@@ -180,17 +185,20 @@ def _refuse_twice(layout: TrainingLayout, schedule: Schedule) -> None:
 
 
 def _workload(layout: TrainingLayout, step: StepSchedule, model: ModelConfig) -> Workload:
-    """Layers are dealt as evenly as can be, or as the schedule is made for."""
+    """Layers are dealt as the layout says, else as the schedule is made for or as evenly as can
+    be."""
     shape = step.schedule.shape
     if layout.tokens < layout.mesh.sequence:
         raise ShapeError(
             f"{layout.mesh.sequence} ranks share {layout.tokens} tokens",
             hint=f"set sequence to {layout.tokens} or less",
         )
-    if shape.stages > model.layers and not shape.cut(model.layers):
+    counts = layout.layers or shape.cut(model.layers)
+    if shape.stages > model.layers and not counts:
         raise ShapeError(
             f"{shape.stages} stages share {model.layers} layers",
             hint="lower pipeline or chunks so that each stage has a layer",
         )
-    found = Workload.of(shape, model, step.lengths)
+    layers = tuple(map(len, split_layers(model.layers, shape.stages, counts)))
+    found = Workload(model, (step.lengths,) * shape.microbatches, layers)
     return replace(found, inside=fused_backward_bytes) if layout.fused_norm else found

@@ -10,7 +10,7 @@ TOLD_ABOVE = 0.02
 
 def reasons(found: Estimate) -> list[str]:
     """Sentences, the most important first."""
-    return [_memory(found), *_time(found), *_advice(found)]
+    return [_memory(found), *_tight(found), *_time(found), *_advice(found)]
 
 
 def _memory(found: Estimate) -> str:
@@ -18,11 +18,29 @@ def _memory(found: Estimate) -> str:
     memory, room = found.memory[fullest], found.layout.cluster.gpu.memory
     parts = sorted(memory._asdict().items(), key=lambda item: -item[1])[:3]
     most = ", ".join(f"{name.replace('_', ' ')} {size / GIBI:.1f}" for name, size in parts)
-    verdict = "fits" if found.fits else f"lacks {(memory.total - room) / GIBI:.1f} GiB"
+    left = (room - memory.total) / GIBI
+    verdict = f"fits with {left:.1f} to spare" if found.fits else f"lacks {-left:.1f} GiB"
     return (
         f"device {fullest} needs {memory.total / GIBI:.1f} of {room / GIBI:.0f} GiB and {verdict}; "
         f"most are {most} GiB"
     )
+
+
+def _tight(found: Estimate) -> list[str]:
+    room = found.layout.cluster.gpu.memory
+    most = max(each.total for each in found.memory)
+    if not room * (1 - TOLD_ABOVE) < most <= room:
+        return []
+    return [f"less than {TOLD_ABOVE:.0%} is to spare, and estimates may be off by that: try a step"]
+
+
+def number_words(count: int, thing: str, ending: str = "s") -> str:
+    """A number of things.
+
+    >>> number_words(1, "replica"), number_words(2, "microbatch", "es")
+    ('1 replica', '2 microbatches')
+    """
+    return f"{count:,} {thing}{ending if count != 1 else ''}"
 
 
 def _time(found: Estimate) -> list[str]:
@@ -42,7 +60,8 @@ def _few(found: Estimate) -> str:
     """How many pieces of work fill the pipeline, where there is one."""
     layout = found.layout
     count, devices = layout.microbatches, layout.pipeline
-    return f", with {count} microbatches for {devices} devices" if devices > 1 else ""
+    pieces = number_words(count, "microbatch", "es")
+    return f", with {pieces} for {devices} devices" if devices > 1 else ""
 
 
 _COMMUNICATION = {
@@ -63,7 +82,25 @@ def _advice(found: Estimate) -> list[str]:
             f"tensor is {layout.mesh.tensor}, more than the {layout.cluster.machine.gpus} GPUs of "
             "a machine: its sums go over the network"
         )
-    return told + _smaller(layout, found)
+    return told + _uneven(found) + _smaller(layout, found)
+
+
+def _uneven(found: Estimate) -> list[str]:
+    """A device that the others wait for in every microbatch, by more than a layer of theirs: then
+    one of them may take it over."""
+    layout, works = found.layout, found.works
+    if layout.layers or len(works) < 2:
+        return []
+    slowest = max(range(len(works)), key=lambda at: works[at])
+    others = (sum(works) - works[slowest]) / (len(works) - 1)
+    more, layer = works[slowest] - others, others * len(works) / layout.model.layers
+    if more < max(layer, TOLD_ABOVE * found.seconds):
+        return []
+    shares = " or --vocabulary yes" if layout.mesh.cell.ranks == 1 else ""
+    return [
+        f"device {slowest} works {more / others:.1%} longer than the others, which wait for it: "
+        f"take --layers balanced{shares}"
+    ]
 
 
 def _smaller(layout: TrainingLayout, found: Estimate) -> list[str]:

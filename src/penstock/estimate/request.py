@@ -5,24 +5,29 @@ nearest known one. Models, clusters and meshes are read once for all rows that n
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from penstock.arch.config import ModelConfig, model
 from penstock.arch.families import from_huggingface
+from penstock.arch.layer_split import MOST_STAGES, read_counts
 from penstock.arch.mesh_shape import LARGEST_OF_MESH, MeshShape
 from penstock.cluster.cluster import Cluster
 from penstock.cluster.gpu import ATTENTION_KERNELS, PRECISIONS
 from penstock.cluster.profile_file import MeasuredMachine, read_machine
 from penstock.cluster.read import read_cluster
 from penstock.errors import ShapeError, nearest, shown
+from penstock.estimate.balanced_layers import balanced_layers
 from penstock.estimate.layout import OFFLOADS, Recompute, TrainingLayout
 from penstock.files.json_object import read_object
 
 NEEDED_NAMES = ("model", "cluster", "tokens", "batch_tokens", "schedule")
 MESH_NAMES = ("tensor", "sequence", "ring", "pipeline", "replicas")
 MODEL_NAMES = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_size", "vocabulary")
+SPLITS = EVEN, BALANCED = ("even", "balanced")
+"""How layers may be dealt to stages, beside counts: as many for all, or as much work."""
 SHARDS = ("none", "optimizer", "full")
 LARGEST_COUNT = 1 << 50
 Reader = Callable[[str, Any], Any]
@@ -37,7 +42,10 @@ def layout_from(row: Mapping[str, Any]) -> TrainingLayout:
     mesh = MeshShape(**sizes, norms="scattered" if scattered else "replicated")
     if "replicas" not in sizes:
         mesh = _with_replicas(mesh, pipeline, cluster)
-    return TrainingLayout(mesh=mesh, pipeline=pipeline, **values)
+    cut = values.pop("layers", EVEN)
+    counts = () if cut in SPLITS else cut
+    layout = TrainingLayout(mesh=mesh, pipeline=pipeline, layers=counts, **values)
+    return replace(layout, layers=balanced_layers(layout)) if cut == BALANCED else layout
 
 
 def values_from(row: Mapping[str, Any], needed: Sequence[str]) -> dict[str, Any]:
@@ -126,6 +134,28 @@ def _recompute(name: str, value: Any) -> Recompute:
         hint = "give none, selective, all, stages, or layers=N"
         raise ShapeError(f"{name} is {shown(value)}", hint=hint)
     return Recompute(text)
+
+
+def _layers(name: str, value: Any) -> str | tuple[int, ...]:
+    """Counts of stages, as a list or as text, or how they are to be found."""
+    if isinstance(value, str) and value in SPLITS:
+        return value
+    try:
+        counts = read_counts(value) if isinstance(value, str) else _listed(value)
+    except ValueError:
+        raise ShapeError(f"{name} is {shown(value)}", hint=_LAYERS_HINT) from None
+    return counts
+
+
+def _listed(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list) or not value or not all(type(each) is int for each in value):
+        raise ValueError(value)
+    if not 0 <= min(value) <= max(value) <= MOST_STAGES:
+        raise ValueError(value)
+    return tuple(value)
+
+
+_LAYERS_HINT = "give the layers of each stage, as 9,9,8,6 or 3*9,5, or even, or balanced"
 
 
 def _model(name: str, value: Any) -> ModelConfig:
@@ -234,6 +264,7 @@ _READERS: dict[str, Reader] = {
     "chunks": _count,
     "slices": _count,
     "options": _options,
+    "layers": _layers,
     "rows": _count,
     "recompute": _recompute,
     "shard": _one_of(*SHARDS),

@@ -106,22 +106,41 @@ def _made(request: ScheduleRequest) -> StepSchedule:
     _refuse_unpriced(plain, len(request.lengths))
     _refuse_twice(plain, request.changes)
     schedule = combine(plain, request.changes) if request.changes else plain
+    return _whole_step(schedule, request.lengths, reduced=request.reduced, full=request.full)
+
+
+def step_of(
+    schedule: Schedule, layout: TrainingLayout, lengths: tuple[int, ...] = ()
+) -> StepSchedule:
+    """The step of a layout in the order of any schedule, such as one of a file; slices of equal
+    FLOPs, unless their lengths are given."""
+    count = max(schedule.shape.slices)
+    lengths = lengths or slice_lengths(layout.model, layout.tokens, count, layout.mesh.sequence)
+    _refuse_unpriced(schedule, len(lengths))
+    reduced = layout.copies * layout.mesh.tensor > 1
+    return _whole_step(schedule, lengths, reduced=reduced, full=layout.shard == "full")
+
+
+def _whole_step(
+    schedule: Schedule, lengths: tuple[int, ...], *, reduced: bool, full: bool
+) -> StepSchedule:
+    """A schedule with the shares of its slices, and with what a run adds at the end of a step."""
     shape = replace(schedule.shape, boundary_bytes=(1,) * (schedule.shape.stages - 1))
-    if len(request.lengths) > 1:
-        shares = tuple(Fraction(count, sum(request.lengths)) for count in request.lengths)
+    if len(lengths) > 1:
+        shares = tuple(Fraction(count, sum(lengths)) for count in lengths)
         shape = replace(shape, slice_share=(shares,) * shape.microbatches)
     schedule = replace(schedule, shape=shape, derived={})
     gathered: tuple[Gathered, ...] = ()
-    if request.full:
+    if full:
         schedule = shard_weights(schedule, TWO_BUFFERS)
         turns = [rotation_of(schedule, device) for device in range(schedule.shape.devices)]
         gathered = tuple(Gathered(each.users("weight"), each.users("dw")) for each in turns)
     if not schedule.table.kinds & {"U", "V"}:
-        schedule = end_step(schedule, reduced=request.reduced)
+        schedule = end_step(schedule, reduced=reduced)
     require(schedule)
     program = lower_for_running(schedule)
     joined = (communicators(program), communicators(program, replicas=2))
-    return StepSchedule(schedule, request.lengths, tuple(slot_counts(program)), joined, gathered)
+    return StepSchedule(schedule, lengths, tuple(slot_counts(program)), joined, gathered)
 
 
 def _refuse_twice(schedule: Schedule, changes: tuple[str, ...]) -> None:

@@ -16,6 +16,11 @@ def token_flops(model: ModelConfig, tokens: int) -> int:
     return 6 * weights + 3 * model.flops_per_pair * tokens
 
 
+def unmasked_flops(model: ModelConfig, tokens: int) -> float:
+    """The same with the half of all pairs that a query sees."""
+    return token_flops(model, tokens) - 3 * model.flops_per_pair * tokens / 2
+
+
 def token_flops_again(model: ModelConfig, tokens: int, again: int) -> int:
     """The same with so many layers computed again."""
     layer = 2 * model.layer_weights + model.pair_flops * tokens

@@ -5,12 +5,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from penstock.arch.layers.record import wide_bytes
+from penstock.cluster.gpu import ATTENTION_KERNELS
 from penstock.errors import ShapeError
 from penstock.estimate.price import Estimate
 from penstock.planner.candidates import Kind
+from penstock.planner.problem import PlanProblem
 from penstock.planner.search import SearchResult, order_by_promise
 from penstock.planner.simulations import Simulations
+from penstock.planner.workers import PlanWorkers
 
+MOST_MEMORY = 2.5
+"""Times the memory of a GPU up to which more of it is an answer: a B200 has 2.25 times that of an
+H100."""
 LOOKED_AT = 12
 """Candidates that are simulated although their bounds say that they need too much."""
 
@@ -47,8 +54,16 @@ def lacks(found: Estimate) -> int:
     return needs(found) - found.layout.cluster.gpu.memory
 
 
-def advise(found: SearchResult, simulations: Simulations) -> Plans:
+def state_bytes(problem: PlanProblem) -> int:
+    """Weights, gradients, main weights and moments of all GPUs together, each held once."""
+    narrow = problem.element_bytes
+    wide = wide_bytes(narrow)
+    return problem.model.parameters * (narrow * (narrow < wide) + 4 * wide)
+
+
+def advise(found: SearchResult, simulations: Simulations | None = None) -> Plans:
     """The plans of a search with all that is said about them."""
+    simulations = simulations or Simulations(PlanWorkers(found.candidates.problem))
     plans = tuple(simulations.explained([plan.layout for plan in found.plans]))
     if not plans:
         leanest = min(_without_room(found, simulations), key=needs, default=None)
@@ -91,13 +106,16 @@ def _without_room(found: SearchResult, simulations: Simulations) -> list[Estimat
 def _relaxed(best: Estimate, faster: list[Estimate], simulations: Simulations) -> list[Relaxed]:
     batch = _larger_batch(best, simulations)
     found = [*_more_memory(best, faster), *batch, *_faster_links(best)]
+    found += _other_kernels(best, simulations)
     return sorted((each for each in found if each.gain > 0), key=lambda each: -each.gain)
 
 
 def _more_memory(best: Estimate, faster: list[Estimate]) -> list[Relaxed]:
-    if not faster:
+    room = MOST_MEMORY * best.layout.cluster.gpu.memory
+    possible = [each for each in faster if needs(each) <= room]
+    if not possible:
         return []
-    fastest = min(faster, key=lambda each: each.seconds)
+    fastest = min(possible, key=lambda each: each.seconds)
     room = needs(fastest) / 2**30
     text = f"GPUs with {room:.0f} GiB would take {fastest.seconds:.3f} s for a step"
     return [Relaxed("memory", text, best.seconds / fastest.seconds - 1)]
@@ -113,6 +131,20 @@ def _larger_batch(best: Estimate, simulations: Simulations) -> list[Relaxed]:
         return []
     text = f"a batch of {2 * layout.batch_tokens:,} tokens would take {twice[0].seconds:.3f} s"
     return [Relaxed("batch", text, twice[0].tokens_per_second / best.tokens_per_second - 1)]
+
+
+def _other_kernels(best: Estimate, simulations: Simulations) -> list[Relaxed]:
+    """The same plan with a faster kernel of attention, where the machine was not profiled."""
+    layout = best.layout
+    if layout.cluster.gpu.measured is not None:
+        return []
+    others = simulations.estimates([replace(layout, attention=each) for each in ATTENTION_KERNELS])
+    found = []
+    for other in others:
+        kernel = other.layout.attention
+        text = f"--attention {kernel} would take {other.seconds:.3f} s with the first plan"
+        found.append(Relaxed("attention", text, best.seconds / other.seconds - 1))
+    return sorted(found, key=lambda each: -each.gain)[:1]
 
 
 _LINKS = {

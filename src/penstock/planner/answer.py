@@ -43,6 +43,7 @@ def layout_record(layout: TrainingLayout) -> dict[str, Any]:
         "schedule": layout.schedule,
         "chunks": layout.chunks,
         "slices": layout.slices,
+        "layers": [*layout.layers] or None,
         "rows": layout.rows,
         "recompute": layout.recompute.text,
         "shard": layout.shard,

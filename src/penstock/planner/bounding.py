@@ -113,7 +113,7 @@ def _bound(pieces: Pieces, division: Division) -> list[BoundColumns]:
     shared = DivisionColumns(pieces.problem, division, entries, pieces.of(division))
     times, sizes = TimeBounds(shared), MemoryBounds(shared)
     for variant in variants(pieces.problem, division):
-        chosen = np.flatnonzero(_possible(division, variant, entries))
+        chosen = np.flatnonzero(_possible(pieces.problem, division, variant, entries))
         seconds = times.seconds(variant)
         likely, held = np.maximum(seconds, times.copied(variant)), sizes.bytes(variant)
         columns = (seconds[chosen], likely[chosen], held[chosen], chosen, entries.record[chosen])
@@ -121,12 +121,16 @@ def _bound(pieces: Pieces, division: Division) -> list[BoundColumns]:
     return found
 
 
-def _possible(division: Division, variant: PlanVariant, entries: Entries) -> NDArray[np.bool_]:
+def _possible(
+    problem: PlanProblem, division: Division, variant: PlanVariant, entries: Entries
+) -> NDArray[np.bool_]:
     """Whether schedules can be priced: what devices lend each other, or share of the vocabulary, is
     not divided once more, and is not there twice. Large ones take long to make."""
     shards, lends = entries.column("shards"), entries.column("lends")
     spread = shards | variant.vocabulary
     impossible = (shards | lends) & (division.in_cell > 1) | shards & variant.vocabulary
+    if variant.vocabulary and "layers" not in problem.fixed:
+        impossible |= entries.uneven  # all devices have a part of the head: even is balanced
     large = spread * division.pipeline // 2 * entries.ops > MOST_SHARED
     large |= (lends | (variant.offload != "none")) & (entries.ops > MOST_COPIED)
     return np.asarray(~impossible & ~large)

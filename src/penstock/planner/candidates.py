@@ -28,12 +28,6 @@ class CandidateGroup(NamedTuple):
     division: Division
     variant: PlanVariant
 
-    @property
-    def kind(self) -> Kind:
-        """What plans of one kind have in common: how the model and its tokens are divided."""
-        mesh = self.division.mesh
-        return (mesh.tensor, mesh.sequence, self.division.pipeline)
-
 
 @dataclass(frozen=True)
 class Candidates:
@@ -65,20 +59,20 @@ class Candidates:
     @cached_property
     def kinds(self) -> list[Kind]:
         """All kinds."""
-        return [*dict.fromkeys(group.kind for group in self.groups)]
+        return [*dict.fromkeys(group.division.kind for group in self.groups)]
 
     @cached_property
     def kind_of_group(self) -> NDArray[np.int64]:
         """The number of each group's kind."""
         number = {kind: at for at, kind in enumerate(self.kinds)}
-        return np.array([number[group.kind] for group in self.groups], np.int64)
+        return np.array([number[group.division.kind] for group in self.groups], np.int64)
 
     def __len__(self) -> int:
         return len(self.seconds)
 
     def kind(self, number: int) -> Kind:
         """The kind of a candidate."""
-        return self.groups[int(self.group[number])].kind
+        return self.groups[int(self.group[number])].division.kind
 
     def entries(self, group: int) -> Entries:
         """The schedules of a group."""
@@ -91,9 +85,14 @@ class Candidates:
         return candidate_layout(self.problem, *self.groups[group], entry)
 
 
-def all_candidates(workers: PlanWorkers, progress: Bounded = lambda count: None) -> Candidates:
-    """Bound everything that the problem allows."""
-    every = [*divisions(workers.pieces.problem)]
+def all_candidates(
+    problem: PlanProblem,
+    progress: Bounded = lambda count: None,
+    workers: PlanWorkers | None = None,
+) -> Candidates:
+    """Bound everything that the problem allows; without workers, here."""
+    workers = workers or PlanWorkers(problem)
+    every = [*divisions(problem)]
     order = sorted(range(len(every)), key=lambda at: cell_of(every[at]))
     cells = [[*each] for _, each in groupby(order, key=lambda at: cell_of(every[at]))]
     bounds: dict[int, list[BoundColumns]] = {}
@@ -141,5 +140,6 @@ def candidate_layout(
         variant.shard,  # type: ignore[arg-type]
         vocabulary=variant.vocabulary,
         offload=variant.offload,  # type: ignore[arg-type]
+        layers=entry.layers,
         **problem.kernels,
     )

@@ -50,6 +50,7 @@ def _pipeline(layout: TrainingLayout) -> dict[str, Any]:
         "devices": layout.pipeline,
         "chunks": layout.chunks or 0,
         "slices": layout.slices or 1,
+        "layers": [*layout.layers],
         "recompute": "all" if layout.recompute.whole_stages else "none",
         "vocabulary": "shards" if layout.vocabulary else "ends",
         "offload": layout.offload,

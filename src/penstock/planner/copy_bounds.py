@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.arch.layer_split import split_layers
+from penstock.arch.layer_split import even_split
 from penstock.estimate.layout import TrainingLayout
 from penstock.planner.piece_times import PieceTimes
 from penstock.schedules import build
@@ -21,8 +21,7 @@ def copy_seconds(layout: TrainingLayout, piece: PieceTimes) -> float:
     """Of the device that copies longest; `piece` is a microbatch of the layout."""
     sizes = (layout.pipeline, layout.microbatches, layout.chunks, layout.slices)
     moved = _moved(layout.schedule, sizes, layout.options)
-    split = split_layers(layout.model.layers, moved.shape[1])
-    layers = np.array([*map(len, split)], np.float64)
+    layers = np.array(layout.layers or even_split(layout.model.layers, moved.shape[1]), np.float64)
     tokens = piece.cost.workload.tokens[: len(piece.lengths)]
     sent = (piece.act / tokens).min() * tokens  # a copy is charged by the token
     return float(2 * (moved @ sent @ layers).max() / layout.cluster.gpu.host_rate)

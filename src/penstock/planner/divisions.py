@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from penstock.arch.mesh_shape import MeshShape, refuse_misfits
 from penstock.errors import ShapeError
 from penstock.planner.problem import PlanProblem
+from penstock.planner.records import all_work
 
 ROWS = (1, 2, 4)
 """Sequences side by side that are tried."""
@@ -26,6 +27,11 @@ class Division:
     pipeline: int
     rows: int
     microbatches: int
+
+    @property
+    def kind(self) -> tuple[int, int, int]:
+        """Ranks that share matrices, tokens and layers."""
+        return (self.mesh.tensor, self.mesh.sequence, self.pipeline)
 
     @property
     def copies(self) -> int:
@@ -64,11 +70,26 @@ def nothing_divides(problem: PlanProblem) -> ShapeError:
             f"{problem.tokens:,} tokens x {rows} rows x {min(replicas)} replicas",
             hint=f"give {problem.near(piece)}",
         )
+    return _no_schedule(problem)
+
+
+def _no_schedule(problem: PlanProblem) -> ShapeError:
+    name, layers = problem.fixed.get("schedule"), problem.fixed.get("layers")
+    if name is not None and name not in {work.spec.name for work in all_work()}:
+        return ShapeError(
+            f"{name} is not planned with: its order is made for times, or it has stages, slices "
+            "or recompute of its own",
+            hint="leave --schedule out: of a layout that is given, an estimate takes it",
+        )
+    stages = f" of {len(layers)} stages" if isinstance(layers, tuple) else ""
+    given = [f"--{each}" for each in _OF_SCHEDULES if each in problem.fixed]
     return ShapeError(
-        "no schedule has these sizes",
-        hint="leave out --schedule, --chunks, --slices or --option; orders that are made for times "
-        "are not planned with",
+        f"no schedule{stages} has these sizes",
+        hint=f"leave out {' or '.join(given) or '--mesh'}",
     )
+
+
+_OF_SCHEDULES = ("schedule", "chunks", "slices", "layers", "options")
 
 
 def meshes(problem: PlanProblem) -> Iterator[tuple[MeshShape, int]]:
@@ -77,7 +98,9 @@ def meshes(problem: PlanProblem) -> Iterator[tuple[MeshShape, int]]:
     near = _divisors(problem.cluster.machine.gpus)
     for tensor in _given(given, "tensor", [each for each in near if gpus % each == 0]):
         sequences = [
-            each for each in _divisors(gpus) if problem.tokens // each >= FEWEST_SHARED_TOKENS
+            each
+            for each in _divisors(gpus)
+            if each == 1 or problem.tokens // each >= FEWEST_SHARED_TOKENS
         ]
         for sequence in _given(given, "sequence", sequences):
             for pipeline in _given(given, "pipeline", _divisors(gpus)):

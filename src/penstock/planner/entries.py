@@ -1,8 +1,8 @@
 """Schedules that so many devices may run for so many microbatches, as columns for bounds.
 
-For each of them a few devices decide: the one with the first stage, the one with the last, the next
-to the first, and the last one. Of each it is known how many layers it has, how many are in front of
-it, and how many microbatches it holds at least when it holds most.
+For each of them a few devices decide: the one with the first stage, the one with the last, the one
+with most layers of the others, and the last one. Of each it is known how many layers it has, how
+many are in front of it, and how many microbatches it holds at least when it holds most.
 """
 
 from collections.abc import Iterator
@@ -14,9 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.arch.layer_split import split_layers
+from penstock.arch.balanced_split import faster_split
+from penstock.arch.layer_split import even_split
 from penstock.core.shape import Shape
 from penstock.errors import PenstockError
+from penstock.estimate.request import BALANCED, EVEN
 from penstock.planner.piece_times import Floats
 from penstock.planner.problem import PlanProblem
 from penstock.planner.records import RecordWork, all_work
@@ -48,6 +50,8 @@ class ScheduleEntry(NamedTuple):
     """Of a device."""
     ops: int
     """Forwards and backwards of all devices."""
+    layers: tuple[int, ...] = ()
+    """Of each stage; empty is even."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,11 @@ class Entries:
     """Devices in front of it."""
     live: Floats
     """Microbatches that it holds at least, when it holds most."""
+
+    @cached_property
+    def uneven(self) -> NDArray[np.bool_]:
+        """Whether stages have other layers than an even split gives them."""
+        return np.array([bool(entry.layers) for entry in self.entries], np.bool_)
 
     def column(self, name: str) -> NDArray[np.bool_]:
         """A fact of each schedule's work."""
@@ -113,9 +122,10 @@ def entries_of(
     for work in all_work():
         if problem.fixed.get("schedule", work.spec.name) != work.spec.name:
             continue
-        for case, entry in _choices(problem, work, (devices, microbatches), cut):
-            found.append(entry)
-            rows.append(_devices(problem, case, entry))
+        for case, even in _choices(problem, work, (devices, microbatches), cut):
+            for layers in _splits(problem, work, case):
+                found.append(even._replace(layers=layers))
+                rows.append(_devices(problem, case, found[-1]))
     columns = np.array(rows, np.float64).reshape(len(rows), LOOKED_AT, 7)
     return Entries(tuple(found), *np.moveaxis(columns, 2, 0))
 
@@ -139,6 +149,35 @@ def _choices(
                     yield case, ScheduleEntry(work, chunks, slices, case.v, ops)
 
 
+def _splits(problem: PlanProblem, work: RecordWork, case: Case) -> list[tuple[int, ...]]:
+    """Layers of stages that are tried: even, and balanced where that is faster; or what was given.
+    Where devices share the vocabulary, or help each other, even is balanced."""
+    given, stages = problem.fixed.get("layers"), case.p * case.v
+    if isinstance(given, tuple):
+        return [given] if len(given) == stages else []
+    if given == EVEN or work.shards or work.lends or case.p == 1:
+        return [()]
+    balanced = _balanced(problem.model.layers, problem.ends, (case.p, case.v), work.looped)
+    return [balanced] if given == BALANCED else [*dict.fromkeys(((), balanced))]
+
+
+@lru_cache(maxsize=1024)
+def _balanced(
+    layers: int, ends: tuple[float, float], sizes: tuple[int, int], looped: bool
+) -> tuple[int, ...]:
+    """The split that is faster than an even one, if there is any."""
+    homes, more = _homes(*sizes, looped), [0.0] * (sizes[0] * sizes[1])
+    more[0] += ends[0]
+    more[-1] += ends[1]
+    return faster_split(layers, more, homes)
+
+
+def _homes(devices: int, chunks: int, looped: bool) -> tuple[int, ...]:
+    """The device of each stage."""
+    shape = Shape.even(devices, 1, chunks)
+    return tuple((looped_placement if looped else wave_placement)(shape))
+
+
 def _plain(work: RecordWork, case: Case) -> bool:
     """Whether it is a sensible order for one device, which has no bubble to fill."""
     return case.v == 1 and not (work.split or work.braided or work.lends or work.shards)
@@ -153,24 +192,31 @@ def _fixed(
 def _devices(problem: PlanProblem, case: Case, entry: ScheduleEntry) -> list[list[float]]:
     """The rows of an entry: what each device that is looked at has."""
     held = _held(entry.work, case)
-    shares = _shares(problem.model.layers, case.p, case.v, entry.work.looped)
+    counts = entry.layers or even_split(problem.model.layers, case.p * case.v)
+    shares = _shares(counts, case.p, case.v, entry.work.looped)
     return [[*share, held[device]] for device, share in shares]
 
 
 @lru_cache(maxsize=1024)
 def _shares(
-    layers: int, devices: int, chunks: int, looped: bool
+    sizes: tuple[int, ...], devices: int, chunks: int, looped: bool
 ) -> tuple[tuple[int, tuple[float, ...]], ...]:
-    """Devices that are looked at, with the part of the model that each has."""
-    shape = Shape.even(devices, 1, chunks)
-    placement = (looped_placement if looped else wave_placement)(shape)
-    sizes = [*map(len, split_layers(layers, shape.stages))]
+    """Devices that are looked at, with the part of the model that each has. The last of them stands
+    for all others, so that its smallest stage is that of any device."""
+    placement = _homes(devices, chunks, looped)
+    stages_of = [
+        [stage for stage, home in enumerate(placement) if home == device]
+        for device in range(devices)
+    ]
+    layers = [sum(sizes[stage] for stage in own) for own in stages_of]
+    others = {*range(devices)} - {0, placement[-1]} or {devices - 1}
+    most = max(others, key=lambda device: (layers[device], -device))
     found = []
-    for device in (0, placement[-1], min(1, devices - 1), devices - 1):
-        own = [stage for stage, home in enumerate(placement) if home == device]
-        each = [sizes[stage] for stage in own]
-        ends = (0 in own, shape.stages - 1 in own)
-        share = (sum(each), min(each), *ends, sum(sizes[: own[0]]), own[0])
+    for device in (0, placement[-1], most, devices - 1):
+        own = stages_of[device]
+        fewest = min(sizes) if device == most else min(sizes[stage] for stage in own)
+        ends = (0 in own, len(sizes) - 1 in own)
+        share = (layers[device], fewest, *ends, sum(sizes[: own[0]]), own[0])
         found.append((device, share))
     return tuple(found)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from penstock.arch.config import ModelConfig
@@ -9,6 +10,7 @@ from penstock.cluster.cluster import Cluster
 from penstock.errors import ShapeError, nearest, shown
 from penstock.estimate.layout import BYTES_OF
 from penstock.estimate.request import values_from
+from penstock.planner.ends import ends_in_layers
 from penstock.schedules import registry
 
 NEEDED_VALUES = ("model", "cluster", "tokens", "batch_tokens")
@@ -34,12 +36,27 @@ class PlanProblem:
 
     def __post_init__(self) -> None:
         self.model.refuse_length(self.tokens)
+        self._refuse_layers()
         if self.batch_tokens % self.tokens:
             raise ShapeError(
                 f"batch_tokens is {self.batch_tokens:,}, which is not a number of sequences of "
                 f"{self.tokens:,} tokens",
                 hint=f"give {self.near(self.tokens)}",
             )
+
+    def _refuse_layers(self) -> None:
+        counts = self.fixed.get("layers", ())
+        if isinstance(counts, tuple) and counts and sum(counts) != self.model.layers:
+            raise ShapeError(
+                f"stages of {', '.join(map(str, counts))} layers have {sum(counts)} in all, the "
+                f"model {self.model.layers}",
+                hint="give the layers of each stage along the model, or leave --layers out",
+            )
+
+    @cached_property
+    def ends(self) -> tuple[float, float]:
+        """What embedding and head take, in layers."""
+        return ends_in_layers(self.model, self.cluster, self.tokens, self.kernels)
 
     def near(self, piece: int) -> str:
         """Batches next to the one that is asked for that are a multiple of some tokens."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from penstock.estimate.price import Estimate
 from penstock.planner.candidates import Candidates, Kind
 from penstock.planner.simulations import Outcome, Refused, RuledOut, Simulations, Slower
+from penstock.planner.workers import PlanWorkers
 
 WORTH = 1e-3
 """Share of a step by which a candidate must be faster to be simulated."""
@@ -79,9 +80,14 @@ class SearchResult:
 
 
 def search_plans(
-    candidates: Candidates, wanted: int, most: int, told: Told, simulations: Simulations
+    candidates: Candidates,
+    wanted: int,
+    most: int,
+    told: Told,
+    simulations: Simulations | None = None,
 ) -> SearchResult:
-    """The best plans of some kinds."""
+    """The best plans of some kinds; without workers, everything is simulated here."""
+    simulations = simulations or Simulations(PlanWorkers(candidates.problem))
     found = SearchResult(candidates, wanted)
     room = candidates.problem.cluster.gpu.memory
     left = np.flatnonzero(candidates.bytes <= room)
@@ -150,3 +156,10 @@ def order_by_promise(
     steps = np.floor(np.log(promise) / WORTH)
     extras = candidates.extras[candidates.group[numbers]]
     return numbers[np.lexsort((candidates.bytes[numbers], extras, steps))]
+
+
+def least_seconds(candidates: Candidates, kind: Kind) -> float:
+    """The smallest bound of a kind, of candidates whose bounds have room."""
+    groups = [at for at, group in enumerate(candidates.groups) if group.division.kind == kind]
+    fits = candidates.bytes <= candidates.problem.cluster.gpu.memory
+    return float(candidates.seconds[np.isin(candidates.group, groups) & fits].min(initial=np.inf))

@@ -76,7 +76,8 @@ class TimeBounds:
 
     def _at_home(self, times: int, spread: Flags) -> Floats:
         """What no device can lend: all but attention."""
-        if not self.columns.facts["lends"].any():
+        measured = self.columns.problem.cluster.gpu.measured  # lent by rates, not by a profile
+        if measured or not self.columns.facts["lends"].any():
             return np.zeros((1, 1))
         forward, backward = self.columns.by_slices(lambda piece: piece.attention)
         lendable = self.columns.entries.layers * (times * forward + backward)
@@ -87,7 +88,7 @@ class TimeBounds:
     def _last_stage(self) -> Floats:
         """The way to the last stage, its work without weight gradients, and the way back."""
         layers = self.columns.problem.model.layers
-        fewest = layers // (self.columns.division.pipeline * self.columns.stages)
+        fewest = self.columns.entries.fewest.min(axis=1, keepdims=True)
         first, all_slices = self.columns.by_slices(_passes)
         every = self.columns.division.microbatches * all_slices
         return np.asarray(layers * first + fewest * (every - first))
@@ -155,7 +156,8 @@ class TimeBounds:
         """The sum of a stage's gradients, and the update of all that a device owns."""
         columns = self.columns
         wide = wide_bytes(columns.problem.element_bytes)
-        elements = columns.entries.layers.min(axis=1) * columns.layer_elements
+        least = columns.entries.fewest.min(axis=1) * columns.entries.stages
+        elements = least * columns.layer_elements
         rate = columns.pieces(1).cost.times.memory_rate
         updated = elements / columns.owners(variant) * 7 * wide / rate
         return np.asarray(updated + self._summed(variant.shard))

@@ -1,9 +1,18 @@
 """Plans in words: what they are, why they are as they are, and what the others lack."""
 
+from penstock.arch.layer_split import written_counts
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import Estimate
-from penstock.estimate.reasons import reasons
+from penstock.estimate.reasons import number_words, reasons
+from penstock.estimate.utilisation import token_flops, unmasked_flops
 from penstock.planner.advice import Plans
+from penstock.planner.search import least_seconds
+
+LITTLE_ATTENTION = 0.1
+"""Share of FLOPs below which masked pairs are not mentioned."""
+RULED_OUT = 0.1
+"""Share by which a plan is slower of which it is not said that it is the best of its kind: few of
+them were simulated."""
 
 
 def plan_mesh(layout: TrainingLayout) -> str:
@@ -29,21 +38,36 @@ def option_words(layout: TrainingLayout) -> str:
         "recompute": layout.recompute.text if layout.recompute.text != "none" else "",
         "offload": layout.offload if layout.offload != "none" else "",
         "vocabulary": "yes" if layout.vocabulary else "",
+        "layers": written_counts(layout.layers),
     }
     return " ".join(f"{name}={value}" for name, value in said.items() if value) or "-"
 
 
 def why(answer: Plans, plan: Estimate) -> list[str]:
     """Sentences about one of the plans."""
-    return [_shape(plan), *reasons(plan), *_choices(plan), *_others(answer, plan)]
+    about = [_shape(plan), *reasons(plan), *_masked(plan), *_choices(plan)]
+    return [*about, *_others(answer, plan)]
+
+
+def _masked(plan: Estimate) -> list[str]:
+    """How much of the utilisation stands for pairs that are never computed."""
+    model, tokens = plan.layout.model, plan.layout.tokens
+    share = unmasked_flops(model, tokens) / token_flops(model, tokens)
+    if share > 1 - LITTLE_ATTENTION:
+        return []
+    return [
+        f"utilisation counts all pairs of attention; without those that the mask hides it is "
+        f"{share * plan.flops_utilisation:.1%}"
+    ]
 
 
 def _shape(plan: Estimate) -> str:
     layout = plan.layout
+    replicas, inside = layout.mesh.replicas, layout.cluster.gpus // layout.mesh.replicas
+    pieces = number_words(layout.microbatches, "microbatch", "es")
     return (
-        f"{layout.cluster.gpus} GPUs are {layout.mesh.replicas} replicas of "
-        f"{layout.cluster.gpus // layout.mesh.replicas}: {layout.microbatches} microbatches of "
-        f"{layout.rows} x {layout.tokens:,} tokens on each"
+        f"{layout.cluster.gpus} GPUs are {number_words(replicas, 'replica')} of {inside}: {pieces} "
+        f"of {layout.rows} x {layout.tokens:,} tokens on {'each' if replicas > 1 else 'it'}"
     )
 
 
@@ -63,6 +87,11 @@ def _choices(plan: Estimate) -> list[str]:
         told.append(
             f"{layout.slices} slices of a sequence fill the pipeline like more microbatches"
         )
+    if layout.layers:
+        told.append(
+            f"stages have {written_counts(layout.layers)} layers: the last one has the head too, "
+            "for which the others would wait with an even split"
+        )
     return told
 
 
@@ -70,15 +99,29 @@ _SHARED = {"optimizer": "main weights and moments", "full": "weights, gradients 
 
 
 def _others(answer: Plans, plan: Estimate) -> list[str]:
-    """The best plans that were seen with another size of one axis."""
+    """Plans with another size of one axis: the best that was simulated, or what bounds say of them
+    where these alone rule them out."""
     told = []
-    for _, other in sorted(answer.found.best.values(), key=lambda item: item[1].seconds):
+    for kind, (_, other) in sorted(answer.found.best.items(), key=lambda item: item[1][1].seconds):
         axes = _different(plan.layout, other.layout)
         if len(axes) == 1:
-            ratio = other.seconds / plan.seconds - 1
-            faster = f"{abs(ratio):.1%} {'slower' if ratio > 0 else 'faster'}"
-            told.append(f"with {axes[0]} the best is {schedule_words(other.layout)}, {faster}")
+            least = least_seconds(answer.found.candidates, kind)
+            told.append(f"with {axes[0]} {_compared(plan, other, least)}")
     return told[:6]
+
+
+def _compared(plan: Estimate, other: Estimate, least: float) -> str:
+    ratio = other.seconds / plan.seconds - 1
+    words = f"{abs(ratio):.1%} {'slower' if ratio > 0 else 'faster'}"
+    if ratio < RULED_OUT:
+        return f"the best that was simulated is {_words(other.layout)}, {words}"
+    share = least / plan.seconds - 1
+    return f"few plans were simulated; none can take less than {least:.3f} s ({share:+.1%})"
+
+
+def _words(layout: TrainingLayout) -> str:
+    options = option_words(layout)
+    return schedule_words(layout) + (f" {options}" if options != "-" else "")
 
 
 def _different(mine: TrainingLayout, other: TrainingLayout) -> list[str]:

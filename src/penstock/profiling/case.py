@@ -14,6 +14,8 @@ from penstock.plan.slices import align, equal_flops_of_model
 
 KINDS_OF_STAGE = ("first", "middle", "last")
 """Stages of a profiled step: with the embedding, with layers alone, with the head."""
+WIDTHS = (0.5, 1.0, 2.0)
+"""Widths of matrices that are measured, as many times those of the model."""
 TORCH_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
@@ -26,6 +28,7 @@ class ProfileCase:
     tokens: int
     slices: int = 1
     precision: str = "bf16"
+    widths: tuple[float, ...] = WIDTHS
 
     def __post_init__(self) -> None:
         if self.tokens < 2 * self.slices:

@@ -19,6 +19,8 @@ class CheckCase:
 
     case: ProfileCase
     microbatches: int = 1
+    devices: int = 1
+    """Of the pipeline, each a rank."""
 
     @property
     def schedule(self) -> str:
@@ -35,6 +37,7 @@ class CheckCase:
             "tokens": self.case.tokens,
             "batch_tokens": self.case.tokens * self.microbatches,
             "schedule": self.schedule,
+            "mesh": f"pipeline={self.devices},replicas=1",
         }
         if self.case.slices > 1:
             row["slices"] = self.case.slices
@@ -52,7 +55,17 @@ class CheckCase:
         }
 
 
-def usual_cases(profiled: ProfileCase) -> Iterator[CheckCase]:
+def in_pipeline(case: CheckCase, devices: int) -> CheckCase:
+    """The same on several devices, with as many times the microbatches."""
+    if case.case.sizes.layers < devices:
+        raise ShapeError(
+            f"{case.case.name} has {case.case.sizes.layers} layers for {devices} devices",
+            hint="take fewer devices, or a model with more layers",
+        )
+    return replace(case, microbatches=devices * case.microbatches, devices=devices)
+
+
+def usual_cases(profiled: ProfileCase, devices: int = 1) -> Iterator[CheckCase]:
     """Other lengths and slices of the profiled model, and models of other sizes."""
     tokens, slices = profiled.tokens, max(2, profiled.slices)
     half = tokens // 2
@@ -60,7 +73,7 @@ def usual_cases(profiled: ProfileCase) -> Iterator[CheckCase]:
         yield CheckCase(replace(profiled, tokens=length, slices=count))
     yield CheckCase(replace(profiled, tokens=2 * tokens, slices=slices))
     model = profiled.sizes
-    fewer = replace(model, layers=max(3, model.layers // 2))
+    fewer = replace(model, layers=max(3, devices, model.layers // 2))
     yield CheckCase(_other(profiled, "fewer layers", fewer, tokens, slices), 2)
     yield CheckCase(_other(profiled, "twice as wide", _wider(fewer), half, slices))
     words = replace(model, vocabulary=max(2, model.vocabulary // 2))

@@ -5,14 +5,19 @@ one with the head. A layer of slice s takes
 
     F    c + a x (products and moved bytes, one by one) + b x (attention, one by one)
 
-Slices differ in the share of attention, and the whole sequence, which is run too, in its size. So
-a, b and c follow by least squares of relative errors. I is alike, W is products alone. What the
-first stage takes longer than its layers is the embedding, and the last one the head. Seconds of a
-step that belong to no op lie between ops.
+Slices differ in the share of attention. On a host a step with a quarter of the tokens is run too:
+it differs in size. So a, b and c follow by least squares of relative errors. I is alike, W is
+products alone. What the first stage takes longer than its layers is the embedding, and the last one
+the head. A whole sequence takes less than these factors say, as it keeps no keys for others: it is
+run too, and each pass has a ratio. Seconds of a step that belong to no op lie between ops.
+
+A few slices hardly tell a, b and c apart, and errors of one per cent would become factors of a half
+and of two. So factors that differ count as errors too (`ALIKE`). A GPU has no c: its host is ahead.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,10 +37,13 @@ so is the weight gradient of the head."""
 PASS_OF = {"F": "forward", "I": "inputs", "W": "weights"}
 Column = np.ndarray[Any, np.dtype[np.float64]]
 """Seconds of each slice."""
+StepColumns = tuple[Column, list[Column]]
+"""Measured, and the kernels one by one."""
 UNKNOWN_RATE = 1.0
 """In place of rates that a step is still to say."""
-OUTSIDE = 2.0
-"""Factors that differ more from what both have in common are noise."""
+ALIKE = 0.05
+"""Weight of the square of what a factor differs by from all kernels together, where the square of
+the relative error of a slice weighs 1."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,8 @@ class StepFactors:
 
     in_step: dict[str, float]
     fixed: dict[str, float]
+    whole: dict[str, float]
+    """Seconds of a whole sequence for each that it would take by the others, by pass."""
     rates: dict[str, float]
     between: float
 
@@ -89,7 +99,7 @@ class StepOps:
         starts = np.cumsum((0, *self.case.lengths)).tolist()
         return [whole_unit(count, past) for count, past in zip(self.case.lengths, starts)]
 
-    def layer_columns(self, kind: str) -> tuple[Column, list[Column]]:
+    def layer_columns(self, kind: str) -> StepColumns:
         """Seconds of a layer in ops of a kind, and what its kernels take one by one."""
         passed = PASS_OF[kind]
         columns = [self._alone(passed)]
@@ -99,7 +109,7 @@ class StepOps:
             columns.append(np.array(found))
         return self._layer(kind), columns
 
-    def head_columns(self) -> tuple[Column, list[Column]]:
+    def head_columns(self) -> StepColumns:
         """What the last stage takes next to its layers, and its kernels one by one."""
         beside = self.seconds_of("I", LAST) - self._layer("I") * self.layers(LAST)
         flops = 3 * self.case.model.vocabulary * self.case.model.head.flops_per_logit
@@ -143,34 +153,54 @@ class StepOps:
         return found
 
 
-def factors_of(steps: Sequence[StepOps]) -> StepFactors:
-    """Of steps of one model, the profiled one first."""
-    in_step, fixed = dict[str, float](), dict[str, float]()
-    for kind, passed in PASS_OF.items():
-        fixed[passed], *found = _fit([step.layer_columns(kind) for step in steps])
-        names = (passed, f"attention {'forward' if kind == 'F' else 'backward'}")
-        in_step |= dict(zip(names, found))
-    fixed["head"], in_step["head"] = _fit([step.head_columns() for step in steps])
+def factors_of(steps: Sequence[StepOps], constant: bool) -> StepFactors:
+    """Of steps of one model, the profiled one first; with a constant where the host computes."""
+    sliced = [step for step in steps if step.case.slices > 1] or steps
+    whole = [step for step in steps if step.case.slices == 1] or steps
+    in_step, fixed, ratios = dict[str, float](), dict[str, float](), dict[str, float]()
+    for passed, columns in _PARTS.items():
+        found = fit_factors([columns(step) for step in sliced], constant)
+        ratios[passed] = measured_ratio([columns(step) for step in whole], found)
+        fixed[passed] = found[0]
+        in_step |= dict(zip((passed, _ATTENTION.get(passed, "")), found[1:]))
     ordered = {name: in_step[name] for name in FACTORS}
-    return StepFactors(ordered, fixed, steps[0].rates(), steps[0].between)
+    return StepFactors(ordered, fixed, ratios, steps[0].rates(), steps[0].between)
 
 
-def _fit(parts: Sequence[tuple[Column, list[Column]]]) -> list[float]:
-    """A constant, and a factor of each column. Without a constant where none fits, and with one
-    factor for all columns where they do not differ enough to have their own."""
+_PARTS: dict[str, Callable[[StepOps], StepColumns]] = {
+    **{passed: partial(StepOps.layer_columns, kind=kind) for kind, passed in PASS_OF.items()},
+    "head": StepOps.head_columns,
+}
+"""What factors are found of."""
+_ATTENTION = {"forward": "attention forward", "inputs": "attention backward"}
+"""Passes with attention, and its factor."""
+
+
+def measured_ratio(parts: Sequence[StepColumns], factors: Sequence[float]) -> float:
+    """Measured seconds for each that factors say."""
+    measured = sum(float(seconds.sum()) for seconds, _ in parts)
+    said = sum(
+        factors[0] * len(seconds) + sum(float(f * c.sum()) for f, c in zip(factors[1:], columns))
+        for seconds, columns in parts
+    )
+    return measured / said
+
+
+def fit_factors(parts: Sequence[StepColumns], constant: bool) -> list[float]:
+    """A constant, and a factor of each column. Without a constant where the best is below 0."""
     measured = np.concatenate([seconds for seconds, _ in parts])
     columns = [np.concatenate(each) for each in zip(*(columns for _, columns in parts))]
     common = float(measured.sum() / np.sum(columns))
-    for constants in ([np.ones(len(measured))], []):
-        table = np.stack([*constants, *columns], 1) / measured[:, None]
-        if len(measured) < table.shape[1]:
-            continue
-        found = np.linalg.lstsq(table, np.ones(len(measured)), rcond=None)[0].tolist()
-        constant, *factors = found if constants else [0.0, *found]
-        usual = all(common / OUTSIDE < each < common * OUTSIDE for each in factors)
-        if usual and 0 <= constant <= measured.min() / 2:
-            return [constant, *factors]
-    return [0.0, *[common] * len(columns)]
+    least = float(measured.min())
+    ones = [np.full(len(measured), least)] if constant else []
+    table = np.stack([*ones, *columns], 1) / measured[:, None]
+    likely = np.array([0.0] * len(ones) + [common] * len(columns))
+    alike = np.sqrt(ALIKE) * np.eye(len(likely))
+    wanted = np.concatenate([np.ones(len(measured)), alike @ likely])
+    found = np.linalg.lstsq(np.vstack([table, alike]), wanted, rcond=None)[0].tolist()
+    if not constant:
+        return [0.0, *found]
+    return [found[0] * least, *found[1:]] if found[0] >= 0 else fit_factors(parts, False)
 
 
 def phases_of(ops: Mapping[Op, float], seconds: float, clearing: float) -> dict[str, float]:

@@ -14,8 +14,6 @@ from penstock.estimate.layer_times import LayerTimes, UnitTokens
 from penstock.estimate.products import Product
 from penstock.profiling.case import ProfileCase
 
-WIDTHS = (0.5, 1.0, 2.0)
-"""Widths of matrices, as many times those of the model."""
 FEWEST_TOKENS = 16
 MatrixSides = tuple[int, int]
 """Outputs and inputs."""
@@ -55,11 +53,11 @@ def product_sizes(case: ProfileCase, times: LayerTimes) -> Iterator[tuple[str, P
     """Products of a layer and of the head by pass."""
     layer, (words, hidden) = set[MatrixSides](), (case.model.vocabulary, case.model.hidden)
     for outputs, inputs in times.matrices:
-        layer |= {(int(outputs * width), int(inputs * width)) for width in WIDTHS}
+        layer |= {(int(outputs * width), int(inputs * width)) for width in case.widths}
     for matrix in sorted(each for each in layer if min(each) > 0):
         for tokens in token_counts(case):
             yield from _passes(tokens, matrix, case.model.element_bytes)
-    head = {(words, int(hidden * width)) for width in WIDTHS} | {(max(1, words // 2), hidden)}
+    head = {(words, int(hidden * width)) for width in case.widths} | {(max(1, words // 2), hidden)}
     pieces = {times.head_piece(tokens).m for tokens in token_counts(case)}
     for matrix in sorted(each for each in head if min(each) > 0):
         for tokens in sorted(pieces):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from penstock.core.schedule import Schedule
 from penstock.core.transfers import moves_of
-from penstock.cost.cell_cost import CellCost, FreeBoundaries
+from penstock.cost.cell_cost import CellCost
 from penstock.sim.engine import simulate
 from penstock.sim.links import transfer_parts
 from penstock.sim.timeline import Timeline
@@ -50,7 +50,7 @@ def exposed_times(schedule: Schedule, cost: CellCost) -> ExposedTimes:
         _by_device(schedule, inside.total),
         _by_device(schedule, inside.exposed),
         {axis: _by_device(schedule, each) for axis, each in sent.items() if each.any()},
-        timeline.makespan - simulate(schedule, FreeBoundaries.like(cost)).makespan,
+        timeline.makespan - simulate(schedule, cost.without_boundaries()).makespan,
         timeline.makespan - simulate(schedule, without_copies).makespan,
     )
 

@@ -137,6 +137,7 @@ def test_a_rank_that_freezes_between_its_arrival_and_the_first_step_is_named(
     assert outcome.seconds < FROZEN + LEAVING
 
 
+@pytest.mark.matrix
 def test_a_rank_that_wakes_up_in_time_goes_on(toy: Toy) -> None:
     outcome = toy(3, "nap", 0, 1, 2)
     assert (outcome.code, outcome.err) == (0, "")

@@ -237,6 +237,7 @@ def _held(plan: StepPlan, owner: int, kind: str) -> int:
     ("name", "dtype"),
     one_of(3, product(("breadth-first", "interleaved"), (torch.float32, torch.bfloat16))),
 )
+@pytest.mark.matrix
 def test_what_is_alive_in_a_step_are_owned_shares_and_buffers_and_the_page_says_so(
     ranks: Crew, name: str, dtype: torch.dtype
 ) -> None:

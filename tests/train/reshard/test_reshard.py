@@ -85,6 +85,7 @@ def goes_on(change: Change, right: Straight, crews: Crews, folder: Path) -> None
     assert_close(weights_in(export, right.weights), right.weights, CLOSE)
 
 
+@pytest.mark.matrix
 def test_a_run_goes_on_under_other_layouts_of_four_ranks(
     crews: Crews, reference: Reference, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from penstock.plan.memory_by_class import ClassBytes
 from train.runs.ranks import Setting, fresh
 
 pytestmark = pytest.mark.torch
@@ -26,3 +27,11 @@ def test_a_run_in_cells_holds_what_was_predicted(setting: Setting, mesh: str) ->
     told = json.loads(ran.said[0][ran.said[0].index("{") :])
     (found,) = told["schedules"]
     assert found["predicted_peak"] == [pytest.approx(p, rel=0.02) for p in found["measured_peak"]]
+    for what in ("predicted", "measured"):
+        classes = [ClassBytes(**each) for each in found[f"{what}_classes"]]
+        assert [each.step for each in classes] == found[f"{what}_peak"]
+    (predicted,), (measured,) = found["predicted_classes"], found["measured_classes"]
+    for name in ("weights", "gradients", "optimizer"):
+        assert predicted[name] == measured[name]
+    for name in ("activations", "keys_values"):
+        assert predicted[name] == pytest.approx(measured[name], rel=0.02)

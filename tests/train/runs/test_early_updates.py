@@ -21,6 +21,7 @@ def trained(setting: Setting, name: str, validation: str, steps: int) -> Ran:
     return ran
 
 
+@pytest.mark.matrix
 def test_a_run_writes_the_same_bytes_whenever_its_updates_are_validated(setting: Setting) -> None:
     """Straight, and continued from a checkpoint the other way."""
     right = trained(setting, "validated-before", "before", STEPS)

@@ -24,6 +24,7 @@ def trained(setting: Setting, name: str, stages: str, steps: int, *more: str) ->
     return ran
 
 
+@pytest.mark.matrix
 def test_a_run_writes_the_same_bytes_wherever_its_optimizer_is(setting: Setting) -> None:
     """Straight, and continued from a checkpoint of the other place, both ways."""
     right = trained(setting, "state-on-devices", "none", STEPS)

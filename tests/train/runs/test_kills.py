@@ -27,6 +27,7 @@ def killed(folder: Path, times: int) -> Disturbed:
     return found
 
 
+@pytest.mark.matrix
 def test_each_rank_is_killed_and_the_weights_are_the_same_bit_for_bit(tmp_path: Path) -> None:
     assert killed(tmp_path, times=1).begun
 

@@ -172,6 +172,7 @@ def test_records_that_cannot_be_closed_fail_the_run_with_their_rank(setting: Set
     assert saved(ran) == 2
 
 
+@pytest.mark.matrix
 def test_records_that_hang_in_closing_are_named_by_those_that_wait(setting: Setting) -> None:
     changes = ("run.steps=2", "watch.stuck=5")
     ran = setting.run(*changes, name="hung-records", prepare=sleep_in_closing)
@@ -191,6 +192,7 @@ def test_what_went_wrong_first_is_said_where_closing_fails_too(setting: Setting)
     assert "ValueError: the layer is broken" in ran.causes[0]
 
 
+@pytest.mark.matrix
 def test_text_that_takes_longer_than_patience_to_tokenise_is_waited_for(setting: Setting) -> None:
     changes = ("run.steps=2", "watch.stuck=2")
     ran = setting.run(*changes, name="long-text", prepare=partial(slow_text, 4.0))

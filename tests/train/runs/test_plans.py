@@ -32,6 +32,7 @@ def _plans(ran: Ran) -> list[dict[str, object]]:
     return [json.loads(line) for line in (ran.folder / "plans.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.matrix
 def test_late_transfers_change_the_plan_and_nothing_else(
     setting: Setting, undisturbed: Ran
 ) -> None:

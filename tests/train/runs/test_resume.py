@@ -77,6 +77,7 @@ def test_a_run_begun_under_another_layout_goes_on_too(setting: Setting, undistur
     assert second.losses == pytest.approx(straight.losses, rel=CLOSE, abs=0)
 
 
+@pytest.mark.matrix
 def test_a_run_goes_on_from_tensor_ranks_to_sequence_ranks_to_owners_of_the_optimizer(
     setting: Setting, undisturbed: Ran
 ) -> None:
@@ -97,6 +98,7 @@ def test_a_run_goes_on_from_tensor_ranks_to_sequence_ranks_to_owners_of_the_opti
     assert ran[2].losses == pytest.approx(undisturbed.losses, rel=CLOSE, abs=0)
 
 
+@pytest.mark.matrix
 def test_tied_weights_go_on_from_one_process_to_four(setting: Setting) -> None:
     """One process has the embedding and its copy; four have them on two devices."""
     common = ("model.tied=true", "optimizer.schedule=constant")

@@ -58,6 +58,7 @@ def stop(process: Started, number: int) -> tuple[int, str, float]:
     return process.returncode, said, time.monotonic() - began
 
 
+@pytest.mark.matrix
 def test_a_run_that_is_interrupted_and_stopped_ends_as_if_it_had_not_been(
     setting: Setting, straight: Ran
 ) -> None:

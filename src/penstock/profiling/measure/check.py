@@ -1,6 +1,6 @@
 """Estimates beside measured steps: whether a profile says what other steps take."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,74 +9,109 @@ import torch
 
 from penstock.bench.measure.step_clock import unless_memory_ends
 from penstock.cluster.profile_file import read_profile
-from penstock.errors import FormatError, shown
+from penstock.errors import FormatError, ShapeError, shown
 from penstock.estimate.price import Estimate
 from penstock.profiling.case import ProfileCase, profiled_case
 from penstock.profiling.check_cases import CheckCase
-from penstock.profiling.measure.run import LONGEST_PROFILE, Rounds
-from penstock.profiling.measure.steps import (
-    MeasuredSteps,
-    profiled_seconds,
-    steps_of_schedule,
-    usual_steps,
-)
+from penstock.profiling.measure.neighbours import Neighbours
+from penstock.profiling.measure.run import LONGEST_PROFILE, Rounds, busy_ranks
+from penstock.profiling.measure.steps import MeasuredSteps, profiled_seconds, steps_of_schedule
 from penstock.profiling.measure.timing import one_thread, usual
 from penstock.profiling.modules import MeasuredRow
+from penstock.run.execute.spans import clock_of
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.process.rendezvous import Connection
 from penstock.run.step.build import torch_device
 from penstock.schedules import build
 
+MeasuredDevices = Sequence[MeasuredSteps]
+"""Steps as each device saw them."""
 PROFILED_AGAIN = Rounds(1, 2, 1)
 """How often the profiled step is measured again."""
 
 
-def checked_rows(profile: Path, cases: Iterable[CheckCase], often: Rounds) -> Iterator[MeasuredRow]:
-    """Each case estimated with the profile, and measured. Before each round the profiled step is
-    measured again: a machine that others use is not always as fast as it was."""
+def checked_rows(
+    profile: Path, cases: Iterable[CheckCase], often: Rounds, devices: int = 1
+) -> Iterator[MeasuredRow]:
+    """Each case estimated with the profile, and measured on so many devices. Before each round the
+    profiled step is measured again: a machine that others use is not always as fast as it was."""
     record = read_profile(profile)
-    profiled, then = profiled_case(record), float(record["step"]["seconds"])
-    wanted = str(record["machine"]["device"])
-    device = torch.device(wanted)
-    with Crew(1, limit=LONGEST_PROFILE) as crew:
+    machine, profiled = record["machine"], profiled_case(record)
+    then, wanted = float(record["step"]["seconds"]), str(machine["device"])
+    device, ranks = torch.device(wanted), busy_ranks(wanted, int(machine["ranks"]))
+    with (
+        Neighbours(ranks, LONGEST_PROFILE) as neighbours,
+        Crew(devices, limit=LONGEST_PROFILE) as crew,
+    ):
         for case in cases:
-            again, found = list[float](), list[MeasuredSteps | None]()
+            again, found = list[float](), list[MeasuredDevices | None]()
             for _ in range(often.rounds):
-                again += crew.run(profiled_again, profiled, wanted)
-                found += crew.run(measure_case, case, wanted, often)
-            done = [each for each in found if each is not None]
-            steps = usual_steps(done, device) if len(done) == len(found) else None
+                again.append(neighbours.run(profiled_again, profiled, wanted)[0])
+                together = crew if devices > 1 else neighbours
+                found.append(of_devices(together.run(measure_case, case, wanted, often), case))
             said = case.estimated(str(profile))
-            yield checked_row(case, said, steps, usual(again, device) / then)
+            yield checked_row(case, said, usual_round(found, device), usual(again, device) / then)
 
 
-def refuse_unmeasured(record: Mapping[str, Any]) -> None:
-    """Refuse a profile without the step that is measured again, or of an unknown device."""
-    seconds, device = record["step"]["seconds"], record["machine"]["device"]
-    if not (isinstance(seconds, float) and seconds > 0 and device in ("cpu", "cuda")):
+def of_devices(found: Sequence[MeasuredSteps | None], case: CheckCase) -> MeasuredDevices | None:
+    """Steps of each device of a case; None where the memory of one does not suffice."""
+    done = [each for each in found[: case.devices] if each is not None]
+    return done if len(done) == case.devices else None
+
+
+def usual_round(
+    found: Sequence[MeasuredDevices | None], device: torch.device
+) -> MeasuredDevices | None:
+    """The round that counts, if none failed."""
+    done = [each for each in found if each is not None]
+    if len(done) < len(found):
+        return None
+    seconds = usual(map(slowest, done), device)
+    return next(each for each in done if slowest(each) == seconds)
+
+
+def slowest(found: MeasuredDevices) -> float:
+    """Seconds of a step on all of its devices."""
+    return max(each.seconds for each in found)
+
+
+def refuse_unmeasured(record: Mapping[str, Any], devices: int = 1) -> None:
+    """Refuse a profile without the step that is measured again, of an unknown device, or of fewer
+    ranks than are wanted."""
+    seconds, machine = record["step"]["seconds"], record["machine"]
+    if not (isinstance(seconds, float) and seconds > 0 and machine["device"] in ("cpu", "cuda")):
         raise FormatError(
-            f"the profiled step took {shown(seconds)} s on {shown(device)}",
+            f"the profiled step took {shown(seconds)} s on {shown(machine['device'])}",
             hint="give a file that `penstock profile --out` has written",
+        )
+    if not (isinstance(machine["ranks"], int) and 1 <= devices <= machine["ranks"]):
+        raise ShapeError(
+            f"{devices} devices, but the profile is of {shown(machine['ranks'])} ranks",
+            hint=f"profile again with --ranks {devices}",
         )
 
 
 def checked_row(
-    case: CheckCase, said: Estimate, found: MeasuredSteps | None, slower: float
+    case: CheckCase, said: Estimate, found: MeasuredDevices | None, slower: float
 ) -> MeasuredRow:
-    """One case; a step that the memory does not suffice for is told as such."""
-    memory = said.memory[0]
-    size = memory.total - memory.context - memory.fragmentation
-    row = {**case.named, "estimated_seconds": said.seconds, "estimated_bytes": size}
+    """One case, with the memory of the device that is furthest off; a step that the memory does not
+    suffice for is told as such."""
+    sizes = [each.total - each.context - each.fragmentation for each in said.memory]
+    row = {**case.named, "estimated_seconds": said.seconds}
     if found is None:
-        return row | {"status": "out of memory"}
+        return row | {"status": "out of memory", "estimated_bytes": max(sizes)}
+    pairs = [(size, each.memory.allocated) for size, each in zip(sizes, found)]
+    size, allocated = max(pairs, key=lambda pair: abs(pair[0] / pair[1] - 1))
+    seconds = slowest(found)
     return row | {
         "status": "measured",
-        "measured_seconds": found.seconds,
-        "time_error": said.seconds / found.seconds - 1,
+        "measured_seconds": seconds,
+        "time_error": said.seconds / seconds - 1,
         "drift": slower - 1,
-        "steady_error": said.seconds * slower / found.seconds - 1,
-        "measured_bytes": found.memory.allocated,
-        "memory_error": size / found.memory.allocated - 1,
+        "steady_error": said.seconds * slower / seconds - 1,
+        "estimated_bytes": size,
+        "measured_bytes": allocated,
+        "memory_error": size / allocated - 1,
     }
 
 
@@ -98,5 +133,8 @@ def measure_case(
 
 def _measured(case: CheckCase, device: torch.device, often: Rounds) -> MeasuredSteps:
     slices = case.case.slices if case.case.slices > 1 else None
-    schedule = build(case.schedule, devices=1, microbatches=case.microbatches, slices=slices)
-    return steps_of_schedule(case.case, schedule, device, often.steps, often.first)
+    count = case.microbatches
+    schedule = build(case.schedule, devices=case.devices, microbatches=count, slices=slices)
+    # Waiting for others is no CPU time of a thread, and takes its part of a step.
+    clock = clock_of(device) if case.devices > 1 else None
+    return steps_of_schedule(case.case, schedule, device, often.steps, often.first, clock)

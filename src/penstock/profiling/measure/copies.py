@@ -1,6 +1,6 @@
 """Copies between the host and a device, and collectives among ranks."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from statistics import median
 from time import perf_counter
@@ -35,7 +35,9 @@ def copy_rows(device: torch.device) -> Iterator[MeasuredRow]:
             yield {"way": name, "bytes": size, "seconds": seconds, "bytes_per_second": rate}
 
 
-def collective_rows(connection: Connection, wanted: str) -> list[MeasuredRow]:
+def collective_rows(
+    connection: Connection, wanted: str, sizes: Sequence[int] = MESSAGES
+) -> list[MeasuredRow]:
     """Sums, gathers and messages in groups of 2, 4, ... ranks, as this one sees it. What the ranks
     cannot send from their GPUs is sent from the host."""
     device, found = torch_device(wanted, connection.place), list[MeasuredRow]()
@@ -45,7 +47,7 @@ def collective_rows(connection: Connection, wanted: str) -> list[MeasuredRow]:
     while ranks <= connection.world:
         group = make_group([*range(ranks)])
         if connection.rank < ranks:
-            for size in MESSAGES:
+            for size in sizes:
                 found += _rows(group, ranks, size, device)
         distributed.barrier()
         ranks *= 2

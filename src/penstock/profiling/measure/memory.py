@@ -8,6 +8,7 @@ import torch
 from penstock.core.ops import Op
 from penstock.data.batch import Microbatch
 from penstock.run.execute.observer import Both
+from penstock.run.observe.classes import held_bytes
 from penstock.run.observe.inspected_step import there_already
 from penstock.run.observe.memory_meter import Sample, record_memory
 from penstock.run.step.engine import Engine
@@ -62,7 +63,7 @@ def memory_of(engine: Engine, batch: Sequence[Microbatch]) -> StepMemory:
     """Look at a step that updates nothing."""
     on_gpu, executor = engine.device.type == "cuda", engine.executor
     allocated, reserved, context = _of_gpu() if on_gpu else (0, 0, 0)
-    weights, gradients, optimizer = _held(engine)
+    weights, gradients, optimizer = held_bytes(engine)
     observer = executor.observer
     try:
         with record_memory(*there_already(engine)) as recorder:
@@ -83,15 +84,3 @@ def _of_gpu() -> tuple[int, int, int]:
     free, total = torch.cuda.mem_get_info()
     context = max(0, total - free - torch.cuda.memory_reserved())
     return torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved(), context
-
-
-def _held(engine: Engine) -> tuple[int, int, int]:
-    """Bytes of weights, gradients, and of main weights with their moments."""
-    values, gradients, state = dict[int, int](), 0, 0
-    for stage, weights in engine.weights.items():
-        gradients += weights.grad.nbytes
-        moments = engine.optimizers[stage].moments.values()
-        state += weights.main.nbytes + sum(each.nbytes for each in moments)
-        if weights.value.data_ptr() != weights.main.data_ptr():
-            values[stage] = weights.value.nbytes
-    return sum(values.values()), gradients, state

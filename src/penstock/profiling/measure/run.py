@@ -2,7 +2,7 @@
 
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,10 +23,11 @@ from penstock.profiling.case import ProfileCase
 from penstock.profiling.in_step import StepOps, factors_of, op_rows, phases_of
 from penstock.profiling.measure.copies import collective_rows, copy_rows
 from penstock.profiling.measure.kernels import KernelBench
+from penstock.profiling.measure.neighbours import Neighbours
 from penstock.profiling.measure.steps import MeasuredSteps, dtype_of, profile_steps, usual_steps
 from penstock.profiling.measure.timing import one_thread, usual
 from penstock.profiling.modules import MeasuredRow, module_rows
-from penstock.profiling.sizes import attention_sizes, product_sizes, token_counts
+from penstock.profiling.sizes import FEWEST_TOKENS, attention_sizes, product_sizes, token_counts
 from penstock.profiling.utilised import step_utilisation
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.process.environment import RankPlace
@@ -35,6 +36,8 @@ from penstock.run.process.rendezvous import Connection
 from penstock.run.step.build import torch_device
 
 FoundProfile = dict[str, Any]
+SHORTER = 4
+"""How many times fewer tokens a second step has than the profiled one."""
 LONGEST_PROFILE = 3600.0
 """Seconds that a profile may take."""
 
@@ -55,16 +58,21 @@ def profile_machine(
     case: ProfileCase, wanted: str, ranks: int, often: Rounds, say: Say
 ) -> FoundProfile:
     """Measure all that a profile has: in a process of its own, which has the settings of memory
-    that ranks of a run have; collectives among as many as there are ranks."""
+    that ranks of a run have, on a host with as many beside it; collectives among all ranks."""
     say(f"{case.name}: steps of {case.tokens:,} tokens in {case.slices} slices, then kernels")
-    with Crew(1, limit=LONGEST_PROFILE) as crew:
-        record = crew.run(profile_alone, case, wanted, often)[0]
+    with Neighbours(busy_ranks(wanted, ranks), LONGEST_PROFILE) as neighbours:
+        record = neighbours.run(profile_alone, case, wanted, often)[0]
     record["machine"]["ranks"] = ranks
     record["made"]["command"] = sys.argv[1:]
     if ranks > 1:
         say(f"collectives of {ranks} ranks")
         record["collectives"] = _collectives(ranks, wanted)
     return record
+
+
+def busy_ranks(wanted: str, ranks: int) -> int:
+    """Processes that compute at the same time: ranks of a host share what each GPU has alone."""
+    return ranks if torch_device(wanted, RankPlace()).type == "cpu" else 1
 
 
 def profile_alone(
@@ -77,28 +85,45 @@ def profile_alone(
     record: FoundProfile = {"format": FORMAT, "version": VERSION, "made": made_on(device)}
     record["case"] = case.record() | {"fused": fused}
     record["machine"] = machine_row(device, case.precision)
-    steps, whole, kernels = [], [], []
+    cases, kernels = [case, *other_steps(case, device)], []
+    rounds: dict[ProfileCase, list[MeasuredSteps]] = {each: [] for each in cases}
     for _ in range(often.rounds):
-        steps.append(profile_steps(case, device, often.steps, often.first))
-        if case.slices > 1:
-            whole.append(profile_steps(_whole(case), device, often.steps, often.first))
+        for each, steps in rounds.items():
+            steps.append(profile_steps(each, device, often.steps, often.first))
         kernels.append(_kernel_rows(case, device, fused))
         give_back(device)
-    found = usual_steps(steps, device)
+    measured = {each: usual_steps(steps, device) for each, steps in rounds.items()}
+    found = measured[case]
     record["step"] = found.record(case.tokens)
     record["phases"] = phases_of(found.ops, found.seconds, found.clearing)
     record["ops"] = op_rows(case, found.ops)
+    record["other_steps"] = [_other_row(each, measured[each]) for each in cases[1:]]
     record["memory"] = found.memory.record()
     record |= {name: _usual_rows([each[name] for each in kernels], device) for name in kernels[0]}
     record["copies"] = [*copy_rows(device)]
     record["collectives"] = []
     _shares(record)
-    return record | _factors(case, record, found, usual_steps(whole or steps, device))
+    return record | _factors(case, record, measured)
 
 
-def _whole(case: ProfileCase) -> ProfileCase:
-    """The same without slices."""
-    return replace(case, slices=1)
+def other_steps(case: ProfileCase, device: torch.device) -> list[ProfileCase]:
+    """The same without slices; and with a quarter of the tokens, where the host computes: there a
+    kernel takes some time however few tokens there are."""
+    found = [replace(case, slices=1)] if case.slices > 1 else []
+    few = case.tokens // SHORTER
+    short = device.type == "cpu" and few >= FEWEST_TOKENS * case.slices
+    return [*found, replace(case, tokens=few)] if short else found
+
+
+def _other_row(case: ProfileCase, found: MeasuredSteps) -> MeasuredRow:
+    """Another step that factors follow from."""
+    return {
+        "tokens": case.tokens,
+        "lengths": list(case.lengths),
+        "seconds": found.seconds,
+        "clearing_seconds": found.clearing,
+        "ops": op_rows(case, found.ops),
+    }
 
 
 def _usual_rows(rounds: Sequence[Sequence[MeasuredRow]], device: torch.device) -> list[MeasuredRow]:
@@ -196,25 +221,29 @@ def _shares(record: FoundProfile) -> None:
 
 
 def _factors(
-    case: ProfileCase, record: FoundProfile, found: MeasuredSteps, whole: MeasuredSteps
+    case: ProfileCase, record: FoundProfile, measured: Mapping[ProfileCase, MeasuredSteps]
 ) -> FoundProfile:
     """What steps make of kernels, and what follows from both."""
     empty = {
         "in_step": dict.fromkeys(FACTORS, 1.0),
         "fixed_seconds": dict.fromkeys(FIXED_PARTS, 0.0),
+        "whole_over_slices": dict.fromkeys(FIXED_PARTS, 1.0),
     }
     empty["rates"] = dict.fromkeys(END_RATES, 1.0)
     gpu = machine_of(record | empty | {"between_ops_seconds": 0.0}, "here").cluster.gpu
     fused = record["case"]["fused"]
     times = ProfiledTimes(case.model, case.model, gpu, 1.0, "flash2", fused)
-    step = StepOps(case, times, found.ops, found.seconds, found.clearing)
-    uncut = StepOps(_whole(case), times, whole.ops, whole.seconds, whole.clearing)
-    factors = factors_of([step, uncut] if case.slices > 1 else [step])
+    steps = [
+        StepOps(each, times, found.ops, found.seconds, found.clearing)
+        for each, found in measured.items()
+    ]
+    factors = factors_of(steps, constant=record["machine"]["device"] == "cpu")
     return {
         "in_step": factors.in_step,
         "fixed_seconds": factors.fixed,
+        "whole_over_slices": factors.whole,
         "rates": factors.rates,
         "between_ops_seconds": factors.between,
-        "modules": module_rows(step, factors),
-        "utilisation": step_utilisation(case, found.seconds, record["machine"]["peak_flops"]),
+        "modules": module_rows(steps[0], factors),
+        "utilisation": step_utilisation(case, steps[0].seconds, record["machine"]["peak_flops"]),
     }

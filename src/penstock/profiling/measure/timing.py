@@ -1,23 +1,30 @@
 """How long something takes, over and over.
 
-On a GPU many calls are timed together by its own clock, because one alone may be shorter than its
-launch, and the median counts. On the host one thread computes, as in a rank of a run, and its CPU
-time is taken. What disturbs a thread (other processes, their use of caches) only adds time to it,
-so there the least counts.
+On a GPU many calls are timed together by its own clock, and the median counts. A small kernel is
+shorter than its launch. In a step the host is ahead, so launches cost nothing there; here the GPU
+first waits until all calls are launched, or it would be the host that is measured.
+
+On the host one thread computes, as in a rank of a run, and its CPU time is taken. What disturbs a
+thread (other processes, their use of caches) only adds time to it, so there the least counts.
 """
 
 from collections.abc import Callable, Iterable
 from statistics import median_low
-from time import thread_time_ns
+from time import perf_counter, thread_time_ns
 
 import torch
 
 from penstock.run.execute.spans import Clock, gpu_mark
 
-TIMED_TOGETHER = 0.005
-"""Seconds of calls that are timed together."""
+TIMED_TOGETHER = {"cpu": 0.005, "cuda": 0.015}
+"""Seconds of calls that are timed together; a GPU needs some to have the clock of a step."""
 KERNEL_ROUNDS = 3
-MOST_CALLS = 1_000
+MOST_CALLS = {"cpu": 1_000, "cuda": 200}
+"""Calls that are timed together; the queue of a GPU holds about a thousand kernels."""
+LAUNCH_MARGIN = 1.5
+"""How much longer a GPU waits than the launches took, for those that take longer this time."""
+CYCLES = 2e9
+"""Of a GPU in a second, at most."""
 LONG = 0.5
 """Seconds of a call after which it is not called again."""
 
@@ -55,8 +62,28 @@ def kernel_seconds(call: Callable[[], object], device: torch.device) -> float:
     once = max(seconds_of_calls(call, mark), 1e-7)
     if once > LONG:
         return once
-    calls = max(1, min(MOST_CALLS, round(TIMED_TOGETHER / once)))
-    return usual((seconds_of_calls(call, mark, calls) for _ in range(KERNEL_ROUNDS)), device)
+    kind = device.type
+    calls = max(1, min(MOST_CALLS[kind], round(TIMED_TOGETHER[kind] / once)))
+    wait = gpu_waits(launch_seconds(call, calls)) if kind == "cuda" else lambda: None
+    rounds = (wait() or seconds_of_calls(call, mark, calls) for _ in range(KERNEL_ROUNDS))
+    return usual(rounds, device)
+
+
+def launch_seconds(call: Callable[[], object], calls: int) -> float:
+    """Seconds of the host for some calls to a GPU that has nothing else to do."""
+    torch.cuda.synchronize()
+    start = perf_counter()
+    for _ in range(calls):
+        call()
+    took = perf_counter() - start
+    torch.cuda.synchronize()
+    return took
+
+
+def gpu_waits(seconds: float) -> Callable[[], None]:
+    """Makes a GPU wait until calls are launched that take the host so long."""
+    cycles = round(LAUNCH_MARGIN * seconds * CYCLES)
+    return lambda: torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
 
 
 def one_thread(device: torch.device) -> None:

@@ -110,6 +110,8 @@ class Executor:
         """What the sums of the last pass came to, by the name of their buffer."""
         self.left: Sequence[Ticket] = ()
         """Sums of the last pass that nothing in it has waited for."""
+        self.values: Values = []
+        """What the places of the lane hold while a pass is under way."""
         self._begun = BegunTransfers.of(program, self.lane)
         self._subjects = subjects
         token = {TOKEN: order_token(boundary.device)}
@@ -162,7 +164,7 @@ class Executor:
     def _run(self, over: LanePass, pieces: Sequence[Piece]) -> list[Tensor]:
         settle_products(self.boundary.dtype)
         self.spans = Spans.begin(self.clock, over.calls)
-        values = self._resident.copy()
+        self.values = values = self._resident.copy()
         run = LaneRun(self._around, self.observer, values, pieces, self.spans, self.helper)
         self.losses = run.losses
         try:
@@ -174,7 +176,7 @@ class Executor:
                 raise void.refusal from None
             return self._run(over, pieces)
         self.transport.drain()
-        self.losses, self.totals, self.left = (), run.totals, run.left
+        self.losses, self.totals, self.left, self.values = (), run.totals, run.left, []
         return run.losses
 
     def _pass(self, lane: Lane, handlers: Mapping[str, Handler]) -> LanePass:

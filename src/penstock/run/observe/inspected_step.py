@@ -1,10 +1,11 @@
 """A step that is looked at: when its ops ran, how much CPU each took, what memory was alive.
 
-Counting every allocation slows a step down, so it is run twice: once by the clock, once by the
-meter. Neither changes a weight.
+Counting every allocation slows a step down, so it is run three times: once by the clock, once by
+the meter, and once to see what the memory is for where the meter was highest. None changes a
+weight.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import thread_time_ns
 from typing import NamedTuple
 
@@ -13,7 +14,9 @@ from torch import Tensor
 
 from penstock.core.ops import Op
 from penstock.data.batch import Microbatch
+from penstock.plan.memory_by_class import ClassBytes
 from penstock.run.execute.observer import Both, Quiet
+from penstock.run.observe.classes import ClassObserver, held_bytes, peak_op
 from penstock.run.observe.measured_timeline import (
     DevicePart,
     gather,
@@ -21,7 +24,7 @@ from penstock.run.observe.measured_timeline import (
     part_of,
     timeline_of,
 )
-from penstock.run.observe.memory_meter import record_memory
+from penstock.run.observe.memory_meter import Sample, record_memory
 from penstock.run.program.calls import Call
 from penstock.run.step.engine import Engine
 from penstock.run.step.host_state import bytes_on_host
@@ -40,6 +43,8 @@ class StepLook(NamedTuple):
     """The most bytes that waited on the host at once, of each device."""
     kept: Sequence[int] = ()
     """Bytes of optimizer state on the host, of each device."""
+    classes: Sequence[ClassBytes] = ()
+    """What the memory of each device is for, when it holds most."""
 
 
 class CpuTime(Quiet):
@@ -67,6 +72,8 @@ def look_at_step(engine: Engine, batch: Sequence[Microbatch]) -> StepLook | None
         with record_memory(*there_already(engine)) as recorder:
             executor.observer = Both(observer, recorder)
             engine.gradients(batch)
+        executor.observer = observer
+        classes = _classes(engine, batch, recorder.samples)
     finally:
         executor.observer = observer
     table = engine.plan.schedule.table
@@ -82,7 +89,22 @@ def look_at_step(engine: Engine, batch: Sequence[Microbatch]) -> StepLook | None
     }
     most = engine.host.pool.most
     kept = bytes_on_host(engine.ends.values())
-    return _joined(engine, part._replace(cpu=cpu, memory=memory, host=most, kept=kept))
+    return _joined(
+        engine, part._replace(cpu=cpu, memory=memory, host=most, kept=kept, classes=classes)
+    )
+
+
+def _classes(
+    engine: Engine, batch: Sequence[Microbatch], samples: Mapping[Op, Sample]
+) -> ClassBytes | None:
+    """What memory is for while most of it is alive; all ranks run the step once more for it."""
+    op, executor = peak_op(samples), engine.executor
+    observer = ClassObserver(executor, op, there_already(engine)) if op else Quiet()
+    executor.observer = Both(executor.observer, observer)
+    engine.gradients(batch)
+    if not isinstance(observer, ClassObserver) or op is None:
+        return None
+    return observer.classes(held_bytes(engine), samples[op].peak)
 
 
 def there_already(engine: Engine) -> list[Tensor]:
@@ -108,7 +130,11 @@ def _joined(engine: Engine, part: DevicePart) -> StepLook | None:
         for row, nanoseconds in zip(each.rows, each.cpu):
             seconds[row] = nanoseconds * 1e-9
     host, kept = ([0] * schedule.shape.devices for _ in range(2))
+    classes: dict[int, ClassBytes] = {}
     for each in parts:
-        device = schedule.table.device[each.rows[0]]
+        device = int(schedule.table.device[each.rows[0]])
         host[device], kept[device] = each.host, each.kept
-    return StepLook(timeline_of(schedule, parts), seconds, host, kept)
+        if each.classes is not None:
+            classes[device] = each.classes
+    sorted_classes = [classes[device] for device in sorted(classes)]
+    return StepLook(timeline_of(schedule, parts), seconds, host, kept, sorted_classes)

@@ -20,6 +20,7 @@ from penstock.core.schedule import Schedule
 from penstock.core.table import Ticks
 from penstock.core.transfers import moves_of
 from penstock.cost.profile import NANOSECOND
+from penstock.plan.memory_by_class import ClassBytes
 from penstock.run.execute.executor import Executor
 from penstock.run.observe.memory_meter import Sample
 from penstock.sim.timeline import Curve, Timeline, Transfers
@@ -43,6 +44,8 @@ class DevicePart(NamedTuple):
     """The most bytes that waited on the host at once."""
     kept: int = 0
     """Bytes of optimizer state on the host."""
+    classes: ClassBytes | None = None
+    """What its memory is for, when it holds most."""
 
 
 class MeasuredStep(NamedTuple):
@@ -123,6 +126,7 @@ def _of_cell(ranks: Sequence[DevicePart]) -> DevicePart:
         memory=fullest,
         host=max(rank.host for rank in ranks),
         kept=max(rank.kept for rank in ranks),
+        classes=max((each for rank in ranks if (each := rank.classes)), key=sum, default=None),
     )
 
 

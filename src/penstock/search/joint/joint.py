@@ -20,7 +20,7 @@ from random import Random
 from time import process_time
 from typing import NamedTuple, TypeVar
 
-from penstock.cost.layers import even_split
+from penstock.arch.layer_split import even_split
 from penstock.schedules.generators.placements import Placement
 from penstock.search.joint.list_scheduler import NEVER, Listed, list_schedule, urgency
 from penstock.search.joint.moves import (

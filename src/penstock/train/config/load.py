@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from penstock.errors import FormatError, ShapeError, shown
 from penstock.files.toml_places import Path, parse, too_deep
+from penstock.train.config.auto_plan import CHOSEN
 from penstock.train.config.document import Document
 from penstock.train.config.errors import complaint, mistakes
 from penstock.train.config.overrides import Tables, apply_overrides, parse_overrides
@@ -79,10 +80,14 @@ def _wrong(tables: Tables) -> set[Path]:
 
 
 def _whole(tables: Tables, name: str) -> Tables:
-    """The tables with those that were left out, and with the name of the run's folder."""
+    """The tables with those that were left out, with the name of the run's folder, and with a
+    schedule that is to be chosen where the plan is."""
     whole: Tables = {section: {} for section in Settings.model_fields} | tables
     if name and isinstance(whole["run"], dict):
         whole["run"] = {"directory": f"runs/{name}"} | whole["run"]
+    plan, pipeline = whole["plan"], whole["pipeline"]
+    if isinstance(plan, dict) and isinstance(pipeline, dict) and plan.get("auto") is True:
+        whole["pipeline"] = {"schedule": CHOSEN} | pipeline
     return whole
 
 

@@ -1,4 +1,4 @@
-"""Whether the plan of a run changes while it trains, and what decides about it."""
+"""Who chooses the plan of a run, whether it changes while the run trains, and what decides."""
 
 from typing import Annotated, Literal, Self
 
@@ -11,8 +11,16 @@ LONGEST_SEARCH = 10_000.0
 
 
 class PlanSettings(Section):
-    """Whether the order of a step changes during the run. What is learnt does not depend on it."""
+    """How the plan of a run is chosen, and whether it changes. What is learnt does not depend on
+    it."""
 
+    auto: bool = False
+    """Whether schedule, mesh, slices and the like are chosen at the start, for the machine that
+    the run finds; what the configuration gives of these stays as it is."""
+    profile: str = ""
+    """A file that `penstock profile` has written. Times are predicted with it, and with `auto`
+    plans are compared by it. Empty with `auto` measures this machine for some seconds; otherwise
+    times are predicted from the ops of the run itself."""
     policy: Literal["fixed", "adaptive", "improving"] = "fixed"
     """`fixed` keeps the order of `pipeline.schedule`. `adaptive` runs microbatches in groups that
     grow while transfers are slow (Ada-Grouper). `improving` lets a solver look for a better order
@@ -36,6 +44,11 @@ class PlanSettings(Section):
 
     @model_validator(mode="after")
     def _refuse_misfits(self) -> Self:
+        if self.auto and self.policy != "fixed":
+            raise MisfitError(
+                f"auto is true, but policy is {self.policy!r}",
+                hint="leave one of both out: auto chooses once, at the start",
+            )
         for key, policy in (("rows", "adaptive"), ("orders", "improving")):
             if getattr(self, key) and self.policy != policy:
                 raise MisfitError(

@@ -239,7 +239,7 @@ class LogSettings(Section):
     wandb: str = ""
     """Weights & Biases project to report to; empty reports to none."""
     report: bool = True
-    """Whether the run ends with two more steps that are measured, and a report."""
+    """Whether the run ends with three more steps that are measured, and a report."""
     compare: tuple[str, ...] = ()
     """Schedules without slices whose time and memory the report compares with the run's."""
 

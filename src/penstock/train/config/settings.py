@@ -6,6 +6,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from penstock.data.settings import DataSettings
+from penstock.train.config.auto_plan import refuse_unplanned
 from penstock.train.config.fields import FromTable, MisfitError, Section
 from penstock.train.config.model_settings import ModelSettings
 from penstock.train.config.plan_settings import PlanSettings
@@ -51,6 +52,11 @@ class Settings(Section):
                 f"pipeline.cut adds up to {sum(cut)} tokens, but batch.length is {length}",
                 hint=f"give lengths that add up to {length}",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _refuse_unplanned(self) -> Self:
+        refuse_unplanned(self.plan, self.pipeline, self.mesh, self.optimizer, self.run.dtype)
         return self
 
     @model_validator(mode="after")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from penstock.cluster.profile_file import read_machine
 from penstock.cost.stage_workload import workload_for
 from penstock.cost.workload import Workload
 from penstock.data.paths import find_files
@@ -66,7 +67,7 @@ def _refuse_step_end(settings: Settings, setup: RunSetup) -> None:
 def refuse_too_large(settings: Settings, setup: RunSetup, machine: Machine) -> None:
     """Refuse more bytes than this machine has free; those of a GPU are not the host's, but what
     waits there for a GPU is."""
-    if _on_host(settings):
+    if on_host(settings):
         processes = setup.mesh.ranks(setup.schedule.shape.devices)
         machine.refuse(processes, predicted_bytes(settings, setup))
     elif away := _host_bytes(settings, setup):
@@ -79,7 +80,7 @@ def refuse_share(settings: Settings, machine: Machine, here: RankPlace) -> None:
     if here.local_rank:
         return
     machine.refuse(here.local_world, 0)  # before a schedule of so many devices is made
-    if _on_host(settings):
+    if on_host(settings) and not settings.plan.auto:  # a plan is chosen for the room that there is
         held = predicted_bytes(settings, layout_of(settings, here.world))
         machine.refuse(here.local_world, held * here.local_world // here.world)
 
@@ -113,7 +114,8 @@ def _shared_weights(settings: Settings, setup: RunSetup) -> SharedWeights:
     return SharedWeights(owners, gathered, states)
 
 
-def _on_host(settings: Settings) -> bool:
+def on_host(settings: Settings) -> bool:
+    """Whether a run computes on processors."""
     device = settings.run.device
     return device == "cpu" or (device == "auto" and not torch.cuda.is_available())
 
@@ -150,6 +152,8 @@ def _refuse_paths(settings: Settings, setup: RunSetup) -> None:
         refuse_names(folder, setup.model, locate(folder))
     if settings.data.tokenizer != "byte":
         tokenizer(settings.data.tokenizer, settings.data.end_token)
+    if settings.plan.profile:
+        read_machine(Path(settings.plan.profile))
     for paths in (settings.data.paths, settings.data.held_out_paths):
         find_files(paths, lambda path: True, "files")
     if settings.checkpoint.resume not in AUTOMATIC and not os.path.isdir(

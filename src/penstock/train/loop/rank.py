@@ -1,6 +1,6 @@
 """One rank of a training run, from its first word to its exit code."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from penstock.run.watchdog.watched import Admit, watched_connection
 from penstock.train.checkpoint import Checkpoints
 from penstock.train.config.save import shared_settings
 from penstock.train.config.settings import Settings
+from penstock.train.loop.auto_start import planned_by_ranks
 from penstock.train.loop.before_start import refuse_share
 from penstock.train.loop.finish import Tell, finish_run, leave
 from penstock.train.loop.plan_choice import first_plan, policy_of, refuse_policy
@@ -50,7 +51,8 @@ def run_rank(settings: Settings, tell: Tell, machine: Machine | None = None) -> 
         watch = stack.enter_context(_watched(settings, admit))
         if watch.connection.rank == 0:
             stack.enter_context(claim_run(settings))
-        trainer = _trainer(settings, watch.connection, watch.tracker)
+        plan = planned_by_ranks(settings, watch.connection, watch.tracker)
+        trainer = _trainer(plan.settings, watch.connection, watch.tracker, plan.notes)
         stack.enter_context(_closed(trainer))
         stack.enter_context(trainer.stopping)  # before this there is nothing to save
         finished = trainer.run()
@@ -95,7 +97,10 @@ def plan_of(settings: Settings, asked: RunSetup) -> StepPlan:
     return StepPlan(layout, asked.schedule, asked.lengths, settings.batch.rows)
 
 
-def _trainer(settings: Settings, connection: Connection, tracker: Tracker) -> Trainer:
+def _trainer(
+    settings: Settings, connection: Connection, tracker: Tracker, said: Sequence[str]
+) -> Trainer:
+    """A trainer that is ready for its first step, after it has said so much."""
     tracker.at = "plans the run"
     asked = layout_of(settings, connection.world)
     refuse_policy(settings, asked)
@@ -142,7 +147,7 @@ def _trainer(settings: Settings, connection: Connection, tracker: Tracker) -> Tr
     notes = ready_trainer(trainer, connection.place.local_world)
     tracker.at = "opens its records"
     trainer.voice = open_voice(settings, connection.rank, trainer.done)
-    for note in (*data.notes, *notes):
+    for note in (*said, *data.notes, *notes):
         trainer.voice.say(note)
     if changing:
         trainer.tell_plan(PlanChange(trainer.done, plan.schedule.name, first_plan(settings.plan)))

@@ -9,6 +9,7 @@ from penstock.run.process.environment import refuse_environment
 from penstock.run.process.machine import Machine
 from penstock.train.config.save import SETTINGS_FILE
 from penstock.train.config.settings import Settings
+from penstock.train.loop.auto_start import planned_before_start, rank_count
 from penstock.train.loop.before_start import refuse_start, refuse_too_large
 from penstock.train.loop.run_lock import claim_run
 from penstock.train.loop.setup import layout_of
@@ -24,7 +25,7 @@ def start(
 ) -> int:
     """Launch the ranks, each as `train CONFIG` with these words, and return the exit code of the
     run; a machine refuses what it has no room for."""
-    count = ranks or settings.mesh.shape.ranks(settings.pipeline.devices)
+    count = ranks or rank_count(settings)
     if count < 1:
         raise ShapeError(
             f"{count} processes: pipeline.devices is {settings.pipeline.devices}",
@@ -37,6 +38,7 @@ def start(
         )
     if machine is not None:
         machine.refuse(count, 0)  # before a schedule of so many devices is made
+    settings = planned_before_start(settings, count, say)
     setup = layout_of(settings, count)
     refuse_start(settings, setup)
     if machine is not None:

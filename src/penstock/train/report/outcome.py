@@ -6,13 +6,21 @@ Nothing here runs or reads anything, so that a report can be made from any run's
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any, NamedTuple
 
+from penstock.plan.memory_by_class import ClassBytes
 from penstock.sim.timeline import Timeline
 
 SHOWN_MEAN = 10
 """Steps over which a loss is a mean: single steps jump about."""
+
+
+class ProfiledStep(NamedTuple):
+    """A whole step with its update, as a profile predicts it."""
+
+    profile: str
+    seconds: float
 
 
 class Compared(NamedTuple):
@@ -31,6 +39,9 @@ class Compared(NamedTuple):
     """Bytes that wait on the host at most, predicted and measured, of each device."""
     kept: Sequence[tuple[int, int]] = ()
     """Bytes of optimizer state on the host, predicted and measured, of each device."""
+
+    classes: Sequence[tuple[ClassBytes, ClassBytes]] = ()
+    """Bytes by what they are for, predicted and measured, of each device."""
 
     @property
     def peak(self) -> int:
@@ -83,7 +94,9 @@ class RunOutcome(NamedTuple):
     compared: Sequence[Compared] = ()
     """The run's schedule and those it is compared with; nothing where no report was wanted."""
     left_out: Sequence[str] = ()
-    """Why schedules are not compared."""
+    """Why schedules are not compared, or no time follows from a profile."""
+    profiled: ProfiledStep | None = None
+    """What a profile says that a step takes, where there is one."""
 
 
 def outcome_record(outcome: RunOutcome) -> dict[str, Any]:
@@ -106,6 +119,9 @@ def outcome_record(outcome: RunOutcome) -> dict[str, Any]:
         "plans": list(ran.plans),
         "schedules": [_compared_record(each) for each in outcome.compared],
         "left_out": list(outcome.left_out),
+        "median_seconds": median(ran.seconds) if ran.seconds else None,
+        "profile": outcome.profiled.profile if outcome.profiled else None,
+        "profile_seconds": outcome.profiled.seconds if outcome.profiled else None,
     }
 
 
@@ -122,4 +138,6 @@ def _compared_record(each: Compared) -> dict[str, Any]:
         "measured_host": [measured for _, measured in each.host],
         "predicted_host_state": [predicted for predicted, _ in each.kept],
         "measured_host_state": [measured for _, measured in each.kept],
+        "predicted_classes": [predicted._asdict() for predicted, _ in each.classes],
+        "measured_classes": [measured._asdict() for _, measured in each.classes],
     }

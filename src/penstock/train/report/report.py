@@ -1,6 +1,6 @@
 """The report at the end of a run: what was learnt, and how the prediction and the machine compare.
 
-Two steps are looked at after the last one, for the run's schedule and for those it is to be
+Three steps are looked at after the last one, for the run's schedule and for those it is to be
 compared with: all ranks take part, the first one writes. Another schedule has its weights at other
 places, so an engine of its own runs it. For that the run's engine gives its memory back, and since
 nothing is updated there are no moments: who had room for the run has room for the comparison. What
@@ -28,6 +28,7 @@ from penstock.plan.cell_memory import fullest_rank
 from penstock.plan.communicators import with_communicators
 from penstock.plan.host_memory import host_peaks, host_states
 from penstock.plan.memory import Footprint, footprints
+from penstock.plan.memory_by_class import ClassBytes, predicted_classes
 from penstock.plan.receive_slots import with_slots
 from penstock.run.comm.collective import add_up, over_nccl
 from penstock.run.observe.device_workload import workload_of
@@ -51,6 +52,7 @@ from penstock.train.records.metrics import METRICS, PLANS, TIMING, read_metrics
 from penstock.train.report.compared import compared_schedules
 from penstock.train.report.gathered import gathered_stages
 from penstock.train.report.outcome import Compared, Ran, RunOutcome
+from penstock.train.report.profiled import profiled_step
 from penstock.train.report.wording import drawn, words
 
 
@@ -94,12 +96,29 @@ def report(run: EndedRun) -> RunOutcome | None:
         for plan, seen in looks
         if seen
     ]
-    found[0] = found[0]._replace(kept=_kept(engine, looks[0][1]))
-    outcome = RunOutcome(ran, True, found, left_out)
+    seen = looks[0][1]
+    found[0] = found[0]._replace(
+        kept=_kept(engine, seen), classes=_classes(engine, found[0], seen.classes if seen else ())
+    )
+    profiled, reason = profiled_step(settings, engine.plan)
+    outcome = RunOutcome(ran, True, found, [*left_out, *reason], profiled)
     run.close()
     run.tracker.at = "writes its report"
     _write(outcome)
     return outcome
+
+
+def _classes(
+    engine: Engine, found: Compared, measured: Sequence[ClassBytes]
+) -> list[tuple[ClassBytes, ClassBytes]]:
+    """Bytes of each device by class, predicted and measured."""
+    plan = engine.plan
+    workload = fullest_rank(
+        plan.schedule, workload_of(plan, engine.device), plan.layout.cell, plan.rows
+    )
+    peaks = [int(peak) for peak in found.predicted.peak]
+    held = _own_footprints(engine)
+    return [*zip(predicted_classes(plan.schedule, workload, plan.rows, held, peaks), measured)]
 
 
 def _kept(engine: Engine, seen: StepLook | None) -> list[tuple[int, int]]:

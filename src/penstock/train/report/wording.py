@@ -7,11 +7,13 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from statistics import median
 
 from penstock.draw.table import render_table
+from penstock.plan.memory_by_class import ClassBytes
 from penstock.sim.timeline import Settled, Timeline
 from penstock.train.report.loss_curve import curve
-from penstock.train.report.outcome import SHOWN_MEAN, Compared, Ran, RunOutcome
+from penstock.train.report.outcome import SHOWN_MEAN, Compared, ProfiledStep, Ran, RunOutcome
 
 
 def drawn(found: Compared) -> list[Timeline]:
@@ -35,7 +37,9 @@ def words(outcome: RunOutcome) -> str:
         learnt(ran),
         *plan_table(ran),
         time_table(ran, found),
+        *profiled_words(ran, outcome.profiled),
         memory_table(found, ran.ranks_of_device),
+        *class_table(found[0]),
         *_verdicts(found),
     ]
     parts += ["".join(f"{line}\n" for line in left_out)] if left_out else []
@@ -114,6 +118,37 @@ def memory_table(found: Sequence[Compared], ranks: int = 1) -> str:
     most = f", on that of the {ranks} ranks of a device that holds most" if ranks > 1 else ""
     title = f"peak memory of a step in MB, in addition to weights and optimizer{most}\n"
     return title + _table(heads, rows)
+
+
+def profiled_words(ran: Ran, profiled: ProfiledStep | None) -> list[str]:
+    """A whole step with its update, against a profile; nothing where there is none."""
+    if profiled is None or not ran.seconds:
+        return []
+    measured = median(ran.seconds)
+    error = profiled.seconds / measured - 1
+    crowded = ran.processes > ran.cores
+    note = f"; {ran.processes} processes share {ran.cores} cores" if crowded else ""
+    return [
+        f"a step with its update: {profiled.seconds:.4f} s predicted with {profiled.profile}, "
+        f"{measured:.4f} s measured (median of {len(ran.seconds)}), {error:+.1%}{note}\n"
+    ]
+
+
+def class_table(first: Compared) -> list[str]:
+    """Megabytes of each device by class, predicted and measured; nothing where nobody looked."""
+    if not first.classes:
+        return []
+    rows = []
+    for name in ClassBytes._fields:
+        pair = [[getattr(each, name) for each in side] for side in zip(*first.classes)]
+        if any(map(any, pair)):
+            words = name.replace("_", ", " if name.startswith("logits") else " ")
+            for what, sizes in zip(("predicted", "measured"), pair):
+                rows.append((words, what, *map(_megabytes, sizes)))
+    heads = ("class", "", *(f"device {device}" for device in range(len(first.classes))))
+    return [
+        f"memory of {first.name} in MB by class, when a device holds most\n{_table(heads, rows)}"
+    ]
 
 
 def _megabytes(size: Fraction | int) -> str:

@@ -1,0 +1,1 @@
+"""The plan of a run, chosen at its start for the machine that it finds."""
