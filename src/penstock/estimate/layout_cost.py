@@ -36,7 +36,7 @@ from penstock.cost.rank_share import RankShare
 from penstock.cost.shares import Scaled
 from penstock.cost.transformer import PICOSECOND
 from penstock.cost.workload import WorkAmounts
-from penstock.estimate.cluster_links import ClusterLinks
+from penstock.estimate.cluster_links import ClusterLinks, seconds_of_each
 from penstock.estimate.layer_times import LayerSeconds, LayerTimes, UnitTokens, layer_seconds
 from penstock.estimate.update_times import UpdateTimes
 
@@ -209,7 +209,7 @@ class LayoutCost(CellCost):
         """A sum for all where copies share nothing, else scattered sums and gathers."""
         among, tensor = self.links.group(*COPY_AXES), self.links.group("tensor")
         times = among.sum_seconds if self.copies.shard == "none" else among.ring_seconds
-        return _of_each(times, copies) + _of_each(tensor.sum_seconds, holders)
+        return seconds_of_each(times, copies) + seconds_of_each(tensor.sum_seconds, holders)
 
     def link(self, source: int, target: int) -> Link:
         """A schedule for this cost has boundaries of one byte: all tokens of a microbatch."""
@@ -281,12 +281,6 @@ class LayoutCost(CellCost):
         heads = self.workload.attended.heads * self.probabilities
         each = np.array([int(unit.square) // self.rows * heads for unit in self.units], np.int64)
         return each[self.unit_of]
-
-
-def _of_each(seconds: Callable[[float], float], sent: RowSeconds) -> RowSeconds:
-    """Of each row that sends something; many send as much as others."""
-    sizes, which = np.unique(sent, return_inverse=True)
-    return np.array([seconds(each) if each else 0.0 for each in sizes.tolist()])[which]
 
 
 @lru_cache(maxsize=1024)
