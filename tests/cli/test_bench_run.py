@@ -35,6 +35,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         "loans": {"microbatches": 2, "model": model, "slices": 4},
         "plans": {"microbatches": 4, "groups": [1, 4], "delays": [0.0, 0.1], "phase": 4}
         | {"solved_microbatches": 4},
+        "unequal": {"documents": 40, "longest": 4096, "slice_tokens": 512, "batches": 1}
+        | {"seconds": 0.3},
         "profile": {"model": model, "slices": [1, 2], "repeats": 1},
     }
     changed = {part: {**values, **changes.get(part, {})} for part, values in settings.items()}
@@ -81,6 +83,21 @@ def test_lent_attention_is_measured_beside_its_prediction(penstock: Penstock) ->
         assert cells[:2] == [row["schedule"], "32"]
         assert cells[7:9] == [f"{row[key]:.3f}" for key in ("imbalance", "predicted")]
         assert row["difference"] == pytest.approx(row["imbalance"] / row["predicted"] - 1)
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("small")
+def test_unequal_documents_are_run_packed_and_in_slices(penstock: Penstock) -> None:
+    answer = penstock("bench run --unequal --ranks 2 --json")
+    assert answer.code == 0
+    packed, sliced = answer.data["unequal"]["rows"]
+    names = (read_bench_settings()["unequal"][key] for key in ("packed", "sliced"))
+    assert (packed["schedule"], sliced["schedule"]) == tuple(names)
+    assert packed["tokens"] == sliced["tokens"]
+    assert sliced["slices"] > packed["slices"]
+    assert sliced["measured"] >= 0.99 * sliced["simulated"]
+    gain = packed["measured"] / sliced["measured"]
+    assert sliced["measured_gain"] == pytest.approx(gain)
 
 
 @pytest.mark.usefixtures("small")

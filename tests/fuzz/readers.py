@@ -35,6 +35,12 @@ from penstock.model.layers.rope import frequencies
 from penstock.run.process import environment
 from penstock.run.process.environment import INTERFACE, LAST_PORT, MOST_RANKS
 from penstock.schedules import build, registry
+from penstock.train.auto_plan.chosen_plan import (
+    PLAN_FILE,
+    ChosenPlan,
+    plan_differences,
+    read_plan,
+)
 from penstock.train.checkpoint import manifest
 from penstock.train.config.load import loads
 from penstock.train.config.save import dump
@@ -110,6 +116,20 @@ ROW = json.dumps(
         "recompute": "layers=1",
         "fused_norm": False,
     }
+)
+CHOSEN_PLAN = ChosenPlan(
+    asked={"ranks": 2, "device": "cpu", "decided": {"tensor": "2"}},
+    machine={"device": "a processor", "cores": 2.0},
+    keys={
+        "batch": {"rows": 1, "microbatches": 4},
+        "pipeline": {"schedule": "1f1b", "devices": 2, "layers": [2, 2], "recompute": "none"},
+        "mesh": {"tensor": 1, "shard": "none"},
+    },
+    words="1f1b on pipeline=2",
+    why=["one replica"],
+    profile="profile.json",
+    seconds=0.5,
+    memory=[{"weights": 0, "activations": 1024}],
 )
 LARGEST_HEAD = 1024
 """Elements up to which the frequencies of a head are computed; more would take long."""
@@ -224,6 +244,14 @@ def _metrics(content: str, folder: Path) -> object:
     return read_metrics(path)
 
 
+def _chosen_plan(content: str, folder: Path) -> object:
+    _written(folder / PLAN_FILE, content)
+    plan = read_plan(folder)
+    assert plan is not None
+    plan_differences(plan.asked, CHOSEN_PLAN.asked)
+    return plan.lines, plan.applied_to(loads("[plan]\nauto = true\n"))
+
+
 def _cluster(content: str, _: Path) -> object:
     found = cluster_from(content, "own")
     assert found.gpu.memory > 0 < found.machine.group_rate(2)
@@ -293,6 +321,7 @@ READERS = {
     "index": Reader([json.dumps(_INDEX)], _index),
     "tokenizer.json": Reader([json.dumps(described())], _tokenizer),
     "json lines": Reader(['{"text": "a word", "number": 12}\n{"text": "\\u00e9"}\n'], _json_lines),
+    "chosen plan": Reader([CHOSEN_PLAN.text()], _chosen_plan, share=0.2),
     "cluster": Reader([CLUSTER], _cluster),
     "layout": Reader([ROW], _row, share=0.2),
     "options": Reader(NUMBERS, _option),

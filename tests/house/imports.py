@@ -94,6 +94,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "run.policies": (
         *_BELOW_PLAN,
+        "data",
         "search",
         "plan",
         "files",

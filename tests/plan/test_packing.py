@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ShapeError
-from penstock.plan import Packing, pack
+from penstock.plan import Packing, pack, pack_tails
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=12)
 
@@ -38,6 +38,40 @@ def test_every_token_appears_once_and_no_slice_is_too_long(lengths: list[int], s
     assert sorted(found) == [(s, at) for s, length in enumerate(lengths) for at in range(length)]
     for slices in packing.microbatches:
         assert all(sum(p.stop - p.start for p in slice) <= size for slice in slices)
+
+
+@given(LENGTHS, st.integers(1, 20), st.integers(0, 9))
+def test_section_10_a_short_sequence_may_stand_behind_the_end_of_a_long_one(
+    lengths: list[int], size: int, more: int
+) -> None:
+    longest = max(max(lengths), size) + more
+    shared, apart = pack_tails(lengths, size, longest), pack(lengths, size)
+    assert sorted(tokens(shared)) == sorted(tokens(apart))
+    assert all(count <= size for counts in shared.tokens for count in counts)
+    assert all(sum(counts) <= longest for counts in shared.tokens)
+    assert sum(shared.slices) <= sum(apart.slices)
+    for slices in shared.microbatches:
+        assert all(len(slice) == 1 for slice in slices[:-1])
+        (sequence,) = {slice[0].sequence for slice in slices} or {None}
+        behind = [piece for piece in slices[-1] if piece.sequence != sequence]
+        assert all(piece.start == 0 and piece.stop == lengths[piece.sequence] for piece in behind)
+
+
+def test_section_10_tails_take_what_would_be_a_slice_of_its_own() -> None:
+    lengths = [9, 7, 3, 1]
+    assert pack(lengths, 4).tokens == ((4,), (4, 4, 1), (4, 3))
+    assert pack_tails(lengths, 4, 12).tokens == ((4, 4, 4), (4, 4))
+    assert pack_tails(lengths, 4, 9).tokens == ((3,), (4, 4, 1), (4, 4))
+
+
+@given(LENGTHS, st.integers(1, 20))
+def test_long_sequences_are_put_first_and_nothing_else_changes(
+    lengths: list[int], size: int
+) -> None:
+    packing = pack(lengths, size)
+    first = packing.long_first()
+    assert first.slices == tuple(sorted(packing.slices, reverse=True))
+    assert sorted(first.microbatches) == sorted(packing.microbatches)
 
 
 @given(LENGTHS, st.integers(1, 20))

@@ -92,7 +92,9 @@ def test_every_trial_is_proven_and_covers_every_layer_and_every_token(
             assert {*held, *dealt} - {HEAD} == {*layout.names} - {HEAD}
             assert len(held) == len({*held})
             assert tuple(map(len, trial.lengths)) == shape.slices
-            assert {sum(lengths) for lengths in trial.lengths} == {trial.work.batch.length}
+            batch = trial.work.batch
+            wanted = batch.lengths or (batch.length,) * batch.microbatches
+            assert tuple(map(sum, trial.lengths)) * trial.replicas == wanted
 
 
 def test_variants_do_what_they_say(everything: dict[str, dict[str, Trial]]) -> None:

@@ -20,6 +20,7 @@ from penstock.bench.run import (
     read_bench_settings,
 )
 from penstock.bench.steps import measure_real
+from penstock.bench.unequal import measure_unequal
 from penstock.run.process.machine import Machine
 
 PARTS: dict[str, Callable[[BenchSettings, Say], Result]] = {
@@ -30,6 +31,7 @@ PARTS: dict[str, Callable[[BenchSettings, Say], Result]] = {
     "pairs": measure_pairs,
     "loans": measure_loans,
     "plans": measure_plans,
+    "unequal": measure_unequal,
     "profile": measure_profile,
 }
 
@@ -48,6 +50,7 @@ def adjust_settings(
         "pairs": ("ranks", "tokens", "steps"),
         "loans": ("ranks", "tokens", "steps"),
         "plans": ("ranks",),
+        "unequal": ("ranks",),
         "profile": ("tokens",),
     }
     for part, keys in takes.items():

@@ -18,6 +18,7 @@ def run_tables(results: Result) -> Iterator[TextTable]:
         "pairs": _pairs,
         "loans": _loans,
         "plans": _plans,
+        "unequal": _unequal,
         "profile": _profile,
     }
     for name, table in parts.items():
@@ -94,6 +95,24 @@ def _plans(result: Result) -> TextTable:
         for phase in adaptive["phases"]
     ]
     rows.append(("the last stage", *_changed(improving, improving)))
+    return head, rows
+
+
+def _unequal(result: Result) -> TextTable:
+    times = ("simulated s", "measured s", "difference", "simulated gain", "measured gain")
+    head = ("schedule", "tokens", "slices", *times, "most tokens alive", "plan ms")
+    rows: list[tuple[str, ...]] = [
+        (
+            row["schedule"],
+            f"{row['tokens']:,}",
+            f"{row['slices']}",
+            *_pair(row, "simulated", "measured"),
+            *(f"{row[key]:.2f} x" for key in ("simulated_gain", "measured_gain")),
+            f"{row['alive']:,}",
+            f"{1000 * row['planning']:.0f}",
+        )
+        for row in result["rows"]
+    ]
     return head, rows
 
 

@@ -55,6 +55,14 @@ PlansFlag = Annotated[
         "that stays.",
     ),
 ]
+UnequalFlag = Annotated[
+    bool,
+    typer.Option(
+        "--unequal",
+        help="Batches of documents of very unequal lengths, with ops that only wait: packed into "
+        "sequences of one length, and cut into slices.",
+    ),
+]
 ProfileFlag = Annotated[bool, typer.Option("--profile", help="Where the time of one stage goes.")]
 RanksFlag = Annotated[
     int | None,
@@ -129,6 +137,7 @@ def bench_run(
     pairs: PairsFlag = False,
     loans: LoansFlag = False,
     plans: PlansFlag = False,
+    unequal: UnequalFlag = False,
     profile: ProfileFlag = False,
     ranks: RanksFlag = None,
     tokens: TokensFlag = None,
@@ -146,7 +155,7 @@ def bench_run(
 
     settings = adjust_settings(ranks, tokens, steps)
     flags = {"host": host, "emulate": emulate, "real": real, "cells": cells, "pairs": pairs}
-    flags |= {"loans": loans, "plans": plans, "profile": profile}
+    flags |= {"loans": loans, "plans": plans, "unequal": unequal, "profile": profile}
     parts = [part for part, chosen in flags.items() if chosen]
     results = measure(settings, parts, note, None if force else this_machine())
     if as_json:

@@ -9,9 +9,11 @@ from typing import Literal, get_args
 from penstock.errors import ShapeError, nearest
 
 SourceName = Literal["text", "jsonl", "tokens", "stdlib"]
+PolicyName = Literal["pack", "chunk"]
 StoredDtype = Literal["uint8", "uint16", "uint32", "int32", "int64"]
 """What the tokens of a raw file may be stored in, little-endian."""
 SOURCES: tuple[str, ...] = get_args(SourceName)
+POLICIES: tuple[str, ...] = get_args(PolicyName)
 DTYPES: tuple[str, ...] = get_args(StoredDtype)
 
 
@@ -38,9 +40,19 @@ class DataSettings:
     """Files, folders or patterns of documents for evaluation only."""
     limit_bytes: int = 0
     """Take whole documents up to this much text; 0 takes all."""
+    policy: PolicyName = "pack"
+    """How the sequences of a step become microbatches. `pack`: each is one, as long as
+    `batch.length`. `chunk`: their documents are packed into slices and long ones cut, with an order
+    of its own for every batch (ChunkFlow)."""
+    slice_tokens: int = 0
+    """With `chunk`: tokens of a slice at most; 0 chooses from the lengths of the data."""
 
     def __post_init__(self) -> None:
-        for name, known in (("source", SOURCES), ("dtype", DTYPES)):
+        for name, known in (
+            ("source", SOURCES),
+            ("dtype", DTYPES),
+            ("policy", POLICIES),
+        ):
             if (value := getattr(self, name)) not in known:
                 raise ShapeError(f"data.{name} is {value!r}", hint=nearest(str(value), list(known)))
         self._refuse_numbers()
@@ -55,6 +67,11 @@ class DataSettings:
         if self.limit_bytes < 0:
             raise ShapeError(
                 f"data.limit_bytes is {self.limit_bytes}", hint="give a number of bytes, 0 for all"
+            )
+        if self.slice_tokens < 0 or (self.slice_tokens and self.policy != "chunk"):
+            raise ShapeError(
+                f"data.slice_tokens is {self.slice_tokens} and data.policy is {self.policy!r}",
+                hint='give 0, or a number of tokens with data.policy = "chunk"',
             )
         if self.held_out and self.held_out_paths:
             raise ShapeError(

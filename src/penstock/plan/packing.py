@@ -7,19 +7,22 @@ hold the tokens first, then one more, and so on. Source: arXiv:2503.02356, algor
 
     sequences of 4, 2, 1 and 1 tokens, slices of 2
     microbatch 0  [bb]         microbatch 1  [cd]         microbatch 2  [aa][aa]
+
+The last slice of a long sequence is rarely full. With `pack_tails` short sequences fill it, behind
+the end of the long one: attention knows where documents begin, so nothing else changes.
+
+    sequences of 3, 2, 1 and 1 tokens, slices of 2
+    microbatch 0  [bb]         microbatch 1  [d]          microbatch 2  [aa][ac]
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 from penstock.errors import ShapeError
-
-SEARCH_STEPS = 20_000
-"""Places tried for one number of slices before the search gives up and one more is taken."""
-SEARCHED_EXACTLY = 200
-"""Short sequences up to which every way to place them is tried; with more, greedy ones are."""
+from penstock.plan._bins import fewest_bins
 
 
 class PackedPiece(NamedTuple):
@@ -43,11 +46,25 @@ class Packing:
     @property
     def lengths(self) -> tuple[Fraction, ...]:
         """Length of each microbatch, counted in slices."""
-        tokens = [
-            sum(piece.stop - piece.start for slice in slices for piece in slice)
+        return tuple(Fraction(sum(tokens), self.size) for tokens in self.tokens)
+
+    @cached_property
+    def tokens(self) -> tuple[tuple[int, ...], ...]:
+        """Tokens of each slice of each microbatch."""
+        return tuple(
+            tuple(sum(piece.stop - piece.start for piece in slice) for slice in slices)
             for slices in self.microbatches
-        ]
-        return tuple(Fraction(count, self.size) for count in tokens)
+        )
+
+    @property
+    def slices(self) -> tuple[int, ...]:
+        """How many slices each microbatch has."""
+        return tuple(map(len, self.microbatches))
+
+    def long_first(self) -> "Packing":
+        """The same microbatches, those of most slices first: a long sequence that comes late finds
+        no others to fill the pipeline with while it ends."""
+        return replace(self, microbatches=tuple(sorted(self.microbatches, key=len, reverse=True)))
 
 
 def pack(lengths: Sequence[int], size: int) -> Packing:
@@ -56,14 +73,36 @@ def pack(lengths: Sequence[int], size: int) -> Packing:
     >>> [str(length) for length in pack([4, 2, 1, 1], 2).lengths]
     ['1', '1', '2']
     """
+    return _packed(lengths, size, rooms={})
+
+
+def pack_tails(lengths: Sequence[int], size: int, longest: int) -> Packing:
+    """The same, and short sequences may stand behind the end of a long one, in its last slice; no
+    microbatch then has more than `longest` tokens.
+
+    >>> [str(length) for length in pack_tails([3, 2, 1, 1], 2, 4).lengths]
+    ['1', '1/2', '2']
+    """
+    rooms = {
+        number: min(-length % size, longest - length)
+        for number, length in enumerate(lengths)
+        if length > size and length % size and length < longest
+    }
+    return _packed(lengths, size, rooms)
+
+
+def _packed(lengths: Sequence[int], size: int, rooms: dict[int, int]) -> Packing:
+    """The packing where the last slices of some long sequences have room."""
     _refuse(lengths, size)
     long = [number for number, length in enumerate(lengths) if length > size]
     short = {number: length for number, length in enumerate(lengths) if length <= size}
-    packed = [
-        (tuple(PackedPiece(number, 0, short[number]) for number in members),)
-        for members in _fewest(short, size)
+    bins = [
+        tuple(PackedPiece(number, 0, short[number]) for number in members)
+        for members in fewest_bins(short, size, tuple(rooms.values()))
     ]
-    return Packing(size, (*packed, *(_cut(number, lengths[number], size) for number in long)))
+    behind = dict(zip(rooms, bins))
+    cut = (_cut(number, lengths[number], size, behind.get(number, ())) for number in long)
+    return Packing(size, (*((slice,) for slice in bins[len(rooms) :]), *cut))
 
 
 def _refuse(lengths: Sequence[int], size: int) -> None:
@@ -74,65 +113,8 @@ def _refuse(lengths: Sequence[int], size: int) -> None:
         )
 
 
-def _cut(number: int, length: int, size: int) -> tuple[Slice, ...]:
+def _cut(number: int, length: int, size: int, behind: Slice) -> tuple[Slice, ...]:
+    """The slices of a long sequence, with what stands behind its end in the last one."""
     starts = range(0, length, size)
-    return tuple((PackedPiece(number, start, min(start + size, length)),) for start in starts)
-
-
-Bins = list[list[int]]
-"""Sequences of each slice."""
-
-
-def _fewest(lengths: Mapping[int, int], size: int) -> Bins:
-    """The sequences in as few slices as are found, in the order of their first members."""
-    queue = sorted(lengths, key=lambda number: (-lengths[number], number))
-    bins: Bins | None = None
-    count = -(-sum(lengths.values()) // size)
-    while bins is None:
-        bins = (
-            _greedy(queue, lengths, [size] * count, fullest=-1)
-            or _greedy(queue, lengths, [size] * count, fullest=1)
-            or _search(queue, lengths, [size] * count)
-        )
-        count += 1
-    return sorted(sorted(members) for members in bins)
-
-
-def _greedy(
-    queue: Sequence[int], lengths: Mapping[int, int], room: list[int], *, fullest: int
-) -> Bins | None:
-    """Each sequence into the fullest slice that takes it (1), or into the emptiest (-1)."""
-    bins: Bins = [[] for _ in room]
-    for number in queue:
-        fitting = [bin for bin, left in enumerate(room) if left >= lengths[number]]
-        if not fitting:
-            return None
-        chosen = min(fitting, key=lambda bin: fullest * room[bin])
-        bins[chosen].append(number)
-        room[chosen] -= lengths[number]
-    return bins
-
-
-def _search(queue: Sequence[int], lengths: Mapping[int, int], room: list[int]) -> Bins | None:
-    """Every way to place the sequences, up to a number of steps."""
-    bins: Bins = [[] for _ in room]
-    steps = iter(range(SEARCH_STEPS))
-
-    def place(turn: int) -> bool:
-        if turn == len(queue):
-            return True
-        number = queue[turn]
-        # Slices with equal room are one choice.
-        choices = {left: bin for bin, left in enumerate(room) if left >= lengths[number]}
-        for bin in choices.values():
-            if next(steps, None) is None:
-                return False
-            bins[bin].append(number)
-            room[bin] -= lengths[number]
-            if place(turn + 1):
-                return True
-            bins[bin].pop()
-            room[bin] += lengths[number]
-        return False
-
-    return bins if len(queue) <= SEARCHED_EXACTLY and place(0) else None
+    *whole, last = (PackedPiece(number, start, min(start + size, length)) for start in starts)
+    return (*((piece,) for piece in whole), (last, *behind))

@@ -160,6 +160,12 @@ class Spec:
         """What `-v` has to be for a model of so many layers; None where that says nothing of it."""
         return layers // devices if self.counted == "layers" and layers % devices == 0 else None
 
+    @property
+    def ragged(self) -> bool:
+        """Whether its option `groups` says the length of each microbatch, so that it has an order
+        for sequences of any lengths."""
+        return any(option.name == "groups" for option in self.options)
+
     def _refuse_fixed(self, chunks: int | None, slices: int | None) -> None:
         if self.chunks is not None and chunks not in (None, self.chunks):
             raise ShapeError(

@@ -30,6 +30,16 @@ def ragged_lengths(length: int, count: int, mb: int) -> Lengths:
     return (*lengths[turn:], *lengths[:turn])
 
 
+def unequal_lengths(length: int, count: int, mb: int) -> Lengths:
+    """Sequences of unequal lengths: the whole, one token for each slice, a half, a third.
+
+    >>> [unequal_lengths(24, 2, mb) for mb in range(4)]
+    [(18, 6), (1, 1), (9, 3), (2, 6)]
+    """
+    totals = (length, count, length // 2, length // 3)
+    return ragged_lengths(max(totals[mb % len(totals)], count), count, mb)
+
+
 def equal_layers(layers: int, stages: int) -> tuple[int, ...]:
     return even(layers, stages)
 

@@ -41,18 +41,17 @@ def microbatches_of(batch: Batch, vocabulary: int) -> list[Microbatch]:
     """The sequences of a batch, cut into documents and labelled."""
     generator = torch.Generator().manual_seed(SEED)
     return [
-        _microbatch(batch, mb, torch.randint(vocabulary, size, generator=generator))
-        for mb, size in enumerate([(batch.rows, batch.length)] * batch.microbatches)
+        _microbatch(batch, mb, torch.randint(vocabulary, (batch.rows, n), generator=generator))
+        for mb, n in enumerate(batch.lengths or (batch.length,) * batch.microbatches)
     ]
 
 
 def _microbatch(batch: Batch, mb: int, tokens: Tensor) -> Microbatch:
-    first = mb * batch.rows
-    documents = tuple(
-        batch.documents[(first + row) % len(batch.documents)] for row in range(batch.rows)
-    )
+    first, length = mb * batch.rows, tokens.shape[1]
+    wanted = [batch.documents[(first + row) % len(batch.documents)] for row in range(batch.rows)]
+    documents = tuple(tuple(start for start in starts if start < length) for starts in wanted)
     labels = tokens.roll(-1, 1)
     for row, starts in enumerate(documents):
         labels[row, [start - 1 for start in starts]] = IGNORE  # -1 is the end of the sequence
-    labels[:, batch.length - batch.ignored[mb % len(batch.ignored)] :] = IGNORE
+    labels[:, length - batch.ignored[mb % len(batch.ignored)] :] = IGNORE
     return Microbatch(tokens, labels, documents)

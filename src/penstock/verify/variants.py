@@ -24,6 +24,7 @@ from penstock.verify.changes import (
     equal_layers,
     even_lengths,
     ragged_lengths,
+    unequal_lengths,
     uneven_layers,
     with_few_buffers,
     with_recompute,
@@ -43,7 +44,9 @@ class Batch:
     ignored: tuple[int, ...] = (1,)
     """Labels at the end of the sequences that do not count, in turn for each microbatch."""
     documents: tuple[tuple[int, ...], ...] = ((0,),)
-    """Where documents start, in turn for each sequence."""
+    """Where documents start, in turn for each sequence; those behind its end are not there."""
+    lengths: tuple[int, ...] = ()
+    """Tokens of the sequences of each microbatch, where they are not all of one length."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,12 @@ class Variant:
         length = max(self.scale.length, self.scale.slice_length * max(shape.slices))
         cuts = tuple(self.cut(length, count, mb) for mb, count in enumerate(shape.slices))
         batch = Batch(
-            self.replicas * shape.microbatches, self.rows, length, self.ignored, self.documents
+            self.replicas * shape.microbatches,
+            self.rows,
+            length,
+            self.ignored,
+            self.documents,
+            _unequal(cuts, length) * self.replicas,
         )
         work = TrialWork(self._model(layers), batch)
         split = () if shape.weightless else self.split(layers, shape.stages)
@@ -147,6 +155,12 @@ class Variant:
     def _model(self, layers: int) -> ModelConfig:
         plain = replace(self.scale.model, layers=layers, tied=self.tied)
         return replace(plain, qkv_bias=self.biased, qk_norm=self.biased)
+
+
+def _unequal(cuts: tuple[Lengths, ...], length: int) -> tuple[int, ...]:
+    """Tokens of each microbatch; nothing where all have the usual length."""
+    tokens = tuple(map(sum, cuts))
+    return () if {*tokens} == {length} else tokens
 
 
 def variants_of(scale: TrialScale) -> tuple[Variant, ...]:
@@ -175,6 +189,12 @@ def variants_of(scale: TrialScale) -> tuple[Variant, ...]:
             "documents",
             "several documents in a sequence, across the ends of slices",
             rows=2,
+            documents=scale.documents,
+        ),
+        variant(
+            "lengths",
+            "microbatches of unequal lengths, from one token for each slice on, with documents",
+            cut=unequal_lengths,
             documents=scale.documents,
         ),
         *_on_two_ranks(variant),

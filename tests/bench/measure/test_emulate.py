@@ -5,7 +5,8 @@ from time import perf_counter
 
 import pytest
 
-from penstock.bench.measure.emulate import Emulated, emulate, seconds_between, wait
+from penstock.bench.measure.emulate import Emulated, emulate, seconds_between
+from penstock.bench.measure.emulated_shard import wait
 from penstock.bench.measure.waiting_module import waiting_step
 from penstock.core.schedule import Schedule
 from penstock.run.launch.worker_pool import Crew

@@ -57,10 +57,13 @@ def test_a_run_with_a_chosen_plan_equals_one_with_the_plan_by_hand(
 
 def test_a_plan_is_kept_on_another_machine_and_it_is_said(setting: Setting, measured: Path) -> None:
     name, common = fresh("moved"), (*AUTO, f"plan.profile={measured}", "run.steps=1")
-    first = setting.run(*common, name=name)
+    first = setting.run(*common, "log.report=true", name=name, flags=("--json",))
     moved = setting.run(*common, name=name, prepare=another_machine)
     assert (first.codes, moved.codes) == ((0, 0), (0, 0)), moved.said
     assert chosen(moved) == chosen(first)
+    told = loads(first.said[0][first.said[0].index("{") :])
+    assert told["profile_seconds"] == loads((first.folder / "plan.json").read_text())["seconds"]
+    assert told["median_seconds"] > 0
     assert "warning: the plan was chosen on another machine" in moved.said[0]
     assert "is another processor" in moved.said[0]
 

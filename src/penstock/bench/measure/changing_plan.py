@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from penstock.bench.measure.delayed_transport import Delayed
-from penstock.bench.measure.emulate import wait
+from penstock.bench.measure.emulated_shard import wait
 from penstock.bench.measure.real import HOST
 from penstock.data.batch import Microbatch
 from penstock.plan.grouping import Grouping

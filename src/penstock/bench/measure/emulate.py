@@ -13,15 +13,15 @@ default, have times of their own. What vocabulary passes share is really brought
 copies wait on the streams that they run on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.distributed import barrier, group
 
+from penstock.bench.measure.emulated_shard import EmulatedShard, Waits, slice_number, wait
 from penstock.bench.measure.real import side_group
 from penstock.core.meaning import ATTENDING
 from penstock.core.ops import SHARD_KINDS, Op
@@ -45,9 +45,6 @@ from penstock.sim.loans import with_loans
 
 ASKED = ANSWERED = 1
 """Messages of a loan, either way; both ends have begun with number 0."""
-
-Waits = Mapping[Op, float]
-"""Seconds of every op."""
 
 SHARD_TIMES = {"S": Fraction(1, 2), "T": Fraction(1, 2), "E": Fraction(1, 4), "D": Fraction(1, 4)}
 """Times of the passes over a vocabulary shard, where a forward of a device's stages takes 1."""
@@ -81,12 +78,12 @@ class EmulatedStage:
     def forward(
         self, weights: None, piece: Piece, x: Tensor | None, kv: Any
     ) -> WorkOrResult[Forward]:
-        return self._done("F", piece, (_number(piece), None, None))
+        return self._done("F", piece, (slice_number(piece), None, None))
 
     def forward_light(
         self, weights: None, piece: Piece, x: Tensor | None, kv: Any
     ) -> WorkOrResult[Forward]:
-        return self._done("N", piece, (_number(piece), None, None))
+        return self._done("N", piece, (slice_number(piece), None, None))
 
     evaluate = forward_light
 
@@ -103,7 +100,7 @@ class EmulatedStage:
         kv: Any,
         dkv: Any,
     ) -> WorkOrResult[Backward]:
-        return self._done("B", piece, (_number(piece), None, None, _number(piece)))
+        return self._done("B", piece, (slice_number(piece), None, None, slice_number(piece)))
 
     def input_gradient(
         self,
@@ -115,7 +112,7 @@ class EmulatedStage:
         kv: Any,
         dkv: Any,
     ) -> WorkOrResult[Backward]:
-        return self._done("I", piece, (_number(piece), None, None, _number(piece)))
+        return self._done("I", piece, (slice_number(piece), None, None, slice_number(piece)))
 
     def weight_gradient(self, gradients: None, piece: Piece, stash: Any) -> None:
         self._wait("W", piece)
@@ -183,68 +180,36 @@ class EmulatedRoom(NamedTuple):
         wait(self.seconds, self.spin)
 
 
-class EmulatedShard:
-    """A vocabulary shard that waits."""
-
-    def __init__(self, shard: int, waits: Waits, spin: float) -> None:
-        self.shard, self.waits, self.spin = shard, waits, spin
-
-    def embed(self, weights: None, piece: Piece) -> Tensor:
-        return self._wait("E", piece)
-
-    def embed_backward(self, gradients: None, piece: Piece, gin: Tensor) -> None:
-        self._wait("D", piece)
-
-    def first_pass(
-        self, weights: None, piece: Piece, out: Tensor
-    ) -> tuple[Tensor, None, Tensor | None]:
-        return self._wait("S", piece), None, None
-
-    def first_pass_with_gradient(
-        self, weights: None, piece: Piece, out: Tensor
-    ) -> tuple[Tensor, None, Tensor | None]:
-        return self._wait("S", piece), None, _number(piece)
-
-    def second_pass(self, gradients: None, piece: Piece, saved: None, merged: Tensor) -> Tensor:
-        return self._wait("T", piece)
-
-    def output_gradient(self, weights: None, d_logits: Tensor) -> Tensor:
-        return d_logits
-
-    def loss(self, piece: Piece, merged: Tensor) -> Tensor:
-        return _number(piece)
-
-    def _wait(self, kind: str, piece: Piece) -> Tensor:
-        wait(self.waits[Op(kind, self.shard, piece.mb, piece.slice)], self.spin)
-        return _number(piece)
-
-
 def add_up_parts(join: Join, parts: list[Tensor]) -> Tensor:
     """One number for each slice, over all ranks."""
     add_up(parts[0], side_group())
     return parts[0]
 
 
-def wait(seconds: float, spin: float) -> None:
-    """Return after that time. A sleep ends late: the last `spin` seconds are spun instead, where
-    there is a core for every rank."""
-    end = perf_counter() + seconds
-    sleep(max(0.0, seconds - spin))
-    while perf_counter() < end:
-        sleep(0)
-
-
 def emulate(crew: Crew, schedule: Schedule, *, shortest: float, spin: float) -> Emulated:
     """One step of a schedule in which the shortest op waits `shortest` seconds."""
-    cost = UnitCost(times=SHARD_TIMES | COPY_TIMES)
-    table, durations = schedule.table, with_loans(schedule, cost, cost.durations(schedule))
+    unit = shortest / min(filter(None, _times(schedule).values()))
+    return emulate_at(crew, schedule, unit=unit, spin=spin)
+
+
+def emulate_at(crew: Crew, schedule: Schedule, *, unit: float, spin: float) -> Emulated:
+    """One step of a schedule in which an op of cost 1 waits `unit` seconds."""
+    waits = {op: unit * time for op, time in _times(schedule).items()}
+    measured = seconds_between(crew.run(emulated_step, schedule, waits, spin))
+    return Emulated(unit * float(simulate(schedule, _cost()).makespan), measured, unit)
+
+
+def _cost() -> UnitCost:
+    return UnitCost(times=SHARD_TIMES | COPY_TIMES)
+
+
+def _times(schedule: Schedule) -> dict[Op, float]:
+    """What every op costs."""
+    table, cost = schedule.table, _cost()
+    durations = with_loans(schedule, cost, cost.durations(schedule))
     members = {op: len(table.rows_by_op[op]) for op in schedule.gangs}
     ticks = zip(table.ops(), durations.ticks.tolist())
-    times = {op: float(count * durations.tick) / members.get(op, 1) for op, count in ticks}
-    unit = shortest / min(filter(None, times.values()))
-    waits = {op: unit * time for op, time in times.items()}
-    measured = seconds_between(crew.run(emulated_step, schedule, waits, spin))
-    return Emulated(unit * float(simulate(schedule, cost).makespan), measured, unit)
+    return {op: float(count * durations.tick) / members.get(op, 1) for op, count in ticks}
 
 
 def seconds_between(ends: Sequence[tuple[float, float]]) -> float:
@@ -291,7 +256,3 @@ def _pieces(schedule: Schedule) -> list[Piece]:
         words = torch.zeros(1, slices, dtype=torch.int64)
         found += pieces_of(mb, Microbatch(words, words, ((0,),)), (1,) * slices, 1.0)
     return found
-
-
-def _number(piece: Piece) -> Tensor:
-    return torch.zeros(1, piece.end - piece.start, 1)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed import barrier
 
-from penstock.bench.measure.emulate import wait
+from penstock.bench.measure.emulated_shard import wait
 from penstock.bench.measure.torch_pipeline import TorchPipeline
 from penstock.run.process.rendezvous import Connection
 

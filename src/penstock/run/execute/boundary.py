@@ -92,6 +92,10 @@ class Landings:
             self._patterns[post.tag] = self._pattern(post, pieces)
         return torch.empty_like(self._patterns[post.tag])
 
+    def forget(self) -> None:
+        """Units have other sizes from here on."""
+        self._patterns.clear()
+
     def _pattern(self, post: Post, pieces: Sequence[Piece]) -> Tensor:
         """What looks like the whole: one element where nothing travels but the message that a
         buffer is there."""

@@ -161,6 +161,10 @@ class Executor:
             stream.close()
         self._streams = {}
 
+    def forget_sizes(self) -> None:
+        """The batches that follow may have other lengths than those before."""
+        self._around.landings.forget()
+
     def _run(self, over: LanePass, pieces: Sequence[Piece]) -> list[Tensor]:
         settle_products(self.boundary.dtype)
         self.spans = Spans.begin(self.clock, over.calls)

@@ -18,6 +18,7 @@ import torch
 
 from penstock.core.buffers import ALL
 from penstock.core.ops import STAGE_KINDS, Op, home_number
+from penstock.core.program import Program
 from penstock.data.batch import Microbatch
 from penstock.errors import RunError
 from penstock.model.attention.piece import Piece
@@ -43,9 +44,11 @@ from penstock.run.step.held_weights import held_weights
 from penstock.run.step.helping import helping_of
 from penstock.run.step.host_room import host_room
 from penstock.run.step.host_state import host_weights, optimizer_on, refuse_host_stages
+from penstock.run.step.kept_executors import KeptExecutors
 from penstock.run.step.losses import refuse_unlabelled, sum_losses
 from penstock.run.step.optimizer import AdamW, NoUpdate
 from penstock.run.step.outcome import Outcome, Totals
+from penstock.run.step.programs import Programs
 from penstock.run.step.shard_sums import ShardSums
 from penstock.run.step.sharding import ReplicatedOptimizer, Sharding
 from penstock.run.step.stage_end import Rate, StageEnd
@@ -97,7 +100,9 @@ class Engine:
         self.whole_gradients = {s: self.weights[s].grad for s in mine if self._homes}
         """Of each stage; where ranks share gradients, what `gradients` has brought together."""
         self._observer: Observer = Quiet()
-        self._executors: dict[str, Executor] = {}
+        end = with_host_updates(self.validation.end, adam.host_stages)
+        self.programs = Programs(mesh.replicas, self.sharding.buffers, end)
+        self._executors = KeptExecutors()
         self.use(plan)
 
     def use(self, plan: StepPlan) -> None:
@@ -108,11 +113,14 @@ class Engine:
                 "a step plan of another layout than the run's",
                 hint="make plans with the layout that the run was started with",
             )
+        known = self._executors.find(order := plan.schedule.digest)
+        program = known.program if known else self.programs.of(plan)
         with self.tracker.gathers("agree on the plan of the step"):
-            agree_on_plan(plan, self.mesh)
-        if plan.signature not in self._executors:
-            self._executors[plan.signature] = self._prepare(plan)
-        self.plan, self.executor = plan, self._executors[plan.signature]
+            agree_on_plan(plan, program.schedule, self.mesh)
+        self.host.pool.grow(host_room(plan, self.mesh))
+        self.plan = plan
+        self.executor = known or self._executors.keep(order, self._prepare(program))
+        self.executor.forget_sizes()
         self.executor.observer = self._observer
         self._follow()
 
@@ -189,7 +197,7 @@ class Engine:
 
     def release(self) -> None:
         """Give back the memory of weights, gradients and moments; no step can follow."""
-        self._close_executors()
+        self._executors.close()
         del self.executor
         for held in (self._executors, self._homes, self.ends, self.working):
             held.clear()
@@ -200,21 +208,14 @@ class Engine:
 
     def close(self) -> None:
         """End what works at the side."""
-        self._close_executors()
+        self._executors.close()
         self.transport.close()
 
-    def _close_executors(self) -> None:
-        for executor in self._executors.values():
-            executor.close()
-
-    def _prepare(self, plan: StepPlan) -> Executor:
+    def _prepare(self, program: Program) -> Executor:
         """Compile a plan that all ranks agree on, with the channels and groups that it needs."""
-        end = with_host_updates(self.validation.end, self.adam.host_stages)
-        program = plan.program(self.mesh.replicas, self.sharding.buffers, end)
         rotation = rotation_of(program.schedule, self.mesh.device)
         self.pool.grow(rotation)
         self.transport.open({*program.channels, *order_channels(program)})
-        self.host.pool.grow(host_room(plan, self.mesh))
         connect_devices(self.layout, self.mesh, self.device)
         executor = Executor(
             program,

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import FormatError
+from penstock.errors import FormatError, PenstockError
 from penstock.files import save_text
 from penstock.files.json_object import read_object
 from penstock.train.config.load import loads
@@ -55,7 +55,13 @@ class ChosenPlan:
         for section, keys in self.keys.items():
             found[section] = {**found[section], **keys}
         found["plan"] = {**found["plan"], "auto": False, "profile": self.profile}
-        return loads(written(found))
+        try:
+            return loads(written(found))
+        except PenstockError as error:
+            raise FormatError(
+                f"{PLAN_FILE} does not fit the configuration: {error.message}",
+                hint=f"delete {PLAN_FILE} in the run's folder, and the plan is chosen again",
+            ) from None
 
     @property
     def lines(self) -> list[str]:

@@ -10,6 +10,7 @@ from penstock.train.config.auto_plan import refuse_unplanned
 from penstock.train.config.fields import FromTable, MisfitError, Section
 from penstock.train.config.model_settings import ModelSettings
 from penstock.train.config.plan_settings import PlanSettings
+from penstock.train.config.policy_misfits import refuse_with_chunk
 from penstock.train.config.sections import (
     BatchSettings,
     CheckpointSettings,
@@ -92,6 +93,12 @@ class Settings(Section):
                 f"{warmup + decay} steps, but {key} is {self.planned_steps}",
                 hint=f"shorten them to {self.planned_steps} steps together, or raise {key}",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _refuse_policy(self) -> Self:
+        if self.data.policy == "chunk":
+            refuse_with_chunk(self)
         return self
 
     @property

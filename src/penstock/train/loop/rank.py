@@ -28,12 +28,15 @@ from penstock.train.checkpoint import Checkpoints
 from penstock.train.config.save import shared_settings
 from penstock.train.config.settings import Settings
 from penstock.train.loop.auto_start import planned_by_ranks
+from penstock.train.loop.batches import Batches, PackedBatches
 from penstock.train.loop.before_start import refuse_share
 from penstock.train.loop.finish import Tell, finish_run, leave
 from penstock.train.loop.plan_choice import first_plan, policy_of, refuse_policy
+from penstock.train.loop.ragged_setup import given_rule
 from penstock.train.loop.resume import ready_trainer
 from penstock.train.loop.run_lock import claim_run
-from penstock.train.loop.setup import RunSetup, layout_of
+from penstock.train.loop.setup import RunSetup, layout_of, ragged_of
+from penstock.train.loop.sliced_batches import SlicedBatches
 from penstock.train.loop.stop_signals import Stopping
 from penstock.train.loop.trainer import Trainer
 from penstock.train.records.speaker import Silent, open_voice
@@ -79,8 +82,11 @@ def _closed(trainer: Trainer) -> Iterator[None]:
             trainer.voice.close()
         with suppress(Exception):
             trainer.plans.close()
+        with suppress(Exception):
+            trainer.batches.close()
         raise
     trainer.plans.close()
+    trainer.batches.close()
     trainer.engine.close()
 
 
@@ -143,8 +149,11 @@ def _trainer(
         Silent(),
         Stopping(),
         plans,
+        _batches(settings, engine),
     )
     notes = ready_trainer(trainer, connection.place.local_world)
+    tracker.at = "plans its batches"
+    notes += trainer.batches.begin(trainer.train)
     tracker.at = "opens its records"
     trainer.voice = open_voice(settings, connection.rank, trainer.done)
     for note in (*said, *data.notes, *notes):
@@ -152,6 +161,15 @@ def _trainer(
     if changing:
         trainer.tell_plan(PlanChange(trainer.done, plan.schedule.name, first_plan(settings.plan)))
     return trainer
+
+
+def _batches(settings: Settings, engine: Engine) -> Batches:
+    """Who makes the batches of a run, as its data policy says."""
+    if settings.data.policy == "pack":
+        return PackedBatches(engine)
+    base = ragged_of(settings, engine.layout.model, engine.layout.devices)
+    samples = settings.mesh.replicas * settings.batch.microbatches
+    return SlicedBatches(engine, base, given_rule(settings), samples, settings.plan.memory)
 
 
 def _facts(settings: Settings, plan: StepPlan) -> dict[str, str]:

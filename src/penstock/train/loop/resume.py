@@ -72,7 +72,8 @@ def _introduction(trainer: Trainer) -> str:
     lengths = plan.lengths[0]
     copies = f"{replicas} replicas of " if replicas > 1 else ""
     devices = _devices(plan.schedule.shape.devices, plan.layout.cell.ranks)
-    slices = f", slices of {_sum(lengths)} tokens" if len(lengths) > 1 else ""
+    cut = trainer.settings.data.policy == "pack" and len(lengths) > 1
+    slices = f", slices of {_sum(lengths)} tokens" if cut else ""
     return (
         f"{plan.schedule.name}: {copies}{devices}, "
         f"{_layers(plan.layout)}{slices}, "

@@ -18,6 +18,7 @@ from penstock.core.schedule import Schedule
 from penstock.errors import FormatError, ShapeError, shown
 from penstock.files import load
 from penstock.files.json_object import read_object
+from penstock.plan.ragged_batch import RaggedBatches
 from penstock.plan.slices import (
     Lengths,
     align,
@@ -30,6 +31,7 @@ from penstock.train.config.sections import PipelineSettings
 from penstock.train.config.settings import Settings
 from penstock.train.loop.flags import refusals_in_keys
 from penstock.train.loop.host_stages import host_stages
+from penstock.train.loop.ragged_setup import largest_batch, ragged_batches
 from penstock.train.report.compared import compared_schedules
 from penstock.transform import (
     make_changes,
@@ -69,11 +71,16 @@ def layout_of(settings: Settings, processes: int) -> RunSetup:
     pipeline, mesh = settings.pipeline, settings.mesh.shape
     refuse_misfits(model, mesh)
     devices = device_count(mesh, pipeline.devices, processes)
-    schedule = _schedule(settings, model, devices)
-    lengths = tuple(_lengths(settings, model, count) for count in schedule.shape.slices)
+    if settings.data.policy == "chunk":
+        largest = largest_batch(settings, ragged_of(settings, model, devices))
+        schedule, lengths = largest.schedule, largest.packing.tokens
+    else:
+        schedule = _schedule(settings, model, devices)
+        lengths = tuple(_lengths(settings, model, count) for count in schedule.shape.slices)
+        schedule = _changed(schedule, pipeline)
     cut = pipeline.layers or schedule.shape.cut(model.layers)
     split = split_layers(model.layers, schedule.shape.stages, cut)
-    schedule = _weighed(_changed(schedule, pipeline), lengths, model)
+    schedule = _weighed(schedule, lengths, model)
     if settings.plan.policy == "improving" and "B" in schedule.table.kinds:
         schedule = split_backward(schedule)  # a solver places the two halves by themselves
     with refusals_in_keys():
@@ -81,6 +88,12 @@ def layout_of(settings: Settings, processes: int) -> RunSetup:
             other.shape.cut(model.layers)  # refused now, and not by the report
     away = host_stages(settings.optimizer.host_stages, schedule.shape, tied=model.tied)
     return RunSetup(model, schedule, lengths, tuple(map(len, split)), mesh, away)
+
+
+def ragged_of(settings: Settings, model: ModelConfig, devices: int) -> RaggedBatches:
+    """The orders of a run whose batches have sequences of unequal lengths."""
+    change = partial(_changed, pipeline=settings.pipeline)
+    return ragged_batches(settings, model, devices, change)
 
 
 def architecture(settings: Settings) -> ModelConfig:

@@ -31,6 +31,7 @@ from penstock.run.watchdog.first_cause import is_consequence
 from penstock.run.watchdog.position import Tracker
 from penstock.train.checkpoint import Checkpoints, Found
 from penstock.train.config.settings import Settings
+from penstock.train.loop.batches import Batches
 from penstock.train.loop.learning_rate import PLANNED, kept_steps, rate_at
 from penstock.train.loop.stop_signals import Stopping
 from penstock.train.loop.unrecorded import Glance, Unrecorded
@@ -53,6 +54,8 @@ class Trainer:
     stopping: Stopping
     plans: ChangingPlan
     """Who chooses the plan of the next step."""
+    batches: Batches
+    """Who makes microbatches of the samples of a step."""
     done: int = 0
     """Steps done."""
     samples: int = 0
@@ -112,7 +115,7 @@ class Trainer:
         self.samples += self.batch_samples
         self.tokens += self.batch_samples * settings.batch.length
         step = Unrecorded.of(self.done, rate, self.tokens, self._glance(batch), self.engine.mesh)
-        step.plan = self.engine.plan.schedule.name
+        step.plan, step.making = self.engine.plan.schedule.name, self.batches.times
         self.unrecorded.append(step)
         for settled in [*self.unrecorded][: len(outcomes)]:
             self._heard(settled)
@@ -158,9 +161,8 @@ class Trainer:
         return self.settings.mesh.replicas * batch.microbatches * batch.rows
 
     def batch_of(self, samples: Samples, start: int) -> tuple[Microbatch, ...]:
-        plan, mesh = self.engine.plan, self.engine.mesh
-        share = (mesh.replica, mesh.replicas, len(plan.lengths), plan.rows)
-        return samples.batch_at(start, *share)
+        """This replica's part of a batch, whose plan is then in force; all ranks ask together."""
+        return self.batches.take(samples, start)
 
     def _compare_copies(self) -> None:
         """Ask ranks that hold the same weights to prove it, in the steps that ask for it."""
@@ -197,6 +199,8 @@ class Trainer:
             utilisation=self._utilisation(seconds, glances),
             memory=tuple(int(glance.memory) for glance in glances),
             plan=step.plan if self.plans.every else None,
+            planning=step.making.making if step.making else None,
+            plan_wait=step.making.waiting if step.making else None,
             bubble=idle_share(busy, lanes, self.engine.mesh.grid.groups("device")),
             time=time.time(),
         )
@@ -231,6 +235,7 @@ class Trainer:
             "data": self.train.state(self.samples),
             "tokens": self.tokens,
             PLANNED: self.planned,
+            **self.batches.state(),
             "writer": {
                 "schedule": self.engine.plan.schedule.name,
                 "devices": shape.devices,
@@ -250,3 +255,4 @@ class Trainer:
         self.done = self.saved = found.step
         self.planned = kept_steps(self.settings, found.state)
         self.tokens = int(found.state["tokens"])
+        self.batches.resume(found.state)

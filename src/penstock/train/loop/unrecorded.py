@@ -14,6 +14,7 @@ from torch import Tensor
 
 from penstock.run.comm.collective import begin_sum
 from penstock.run.comm.mesh import Mesh
+from penstock.train.loop.one_ahead import MakingTimes
 
 
 class Glance(NamedTuple):
@@ -47,6 +48,8 @@ class Unrecorded:
     seconds: float = 0.0
     plan: str = ""
     """The plan that was in force."""
+    making: MakingTimes | None = None
+    """What its plan took, where each batch has its own."""
 
     @classmethod
     def of(cls, step: int, rate: float, tokens: int, own: Glance, mesh: Mesh) -> "Unrecorded":

@@ -61,6 +61,10 @@ class Timing:
     """Seconds since 1970 at the end of the step."""
     plan: str | None = None
     """The plan in force, where it may change."""
+    planning: float | None = None
+    """Seconds that the plan of the step took to make, where each batch has its own."""
+    plan_wait: float | None = None
+    """Seconds of that for which the step waited; the rest passed during the step before."""
 
 
 @dataclass(frozen=True)

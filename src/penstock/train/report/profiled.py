@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-from penstock.arch.layer_split import split_layers
 from penstock.cluster.profile_file import MeasuredMachine, read_machine
 from penstock.errors import PenstockError, ShapeError
 from penstock.estimate.layout import BYTES_OF, TrainingLayout
@@ -38,9 +37,6 @@ def _layout(settings: Settings, plan: StepPlan, machine: MeasuredMachine) -> Tra
     shape, model, mesh = plan.schedule.shape, plan.layout.model, settings.mesh.shape
     if len({*plan.lengths}) > 1:
         raise ShapeError("microbatches have different slices", hint="cut them alike")
-    even = tuple(map(len, split_layers(model.layers, shape.stages, shape.cut(model.layers))))
-    if plan.layout.layers != even:
-        raise ShapeError("layers are not dealt evenly", hint="leave pipeline.layers out")
     if model.element_bytes != BYTES_OF[machine.kernels.precision]:
         raise ShapeError(f"{machine.kernels.precision} was profiled", hint="profile again")
     ranks, tokens = mesh.ranks(shape.devices), sum(plan.lengths[0])
@@ -54,6 +50,7 @@ def _layout(settings: Settings, plan: StepPlan, machine: MeasuredMachine) -> Tra
         mesh,
         shape.devices,
         rows=plan.rows,
+        layers=plan.layout.layers,
         shard=settings.mesh.shard,
         fused_norm=machine.kernels.fused,
         precision=machine.kernels.precision,  # type: ignore[arg-type]
