@@ -10,8 +10,8 @@ from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import Estimate, estimate_step
 from penstock.planner.candidates import Candidates, all_candidates
 from penstock.planner.problem import PlanProblem, problem_from
-from penstock.planner.simulations import Outcome, Simulations, Slower
-from penstock.planner.workers import PlanWorkers
+from penstock.planner.processes import PlanProcesses
+from penstock.planner.simulations import CandidateOutcome, Simulations, Slower
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -51,14 +51,16 @@ def tight(found: Candidates, gibi: float) -> Candidates:
 class Remembered(Simulations):
     """Simulations that are done once, whatever the memory of the GPUs is."""
 
-    workers: PlanWorkers
+    processes: PlanProcesses
     seen: dict[TrainingLayout, Estimate] = field(default_factory=dict)
 
-    def below(self, layouts: Sequence[TrainingLayout], limits: Sequence[float]) -> list[Outcome]:
+    def below(
+        self, layouts: Sequence[TrainingLayout], limits: Sequence[float]
+    ) -> list[CandidateOutcome]:
         """What another search has simulated, or this one now."""
         return [self._of(layout, limit) for layout, limit in zip(layouts, limits)]
 
-    def _of(self, layout: TrainingLayout, limit: float) -> Outcome:
+    def _of(self, layout: TrainingLayout, limit: float) -> CandidateOutcome:
         gpu = replace(layout.cluster.gpu, memory=2**40)
         wide = replace(layout, cluster=replace(layout.cluster, gpu=gpu))
         if wide not in self.seen:

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.planner.candidates import Candidates
 from penstock.planner.problem import problem_from
+from penstock.planner.processes import PlanProcesses
 from penstock.planner.search import WORTH, SearchResult, search_plans
-from penstock.planner.workers import PlanWorkers
 from planner.problems import Remembered, candidates_of, row, tight
 
 pytestmark = pytest.mark.long
@@ -28,7 +28,7 @@ SIZES = [6.0, 8.0, 9.5, 11.0, 14.0, 17.0, 22.0, 30.0, 48.0, 80.0]
 @lru_cache(maxsize=len(PROBLEMS))
 def _problem(name: str) -> tuple[Candidates, Remembered]:
     problem = problem_from(PROBLEMS[name])
-    return candidates_of(problem), Remembered(PlanWorkers(problem))
+    return candidates_of(problem), Remembered(PlanProcesses(problem))
 
 
 def _search(name: str, gibi: float, most: int) -> SearchResult:

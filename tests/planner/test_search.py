@@ -11,9 +11,9 @@ from penstock.planner.advice import advise, lacks
 from penstock.planner.candidates import Candidates, all_candidates
 from penstock.planner.divisions import nothing_divides
 from penstock.planner.problem import problem_from
+from penstock.planner.processes import PlanProcesses
 from penstock.planner.search import WORTH, SearchResult, search_plans
 from penstock.planner.simulations import Simulations
-from penstock.planner.workers import PlanWorkers
 from planner.problems import candidates_of, every, row, tight
 
 pytestmark = pytest.mark.long
@@ -26,7 +26,7 @@ def _search(found: Candidates, wanted: int = 1, most: int = 200) -> SearchResult
 
 
 def _simulations(found: Candidates) -> Simulations:
-    return Simulations(PlanWorkers(found.problem))
+    return Simulations(PlanProcesses(found.problem))
 
 
 def test_the_best_is_the_best_of_all() -> None:

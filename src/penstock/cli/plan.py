@@ -25,10 +25,10 @@ from penstock.planner.candidates import all_candidates
 from penstock.planner.configuration import configuration
 from penstock.planner.divisions import nothing_divides
 from penstock.planner.problem import PlanProblem, problem_from
+from penstock.planner.processes import PlanProcesses, usable_cores
 from penstock.planner.search import SearchResult, search_plans
 from penstock.planner.simulations import Simulations
 from penstock.planner.words import option_words, plan_mesh, schedule_words, why
-from penstock.planner.workers import PlanWorkers, usable_cores
 from penstock.sim import simulate
 
 NOTHING_FITS = 1
@@ -95,12 +95,12 @@ def plan_layouts(
 
 def _searched(problem: PlanProblem, wanted: PlanFlags) -> Plans:
     said = SearchProgress()
-    with PlanWorkers(problem, usable_cores()) as workers:
-        every = all_candidates(problem, said.bounded, workers)
+    with PlanProcesses(problem, usable_cores()) as processes:
+        every = all_candidates(problem, said.bounded, processes)
         if not len(every):
             raise nothing_divides(problem)
         said.all_bounded(len(every))
-        simulations = Simulations(workers)
+        simulations = Simulations(processes)
         found = search_plans(every, wanted.top, wanted.most, said.simulated, simulations)
         said.all_simulated(found)
         return advise(found, simulations)

@@ -11,9 +11,9 @@ from penstock.errors import ShapeError
 from penstock.estimate.price import Estimate
 from penstock.planner.candidates import Kind
 from penstock.planner.problem import PlanProblem
+from penstock.planner.processes import PlanProcesses
 from penstock.planner.search import SearchResult, order_by_promise
 from penstock.planner.simulations import Simulations
-from penstock.planner.workers import PlanWorkers
 
 MOST_MEMORY = 2.5
 """Times the memory of a GPU up to which more of it is an answer: a B200 has 2.25 times that of an
@@ -63,7 +63,7 @@ def state_bytes(problem: PlanProblem) -> int:
 
 def advise(found: SearchResult, simulations: Simulations | None = None) -> Plans:
     """The plans of a search with all that is said about them."""
-    simulations = simulations or Simulations(PlanWorkers(found.candidates.problem))
+    simulations = simulations or Simulations(PlanProcesses(found.candidates.problem))
     plans = tuple(simulations.explained([plan.layout for plan in found.plans]))
     if not plans:
         leanest = min(_without_room(found, simulations), key=needs, default=None)

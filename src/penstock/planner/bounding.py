@@ -45,7 +45,7 @@ class BoundColumns(NamedTuple):
 
 
 @dataclass
-class Pieces:
+class SharedPieces:
     """What the divisions of a problem have in common."""
 
     problem: PlanProblem
@@ -96,17 +96,17 @@ def cell_of(division: Division) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundDivisions:
     """The task to bound some divisions."""
 
     divisions: tuple[Division, ...]
 
-    def run(self, pieces: Pieces) -> list[list[BoundColumns]]:
+    def run(self, pieces: SharedPieces) -> list[list[BoundColumns]]:
         """For each division the columns of its variants; none where it has no schedules."""
         return [_bound(pieces, division) for division in self.divisions]
 
 
-def _bound(pieces: Pieces, division: Division) -> list[BoundColumns]:
+def _bound(pieces: SharedPieces, division: Division) -> list[BoundColumns]:
     entries, found = pieces.entries(division), []
     if not entries.entries:
         return []

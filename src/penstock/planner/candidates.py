@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.estimate.layout import Recompute, TrainingLayout
-from penstock.planner.bounding import Bound, BoundColumns, Pieces, cell_of
+from penstock.planner.bounding import BoundColumns, BoundDivisions, SharedPieces, cell_of
 from penstock.planner.divisions import Division, divisions
 from penstock.planner.entries import Entries, ScheduleEntry
 from penstock.planner.problem import PlanProblem
+from penstock.planner.processes import PlanProcesses
 from penstock.planner.variants import PlanVariant
-from penstock.planner.workers import PlanWorkers
 
 Bounded = Callable[[int], None]
 Kind = tuple[int, int, int]
@@ -35,7 +35,7 @@ class Candidates:
 
     problem: PlanProblem
     groups: tuple[CandidateGroup, ...]
-    pieces: Pieces
+    pieces: SharedPieces
     seconds: NDArray[np.float64]
     likely: NDArray[np.float64]
     bytes: NDArray[np.float64]
@@ -88,25 +88,25 @@ class Candidates:
 def all_candidates(
     problem: PlanProblem,
     progress: Bounded = lambda count: None,
-    workers: PlanWorkers | None = None,
+    processes: PlanProcesses | None = None,
 ) -> Candidates:
-    """Bound everything that the problem allows; without workers, here."""
-    workers = workers or PlanWorkers(problem)
+    """Bound everything that the problem allows; without processes, here."""
+    processes = processes or PlanProcesses(problem)
     every = [*divisions(problem)]
     order = sorted(range(len(every)), key=lambda at: cell_of(every[at]))
     cells = [[*each] for _, each in groupby(order, key=lambda at: cell_of(every[at]))]
     bounds: dict[int, list[BoundColumns]] = {}
     done = 0
-    tasks = [Bound(tuple(every[at] for at in cell)) for cell in cells]
-    for number, found in workers.run(tasks):
+    tasks = [BoundDivisions(tuple(every[at] for at in cell)) for cell in cells]
+    for number, found in processes.run(tasks):
         bounds.update(zip(cells[number], found))
         done += sum(len(each.entry) for of_division in found for each in of_division)
         progress(done)
-    return _joined(workers.pieces, every, [bounds[at] for at in range(len(every))])
+    return _joined(processes.pieces, every, [bounds[at] for at in range(len(every))])
 
 
 def _joined(
-    pieces: Pieces, every: Sequence[Division], bounds: Sequence[Sequence[BoundColumns]]
+    pieces: SharedPieces, every: Sequence[Division], bounds: Sequence[Sequence[BoundColumns]]
 ) -> Candidates:
     """In the order of the divisions, whoever was done first."""
     parts = [(division, each) for division, found in zip(every, bounds) for each in found]

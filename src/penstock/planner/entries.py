@@ -30,7 +30,7 @@ CHUNKS = (2, 3, 4, 5, 6, 8, 10)
 SLICES = (2, 4, 8, 16)
 FEWEST_OF_SLICE = 512
 """Tokens of a slice below which sequences are not cut any more."""
-LOOKED_AT = 4
+DEVICES_LOOKED_AT = 4
 """Devices of a schedule."""
 MOST_TRIED_OPS = 1 << 14
 """Ops of a schedule above which it is not tried: it would be simulated for seconds."""
@@ -126,7 +126,7 @@ def entries_of(
             for layers in _splits(problem, work, case):
                 found.append(even._replace(layers=layers))
                 rows.append(_devices(problem, case, found[-1]))
-    columns = np.array(rows, np.float64).reshape(len(rows), LOOKED_AT, 7)
+    columns = np.array(rows, np.float64).reshape(len(rows), DEVICES_LOOKED_AT, 7)
     return Entries(tuple(found), *np.moveaxis(columns, 2, 0))
 
 

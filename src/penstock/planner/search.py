@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from penstock.estimate.price import Estimate
 from penstock.planner.candidates import Candidates, Kind
-from penstock.planner.simulations import Outcome, Refused, RuledOut, Simulations, Slower
-from penstock.planner.workers import PlanWorkers
+from penstock.planner.processes import PlanProcesses
+from penstock.planner.simulations import CandidateOutcome, Refused, RuledOut, Simulations, Slower
 
 WORTH = 1e-3
 """Share of a step by which a candidate must be faster to be simulated."""
-AT_ONCE = 16
+SIMULATED_AT_ONCE = 16
 """Candidates that are simulated between two looks at what is still worth it. It does not depend on
 the number of processes, so that the answer does not."""
 OF_ONE_KIND = 4
@@ -86,8 +86,8 @@ def search_plans(
     told: Told,
     simulations: Simulations | None = None,
 ) -> SearchResult:
-    """The best plans of some kinds; without workers, everything is simulated here."""
-    simulations = simulations or Simulations(PlanWorkers(candidates.problem))
+    """The best plans of some kinds; without processes, everything is simulated here."""
+    simulations = simulations or Simulations(PlanProcesses(candidates.problem))
     found = SearchResult(candidates, wanted)
     room = candidates.problem.cluster.gpu.memory
     left = np.flatnonzero(candidates.bytes <= room)
@@ -95,7 +95,9 @@ def search_plans(
         limits = found.limits[candidates.kind_of_group[candidates.group[left]]]
         left = left[candidates.seconds[left] < limits]  # limits only fall
         left = order_by_promise(candidates, left, found.longer)
-        count = min(AT_ONCE, most - found.simulated - found.ruled_out // RULED_OUT_FOR_ONE)
+        count = min(
+            SIMULATED_AT_ONCE, most - found.simulated - found.ruled_out // RULED_OUT_FOR_ONE
+        )
         if not len(left) or count <= 0:
             break
         chosen = _first_of_kinds(candidates.kind_of_group[candidates.group[left]], count)
@@ -127,7 +129,7 @@ def _simulate(found: SearchResult, numbers: Sequence[int], simulations: Simulati
         _keep(found, number, outcome)
 
 
-def _keep(found: SearchResult, number: int, outcome: Outcome) -> None:
+def _keep(found: SearchResult, number: int, outcome: CandidateOutcome) -> None:
     if isinstance(outcome, Refused):
         found.refused[outcome.message] += 1
         return

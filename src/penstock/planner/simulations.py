@@ -10,10 +10,10 @@ from penstock.errors import PenstockError
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import Estimate, estimate, estimate_below
 from penstock.estimate.step_schedule import ScheduleRequest, schedule_request
-from penstock.planner.bounding import Pieces
+from penstock.planner.bounding import SharedPieces
 from penstock.planner.copy_bounds import copy_seconds
 from penstock.planner.divisions import Division
-from penstock.planner.workers import PlanWorkers
+from penstock.planner.processes import PlanProcesses
 
 
 class Refused(NamedTuple):
@@ -34,7 +34,7 @@ class RuledOut(NamedTuple):
     seconds: float
 
 
-Outcome = Estimate | Slower | RuledOut | Refused
+CandidateOutcome = Estimate | Slower | RuledOut | Refused
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Simulate:
 
     each: tuple[tuple[TrainingLayout, float], ...]
 
-    def run(self, pieces: Pieces) -> list[Outcome]:
+    def run(self, pieces: SharedPieces) -> list[CandidateOutcome]:
         """What came of each."""
         return [_outcome(pieces, layout, limit) for layout, limit in self.each]
 
 
-def _outcome(pieces: Pieces, layout: TrainingLayout, limit: float) -> Outcome:
+def _outcome(pieces: SharedPieces, layout: TrainingLayout, limit: float) -> CandidateOutcome:
     try:
         if layout.offload != "none" and (least := _copies(pieces, layout)) >= limit:
             return RuledOut(least)
@@ -58,7 +58,7 @@ def _outcome(pieces: Pieces, layout: TrainingLayout, limit: float) -> Outcome:
         return Refused(error.message)
 
 
-def _copies(pieces: Pieces, layout: TrainingLayout) -> float:
+def _copies(pieces: SharedPieces, layout: TrainingLayout) -> float:
     mesh = layout.mesh
     division = Division(mesh, layout.pipeline, layout.rows, layout.microbatches)
     return copy_seconds(layout, pieces.of(division)(layout.slices or 1))
@@ -70,20 +70,22 @@ class Explain:
 
     layout: TrainingLayout
 
-    def run(self, pieces: Pieces) -> Estimate:
+    def run(self, pieces: SharedPieces) -> Estimate:
         """The whole estimate."""
         return estimate(self.layout)
 
 
 @dataclass
 class Simulations:
-    """What is simulated by the workers of a search."""
+    """What is simulated by the processes of a search."""
 
-    workers: PlanWorkers
+    processes: PlanProcesses
     homes: dict[ScheduleRequest, int] = field(default_factory=dict)
     """Which of them makes which schedule."""
 
-    def below(self, layouts: Sequence[TrainingLayout], limits: Sequence[float]) -> list[Outcome]:
+    def below(
+        self, layouts: Sequence[TrainingLayout], limits: Sequence[float]
+    ) -> list[CandidateOutcome]:
         """What came of each layout, with the seconds that it has to stay below."""
         requests = [schedule_request(layout) for layout in layouts]
         groups: dict[ScheduleRequest, list[int]] = {}
@@ -92,9 +94,9 @@ class Simulations:
         tasks = [
             Simulate(tuple((layouts[at], limits[at]) for at in group)) for group in groups.values()
         ]
-        found: list[Outcome] = [Slower(np.inf)] * len(layouts)
+        found: list[CandidateOutcome] = [Slower(np.inf)] * len(layouts)
         members = [*groups.values()]
-        for number, outcomes in self.workers.run(tasks, [*map(self._home, groups)]):
+        for number, outcomes in self.processes.run(tasks, [*map(self._home, groups)]):
             for at, outcome in zip(members[number], outcomes):
                 found[at] = outcome
         return found
@@ -107,9 +109,9 @@ class Simulations:
     def explained(self, layouts: Sequence[TrainingLayout]) -> list[Estimate]:
         """Estimates with what is exposed."""
         homes = [self._home(schedule_request(layout)) for layout in layouts]
-        found = dict(self.workers.run([*map(Explain, layouts)], homes))
+        found = dict(self.processes.run([*map(Explain, layouts)], homes))
         return [found[number] for number in range(len(layouts))]
 
     def _home(self, request: ScheduleRequest) -> int:
         """New ones are dealt out in turn."""
-        return self.homes.setdefault(request, len(self.homes) % self.workers.count)
+        return self.homes.setdefault(request, len(self.homes) % self.processes.count)

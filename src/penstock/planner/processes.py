@@ -20,16 +20,16 @@ from typing import Any, Protocol
 from penstock.core.collector import collector_resting
 from penstock.core.kernel import compile_small_work
 from penstock.errors import RunError
-from penstock.planner.bounding import Pieces
+from penstock.planner.bounding import SharedPieces
 from penstock.planner.problem import PlanProblem
 
-ANY_WORKER = -1
+ANY_PROCESS = -1
 
 
 class Task(Protocol):
     """Something that a process can do with the pieces of a problem."""
 
-    def run(self, pieces: Pieces) -> Any: ...
+    def run(self, pieces: SharedPieces) -> Any: ...
 
 
 def usable_cores() -> int:
@@ -39,11 +39,11 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-class PlanWorkers:
+class PlanProcesses:
     """Processes for one problem; with one of them, everything is done here."""
 
     def __init__(self, problem: PlanProblem, count: int = 1) -> None:
-        self.pieces = Pieces(problem)
+        self.pieces = SharedPieces(problem)
         self.count = max(count, 1)
         self._lines: list[Connection] = []
         self._processes: list[ForkProcess] = []
@@ -58,7 +58,7 @@ class PlanWorkers:
                 self._lines.append(here)
                 self._processes.append(process)
 
-    def __enter__(self) -> "PlanWorkers":
+    def __enter__(self) -> "PlanProcesses":
         return self
 
     def __exit__(
@@ -79,9 +79,9 @@ class PlanWorkers:
         self, tasks: Sequence[Task], homes: Sequence[int] | None = None
     ) -> Iterator[tuple[int, Any]]:
         """The number of each task with what came out of it, as they are done. `homes` are the
-        workers that are to do them."""
+        processes that are to do them."""
         if self._lines:
-            yield from self._shared(tasks, homes or [ANY_WORKER] * len(tasks))
+            yield from self._shared(tasks, homes or [ANY_PROCESS] * len(tasks))
             return
         for number, task in enumerate(tasks):
             with compile_small_work(), collector_resting():
@@ -89,14 +89,14 @@ class PlanWorkers:
             yield number, found
 
     def _shared(self, tasks: Sequence[Task], homes: Sequence[int]) -> Iterator[tuple[int, Any]]:
-        waiting = {home: deque[int]() for home in (ANY_WORKER, *range(self.count))}
+        waiting = {home: deque[int]() for home in (ANY_PROCESS, *range(self.count))}
         for number, home in enumerate(homes):
             waiting[home].append(number)
         busy: dict[Connection, int] = {}
         left = len(tasks)
         while left:
             for home, line in enumerate(self._lines):
-                own = waiting[home] or waiting[ANY_WORKER]
+                own = waiting[home] or waiting[ANY_PROCESS]
                 if line not in busy and own:
                     busy[line] = own.popleft()
                     _to(line, tasks[busy[line]])
@@ -115,7 +115,7 @@ def _from(line: Connection) -> Any:
         found = line.recv()
     except (EOFError, ConnectionResetError):
         raise RunError(
-            "a process that priced candidates was ended by the system",
+            "a process that simulated candidates was ended by the system",
             hint="memory may be short: give --mesh or --schedule, so that fewer are searched",
         ) from None
     if isinstance(found, BaseException):
@@ -128,7 +128,7 @@ def _serve(line: Connection, others: Sequence[Connection], problem: PlanProblem)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for other in others:
         other.close()
-    pieces = Pieces(problem)
+    pieces = SharedPieces(problem)
     with compile_small_work(), collector_resting(), suppress(EOFError, BrokenPipeError):
         while True:
             task: Task = line.recv()
