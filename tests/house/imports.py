@@ -149,7 +149,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 FOREIGN: dict[str, tuple[str, ...]] = {
     "numpy": tuple(ALLOWED),
     "numba": ("core", "bench"),
+    "jinja2": ("data",),
     "ortools": ("plan", "search"),
+    "pyarrow": ("data",),
     "pydantic": ("train.config",),
     "pydantic_core": ("train.config",),
     "rich": ("draw", "cli", "bench", "train"),

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
-from penstock.data import Microbatch, Samples
+from penstock.data import Microbatch, SampleStream
 from penstock.plan.sequence_groups.batch import GroupedBatch
 from penstock.plan.sequence_groups.cost import GroupCost
 from penstock.plan.sequence_groups.groups import GroupedMicrobatch, SequenceGroup
@@ -30,6 +30,7 @@ class GroupedBatches:
         self._engine, self._steps, self.cost, self._samples = engine, steps, cost, samples
         cell = engine.layout.cell.ulysses
         self._planner = PlanningProcess(cell, cost) if engine.mesh.rank == 0 else None
+<<<<<<< HEAD
         self._trained: Samples | None = None
         self._ahead: tuple[int, list[LabelledSequence]] = -1, []
         """The batch that is being planned, by the number of its first sample."""
@@ -37,25 +38,41 @@ class GroupedBatches:
 
     def begin(self, samples: Samples) -> list[str]:
         self._trained = samples
+=======
+        self._ahead: tuple[SampleStream, int, list[LabelledSequence]] | None = None
+        self.times: MakingTimes | None = None
+
+    def begin(self, samples: SampleStream) -> list[str]:
+>>>>>>> data
         sizes = ", ".join(map(str, sorted(self.cost.exchange)))
         return [
             f"documents on groups of {sizes} ranks, up to {self.cost.capacity} tokens of a "
             "microbatch on each rank, planned for every batch"
         ]
 
+<<<<<<< HEAD
     def take(self, samples: Samples, start: int) -> tuple[Microbatch, ...]:
         trained, engine, text = samples is self._trained, self._engine, ""
         ahead = self._ahead[1] if trained and self._ahead[0] == start else []
         sequences = ahead or self._sequences(samples, start)
         lengths = [len(each.tokens) for each in sequences]
+=======
+    def take(self, samples: SampleStream, start: int) -> tuple[Microbatch, ...]:
+        sequences = self._sequences(samples, start)
+        engine, text = self._engine, ""
+>>>>>>> data
         if self._planner is not None:
             text = self._planned(self._planner, lengths) if trained else self._now(lengths)
         with engine.tracker.gathers("hear the groups of the step"):
             grouped = grouped_from(tell_all(text, engine.mesh.world))
         planned = self._steps.step(sequences, grouped)
         engine.use(planned.plan)
+<<<<<<< HEAD
         if trained and self._planner is not None:
             self._look_ahead(self._planner, samples, start + self._samples)
+=======
+        self._look_ahead(samples, samples.numbers(start, self._samples).stop)
+>>>>>>> data
         return planned.batch
 
     def state(self) -> dict[str, Any]:
@@ -74,6 +91,7 @@ class GroupedBatches:
         self.times = MakingTimes(found.seconds, perf_counter() - began)
         return grouped_text(found.batch)
 
+<<<<<<< HEAD
     def _now(self, lengths: Sequence[int]) -> str:
         """The plan of an evaluation's batch, which nobody has asked for."""
         return grouped_text(plan_timed(lengths, self._engine.layout.cell.ulysses, self.cost).batch)
@@ -87,6 +105,18 @@ class GroupedBatches:
         """Read the next batch, and begin to plan it."""
         self._ahead = start, self._sequences(samples, start)
         planner.ask([len(each.tokens) for each in self._ahead[1]])
+=======
+    def _sequences(self, samples: SampleStream, start: int) -> list[LabelledSequence]:
+        if self._ahead is not None and self._ahead[0] is samples and self._ahead[1] == start:
+            return self._ahead[2]
+        return sequences_of(map(samples.sample, samples.numbers(start, self._samples)))
+
+    def _look_ahead(self, samples: SampleStream, start: int) -> None:
+        """Read the next batch on the rank that plans, and begin to plan it."""
+        if self._planner is not None:
+            self._ahead = samples, start, self._sequences(samples, start)
+            self._planner.ask([len(each.tokens) for each in self._ahead[2]])
+>>>>>>> data
 
 
 def grouped_text(batch: GroupedBatch) -> str:

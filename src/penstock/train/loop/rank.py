@@ -159,7 +159,7 @@ def _trainer(
     notes += trainer.batches.begin(trainer.train)
     tracker.at = "opens its records"
     trainer.voice = open_voice(settings, connection.rank, trainer.done)
-    for note in (*said, *data.notes, *notes):
+    for note in (*said, *notes, *data.notes):
         trainer.voice.say(note)
     if changing:
         trainer.tell_plan(PlanChange(trainer.done, plan.schedule.name, first_plan(settings.plan)))
