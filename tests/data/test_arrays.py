@@ -151,3 +151,22 @@ def test_the_fingerprint_is_the_same_elsewhere(tmp_path: Path) -> None:
 def test_document_starts_are_no_tokens() -> None:
     names = ["a.npy", "a.documents.npy", "a.bin", "a.txt"]
     assert [name for name in names if holds_tokens(Path(name))] == ["a.npy", "a.bin"]
+
+
+def test_a_mask_beside_the_tokens_says_what_counts(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.arange(6))
+    plain = open_array(tmp_path / "x.npy", "uint16")
+    assert plain.runs is None
+    np.save(tmp_path / "x.mask.npy", np.array([0, 1, 1, 0, 1, 1], dtype=np.uint8))
+    masked = open_array(tmp_path / "x.npy", "uint16")
+    assert masked.runs is not None
+    assert masked.runs.tolist() == [1, 3, 4, 6]
+    assert masked.fingerprint != plain.fingerprint
+    assert [path.name for path in tmp_path.iterdir() if holds_tokens(path)] == ["x.npy"]
+    for wrong, words in (
+        ([0, 1], "has 2 entries for 6 tokens"),
+        ([0, 2, 0, 0, 0, 0], "has 0 to 2"),
+    ):
+        np.save(tmp_path / "x.mask.npy", np.array(wrong))
+        with pytest.raises(ShapeError, match=words):
+            open_array(tmp_path / "x.npy", "uint16")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from data.corpora import thorough, usual
 from penstock.data.cache import CacheFacts, Writer, read_cache
+from penstock.data.corpus import Array, corpus
 from penstock.data.sources import TextFiles
 from penstock.data.tokenise import tokenise_source
 from penstock.data.tokenizer import Bytes, Tokens
@@ -80,7 +81,7 @@ def test_every_changed_byte_and_every_cut_is_noticed(tmp_path: Path) -> None:
 
 
 @thorough
-@given(content=st.binary(max_size=120), ending=st.sampled_from([b"", b"penstok1"]))
+@given(content=st.binary(max_size=120), ending=st.sampled_from([b"", b"penstok2"]))
 def test_any_bytes_are_no_cache(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, ending: bytes
 ) -> None:
@@ -98,22 +99,23 @@ def test_the_cache_of_other_text_and_a_missing_one_are_none(tmp_path: Path) -> N
 
 def test_text_is_tokenised_once_and_mapped(tmp_path: Path) -> None:
     source, made = text_files(tmp_path, "one", "", "two\u00e9"), Counting()
-    first, notes = tokenise_source(source, made, tmp_path / "cache", None)
-    again, same_notes = tokenise_source(source, made, tmp_path / "cache", None)
+    (first,), notes = tokenise_source(source, made, tmp_path / "cache", None)
+    (again,), same_notes = tokenise_source(source, made, tmp_path / "cache", None)
     assert made.calls == 3
     assert isinstance(again.tokens, np.memmap)
     assert bytes(again.tokens) == "onetwo\u00e9".encode()
     assert again.tokens.dtype == np.uint8
     assert first.offsets.tolist() == again.offsets.tolist() == [0, 3, 3, 8]
     assert first.fingerprint == again.fingerprint
-    assert notes == same_notes == ("1 of 3 documents are empty and skipped",)
+    empty = f"1 of 3 documents are empty and skipped, first {str(tmp_path / '1.txt')!r}"
+    assert notes == same_notes == (empty,)
 
 
 def test_replaced_characters_are_told_from_the_cache_too(tmp_path: Path) -> None:
     source = text_files(tmp_path, "x" * 50, "good")
     source.files[0].write_bytes(b"\xff" + b"x" * 50)
     for _ in range(2):
-        _, notes = tokenise_source(source, Bytes(), tmp_path / "cache", None)
+        (_,), notes = tokenise_source(source, Bytes(), tmp_path / "cache", None)
         assert notes == ("1 characters in 1 of 2 documents were not UTF-8 and are replaced",)
 
 
@@ -125,29 +127,29 @@ def test_a_damaged_cache_is_made_again(tmp_path: Path, damage: Callable[[bytes],
     tokenise_source(source, made, tmp_path / "cache", None)
     (path,) = (tmp_path / "cache").glob("*.tokens")
     path.write_bytes(damage(path.read_bytes()))
-    found, _ = tokenise_source(source, made, tmp_path / "cache", None)
+    (found,), _ = tokenise_source(source, made, tmp_path / "cache", None)
     assert (made.calls, bytes(found.tokens)) == (2, b"text")
 
 
 def test_changed_text_is_tokenised_anew(tmp_path: Path) -> None:
-    first, _ = tokenise_source(text_files(tmp_path, "text"), Bytes(), tmp_path / "cache", None)
-    second, _ = tokenise_source(text_files(tmp_path, "tent"), Bytes(), tmp_path / "cache", None)
+    (first,), _ = tokenise_source(text_files(tmp_path, "text"), Bytes(), tmp_path / "cache", None)
+    (second,), _ = tokenise_source(text_files(tmp_path, "tent"), Bytes(), tmp_path / "cache", None)
     assert (bytes(first.tokens), bytes(second.tokens)) == (b"text", b"tent")
     assert first.fingerprint != second.fingerprint
 
 
 def test_what_a_killed_process_left_is_written_over(tmp_path: Path) -> None:
     source = text_files(tmp_path, "text")
-    found, _ = tokenise_source(source, Bytes(), tmp_path / "cache", None)
+    (found,), _ = tokenise_source(source, Bytes(), tmp_path / "cache", None)
     (path,) = (tmp_path / "cache").glob("*.tokens")
     path.rename(path.with_suffix(".part"))
-    again, _ = tokenise_source(source, Bytes(), tmp_path / "cache", None)
+    (again,), _ = tokenise_source(source, Bytes(), tmp_path / "cache", None)
     assert bytes(again.tokens) == bytes(found.tokens) == b"text"
     assert not list((tmp_path / "cache").glob("*.part"))
 
 
 def test_progress_is_told_up_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.data.tokenise.BATCH", 4)
+    monkeypatch.setattr("penstock.data.encode.BATCH", 4)
     told: list[tuple[int, int]] = []
     source = text_files(tmp_path, "one", "two", "three", "4")
     tokenise_source(
@@ -198,3 +200,92 @@ def test_a_disk_that_does_not_keep_what_it_is_given_is_named(
     monkeypatch.setattr("penstock.data.tokenise.read_cache", lambda path, key: None)
     with pytest.raises(RunError, match="does not hold what was just written to it"):
         tokenise_source(text_files(tmp_path, "text"), Bytes(), tmp_path / "cache", None)
+
+
+@usual
+@given(
+    marks=st.lists(st.none() | st.lists(st.booleans(), max_size=6), max_size=6),
+)
+def test_which_tokens_count_is_read_back(
+    tmp_path_factory: pytest.TempPathFactory, marks: list[list[bool] | None]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "marks.tokens"
+    documents = [np.arange(3 if mark is None else len(mark)) for mark in marks]
+    offsets = np.cumsum([0, *map(len, documents)])
+    with path.open("wb") as file:
+        writer = Writer(file, "<u1")
+        for tokens, mark in zip(documents, marks):
+            writer.add(tokens, None if mark is None else np.array(mark, dtype=np.bool_))
+        facts = CacheFacts(KEY, "<u1", writer.tokens, len(marks), 0, 0, 0, runs=writer.runs)
+        writer.finish(offsets, facts)
+    found = read_cache(path, KEY)
+    assert found
+    expected = [True if mark is None else mark for mark in marks]
+    everywhere = [all(np.atleast_1d(mark)) for mark in expected]
+    assert (found.runs is None) == all(everywhere)
+    whole = corpus([Array("x", found.tokens, found.offsets, "x", found.runs)], 256)
+    full = [mark for tokens, mark in zip(documents, expected) if len(tokens)]
+    for number, mark in enumerate(full):
+        counted = whole.counted(number, 0, int(whole.lengths[number]))
+        assert counted is None or counted.tolist() == np.broadcast_to(mark, len(counted)).tolist()
+
+
+def test_work_that_is_interrupted_goes_on_with_the_piece_it_was_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.data.encode.BATCH", 4)
+    monkeypatch.setattr("penstock.data.tokenise.PIECE_BYTES", 8)
+    texts = [letter * 5 for letter in "abcdefg"]
+    source, made = text_files(tmp_path, *texts), Counting()
+
+    def interrupt(done: int, size: int) -> None:
+        if done == 25:  # the third piece has its first document
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tokenise_source(source, made, tmp_path / "cache", interrupt)
+    assert made.calls == 5
+    assert len([*(tmp_path / "cache").glob("*.tokens")]) == 2
+    told: list[int] = []
+    arrays, _ = tokenise_source(source, made, tmp_path / "cache", lambda done, _: told.append(done))
+    assert made.calls == 5 + 3
+    assert told == [25, 30, 35]
+    assert [bytes(array.tokens).decode() for array in arrays] == [
+        "a" * 5 + "b" * 5,
+        "c" * 5 + "d" * 5,
+        "e" * 5 + "f" * 5,
+        "g" * 5,
+    ]
+    found = corpus(arrays, 256)
+    assert found.lengths.tolist() == [5] * 7
+    assert found.place(6) == f"document 6 of the text ({str(tmp_path / '6.txt')!r})"
+
+
+def test_a_damaged_piece_is_made_again_with_those_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.data.encode.BATCH", 1)
+    monkeypatch.setattr("penstock.data.tokenise.PIECE_BYTES", 1)
+    source, made = text_files(tmp_path, "a", "b", "c"), Counting()
+    tokenise_source(source, made, tmp_path / "cache", None)
+    (path,) = (tmp_path / "cache").glob("*.1.tokens")
+    path.write_bytes(b"x")
+    again, _ = tokenise_source(source, made, tmp_path / "cache", None)
+    assert b"".join(bytes(array.tokens) for array in again) == b"abc"
+    assert made.calls == 3 + 2
+
+
+def test_text_that_changes_between_two_pieces_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.data.encode.BATCH", 1)
+    monkeypatch.setattr("penstock.data.tokenise.PIECE_BYTES", 1)
+    source = text_files(tmp_path, "a", "b", "c")
+
+    def change(done: int, size: int) -> None:
+        if done == 2:
+            source.files[2].write_text("changed")
+
+    with pytest.raises(RunError, match="the text has changed while it was tokenised"):
+        tokenise_source(source, Bytes(), tmp_path / "cache", change)
+    assert not list((tmp_path / "cache").glob("*.tokens"))

@@ -58,7 +58,7 @@ def test_looking_at_all_names_the_same_place(
     tokens = np.zeros(8, dtype=np.int32)
     tokens[place] = token
     bad = Array("'b.npy'", tokens, np.array([0, 2, 2, 5, 8]), "b")
-    document, offset = [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2)][place]
+    document, offset = [(0, 0), (0, 1), (2, 0), (2, 1), (2, 2), (3, 0), (3, 1), (3, 2)][place]
     with pytest.raises(ShapeError) as refusal:
         corpus([FIRST, bad], 50).refuse_outside()
     expected = f"document {document} of 'b.npy' has token {token} at offset {offset}, "

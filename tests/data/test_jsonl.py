@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from data.corpora import outcome, thorough, usual
 from penstock.data import jsonl
 from penstock.data.jsonl import JsonLines, parse_line
+from penstock.data.records.reader import RecordReader
 from penstock.data.sources import SourceText
 from penstock.errors import FormatError, ShapeError
 
 HERE = Path("x.jsonl")
+READER = RecordReader()
 
 pieces = st.sampled_from([*'{}[]":,\\ntu0-e ', "text", '"text"', "null", "\\ud800", "\ufeff", "9"])
 nonsense = st.binary(max_size=40) | st.lists(pieces, max_size=30).map(
@@ -24,7 +26,7 @@ nonsense = st.binary(max_size=40) | st.lists(pieces, max_size=30).map(
 def source(folder: Path, content: bytes, limit: int = 0) -> JsonLines:
     path = folder / "x.jsonl"
     path.write_bytes(content)
-    return JsonLines([path], "text", limit)
+    return JsonLines([path], READER, limit)
 
 
 def test_a_line_is_a_document_and_blank_lines_are_none(tmp_path: Path) -> None:
@@ -37,12 +39,12 @@ def test_a_line_is_a_document_and_blank_lines_are_none(tmp_path: Path) -> None:
 @given(text=st.text())
 def test_whatever_a_text_holds_comes_back(text: str) -> None:
     line = json.dumps({"text": text}).encode()
-    assert parse_line(line, "text", HERE, 1).text == text
-    assert parse_line(line, "text", HERE, 1).replaced == 0
+    assert parse_line(line, READER, HERE, 1).text == text
+    assert parse_line(line, READER, HERE, 1).replaced == 0
 
 
 def test_half_a_surrogate_pair_is_replaced_and_counted() -> None:
-    found = parse_line(b'{"text": "a\\ud800b"}', "text", HERE, 1)
+    found = parse_line(b'{"text": "a\\ud800b"}', READER, HERE, 1)
     assert (found.text, found.replaced) == ("a?b", 1)
 
 
@@ -75,7 +77,7 @@ def test_a_bad_line_is_refused_with_its_place(
 @thorough
 @given(content=nonsense)
 def test_any_bytes_are_a_document_or_refused(content: bytes) -> None:
-    found = outcome(lambda: parse_line(content, "text", HERE, 7))
+    found = outcome(lambda: parse_line(content, READER, HERE, 7))
     if isinstance(found, SourceText):
         assert found.text.encode().decode() == found.text
     else:
@@ -135,6 +137,8 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_field_and_limit_are_part_of_the_fingerprint(tmp_path: Path) -> None:
     path = source(tmp_path, b'{"text": "a"}').files[0]
     marks = {
-        JsonLines([path], field, limit).fingerprint() for field in ("text", "b") for limit in (0, 9)
+        JsonLines([path], RecordReader(field), limit).fingerprint()
+        for field in ("text", "b")
+        for limit in (0, 9)
     }
     assert len(marks) == 4

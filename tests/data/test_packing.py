@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from data.corpora import corpus_of, lengths, numbered, usual
 from penstock.data.batch import IGNORE
-from penstock.data.packing import PackedRow, pack_documents, row, shuffle
+from penstock.data.order import shuffle
+from penstock.data.packing import PackedRow, pack_documents, row
 
 pytestmark = pytest.mark.torch
 
 
-def rows_of(documents: list[list[int]], order: list[int], length: int) -> list[PackedRow]:
+def table_rows(documents: list[list[int]], order: list[int], length: int) -> list[PackedRow]:
     corpus = corpus_of(documents)
     packed = pack_documents(corpus, np.array(order), length)
     return [row(corpus, packed, sequence) for sequence in range(packed.count)]
@@ -22,21 +23,21 @@ def rows_of(documents: list[list[int]], order: list[int], length: int) -> list[P
 
 def test_the_picture_of_the_docstring() -> None:
     letters = [[97] * 7, [98] * 3, [99] * 8, [100] * 3]
-    first, second = rows_of(letters, [0, 1, 2, 3], 8)
+    first, second = table_rows(letters, [0, 1, 2, 3], 8)
     assert bytes(first.tokens.tolist()) == b"aaaaaaab"
     assert bytes(second.tokens.tolist()) == b"bbcccccc"
     assert (first.documents, second.documents) == ((0, 7), (0, 2))
 
 
 def test_a_label_is_the_next_token_of_the_same_document() -> None:
-    first, second = rows_of([[1, 2, 3], [4, 5], [6], [7, 8]], [0, 1, 2, 3], 4)
+    first, second = table_rows([[1, 2, 3], [4, 5], [6], [7, 8]], [0, 1, 2, 3], 4)
     assert first.labels.tolist() == [2, 3, IGNORE, 5]  # 4 goes on in the next sequence
     assert second.labels.tolist() == [IGNORE, IGNORE, 8, IGNORE]
     assert second.documents == (0, 1, 2)
 
 
 def test_a_document_that_fills_sequences_exactly_ends_without_a_label() -> None:
-    rows = rows_of([list(range(8)), [9, 9, 9, 9]], [0, 1], 4)
+    rows = table_rows([list(range(8)), [9, 9, 9, 9]], [0, 1], 4)
     assert [one.labels.tolist() for one in rows] == [
         [1, 2, 3, 4],
         [5, 6, 7, IGNORE],
@@ -52,7 +53,7 @@ def test_every_token_is_there_once_in_order_up_to_the_dropped_tail(
 ) -> None:
     documents = [document for document in numbered(lengths) if document]
     order = data.draw(st.permutations(range(len(documents))))
-    rows = rows_of(documents, order, length)
+    rows = table_rows(documents, order, length)
     stream = [token for number in order for token in documents[number]]
     assert [token for one in rows for token in one.tokens.tolist()] == stream[
         : len(stream) // length * length
@@ -64,7 +65,7 @@ def test_every_token_is_there_once_in_order_up_to_the_dropped_tail(
 def test_boundaries_and_labels_agree_with_the_documents(lengths: list[int], length: int) -> None:
     documents = [document for document in numbered(lengths) if document]
     following = {a: b for document in documents for a, b in pairwise(document)}
-    for tokens, labels, starts in rows_of(documents, list(range(len(documents))), length):
+    for tokens, labels, starts in table_rows(documents, list(range(len(documents))), length):
         assert labels.tolist() == [following.get(token, IGNORE) for token in tokens.tolist()]
         fresh = [at for at, token in enumerate(tokens.tolist()) if token % 1000 == 0 or at == 0]
         assert list(starts) == fresh

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data.corpora import corpus_of, lengths, numbered, usual
+from data.corpora import VOCABULARY, array_of, corpus_of, lengths, numbered, usual
 from penstock.data.batch import IGNORE, Microbatch
+from penstock.data.corpus import corpus
 from penstock.data.samples import Once, Samples
 from penstock.errors import ShapeError
 
@@ -211,10 +212,27 @@ def test_held_out_samples_count_once_however_many_are_asked_for() -> None:
     """Whole batches are filled up with rows of which no label counts."""
     corpus = corpus_of(numbered([9, 8, 5]))
     endless = Samples(corpus, np.arange(3), 3, 7)
-    once = Once(corpus, np.arange(3), 3, 7)
+    once = Once.of(endless)
     assert once.count == 7
     first, second = once.batch(0, 0, 1, 2, 5), endless.batch(0, 0, 1, 2, 5)
     assert contents(first)[:7] == contents(second)[:7]
     for tokens, labels, documents in contents(first)[7:] + contents(once.batch(9, 0, 1, 2, 5)):
         assert (tokens, documents) == (contents(first)[6][0], contents(first)[6][2])
         assert set(labels) == {IGNORE}
+
+
+@usual
+@given(data=st.data(), lengths=lengths.filter(lambda all: sum(all) >= 3))
+def test_a_label_is_the_next_token_of_its_document_if_that_counts(
+    data: st.DataObject, lengths: list[int]
+) -> None:
+    documents = numbered(lengths)
+    marks = data.draw(st.lists(st.booleans(), min_size=sum(lengths), max_size=sum(lengths)))
+    runs = np.flatnonzero(np.diff(marks, prepend=False, append=False))
+    masked = corpus([array_of(documents)._replace(runs=runs)], VOCABULARY)
+    counts = dict(zip((token for document in documents for token in document), marks))
+    samples = Samples(masked, np.arange(len(masked.lengths)), 3, 7)
+    for number in range(samples.count):
+        row = samples.row(number)
+        for token, label in zip(row.tokens.tolist(), row.labels.tolist()):
+            assert label == (token + 1 if counts.get(token + 1) else IGNORE)

@@ -39,6 +39,27 @@ from penstock.errors import ShapeError
             "data.end_token is '</s>', but data.source is 'tokens'",
             "as they are",
         ),
+        ({"format": "chats"}, "data.format is 'chats'", "did you mean 'chat'?"),
+        ({"packing": "hole"}, "data.packing is 'hole'", "did you mean 'whole'?"),
+        ({"longer": "split"}, "data.longer is 'split', but data.packing is 'cut'", "leave"),
+        ({"format": "chat"}, "data.format is 'chat', but data.source is 'stdlib'", "only records"),
+        ({"chat_template": "x"}, "data.chat_template is 'x', but data.source", "no chat"),
+        ({"template_date": "today"}, "data.template_date is 'today'", "2024-07-26"),
+        (
+            {"source": "text", "paths": ("a", "b"), "weights": (1.0,)},
+            "data.weights has 1 entries for 2 of data.paths",
+            "one weight for each",
+        ),
+        (
+            {"source": "text", "paths": ("a",), "weights": (0.0,)},
+            "data.weights has 0.0",
+            "above 0",
+        ),
+        (
+            {"source": "text", "paths": ("a",), "weights": (float("inf"),)},
+            "data.weights has inf",
+            "above 0",
+        ),
     ],
 )
 def test_a_wrong_setting_is_refused(fields: dict[str, Any], message: str, hint: str) -> None:

@@ -32,7 +32,7 @@ class Told(Bytes):
 
 print("ready", flush=True)
 sys.stdin.read(1)
-found, _ = tokenise_source(TextFiles([Path(sys.argv[1])]), Told(), Path(sys.argv[2]), None)
+(found,), _ = tokenise_source(TextFiles([Path(sys.argv[1])]), Told(), Path(sys.argv[2]), None)
 print(len(found.tokens), int(found.tokens.astype("i8").sum()))
 """
 
@@ -89,7 +89,7 @@ def test_a_killed_process_gives_up_its_turn_and_leaves_no_tokens(tmp_path: Path)
     assert done.returncode == -SIGKILL
     assert len(list(cache.glob("*.part"))) == 1
     assert not list(cache.glob("*.tokens"))
-    found, _ = tokenise_source(TextFiles([text]), Bytes(), cache, None)
+    (found,), _ = tokenise_source(TextFiles([text]), Bytes(), cache, None)
     assert bytes(found.tokens) == text.read_bytes()
     assert not list(cache.glob("*.part"))
 

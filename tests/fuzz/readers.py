@@ -5,12 +5,14 @@ import re
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from arch.test_families import LLAMA, LLAMA_3_2_1B, MISTRAL, QWEN
+from data.records.conversations import CHATML, CHATS
 from data.test_tokenizer import described
 from files.strategies import FULL, small
 from files.test_fuzz import OVERLAPPED
@@ -23,8 +25,12 @@ from penstock.cli.main import main
 from penstock.cluster.read import cluster_from
 from penstock.core.shape import MAX_OPS
 from penstock.cost.layers import read_layers
+from penstock.data.encode import encode_documents
 from penstock.data.jsonl import JsonLines
-from penstock.data.tokenizer import tokenizer
+from penstock.data.records.chat import ChatTemplate, find_template
+from penstock.data.records.reader import RecordReader
+from penstock.data.records.tables import dataset_files
+from penstock.data.tokenizer import Bytes, tokenizer
 from penstock.errors import RunError, ShapeError
 from penstock.estimate.answer import answer_lines
 from penstock.estimate.request import layout_from
@@ -193,7 +199,25 @@ def _tokenizer(content: str, folder: Path) -> object:
 
 def _json_lines(content: str, folder: Path) -> object:
     path = _written(folder / "lines.jsonl", content)
-    return list(JsonLines([path], "text", 0).documents())
+    return list(JsonLines([path], RecordReader(), 0).documents())
+
+
+def _records(content: str, folder: Path) -> object:
+    """Lines of all kinds of records, made tokens of."""
+    path = _written(folder / "records.jsonl", content)
+    documents = list(JsonLines([path], RecordReader(template=CHAT), 0).documents())
+    return encode_documents(Bytes(), documents, str)
+
+
+def _chat_template(content: str, folder: Path) -> object:
+    _written(folder / "tokenizer_config.json", content)
+    found = find_template(str(folder), "", "2024-07-26")
+    return found.fingerprint if found else None
+
+
+def _dataset(content: str, folder: Path) -> object:
+    _written(folder / "state.json", content)
+    return dataset_files(folder)
 
 
 def _settings(content: str, _: Path) -> object:
@@ -286,6 +310,16 @@ def _command_line(content: str, _: Path) -> object:
     return code
 
 
+CHAT = ChatTemplate("chatml", CHATML, {}, date(2024, 7, 26))
+_RECORDS = (
+    {"messages": [*CHATS[0], {"role": "assistant", "content": "b", "weight": 0}]},
+    {"prompt": "a", "completion": "b"},
+    {"segments": [{"text": "a", "label": False}, {"text": "b", "label": True}]},
+    {"input_ids": [1, 2, 3], "labels": [-100, 2, 3]},
+    {"input_ids": [1, 2], "loss_mask": [0, 1]},
+)
+_TEMPLATES = [{"name": "default", "template": "{{ messages[0].content }}"}]
+_STATE = {"_data_files": [{"filename": "data-00000-of-00001.arrow"}], "_indices_data_files": None}
 _SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 _INDEX = {
     "metadata": {"total_size": 8},
@@ -321,6 +355,11 @@ READERS = {
     "index": Reader([json.dumps(_INDEX)], _index),
     "tokenizer.json": Reader([json.dumps(described())], _tokenizer),
     "json lines": Reader(['{"text": "a word", "number": 12}\n{"text": "\\u00e9"}\n'], _json_lines),
+    "records": Reader(["\n".join(map(json.dumps, _RECORDS))], _records),
+    "chat template": Reader(
+        [json.dumps({"chat_template": _TEMPLATES, "bos_token": {"content": "<s>"}})], _chat_template
+    ),
+    "dataset": Reader([json.dumps(_STATE)], _dataset),
     "chosen plan": Reader([CHOSEN_PLAN.text()], _chosen_plan, share=0.2),
     "cluster": Reader([CLUSTER], _cluster),
     "layout": Reader([ROW], _row, share=0.2),

@@ -46,7 +46,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "lower": ("core", "check"),
     "sim": ("core", "check", "lower", "cost", "display"),
     "search": (*_BELOW_PLAN, "parent_process"),
-    "plan": _BELOW_PLAN,
+    "plan": (*_BELOW_PLAN, "parent_process"),
     "draw": ("core", "sim.timeline"),
     "data": ("files",),
     "model.parallel": ("arch",),
@@ -115,7 +115,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         *(*_BELOW_RUN, *_RUN, "cluster", "estimate", "planner"),
         *("profiling", "profiling.measure", "train.config"),
     ),
-    "train.loop": (*_BELOW_RUN, *_RUN, *_BELOW_LOOP, "cluster", "train.auto_plan"),
+    "train.loop": (*_BELOW_RUN, *_RUN, *_BELOW_LOOP, "cluster", "estimate", "train.auto_plan"),
     "bench.measure": (*_BELOW_RUN, *_RUN, "verify"),
     "bench": (*_BELOW_RUN, *_RUN, "verify", "bench.measure"),
     "profiling.measure": (
@@ -149,7 +149,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 FOREIGN: dict[str, tuple[str, ...]] = {
     "numpy": tuple(ALLOWED),
     "numba": ("core", "bench"),
-    "ortools": ("search",),
+    "jinja2": ("data",),
+    "ortools": ("plan", "search"),
+    "pyarrow": ("data",),
     "pydantic": ("train.config",),
     "pydantic_core": ("train.config",),
     "rich": ("draw", "cli", "bench", "train"),

@@ -9,7 +9,15 @@ from time import monotonic
 from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from penstock.cli._output import note
 
@@ -37,6 +45,29 @@ def _with_lines(items: list[Item], what: str) -> Iterator[Item]:
         for item in items:
             yield item
             done[0] += 1
+
+
+@contextmanager
+def show_bytes(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A function to be told how many bytes of how many are done, which is shown."""
+    if sys.stderr.isatty():
+        parts = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+        bar = Progress(*parts, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+        with bar:
+            task = bar.add_task(what, total=None)
+            yield lambda done, size: bar.update(task, completed=done, total=size)
+        return
+    told = [0, 0]
+
+    def say(seconds: float) -> None:
+        if told[1]:
+            note(f"{what}: {told[0]:,} of {told[1]:,} bytes, {seconds:.0f} s")
+
+    def tell(done: int, size: int) -> None:
+        told[:] = done, size
+
+    with _every(EVERY, say):
+        yield tell
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """What is trained on: text in, microbatches out.
 
-    text, JSON lines, arrays --tokenise--> Corpus --pack--> sequences --Samples--> Microbatch
+    text, records, arrays --tokenise--> Corpus --pack--> sequences --SampleStream--> Microbatch
 
 The settings can be read without torch; the other names are loaded when they are first used.
 """
@@ -11,16 +11,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.data.assemble import Data, open_data
     from penstock.data.batch import IGNORE, Microbatch
+    from penstock.data.global_batches import GlobalBatch, GlobalBatches
     from penstock.data.samples import Samples
     from penstock.data.settings import DataSettings
+    from penstock.data.stream import SampleStream
 
-__all__ = ["IGNORE", "Data", "DataSettings", "Microbatch", "Samples", "open_data"]
+__all__ = [
+    "IGNORE",
+    "Data",
+    "DataSettings",
+    "GlobalBatch",
+    "GlobalBatches",
+    "Microbatch",
+    "SampleStream",
+    "Samples",
+    "open_data",
+]
 
 _HOMES = {
     "penstock.data.assemble": ("Data", "open_data"),
     "penstock.data.batch": ("IGNORE", "Microbatch"),
+    "penstock.data.global_batches": ("GlobalBatch", "GlobalBatches"),
     "penstock.data.samples": ("Samples",),
     "penstock.data.settings": ("DataSettings",),
+    "penstock.data.stream": ("SampleStream",),
 }
 """Where the public names live."""
 

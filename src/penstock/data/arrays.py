@@ -1,8 +1,9 @@
 """Tokens that somebody else has made: `.npy` arrays, or the bare numbers in a `.bin` file.
 
 Beside `name.npy` or `name.bin` there may be `name.documents.npy`, which says where documents start;
-without it a file is one document. Files are memory-mapped and never read whole: their fingerprint
-looks at their size and at pieces spread over them.
+without it a file is one document. `name.mask.npy` has a 1 for each token that counts in the loss;
+without it all do. Tokens are memory-mapped and never read whole: their fingerprint looks at their
+size and at pieces spread over them.
 """
 
 from pathlib import Path
@@ -16,7 +17,7 @@ from penstock.data.corpus import Array, Longs
 from penstock.errors import ShapeError
 from penstock.files.regular import open_regular
 
-DOCUMENTS = ".documents.npy"
+DOCUMENTS, MASK = ".documents.npy", ".mask.npy"
 PROBES = 64
 """Pieces of a file that its fingerprint looks at, the first and the last among them."""
 PROBE = 1 << 14
@@ -25,7 +26,7 @@ PROBE = 1 << 14
 
 def holds_tokens(path: Path) -> bool:
     """Whether a file in a folder is one of tokens."""
-    return path.suffix in (".npy", ".bin") and not path.name.endswith(DOCUMENTS)
+    return path.suffix in (".npy", ".bin") and not path.name.endswith((DOCUMENTS, MASK))
 
 
 def open_array(path: Path, dtype: str) -> Array:
@@ -34,7 +35,11 @@ def open_array(path: Path, dtype: str) -> Array:
     beside = path.with_suffix(DOCUMENTS)
     offsets = _offsets(beside, len(tokens)) if beside.exists() else _offsets_of_one(len(tokens))
     mark = digest("tokens", tokens.dtype.str, len(tokens), _probed(tokens), offsets.tobytes())
-    return Array(repr(str(path)), tokens, offsets, mark)
+    masked = path.with_suffix(MASK)
+    if not masked.exists():
+        return Array(repr(str(path)), tokens, offsets, mark)
+    runs = _runs(masked, len(tokens))
+    return Array(repr(str(path)), tokens, offsets, digest(mark, runs.tobytes()), runs)
 
 
 def _numpy(path: Path) -> NDArray[Any]:
@@ -83,6 +88,16 @@ def _offsets(path: Path, tokens: int) -> Longs:
     return np.append(starts.astype(np.int64), tokens)
 
 
+def _runs(path: Path, tokens: int) -> Longs:
+    """Where tokens begin and cease to count, by a mask in a file."""
+    mask = _numpy(path)
+    if len(mask) != tokens:
+        raise _refusal(path, f"has {len(mask):,} entries for {tokens:,} tokens")
+    if len(mask) and not (mask.min() >= 0 and mask.max() <= 1):
+        raise _refusal(path, f"has {mask.min()} to {mask.max()}, not 0 and 1 only")
+    return np.flatnonzero(np.diff(mask == 1, prepend=False, append=False)).astype(np.int64)
+
+
 def _probed(tokens: NDArray[Any]) -> bytes:
     last = max(len(tokens) - PROBE, 0)
     places = sorted({last * probe // (PROBES - 1) for probe in range(PROBES)})
@@ -93,5 +108,5 @@ def _refusal(path: Path, what: str) -> ShapeError:
     return ShapeError(
         f"{str(path)!r} {what}",
         hint="tokens are a 1-D .npy of integers or a .bin of data.dtype, document starts a "
-        "1-D .npy that begins with 0 and ascends",
+        "1-D .npy that begins with 0 and ascends, a mask one with a 0 or 1 for each token",
     )

@@ -1,22 +1,23 @@
 """From settings to samples: find the files, tokenise, hold documents out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 
-from penstock.data.arrays import holds_tokens, open_array
+from penstock.data.arrangement import Arrangement
 from penstock.data.corpus import Array, Corpus, Longs, corpus
-from penstock.data.jsonl import JsonLines
-from penstock.data.packing import shuffle
-from penstock.data.paths import find_files, refuse_shared
-from penstock.data.samples import Once, Samples
+from penstock.data.mixture import Mixture
+from penstock.data.open_source import open_arrays, source_files
+from penstock.data.order import shuffle
+from penstock.data.paths import refuse_shared
+from penstock.data.samples import Once
 from penstock.data.settings import DataSettings
-from penstock.data.sources import Source, TextFiles, standard_library, up_to
-from penstock.data.tokenise import Progress, tokenise_source
-from penstock.data.tokenizer import tokenizer
+from penstock.data.stream import SampleStream
+from penstock.data.tokenise import Progress
 from penstock.errors import ShapeError
 
 LOOK_AT_ALL_UP_TO = 1 << 27
@@ -31,10 +32,20 @@ that runs can be compared."""
 class Data:
     """What is trained on, and what is held out from it."""
 
-    train: Samples
-    held_out: Samples | None
+    train: SampleStream
+    held_out: SampleStream | None
     notes: tuple[str, ...]
     """What a person should be told of the data."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Documents:
+    """Documents of one or several sources."""
+
+    corpus: Corpus
+    sources: tuple[Longs, ...]
+    """Documents of each source."""
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -46,32 +57,34 @@ class _Reader:
     cache: Path
     progress: Progress | None
 
-    def corpus(self, files: tuple[Path, ...]) -> tuple[Corpus, tuple[str, ...]]:
-        arrays, notes = self._arrays(files)
-        found = corpus(arrays, self.vocabulary)
+    def documents(self, sources: Sequence[tuple[Path, ...]]) -> _Documents:
+        """The documents of some sources, each of which is some files."""
+        arrays: list[tuple[Array, ...]] = []
+        notes: list[str] = []
+        for files in sources:
+            read, more = open_arrays(self.settings, files, self.cache, self.progress)
+            arrays.append(read)
+            notes += more
+        found = corpus([array for some in arrays for array in some], self.vocabulary)
+        self._refuse_empty(found, sum(map(len, sources)))
+        self._refuse_outside(found)
+        ends = [0, *accumulate(map(len, arrays))]
+        of_source = np.searchsorted(ends, found.array, side="right") - 1
+        documents = (np.flatnonzero(of_source == number) for number in range(len(arrays)))
+        return _Documents(found, tuple(documents), tuple(dict.fromkeys(notes)))
+
+    def _refuse_empty(self, found: Corpus, files: int) -> None:
         if not (found.lengths > 1).any():
             raise ShapeError(
-                f"{len(files):,} files hold {int(found.lengths.sum()):,} tokens in "
+                f"{files:,} files hold {int(found.lengths.sum()):,} tokens in "
                 f"{len(found.lengths):,} documents, and none of them has two tokens to learn from",
                 hint="name other files in data.paths",
             )
+
+    def _refuse_outside(self, found: Corpus) -> None:
         given = self.settings.source == "tokens"
-        if not given or sum(len(array.tokens) for array in arrays) <= LOOK_AT_ALL_UP_TO:
+        if not given or sum(len(array.tokens) for array in found.arrays) <= LOOK_AT_ALL_UP_TO:
             found.refuse_outside()
-        return found, notes
-
-    def _arrays(self, files: tuple[Path, ...]) -> tuple[list[Array], tuple[str, ...]]:
-        settings = self.settings
-        if settings.source == "tokens":
-            return [open_array(path, settings.dtype) for path in files], ()
-        made = tokenizer(settings.tokenizer, settings.end_token)
-        array, notes = tokenise_source(self._text(files), made, self.cache, self.progress)
-        return [array], notes
-
-    def _text(self, files: tuple[Path, ...]) -> Source:
-        if self.settings.source == "jsonl":
-            return JsonLines(files, self.settings.field, self.settings.limit_bytes)
-        return TextFiles(up_to(files, self.settings.limit_bytes))
 
 
 def open_data(
@@ -87,43 +100,52 @@ def open_data(
     Text is tokenised into the folder `cache` the first time; `progress` is told of it.
     """
     reader = _Reader(settings, vocabulary, cache, progress)
-    files = _files(settings, settings.paths)
-    apart = _files(settings, settings.held_out_paths) if settings.held_out_paths else ()
-    refuse_shared(files, apart)
-    found, notes = reader.corpus(files)
-    train, held = _split(len(found.lengths), settings.held_out)
+    sources = _sources(settings)
+    apart = source_files(settings, settings.held_out_paths) if settings.held_out_paths else ()
+    refuse_shared([path for files in sources for path in files], apart)
+    found = reader.documents(sources)
+    parts = [_split(documents, settings.held_out) for documents in found.sources]
+    arrange = Arrangement(settings.packing, settings.longer, length)
     with _worded("training"):
-        samples = Samples(found, train, length, seed)
+        streams = [arrange.samples(found.corpus, train, seed) for train, _ in parts]
+        train = _mixed(settings, streams, length, seed)
+    held, kept = found.corpus, np.concatenate([out for _, out in parts])
+    notes = found.notes
     if apart:
-        found, more = reader.corpus(apart)
-        held, notes = np.arange(len(found.lengths)), notes + more
+        others = reader.documents([apart])
+        held, kept, notes = others.corpus, others.sources[0], (*notes, *others.notes)
     with _worded("held-out"):
-        held_out = Once(found, held, length, HELD_OUT) if len(held) else None
-    return Data(samples, held_out, notes)
+        held_out = Once.of(arrange.samples(held, kept, HELD_OUT)) if len(kept) else None
+    return Data(train, held_out, (*notes, *arrange.notes))
 
 
-def _files(settings: DataSettings, paths: tuple[str, ...]) -> tuple[Path, ...]:
-    """The files that the settings mean."""
-    if settings.source == "stdlib":
-        return tuple(standard_library())
-    if settings.source == "tokens":
-        return find_files(paths, holds_tokens, ".npy or .bin files")
-    if settings.source == "jsonl":
-        return find_files(paths, lambda path: path.suffix == ".jsonl", ".jsonl files")
-    return find_files(paths, lambda path: True, "text files")
+def _sources(settings: DataSettings) -> list[tuple[Path, ...]]:
+    """The files of each source: of each entry of the paths where they have weights."""
+    if not settings.weights:
+        return [source_files(settings, settings.paths)]
+    return [source_files(settings, (path,)) for path in settings.paths]
 
 
-def _split(documents: int, share: float) -> tuple[Longs, Longs]:
+def _mixed(
+    settings: DataSettings, streams: Sequence[SampleStream], length: int, seed: int
+) -> SampleStream:
+    if not settings.weights:
+        return streams[0]
+    return Mixture(tuple(streams), settings.weights, length, seed)
+
+
+def _split(documents: Longs, share: float) -> tuple[Longs, Longs]:
     """Documents to train on and documents held out, at least one of each where a share is."""
+    count = len(documents)
     if not share:
-        return np.arange(documents), np.arange(0)
-    if documents < 2:
+        return documents, np.arange(0)
+    if count < 2:
         raise ShapeError(
-            f"data.held_out is {share}, but there is {documents} document to divide",
+            f"data.held_out is {share}, but there is {count} document to divide",
             hint="name other documents in data.held_out_paths",
         )
-    held = min(max(round(share * documents), 1), documents - 1)
-    order = shuffle(documents, HELD_OUT)
+    held = min(max(round(share * count), 1), count - 1)
+    order = documents[shuffle(count, HELD_OUT)]
     return np.sort(order[held:]), np.sort(order[:held])
 
 

@@ -5,7 +5,7 @@ larger than memory. Every piece is held against the vocabulary when it is read: 
 would be a crash, or worse a silent wrap, deep inside the model.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.data._digest import digest
-from penstock.data.tokenizer import Tokens
+from penstock.data.tokenizer import Marks, Tokens
 from penstock.errors import ShapeError
 
 Longs = NDArray[np.int64]
@@ -30,6 +30,12 @@ class Array(NamedTuple):
     offsets: Longs
     """Where each document starts, and at last where the tokens end."""
     fingerprint: str
+    runs: Longs | None = None
+    """Where tokens begin and cease to count in the loss, in turns; None where all count."""
+    before: int = 0
+    """Documents of the same text that other arrays hold."""
+    place: Callable[[int], str] | None = None
+    """Where a document of the text is; it may read files to say so."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +48,8 @@ class Corpus:
     """Array of each document."""
     start: Longs
     """Where each document starts in its array."""
+    number: Longs
+    """Number of each document in its array, empty ones counted."""
     lengths: Longs
     """Tokens of each document."""
     fingerprint: str
@@ -56,12 +64,26 @@ class Corpus:
             raise self._outside(document, start + at, int(found[at]))
         return found
 
+    def counted(self, document: int, start: int, stop: int) -> Marks | None:
+        """Which tokens of a part of a document count in the loss; None where all do."""
+        runs = self.arrays[int(self.array[document])].runs
+        if runs is None:
+            return None
+        base = int(self.start[document])
+        places = np.arange(base + start, base + stop)
+        return (np.searchsorted(runs, places, side="right") & 1).astype(np.bool_)
+
+    def place(self, document: int) -> str:
+        """Which document it is, for a person."""
+        array = self.arrays[int(self.array[document])]
+        number = array.before + int(self.number[document])
+        where = f" ({array.place(number)})" if array.place else ""
+        return f"document {number} of {array.name}{where}"
+
     def _outside(self, document: int, offset: int, token: int) -> ShapeError:
-        number = int(self.array[document])
-        inside = document - int(np.searchsorted(self.array, number))
         return ShapeError(
-            f"document {inside} of {self.arrays[number].name} has token {token:,} at offset "
-            f"{offset:,}, but the model's vocabulary is {self.vocabulary:,}",
+            f"{self.place(document)} has token {token:,} at offset {offset:,}, "
+            f"but the model's vocabulary is {self.vocabulary:,}",
             hint="use the tokenizer that belongs to the model, or a model of a larger vocabulary",
         )
 
@@ -100,6 +122,7 @@ def corpus(arrays: Sequence[Array], vocabulary: int) -> Corpus:
         vocabulary=vocabulary,
         array=np.repeat(np.arange(len(arrays)), counts)[filled],
         start=starts[filled],
+        number=np.concatenate([np.arange(count) for count in counts])[filled],
         lengths=lengths[filled],
         fingerprint=digest("corpus", *(array.fingerprint for array in arrays)),
     )

@@ -1,4 +1,4 @@
-"""Documents from lines of JSON: one object per line, the text in one of its fields.
+"""Documents from lines of JSON: one object per line, which is a record.
 
 A line that cannot be read is refused with its place, never passed over: what is left out in silence
 is missed much too late.
@@ -6,12 +6,15 @@ is missed much too late.
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from penstock.data._digest import digest, digest_file, unreadable
-from penstock.data.sources import SourceText, size_of
-from penstock.errors import FormatError, ShapeError, nearest
+from penstock.data.records.reader import RecordReader
+from penstock.data.records.refusal import RecordError
+from penstock.data.sources import SourceDocument, size_of, stamps
+from penstock.errors import FormatError, ShapeError
 
 LONGEST_LINE = 1 << 28
 """Bytes of one line above which the file is taken for something else."""
@@ -20,24 +23,34 @@ LONGEST_LINE = 1 << 28
 class JsonLines:
     """Every line that is not blank is a document; those beyond `limit` bytes are left out."""
 
-    def __init__(self, files: Sequence[Path], field: str, limit: int) -> None:
+    def __init__(self, files: Sequence[Path], reader: RecordReader, limit: int) -> None:
         self.files = tuple(files)
-        self.field = field
+        self.reader = reader
         self.limit = limit
         total = sum(map(size_of, self.files))
         self.size = min(total, limit) if limit else total
 
     def fingerprint(self) -> str:
-        return digest("jsonl", self.field, self.limit, *map(digest_file, self.files))
+        return digest("jsonl", self.reader.fingerprint, self.limit, *map(digest_file, self.files))
 
-    def documents(self) -> Iterator[SourceText]:
+    def stamp(self) -> tuple[tuple[int, int], ...]:
+        return stamps(self.files)
+
+    def places(self) -> Iterator[str]:
+        """Where each document is."""
+        return (f"line {line} of {str(path)!r}" for path, line, _ in self._lines())
+
+    def place(self, document: int) -> str:
+        return next(islice(self.places(), document, None))
+
+    def documents(self) -> Iterator[SourceDocument]:
         room = self.limit
         for path, line, content in self._lines():
             room -= len(content)
             if self.limit and room < 0:
                 self._refuse_nothing(path, line, content, room)
                 return
-            yield parse_line(content, self.field, path, line)
+            yield parse_line(content, self.reader, path, line)
 
     def _lines(self) -> Iterator[tuple[Path, int, bytes]]:
         """File, number and content of every line that is not blank."""
@@ -72,20 +85,12 @@ def _bounded(file: BinaryIO, path: Path) -> Iterator[bytes]:
         number += 1
 
 
-def parse_line(content: bytes, field: str, path: Path, line: int) -> SourceText:
+def parse_line(content: bytes, reader: RecordReader, path: Path, line: int) -> SourceDocument:
     """The document that one line holds."""
-    found = _decode(content, path, line)
-    if not isinstance(found, dict):
-        raise _refusal(path, line, "is not an object", f'write it as {{"{field}": "..."}}')
-    if field not in found:
-        raise _refusal(path, line, f"has no field {field!r}", nearest(field, list(found)[:20]))
-    text = found[field]
-    if not isinstance(text, str):
-        kind = type(text).__name__
-        raise _refusal(path, line, f"has a {kind} in {field!r}", "the field must hold a string")
-    whole = text.encode(errors="replace").decode()  # half of a surrogate pair is no character
-    replaced = sum(a != b for a, b in zip(text, whole)) if whole != text else 0
-    return SourceText(whole, len(content), replaced)
+    try:
+        return reader.read(_decode(content, path, line), len(content))
+    except RecordError as error:
+        raise _refusal(path, line, error.message, error.hint) from None
 
 
 def _decode(content: bytes, path: Path, line: int) -> Any:

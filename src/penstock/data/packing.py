@@ -34,16 +34,6 @@ class PackedRow(NamedTuple):
     """Where its documents start; the first one at 0."""
 
 
-def shuffle(count: int, *seeds: int) -> Longs:
-    """The numbers below `count` in an order that depends on the seeds alone.
-
-    Numbers are sorted by random keys, because NumPy promises that the raw stream of a generator
-    never changes, and does not promise it for its shuffles.
-    """
-    keys = np.random.PCG64(np.random.SeedSequence(seeds)).random_raw(count)
-    return np.argsort(keys, kind="stable")
-
-
 @dataclass(frozen=True, eq=False)
 class PackedDocuments:
     """Documents in an order, and the sequences that they are cut into."""
@@ -82,11 +72,22 @@ def row(corpus: Corpus, packed: PackedDocuments, sequence: int) -> PackedRow:
     labels = np.full(packed.length, IGNORE, dtype=np.int64)
     starts: list[int] = []
     at = 0
-    for document, start, stop in packed.spans(sequence):
-        following = min(stop + 1, int(corpus.lengths[document]))
-        read = corpus.tokens(document, start, following)
-        tokens[at : at + stop - start] = read[: stop - start]
-        labels[at : at + len(read) - 1] = read[1:]
+    for span in packed.spans(sequence):
+        following = min(span.stop + 1, int(corpus.lengths[span.document]))
+        place = slice(at, at + span.stop - span.start)
+        fill_span(corpus, span, following, tokens[place], labels[place])
         starts.append(at)
-        at += stop - start
+        at = place.stop
     return PackedRow(tokens, labels, tuple(starts))
+
+
+def fill_span(
+    corpus: Corpus, span: TokenSpan, following: int, tokens: Longs, labels: Longs
+) -> None:
+    """Put the tokens of a span, and for each the next one if that counts, into their places;
+    `following` is the end of what may be a label."""
+    document, start, stop = span
+    read = corpus.tokens(document, start, following)
+    tokens[:] = read[: stop - start]
+    counted = corpus.counted(document, start + 1, following)
+    labels[: len(read) - 1] = read[1:] if counted is None else np.where(counted, read[1:], IGNORE)

@@ -3,18 +3,28 @@
 Torch is not needed to read this: a launcher checks the settings before any process starts.
 """
 
+import math
 from dataclasses import dataclass
+from datetime import date
 from typing import Literal, get_args
 
 from penstock.errors import ShapeError, nearest
 
-SourceName = Literal["text", "jsonl", "tokens", "stdlib"]
-PolicyName = Literal["pack", "chunk"]
+SourceName = Literal["text", "jsonl", "records", "tokens", "stdlib"]
+RecordFormat = Literal["auto", "text", "prompt", "instruction", "chat", "segments", "tokens"]
+PackingName = Literal["cut", "whole", "single"]
+LongerName = Literal["refuse", "drop", "truncate", "split"]
+PolicyName = Literal["pack", "chunk", "flex"]
 StoredDtype = Literal["uint8", "uint16", "uint32", "int32", "int64"]
 """What the tokens of a raw file may be stored in, little-endian."""
 SOURCES: tuple[str, ...] = get_args(SourceName)
 POLICIES: tuple[str, ...] = get_args(PolicyName)
 DTYPES: tuple[str, ...] = get_args(StoredDtype)
+RECORD_FORMATS: tuple[str, ...] = get_args(RecordFormat)
+PACKINGS: tuple[str, ...] = get_args(PackingName)
+LONGER: tuple[str, ...] = get_args(LongerName)
+HOLD_RECORDS = ("jsonl", "records")
+"""Sources whose documents are records."""
 
 
 @dataclass(frozen=True)
@@ -22,16 +32,26 @@ class DataSettings:
     """Where the documents come from, how they become tokens, and which are held out."""
 
     source: SourceName = "stdlib"
-    """text (a file is a document), jsonl (a line is one), tokens (arrays), or stdlib (the sources
-    of Python's standard library, which every machine has)."""
+    """text (a file is a document), jsonl (a line is one), records (lines of `.jsonl` and rows of
+    `.parquet` and `.arrow` files, and folders that `datasets` writes), tokens (arrays), or stdlib
+    (the sources of Python's standard library, which every machine has)."""
     paths: tuple[str, ...] = ()
     """Files, folders or patterns such as `books/**/*.txt`; stdlib has none."""
+    weights: tuple[float, ...] = ()
+    """Share of the sequences that each entry of `paths` gives; empty takes all documents alike."""
+    format: RecordFormat = "auto"
+    """What a record is: text, prompt (with completion), instruction (the same as a chat of two
+    turns), chat (messages), segments, tokens (input_ids), or told by its fields (auto)."""
     field: str = "text"
-    """Field of a JSON line that holds the document."""
+    """Field of a record that holds its text."""
     tokenizer: str = "byte"
     """byte, or the path of a Hugging Face `tokenizer.json` or of the folder that holds it."""
     end_token: str = ""
     """Token put after every document, as text such as `<|endoftext|>`; empty for none."""
+    chat_template: str = ""
+    """File with a chat template in Jinja; empty uses the tokenizer's own."""
+    template_date: str = "2024-07-26"
+    """What chat templates are told to be the date of today, so that tokens do not depend on it."""
     dtype: StoredDtype = "uint16"
     """Type of the tokens of a `.bin` file; a `.npy` file has its own."""
     held_out: float = 0.0
@@ -40,24 +60,36 @@ class DataSettings:
     """Files, folders or patterns of documents for evaluation only."""
     limit_bytes: int = 0
     """Take whole documents up to this much text; 0 takes all."""
+    packing: PackingName = "cut"
+    """cut (documents end to end, cut into sequences), whole (as many whole documents in a sequence
+    as fit, then padding), or single (one document in each, then padding)."""
+    longer: LongerName = "refuse"
+    """Documents longer than `batch.length`, with whole or single: refuse them, drop them, truncate
+    them, or split them into several sequences."""
     policy: PolicyName = "pack"
     """How the sequences of a step become microbatches. `pack`: each is one, as long as
     `batch.length`. `chunk`: their documents are packed into slices and long ones cut, with an order
-    of its own for every batch (ChunkFlow)."""
+    of its own for every batch (ChunkFlow). `flex`: their documents are worked on by groups of ranks
+    of unequal sizes (`mesh.sequence`), planned for every batch (FlexSP)."""
     slice_tokens: int = 0
     """With `chunk`: tokens of a slice at most; 0 chooses from the lengths of the data."""
+    rank_tokens: int = 0
+    """With `flex`: tokens of a microbatch that one rank holds at most; 0 takes as many as of a
+    packed sequence, `batch.length` / `mesh.sequence`."""
+    profile: str = ""
+    """With `flex`: a file of `penstock profile`, which says what groups cost; empty takes closed
+    forms of an H200."""
 
     def __post_init__(self) -> None:
-        for name, known in (
-            ("source", SOURCES),
-            ("dtype", DTYPES),
-            ("policy", POLICIES),
-        ):
+        choices = {"source": SOURCES, "dtype": DTYPES, "format": RECORD_FORMATS}
+        choices |= {"packing": PACKINGS, "longer": LONGER, "policy": POLICIES}
+        for name, known in choices.items():
             if (value := getattr(self, name)) not in known:
                 raise ShapeError(f"data.{name} is {value!r}", hint=nearest(str(value), list(known)))
         self._refuse_numbers()
         self._refuse_paths()
-        self._refuse_tokens()
+        self._refuse_weights()
+        self._refuse_unused()
 
     def _refuse_numbers(self) -> None:
         if not 0 <= self.held_out < 1:
@@ -73,6 +105,14 @@ class DataSettings:
                 f"data.slice_tokens is {self.slice_tokens} and data.policy is {self.policy!r}",
                 hint='give 0, or a number of tokens with data.policy = "chunk"',
             )
+        for name in ("rank_tokens", "profile"):
+            value = getattr(self, name)
+            if value and (self.policy != "flex" or (name == "rank_tokens" and value < 0)):
+                raise ShapeError(
+                    f"data.{name} is {value!r} and data.policy is {self.policy!r}",
+                    hint=f'leave data.{name} out, or set data.policy to "flex" and give a value '
+                    "that it takes",
+                )
         if self.held_out and self.held_out_paths:
             raise ShapeError(
                 f"data.held_out is {self.held_out}, but data.held_out_paths names documents too",
@@ -87,7 +127,7 @@ class DataSettings:
             raise ShapeError(
                 f"data.source is 'stdlib', but paths are given: "
                 f"{', '.join((*self.paths, *self.held_out_paths))}",
-                hint="set data.source to 'text', 'jsonl' or 'tokens', or leave the paths out",
+                hint="set data.source to 'text', 'jsonl', 'records' or 'tokens', or leave them out",
             )
         if self.source != "stdlib" and not self.paths:
             raise ShapeError(
@@ -95,11 +135,36 @@ class DataSettings:
                 hint="name files, folders or patterns in data.paths",
             )
 
-    def _refuse_tokens(self) -> None:
+    def _refuse_weights(self) -> None:
+        if self.weights and len(self.weights) != len(self.paths):
+            raise ShapeError(
+                f"data.weights has {len(self.weights)} entries for {len(self.paths)} of data.paths",
+                hint="give one weight for each entry of data.paths",
+            )
+        for weight in self.weights:
+            if not (weight > 0 and math.isfinite(weight)):
+                raise ShapeError(f"data.weights has {weight}", hint="give numbers above 0")
+
+    def _refuse_unused(self) -> None:
         """Settings that would be passed over in silence."""
-        for name in ("limit_bytes", "end_token"):
-            if self.source == "tokens" and getattr(self, name):
+        records, usual = self.source in HOLD_RECORDS, DataSettings.__dataclass_fields__
+        arrays, cut = self.source == "tokens", self.packing == "cut"
+        unused = {
+            "limit_bytes": (arrays, "data.source is 'tokens'", "arrays are taken as they are"),
+            "end_token": (arrays, "data.source is 'tokens'", "arrays are taken as they are"),
+            "format": (not records, f"data.source is {self.source!r}", "only records have one"),
+            "chat_template": (not records, f"data.source is {self.source!r}", "no chat is there"),
+            "longer": (cut, "data.packing is 'cut'", "there, documents are cut anyway"),
+        }
+        for name, (idle, why, reason) in unused.items():
+            value = getattr(self, name)
+            if idle and value != usual[name].default:
                 raise ShapeError(
-                    f"data.{name} is {getattr(self, name)!r}, but data.source is 'tokens'",
-                    hint=f"leave data.{name} out: arrays are taken as they are",
+                    f"data.{name} is {value!r}, but {why}", hint=f"leave data.{name} out: {reason}"
                 )
+        try:
+            date.fromisoformat(self.template_date)
+        except ValueError:
+            raise ShapeError(
+                f"data.template_date is {self.template_date!r}", hint="give a date as 2024-07-26"
+            ) from None

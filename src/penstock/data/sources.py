@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from penstock.data._digest import digest, digest_file, unreadable
 from penstock.errors import ShapeError
 
@@ -25,6 +28,23 @@ class SourceText(NamedTuple):
     """Bytes it took in its file."""
     replaced: int
     """Characters that stand for bytes that are not UTF-8."""
+    counted: tuple[tuple[int, int], ...] | None = None
+    """Ranges of characters that count in the loss; None where all do."""
+    rendered: bool = False
+    """Whether a chat template has written the special tokens into the text."""
+
+
+class SourceTokens(NamedTuple):
+    """One document that somebody else has tokenised."""
+
+    tokens: NDArray[np.int64]
+    size: int
+    counted: NDArray[np.bool_] | None
+    """Tokens that count in the loss; None where all do."""
+    replaced: int = 0
+
+
+SourceDocument = SourceText | SourceTokens
 
 
 class Source(Protocol):
@@ -39,8 +59,16 @@ class Source(Protocol):
         """Of the contents, wherever the files lie; reads them all."""
         ...
 
-    def documents(self) -> Iterator[SourceText]:
+    def stamp(self) -> tuple[tuple[int, int], ...]:
+        """Sizes and times of the files: a quick look at whether somebody changes them."""
+        ...
+
+    def documents(self) -> Iterator[SourceDocument]:
         """The documents, one after another."""
+        ...
+
+    def place(self, document: int) -> str:
+        """Where the document of that number is, for a person; may read files."""
         ...
 
 
@@ -54,9 +82,15 @@ class TextFiles:
     def fingerprint(self) -> str:
         return digest("text", *map(digest_file, self.files))
 
-    def documents(self) -> Iterator[SourceText]:
+    def stamp(self) -> tuple[tuple[int, int], ...]:
+        return stamps(self.files)
+
+    def documents(self) -> Iterator[SourceDocument]:
         for path in self.files:
             yield _decoded(path)
+
+    def place(self, document: int) -> str:
+        return repr(str(self.files[document]))
 
 
 def _decoded(path: Path) -> SourceText:
@@ -114,3 +148,11 @@ def size_of(path: Path) -> int:
         return path.stat().st_size
     except OSError as error:
         raise unreadable(path, error) from None
+
+
+def stamps(files: Sequence[Path]) -> tuple[tuple[int, int], ...]:
+    """Size and time of change of each file."""
+    try:
+        return tuple((found.st_size, found.st_mtime_ns) for found in map(os.stat, files))
+    except OSError as error:
+        raise unreadable(Path(error.filename), error) from None

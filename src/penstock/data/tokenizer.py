@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 
 Tokens = NDArray[np.integer[Any]]
 """Tokens in a row, in whatever they are stored in."""
+Marks = NDArray[np.bool_]
+"""Which of some tokens count in the loss."""
+CharacterRanges = Sequence[tuple[int, int]]
+"""CharacterRanges of characters."""
+
+
+class MarkedTokens(NamedTuple):
+    """The tokens of a text of which a part counts."""
+
+    tokens: Tokens
+    counted: Marks
 
 
 class Tokenizer(Protocol):
@@ -44,6 +55,14 @@ class Tokenizer(Protocol):
         """The same for each of several texts, as fast as the machine can."""
         ...
 
+    def encode_marked(self, texts: Sequence[tuple[str, CharacterRanges]]) -> list[MarkedTokens]:
+        """The same, with the tokens of some characters of each text marked."""
+        ...
+
+    def encode_rendered(self, texts: Sequence[tuple[str, CharacterRanges]]) -> list[MarkedTokens]:
+        """The same for texts that have their special tokens in them: none is added."""
+        ...
+
 
 class Bytes:
     """A token is a byte of the text's UTF-8 form: 0 to 255."""
@@ -62,6 +81,19 @@ class Bytes:
 
     def encode_all(self, texts: Sequence[str]) -> list[Tokens]:
         return [self.encode(text) for text in texts]
+
+    def encode_marked(self, texts: Sequence[tuple[str, CharacterRanges]]) -> list[MarkedTokens]:
+        return [self._marked(text, ranges) for text, ranges in texts]
+
+    encode_rendered = encode_marked
+
+    def _marked(self, text: str, ranges: CharacterRanges) -> MarkedTokens:
+        tokens = self.encode(text)
+        counted = np.zeros(len(tokens), dtype=np.bool_)
+        for start, stop in ranges:
+            first = len(text[:start].encode())
+            counted[first : first + len(text[start:stop].encode())] = True
+        return MarkedTokens(tokens, counted)
 
 
 class HuggingFace:
@@ -86,8 +118,26 @@ class HuggingFace:
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[Tokens]:
+        found = self._encoded(texts, add_special_tokens=True)
+        # An empty text stays empty and is left out, instead of two special tokens without content.
+        whole = [one.ids + self._end if text else [] for text, one in zip(texts, found)]
+        return [np.array(ids, dtype=np.uint32) for ids in whole]
+
+    def encode_marked(self, texts: Sequence[tuple[str, CharacterRanges]]) -> list[MarkedTokens]:
+        found = self._encoded([text for text, _ in texts], add_special_tokens=True)
+        return [
+            _marked(one, *text, self._end if text[0] else []) for one, text in zip(found, texts)
+        ]
+
+    def encode_rendered(self, texts: Sequence[tuple[str, CharacterRanges]]) -> list[MarkedTokens]:
+        found = self._encoded([text for text, _ in texts], add_special_tokens=False)
+        return [_marked(one, *text, []) for one, text in zip(found, texts)]
+
+    def _encoded(self, texts: Sequence[str], *, add_special_tokens: bool) -> list[Any]:
         try:
-            found = self._library.encode_batch(list(texts))
+            return list(
+                self._library.encode_batch(list(texts), add_special_tokens=add_special_tokens)
+            )
         except BaseException as error:
             _pass_on(error)
             raise ShapeError(
@@ -95,9 +145,25 @@ class HuggingFace:
                 hint="give the tokenizer an unknown token (unk_token of its model), or one that "
                 "falls back to bytes",
             ) from None
-        # An empty text stays empty and is left out, instead of two special tokens without content.
-        whole = [one.ids + self._end if text else [] for text, one in zip(texts, found)]
-        return [np.array(ids, dtype=np.uint32) for ids in whole]
+
+
+def _marked(encoding: Any, text: str, ranges: CharacterRanges, end: list[int]) -> MarkedTokens:
+    """Tokens with those marked that hold a character of the ranges, and all between two of them.
+
+    What is put behind the text counts with its last character: a model has to learn where to stop.
+    """
+    if not text:
+        return MarkedTokens(np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.bool_))
+    tokens = np.array(encoding.ids + end, dtype=np.uint32)
+    counted = np.zeros(len(tokens), dtype=np.bool_)
+    offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
+    begins, ends = offsets[:, 0], offsets[:, 1]
+    for start, stop in ranges:
+        inside = np.flatnonzero((ends > start) & (begins < stop) & (ends > begins))
+        if len(inside):
+            last = len(tokens) if stop == len(text) else int(inside[-1]) + 1
+            counted[int(inside[0]) : last] = True
+    return MarkedTokens(tokens, counted)
 
 
 def tokenizer(name: str, end_token: str = "") -> Tokenizer:

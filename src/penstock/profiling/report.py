@@ -37,8 +37,8 @@ def report_page(record: Mapping[str, Any]) -> str:
 def _sections(record: Mapping[str, Any]) -> Iterator[str]:
     yield _section(
         "The step",
-        "Steps run as in training; the first ones are not counted. Utilisation is by 6 FLOPs for each "
-        "weight and token, and by all pairs of attention, masked ones too, as in estimates.",
+        "Steps run as in training; the first ones are not counted. Utilisation is by 6 FLOPs for "
+        "each weight and token, and by all pairs of attention, masked ones too, as in estimates.",
         step_table(record),
     )
     yield _section(

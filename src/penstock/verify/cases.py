@@ -119,4 +119,5 @@ def one_process(trial: Trial) -> Trial:
         replicas=1,
         cell=ONE_RANK,
         shard="none",
+        groups=(),
     )

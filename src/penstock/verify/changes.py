@@ -1,7 +1,10 @@
 """What variants change about a run: the lengths of slices, the layers of stages, the schedule."""
 
+from collections.abc import Sequence
+
 from penstock.core.schedule import Schedule
 from penstock.plan.slices import Lengths, even
+from penstock.run.program.token_groups import MicrobatchGroups, TokenGroup
 from penstock.transform import cut_slices, recompute_all, shard
 from penstock.transform.sharding import least_recent
 
@@ -38,6 +41,26 @@ def unequal_lengths(length: int, count: int, mb: int) -> Lengths:
     """
     totals = (length, count, length // 2, length // 3)
     return ragged_lengths(max(totals[mb % len(totals)], count), count, mb)
+
+
+def whole_cell(starts: Sequence[int], length: int, mb: int) -> MicrobatchGroups:
+    """No groups: all ranks of a cell share every microbatch."""
+    return ()
+
+
+def alone_in_turn(starts: Sequence[int], length: int, mb: int) -> MicrobatchGroups:
+    """Two ranks share every second microbatch; in the others each has documents of its own, or one
+    of them has none.
+
+    >>> [[tuple(group) for group in alone_in_turn((0, 5, 14), 24, mb)] for mb in (0, 1)]
+    [[(2, 24)], [(1, 5), (1, 19)]]
+    """
+    inside = [start for start in starts if 0 < start < length]
+    if mb % 2 == 0:
+        return (TokenGroup(2, length),)
+    if not inside:
+        return (TokenGroup(1, length),)
+    return TokenGroup(1, inside[0]), TokenGroup(1, length - inside[0])
 
 
 def equal_layers(layers: int, stages: int) -> tuple[int, ...]:

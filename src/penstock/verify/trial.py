@@ -81,7 +81,8 @@ def trial_plan(trial: Trial) -> StepPlan:
     layout = Layout.of(
         trial.work.model, trial.schedule, longest, layers=trial.layers, dtype=dtype, cell=trial.cell
     )
-    return StepPlan(layout, trial.schedule, trial.lengths, trial.work.batch.rows)
+    rows = trial.work.batch.rows
+    return StepPlan(layout, trial.schedule, trial.lengths, rows, trial.groups)
 
 
 def trial_part(engine: Engine, trial: Trial) -> TrialPart:

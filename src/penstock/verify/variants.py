@@ -17,15 +17,18 @@ from penstock.core.loans import helps_of
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.plan.slices import Lengths
-from penstock.run.program.unsupported import refuse_loans_in_cells
+from penstock.run.program.token_groups import MicrobatchGroups, refuse_groups
+from penstock.run.program.unsupported import refuse_beside_groups, refuse_loans_in_cells
 from penstock.transform import split_backward
 from penstock.verify.changes import (
+    alone_in_turn,
     as_it_is,
     equal_layers,
     even_lengths,
     ragged_lengths,
     unequal_lengths,
     uneven_layers,
+    whole_cell,
     with_few_buffers,
     with_recompute,
     with_slices,
@@ -75,6 +78,8 @@ class Trial:
     cell: CellShape = ONE_RANK
     shard: str = "none"
     """What ranks that hold the same stage share (run/step/sharding.py)."""
+    groups: tuple[MicrobatchGroups, ...] = ()
+    """Of each microbatch of a replica, where ranks of a cell form groups."""
 
     @property
     def processes(self) -> int:
@@ -118,6 +123,7 @@ class Variant:
     scale: TrialScale = CPU
     cell: CellShape = ONE_RANK
     shard: str = "none"
+    group: Callable[[Sequence[int], int, int], MicrobatchGroups] = whole_cell
 
     @property
     def halved(self) -> bool:
@@ -149,8 +155,19 @@ class Variant:
                 "a model cut at its attention has no stages of several layers",
                 hint="leave this variant out",
             )
-        ranks = (self.replicas, self.dtype, self.scale, self.cell, self.shard)
+        groups = self._groups(changed, cuts)
+        ranks = (self.replicas, self.dtype, self.scale, self.cell, self.shard, groups)
         return Trial(self.name, changed, work, split, cuts, *ranks)
+
+    def _groups(self, schedule: Schedule, cuts: Sequence[Lengths]) -> tuple[MicrobatchGroups, ...]:
+        """Groups of each microbatch, refused where the schedule cannot have them."""
+        starts = [self.documents[mb % len(self.documents)] for mb in range(len(cuts))]
+        found = tuple(self.group(starts[mb], sum(cut), mb) for mb, cut in enumerate(cuts))
+        if not any(found):
+            return ()
+        refuse_groups(found, cuts, self.cell.ulysses)
+        refuse_beside_groups(schedule, self.cell, self.rows)
+        return found
 
     def _model(self, layers: int) -> ModelConfig:
         plain = replace(self.scale.model, layers=layers, tied=self.tied)
@@ -197,14 +214,16 @@ def variants_of(scale: TrialScale) -> tuple[Variant, ...]:
             cut=unequal_lengths,
             documents=scale.documents,
         ),
-        *_on_two_ranks(variant),
+        *_on_two_ranks(variant, scale.documents),
         variant(
             "recompute", "every forward run again before its backward", transform=with_recompute
         ),
     )
 
 
-def _on_two_ranks(variant: Callable[..., Variant]) -> tuple[Variant, ...]:
+def _on_two_ranks(
+    variant: Callable[..., Variant], documents: tuple[tuple[int, ...], ...]
+) -> tuple[Variant, ...]:
     """Those in which two ranks stand where one stands otherwise."""
     return (
         variant("replicas", "two replicas of a pipeline of half the depth", replicas=2),
@@ -232,6 +251,13 @@ def _on_two_ranks(variant: Callable[..., Variant]) -> tuple[Variant, ...]:
             "ulysses",
             "half the depth, two ranks share the tokens of each slice and exchange them for heads",
             cell=CellShape(ulysses=2),
+        ),
+        variant(
+            "groups",
+            "the same, and in every second microbatch each of them has documents of its own",
+            cell=CellShape(ulysses=2),
+            documents=documents,
+            group=alone_in_turn,
         ),
         variant(
             "ring",

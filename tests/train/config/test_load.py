@@ -357,7 +357,7 @@ def test_a_mistake_in_a_nested_table_has_the_place_of_its_key(text: str, message
 
 def test_a_word_that_is_no_choice_is_refused_with_the_nearest() -> None:
     assert refusal(SHORT, "data.source=txt").endswith(
-        'hint: give "text", "jsonl", "tokens" or "stdlib"; did you mean \'text\'?'
+        'hint: give "text", "jsonl", "records", "tokens" or "stdlib"; did you mean \'text\'?'
     )
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from data.corpora import corpus_of, numbered
 from penstock.core.schedule import Schedule
-from penstock.data.samples import Once
+from penstock.data.samples import Once, Samples
 from penstock.schedules import build
 from penstock.train.loop.warnings import cautions, evaluation_batches
 from train.samples import short
@@ -23,7 +23,7 @@ def _piped(stages: int) -> Schedule:
 
 
 def _held_out(samples: int) -> Once:
-    return Once(corpus_of(numbered([4 * samples])), np.arange(1), 4, 0)
+    return Once.of(Samples(corpus_of(numbered([4 * samples])), np.arange(1), 4, 0))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from penstock.data import Samples
+from penstock.data import SampleStream
 from penstock.data.sources import TextFiles
 from penstock.files.durable import Disk
 from penstock.model.stages.decoder import DecoderStage
@@ -39,25 +39,25 @@ def raise_in_model(rank: int, call: int) -> None:
 
 def raise_in_data(call: int) -> None:
     """The data of every rank raise when a batch is asked for that time."""
-    batch_at, calls = Samples.batch_at, iter(range(1, call + 1))
+    batch_at, calls = SampleStream.batch_at, iter(range(1, call + 1))
 
-    def lost_disk(self: Samples, *given: Any) -> Any:
+    def lost_disk(self: SampleStream, *given: Any) -> Any:
         if next(calls) == call:
             raise OSError(5, "Input/output error", "shard-7")
         return batch_at(self, *given)
 
-    Samples.batch_at = lost_disk  # type: ignore[method-assign]
+    SampleStream.batch_at = lost_disk  # type: ignore[method-assign]
 
 
 def slow_data(seconds: float) -> None:
     """A batch takes its time."""
-    batch_at = Samples.batch_at
+    batch_at = SampleStream.batch_at
 
-    def slowly(self: Samples, *given: Any) -> Any:
+    def slowly(self: SampleStream, *given: Any) -> Any:
         time.sleep(seconds)
         return batch_at(self, *given)
 
-    Samples.batch_at = slowly  # type: ignore[method-assign]
+    SampleStream.batch_at = slowly  # type: ignore[method-assign]
 
 
 def sleep_in_update(rank: int, call: int) -> None:
@@ -69,7 +69,7 @@ def sleep_in_update(rank: int, call: int) -> None:
 def sleep_in_evaluation(rank: int, step: int) -> None:
     """One rank does not come back from its held-out data, in the first step that asks for it."""
     if os.environ["RANK"] == str(rank):
-        Samples.batch_at = _sleepy(Samples.batch_at, step + 1)  # type: ignore[method-assign]
+        SampleStream.batch_at = _sleepy(SampleStream.batch_at, step + 1)  # type: ignore[method-assign]
 
 
 def _sleepy(work: Callable[..., Any], call: int) -> Callable[..., Any]:

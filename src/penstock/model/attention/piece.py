@@ -9,6 +9,14 @@ from torch import Tensor
 
 from penstock.data.batch import Microbatch
 from penstock.model.attention.op_loans import OpLoans
+from penstock.model.parallel.group import RankGroup
+
+
+class PieceSharers(NamedTuple):
+    """Ranks of a cell that share the tokens of a microbatch, while others work on other ones."""
+
+    exchange: RankGroup | None
+    """Those that exchange tokens for heads; None for a rank that has its tokens to itself."""
 
 
 class Piece(NamedTuple):
@@ -31,6 +39,8 @@ class Piece(NamedTuple):
     """Weight of one label in the loss: 1 / labels that count in the global batch."""
     own: tuple[range, ...] = ()
     """Positions whose tokens and labels are here, where ranks share the slice; else all of it."""
+    sharers: PieceSharers | None = None
+    """The ranks that share it, where ranks of a cell form groups; else all that exchange."""
     loans: OpLoans | None = None
     """Those of the op that works on it, if it lends attention work or helps with it."""
 
@@ -67,6 +77,25 @@ def pieces_of(
     return tuple(
         Piece(mb, slice, len(ends), end - size, end, ends[-1], own, wanted, documents, scale)
         for slice, (size, end, own, wanted) in enumerate(zip(lengths, ends, cut_tokens, cut_labels))
+    )
+
+
+def take_tokens(piece: Piece, span: range, sharers: PieceSharers) -> Piece:
+    """Some whole documents of a piece that is one whole sequence, as a sequence of their own that
+    these ranks share."""
+    inside = slice(span.start, span.stop)
+    documents = tuple(
+        tuple(start - span.start for start in starts if start in span) or (0,)
+        for starts in piece.documents
+    )
+    return piece._replace(
+        start=0,
+        end=len(span),
+        length=len(span),
+        tokens=piece.tokens[:, inside],
+        labels=piece.labels[:, inside],
+        documents=documents,
+        sharers=sharers,
     )
 
 

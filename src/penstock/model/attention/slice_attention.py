@@ -12,6 +12,7 @@ too, and `.transpose(1, 2).flatten(2)` of them costs nothing.
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from penstock.errors import RunError
@@ -45,6 +46,8 @@ class SliceOfLayer(NamedTuple):
 
 def attention_forward(q: Tensor, k: Tensor, v: Tensor, at: SliceOfLayer) -> tuple[Tensor, Tensor]:
     """Output and log-sum-exp; the keys and values of the slice are in the memory already."""
+    if not at.piece.length:  # a rank that no group has; kernels refuse it
+        return torch.empty_like(q), q.new_empty(q.shape[:3])
     back_end, piece = back_end_for(q, at.piece), at.piece
     keys, values = at.keys_and_values(k, v)
     each = [
@@ -64,6 +67,8 @@ def attention_backward(
 
     `saved` has the slice's own keys and values; those before it come from the memory.
     """
+    if not at.piece.length:
+        return torch.empty_like(saved.q), torch.empty_like(saved.k), torch.empty_like(saved.v)
     g = g if g.stride(-1) == 1 else g.contiguous()
     each = [_backward_of(g, saved, group, at) for group in row_groups(at.piece)]
     dq, dk, dv = (join_rows(gradients) for gradients in zip(*each))

@@ -39,21 +39,21 @@ class CellAttention:
 
     def __init__(self, config: ModelConfig, cell: Cell) -> None:
         """`config` has the heads of this rank's matrices."""
-        self.cell, self.exchange = cell, None
-        if cell.ulysses is not None:
-            self.exchange = HeadExchange(cell.ulysses, config.heads, config.kv_heads)
+        self.config, self.cell = config, cell
+        self._exchanges: dict[int, HeadExchange] = {}
+        """By the ranks of a group: a rank is in one of each size."""
 
     def forward(self, heads: Heads, context: SliceContext) -> Work[tuple[Tensor, AttentionSaved]]:
         """The output [rows x tokens, heads x head_size], and what the backward needs."""
-        if self.exchange is None:
+        if (exchange := self._exchange(context.at.piece)) is None:
             return (yield from self._inside(heads, context))
-        counts = self._counts(context.at.piece, self.exchange.group)
+        counts = self._counts(context.at.piece, exchange.group)
         # A name here would keep what was exchanged while others are waited for.
         passed = [heads]
         del heads
-        passed = [(yield from self.exchange.to_heads(passed.pop(), counts))]
+        passed = [(yield from exchange.to_heads(passed.pop(), counts))]
         _, saved = yield from self._inside(passed.pop(), context)
-        return (yield from self.exchange.to_tokens(saved.out, counts)), saved
+        return (yield from exchange.to_tokens(saved.out, counts)), saved
 
     def restored(
         self, heads: Heads, out: Tensor, lse: Tensor, context: SliceContext
@@ -61,24 +61,34 @@ class CellAttention:
         """What the backward needs, of the output that was kept: nothing attends again."""
         passed = [heads]
         del heads
-        if self.exchange is not None:
-            counts = self._counts(context.at.piece, self.exchange.group)
-            passed = [(yield from self.exchange.to_heads(passed.pop(), counts))]
+        if (exchange := self._exchange(context.at.piece)) is not None:
+            counts = self._counts(context.at.piece, exchange.group)
+            passed = [(yield from exchange.to_heads(passed.pop(), counts))]
         return AttentionSaved(*self._placed(passed.pop(), context), out, lse)
 
     def backward(self, d_out: Tensor, saved: AttentionSaved, context: SliceContext) -> Work[Heads]:
         """The gradients of rotated heads."""
         piece = context.at.piece
-        if self.exchange is None:
+        if (exchange := self._exchange(piece)) is None:
             if self.cell.ring is None and piece.loans is None:
                 return attend_backward(d_out, saved, context)
             return (
                 yield from self._inside_backward(gradient_by_head(d_out, saved), saved, context)
             )
-        counts = self._counts(piece, self.exchange.group)
-        by_head = [(yield from self.exchange.output_gradient_to_heads(d_out, piece.rows, counts))]
+        counts = self._counts(piece, exchange.group)
+        by_head = [(yield from exchange.output_gradient_to_heads(d_out, piece.rows, counts))]
         d = [(yield from self._inside_backward(by_head.pop(), saved, context))]
-        return (yield from self.exchange.gradients_to_tokens(d.pop(), counts))
+        return (yield from exchange.gradients_to_tokens(d.pop(), counts))
+
+    def _exchange(self, piece: Piece) -> HeadExchange | None:
+        """The exchange among the ranks that share a piece; None where a rank has it to itself."""
+        group = piece.sharers.exchange if piece.sharers else self.cell.ulysses
+        if group is None:
+            return None
+        if group.size not in self._exchanges:
+            heads = self.config.heads, self.config.kv_heads
+            self._exchanges[group.size] = HeadExchange(group, *heads)
+        return self._exchanges[group.size]
 
     def _inside(self, heads: Heads, context: SliceContext) -> Work[tuple[Tensor, AttentionSaved]]:
         """Attention with the heads that a rank has, once exchanged."""

@@ -103,6 +103,16 @@ class Mesh:
         tokens = Scattered(tensor) if norms == "scattered" else Replicated(tensor)
         return Cell(tensor, tokens, ulysses, ring)
 
+    def sharing_tokens(self, ranks: int) -> ProcessGroup | None:
+        """This rank and its neighbours in a group of so many that exchange tokens for heads; None
+        where it is alone, or in no such group. Asked for by all ranks, for the same sizes."""
+        if ranks == self.grid.ulysses:
+            return self.along("ulysses")
+        sets = self.grid.groups("ulysses")
+        whole = [range(n, n + ranks) for n in range(0, self.grid.ulysses - ranks + 1, ranks)]
+        chosen = [[each[at] for at in members] for each in sets for members in whole]
+        return self._one_of(("sharing tokens", ranks), chosen)
+
     def _member(self, axis: str) -> CellGroup | None:
         group = self.along(axis)
         return CellGroup(group) if group is not None else None

@@ -81,10 +81,14 @@ def packed_microbatches(
     found = []
     for slices in packing.microbatches:
         members = list(dict.fromkeys(piece.sequence for slice in slices for piece in slice))
-        own = [sequences[number] for number in members]
-        starts = [0]
-        for each in own[:-1]:
-            starts.append(starts[-1] + len(each.tokens))
-        tokens, labels = torch.cat([s.tokens for s in own]), torch.cat([s.labels for s in own])
-        found.append(Microbatch(tokens[None], labels[None], (tuple(starts),)))
+        found.append(join_sequences([sequences[number] for number in members]))
     return tuple(found)
+
+
+def join_sequences(sequences: Sequence[LabelledSequence]) -> Microbatch:
+    """A microbatch of one row, each sequence a document of its own."""
+    starts = [0]
+    for each in sequences[:-1]:
+        starts.append(starts[-1] + len(each.tokens))
+    tokens, labels = (torch.cat(words) for words in zip(*sequences))
+    return Microbatch(tokens[None], labels[None], (tuple(starts),))

@@ -15,7 +15,8 @@ from penstock.lower import lower_for_running
 from penstock.run.program.layout import Layout, homes_of, on_shards
 from penstock.run.program.sharded_schedule import BufferCounts, schedule_for
 from penstock.run.program.step_end import StepEnd, end_step
-from penstock.run.program.unsupported import refuse_loans_in_cells
+from penstock.run.program.token_groups import MicrobatchGroups, refuse_groups
+from penstock.run.program.unsupported import refuse_beside_groups, refuse_loans_in_cells
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class StepPlan:
     """Tokens of each slice of each microbatch."""
     rows: int = 1
     """Sequences side by side in a microbatch, which others call the micro-batch size."""
+    groups: tuple[MicrobatchGroups, ...] = ()
+    """Of each microbatch, where ranks of a cell form groups; else all of them share each."""
 
     def __post_init__(self) -> None:
         slices = tuple(len(lengths) for lengths in self.lengths)
@@ -45,6 +48,9 @@ class StepPlan:
             )
         self._refuse_other_homes()
         refuse_loans_in_cells(self.schedule, self.layout.cell)
+        if self.groups:
+            refuse_groups(self.groups, self.lengths, self.layout.cell.ulysses)
+            refuse_beside_groups(self.schedule, self.layout.cell, self.rows)
 
     def _refuse_other_homes(self) -> None:
         homes, shape, layout = homes_of(self.schedule), self.schedule.shape, self.layout
@@ -86,7 +92,7 @@ class StepPlan:
     @cached_property
     def signature(self) -> str:
         """Equal for plans that are run the same way."""
-        content = repr((self.schedule.digest, self.lengths, self.rows))
+        content = repr((self.schedule.digest, self.lengths, self.rows, self.groups))
         return sha256(content.encode()).hexdigest()
 
 

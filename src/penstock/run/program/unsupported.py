@@ -50,6 +50,25 @@ def refuse_loans_in_cells(schedule: Schedule, cell: CellShape) -> None:
         )
 
 
+def refuse_beside_groups(schedule: Schedule, cell: CellShape, rows: int) -> None:
+    """Refuse what cannot be where ranks of a cell form groups with sequences of their own."""
+    problem = ""
+    if cell.ring > 1:
+        problem = f"{cell.ring} ranks pass keys and values round"
+    elif rows > 1:
+        problem = f"{rows} sequences lie side by side"
+    elif helps_of(schedule):
+        problem = f"{schedule.name} lends or shares attention work"
+    elif "O" in schedule.table.kinds:
+        problem = f"{schedule.name} offloads activations"
+    if problem:
+        raise ShapeError(
+            f"ranks of a cell form groups, but {problem}",
+            hint="take a mesh without a ring, one row, and a schedule without loans, gangs and "
+            "offloads",
+        )
+
+
 def _cut_beside_shards(shape: Shape) -> list[str]:
     """Stages without weights, where embedding and head are not on stages."""
     return [f"stage {stage}" for stage in sorted(shape.weightless) if shape.shards]

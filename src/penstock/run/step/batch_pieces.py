@@ -1,17 +1,24 @@
 """A batch as an engine needs it: its labels counted over replicas, its slices for this rank."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
+from penstock.arch.dealing import deal
 from penstock.data.batch import Microbatch
-from penstock.model.attention.piece import Piece, take_positions
+from penstock.errors import RunError
+from penstock.model.attention.piece import Piece, PieceSharers, take_positions, take_tokens
 from penstock.model.attention.positions import own_positions
 from penstock.model.parallel.cell import Cell
+from penstock.model.parallel.group import RankGroup
 from penstock.run.comm.collective import add_up
 from penstock.run.comm.mesh import Mesh
 from penstock.run.program.pieces import cut_batch
 from penstock.run.program.step_plan import StepPlan
+from penstock.run.program.token_groups import MicrobatchGroups, place_in
+
+Sharers = Mapping[int, RankGroup | None]
+"""The group of a rank by how many ranks it has, of those that exchange tokens for heads."""
 
 
 def count_labels(batch: Sequence[Microbatch], mesh: Mesh) -> int:
@@ -22,12 +29,35 @@ def count_labels(batch: Sequence[Microbatch], mesh: Mesh) -> int:
 
 
 def own_pieces(
-    plan: StepPlan, batch: Sequence[Microbatch], labels: int, device: torch.device, cell: Cell
+    plan: StepPlan,
+    batch: Sequence[Microbatch],
+    labels: int,
+    device: torch.device,
+    cell: Cell,
+    sharers: Sharers,
 ) -> list[Piece]:
-    """The slices of a batch in which so many labels count, with the tokens of this rank of a
-    cell."""
+    """The slices of a batch in which so many labels count, with the tokens of this rank of a cell;
+    `sharers` has its group of each size."""
     scale = 1 / max(labels, 1)
     pieces = cut_batch(plan, batch, scale=scale, device=device)
+    if plan.groups:
+        return [_of_group(each, plan.groups[each.mb], cell, sharers) for each in pieces]
     if plan.layout.cell.sequence == 1:
         return pieces
     return [take_positions(each, own_positions(each.start, each.end, cell)) for each in pieces]
+
+
+def _of_group(piece: Piece, groups: MicrobatchGroups, cell: Cell, sharers: Sharers) -> Piece:
+    """A microbatch with the tokens of this rank, of the documents that its group has."""
+    rank = cell.ulysses.index if cell.ulysses else 0
+    place = place_in(groups, rank)
+    if place.tokens and place.tokens.start not in piece.documents[0]:
+        raise RunError(
+            f"a group of {place.ranks} ranks begins at token {place.tokens.start} of microbatch "
+            f"{piece.mb}, in the middle of a document",
+            hint="give every group whole documents",
+        )
+    group = sharers.get(place.ranks)
+    own = take_tokens(piece, place.tokens, PieceSharers(group))
+    index, size = (group.index, group.size) if group else (0, 1)
+    return take_positions(own, (deal(own.length, index, size),))

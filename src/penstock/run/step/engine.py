@@ -39,7 +39,7 @@ from penstock.run.step.agreement import agree_on_plan
 from penstock.run.step.batch_pieces import count_labels, own_pieces
 from penstock.run.step.former_step import FORMER, FormerStep, Unconfirmed, left_totals
 from penstock.run.step.full_sharding import BufferPool, FullShards, StageGather
-from penstock.run.step.groups import connect_devices, make_holder_groups
+from penstock.run.step.groups import connect_devices, make_holder_groups, make_token_groups
 from penstock.run.step.held_weights import held_weights
 from penstock.run.step.helping import helping_of
 from penstock.run.step.host_room import host_room
@@ -118,7 +118,7 @@ class Engine:
         with self.tracker.gathers("agree on the plan of the step"):
             agree_on_plan(plan, program.schedule, self.mesh)
         self.host.pool.grow(host_room(plan, self.mesh))
-        self.plan = plan
+        self.plan, self._sharers = plan, make_token_groups(plan, self.mesh, self.device)
         self.executor = known or self._executors.keep(order, self._prepare(program))
         self.executor.forget_sizes()
         self.executor.observer = self._observer
@@ -286,7 +286,7 @@ class Engine:
         return self._pieces(batch, labels)
 
     def _pieces(self, batch: Sequence[Microbatch], labels: int) -> list[Piece]:
-        return own_pieces(self.plan, batch, labels, self.device, self.cell)
+        return own_pieces(self.plan, batch, labels, self.device, self.cell, self._sharers)
 
     def _count(self, batch: Sequence[Microbatch]) -> int:
         """Labels that count in the global batch."""

@@ -60,6 +60,18 @@ class BatchSettings(Section):
     """Sequences side by side in a microbatch: the micro-batch size."""
     microbatches: Count = 4
     """Microbatches of one replica in one step; their gradients are added up."""
+    tokens: Natural = 0
+    """Tokens of a global batch at most, padding apart: as many of the next sequences are taken as
+    fit. 0 always takes `rows` sequences for each microbatch of each replica."""
+
+    @model_validator(mode="after")
+    def _refuse_tokens(self) -> Self:
+        if self.tokens and self.tokens < self.length:
+            raise MisfitError(
+                f"tokens is {self.tokens}, but a sequence may have {self.length} (length)",
+                hint="give at least as many tokens as a sequence has, or 0",
+            )
+        return self
 
 
 def _offer_schedules(schema: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from penstock.train.config.auto_plan import refuse_unplanned
 from penstock.train.config.fields import FromTable, MisfitError, Section
 from penstock.train.config.model_settings import ModelSettings
 from penstock.train.config.plan_settings import PlanSettings
-from penstock.train.config.policy_misfits import refuse_with_chunk
+from penstock.train.config.policy_misfits import refuse_with_chunk, refuse_with_flex
 from penstock.train.config.sections import (
     BatchSettings,
     CheckpointSettings,
@@ -97,8 +97,9 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _refuse_policy(self) -> Self:
-        if self.data.policy == "chunk":
-            refuse_with_chunk(self)
+        refusals = {"chunk": refuse_with_chunk, "flex": refuse_with_flex}
+        if self.data.policy in refusals:
+            refusals[self.data.policy](self)
         return self
 
     @property

@@ -31,6 +31,7 @@ _BYTE_COUNT = CountUnit(_whole_bytes, r"^[0-9.]+ ?([KMGTP]i?)?B?$", "80GB")
 
 UNITS = {
     ("batch", "length"): _TOKEN_COUNT,
+    ("batch", "tokens"): _TOKEN_COUNT,
     ("pipeline", "cut"): _TOKEN_COUNT,
     ("model", "window"): _TOKEN_COUNT,
     ("model", "max_positions"): _TOKEN_COUNT,

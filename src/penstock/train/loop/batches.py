@@ -7,7 +7,7 @@ what a policy decides.
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from penstock.data import Microbatch, Samples
+from penstock.data import Microbatch, SampleStream
 from penstock.run.step.engine import Engine
 from penstock.train.loop.one_ahead import MakingTimes
 
@@ -20,12 +20,12 @@ class Batches(Protocol):
         """What the plan of the last batch took, where each has its own."""
         ...
 
-    def take(self, samples: Samples, start: int) -> tuple[Microbatch, ...]:
+    def take(self, samples: SampleStream, start: int) -> tuple[Microbatch, ...]:
         """This replica's microbatches of the step that comes after `start` samples; the engine
         then has their plan. All ranks ask together."""
         ...
 
-    def begin(self, samples: Samples) -> list[str]:
+    def begin(self, samples: SampleStream) -> list[str]:
         """Decide what is left to decide before the first step; returns what a person should be
         told. All ranks do so together."""
         ...
@@ -51,12 +51,12 @@ class PackedBatches:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def take(self, samples: Samples, start: int) -> tuple[Microbatch, ...]:
+    def take(self, samples: SampleStream, start: int) -> tuple[Microbatch, ...]:
         plan, mesh = self._engine.plan, self._engine.mesh
         share = (mesh.replica, mesh.replicas, len(plan.lengths), plan.rows)
         return samples.batch_at(start, *share)
 
-    def begin(self, samples: Samples) -> list[str]:
+    def begin(self, samples: SampleStream) -> list[str]:
         return []
 
     def state(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ a minute late and once for each rank, or from a library. The launcher knows all 
 """
 
 import os
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,7 +14,8 @@ import torch
 from penstock.cluster.profile_file import read_machine
 from penstock.cost.stage_workload import workload_for
 from penstock.cost.workload import Workload
-from penstock.data.paths import find_files
+from penstock.data.open_source import chat_template, source_files
+from penstock.data.records.files import TABLE_ENDINGS
 from penstock.data.tokenizer import tokenizer
 from penstock.errors import RunError, ShapeError
 from penstock.lower import lower
@@ -129,6 +131,11 @@ def _refuse_missing_packages(settings: Settings) -> None:
         "wandb": ("wandb", settings.log.wandb),
         "ortools": ("solve", settings.plan.policy == "improving"),
     }
+    _refuse_missing(needed)
+
+
+def _refuse_missing(needed: Mapping[str, tuple[str, object]]) -> None:
+    """Refuse packages that are wanted and not there, with the extra that has each."""
     for package, (extra, wanted) in needed.items():
         if wanted and find_spec(package) is None:
             raise ShapeError(
@@ -154,8 +161,13 @@ def _refuse_paths(settings: Settings, setup: RunSetup) -> None:
         tokenizer(settings.data.tokenizer, settings.data.end_token)
     if settings.plan.profile:
         read_machine(Path(settings.plan.profile))
-    for paths in (settings.data.paths, settings.data.held_out_paths):
-        find_files(paths, lambda path: True, "files")
+    chat_template(settings.data)
+    for paths in filter(None, (settings.data.paths, settings.data.held_out_paths)):
+        files = source_files(settings.data, paths)
+        if settings.data.source == "records" and any(
+            path.suffix in TABLE_ENDINGS for path in files
+        ):
+            _refuse_missing({"pyarrow": ("tables", True)})
     if settings.checkpoint.resume not in AUTOMATIC and not os.path.isdir(
         settings.checkpoint.resume
     ):

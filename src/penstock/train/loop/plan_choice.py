@@ -16,6 +16,7 @@ from penstock.run.policies.improving_order import ImprovingOrder
 from penstock.run.policies.memory_room import MemoryRoom, room_of
 from penstock.run.policies.policy import Fixed, PlanPolicy
 from penstock.run.program.step_plan import StepPlan
+from penstock.run.program.unsupported import refuse_beside_groups
 from penstock.run.step.engine import Engine
 from penstock.schedules import names_a_file
 from penstock.train.config.plan_settings import PlanSettings
@@ -31,6 +32,8 @@ ORDERS = "orders"
 def refuse_policy(settings: Settings, setup: RunSetup) -> None:
     """Refuse a policy that has nothing to choose from."""
     policy, shape = settings.plan.policy, setup.schedule.shape
+    if settings.data.policy == "flex":
+        _refuse_one_size(settings, setup)
     if policy == "fixed":
         return
     if shape.devices == 1:
@@ -42,6 +45,16 @@ def refuse_policy(settings: Settings, setup: RunSetup) -> None:
         _refuse_no_groups(settings, setup)
     else:
         _refuse_fixed_order(setup)
+
+
+def _refuse_one_size(settings: Settings, setup: RunSetup) -> None:
+    if names_a_file(settings.pipeline.schedule):
+        raise ShapeError(
+            f'data.policy is "flex", but {settings.pipeline.schedule} is a file, which has one '
+            "number of microbatches",
+            hint="take a schedule of `penstock list`",
+        )
+    refuse_beside_groups(setup.schedule, setup.mesh.cell, settings.batch.rows)
 
 
 def _refuse_no_groups(settings: Settings, setup: RunSetup) -> None:

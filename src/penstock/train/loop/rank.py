@@ -11,6 +11,7 @@ from penstock.data import Data, open_data
 from penstock.run.comm.collective import meet
 from penstock.run.comm.handshake import agree
 from penstock.run.policies.changing import ChangingPlan
+from penstock.run.policies.grouped_step import GroupedSteps
 from penstock.run.policies.policy import PlanChange
 from penstock.run.process.exit_codes import GOOD, SAVED
 from penstock.run.process.machine import Machine
@@ -31,11 +32,13 @@ from penstock.train.loop.auto_start import planned_by_ranks
 from penstock.train.loop.batches import Batches, PackedBatches
 from penstock.train.loop.before_start import refuse_share
 from penstock.train.loop.finish import Tell, finish_run, leave
+from penstock.train.loop.grouped_batches import GroupedBatches
+from penstock.train.loop.grouped_setup import cost_of_groups, largest_microbatch
 from penstock.train.loop.plan_choice import first_plan, policy_of, refuse_policy
 from penstock.train.loop.ragged_setup import given_rule
 from penstock.train.loop.resume import ready_trainer
 from penstock.train.loop.run_lock import claim_run
-from penstock.train.loop.setup import RunSetup, layout_of, ragged_of
+from penstock.train.loop.setup import RunSetup, layout_of, order_for, ragged_of
 from penstock.train.loop.sliced_batches import SlicedBatches
 from penstock.train.loop.stop_signals import Stopping
 from penstock.train.loop.trainer import Trainer
@@ -95,7 +98,7 @@ def plan_of(settings: Settings, asked: RunSetup) -> StepPlan:
     layout = Layout.of(
         asked.model,
         asked.schedule,
-        settings.batch.length,
+        largest_microbatch(settings),
         layers=asked.layers,
         dtype=getattr(torch, settings.run.dtype),
         cell=asked.mesh.cell,
@@ -156,7 +159,7 @@ def _trainer(
     notes += trainer.batches.begin(trainer.train)
     tracker.at = "opens its records"
     trainer.voice = open_voice(settings, connection.rank, trainer.done)
-    for note in (*said, *data.notes, *notes):
+    for note in (*said, *notes, *data.notes):
         trainer.voice.say(note)
     if changing:
         trainer.tell_plan(PlanChange(trainer.done, plan.schedule.name, first_plan(settings.plan)))
@@ -167,6 +170,11 @@ def _batches(settings: Settings, engine: Engine) -> Batches:
     """Who makes the batches of a run, as its data policy says."""
     if settings.data.policy == "pack":
         return PackedBatches(engine)
+    if settings.data.policy == "flex":
+        order = partial(order_for, settings, engine.layout.model, engine.layout.devices)
+        cost = cost_of_groups(settings, engine.layout.model_of(0))
+        steps = GroupedSteps(engine.layout, order)
+        return GroupedBatches(engine, steps, cost, settings.batch.microbatches)
     base = ragged_of(settings, engine.layout.model, engine.layout.devices)
     samples = settings.mesh.replicas * settings.batch.microbatches
     return SlicedBatches(engine, base, given_rule(settings), samples, settings.plan.memory)

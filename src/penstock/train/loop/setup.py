@@ -96,6 +96,13 @@ def ragged_of(settings: Settings, model: ModelConfig, devices: int) -> RaggedBat
     return ragged_batches(settings, model, devices, change)
 
 
+def order_for(settings: Settings, model: ModelConfig, devices: int, microbatches: int) -> Schedule:
+    """The order of a run for another number of microbatches than its settings say."""
+    batch = settings.batch.model_copy(update={"microbatches": microbatches})
+    schedule = _schedule(settings.model_copy(update={"batch": batch}), model, devices)
+    return _changed(schedule, settings.pipeline)
+
+
 def architecture(settings: Settings) -> ModelConfig:
     """The model's numbers, with activations in the run's dtype."""
     config = settings.model.config or _from_folder(settings.model.huggingface)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.core.kernel import compile_small_work
-from penstock.data import Microbatch, Samples
+from penstock.data import Microbatch, SampleStream
 from penstock.draw.words import count_of
 from penstock.plan.balance import deal_to_replicas
 from penstock.plan.ragged_batch import OrderedBatch, RaggedBatches, SliceRule
@@ -35,16 +35,16 @@ class SlicedBatches:
         self._engine, self.ragged, self._given = engine, base, given
         self._samples, self._memory = samples, memory
         self._stored: SliceRule | None = None
-        self._trained: Samples | None = None
+        self._trained: SampleStream | None = None
         self._ahead = OneAhead(self._planned_next)
 
     @property
     def times(self) -> MakingTimes:
         return self._ahead.times
 
-    def take(self, samples: Samples, start: int) -> tuple[Microbatch, ...]:
+    def take(self, samples: SampleStream, start: int) -> tuple[Microbatch, ...]:
         if samples is self._trained:
-            planned = self._ahead.take(start, start + self._samples)
+            planned = self._ahead.take(start, samples.numbers(start, self._samples).stop)
         else:  # an evaluation
             planned = self._planned(samples, start)
         self._engine.use(planned.plan)
@@ -54,7 +54,7 @@ class SlicedBatches:
         assert self._trained is not None, "batches are taken before they have begun"
         return self._planned(self._trained, start)
 
-    def _planned(self, samples: Samples, start: int) -> PlannedBatch:
+    def _planned(self, samples: SampleStream, start: int) -> PlannedBatch:
         """The plan of a batch, proven and lowered; many of them pay for the compiler together."""
         engine, mesh = self._engine, self._engine.mesh
         sequences = sequences_of(self._rows(samples, start))
@@ -64,7 +64,7 @@ class SlicedBatches:
             engine.programs.of(planned.plan)
         return planned
 
-    def begin(self, samples: Samples) -> list[str]:
+    def begin(self, samples: SampleStream) -> list[str]:
         self._trained = samples
         rule, origin = self._given, "as set"
         if not all(rule):
@@ -72,7 +72,7 @@ class SlicedBatches:
         self.ragged = replace(self.ragged, rule=rule)
         return [rule_words(rule, origin)]
 
-    def _chosen(self, samples: Samples) -> tuple[SliceRule, str]:
+    def _chosen(self, samples: SampleStream) -> tuple[SliceRule, str]:
         """A rule for what the settings leave open; the first rank chooses, and all hear of it."""
         if self._stored is not None:
             pairs = zip(self._given, self._stored)
@@ -85,7 +85,7 @@ class SlicedBatches:
             numbers, why = json.loads(tell_all(text, self._engine.mesh.world))
         return SliceRule(*numbers), why
 
-    def _choice(self, samples: Samples, room: MemoryRoom) -> tuple[SliceRule, str]:
+    def _choice(self, samples: SampleStream, room: MemoryRoom) -> tuple[SliceRule, str]:
         def fits(batch: OrderedBatch) -> bool:
             layout = self._engine.layout
             return room.fits(StepPlan(layout, batch.schedule, batch.packing.tokens))
@@ -97,7 +97,7 @@ class SlicedBatches:
             found = choose_rule(self.ragged, batches, fits, **self._given._asdict())
         return found.rule, choice_words(found)
 
-    def _lengths(self, samples: Samples, start: int) -> list[int]:
+    def _lengths(self, samples: SampleStream, start: int) -> list[int]:
         """Lengths of the sequences of a batch on the replica that has most to do."""
         lengths = [len(each.tokens) for each in sequences_of(self._rows(samples, start))]
         cost, replicas = self.ragged.cost, self._engine.mesh.replicas
@@ -105,8 +105,8 @@ class SlicedBatches:
         most = max(dealt, key=lambda own: sum(cost.of(0, lengths[number]) for number in own))
         return [lengths[number] for number in most] or [1]
 
-    def _rows(self, samples: Samples, start: int) -> Iterator[Microbatch]:
-        return (samples.sample(number) for number in range(start, start + self._samples))
+    def _rows(self, samples: SampleStream, start: int) -> Iterator[Microbatch]:
+        return map(samples.sample, samples.numbers(start, self._samples))
 
     def state(self) -> dict[str, Any]:
         return {RULE: list(self.ragged.rule)}

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.data import Microbatch, Samples
+from penstock.data import GlobalBatches, Microbatch, SampleStream
 from penstock.errors import RunError
 from penstock.run.observe.utilisation import (
     document_lengths,
@@ -46,8 +46,8 @@ class Trainer:
 
     settings: Settings
     engine: Engine
-    train: Samples
-    held_out: Samples | None
+    train: SampleStream
+    held_out: SampleStream | None
     checkpoints: Checkpoints
     tracker: Tracker
     voice: Voice
@@ -69,9 +69,14 @@ class Trainer:
     """Steps done that are not in the records, because they are not settled."""
     planned: int = field(init=False)
     """Steps over which the learning rate is planned."""
+    global_batches: GlobalBatches = field(init=False)
+    """Which samples each step takes."""
 
     def __post_init__(self) -> None:
         self.planned = self.settings.planned_steps
+        self.global_batches = GlobalBatches(
+            self.train, self.batch_samples, self.settings.batch.tokens
+        )
 
     def run(self) -> bool:
         """Train to the last step; returns whether that was reached, and not a signal to stop."""
@@ -109,13 +114,15 @@ class Trainer:
         settings, began = self.settings, time.perf_counter()
         self.tracker.step, self.tracker.at = self.done + 1, "reads its batch"
         rate = rate_at(settings.optimizer, self.done, self.planned)
+        taken = self.global_batches.at(self.samples)
         batch = self.batch_of(self.train, self.samples)
         outcomes = self.engine.advance(batch, rate)
         self.done += 1
-        self.samples += self.batch_samples
-        self.tokens += self.batch_samples * settings.batch.length
+        self.samples = taken.stop
+        self.tokens += taken.tokens
         step = Unrecorded.of(self.done, rate, self.tokens, self._glance(batch), self.engine.mesh)
         step.plan, step.making = self.engine.plan.schedule.name, self.batches.times
+        step.batch_tokens = taken.tokens
         self.unrecorded.append(step)
         for settled in [*self.unrecorded][: len(outcomes)]:
             self._heard(settled)
@@ -160,7 +167,7 @@ class Trainer:
         batch = self.settings.batch
         return self.settings.mesh.replicas * batch.microbatches * batch.rows
 
-    def batch_of(self, samples: Samples, start: int) -> tuple[Microbatch, ...]:
+    def batch_of(self, samples: SampleStream, start: int) -> tuple[Microbatch, ...]:
         """This replica's part of a batch, whose plan is then in force; all ranks ask together."""
         return self.batches.take(samples, start)
 
@@ -190,7 +197,7 @@ class Trainer:
         return Glance(*times, self.engine.peak_bytes(), self.stopping.asked, flops)
 
     def _timing(self, step: Unrecorded, glances: Sequence[Glance]) -> Timing:
-        tokens, seconds = self.batch_samples * self.settings.batch.length, step.seconds
+        tokens, seconds = step.batch_tokens, step.seconds
         busy, lanes = [glance.busy for glance in glances], [glance.lane for glance in glances]
         return Timing(
             step=step.step,

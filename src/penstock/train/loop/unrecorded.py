@@ -48,6 +48,8 @@ class Unrecorded:
     seconds: float = 0.0
     plan: str = ""
     """The plan that was in force."""
+    batch_tokens: int = 0
+    """Tokens of the step, padding apart."""
     making: MakingTimes | None = None
     """What its plan took, where each batch has its own."""
 

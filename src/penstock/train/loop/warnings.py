@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from penstock.arch.mesh_shape import MeshShape
 from penstock.core.schedule import Schedule
-from penstock.data import Samples
+from penstock.data import SampleStream
 from penstock.train.config.settings import Settings
 
 
 def cautions(
-    settings: Settings, schedule: Schedule, layers: Sequence[int], held_out: Samples | None
+    settings: Settings, schedule: Schedule, layers: Sequence[int], held_out: SampleStream | None
 ) -> list[str]:
     """Warnings to begin with, one line each; `layers` are those of each stage."""
     chosen = settings.pipeline.layers or schedule.shape.cut(sum(layers))
@@ -28,7 +28,7 @@ def _nothing_to_hide(schedule: Schedule, mesh: MeshShape) -> list[str]:
     ]
 
 
-def evaluation_batches(settings: Settings, held_out: Samples) -> int:
+def evaluation_batches(settings: Settings, held_out: SampleStream) -> int:
     """Global batches of an evaluation: those that have a sample which is held out."""
     return min(settings.evaluation.batches, -(-held_out.count // _batch_samples(settings)))
 
@@ -51,7 +51,7 @@ def _empty_stages(layers: Sequence[int]) -> list[str]:
     ]
 
 
-def _short_evaluation(settings: Settings, held_out: Samples | None) -> list[str]:
+def _short_evaluation(settings: Settings, held_out: SampleStream | None) -> list[str]:
     """An evaluation that ends early, because a sample that counts twice says nothing new."""
     if held_out is None or not settings.evaluation.every:
         return []

@@ -1,0 +1,175 @@
+"""`penstock data`: what a corpus looks like before it is trained on."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.arch.config import model as model_of
+from penstock.cli._data_report import (
+    CorpusReport,
+    PricedModel,
+    corpus_report,
+    report_html,
+    report_text,
+)
+from penstock.cli._needs import need_pydantic
+from penstock.cli._output import emit, emit_json, emit_table, note, width
+from penstock.cli._progress import show_bytes
+from penstock.cli._request import AsJson
+from penstock.core.numbers import read_tokens
+from penstock.cost.hardware import hardware as hardware_of
+from penstock.data.open_source import source_files
+from penstock.data.settings import SOURCES, DataSettings
+from penstock.data.stats.policies import BatchRule
+from penstock.errors import ShapeError, shown
+from penstock.files import save_text
+
+if TYPE_CHECKING:
+    from penstock.train.config.settings import Settings
+
+RECORDS, ARRAYS = (".jsonl", ".parquet", ".arrow"), (".npy", ".bin")
+"""Endings that tell what a file holds; others are text."""
+
+
+def _option(metavar: str, text: str) -> Any:
+    return typer.Option(metavar=metavar, show_default=False, help=text)
+
+
+def register(app: typer.Typer) -> None:
+    verbs = typer.Typer()
+    verbs.callback()(data)
+    verbs.command("stats")(stats)
+    app.add_typer(verbs, name="data")
+
+
+def data() -> None:
+    """Look at data before training: `penstock data stats FILES`."""
+
+
+def stats(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILES",
+            help="Files, folders or patterns; or a configuration, whose data and sizes are taken.",
+        ),
+    ],
+    source: Annotated[
+        str, _option("NAME", "As data.source; told by the endings if left out.")
+    ] = "",
+    tokenizer: Annotated[str, _option("PATH", "As data.tokenizer; byte if left out.")] = "",
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format", metavar="NAME", show_default=False, help="As data.format: what records are."
+        ),
+    ] = "",
+    field: Annotated[str, _option("NAME", "As data.field: where a record has its text.")] = "",
+    length: Annotated[str, _option("N", "Tokens of a sequence at most, as 64K.")] = "",
+    batch: Annotated[str, _option("N", "Tokens of a global batch; 32 sequences if left out.")] = "",
+    slice_tokens: Annotated[
+        str, _option("N", "Tokens of a slice; an eighth of a sequence if left out.")
+    ] = "",
+    model: Annotated[str, _option("MODEL", "A preset: predicts time and memory.")] = "",
+    devices: Annotated[
+        int, typer.Option("-p", min=1, metavar="P", help="Pipeline devices, with --model.")
+    ] = 4,
+    hardware: Annotated[
+        str, typer.Option(metavar="NAME", help="With --model: h200, a100.")
+    ] = "h200",
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            show_default=False,
+            help="Where tokens are kept; ~/.cache/penstock if left out.",
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", show_default=False, help="A page to write.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how long documents are, and what each policy would make of them.
+
+    Text is tokenised once and kept; work that is interrupted continues where it was.
+    """
+    given = {"source": source, "tokenizer": tokenizer, "format": form, "field": field}
+    settings, sizes = _settings(files, {name: value for name, value in given.items() if value})
+    paths = source_files(settings, settings.paths)
+    flags = {"--length": length, "--batch": batch, "--slice-tokens": slice_tokens}
+    asked = BatchRule(*(_tokens(*flag) or size for flag, size in zip(flags.items(), sizes)))
+    with show_bytes("tokenising") as progress:
+        report = corpus_report(settings, paths, cache or _cache(), progress, asked)
+    priced = PricedModel(model, model_of(model), hardware_of(hardware), devices) if model else None
+    _show(report, priced, html, as_json=as_json)
+
+
+def _show(
+    report: CorpusReport, priced: PricedModel | None, html: Path | None, *, as_json: bool
+) -> None:
+    for line in report.notes:
+        note(line)
+    if html is not None:
+        save_text(html, report_html(report, priced))
+        note(f"wrote {html}")
+    if as_json:
+        emit_json(report.record(priced))
+        return
+    emit(report_text(report, width()))
+    head, rows = report.policy_table(priced)
+    emit_table(head, rows)
+
+
+def _settings(files: list[str], given: dict[str, Any]) -> tuple[DataSettings, BatchRule]:
+    """What is read, and the sizes that a configuration says, 0 where it says none."""
+    if len(files) == 1 and files[0].endswith(".toml"):
+        need_pydantic()
+        from penstock.train.config.load import load
+
+        found = load(Path(files[0]))
+        return replace(found.data, **given), _planned(found)
+    source: Any = given.pop("source", "") or _source(files)
+    if source not in SOURCES:
+        raise ShapeError(
+            f"there is no source {shown(source)}", hint=f"one of: {', '.join(SOURCES)}"
+        )
+    return DataSettings(paths=tuple(files), **given, source=source), BatchRule(0, 0, 0)
+
+
+def _planned(found: "Settings") -> BatchRule:
+    """The sizes of a run."""
+    batch = found.batch
+    whole = found.mesh.replicas * batch.microbatches * batch.rows * batch.length
+    return BatchRule(batch.length, batch.tokens or whole, found.data.slice_tokens)
+
+
+def _source(files: list[str]) -> str:
+    """What files hold, by their endings; a folder holds records, or else text.
+
+    >>> _source(["a.jsonl", "b.parquet"]), _source(["a.npy"]), _source(["books/*.txt"])
+    ('records', 'tokens', 'text')
+    """
+    endings = {Path(file).suffix for file in files if not os.path.isdir(file)}
+    if endings and endings <= set(ARRAYS):
+        return "tokens"
+    return "records" if endings <= set(RECORDS) else "text"
+
+
+def _tokens(flag: str, text: str) -> int:
+    if not text:
+        return 0
+    try:
+        found = read_tokens(text)
+    except ValueError:
+        found = 0
+    if found < 1:
+        raise ShapeError(f"{flag} is {shown(text)}", hint="give a number of tokens, such as 64K")
+    return found
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"

@@ -1,0 +1,1 @@
+"""Records for fine-tuning: prompts, conversations and tables, and which of their tokens count."""

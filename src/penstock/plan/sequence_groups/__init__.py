@@ -1,0 +1,1 @@
+"""Groups of ranks of unequal sizes, and the sequences that each of them works on."""

@@ -1,0 +1,107 @@
+"""`penstock data stats`: a corpus in numbers, before anything is trained."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cli.conftest import Penstock
+
+LENGTHS = [1, 3, 9, 20, 64, 200]
+
+
+@pytest.fixture
+def lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "x.jsonl"
+    texts = ["a" * length for length in LENGTHS] + [""]
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return path
+
+
+def test_the_answer_has_lengths_buckets_and_policies(penstock: Penstock, lines: Path) -> None:
+    answer = penstock(f"data stats {lines} --length 64 --batch 128 --slice-tokens 16 --json")
+    assert answer.code == 0
+    found = answer.data
+    assert (found["documents"], found["tokens"], found["longest"]) == (6, sum(LENGTHS), 200)
+    assert found["percentiles"]["50"] == 9
+    assert found["histogram"][0] == {"low": 1, "high": 1, "documents": 1, "tokens": 1}
+    assert found["batch"] == {"length": 64, "tokens": 128, "slice_tokens": 16}
+    assert [one["name"] for one in found["policies"]] == [
+        "pack, cut",
+        "pack, whole",
+        "pack, single",
+        "chunk",
+    ]
+    assert found["longer"] == 1
+    assert "1 of 7 documents are empty and skipped, first line 7 of" in answer.err
+    assert "1 of 6 documents have more than 64 tokens" in answer.err
+    assert f"line 6 of {str(lines)!r}) is the longest with 200" in answer.err
+
+
+def test_a_person_sees_bars_and_a_table(penstock: Penstock, lines: Path) -> None:
+    answer = penstock(f"data stats {lines} --model tiny -p 2")
+    assert answer.code == 0
+    assert "6 documents, 297 tokens, mean 49.5, longest 200" in answer.out
+    assert "129 to 256    ####" in answer.out
+    assert "tokens/s" in answer.out
+    assert "ms per step" not in penstock(f"data stats {lines}").out
+
+
+def test_tokens_are_kept_between_two_looks(penstock: Penstock, lines: Path, tmp_path: Path) -> None:
+    penstock(f"data stats {lines}")
+    (kept,) = (tmp_path / "cache" / "penstock").glob("*.tokens")
+    made = kept.stat().st_mtime_ns
+    assert penstock(f"data stats {lines}").code == 0
+    assert kept.stat().st_mtime_ns == made
+
+
+def test_a_page_has_everything_in_one_file(penstock: Penstock, lines: Path, tmp_path: Path) -> None:
+    page = tmp_path / "x.html"
+    assert penstock(f"data stats {lines} --html {page}").code == 0
+    text = page.read_text()
+    assert "<svg" in text
+    assert "pack, whole" in text
+    assert "http" not in text
+
+
+def test_arrays_and_a_configuration_are_read_too(
+    penstock: Penstock, lines: Path, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "x.npy", np.arange(30))
+    found = penstock(f"data stats {tmp_path / 'x.npy'} --json").data
+    assert (found["documents"], found["tokens"]) == (1, 30)
+    config = tmp_path / "x.toml"
+    config.write_text(
+        f'[data]\nsource = "jsonl"\npaths = ["{lines}"]\n[batch]\nlength = 256\n'
+        '[pipeline]\nschedule = "gpipe"\n'
+    )
+    sizes = {"length": 256, "tokens": 4 * 256, "slice_tokens": 32}
+    assert penstock(f"data stats {config} --json").data["batch"] == sizes
+    assert penstock(f"data stats {config} --batch 2K --json").data["batch"]["tokens"] == 2048
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--length none", "--length is 'none'"),
+        ("--source nowhere", "there is no source 'nowhere'"),
+        ("--format chats", "data.format is 'chats'"),
+        ("--model none", "none"),
+    ],
+)
+def test_misuse_is_refused_in_words(
+    penstock: Penstock, lines: Path, flags: str, message: str
+) -> None:
+    answer = penstock(f"data stats {lines} {flags}")
+    assert answer.code == 2
+    assert message in answer.err
+    assert "hint: " in answer.err
+
+
+def test_a_broken_line_is_named(penstock: Penstock, lines: Path) -> None:
+    lines.write_text('{"text": "a"}\n{"text": \n')
+    answer = penstock(f"data stats {lines}")
+    assert answer.code == 2
+    assert "line 2, column" in answer.err
