@@ -9,7 +9,7 @@ from penstock.cli.main import main
 from penstock.plan.goodput import Failures, best_goodput
 from penstock.train.config.load import load
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.processes]
 
 PROBLEM = [
     *("plan", "--model", "llama3.2-1b", "--cluster", "h100:4", "--tokens", "8192"),

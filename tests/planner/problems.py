@@ -1,11 +1,17 @@
 """Small problems, whose schedules are simulated in milliseconds."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from penstock.core.kernel import compile_small_work
+from penstock.estimate.layout import TrainingLayout
+from penstock.estimate.price import Estimate, estimate_step
 from penstock.planner.candidates import Candidates, all_candidates
 from penstock.planner.problem import PlanProblem, problem_from
+from penstock.planner.processes import PlanProcesses
+from penstock.planner.simulations import CandidateOutcome, Simulations, Slower
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -20,12 +26,45 @@ def row(**changes: Any) -> dict[str, Any]:
     return found | changes
 
 
+def candidates_of(problem: PlanProblem) -> Candidates:
+    """All candidates of a problem, bounded here."""
+    return all_candidates(problem)
+
+
 @lru_cache(maxsize=4)
 def every() -> Candidates:
     """All candidates of the small problem."""
-    return all_candidates(problem_from(row()))
+    return candidates_of(problem_from(row()))
 
 
 def with_memory(problem: PlanProblem, gibi: float) -> PlanProblem:
     gpu = replace(problem.cluster.gpu, memory=int(gibi * 2**30))
     return replace(problem, cluster=replace(problem.cluster, gpu=gpu))
+
+
+def tight(found: Candidates, gibi: float) -> Candidates:
+    """The same candidates on GPUs with so much memory."""
+    return replace(found, problem=with_memory(found.problem, gibi))
+
+
+@dataclass
+class Remembered(Simulations):
+    """Simulations that are done once, whatever the memory of the GPUs is."""
+
+    processes: PlanProcesses
+    seen: dict[TrainingLayout, Estimate] = field(default_factory=dict)
+
+    def below(
+        self, layouts: Sequence[TrainingLayout], limits: Sequence[float]
+    ) -> list[CandidateOutcome]:
+        """What another search has simulated, or this one now."""
+        return [self._of(layout, limit) for layout, limit in zip(layouts, limits)]
+
+    def _of(self, layout: TrainingLayout, limit: float) -> CandidateOutcome:
+        gpu = replace(layout.cluster.gpu, memory=2**40)
+        wide = replace(layout, cluster=replace(layout.cluster, gpu=gpu))
+        if wide not in self.seen:
+            with compile_small_work():
+                self.seen[wide] = estimate_step(wide)
+        found = replace(self.seen[wide], layout=layout)
+        return found if found.seconds < limit else Slower(found.seconds)

@@ -1,11 +1,16 @@
 """No plan is faster or leaner than its bounds say, and the bounds say something."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from penstock.core.kernel import compile_small_work
 from penstock.estimate.price import estimate_step
-from planner.problems import every
+from penstock.planner.candidates import Candidates
+from penstock.planner.copy_bounds import copy_seconds
+from penstock.planner.problem import problem_from
+from planner.problems import candidates_of, every, row
 
 pytestmark = pytest.mark.long
 
@@ -44,8 +49,43 @@ def test_all_sorts_of_candidates_are_there() -> None:
     assert {group.variant.recompute for group in groups} == {"none", "stages"}
     assert {group.variant.offload for group in groups} == {"none", "all"}
     assert {group.division.rows for group in groups} == {1, 2, 4}
-    entries = [entry for group in groups for entry in group.entries.entries]
+    entries = [entry for at in range(len(groups)) for entry in candidates.entries(at).entries]
     assert {bool(entry.layers) for entry in entries} == {True, False}
     works = {entry.work.spec.name: entry.work for entry in entries}.values()
     assert len(works) > 20
     assert {work.split for work in works} == {work.braided for work in works} == {True, False}
+
+
+COPIED, LENT = {"offload": "all"}, {"mesh": "tensor=1,sequence=1", "rows": 1, "offload": "none"}
+
+
+def _ratios(found: Candidates, numbers: Sequence[int]) -> list[float]:
+    """The closer bounds of some candidates over what an estimate says."""
+    ratios = []
+    with compile_small_work():
+        for number in numbers:
+            layout, plan = found.layout(number), estimate_step(found.layout(number))
+            division = found.groups[found.group[number]].division
+            bound = float(found.seconds[number])
+            if layout.offload != "none":
+                piece = found.pieces.of(division)(layout.slices or 1)
+                bound = max(bound, copy_seconds(layout, piece))
+            ratios.append(bound / plan.seconds)
+    return ratios
+
+
+def test_copies_are_bounded_by_their_lane() -> None:
+    found = candidates_of(problem_from(row(**COPIED)))
+    numbers = np.random.default_rng(5).permutation(len(found))[:30].tolist()
+    ratios = _ratios(found, numbers)
+    assert max(ratios) <= 1 + 1e-9
+    assert np.median(ratios) > 0.8
+
+
+def test_lent_attention_is_bounded() -> None:
+    found = candidates_of(problem_from(row(**LENT)))
+    lends = [found.entries(int(g)).entries[e].work.lends for g, e in zip(found.group, found.entry)]
+    numbers = np.random.default_rng(6).permutation(np.flatnonzero(lends))[:30].tolist()
+    ratios = _ratios(found, numbers)
+    assert max(ratios) <= 1 + 1e-9
+    assert np.median(ratios) > 0.75

@@ -1,6 +1,5 @@
-"""The search finds what simulating everything finds, and more memory is never worse."""
+"""The search finds what simulating everything finds."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +11,10 @@ from penstock.planner.advice import advise, lacks
 from penstock.planner.candidates import Candidates, all_candidates
 from penstock.planner.divisions import nothing_divides
 from penstock.planner.problem import problem_from
+from penstock.planner.processes import PlanProcesses
 from penstock.planner.search import WORTH, SearchResult, search_plans
-from planner.problems import every, row, with_memory
+from penstock.planner.simulations import Simulations
+from planner.problems import candidates_of, every, row, tight
 
 pytestmark = pytest.mark.long
 
@@ -21,11 +22,15 @@ FEW = {"mesh": "tensor=1,sequence=1", "rows": 1, "schedule": "1f1b", "vocabulary
 
 
 def _search(found: Candidates, wanted: int = 1, most: int = 200) -> SearchResult:
-    return search_plans(found, wanted, most, lambda count, best: None)
+    return search_plans(found, wanted, most, lambda count, best: None, _simulations(found))
+
+
+def _simulations(found: Candidates) -> Simulations:
+    return Simulations(PlanProcesses(found.problem))
 
 
 def test_the_best_is_the_best_of_all() -> None:
-    found = all_candidates(problem_from(row(**FEW)))
+    found = candidates_of(problem_from(row(**FEW)))
     with compile_small_work():
         each = [estimate_step(found.layout(number)) for number in range(len(found))]
     fastest = min(plan.seconds for plan in each if plan.fits)
@@ -33,17 +38,6 @@ def test_the_best_is_the_best_of_all() -> None:
     assert best.plans[0].seconds <= fastest / (1 - WORTH)
     assert best.simulated < len(found)
     assert best.open == 0
-
-
-def test_more_memory_is_never_worse() -> None:
-    sizes = row(mesh="tensor=1,sequence=1", rows=1, schedule="seq1f1b")
-    found, seconds = all_candidates(problem_from(sizes)), []
-    for gibi in (9, 14, 80):
-        problem = with_memory(found.problem, gibi)
-        plans = _search(replace(found, problem=problem)).plans
-        seconds.append(plans[0].seconds if plans else float("inf"))
-    assert seconds == sorted(seconds, reverse=True)
-    assert seconds[0] > seconds[-1]
 
 
 def test_plans_are_of_different_kinds_the_fastest_first() -> None:
@@ -65,8 +59,7 @@ def test_a_search_that_stops_says_what_it_left_open() -> None:
 
 @pytest.mark.matrix
 def test_a_faster_plan_that_does_not_fit_lacks_bytes() -> None:
-    tight = replace(every(), problem=with_memory(every().problem, 12))
-    answer = advise(_search(tight))
+    answer = advise(_search(tight(every(), 12)), _simulations(every()))
     assert answer.nearest is not None
     assert answer.nearest.seconds < answer.plans[0].seconds
     assert lacks(answer.nearest) > 0
@@ -76,15 +69,14 @@ def test_a_faster_plan_that_does_not_fit_lacks_bytes() -> None:
 
 
 def test_where_nothing_fits_the_leanest_is_told() -> None:
-    none = replace(every(), problem=with_memory(every().problem, 2))
-    answer = advise(_search(none))
+    answer = advise(_search(tight(every(), 2)), _simulations(every()))
     assert answer.plans == ()
     assert answer.nearest is not None
     assert lacks(answer.nearest) > 0
 
 
 def test_what_is_given_is_kept() -> None:
-    found = all_candidates(problem_from(row(**FEW, shard="optimizer", recompute="stages")))
+    found = candidates_of(problem_from(row(**FEW, shard="optimizer", recompute="stages")))
     layouts = [found.layout(number) for number in range(len(found))]
     assert {layout.mesh.tensor for layout in layouts} == {1}
     assert {layout.schedule for layout in layouts} == {"1f1b"}

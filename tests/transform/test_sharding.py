@@ -11,7 +11,13 @@ from penstock.errors import ShapeError
 from penstock.schedules import build
 from penstock.sim import simulate
 from penstock.transform import shard, split_backward
-from penstock.transform.sharding import BufferRule, by_number, farthest, least_recent
+from penstock.transform.sharding import (
+    BufferRule,
+    by_number,
+    farthest,
+    fewest_for_one_reduction,
+    least_recent,
+)
 from transform.pictures import draw, lanes, picture
 from transform.test_every_schedule import built
 
@@ -228,3 +234,15 @@ def test_a_schedule_is_sharded_only_once() -> None:
     once = shard(looped("interleaved", 2, 2, 2), weights=1, gradients=1)
     with pytest.raises(ShapeError, match="already"):
         shard(once, weights=1, gradients=1)
+
+
+@pytest.mark.parametrize("name", ["breadth-first", "interleaved", "interleaved-zb"])
+def test_gradients_have_as_few_buffers_as_let_every_stage_be_reduced_once(name: str) -> None:
+    schedule = looped(name, 4, 3, 8)
+    fewest = fewest_for_one_reduction(schedule)
+    counts = [
+        counted(shard(schedule, weights=2, gradients=count, rule=least_recent), "Z")
+        for count in range(2, schedule.shape.stages + 1)
+    ]
+    once = [3] * 4
+    assert fewest == 2 + next(at for at, each in enumerate(counts) if each == once)

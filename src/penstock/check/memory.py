@@ -115,9 +115,9 @@ class Way(NamedTuple):
 def _awaited(schedule: Schedule, readers: range, writers: range) -> Ticks:
     """For each row of a lane, how far along another lane the last row is that it waits for."""
     graph = graph_of(schedule)
+    edges = slice(int(graph.start[readers.start]), int(graph.start[readers.stop]))
+    reader, writer = graph.reader[edges], graph.writer[edges]
+    there = (writer >= writers.start) & (writer < writers.stop)
     found = np.zeros(len(readers), np.int64)
-    for number, row in enumerate(readers):
-        for writer in graph.writer[graph.start[row] : graph.start[row + 1]].tolist():
-            if writer in writers:
-                found[number] = max(found[number], writer - writers.start + 1)
+    np.maximum.at(found, reader[there] - readers.start, writer[there] - writers.start + 1)
     return found

@@ -25,7 +25,9 @@ from penstock.planner.candidates import all_candidates
 from penstock.planner.configuration import configuration
 from penstock.planner.divisions import nothing_divides
 from penstock.planner.problem import PlanProblem, problem_from
-from penstock.planner.search import search_plans
+from penstock.planner.processes import PlanProcesses, usable_cores
+from penstock.planner.search import SearchResult, search_plans
+from penstock.planner.simulations import Simulations
 from penstock.planner.words import option_words, plan_mesh, schedule_words, why
 from penstock.sim import simulate
 
@@ -93,17 +95,23 @@ def plan_layouts(
 
 def _searched(problem: PlanProblem, wanted: PlanFlags) -> Plans:
     said = SearchProgress()
-    every = all_candidates(problem, said.bounded)
-    if not len(every):
-        raise nothing_divides(problem)
-    return advise(search_plans(every, wanted.top, wanted.most, said.simulated))
+    with PlanProcesses(problem, usable_cores()) as processes:
+        every = all_candidates(problem, said.bounded, processes)
+        if not len(every):
+            raise nothing_divides(problem)
+        said.all_bounded(len(every))
+        simulations = Simulations(processes)
+        found = search_plans(every, wanted.top, wanted.most, said.simulated, simulations)
+        said.all_simulated(found)
+        return advise(found, simulations)
 
 
 class SearchProgress:
-    """Lines on stderr while a search goes on, not more than one in a few seconds."""
+    """Lines on stderr while a search goes on, not more than one in a few seconds, and how fast it
+    was."""
 
     def __init__(self) -> None:
-        self.since = self.last = monotonic()
+        self.since = self.last = self.began = monotonic()
 
     def bounded(self, count: int) -> None:
         self._say(f"{count:,} candidates bounded")
@@ -111,6 +119,17 @@ class SearchProgress:
     def simulated(self, count: int, best: float | None) -> None:
         found = "none fits so far" if best is None else f"the best takes {best:.3f} s"
         self._say(f"{count:,} candidates simulated, {found}")
+
+    def all_bounded(self, count: int) -> None:
+        self._rate(f"{count:,} candidates bounded", count)
+
+    def all_simulated(self, found: SearchResult) -> None:
+        self._rate(f"{found.simulated:,} candidates simulated", found.simulated)
+
+    def _rate(self, text: str, count: int) -> None:
+        now = monotonic()
+        took, self.began = max(now - self.began, 1e-3), now
+        note(f"{text} in {took:.1f} s, {count / took:,.0f} in a second")
 
     def _say(self, text: str) -> None:
         now = monotonic()

@@ -6,6 +6,7 @@ number; its weights are numbered behind those of all stages.
 """
 
 from collections.abc import Collection
+from functools import lru_cache
 
 import numpy as np
 
@@ -85,29 +86,43 @@ def _turns(schedule: Schedule, name: str) -> list[tuple[int, int]]:
     turn = BUFFERS[name].turn
     first = 0 if turn == "first" else -1
     edges: list[tuple[int, int]] = []
-    for kind, entry in MEANING.items():
-        for ref in entry.reads:
+    for kind in (kind for kind in MEANING if kind in schedule.table.kinds):
+        for ref in MEANING[kind].reads:
             if name not in (ref.buffer, BUFFERS[ref.buffer].newer if _newest(ref) else ""):
                 continue
-            for home, readers in rows_by_home(schedule, [kind]).items():
+            assert not ref.stage, "weights are those of the op's own stage"
+            newer = BUFFERS[name].newer if name == ref.buffer and _newest(ref) else ""
+            written = _grouped(schedule, kinds_writing(name))
+            replaced = _grouped(schedule, kinds_writing(newer)) if newer else {}
+            for home, readers in rows_by_home(schedule, kind).items():
                 if BUFFERS[name].collective:
                     parts = parts_of(schedule, name, home[0])
                     edges += [(int(readers[first]), writer) for writer in parts]
-                    continue
-                writers = _writers(schedule, name, home, ref)
-                replaced = name == ref.buffer and _newest(ref) and BUFFERS[name].newer
-                if replaced and _writers(schedule, BUFFERS[name].newer, home, ref).size:
-                    continue
-                if writers.size:
-                    edges.append((int(readers[first]), int(writers[first])))
+                elif home in written and home not in replaced:
+                    edges.append((int(readers[first]), int(written[home][first])))
     return edges
 
 
 def parts_of(schedule: Schedule, name: str, stage: int) -> list[int]:
     """Rows that write the parts of a sum as a stage reads it: the last one of each stage."""
-    wanted = set(sums_of(schedule.shape, name, stage))
-    parts = sum_parts(schedule, name, kinds_writing(name))
-    return list(dict.fromkeys(row for number, row in parts if number in wanted))
+    rows = schedule.derive(f"parts of {name}", lambda each: _rows_of_sums(each, name))
+    wanted = sums_of(schedule.shape, name, stage)
+    if len(wanted) == 1:
+        return rows.get(wanted[0], [])
+    found = {row for number in wanted for row in rows.get(number, [])}
+    return [row for row in rows.get(_EVERY, []) if row in found]
+
+
+_EVERY = -1
+"""Stands for all sums."""
+
+
+def _rows_of_sums(schedule: Schedule, name: str) -> dict[int, list[int]]:
+    """Rows that write parts, by the number of the sum, and all of them."""
+    found: dict[int, dict[int, None]] = {_EVERY: {}}
+    for number, row in sum_parts(schedule, name, kinds_writing(name)):
+        found.setdefault(number, {})[row] = found[_EVERY][row] = None
+    return {number: [*rows] for number, rows in found.items()}
 
 
 def sum_parts(schedule: Schedule, name: str, kinds: Collection[str]) -> list[tuple[int, int]]:
@@ -119,6 +134,7 @@ def sum_parts(schedule: Schedule, name: str, kinds: Collection[str]) -> list[tup
     ]
 
 
+@lru_cache(maxsize=4096)
 def sums_of(shape: Shape, name: str, stage: int) -> list[int]:
     """Numbers of the sums of a name that a stage takes part in."""
     writers = (rules(shape)[kind][1] for kind in sorted(STAGE_KINDS))
@@ -135,23 +151,29 @@ def _newest(ref: Ref) -> bool:
     return ref.generation == "newest"
 
 
-def _writers(schedule: Schedule, name: str, home: tuple[int, int], ref: Ref) -> Ints:
-    """Rows that write a home buffer as `ref` sees it: here, or on any device for another stage."""
-    stage, device = home
-    table = schedule.table
-    found = table.of_kinds(kinds_writing(name))
-    found &= home_column(schedule) == stage + ref.stage
-    if ref.stage == 0:
-        found &= table.device == device
-    return np.flatnonzero(found).astype(np.int32)
-
-
 def rows_by_home(schedule: Schedule, kinds: Collection[str]) -> dict[tuple[int, int], Ints]:
     """Rows of some kinds, by the stage or shard and the device they stand for."""
-    table, number = schedule.table, home_column(schedule)
-    found = table.of_kinds(kinds) & ~helping_rows(schedule)
-    rows = np.flatnonzero(found).astype(np.int32)
-    homes: dict[tuple[int, int], list[int]] = {}
-    for row in rows:
-        homes.setdefault((int(number[row]), int(table.device[row])), []).append(int(row))
-    return {home: np.array(members, np.int32) for home, members in homes.items()}
+    found = _grouped(schedule, kinds)
+    if not schedule.gangs:
+        return found
+    helping = helping_rows(schedule)
+    at_home = [(home, rows[~helping[rows]]) for home, rows in found.items()]
+    there = [(home, rows) for home, rows in at_home if rows.size]
+    return dict(sorted(there, key=lambda item: int(item[1][0])))
+
+
+def _grouped(schedule: Schedule, kinds: Collection[str]) -> dict[tuple[int, int], Ints]:
+    """The same with rows of members of a gang away from home; found once and kept."""
+
+    def found(schedule: Schedule) -> dict[tuple[int, int], Ints]:
+        rows = np.flatnonzero(schedule.table.of_kinds(kinds)).astype(np.int32)
+        number, device = home_column(schedule)[rows], schedule.table.device[rows]
+        key = number.astype(np.int64) * schedule.shape.devices + device
+        order = np.argsort(key, kind="stable")
+        starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+        groups = np.split(rows[order], starts[1:]) if len(rows) else []
+        groups.sort(key=lambda group: int(group[0]))
+        homes = home_column(schedule), schedule.table.device
+        return {(int(homes[0][each[0]]), int(homes[1][each[0]])): each for each in groups}
+
+    return schedule.derive(f"rows of {''.join(sorted(kinds))} by home", found)

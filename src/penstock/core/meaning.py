@@ -11,7 +11,7 @@ shape into records that the vectorised graph (core/graph.py) applies to whole co
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from penstock.core.buffers import BUFFERS, WHOLE_MODEL, Buf
@@ -112,11 +112,13 @@ HELPER = Meaning((Ref("lent"),), (Ref("returned"),))
 the other."""
 
 
+@cache
 def kinds_writing(buffer: str) -> frozenset[str]:
     """Kinds of ops that write a buffer."""
     return frozenset(k for k, e in MEANING.items() if any(r.buffer == buffer for r in e.writes))
 
 
+@cache
 def kinds_reading(buffer: str) -> frozenset[str]:
     """Kinds of ops that read a buffer."""
     return frozenset(k for k, e in MEANING.items() if any(r.buffer == buffer for r in e.reads))

@@ -128,9 +128,10 @@ class Schedule(Displayed):
 
     def lane(self, device: int, stream: str = "compute") -> list[Op]:
         """The ops of one lane, in order; empty where the device has no such lane."""
-        for at, name, ops in self.table.lanes():
+        table = self.table
+        for lane, (at, name) in enumerate(zip(table.lane_device.tolist(), table.lane_stream)):
             if (at, name) == (device, stream):
-                return ops
+                return table.ops(*table.lane_start[lane : lane + 2].tolist())
         return []
 
     def derive(self, name: str, build: Callable[["Schedule"], Derived]) -> Derived:

@@ -6,9 +6,9 @@ graphs and simulations are loops over arrays. A row number is the identity of an
 behind the generators.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any
 
@@ -27,6 +27,8 @@ PlainLane = tuple[int, str, Sequence[tuple[str, int, int, int]]]
 
 LETTERS = tuple(KINDS)
 CODE = {letter: number for number, letter in enumerate(LETTERS)}
+_OP_OF: Callable[[tuple[str, int, int, int]], Op] = partial(tuple.__new__, Op)
+"""An op of its four parts, without a call of Python: whole lanes are made of them."""
 _CODE_OF_BYTE = np.full(256, 255, np.uint8)
 _CODE_OF_BYTE[[ord(letter) for letter in LETTERS]] = range(len(LETTERS))
 _STAGE_CODES = np.isin(np.arange(256), [CODE[kind] for kind in STAGE_KINDS])
@@ -137,8 +139,8 @@ class Table:
         """The ops of some rows."""
         at = np.asarray(rows, np.int64)
         letters = [LETTERS[code] for code in self.kind[at].tolist()]
-        columns = (letters, self.stage[at].tolist(), self.mb[at].tolist())
-        return list(map(Op, *columns, self.slice[at].tolist()))
+        columns = (letters, self.stage[at].tolist(), self.mb[at].tolist(), self.slice[at].tolist())
+        return list(map(_OP_OF, zip(*columns)))
 
     def lanes(self) -> Iterator[tuple[int, str, list[Op]]]:
         """Device, stream and ops of each lane."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -120,9 +121,13 @@ class CellCost(TransformerCost):
         their time, which the simulation may find to be hidden."""
         table = schedule.table
         columns = np.zeros((2, len(table)))
-        rows = np.flatnonzero(table.of_kinds(STAGE_KINDS)).tolist()
-        for row, op in zip(rows, table.ops_at(rows)):
-            columns[:, row] = [*map(float, self.copies.sent(op.kind, op.stage))]
+        rows = np.flatnonzero(table.of_kinds(STAGE_KINDS))
+        key = table.kind[rows].astype(np.int64) * schedule.shape.homes + table.stage[rows]
+        _, first, which = np.unique(key, return_index=True, return_inverse=True)
+        if len(rows):
+            ops = table.ops_at(rows[first].tolist())
+            each = [[*map(float, self.copies.sent(op.kind, op.stage))] for op in ops]
+            columns[:, rows] = np.array(each)[which].T
         copies, holders = columns
         total = self.copies_seconds(schedule, copies, holders)
         return Communication(total, total, {"copies": copies, "holders": holders})
@@ -168,13 +173,7 @@ class CellCost(TransformerCost):
     @cached_property
     def _alike(self) -> NDArray[np.int64]:
         """For each unit the first one of the same slices up to it; units of -1 come last."""
-        known: dict[tuple[int, ...], int] = {}
-        each = [
-            known.setdefault(lengths[: at + 1], len(known))
-            for lengths in self.workload.lengths
-            for at in range(len(lengths))
-        ]
-        return np.array([*each, len(known)], np.int64)
+        return _first_alike(self.workload.lengths)
 
     @cached_property
     def _stages_like(self) -> list[StageLike]:
@@ -205,13 +204,21 @@ class CellCost(TransformerCost):
 
     def _take_turns(self, schedule: Schedule, exposed: RowSeconds) -> None:
         """Leave exposed in a pair what the computing of the other strands does not hide."""
-        computing = self.computing(schedule) if schedule.pairs else exposed
-        rows_of = schedule.table.rows_by_op if schedule.pairs else {}
-        for pair in schedule.pairs:
-            rows = [rows_of[op][0] for op in pair]
-            others = computing[rows].sum() - computing[rows]
-            left = np.maximum(exposed[rows] - others, 0)
-            exposed[rows] = np.where(np.arange(len(rows)) == left.argmax(), left, 0)
+        for rows in schedule.derive("pairs by length", _pairs_by_length):
+            computing, waits = self.computing(schedule)[rows], exposed[rows]
+            others = computing.sum(axis=1, keepdims=True) - computing
+            left = np.maximum(waits - others, 0)
+            longest = np.arange(rows.shape[1]) == left.argmax(axis=1, keepdims=True)
+            exposed[rows] = np.where(longest, left, 0)
+
+
+def _pairs_by_length(schedule: Schedule) -> list[NDArray[np.int64]]:
+    """Rows of all pairs that have as many strands, for each such number."""
+    rows_of = schedule.table.rows_by_op if schedule.pairs else {}
+    found: dict[int, list[list[int]]] = {}
+    for pair in schedule.pairs:
+        found.setdefault(len(pair), []).append([rows_of[op][0] for op in pair])
+    return [np.array(each, np.int64) for each in found.values()]
 
 
 class FreeBoundaries(CellCost):
@@ -223,6 +230,18 @@ class FreeBoundaries(CellCost):
 
     def link(self, source: int, target: int) -> Link:
         return Link()
+
+
+@lru_cache(maxsize=64)
+def _first_alike(microbatches: tuple[tuple[int, ...], ...]) -> NDArray[np.int64]:
+    """The number of each unit among those that differ, and behind them one more."""
+    known: dict[tuple[int, ...], int] = {}
+    of_lengths: dict[tuple[int, ...], list[int]] = {}
+    for lengths in dict.fromkeys(microbatches):
+        ends = range(1, len(lengths) + 1)
+        of_lengths[lengths] = [known.setdefault(lengths[:end], len(known)) for end in ends]
+    each = chain(*(of_lengths[lengths] for lengths in microbatches))
+    return np.array([*each, len(known)], np.int64)
 
 
 def _busiest(workload: Workload, schedule: Schedule, cell: CellShape) -> CellPlace:

@@ -19,11 +19,11 @@ Bytes are for sequences of one document; a ring leaves out keys that no query of
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
 from penstock.arch.cell_shape import CellPlace
-from penstock.arch.dealing import deal_heads
+from penstock.arch.dealing import HeadShare, deal_heads
 from penstock.arch.layers.attention import Attention
 from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS
@@ -64,20 +64,26 @@ class Collective(NamedTuple):
 
 def op_collectives(workload: Workload, share: RankShare, op: Op) -> list[Collective]:
     """What a rank sends in an op of a schedule, from its beginning to its end."""
-    slice = SliceCollectives(share, workload.lengths[op.mb][: op.slice + 1])
+    slice = slice_collectives(share, workload.lengths[op.mb][: op.slice + 1])
     layers, last = workload.layers[op.stage], len(workload.layers) - 1
     before: Iterable[Collective] = ()
     inside: Iterable[Collective] = ()
     behind: Iterable[Collective] = ()
     if op.kind in FORWARD_KINDS:
         before = slice.from_other_stage() if op.stage else slice.embedding_forward()
-        inside = slice.layer_forward()
+        inside = slice.forward_of_layer
     elif op.kind in BACKWARD_KINDS:
         before = slice.from_other_stage() if op.stage < last else slice.loss_backward()
-        inside = slice.layer_backward(op.kind)
+        inside = slice.backward_of_layer[op.kind]
         behind = () if op.stage else slice.embedding_backward()
     repeated = [each._replace(times=layers) for each in inside if layers]
     return [*before, *repeated, *behind]
+
+
+@lru_cache(maxsize=1024)
+def slice_collectives(share: RankShare, lengths: tuple[int, ...]) -> "SliceCollectives":
+    """Those of one slice: ops of all stages ask for the same."""
+    return SliceCollectives(share, lengths)
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,16 @@ class SliceCollectives:
 
     share: RankShare
     lengths: tuple[int, ...]
+
+    @cached_property
+    def forward_of_layer(self) -> tuple[Collective, ...]:
+        """What `layer_forward` yields."""
+        return tuple(self.layer_forward())
+
+    @cached_property
+    def backward_of_layer(self) -> dict[str, tuple[Collective, ...]]:
+        """What `layer_backward` yields for each kind of op."""
+        return {kind: tuple(self.layer_backward(kind)) for kind in BACKWARD_KINDS}
 
     def layer_forward(self) -> Iterator[Collective]:
         """A layer's forward, record by record."""
@@ -210,7 +226,7 @@ class SliceCollectives:
     def _widths(self, tensors: tuple[str, ...]) -> list[int]:
         """Heads of some tensors that each rank has in attention."""
         part, ranks = self.share.part, self.share.cell.ulysses
-        heads = [deal_heads(part.heads, part.kv_heads, rank, ranks) for rank in range(ranks)]
+        heads = _dealt_heads(part.heads, part.kv_heads, ranks)
         return [sum(len(getattr(each, tensor)) for tensor in tensors) for each in heads]
 
     def _exchange(self, heads: int) -> Iterator[Collective]:
@@ -240,8 +256,18 @@ class SliceCollectives:
     def _keys(self, step: int) -> Fraction:
         """Bytes of the keys and values that are here at a step: those of another place, of all
         slices so far."""
-        tensor, ulysses, ring = self.share.place
-        place = CellPlace(tensor, ulysses, (ring - step) % self.share.cell.ring)
-        owner = RankShare(self.share.model, self.share.cell, place)
-        tokens = sum(owner.tokens(count).attended for count in self.lengths)
-        return Fraction(tokens * self.share.attended.kv_bytes)
+        return self._keys_of_place[(self.share.place.ring - step) % self.share.cell.ring]
+
+    @cached_property
+    def _keys_of_place(self) -> list[Fraction]:
+        """The same of each place of the ring."""
+        tensor, ulysses, _ = self.share.place
+        places = (CellPlace(tensor, ulysses, ring) for ring in range(self.share.cell.ring))
+        owners = (RankShare(self.share.model, self.share.cell, place) for place in places)
+        tokens = (sum(each.tokens(count).attended for count in self.lengths) for each in owners)
+        return [Fraction(count * self.share.attended.kv_bytes) for count in tokens]
+
+
+@lru_cache(maxsize=256)
+def _dealt_heads(heads: int, kv_heads: int, ranks: int) -> list[HeadShare]:
+    return [deal_heads(heads, kv_heads, rank, ranks) for rank in range(ranks)]

@@ -1,9 +1,11 @@
 """The groups of a mesh on a cluster: how many ranks each has, and how many of them in a machine."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.cluster.cluster import Cluster
 from penstock.cluster.collective_times import GroupLinks
@@ -34,6 +36,14 @@ class ClusterLinks(MeshLinks):
             places = (places[:, None] + steps).ravel()
         _, counts = np.unique(places // self.hardware.machine, return_counts=True)
         return GroupLinks(self.cluster, len(places), int(counts.min()))
+
+
+def seconds_of_each(
+    seconds: Callable[[float], float], sent: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Of each row that sends something; many send as much as others."""
+    sizes, which = np.unique(sent, return_inverse=True)
+    return np.array([seconds(each) if each else 0.0 for each in sizes.tolist()])[which]
 
 
 def hardware_of(cluster: Cluster, times: LayerTimes) -> Hardware:

@@ -96,7 +96,7 @@ class LayerTimes:
             return LayerSeconds(0.0, 0.0, 0.0)
         forward, inputs, weights = map(sum, zip(*map(self._times_of, self.products(unit.whole))))
         small = self._moved(unit)
-        attended = self._attention(unit)
+        attended = self.attention_seconds(unit)
         return LayerSeconds(
             forward + attended.forward + small.forward,
             inputs + attended.backward + small.backward,
@@ -190,7 +190,8 @@ class LayerTimes:
             )
         )
 
-    def _attention(self, unit: UnitTokens) -> PassShares:
+    def attention_seconds(self, unit: UnitTokens) -> PassShares:
+        """Of a layer's attention, forward and backward."""
         if self.attention == "unfused":
             return self._plain_attention(unit)
         reached: PassShares = getattr(self.gpu.reached, self.attention)

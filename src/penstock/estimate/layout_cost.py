@@ -27,7 +27,7 @@ from penstock.cost.collectives import (
     CELL_AXES,
     FORWARD_KINDS,
     Collective,
-    SliceCollectives,
+    slice_collectives,
 )
 from penstock.cost.exchange import Exchange
 from penstock.cost.hardware import Hardware
@@ -36,7 +36,7 @@ from penstock.cost.rank_share import RankShare
 from penstock.cost.shares import Scaled
 from penstock.cost.transformer import PICOSECOND
 from penstock.cost.workload import WorkAmounts
-from penstock.estimate.cluster_links import ClusterLinks
+from penstock.estimate.cluster_links import ClusterLinks, seconds_of_each
 from penstock.estimate.layer_times import LayerSeconds, LayerTimes, UnitTokens, layer_seconds
 from penstock.estimate.update_times import UpdateTimes
 
@@ -64,28 +64,30 @@ class LayoutCost(CellCost):
     """Bytes of a pair that attention keeps for each head: 0 where a kernel keeps none."""
     free: frozenset[str] = frozenset()
     """Kinds of communication that take no time, to see what the others cost."""
-    known: dict[str, RowSeconds] = field(default_factory=dict, compare=False)
+    known: dict[str, tuple[Schedule, RowSeconds]] = field(default_factory=dict, compare=False)
     """Seconds of rows that do not depend on what is free, worked out once."""
 
     def _seconds(self, schedule: Schedule) -> RowSeconds:
-        found = self._once("computing", lambda: self.computing(schedule)).copy()
+        found = self.computing(schedule).copy()
         for kind in {"tensor", "sequence"} - self.free:
             if self.uses(kind):
                 found += self._exposed_in(kind, schedule)
         if "copies" not in self.free:
-            found += self._once("copies", lambda: self.between_copies(schedule).total)
+            found += self._once("copies", schedule, lambda: self.between_copies(schedule).total)
         return found
 
     def _exposed_in(self, kind: str, schedule: Schedule) -> RowSeconds:
         """What ops wait for ranks of their cell in one way, the other one being free."""
         other = {"tensor": "sequence", "sequence": "tensor"}[kind]
         alone = replace(self, free=frozenset({other}))
-        return self._once(kind, lambda: alone.inside(schedule).exposed)
+        return self._once(kind, schedule, lambda: alone.inside(schedule).exposed)
 
-    def _once(self, name: str, found: Callable[[], RowSeconds]) -> RowSeconds:
-        if name not in self.known:
-            self.known[name] = found()
-        return self.known[name]
+    def _once(self, name: str, schedule: Schedule, found: Callable[[], RowSeconds]) -> RowSeconds:
+        """What was found for the schedule that was asked for last."""
+        kept = self.known.get(name)
+        if kept is None or kept[0] is not schedule:
+            kept = self.known[name] = (schedule, found())
+        return kept[1]
 
     def without_boundaries(self) -> "LayoutCost":
         return replace(self, free=self.free | {"stages"})
@@ -101,6 +103,9 @@ class LayoutCost(CellCost):
         return sizes[kind] > 1
 
     def computing(self, schedule: Schedule) -> RowSeconds:
+        return self._once("computing", schedule, lambda: self._computed(schedule))
+
+    def _computed(self, schedule: Schedule) -> RowSeconds:
         table, stage = schedule.table, stage_column(schedule)
         unit = self.unit_of[schedule.unit]
         found = np.zeros(len(table))
@@ -174,8 +179,8 @@ class LayoutCost(CellCost):
         found = super()._collectives(op)
         again = min(self.again, self.workload.layers[op.stage])
         if again and op.kind in BACKWARD_KINDS:
-            slice = SliceCollectives(self.share, self.workload.lengths[op.mb][: op.slice + 1])
-            found = [*found, *(each._replace(times=again) for each in slice.layer_forward())]
+            slice = slice_collectives(self.share, self.workload.lengths[op.mb][: op.slice + 1])
+            found = [*found, *(each._replace(times=again) for each in slice.forward_of_layer)]
         return [each for each in found if IN_CELL[each.axis] not in self.free]
 
     @cached_property
@@ -202,13 +207,9 @@ class LayoutCost(CellCost):
         self, schedule: Schedule, copies: RowSeconds, holders: RowSeconds
     ) -> RowSeconds:
         """A sum for all where copies share nothing, else scattered sums and gathers."""
-        found = np.zeros(len(copies))
         among, tensor = self.links.group(*COPY_AXES), self.links.group("tensor")
         times = among.sum_seconds if self.copies.shard == "none" else among.ring_seconds
-        for row in np.flatnonzero((copies > 0) | (holders > 0)).tolist():
-            found[row] = times(copies[row]) if copies[row] else 0.0
-            found[row] += tensor.sum_seconds(holders[row]) if holders[row] else 0.0
-        return found
+        return seconds_of_each(times, copies) + seconds_of_each(tensor.sum_seconds, holders)
 
     def link(self, source: int, target: int) -> Link:
         """A schedule for this cost has boundaries of one byte: all tokens of a microbatch."""

@@ -84,9 +84,30 @@ def estimate_step(layout: TrainingLayout) -> Estimate:
     return _simulated(layout, step, layout_cost(layout, step))
 
 
-def _simulated(layout: TrainingLayout, step: StepSchedule, cost: LayoutCost) -> Estimate:
+def estimate_below(layout: TrainingLayout, limit: float) -> Estimate | float:
+    """The same of a step that takes less than so many seconds; of another one its seconds, where
+    memory does not matter any more."""
+    step = step_schedule(layout)
+    cost = layout_cost(layout, step)
     done, tick = play(step.schedule, cost, "together")
-    seconds = float(int(done.end.max()) * tick)
+    seconds = _seconds(done, tick)
+    return _estimated(layout, step, cost, (done, tick)) if seconds < limit else seconds
+
+
+def _simulated(layout: TrainingLayout, step: StepSchedule, cost: LayoutCost) -> Estimate:
+    return _estimated(layout, step, cost, play(step.schedule, cost, "together"))
+
+
+def _seconds(done: Run, tick: Fraction) -> float:
+    return float(int(done.end.max()) * tick)
+
+
+def _estimated(
+    layout: TrainingLayout, step: StepSchedule, cost: LayoutCost, played: tuple[Run, Fraction]
+) -> Estimate:
+    """What a simulated step says."""
+    done, tick = played
+    seconds = _seconds(done, tick)
     works = _busy(step, done, tick)
     return Estimate(
         layout,

@@ -25,7 +25,7 @@ from penstock.run.program.step_end import end_step
 from penstock.schedules import build
 from penstock.transform import combine
 
-KEPT = 128
+KEPT = 256
 """Schedules that are kept; one of 16 devices and 256 microbatches takes a few MB."""
 
 
@@ -45,7 +45,9 @@ class StepSchedule:
 
 
 @dataclass(frozen=True)
-class _Request:
+class ScheduleRequest:
+    """All that the schedule of a step depends on."""
+
     name: str
     sizes: tuple[int, int, int | None, int | None]
     options: tuple[tuple[str, str], ...]
@@ -57,6 +59,11 @@ class _Request:
 
 def step_schedule(layout: TrainingLayout) -> StepSchedule:
     """The schedule of a layout's step."""
+    return _made(schedule_request(layout))
+
+
+def schedule_request(layout: TrainingLayout) -> ScheduleRequest:
+    """What layouts have in common that have the same schedule."""
     wanted = {
         "recompute": layout.recompute.whole_stages,
         "vocabulary": layout.vocabulary,
@@ -67,7 +74,7 @@ def step_schedule(layout: TrainingLayout) -> StepSchedule:
     lengths = slice_lengths(layout.model, layout.tokens, layout.slices or 1, layout.mesh.sequence)
     reduced = layout.copies * layout.mesh.tensor > 1
     full = layout.shard == "full"
-    return _made(_Request(layout.schedule, sizes, layout.options, changes, lengths, reduced, full))
+    return ScheduleRequest(layout.schedule, sizes, layout.options, changes, lengths, reduced, full)
 
 
 @lru_cache(maxsize=1024)
@@ -86,7 +93,7 @@ def slice_lengths(model: ModelConfig, tokens: int, count: int, ranks: int) -> tu
 
 
 @lru_cache(maxsize=KEPT)
-def _made(request: _Request) -> StepSchedule:
+def _made(request: ScheduleRequest) -> StepSchedule:
     devices, microbatches, chunks, slices = request.sizes
     plain = build(
         request.name,

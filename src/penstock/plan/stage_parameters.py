@@ -14,8 +14,9 @@ def stage_matrices(workload: Workload, stage: int, shape: Shape | None = None) -
     if stage >= len(workload.layers):
         return stored
     _, vectors = workload.elements(stage)
-    last = stage == len(workload.layers) - 1
-    return stored - vectors - model.last_norm.vectors * last
+    if stage == len(workload.layers) - 1:
+        vectors += model.last_norm.vectors
+    return stored - vectors
 
 
 def stage_elements(workload: Workload, stage: int, shape: Shape | None = None) -> int:
@@ -29,7 +30,7 @@ def stage_elements(workload: Workload, stage: int, shape: Shape | None = None) -
         return words * model.hidden * sum(on_shards for _, on_shards in ends)
     count = sum(workload.elements(stage))
     count += model.head_weights * sum(is_end and not on_shards for is_end, on_shards in ends)
-    return count + model.last_norm.vectors * (stage == last)
+    return count + model.last_norm.vectors if stage == last else count
 
 
 def stored_elements(workload: Workload, stage: int, shape: Shape | None = None) -> int:

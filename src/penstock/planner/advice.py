@@ -1,19 +1,19 @@
 """What a search says beside its plans: what nearly fits, and what would gain most."""
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from penstock.arch.layers.record import wide_bytes
 from penstock.cluster.gpu import ATTENTION_KERNELS
-from penstock.errors import PenstockError
-from penstock.estimate.layout import TrainingLayout
-from penstock.estimate.price import Estimate, estimate, estimate_step
+from penstock.errors import ShapeError
+from penstock.estimate.price import Estimate
 from penstock.planner.candidates import Kind
 from penstock.planner.problem import PlanProblem
+from penstock.planner.processes import PlanProcesses
 from penstock.planner.search import SearchResult, order_by_promise
+from penstock.planner.simulations import Simulations
 
 MOST_MEMORY = 2.5
 """Times the memory of a GPU up to which more of it is an answer: a B200 has 2.25 times that of an
@@ -61,56 +61,52 @@ def state_bytes(problem: PlanProblem) -> int:
     return problem.model.parameters * (narrow * (narrow < wide) + 4 * wide)
 
 
-def advise(found: SearchResult) -> Plans:
+def advise(found: SearchResult, simulations: Simulations | None = None) -> Plans:
     """The plans of a search with all that is said about them."""
-    plans = tuple(estimate(plan.layout) for plan in found.plans)
+    simulations = simulations or Simulations(PlanProcesses(found.candidates.problem))
+    plans = tuple(simulations.explained([plan.layout for plan in found.plans]))
     if not plans:
-        leanest = min(_without_room(found), key=needs, default=None)
+        leanest = min(_without_room(found, simulations), key=needs, default=None)
         return Plans(found, (), leanest, ())
-    faster = [each for each in _faster(found, plans[0]) if not each.fits]
+    faster = [each for each in _faster(found, plans[0], simulations) if not each.fits]
     nearest = min(faster, key=lacks, default=None)
-    return Plans(found, plans, nearest, tuple(_relaxed(plans[0], faster)))
+    return Plans(found, plans, nearest, tuple(_relaxed(plans[0], faster, simulations)))
 
 
-def _faster(found: SearchResult, best: Estimate) -> Iterable[Estimate]:
+def _faster(found: SearchResult, best: Estimate, simulations: Simulations) -> Iterable[Estimate]:
     """Plans that do not fit, of those that were simulated and of those that need little more, or
     could be fastest."""
     tight, candidates = found.candidates.problem.cluster.gpu.memory, found.candidates
     numbers = np.flatnonzero((candidates.bytes > tight) & (candidates.seconds < best.seconds))
     leanest = numbers[np.argsort(candidates.bytes[numbers], kind="stable")]
-    fastest = order_by_promise(candidates, numbers)
+    fastest = order_by_promise(candidates, numbers, found.longer)
     more = [*leanest[:LOOKED_AT].tolist(), *fastest[:LOOKED_AT].tolist()]
-    each = [*(estimate for _, estimate in found.lacking), *_estimates(found, more)]
+    layouts = [candidates.layout(number) for number in dict.fromkeys(more)]
+    each = [*(plan for _, plan in found.lacking), *simulations.estimates(layouts)]
     return (plan for plan in each if plan.seconds < best.seconds)
 
 
-def _without_room(found: SearchResult) -> list[Estimate]:
+def _without_room(found: SearchResult, simulations: Simulations) -> list[Estimate]:
     """The candidate of each kind that needs least, by bounds that are near."""
     candidates = found.candidates
-    spread = np.array([group.variant.vocabulary for group in candidates.groups], np.bool_)
-    numbers = np.flatnonzero(~candidates.loose & ~spread[candidates.group])
+    near = [
+        not (each.variant.vocabulary or each.variant.offload != "none")
+        for each in candidates.groups
+    ]
+    numbers = np.flatnonzero(np.array(near, np.bool_)[candidates.group])
     leanest: dict[Kind, int] = {}
     for number in numbers[np.argsort(candidates.bytes[numbers], kind="stable")].tolist():
         leanest.setdefault(candidates.kind(number), number)
         if len(leanest) == LOOKED_AT:
             break
-    each = _estimates(found, [*leanest.values()])
-    return [*(estimate for _, estimate in found.lacking), *each]
+    each = simulations.estimates([*map(candidates.layout, leanest.values())])
+    return [*(plan for _, plan in found.lacking), *each]
 
 
-def _estimates(found: SearchResult, numbers: list[int]) -> list[Estimate]:
-    each = []
-    for number in dict.fromkeys(numbers):
-        try:
-            each.append(estimate_step(found.candidates.layout(number)))
-        except PenstockError:  # what cannot be made is no candidate
-            continue
-    return each
-
-
-def _relaxed(best: Estimate, faster: list[Estimate]) -> list[Relaxed]:
-    found = [*_more_memory(best, faster), *_larger_batch(best), *_faster_links(best)]
-    found += _other_kernels(best)
+def _relaxed(best: Estimate, faster: list[Estimate], simulations: Simulations) -> list[Relaxed]:
+    batch = _larger_batch(best, simulations)
+    found = [*_more_memory(best, faster), *batch, *_faster_links(best)]
+    found += _other_kernels(best, simulations)
     return sorted((each for each in found if each.gain > 0), key=lambda each: -each.gain)
 
 
@@ -125,26 +121,29 @@ def _more_memory(best: Estimate, faster: list[Estimate]) -> list[Relaxed]:
     return [Relaxed("memory", text, best.seconds / fastest.seconds - 1)]
 
 
-def _larger_batch(best: Estimate) -> list[Relaxed]:
-    layout: TrainingLayout = best.layout
+def _larger_batch(best: Estimate, simulations: Simulations) -> list[Relaxed]:
+    layout = best.layout
     try:
-        twice = estimate_step(replace(layout, batch_tokens=2 * layout.batch_tokens))
-    except PenstockError:  # too many ops
+        twice = simulations.estimates([replace(layout, batch_tokens=2 * layout.batch_tokens)])
+    except ShapeError:  # too many ops
         return []
-    text = f"a batch of {2 * layout.batch_tokens:,} tokens would take {twice.seconds:.3f} s"
-    return [Relaxed("batch", text, twice.tokens_per_second / best.tokens_per_second - 1)]
+    if not twice:
+        return []
+    text = f"a batch of {2 * layout.batch_tokens:,} tokens would take {twice[0].seconds:.3f} s"
+    return [Relaxed("batch", text, twice[0].tokens_per_second / best.tokens_per_second - 1)]
 
 
-def _other_kernels(best: Estimate) -> list[Relaxed]:
+def _other_kernels(best: Estimate, simulations: Simulations) -> list[Relaxed]:
     """The same plan with a faster kernel of attention, where the machine was not profiled."""
-    layout, found = best.layout, []
+    layout = best.layout
     if layout.cluster.gpu.measured is not None:
         return []
-    for kernel in ATTENTION_KERNELS:
-        with suppress(PenstockError):
-            other = estimate_step(replace(layout, attention=kernel))
-            text = f"--attention {kernel} would take {other.seconds:.3f} s with the first plan"
-            found.append(Relaxed("attention", text, best.seconds / other.seconds - 1))
+    others = simulations.estimates([replace(layout, attention=each) for each in ATTENTION_KERNELS])
+    found = []
+    for other in others:
+        kernel = other.layout.attention
+        text = f"--attention {kernel} would take {other.seconds:.3f} s with the first plan"
+        found.append(Relaxed("attention", text, best.seconds / other.seconds - 1))
     return sorted(found, key=lambda each: -each.gain)[:1]
 
 

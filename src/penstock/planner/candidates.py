@@ -1,35 +1,25 @@
 """All candidates of a problem with their bounds, as columns."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.estimate.layout import Recompute, TrainingLayout
-from penstock.estimate.step_schedule import slice_lengths
-from penstock.planner.columns import DivisionColumns
+from penstock.planner.bounding import BoundColumns, BoundDivisions, SharedPieces, cell_of
 from penstock.planner.divisions import Division, divisions
-from penstock.planner.entries import Entries, ScheduleEntry, entries_of, slices_of
-from penstock.planner.memory_bounds import MemoryBounds
-from penstock.planner.piece_times import PieceTimes
+from penstock.planner.entries import Entries, ScheduleEntry
 from penstock.planner.problem import PlanProblem
-from penstock.planner.time_bounds import TimeBounds
-from penstock.planner.variants import PlanVariant, variants
+from penstock.planner.processes import PlanProcesses
+from penstock.planner.variants import PlanVariant
 
-MOST_LOOSE = 1 << 10
-"""Ops of a schedule up to which it is tried where bounds say little."""
-MOST_SHARED = 1 << 14
-"""The same where all devices have a part of the vocabulary, and an op for each slice of others."""
 Bounded = Callable[[int], None]
 Kind = tuple[int, int, int]
 """Ranks that share matrices, tokens and layers."""
-BoundColumns = tuple[
-    NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]
-]
-"""Seconds at least and likely, bytes, and number of the entry."""
 
 
 class CandidateGroup(NamedTuple):
@@ -37,23 +27,21 @@ class CandidateGroup(NamedTuple):
 
     division: Division
     variant: PlanVariant
-    entries: Entries
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """Every candidate by number."""
+    """Every candidate by number; the columns are those of `BoundColumns`."""
 
     problem: PlanProblem
     groups: tuple[CandidateGroup, ...]
+    pieces: SharedPieces
     seconds: NDArray[np.float64]
-    """No less than this is what a step takes."""
     likely: NDArray[np.float64]
-    """The same with what is likely, for the order of the search."""
     bytes: NDArray[np.float64]
-    """No less than this is what the fullest GPU needs."""
-    group: NDArray[np.int64]
     entry: NDArray[np.int64]
+    record: NDArray[np.int64]
+    group: NDArray[np.int64]
 
     @cached_property
     def extras(self) -> NDArray[np.int64]:
@@ -61,129 +49,79 @@ class Candidates:
         return np.array([group.variant.extras for group in self.groups], np.int64)
 
     @cached_property
-    def loose(self) -> NDArray[np.bool_]:
-        """Whether a candidate is of those whose bounds say little."""
-        each = [_loose(group.variant, group.entries) for group in self.groups]
-        starts = np.cumsum([0, *map(len, each)])
-        return np.concatenate([np.zeros(0, np.bool_), *each])[starts[self.group] + self.entry]
+    def sort(self) -> NDArray[np.int64]:
+        """A number for each candidate that those of one record have in common, with the same that
+        is moved, spread, and shared: what a bound does not know of them is alike."""
+        flags = [(v.offload != "none", v.vocabulary, v.shard == "full") for _, v in self.groups]
+        bits = np.array(flags, np.int64).reshape(-1, 3) @ np.array([1, 2, 4])
+        return np.asarray(self.record * 8 + bits[self.group], np.int64)
+
+    @cached_property
+    def kinds(self) -> list[Kind]:
+        """All kinds."""
+        return [*dict.fromkeys(group.division.kind for group in self.groups)]
+
+    @cached_property
+    def kind_of_group(self) -> NDArray[np.int64]:
+        """The number of each group's kind."""
+        number = {kind: at for at, kind in enumerate(self.kinds)}
+        return np.array([number[group.division.kind] for group in self.groups], np.int64)
 
     def __len__(self) -> int:
         return len(self.seconds)
 
     def kind(self, number: int) -> Kind:
-        """What plans of one kind have in common: how the model and its tokens are divided."""
-        division: Division = self.groups[self.group[number]].division
-        return division.kind
+        """The kind of a candidate."""
+        return self.groups[int(self.group[number])].division.kind
+
+    def entries(self, group: int) -> Entries:
+        """The schedules of a group."""
+        return self.pieces.entries(self.groups[group].division)
 
     def layout(self, number: int) -> TrainingLayout:
         """The layout of a candidate."""
-        group = self.groups[self.group[number]]
-        return candidate_layout(
-            self.problem, group.division, group.entries.entries[self.entry[number]], group.variant
-        )
+        group = int(self.group[number])
+        entry = self.entries(group).entries[self.entry[number]]
+        return candidate_layout(self.problem, *self.groups[group], entry)
 
 
-def all_candidates(problem: PlanProblem, progress: Bounded = lambda count: None) -> Candidates:
-    """Bound everything that the problem allows."""
-    pieces, groups = _Pieces(problem), []
-    columns: list[BoundColumns] = []
+def all_candidates(
+    problem: PlanProblem,
+    progress: Bounded = lambda count: None,
+    processes: PlanProcesses | None = None,
+) -> Candidates:
+    """Bound everything that the problem allows; without processes, here."""
+    processes = processes or PlanProcesses(problem)
+    every = [*divisions(problem)]
+    order = sorted(range(len(every)), key=lambda at: cell_of(every[at]))
+    cells = [[*each] for _, each in groupby(order, key=lambda at: cell_of(every[at]))]
+    bounds: dict[int, list[BoundColumns]] = {}
     done = 0
-    for division in divisions(problem):
-        entries = pieces.entries(division)
-        if not entries.entries:
-            continue
-        shared = DivisionColumns(problem, division, entries, pieces.of(division))
-        times, sizes = TimeBounds(shared), MemoryBounds(shared)
-        for variant in variants(problem, division):
-            chosen = np.flatnonzero(_possible(problem, division, variant, entries))
-            groups.append(CandidateGroup(division, variant, entries))
-            seconds = times.seconds(variant)
-            likely, held = np.maximum(seconds, times.copied(variant)), sizes.bytes(variant)
-            columns.append((seconds[chosen], likely[chosen], held[chosen], chosen))
-            done += len(chosen)
+    tasks = [BoundDivisions(tuple(every[at] for at in cell)) for cell in cells]
+    for number, found in processes.run(tasks):
+        bounds.update(zip(cells[number], found))
+        done += sum(len(each.entry) for of_division in found for each in of_division)
         progress(done)
-    return _joined(problem, groups, columns)
+    return _joined(processes.pieces, every, [bounds[at] for at in range(len(every))])
 
 
 def _joined(
-    problem: PlanProblem,
-    groups: list[CandidateGroup],
-    columns: list[BoundColumns],
+    pieces: SharedPieces, every: Sequence[Division], bounds: Sequence[Sequence[BoundColumns]]
 ) -> Candidates:
-    none = (np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
-    seconds, likely, sizes, entry = map(np.concatenate, zip(none, *columns))
-    group = np.repeat(np.arange(len(groups)), [len(each[0]) for each in columns])
-    return Candidates(problem, tuple(groups), seconds, likely, sizes, group, entry)
-
-
-def _possible(
-    problem: PlanProblem, division: Division, variant: PlanVariant, entries: Entries
-) -> NDArray[np.bool_]:
-    """Whether schedules can be priced: what devices lend each other, or share of the vocabulary, is
-    not divided once more, and is not there twice. Large ones take long to make."""
-    shards, lends = entries.column("shards"), entries.column("lends")
-    spread = shards | variant.vocabulary
-    impossible = (shards | lends) & (division.in_cell > 1) | shards & variant.vocabulary
-    if variant.vocabulary and "layers" not in problem.fixed:
-        impossible |= entries.uneven  # all devices have a part of the head: even is balanced
-    large = spread * division.pipeline // 2 * entries.ops > MOST_SHARED
-    large |= _loose(variant, entries) & (entries.ops > MOST_LOOSE)
-    return np.asarray(~impossible & ~large)
-
-
-def _loose(variant: PlanVariant, entries: Entries) -> NDArray[np.bool_]:
-    """Whether schedules copy activations, or lend attention, which their bounds do not know."""
-    return entries.column("lends") | (variant.offload != "none")
-
-
-@dataclass
-class _Pieces:
-    """What divisions have in common, worked out once: schedules of as many devices and
-    microbatches, and microbatches of cells that are alike."""
-
-    problem: PlanProblem
-    known: dict[Any, Any] = field(default_factory=dict)
-
-    def entries(self, division: Division) -> Entries:
-        cut = slices_of(self.problem, division.mesh.sequence)
-        key = (division.pipeline, division.microbatches, cut)
-        if key not in self.known:
-            self.known[key] = entries_of(self.problem, *key)
-        found: Entries = self.known[key]
-        return found
-
-    def of(self, division: Division) -> Callable[[int], PieceTimes]:
-        mesh = division.mesh
-        cell = (mesh.tensor, mesh.sequence, mesh.ring, division.rows)
-
-        def piece(slices: int) -> PieceTimes:
-            key = (*cell, slices)
-            if key not in self.known:
-                self.known[key] = self._piece(division, slices)
-            found: PieceTimes = self.known[key]
-            return found
-
-        return piece
-
-    def _piece(self, division: Division, slices: int) -> PieceTimes:
-        problem = self.problem
-        lengths = slice_lengths(problem.model, problem.tokens, slices, division.mesh.sequence)
-        layout = TrainingLayout(
-            problem.model,
-            problem.cluster,
-            problem.tokens,
-            problem.batch_tokens,
-            "",
-            division.mesh,
-            division.pipeline,
-            rows=division.rows,
-            **problem.kernels,
-        )
-        return PieceTimes(layout, lengths)
+    """In the order of the divisions, whoever was done first."""
+    parts = [(division, each) for division, found in zip(every, bounds) for each in found]
+    groups = tuple(CandidateGroup(division, each.variant) for division, each in parts)
+    none = (*(np.zeros(0),) * 3, *(np.zeros(0, np.int64),) * 2)
+    seconds, likely, sizes, entry, record = map(
+        np.concatenate, zip(none, *(each[1:] for _, each in parts))
+    )
+    group = np.repeat(np.arange(len(groups)), [len(each.entry) for _, each in parts])
+    columns = (seconds, likely, sizes, entry, record, group)
+    return Candidates(pieces.problem, groups, pieces, *columns)
 
 
 def candidate_layout(
-    problem: PlanProblem, division: Division, entry: ScheduleEntry, variant: PlanVariant
+    problem: PlanProblem, division: Division, variant: PlanVariant, entry: ScheduleEntry
 ) -> TrainingLayout:
     """The layout of a division with a schedule and the other choices."""
     return TrainingLayout(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.planner.divisions import Division
-from penstock.planner.entries import Entries
+from penstock.planner.entries import FACTS, Entries
 from penstock.planner.piece_times import Floats, PieceTimes
 from penstock.planner.problem import PlanProblem
 from penstock.planner.variants import PlanVariant
@@ -51,8 +51,7 @@ class DivisionColumns:
     @cached_property
     def facts(self) -> Mapping[str, Flags]:
         """What kinds of work schedules have."""
-        names = ("split", "braided", "lends", "shards")
-        return {name: self.entries.column(name)[:, None] for name in names}
+        return {name: self.entries.column(name)[:, None] for name in FACTS}
 
     def spread(self, variant: PlanVariant) -> Flags:
         """Whether all devices have a part of the vocabulary."""

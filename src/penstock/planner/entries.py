@@ -1,14 +1,14 @@
 """Schedules that so many devices may run for so many microbatches, as columns for bounds.
 
-For each of them a few devices decide: the one with the first stage, the one with the last, and the
-one with most layers of the others. Of each it is known how many layers it has, how many are in
-front of it, and how many microbatches it holds at least when it holds most.
+For each of them a few devices decide: the one with the first stage, the one with the last, the one
+with most layers of the others, and the last one. Of each it is known how many layers it has, how
+many are in front of it, and how many microbatches it holds at least when it holds most.
 """
 
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -30,8 +30,14 @@ CHUNKS = (2, 3, 4, 5, 6, 8, 10)
 SLICES = (2, 4, 8, 16)
 FEWEST_OF_SLICE = 512
 """Tokens of a slice below which sequences are not cut any more."""
+DEVICES_LOOKED_AT = 4
+"""Devices of a schedule."""
 MOST_TRIED_OPS = 1 << 14
 """Ops of a schedule above which it is not tried: it would be simulated for seconds."""
+
+
+FACTS = ("split", "braided", "lends", "shards")
+"""What is asked of a record's work."""
 
 
 class ScheduleEntry(NamedTuple):
@@ -68,24 +74,35 @@ class Entries:
     live: Floats
     """Microbatches that it holds at least, when it holds most."""
 
-    @property
+    @cached_property
     def uneven(self) -> NDArray[np.bool_]:
         """Whether stages have other layers than an even split gives them."""
         return np.array([bool(entry.layers) for entry in self.entries], np.bool_)
 
     def column(self, name: str) -> NDArray[np.bool_]:
         """A fact of each schedule's work."""
-        return np.array([getattr(entry.work, name) for entry in self.entries], np.bool_)
+        return self._facts[name]
 
-    @property
+    @cached_property
+    def _facts(self) -> dict[str, NDArray[np.bool_]]:
+        works = [entry.work for entry in self.entries]
+        return {name: np.array([getattr(work, name) for work in works], np.bool_) for name in FACTS}
+
+    @cached_property
+    def record(self) -> NDArray[np.int64]:
+        """The number of each one's record."""
+        numbers = {work.spec.name: at for at, work in enumerate(all_work())}
+        return np.array([numbers[entry.work.spec.name] for entry in self.entries], np.int64)
+
+    @cached_property
     def stages(self) -> NDArray[np.int64]:
         return np.array([entry.stages for entry in self.entries], np.int64)
 
-    @property
+    @cached_property
     def ops(self) -> NDArray[np.int64]:
         return np.array([entry.ops for entry in self.entries], np.int64)
 
-    @property
+    @cached_property
     def slices(self) -> NDArray[np.int64]:
         return np.array([entry.slices or 1 for entry in self.entries], np.int64)
 
@@ -109,7 +126,7 @@ def entries_of(
             for layers in _splits(problem, work, case):
                 found.append(even._replace(layers=layers))
                 rows.append(_devices(problem, case, found[-1]))
-    columns = np.array(rows, np.float64).reshape(len(rows), 3, 7)
+    columns = np.array(rows, np.float64).reshape(len(rows), DEVICES_LOOKED_AT, 7)
     return Entries(tuple(found), *np.moveaxis(columns, 2, 0))
 
 
@@ -122,11 +139,13 @@ def _choices(
     options = dict(problem.fixed.get("options", ()))
     for chunks in several:
         for slices in cut if spec.sliced else (None,):
+            stages = devices * (spec.chunks or chunks or 1)
+            ops = 2 * stages * (slices or 1) * microbatches
+            if stages > layers or ops > MOST_TRIED_OPS:
+                continue
             with suppress(PenstockError):
                 case = spec.case(devices, microbatches, chunks, slices, options)
-                ops = 2 * devices * case.v * case.k * microbatches
-                fits = devices * case.v <= layers and ops <= MOST_TRIED_OPS
-                if fits and (devices > 1 or _plain(work, case)):
+                if devices > 1 or _plain(work, case):
                     yield case, ScheduleEntry(work, chunks, slices, case.v, ops)
 
 
@@ -193,7 +212,7 @@ def _shares(
     others = {*range(devices)} - {0, placement[-1]} or {devices - 1}
     most = max(others, key=lambda device: (layers[device], -device))
     found = []
-    for device in (0, placement[-1], most):
+    for device in (0, placement[-1], most, devices - 1):
         own = stages_of[device]
         fewest = min(sizes) if device == most else min(sizes[stage] for stage in own)
         ends = (0 in own, len(sizes) - 1 in own)

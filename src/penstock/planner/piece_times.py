@@ -80,18 +80,31 @@ class PieceTimes:
         return found
 
     @cached_property
+    def attention(self) -> tuple[float, float]:
+        """Seconds of a layer's attention, forward and backward: what can be lent of them."""
+        cost = self.cost
+        units = [cost.units[at] for at in cost.unit_of[: len(self.lengths)].tolist()]
+        forward, backward = zip(*map(cost.times.attention_seconds, units))
+        return sum(forward), sum(backward)
+
+    @cached_property
     def _computing(self) -> Floats:
         return self.cost.computing(self._small(SPLIT))
 
     @cached_property
     def kept(self) -> Floats:
         """Bytes that a layer keeps until its backward, by slices."""
-        return self._layer("act") + self._layer("kv")
+        return self.act + self.keys
 
     @cached_property
-    def moved(self) -> float:
+    def act(self) -> Floats:
         """Bytes of a layer's activations, which copies to the host are charged for."""
-        return float(self._layer("act").sum())
+        return self._layer("act")
+
+    @cached_property
+    def keys(self) -> Floats:
+        """Bytes of its keys and values."""
+        return self._layer("kv")
 
     def _layer(self, size: str) -> Floats:
         """Bytes of a layer under a name, by slices."""

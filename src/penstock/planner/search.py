@@ -6,23 +6,29 @@ or than the slowest that would be shown. So what is left out cannot be among the
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.collector import collector_resting
-from penstock.core.kernel import compile_small_work
-from penstock.errors import PenstockError
-from penstock.estimate.price import Estimate, estimate_step
+from penstock.estimate.price import Estimate
 from penstock.planner.candidates import Candidates, Kind
+from penstock.planner.processes import PlanProcesses
+from penstock.planner.simulations import CandidateOutcome, Refused, RuledOut, Simulations, Slower
 
 WORTH = 1e-3
 """Share of a step by which a candidate must be faster to be simulated."""
-LOOSE = 25
-"""Candidates that copy activations or lend attention that are simulated, after all others: their
-schedules take longest to make, and their bounds say little."""
+SIMULATED_AT_ONCE = 16
+"""Candidates that are simulated between two looks at what is still worth it. It does not depend on
+the number of processes, so that the answer does not."""
+OF_ONE_KIND = 4
+"""How many of them are of one kind: the best of several kinds is wanted."""
+RULED_OUT_FOR_ONE = 10
+"""Candidates that take about as long to rule out by a closer bound as one to simulate."""
+LOOKED_AHEAD = 20_000
+"""Candidates among which these are chosen."""
 Told = Callable[[int, float | None], None]
 """How many have been simulated, and the best step so far."""
 
@@ -39,6 +45,8 @@ class SearchResult:
     lacking: list[tuple[int, Estimate]] = field(default_factory=list)
     """Those that were simulated and do not fit."""
     simulated: int = 0
+    ruled_out: int = 0
+    """By a closer bound, when their turn came."""
     refused: Counter[str] = field(default_factory=Counter)
     open: int = 0
     """Candidates that could be better and were not simulated, because there were too many."""
@@ -51,48 +59,103 @@ class SearchResult:
         each = sorted(self.best.values(), key=lambda item: (item[1].seconds, item[0]))
         return [found for _, found in each[: self.wanted]]
 
-    def limit(self, kind: Kind) -> float:
-        """Seconds that a candidate of a kind must stay below to matter."""
-        own = self.best[kind][1].seconds if kind in self.best else np.inf
-        return (1 - WORTH) * min(own, self.slowest_shown)
+    @cached_property
+    def longer(self) -> NDArray[np.float64]:
+        """How many times its bound the best of each sort took, of those that were simulated."""
+        return np.ones(int(self.candidates.sort.max(initial=-1)) + 1)
+
+    def learn(self, number: int, seconds: float) -> None:
+        """Keep what a candidate took."""
+        sort, ratio = self.candidates.sort[number], seconds / self.candidates.likely[number]
+        known = self.longer[sort]
+        self.longer[sort] = ratio if known == 1 else min(known, ratio)
 
     @property
-    def slowest_shown(self) -> float:
-        plans = self.plans
-        return plans[-1].seconds if len(plans) == self.wanted else np.inf
+    def limits(self) -> NDArray[np.float64]:
+        """Seconds that a candidate of each kind must stay below to matter."""
+        plans, kinds = self.plans, self.candidates.kinds
+        slowest = plans[-1].seconds if len(plans) == self.wanted else np.inf
+        own = (self.best[kind][1].seconds if kind in self.best else np.inf for kind in kinds)
+        return (1 - WORTH) * np.minimum([*own], slowest)
 
 
-def search_plans(candidates: Candidates, wanted: int, most: int, told: Told) -> SearchResult:
-    """The best plans of some kinds."""
+def search_plans(
+    candidates: Candidates,
+    wanted: int,
+    most: int,
+    told: Told,
+    simulations: Simulations | None = None,
+) -> SearchResult:
+    """The best plans of some kinds; without processes, everything is simulated here."""
+    simulations = simulations or Simulations(PlanProcesses(candidates.problem))
     found = SearchResult(candidates, wanted)
     room = candidates.problem.cluster.gpu.memory
-    order = order_by_promise(candidates, np.flatnonzero(candidates.bytes <= room))
-    loose = candidates.loose[order]
-    with compile_small_work(), collector_resting():
-        _in_order(found, order[~loose], most, told)
-        _in_order(found, order[loose], min(most, found.simulated + LOOSE), told)
+    left = np.flatnonzero(candidates.bytes <= room)
+    while True:
+        limits = found.limits[candidates.kind_of_group[candidates.group[left]]]
+        left = left[candidates.seconds[left] < limits]  # limits only fall
+        left = order_by_promise(candidates, left, found.longer)
+        count = min(
+            SIMULATED_AT_ONCE, most - found.simulated - found.ruled_out // RULED_OUT_FOR_ONE
+        )
+        if not len(left) or count <= 0:
+            break
+        chosen = _first_of_kinds(candidates.kind_of_group[candidates.group[left]], count)
+        _simulate(found, left[chosen].tolist(), simulations)
+        left = np.delete(left, chosen)
+        told(found.simulated, min((e.seconds for _, e in found.best.values()), default=None))
+    found.open = len(left)
+    found.open_seconds = float(candidates.seconds[left].min(initial=np.inf))
     return found
 
 
-def _in_order(found: SearchResult, order: NDArray[np.int64], most: int, told: Told) -> None:
-    """Simulate what can be better, until so many are simulated in all."""
-    bounds = found.candidates.seconds[order]
-    for at, number in enumerate(order.tolist()):
-        if bounds[at] >= found.limit(found.candidates.kind(number)):
-            continue
-        if found.simulated >= most:
-            left = bounds[at:][bounds[at:] < (1 - WORTH) * found.slowest_shown]
-            found.open += len(left)
-            found.open_seconds = min([found.open_seconds, *left.tolist()])
-            return
-        _simulate(found, number)
-        told(found.simulated, min((e.seconds for _, e in found.best.values()), default=None))
+def _first_of_kinds(kinds: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """The first so many places, and not more than a few of one kind while there are others."""
+    seen = kinds[:LOOKED_AHEAD]
+    order = np.argsort(seen, kind="stable")
+    starts = np.flatnonzero(np.diff(seen[order], prepend=-1))
+    turn = np.empty(len(seen), np.int64)
+    turn[order] = np.arange(len(seen)) - np.repeat(starts, np.diff(starts, append=len(seen)))
+    return np.sort(np.argsort(turn // OF_ONE_KIND, kind="stable")[:count])
 
 
-def order_by_promise(candidates: Candidates, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Candidates in the order in which they are looked at: by their bounds, and where these differ
-    by next to nothing, those with fewer extras first, and then those that need less memory."""
-    steps = np.floor(np.log(candidates.likely[numbers]) / WORTH)
+def _simulate(found: SearchResult, numbers: Sequence[int], simulations: Simulations) -> None:
+    """Simulate some candidates, and keep what comes out in the order of the search."""
+    candidates = found.candidates
+    layouts = [candidates.layout(number) for number in numbers]
+    limits = found.limits[candidates.kind_of_group[candidates.group[numbers]]]
+    outcomes = simulations.below(layouts, limits.tolist())
+    for number, outcome in zip(numbers, outcomes):
+        _keep(found, number, outcome)
+
+
+def _keep(found: SearchResult, number: int, outcome: CandidateOutcome) -> None:
+    if isinstance(outcome, Refused):
+        found.refused[outcome.message] += 1
+        return
+    found.learn(number, outcome.seconds)
+    if isinstance(outcome, RuledOut):
+        found.ruled_out += 1
+        return
+    found.simulated += 1
+    if isinstance(outcome, Slower):
+        return
+    if not outcome.fits:
+        found.lacking.append((number, outcome))
+        return
+    kind = found.candidates.kind(number)
+    if kind not in found.best or outcome.seconds < found.best[kind][1].seconds:
+        found.best[kind] = (number, outcome)
+
+
+def order_by_promise(
+    candidates: Candidates, numbers: NDArray[np.int64], longer: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """Candidates in the order in which they are looked at: by their bounds, times what those of
+    their sort took longer, and where these differ by next to nothing, those with fewer extras
+    first, and then those that need less memory."""
+    promise = candidates.likely[numbers] * longer[candidates.sort[numbers]]
+    steps = np.floor(np.log(promise) / WORTH)
     extras = candidates.extras[candidates.group[numbers]]
     return numbers[np.lexsort((candidates.bytes[numbers], extras, steps))]
 
@@ -102,18 +165,3 @@ def least_seconds(candidates: Candidates, kind: Kind) -> float:
     groups = [at for at, group in enumerate(candidates.groups) if group.division.kind == kind]
     fits = candidates.bytes <= candidates.problem.cluster.gpu.memory
     return float(candidates.seconds[np.isin(candidates.group, groups) & fits].min(initial=np.inf))
-
-
-def _simulate(found: SearchResult, number: int) -> None:
-    try:
-        estimate = estimate_step(found.candidates.layout(number))
-    except PenstockError as error:
-        found.refused[error.message] += 1
-        return
-    found.simulated += 1
-    if not estimate.fits:
-        found.lacking.append((number, estimate))
-        return
-    kind = found.candidates.kind(number)
-    if kind not in found.best or estimate.seconds < found.best[kind][1].seconds:
-        found.best[kind] = (number, estimate)

@@ -10,8 +10,11 @@ gradients are added up and weights updated.
     behind           layers in front x backward of the first slice
     end              the sum of a stage's gradients, the update of what a device owns
 
+The same holds for the last stage alone: the first slice goes through all layers to it, it computes
+all microbatches forward and back, and the last one goes back through all layers.
+
 Strands of a pair hide what others wait for, so that for them computing alone counts. Where devices
-lend each other attention, only the mean over devices is certain.
+lend each other attention, the mean over devices is certain, and what is not attention.
 """
 
 from dataclasses import dataclass, field
@@ -50,7 +53,7 @@ class TimeBounds:
         have, division = self.columns.entries, self.columns.division
         if variant.offload == "none":
             return np.zeros(len(have.entries))
-        (moved,) = self.columns.by_slices(lambda piece: [piece.moved])
+        (moved,) = self.columns.by_slices(lambda piece: [float(piece.act.sum())])
         rate = self.columns.problem.cluster.gpu.host_rate
         return np.asarray((2 * division.microbatches * have.layers * moved / rate).max(axis=1))
 
@@ -67,8 +70,28 @@ class TimeBounds:
         alone = times * self._computing("F", spread) + self._computing("B", spread)
         busy = np.where(facts["split"], apart, together)
         busy = self._passed("F") + np.where(facts["braided"], alone, busy)
-        even = self._even(times)
-        return np.where(facts["lends"], even, busy.max(axis=1, keepdims=True))[:, 0]
+        longest = np.maximum(busy.max(axis=1, keepdims=True), self._last_stage())
+        lent = np.maximum(self._even(times), self._at_home(times, spread))
+        return np.where(facts["lends"], lent, longest)[:, 0]
+
+    def _at_home(self, times: int, spread: Flags) -> Floats:
+        """What no device can lend: all but attention."""
+        measured = self.columns.problem.cluster.gpu.measured  # lent by rates, not by a profile
+        if measured or not self.columns.facts["lends"].any():
+            return np.zeros((1, 1))
+        forward, backward = self.columns.by_slices(lambda piece: piece.attention)
+        lendable = self.columns.entries.layers * (times * forward + backward)
+        all_work = times * self._computing("F", spread) + self._computing("B", spread)
+        left = all_work - self.columns.division.microbatches * lendable
+        return np.asarray(left.max(axis=1, keepdims=True))
+
+    def _last_stage(self) -> Floats:
+        """The way to the last stage, its work without weight gradients, and the way back."""
+        layers = self.columns.problem.model.layers
+        fewest = self.columns.entries.fewest.min(axis=1, keepdims=True)
+        first, all_slices = self.columns.by_slices(_passes)
+        every = self.columns.division.microbatches * all_slices
+        return np.asarray(layers * first + fewest * (every - first))
 
     def _work(self, kind: str, spread: Flags) -> Floats:
         """Seconds of all ops of a kind on each device; without a vocabulary that is spread."""
@@ -151,6 +174,12 @@ class TimeBounds:
         if shard == "none":
             return np.array([group.sum_seconds(2 * each) for each in sizes.tolist()])[which]
         return np.array([group.ring_seconds(each) for each in sizes.tolist()])[which]
+
+
+def _passes(piece: PieceTimes) -> tuple[float, float]:
+    """Seconds of a layer's first slice, and of all, forward and back to its input."""
+    both = [piece.computing[kind] for kind in "FI"]
+    return sum(float(each.layer[0]) for each in both), sum(each.sum[0] for each in both)
 
 
 def _mean_parts(piece: PieceTimes) -> tuple[float, ...]:

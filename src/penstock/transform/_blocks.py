@@ -30,7 +30,11 @@ ItemLanes = list[tuple[int, str, list[LaneItem]]]
 
 
 def item_lanes(schedule: Schedule) -> ItemLanes:
-    """The lanes of a schedule as items."""
+    """The lanes of a schedule as items, found once and kept with it."""
+    return schedule.derive("item lanes", _item_lanes)
+
+
+def _item_lanes(schedule: Schedule) -> ItemLanes:
     _refuse_strangers(schedule)
     pair_of = {op: frozenset(pair) for pair in schedule.pairs for op in pair}
     lanes = [

@@ -86,6 +86,12 @@ def offload_stages(
     return add_copies(schedule, {**places, **copies}, shares=shares)
 
 
+def moved_ops(schedule: Schedule, stages: Collection[int], *, lead: int = 2) -> list[Op]:
+    """The offloads that `offload_stages` adds to a schedule; each has its load."""
+    windows = _copy_windows(_places(schedule), frozenset(stages), lead)
+    return [op for op, _ in windows if op.kind == "O"]
+
+
 def _places(schedule: Schedule) -> dict[Op, Window]:
     """Windows that count the turns of each compute lane."""
     return {

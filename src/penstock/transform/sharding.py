@@ -18,14 +18,18 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from sys import maxsize
 from typing import NamedTuple
 
+import numpy as np
+
 from penstock.core.meaning import MEANING, kinds_writing
-from penstock.core.ops import Op, home_number
+from penstock.core.ops import SHARD_KINDS, Op, home_number
 from penstock.core.schedule import After, Schedule
 from penstock.core.shape import Shape
+from penstock.core.table import Ints
 from penstock.errors import ShapeError
 from penstock.transform._blocks import ItemLanes, item_lanes, unique, with_items
 
@@ -55,7 +59,8 @@ class Buffers(NamedTuple):
     """What a rule may look at: for each buffer, when its stage was used last and is used next."""
 
     last: Sequence[int]
-    following: Sequence[int]
+    next_use: Callable[[], Sequence[int]]
+    """Looked up when it is asked for: most rules do not."""
 
 
 BufferRule = Callable[[int, Buffers], int]
@@ -69,12 +74,13 @@ def by_number(place: int, buffers: Buffers) -> int:
 
 def least_recent(place: int, buffers: Buffers) -> int:
     """The buffer that has not been used for the longest time."""
-    return min(range(len(buffers.last)), key=lambda buffer: buffers.last[buffer])
+    return min(range(len(buffers.last)), key=buffers.last.__getitem__)
 
 
 def farthest(place: int, buffers: Buffers) -> int:
     """The buffer whose stage is not needed for the longest time: no rule gathers less."""
-    return max(range(len(buffers.last)), key=lambda buffer: buffers.following[buffer])
+    following = buffers.next_use()
+    return max(range(len(following)), key=following.__getitem__)
 
 
 @dataclass
@@ -101,22 +107,21 @@ def _stays(uses: Sequence[Use], count: int, rule: BufferRule) -> list[_Stay]:
         places.setdefault(stage, []).append(place)
     numbers = {stage: number for number, stage in enumerate(sorted(places))}
     held: list[_Stay | None] = [None] * count
+    there: dict[int, _Stay] = {}
     stays: list[_Stay] = []
     ordinals: Counter[int] = Counter()
     for use in uses:
         place, item, stage = use
-        stay = next((there for there in held if there and there.stage == stage), None)
+        stay = there.get(stage)
         if stay is None:
-            last = [there.last if there else -1 for there in held]
-            following = [
-                _following(places[there.stage], use, there) if there else NO_PLACE for there in held
-            ]
-            buffer = rule(numbers[stage], Buffers(last, following))
+            last = [each.last if each else -1 for each in held]
+            buffer = rule(numbers[stage], Buffers(last, partial(_following, held, places, use)))
             stay = _Stay(stage, ordinals[stage], place, place, last[buffer])
-            leaving, held[buffer] = held[buffer], stay
+            leaving, held[buffer], there[stage] = held[buffer], stay, stay
             if leaving:
                 _refuse_both(leaving, use)
                 leaving.then = place
+                del there[leaving.stage]
             ordinals[stage] += 1
             stays.append(stay)
         stay.last, stay.item = place, item
@@ -132,11 +137,45 @@ def _refuse_both(leaving: _Stay, use: Use) -> None:
         )
 
 
-def _following(places: list[int], use: Use, there: _Stay) -> int:
+def _following(held: Sequence[_Stay | None], places: dict[int, list[int]], use: Use) -> list[int]:
+    """When the stage of each buffer is needed next."""
+    return [_next_use(places[each.stage], use, each) if each else NO_PLACE for each in held]
+
+
+def _next_use(places: list[int], use: Use, there: _Stay) -> int:
     """When a stage is needed next: now, if it is by the other strand of the same pair."""
     at = bisect_right(places, use.place)
     behind = places[at] if at < len(places) else NO_PLACE
     return use.place if there.item == use.item else behind
+
+
+def fewest_for_one_reduction(schedule: Schedule) -> int:
+    """With how many buffers for gradients, two or more, every stage is reduced once, where the
+    buffer is taken that has not been used for the longest time.
+
+    Then a stage finds its buffer again if fewer others than there are buffers were used since.
+    """
+    table, most = schedule.table, 2
+    chosen = table.of_kinds(ADDING - SHARD_KINDS)
+    chosen &= ~np.isin(table.stage, [*schedule.shape.weightless])
+    for lane, stream in enumerate(table.lane_stream):
+        if stream == "compute":
+            rows = slice(*table.lane_start[lane : lane + 2].tolist())
+            most = max(most, _most_between(table.stage[rows][chosen[rows]]))
+    return most
+
+
+def _most_between(stages: Ints) -> int:
+    """How many different stages there are at most from one use of a stage to the next."""
+    recent: list[int] = []
+    most = 0
+    for stage in stages[np.flatnonzero(np.diff(stages, prepend=-1))].tolist():
+        if stage in recent:
+            at = recent.index(stage)
+            most = max(most, at + 1)
+            del recent[at]
+        recent.insert(0, stage)
+    return most
 
 
 class _Launch(NamedTuple):

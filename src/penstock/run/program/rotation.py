@@ -72,9 +72,7 @@ def rotation_of(schedule: Schedule, device: int) -> Rotation:
     if "G" not in schedule.table.kinds:
         return Rotation({}, {})
     lane, collective = schedule.lane(device), schedule.lane(device, "collective")
-    earlier: dict[Op, list[Op]] = defaultdict(list)
-    for op, awaited in schedule.after:
-        earlier[op].append(awaited)
+    earlier = schedule.derive("earlier ops", _earlier)
     gathers, reductions = ([op for op in collective if op.kind == kind] for kind in "GZ")
     numbers = {op: home_number(op, schedule.shape.stages) for op in lane}
     heavy = {op: n for op, n in numbers.items() if n not in schedule.shape.weightless}
@@ -85,12 +83,19 @@ def rotation_of(schedule: Schedule, device: int) -> Rotation:
     )
 
 
+def _earlier(schedule: Schedule) -> Earlier:
+    found: dict[Op, list[Op]] = {}
+    for op, awaited in schedule.after:
+        found.setdefault(op, []).append(awaited)
+    return found
+
+
 def _weight_buffers(lane: HomeNumbers, gathers: Sequence[Op], earlier: Earlier) -> dict[Op, int]:
     serving = _serving(lane, gathers, earlier)
     found: dict[Op, int] = {}
     free = count()
     for gather in gathers:
-        before = next((serving[op] for op in earlier[gather] if op in serving), None)
+        before = next((serving[op] for op in earlier.get(gather, ()) if op in serving), None)
         found[gather] = next(free) if before is None else found[before]
     return found | {op: found[gather] for op, gather in serving.items()}
 
@@ -101,7 +106,9 @@ def _serving(lane: HomeNumbers, gathers: Sequence[Op], earlier: Earlier) -> dict
     found: dict[Op, Op] = {}
     for op, number in lane.items():
         if op.kind in USING:
-            awaited = (each for each in earlier[op] if each.kind == "G" and each.stage == number)
+            awaited = (
+                each for each in earlier.get(op, ()) if each.kind == "G" and each.stage == number
+            )
             newest.update((each.stage, each) for each in awaited)
             if number not in newest:
                 raise RunError(
@@ -120,7 +127,7 @@ def _gradient_buffers(
     free = count()
     for op, number in lane.items():
         if op.kind in ADDING:
-            left = (e.stage for e in earlier[op] if e.kind == "Z" and e.stage != number)
+            left = (e.stage for e in earlier.get(op, ()) if e.kind == "Z" and e.stage != number)
             for stage in left:
                 held[number] = held.pop(stage)
             if number not in held:
@@ -128,6 +135,6 @@ def _gradient_buffers(
             found[op] = held[number]
     last = {lane[op]: buffer for op, buffer in found.items()}
     for reduction in reductions:
-        ended = (found[op] for op in earlier[reduction] if op in found)
+        ended = (found[op] for op in earlier.get(reduction, ()) if op in found)
         found[reduction] = next(ended, last[reduction.stage])
     return found

@@ -6,13 +6,12 @@ in a step, so that a gradient moves no more often than without sharding, and two
 then one is reduced while the next stage adds to the other.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from penstock.core.schedule import Schedule
-from penstock.errors import RunError, ShapeError
+from penstock.errors import RunError
 from penstock.transform import shard
-from penstock.transform.sharding import least_recent
+from penstock.transform.sharding import fewest_for_one_reduction, least_recent
 
 SHARDING_KINDS = frozenset("GZ")
 
@@ -43,24 +42,8 @@ def shard_weights(schedule: Schedule, buffers: BufferCounts) -> Schedule:
     """
     if "G" in schedule.table.kinds:
         return schedule
-    for gradients in _gradient_buffers(schedule, buffers.gradients):
-        found = shard(schedule, weights=buffers.weights, gradients=gradients, rule=least_recent)
-        if buffers.gradients or _reduced_once(found):
-            return found
-    raise ShapeError(
-        f"{schedule.name} reduces a stage twice, however many buffers there are",
-        hint="give the number of buffers for gradients",
-    )
-
-
-def _gradient_buffers(schedule: Schedule, wanted: int) -> Iterator[int]:
-    """Numbers of buffers to try."""
-    yield from (wanted,) if wanted else range(2, max(schedule.shape.stages, 2) + 1)
-
-
-def _reduced_once(schedule: Schedule) -> bool:
-    table = schedule.table
-    return not table.mb[table.of_kinds("Z")].any()
+    gradients = buffers.gradients or fewest_for_one_reduction(schedule)
+    return shard(schedule, weights=buffers.weights, gradients=gradients, rule=least_recent)
 
 
 def refuse_sharded(schedule: Schedule) -> None:

@@ -62,11 +62,11 @@ def _with_given_sizes(every: Candidates) -> Candidates:
     schedules that take them, and leaves the others as they are."""
     fixed, kept = every.problem.fixed, []
     for number in range(len(every)):
-        entry = every.groups[every.group[number]].entries.entries[every.entry[number]]
+        entry = every.entries(int(every.group[number])).entries[every.entry[number]]
         sizes = {"slices": entry.slices or 1, "chunks": entry.stages}
         if all(fixed.get(name, size) == size for name, size in sizes.items()):
             kept.append(number)
-    columns = ("seconds", "likely", "bytes", "group", "entry")
+    columns = ("seconds", "likely", "bytes", "group", "entry", "record")
     return replace(every, **{name: getattr(every, name)[kept] for name in columns})
 
 

@@ -1,0 +1,136 @@
+"""Bounds of all schedules of a division, with each of the other choices.
+
+Divisions have much in common: schedules of as many devices and microbatches, and microbatches on
+cells that are alike. That is worked out once, so divisions of one cell are bounded together.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.estimate.layout import TrainingLayout
+from penstock.estimate.step_schedule import slice_lengths
+from penstock.planner.columns import DivisionColumns
+from penstock.planner.divisions import Division
+from penstock.planner.entries import Entries, entries_of, slices_of
+from penstock.planner.memory_bounds import MemoryBounds
+from penstock.planner.piece_times import Floats, PieceTimes
+from penstock.planner.problem import PlanProblem
+from penstock.planner.time_bounds import TimeBounds
+from penstock.planner.variants import PlanVariant, variants
+
+MOST_COPIED = 1 << 10
+"""Ops of a schedule up to which it is tried with copies or loans: it takes longest to make."""
+MOST_SHARED = 1 << 14
+"""The same where all devices have a part of the vocabulary, and an op for each slice of others."""
+
+
+class BoundColumns(NamedTuple):
+    """The bounds of one variant of a division, for each schedule that it can have."""
+
+    variant: PlanVariant
+    seconds: Floats
+    """No less than this is what a step takes."""
+    likely: Floats
+    """The same with what is likely, for the order of the search."""
+    bytes: Floats
+    """No less than this is what the fullest GPU needs."""
+    entry: NDArray[np.int64]
+    """The number of the schedule."""
+    record: NDArray[np.int64]
+    """The number of its record."""
+
+
+@dataclass
+class SharedPieces:
+    """What the divisions of a problem have in common."""
+
+    problem: PlanProblem
+    known: dict[Any, Any] = field(default_factory=dict)
+
+    def entries(self, division: Division) -> Entries:
+        """The schedules of a division."""
+        cut = slices_of(self.problem, division.mesh.sequence)
+        key = (division.pipeline, division.microbatches, cut)
+        if key not in self.known:
+            self.known[key] = entries_of(self.problem, *key)
+        found: Entries = self.known[key]
+        return found
+
+    def of(self, division: Division) -> Callable[[int], PieceTimes]:
+        """One of its microbatches, cut into so many slices."""
+
+        def piece(slices: int) -> PieceTimes:
+            key = (*cell_of(division), slices)
+            if key not in self.known:
+                self.known[key] = self._piece(division, slices)
+            found: PieceTimes = self.known[key]
+            return found
+
+        return piece
+
+    def _piece(self, division: Division, slices: int) -> PieceTimes:
+        problem = self.problem
+        lengths = slice_lengths(problem.model, problem.tokens, slices, division.mesh.sequence)
+        layout = TrainingLayout(
+            problem.model,
+            problem.cluster,
+            problem.tokens,
+            problem.batch_tokens,
+            "",
+            division.mesh,
+            division.pipeline,
+            rows=division.rows,
+            **problem.kernels,
+        )
+        return PieceTimes(layout, lengths)
+
+
+def cell_of(division: Division) -> tuple[int, ...]:
+    """What divisions have in common whose microbatches take as long."""
+    mesh = division.mesh
+    return (mesh.tensor, mesh.sequence, mesh.ring, division.rows)
+
+
+@dataclass(frozen=True)
+class BoundDivisions:
+    """The task to bound some divisions."""
+
+    divisions: tuple[Division, ...]
+
+    def run(self, pieces: SharedPieces) -> list[list[BoundColumns]]:
+        """For each division the columns of its variants; none where it has no schedules."""
+        return [_bound(pieces, division) for division in self.divisions]
+
+
+def _bound(pieces: SharedPieces, division: Division) -> list[BoundColumns]:
+    entries, found = pieces.entries(division), []
+    if not entries.entries:
+        return []
+    shared = DivisionColumns(pieces.problem, division, entries, pieces.of(division))
+    times, sizes = TimeBounds(shared), MemoryBounds(shared)
+    for variant in variants(pieces.problem, division):
+        chosen = np.flatnonzero(_possible(pieces.problem, division, variant, entries))
+        seconds = times.seconds(variant)
+        likely, held = np.maximum(seconds, times.copied(variant)), sizes.bytes(variant)
+        columns = (seconds[chosen], likely[chosen], held[chosen], chosen, entries.record[chosen])
+        found.append(BoundColumns(variant, *columns))
+    return found
+
+
+def _possible(
+    problem: PlanProblem, division: Division, variant: PlanVariant, entries: Entries
+) -> NDArray[np.bool_]:
+    """Whether schedules can be priced: what devices lend each other, or share of the vocabulary, is
+    not divided once more, and is not there twice. Large ones take long to make."""
+    shards, lends = entries.column("shards"), entries.column("lends")
+    spread = shards | variant.vocabulary
+    impossible = (shards | lends) & (division.in_cell > 1) | shards & variant.vocabulary
+    if variant.vocabulary and "layers" not in problem.fixed:
+        impossible |= entries.uneven  # all devices have a part of the head: even is balanced
+    large = spread * division.pipeline // 2 * entries.ops > MOST_SHARED
+    large |= (lends | (variant.offload != "none")) & (entries.ops > MOST_COPIED)
+    return np.asarray(~impossible & ~large)

@@ -1,0 +1,117 @@
+"""Candidates that are simulated in other processes, those of one schedule in the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from penstock.errors import PenstockError
+from penstock.estimate.layout import TrainingLayout
+from penstock.estimate.price import Estimate, estimate, estimate_below
+from penstock.estimate.step_schedule import ScheduleRequest, schedule_request
+from penstock.planner.bounding import SharedPieces
+from penstock.planner.copy_bounds import copy_seconds
+from penstock.planner.divisions import Division
+from penstock.planner.processes import PlanProcesses
+
+
+class Refused(NamedTuple):
+    """What cannot be made, and why."""
+
+    message: str
+
+
+class Slower(NamedTuple):
+    """What is not faster than it has to be to matter."""
+
+    seconds: float
+
+
+class RuledOut(NamedTuple):
+    """What was not simulated, because a closer bound says that it does not matter."""
+
+    seconds: float
+
+
+CandidateOutcome = Estimate | Slower | RuledOut | Refused
+
+
+@dataclass(frozen=True)
+class Simulate:
+    """The task to simulate candidates of one schedule, with what each has to stay below."""
+
+    each: tuple[tuple[TrainingLayout, float], ...]
+
+    def run(self, pieces: SharedPieces) -> list[CandidateOutcome]:
+        """What came of each."""
+        return [_outcome(pieces, layout, limit) for layout, limit in self.each]
+
+
+def _outcome(pieces: SharedPieces, layout: TrainingLayout, limit: float) -> CandidateOutcome:
+    try:
+        if layout.offload != "none" and (least := _copies(pieces, layout)) >= limit:
+            return RuledOut(least)
+        found = estimate_below(layout, limit)
+        return Slower(found) if isinstance(found, float) else found
+    except PenstockError as error:
+        return Refused(error.message)
+
+
+def _copies(pieces: SharedPieces, layout: TrainingLayout) -> float:
+    mesh = layout.mesh
+    division = Division(mesh, layout.pipeline, layout.rows, layout.microbatches)
+    return copy_seconds(layout, pieces.of(division)(layout.slices or 1))
+
+
+@dataclass(frozen=True)
+class Explain:
+    """The task to simulate one layout, and once more without each kind of communication."""
+
+    layout: TrainingLayout
+
+    def run(self, pieces: SharedPieces) -> Estimate:
+        """The whole estimate."""
+        return estimate(self.layout)
+
+
+@dataclass
+class Simulations:
+    """What is simulated by the processes of a search."""
+
+    processes: PlanProcesses
+    homes: dict[ScheduleRequest, int] = field(default_factory=dict)
+    """Which of them makes which schedule."""
+
+    def below(
+        self, layouts: Sequence[TrainingLayout], limits: Sequence[float]
+    ) -> list[CandidateOutcome]:
+        """What came of each layout, with the seconds that it has to stay below."""
+        requests = [schedule_request(layout) for layout in layouts]
+        groups: dict[ScheduleRequest, list[int]] = {}
+        for at, request in enumerate(requests):
+            groups.setdefault(request, []).append(at)
+        tasks = [
+            Simulate(tuple((layouts[at], limits[at]) for at in group)) for group in groups.values()
+        ]
+        found: list[CandidateOutcome] = [Slower(np.inf)] * len(layouts)
+        members = [*groups.values()]
+        for number, outcomes in self.processes.run(tasks, [*map(self._home, groups)]):
+            for at, outcome in zip(members[number], outcomes):
+                found[at] = outcome
+        return found
+
+    def estimates(self, layouts: Sequence[TrainingLayout]) -> list[Estimate]:
+        """Those of layouts that can be made."""
+        outcomes = self.below(layouts, [np.inf] * len(layouts))
+        return [each for each in outcomes if isinstance(each, Estimate)]
+
+    def explained(self, layouts: Sequence[TrainingLayout]) -> list[Estimate]:
+        """Estimates with what is exposed."""
+        homes = [self._home(schedule_request(layout)) for layout in layouts]
+        found = dict(self.processes.run([*map(Explain, layouts)], homes))
+        return [found[number] for number in range(len(layouts))]
+
+    def _home(self, request: ScheduleRequest) -> int:
+        """New ones are dealt out in turn."""
+        return self.homes.setdefault(request, len(self.homes) % self.processes.count)
