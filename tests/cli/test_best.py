@@ -17,6 +17,7 @@ LINE = "best -p 4 -m 8 --layers 16*1,4@0 --limit 24 --seconds 1000"
 SMALL = "best -p 2 -m 3 -v 2 --seconds 1000"
 
 
+@pytest.mark.matrix
 def test_the_winner_stands_first_with_its_distance_to_the_bound(penstock: Penstock) -> None:
     answer = penstock(LINE)
     assert answer.code == 0

@@ -95,7 +95,7 @@ def test_the_table_ends_with_the_verdict(penstock: Penstock, judged: Callable[..
     assert lines[-1] == "14 rows, all equal, largest error 2e-14 in float64, 2e-14 in float32"
     assert "2 x 2" in next(line for line in lines if " replicas " in line)
     assert "2 of tensor 2" in next(line for line in lines if " tensor " in line)
-    assert "verifying 13 runs on 4 processes" in answer.err
+    assert "verifying 14 runs on 4 processes" in answer.err
 
 
 def test_a_wrong_gradient_is_named_with_its_error_and_exits_1(
@@ -201,7 +201,7 @@ def test_the_table_of_a_gpu_ends_with_the_place(penstock: Penstock) -> None:
     lines = penstock("verify gpipe -p 2 -m 2 --device cuda").out.splitlines()
     assert "from one process" in lines[0]
     assert lines[-2] == "18 rows, all equal, largest error 2e-06 in float32, 2e-06 in bfloat16"
-    assert lines[-1] == "16 of 16 equal on cuda over nccl"
+    assert lines[-1] == "18 of 18 equal on cuda over nccl"
 
 
 def test_without_torch_the_extra_to_install_is_named(

@@ -103,6 +103,7 @@ def test_a_new_schedule_starts_as_the_first_example(extended: Path) -> None:
         assert (extended / path).read_text() == block(page, step)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", ["One", "1f1b-more", "a_b", "", "gpipe", FIRST])
 def test_a_name_that_cannot_be_is_refused(extended: Path, name: str) -> None:
     answer = run(extended, "scripts/new_schedule.py", name)
@@ -110,10 +111,8 @@ def test_a_name_that_cannot_be_is_refused(extended: Path, name: str) -> None:
     assert re.search(r"is no name: give|exists already: give another name", answer.stderr)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.matrix] if name == FIRST else []) for name in MODULES],
-)
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", MODULES)
 def test_each_example_is_proven_alone(extended: Path, name: str) -> None:
     printed = python(extended, "scripts/check_schedule.py", name)
     steps = ("files", "house rules", "format", "lint", "tests", "types")
@@ -145,16 +144,19 @@ def test_a_mistake_in_the_example_is_found(extended: Path, tmp_path: Path, mista
     assert re.search(said, answer.stdout + answer.stderr), answer.stdout + answer.stderr
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("verb", ["check", "show", "simulate"])
 def test_the_commands_of_the_example_work(extended: Path, verb: str) -> None:
     python(extended, "-m", "penstock", verb, FIRST, "-p", "4", "-m", "8")
 
 
+@pytest.mark.matrix
 def test_the_examples_are_listed_behind_the_others(extended: Path) -> None:
     listed = python(extended, "-m", "penstock", "list")
     assert listed.index("gpipe") < listed.index(FIRST) < listed.index(SECOND)
 
 
+@pytest.mark.matrix
 def test_the_examples_keep_the_rules_of_the_house(extended: Path) -> None:
     none_of(files_and_order(extended))
     none_of(stray_names(extended, {n: f"schedules/{m}.py" for n, m in MODULES.items()}))

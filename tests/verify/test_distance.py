@@ -58,7 +58,8 @@ def test_sizes_for_a_gpu_are_those_that_fused_attention_serves() -> None:
     trials, _ = trials_of(schedule, None, ON_DEVICE["cuda"])
     for trial in trials:
         assert trial.work.model.head_size % 8 == 0
-        assert min(min(lengths) for lengths in trial.lengths) >= 64
+        short = trial.variant == "lengths"  # it is about sequences as short as they can be
+        assert short or min(min(lengths) for lengths in trial.lengths) >= 64
         assert not trial.bitwise
     ragged = next(trial for trial in trials if trial.variant == "bfloat16-ragged")
     assert len(set(ragged.lengths[0])) > 1

@@ -10,7 +10,7 @@ from penstock.verify.verifier import Verifier
 pytestmark = pytest.mark.torch
 
 NAMES = list(registry())
-EACH = 2
+EACH = 1
 """Variants of each schedule in every run of the tests; the matrix takes the others."""
 
 
