@@ -6,16 +6,14 @@ many tokens. Lengths come from the cache. Nothing is left out and nothing change
 batch to another, so the batches are the same under every policy and after every restart.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from penstock.data.batch import IGNORE, Microbatch
-from penstock.data.corpus import Longs
 from penstock.data.packing import PackedRow
-from penstock.data.stream import SampleStream
+from penstock.data.stream import SameSamples, SampleStream
 from penstock.errors import ShapeError
 
 
@@ -76,33 +74,7 @@ class GlobalBatches:
 
 
 @dataclass(frozen=True, eq=False)
-class _SameSamples(SampleStream):
-    """A stream with the samples of another one."""
-
-    stream: SampleStream
-    length: int
-    seed: int
-
-    @property
-    def count(self) -> int:
-        return self.stream.count
-
-    @property
-    def fingerprint(self) -> str:
-        return self.stream.fingerprint
-
-    def lengths(self, numbers: Sequence[int]) -> Longs:
-        return self.stream.lengths(numbers)
-
-    def documents_of(self, number: int) -> tuple[int, ...]:
-        return self.stream.documents_of(number)
-
-    def row(self, number: int) -> PackedRow:
-        return self.stream.row(number)
-
-
-@dataclass(frozen=True, eq=False)
-class LimitedStream(_SameSamples):
+class LimitedStream(SameSamples):
     """A stream of which a step takes at most so many tokens."""
 
     tokens: int
@@ -120,7 +92,7 @@ class LimitedStream(_SameSamples):
 
 
 @dataclass(frozen=True, eq=False)
-class _EndedStream(_SameSamples):
+class _EndedStream(SameSamples):
     """A stream that has padding from a sample on."""
 
     stop: int

@@ -12,7 +12,7 @@ from penstock.data.batch import IGNORE
 from penstock.data.corpus import Corpus, Longs
 from penstock.data.order import shuffle
 from penstock.data.packing import PackedDocuments, PackedRow, pack_documents, row
-from penstock.data.stream import SampleStream, epoch_of
+from penstock.data.stream import SameSamples, SampleStream, epoch_of
 from penstock.errors import ShapeError
 
 DOCUMENT_ORDER, SEQUENCE_ORDER = 0, 1
@@ -103,28 +103,16 @@ def refuse_numbers(length: int, seed: int) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Once(SampleStream):
+class Once(SameSamples):
     """Every sample once: those after the last repeat its tokens, but no label of them counts.
 
     An evaluation is a mean over labels, so it may ask for whole batches and still counts nothing
     twice where the last ones are not full.
     """
 
-    stream: SampleStream
-    length: int
-    seed: int
-
     @classmethod
     def of(cls, stream: SampleStream) -> Self:
         return cls(stream, stream.length, stream.seed)
-
-    @property
-    def count(self) -> int:
-        return self.stream.count
-
-    @property
-    def fingerprint(self) -> str:
-        return self.stream.fingerprint
 
     def lengths(self, numbers: Sequence[int]) -> Longs:
         return self.stream.lengths([min(number, self.count - 1) for number in numbers])

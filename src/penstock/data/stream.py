@@ -7,6 +7,7 @@ another layout.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -129,3 +130,29 @@ def epoch_of(number: int, count: int) -> tuple[int, int]:
     if number < 0:
         raise ShapeError(f"there is no sample {number}", hint="samples count from 0")
     return divmod(number, count)
+
+
+@dataclass(frozen=True, eq=False)
+class SameSamples(SampleStream):
+    """A stream with the samples of another one."""
+
+    stream: SampleStream
+    length: int
+    seed: int
+
+    @property
+    def count(self) -> int:
+        return self.stream.count
+
+    @property
+    def fingerprint(self) -> str:
+        return self.stream.fingerprint
+
+    def lengths(self, numbers: Sequence[int]) -> Longs:
+        return self.stream.lengths(numbers)
+
+    def documents_of(self, number: int) -> tuple[int, ...]:
+        return self.stream.documents_of(number)
+
+    def row(self, number: int) -> PackedRow:
+        return self.stream.row(number)
