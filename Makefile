@@ -1,7 +1,8 @@
 # What a contributor types. Needs Python 3.11 or newer and make; everything else goes into .venv.
 
 PYTHON ?= python3
-JOBS ?= auto
+# One more than cores: tests wait for processes that they have started.
+JOBS ?= $(shell expr $$(nproc) + 1)
 PYTEST_FLAGS ?=
 
 BIN := .venv/bin

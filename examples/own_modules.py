@@ -12,13 +12,12 @@ import penstock
 WORDS, WIDTH, STEPS = 64, 32, 40
 
 
-def make_stage(number: int) -> nn.Module:
-    """Every rank makes its own stages; a seed for each makes the model the same in every run."""
-    torch.manual_seed(number)
-    hidden = [nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH), nn.GELU()]
-    if number == 0:
-        return nn.Sequential(nn.Embedding(WORDS, WIDTH), *hidden)
-    return nn.Sequential(*hidden, nn.Linear(WIDTH, WORDS))
+def make_stages() -> list[nn.Module]:
+    """The same weights on every rank, which keeps those of its own stages."""
+    torch.manual_seed(0)
+    hidden = [[nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH), nn.GELU()] for _ in range(2)]
+    first = nn.Sequential(nn.Embedding(WORDS, WIDTH), *hidden[0])
+    return [first, nn.Sequential(*hidden[1], nn.Linear(WIDTH, WORDS))]
 
 
 def loss_of(output: Tensor, targets: Tensor) -> Tensor:
@@ -34,18 +33,20 @@ def batch_of(step: int) -> tuple[Tensor, Tensor]:
 
 def main() -> None:
     distributed.init_process_group("gloo")
-    schedule = penstock.build("zb-h1", devices=2, microbatches=4)
-    pipeline = penstock.run.ModulePipeline(schedule, make_stage, loss_of)
+    pipeline = penstock.pipeline(make_stages(), "zb-h1", microbatches=4, loss=loss_of)
     optimizer = torch.optim.AdamW(pipeline.parameters(), lr=0.02)
     for step in range(STEPS):
-        loss = pipeline.step(*batch_of(step))
+        loss = pipeline.step(batch_of(step))
+        pipeline.clip_grad_norm(1.0)
         optimizer.step()
         optimizer.zero_grad()
         if step % 10 == 0 and distributed.get_rank() == 0:
             print(f"step {step}: loss {loss:.3f}")
-    held_out = pipeline.evaluate(*batch_of(STEPS))
+    held_out = pipeline.evaluate(batch_of(STEPS))
+    verdict = penstock.verify(pipeline, batch_of(STEPS))
     if distributed.get_rank() == 0:
         print(f"held out: loss {held_out:.3f}")
+        print(verdict)
     pipeline.close()
     distributed.destroy_process_group()
 

@@ -20,10 +20,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from penstock.arch.presets import model
 from penstock.cli._verdicts import verdict_record
 from penstock.errors import PenstockError
 from penstock.schedules import registry
 from penstock.verify.cases import ANY_SIZES, CaseSizes, trials_by_name
+from penstock.verify.members import small_member
 from penstock.verify.scale import CUDA, TrialScale
 from penstock.verify.variants import Trial, Variant, variants_of, with_low_precision
 from penstock.verify.verifier import TrialJob, VerdictRow, Verifier
@@ -56,7 +58,10 @@ def chosen_variants(scale: TrialScale, names: Sequence[str]) -> list[Variant]:
 
 def rows_of(ranks: int, wanted: argparse.Namespace) -> Iterator[Row]:
     """What is to be run; what a schedule cannot meet is said on stderr."""
-    variants = chosen_variants(replace(CUDA, device=wanted.device), wanted.variants)
+    scale = replace(CUDA, device=wanted.device)
+    if wanted.model:
+        scale = replace(scale, model=small_member(model(wanted.model), scale.model))
+    variants = chosen_variants(scale, wanted.variants)
     for name in wanted.schedules:
         try:
             trials, notes = trials_by_name(registry()[name], variants, sizes_for(ranks))
@@ -120,6 +125,7 @@ def read_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--variants", nargs="+", default=["float32", "bfloat16", "replicas"], choices=VARIANTS
     )
+    parser.add_argument("--model", default="", help="a small member of this model's family")
     parser.add_argument("--runs", nargs="+", default=list(JOBS), choices=JOBS)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for one row")

@@ -22,7 +22,14 @@ METHODS = {
     "Program": ("instructions",),
     "Timeline": ("spans",),
     "Picture": ("text", "svg", "save"),
-    "ModulePipeline": ("__init__", "parameters", "step", "evaluate", "close"),
+    "ModulePipeline": (
+        "__init__",
+        "parameters",
+        "step",
+        "evaluate",
+        "clip_grad_norm",
+        "close",
+    ),
 }
 """Methods of public classes that are part of the interface."""
 
@@ -48,9 +55,9 @@ def public(name: str) -> Any:
 
 def _signatures(name: str) -> list[str]:
     found = public(name)
-    if name not in METHODS:
-        return [_signature(f"penstock.{name}", found)]
     made = f"{'penstock.' if name in penstock.__all__ else 'penstock.run.'}{name}"
+    if name not in METHODS:
+        return [_signature(made, found)]
     return [
         _signature(made if method == "__init__" else f"{name}.{method}", getattr(found, method))
         for method in METHODS[name]
@@ -83,7 +90,7 @@ def _parts(parameters: list[inspect.Parameter]) -> list[str]:
 def _plain(text: str) -> str:
     """Types by their own names, without those of modules."""
     text = re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", text).replace("<factory>", "{}")
-    return re.sub(r"'([A-Z]\w*)'", r"\1", text)
+    return re.sub(r"'([A-Z][^']*)'", r"\1", text)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def first_case(pytestconfig: pytest.Config) -> bool:
 def crews() -> Iterator[Callable[[int], "Crew"]]:  # noqa: F821 - torch is only there where needed
     """A crew of each size for all tests, started when it is first needed: starting ranks takes
     longer than most jobs."""
-    from resting_crew import RestingCrew
+    from forked_crew import RestingCrew
 
     with ExitStack() as stack:
         yield cache(lambda ranks: stack.enter_context(RestingCrew(ranks)))

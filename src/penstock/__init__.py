@@ -10,10 +10,11 @@ A schedule is data: generated, proven, simulated, drawn and run.
     penstock.draw(schedule).save("picture.svg")
 
 `docs/reference/python.md` describes every name. A name is loaded when it is first used, so that
-importing the package costs nothing; nothing but `penstock.run` needs torch.
+importing the package costs nothing; nothing but `pipeline`, `verify` and `run` needs torch.
 
-The checker, the lowering and the pictures are packages that have the name of what they do. Such a
-package can be called, and then does it: `penstock.check(schedule)` is `penstock.check.check`.
+The checker, the lowering, the pictures and the verifier are packages that have the name of what
+they do. Such a package can be called, and then does it: `penstock.check(schedule)` is
+`penstock.check.check`.
 """
 
 import sys
@@ -42,9 +43,11 @@ if TYPE_CHECKING:
     from penstock.files import load, save
     from penstock.interface.picture import Picture, draw
     from penstock.lower import lower
+    from penstock.run import pipeline
     from penstock.schedules import build, find, registry
     from penstock.sim import simulate
     from penstock.sim.timeline import Timeline
+    from penstock.verify import verify
 
 __version__ = "0.1.0"
 
@@ -71,10 +74,12 @@ __all__ = [
     "load",
     "lower",
     "parse_op",
+    "pipeline",
     "registry",
     "run",
     "save",
     "simulate",
+    "verify",
 ]
 
 _HOMES = {
@@ -95,13 +100,15 @@ _HOMES = {
     "penstock.files": ("load", "save"),
     "penstock.interface.picture": ("Picture", "draw"),
     "penstock.lower": ("lower",),
+    "penstock.run": ("pipeline",),
     "penstock.schedules": ("build", "find", "registry"),
     "penstock.sim": ("simulate",),
     "penstock.sim.timeline": ("Timeline",),
+    "penstock.verify": ("verify",),
 }
 """Where the public names live."""
 
-_VERBS = ("check", "draw", "lower")
+_VERBS = ("check", "draw", "lower", "verify")
 """Functions that have the name of a package."""
 
 

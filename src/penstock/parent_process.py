@@ -110,7 +110,7 @@ def _adopted() -> bool:
 def hold_to(tied: Tie) -> None:
     """End this process with the parent that made this tie."""
     if tied.steady and sys.platform == "linux":
-        _ask_kernel()
+        ask_kernel()
     _start(_wait, tied.descriptor)
 
 
@@ -126,8 +126,9 @@ def _inherited(tied: Tie) -> bool:
     return stat.S_ISFIFO(found.st_mode) and found.st_ino == tied.number
 
 
-def _ask_kernel() -> None:
-    """Where it refuses, the thread is left."""
+def ask_kernel() -> None:
+    """Be killed when the thread ends that started this process, even while this one is stopped.
+    Where the kernel refuses, the thread that waits for the parent is left."""
     import ctypes  # most processes that import this module need none of it
 
     ctypes.CDLL(None).prctl(_SET_SIGNAL_OF_PARENTS_DEATH, int(SIGKILL), 0, 0, 0)

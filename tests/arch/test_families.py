@@ -5,8 +5,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loops import each
-from penstock.arch.config import MODELS, ModelConfig, RopeScaling, model
+from penstock.arch.config import ModelConfig
 from penstock.arch.families import FAMILIES, from_huggingface, to_huggingface
+from penstock.arch.presets import MODELS, model
+from penstock.arch.rope_scaling import RopeScaling
 from penstock.errors import PenstockError, ShapeError
 
 Json = dict[str, object]
@@ -197,13 +199,12 @@ def test_a_window_that_no_layer_has_is_none() -> None:
     assert from_huggingface({**MISTRAL, "sliding_window": None}).window is None
 
 
-def test_a_window_of_all_layers_bounds_the_length() -> None:
+def test_a_window_of_all_layers_has_no_pattern() -> None:
     every = {**QWEN, "use_sliding_window": True, "max_window_layers": 0, "sliding_window": 8}
     for stated in (every, {**MISTRAL, "sliding_window": 8}):
         config = from_huggingface(stated)
-        config.refuse_length(8)
-        with pytest.raises(ShapeError, match="9 tokens exceeds the sliding window of 8 tokens"):
-            config.refuse_length(9)
+        assert (config.window, config.window_pattern) == (8, ())
+        config.refuse_length(10**6)
 
 
 def test_head_sizes_follow_from_the_heads_unless_stated() -> None:
@@ -216,9 +217,12 @@ def test_head_sizes_follow_from_the_heads_unless_stated() -> None:
 @each(
     ("change", "message"),
     [
-        ({"model_type": "gemma2"}, "model_type 'gemma2' is not supported"),
+        ({"model_type": "gpt2"}, "model_type 'gpt2' is not supported"),
         ({"model_type": None}, "model_type 'None' is not supported"),
-        ({"model_type": "qwen"}, "supported are llama, mistral, qwen2, qwen3"),
+        (
+            {"model_type": "qwen"},
+            "supported are llama, mistral, qwen2, qwen3, gemma2, gemma3_text, phi3",
+        ),
         ({"hidden_size": None}, "config.json has no hidden_size"),
         ({"hidden_size": "32"}, "hidden_size is '32'"),
         ({"hidden_size": 33}, "hidden_size 33 is not a multiple of num_attention_heads 4"),
@@ -237,7 +241,19 @@ def test_head_sizes_follow_from_the_heads_unless_stated() -> None:
         ({"dtype": "float8_e4m3fn"}, "dtype 'float8_e4m3fn' is not supported"),
         ({"rms_norm_eps": -1}, "norm_epsilon is -1"),
         ({"tie_word_embeddings": "yes"}, "tied is yes"),
-        ({"rope_scaling": {"rope_type": "longrope"}}, "rope_type 'longrope' is not supported"),
+        ({"rope_scaling": {"rope_type": "shortrope"}}, "rope_type 'shortrope' is not supported"),
+        (
+            {"rope_scaling": {"rope_type": "longrope"}},
+            "'longrope' has no short_factor, long_factor",
+        ),
+        (
+            {"rope_scaling": {"rope_type": "longrope", "short_factor": 1, "long_factor": [1.0]}},
+            "short_factor is 1",
+        ),
+        (
+            {"rope_scaling": {"type": "su", "short_factor": [1.0] * 3, "long_factor": [1.0] * 4}},
+            "short_factors has 3 numbers, but heads of 8 elements have 4 frequencies",
+        ),
         ({"rope_scaling": {"type": "linear"}}, "'linear' has no factor"),
         ({"rope_scaling": {"factor": 2.0}}, "rope_type 'default' has no factor"),
         ({"rope_scaling": {"type": "linear", "rope_type": "yarn"}}, "'yarn' and type is 'linear'"),
@@ -261,23 +277,40 @@ def test_what_is_not_supported_is_refused_by_name(change: Json, message: str) ->
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "pattern"),
     [
-        {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1},
-        {"layer_types": ["full_attention", "sliding_attention"], "use_sliding_window": True},
-        {"layer_types": ["sliding_attention", "sliding_attention"]},
-        {"layer_types": ["full_attention", "linear_attention"]},
+        ({"sliding_window": 8, "max_window_layers": 1}, (False, True)),
+        ({"layer_types": ["sliding_attention", "full_attention"]}, (True, False)),
+        ({"layer_types": ["sliding_attention"] * 2}, ()),
     ],
 )
-def test_windows_of_some_layers_are_refused(change: Json) -> None:
-    with pytest.raises(ShapeError, match="windows of some layers are not supported"):
+def test_windows_of_some_layers_are_a_pattern(change: Json, pattern: tuple[bool, ...]) -> None:
+    config = from_huggingface({**QWEN, "use_sliding_window": True, **change})
+    assert config.window_pattern == pattern
+    assert from_huggingface(to_huggingface(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"layer_types": ["sliding_attention"] * 2}, "but the model has no sliding window"),
+        ({"layer_types": ["full_attention", "linear_attention"]}, "layer 1 has 'linear_attention'"),
+        (
+            {"layer_types": ["full_attention"]},
+            "layer_types has 1 names, but num_hidden_layers is 2",
+        ),
+        ({"layer_types": "full"}, "layer_types is 'full'"),
+    ],
+)
+def test_layer_types_that_say_something_else_are_refused(change: Json, message: str) -> None:
+    with pytest.raises(ShapeError, match=message):
         from_huggingface({**QWEN, **change})
 
 
 def test_what_no_family_has_cannot_be_written() -> None:
-    with pytest.raises(ShapeError, match="biases and norms of queries and keys"):
+    with pytest.raises(ShapeError, match="is made of qkv_bias = True, qk_norm = True"):
         to_huggingface(ModelConfig(2, 32, 48, 4, 2, 8, 64, qkv_bias=True, qk_norm=True))
-    with pytest.raises(ShapeError, match="plain MLP"):
+    with pytest.raises(ShapeError, match="is made of gated = False"):
         to_huggingface(ModelConfig(2, 32, 48, 4, 2, 8, 64, gated=False))
     with pytest.raises(ShapeError, match="element_bytes 3"):
         to_huggingface(ModelConfig(2, 32, 48, 4, 2, 8, 64, element_bytes=3))
@@ -341,6 +374,6 @@ def test_numbers_that_no_model_has_are_refused_at_once(changes: Json, message: s
 
 
 def test_a_family_with_a_similar_name_is_not_proposed() -> None:
-    with pytest.raises(ShapeError, match="model_type 'mixtral' is not supported") as refusal:
-        from_huggingface({**MISTRAL, "model_type": "mixtral"})
-    assert refusal.value.hint == "supported are llama, mistral, qwen2, qwen3"
+    with pytest.raises(ShapeError, match="model_type 'ministral' is not supported") as refusal:
+        from_huggingface({**MISTRAL, "model_type": "ministral"})
+    assert refusal.value.hint == f"supported are {', '.join(FAMILIES)}"

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from loops import each
-from penstock.arch.config import MODELS, ModelConfig
+from penstock.arch.config import ModelConfig
 from penstock.arch.mesh_shape import AXES, MeshShape, fewest_heads, refuse_misfits
+from penstock.arch.presets import MODELS
 from penstock.errors import PenstockError, ShapeError
 
 TINY = MODELS["tiny"]
@@ -52,7 +53,7 @@ def test_a_mesh_is_read_in_any_order_and_with_spaces() -> None:
         (
             "x=1",
             "--mesh 'x=1': a mesh has no 'x'\n"
-            "hint: one of: replicas, sequence, ring, tensor, norms",
+            "hint: one of: replicas, sequence, ring, tensor, experts, norms",
         ),
         ("norms=2", "--mesh 'norms=2': norms is '2'\nhint: give scattered or replicated"),
         ("tensor=two", "--mesh 'tensor=two': tensor is 'two'\nhint: give a whole number above 0"),

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.arch.config import ModelConfig, model
+from penstock.arch.config import ModelConfig
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS, Parameter
 from penstock.arch.parameter_layout import ParameterPart, lay_out
 from penstock.arch.parameters import model_parameters, shapes_of, stage_parameters
+from penstock.arch.presets import model
 from penstock.errors import ShapeError
 
 TINY = model("tiny")

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from loops import each
-from penstock.arch.config import MODELS, ModelConfig, model
+from penstock.arch.config import ModelConfig
 from penstock.arch.parameters import (
     HEAD,
     elements,
@@ -12,6 +12,7 @@ from penstock.arch.parameters import (
     layer_prefix,
     shapes_of,
 )
+from penstock.arch.presets import MODELS, model
 from penstock.errors import ShapeError
 
 

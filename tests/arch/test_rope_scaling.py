@@ -11,6 +11,9 @@ COMPLETE = {
     "dynamic": RopeScaling("dynamic", 2.0),
     "llama3": RopeScaling("llama3", 8.0, 8192, low_factor=1.0, high_factor=4.0),
     "yarn": RopeScaling("yarn", 4.0, 4096, beta_fast=16.0, beta_slow=2.0, truncate=False),
+    "longrope": RopeScaling(
+        "longrope", 4.0, 4096, short_factors=(1.0, 2.0), long_factors=(3.0, 4.0)
+    ),
 }
 
 
@@ -30,6 +33,8 @@ def test_every_variant_can_be_stated() -> None:
         ("linear", {"beta_fast": 16.0}, "rope scaling linear has no beta_fast, but it is 16.0"),
         ("linear", {"original_positions": 64}, "linear has no original_positions"),
         ("llama3", {}, "original_positions is 0"),
+        ("longrope", {"original_positions": 8, "short_factors": 2.0}, "short_factors is 2.0"),
+        ("longrope", {"original_positions": 8, "long_factors": (0.0,)}, "long_factors is 0"),
         ("llama3", {"original_positions": 64, "truncate": False}, "llama3 has no truncate"),
         (
             "llama3",

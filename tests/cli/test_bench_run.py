@@ -37,10 +37,29 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         | {"solved_microbatches": 4},
         "unequal": {"documents": 40, "longest": 4096, "slice_tokens": 512, "batches": 1}
         | {"seconds": 0.3},
+        "policies": {"documents": 12, "longest": 2048, "median": 60, "batches": 1}
+        | {"seconds": 0.1, "sequence": 2, "small": {**model, "layers": 2}},
         "profile": {"model": model, "slices": [1, 2], "repeats": 1},
     }
     changed = {part: {**values, **changes.get(part, {})} for part, values in settings.items()}
     monkeypatch.setattr(choice, "read_bench_settings", lambda: changed)
+
+
+@pytest.mark.matrix
+@pytest.mark.processes
+@pytest.mark.usefixtures("small")
+def test_policies_are_predicted_measured_and_planned_ahead(penstock: Penstock) -> None:
+    answer = penstock("bench run --policies --ranks 2 --json")
+    assert answer.code == 0, answer.err
+    rows = answer.data["policies"]["rows"]
+    assert [row["policy"] for row in rows[:3]] == ["pack", "chunk", "flex"]
+    assert all(row["predicted"] > 0 < row["measured"] for row in rows)
+    assert all(row["waiting"] >= 0 and row["planning"] > 0 for row in rows)
+    assert rows[0]["predicted_gain"] == 1
+    assert all(row["same_loss"] for row in rows if row["ops"] == "computed")
+    uneven = penstock("bench run --policies --ranks 3")
+    assert uneven.code == 2
+    assert "3 ranks cannot be devices of 2 ranks that share tokens" in uneven.err
 
 
 @pytest.mark.processes

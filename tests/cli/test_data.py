@@ -41,12 +41,39 @@ def test_the_answer_has_lengths_buckets_and_policies(penstock: Penstock, lines: 
 
 
 def test_a_person_sees_bars_and_a_table(penstock: Penstock, lines: Path) -> None:
-    answer = penstock(f"data stats {lines} --model tiny -p 2")
-    assert answer.code == 0
+    answer = penstock(f"data stats {lines} --model tiny -p 2 --slice-tokens 64")
+    assert answer.code == 0, answer.err
     assert "6 documents, 297 tokens, mean 49.5, longest 200" in answer.out
     assert "129 to 256    ####" in answer.out
     assert "tokens/s" in answer.out
+    assert "memory of a rank" in answer.out
     assert "ms per step" not in penstock(f"data stats {lines}").out
+
+
+def test_every_policy_has_a_row_with_time_and_memory(penstock: Penstock, lines: Path) -> None:
+    found = penstock(f"data stats {lines} --model tiny -p 2 --batch 512 --slice-tokens 64 --json")
+    rows = {row["name"]: row for row in found.data["policies"]}
+    assert [*rows] == ["pack, cut", "pack, whole", "pack, single", "chunk", "flex"]
+    assert all(row["seconds"] > 0 < row["memory"] and row["fits"] for row in rows.values())
+    for name in ("chunk", "flex"):
+        assert (rows[name]["tokens"], rows[name]["padding"]) == (sum(LENGTHS), 0)
+    assert rows["chunk"]["largest"] == found.data["batch"]["slice_tokens"] == 64
+    assert "chunk: slices of up to 64 tokens" in found.err
+
+
+def test_the_size_of_slices_is_chosen_where_it_is_left_out(penstock: Penstock, lines: Path) -> None:
+    found = penstock(f"data stats {lines} --model tiny -p 2 --json").data
+    assert 1 <= found["batch"]["slice_tokens"] <= 200
+
+
+def test_a_policy_that_cannot_be_run_is_named(penstock: Penstock, lines: Path) -> None:
+    flags = "--model tiny -p 2 --slice-tokens 64"
+    ring = penstock(f"data stats {lines} {flags} --mesh sequence=2,ring=2 --json")
+    assert [row["name"] for row in ring.data["policies"]][-1] == "chunk"
+    assert "flex is not shown: 2 ranks pass keys and values round" in ring.err
+    wrong = penstock(f"data stats {lines} {flags} --schedule 1f1b")
+    assert wrong.code == 2
+    assert "1f1b has no order for sequences of unequal lengths" in wrong.err
 
 
 def test_tokens_are_kept_between_two_looks(penstock: Penstock, lines: Path, tmp_path: Path) -> None:
@@ -59,10 +86,11 @@ def test_tokens_are_kept_between_two_looks(penstock: Penstock, lines: Path, tmp_
 
 def test_a_page_has_everything_in_one_file(penstock: Penstock, lines: Path, tmp_path: Path) -> None:
     page = tmp_path / "x.html"
-    assert penstock(f"data stats {lines} --html {page}").code == 0
+    assert penstock(f"data stats {lines} --model tiny --slice-tokens 64 --html {page}").code == 0
     text = page.read_text()
     assert "<svg" in text
     assert "pack, whole" in text
+    assert text.count("<svg") == 2
     assert "http" not in text
 
 
@@ -89,6 +117,8 @@ def test_arrays_and_a_configuration_are_read_too(
         ("--source nowhere", "there is no source 'nowhere'"),
         ("--format chats", "data.format is 'chats'"),
         ("--model none", "none"),
+        ("--model tiny --cluster none", "no cluster is called 'none'"),
+        ("--model tiny --mesh sequence=0", "sequence"),
     ],
 )
 def test_misuse_is_refused_in_words(

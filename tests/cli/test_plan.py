@@ -68,7 +68,7 @@ def test_misuse_exits_with_2(
     assert message in capsys.readouterr().err
 
 
-SMALL = [*PROBLEM, "--mesh", "tensor=1,sequence=1", "--schedule", "1f1b", "--top", "1"]
+SMALL = [*PROBLEM, "--mesh", "tensor=1,sequence=1", "--schedule", "seq1f1b", "--top", "1"]
 
 
 def test_failures_and_jitter_are_told_of_each_plan(capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,6 +125,7 @@ def test_a_model_on_a_mesh_has_seconds_bytes_and_exposed_communication(penstock:
         "replicas": 2,
         "sequence": 2,
         "ring": 1,
+        "experts": 1,
         "tensor": 2,
         "norms": "scattered",
         "shard": "none",

@@ -58,8 +58,7 @@ def test_a_schedule_is_run_for_real_and_is_equal(penstock: Penstock) -> None:
     assert (answer.code, answer.data["name"], answer.data["equal"]) == (0, "seq1f1b", True)
     assert answer.data["grad_error"] < 1e-5
     rows = answer.data["rows"]
-    assert {row["variant"] for row in rows} == {variant.name for variant in VARIANTS} - {"groups"}
-    assert "seq1f1b groups: left out" in answer.err
+    assert {row["variant"] for row in rows} == {variant.name for variant in VARIANTS}
     for row in rows:
         assert set(row) == FIELDS
         assert row["equal"] is True
@@ -92,10 +91,10 @@ def test_the_table_ends_with_the_verdict(penstock: Penstock, judged: Callable[..
     answer = penstock("verify seq1f1b -p 4 -m 4 -k 2")
     lines = answer.out.splitlines()
     assert answer.code == 0
-    assert lines[-1] == "14 rows, all equal, largest error 2e-14 in float64, 2e-14 in float32"
+    assert lines[-1] == "16 rows, all equal, largest error 2e-14 in float64, 2e-14 in float32"
     assert "2 x 2" in next(line for line in lines if " replicas " in line)
     assert "2 of tensor 2" in next(line for line in lines if " tensor " in line)
-    assert "verifying 14 runs on 4 processes" in answer.err
+    assert "verifying 16 runs on 4 processes" in answer.err
 
 
 def test_a_wrong_gradient_is_named_with_its_error_and_exits_1(
@@ -105,7 +104,7 @@ def test_a_wrong_gradient_is_named_with_its_error_and_exits_1(
     answer = penstock("verify gpipe -p 3 -m 4")
     assert answer.code == 1
     assert f"gpipe tied: {PARAMETER} differs by 0.25: its norm is 3, not 4" in answer.out
-    assert "8 rows, 8 not equal" in answer.out
+    assert "9 rows, 9 not equal" in answer.out
     assert "note: gpipe replicas: left out" in answer.err
 
 
@@ -143,6 +142,8 @@ def test_a_file_is_verified_without_replicas(
         ("verify", "nothing to verify"),
         ("verify gpipe --all", "--all chooses"),
         ("verify --all -p 4", "-p was given"),
+        ("verify --model gemma2-9b -p 4", "--model without a schedule chooses"),
+        ("verify gpipe -p 4 -m 8 --model gema2-9b", "no model is called 'gema2-9b'"),
         ("verify gpip -p 4 -m 8", "no schedule is called 'gpip'"),
         ("verify gpipe -p 4", "number of microbatches"),
         ("verify gpipe -p 4 -m 8 -k 2", "does not cut sequences"),
@@ -200,8 +201,8 @@ def test_rows_of_a_gpu_say_the_back_end_and_the_difference_from_one_process(
 def test_the_table_of_a_gpu_ends_with_the_place(penstock: Penstock) -> None:
     lines = penstock("verify gpipe -p 2 -m 2 --device cuda").out.splitlines()
     assert "from one process" in lines[0]
-    assert lines[-2] == "18 rows, all equal, largest error 2e-06 in float32, 2e-06 in bfloat16"
-    assert lines[-1] == "18 of 18 equal on cuda over nccl"
+    assert lines[-2] == "19 rows, all equal, largest error 2e-06 in float32, 2e-06 in bfloat16"
+    assert lines[-1] == "19 of 19 equal on cuda over nccl"
 
 
 def test_without_torch_the_extra_to_install_is_named(

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from penstock.arch.cell_shape import CellShape
-from penstock.arch.config import model
 from penstock.arch.mesh_shape import MeshShape
+from penstock.arch.presets import model
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.cost.cell_cost import CellCost, FreeBoundaries

@@ -7,7 +7,8 @@ from fractions import Fraction
 import pytest
 
 from penstock.arch.cell_shape import CellShape
-from penstock.arch.config import ModelConfig, model
+from penstock.arch.config import ModelConfig
+from penstock.arch.presets import model
 from penstock.core.ops import Op
 from penstock.cost.collectives import Collective, SliceCollectives, op_collectives
 from penstock.cost.rank_share import RankShare

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.arch.cell_shape import CellPlace, CellShape
-from penstock.arch.config import MODELS, ModelConfig
+from penstock.arch.config import ModelConfig
+from penstock.arch.presets import MODELS
 from penstock.cost.copies import Copies, Shard
 from penstock.cost.rank_share import RankShare
 from penstock.cost.volumes import collected_per_parameter

@@ -11,7 +11,8 @@ import torch
 from cost.counted_ranks import OpCount, computed_meanwhile, counted
 from loops import one_of
 from penstock.arch.cell_shape import CellShape
-from penstock.arch.config import ModelConfig, model
+from penstock.arch.config import ModelConfig
+from penstock.arch.presets import model
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.cost.collectives import op_collectives
@@ -24,6 +25,8 @@ pytestmark = [pytest.mark.torch, pytest.mark.long]
 
 TINY = replace(model("tiny"), layers=3, vocabulary=26, element_bytes=4)
 ODD = replace(TINY, hidden=12, ffn=10, heads=6, kv_heads=3, head_size=4)
+NORMED = replace(TINY, qk_norm=True, qk_norm_over="projection", norms="after")
+WINDOWED = replace(TINY, window=5, window_pattern=(True, False))
 WHOLE = build("1f1b", devices=2, microbatches=2)
 SLICED = build("seq1f1b", devices=2, microbatches=2, slices=2)
 SCHEDULES = {
@@ -68,6 +71,19 @@ def test_every_op_of_every_rank_sends_what_was_predicted(named: str, cell: str) 
     assert predicted(schedule, TINY, CELLS[cell], lengths) == counted(
         schedule, TINY, CELLS[cell], lengths
     )
+
+
+@pytest.mark.parametrize("name", ["tensor", "tensor x ulysses, replicated"])
+def test_norms_over_all_heads_add_up_a_number_for_each_token(name: str) -> None:
+    found = counted(SLICED, NORMED, CELLS[name], (9, 6))
+    assert predicted(SLICED, NORMED, CELLS[name], (9, 6)) == found
+
+
+@pytest.mark.parametrize("name", ["ring", "ring of three"])
+def test_a_ring_leaves_out_keys_that_no_window_has(name: str) -> None:
+    found = counted(SLICED, WINDOWED, CELLS[name], (9, 6))
+    assert predicted(SLICED, WINDOWED, CELLS[name], (9, 6)) == found
+    assert found != counted(SLICED, TINY, CELLS[name], (9, 6))
 
 
 @pytest.mark.parametrize("name", ["tensor x ulysses, replicated", "ring of three"])

@@ -3,7 +3,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from penstock.arch.config import model
+from penstock.arch.presets import model
 from penstock.core.ops import Op, parse_op
 from penstock.core.shape import Shape
 from penstock.cost.hardware import Hardware

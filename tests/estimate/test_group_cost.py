@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.arch.config import MODELS
+from penstock.arch.presets import MODELS
 from penstock.cluster.presets import CLUSTERS
 from penstock.cluster.profile_file import machine_of
 from penstock.errors import PlanError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.arch.config import MODELS
+from penstock.arch.presets import MODELS
 from penstock.errors import ShapeError
 from penstock.estimate.price import Estimate, estimate
 from penstock.estimate.products import KERNEL_START

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from estimate.layouts import LLAMA_13B, row
-from penstock.arch.config import MODELS
 from penstock.arch.families import to_huggingface
+from penstock.arch.presets import MODELS
 from penstock.errors import ShapeError
 from penstock.estimate.answer import answer_lines, answer_row
 from penstock.estimate.many import answer_many
@@ -30,6 +30,7 @@ FIELDS = {
     "replicas",
     "microbatches",
     "layers",
+    "host_bytes",
 }
 CLASSES = {
     *("weights", "gradients", "optimizer", "activations", "keys_values", "logits"),

@@ -27,12 +27,15 @@ OTHER_WORDS = {
 """Words that the field uses for several things, and what is said here instead."""
 
 FOREIGN_TONGUE = (
+    "arch/lora.py",
     "arch/mesh_shape.py",
     "arch/cell_shape.py",
     "arch/parameter_layout.py",
     "bench/cells.py",
+    "bench/policies.py",
     "bench/run.py",
     "cli/bench.py",
+    "cli/launch.py",
     "cli/profile.py",
     "cli/train.py",
     "cost/cell_workload.py",
@@ -52,7 +55,8 @@ FOREIGN_TONGUE = (
     "files/torch_csv.py",
     "plan/cell_memory.py",
 )
-"""Files that translate another system's language, or count or start ranks, and have to speak it."""
+"""Files that translate another system's language, or count or start ranks, and have to speak it;
+LoRA has ranks of matrices."""
 
 UNFINISHED = re.compile(
     r"\b(TODO|FIXME|XXX|HACK|NotImplementedError)\b"

@@ -96,7 +96,8 @@ def test_the_program_with_modules_of_its_own_trains_under_torchrun(tmp_path: Pat
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stdout.splitlines() if "loss" in line]
+    *lines, verdict = [line for line in done.stdout.splitlines() if "loss" in line]
+    assert verdict.startswith("zb-h1: equal to one process")
     assert [line.partition(":")[0] for line in lines] == [
         *(f"step {step}" for step in range(0, 40, 10)),
         "held out",

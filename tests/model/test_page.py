@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from penstock.arch.config import MODELS, ModelConfig
+from penstock.arch.config import ModelConfig
+from penstock.arch.presets import MODELS
 
 PAGE = Path(__file__).parents[2] / "docs/reference/models.md"
 

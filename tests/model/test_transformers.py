@@ -8,13 +8,17 @@ import torch
 from torch import Tensor
 
 from loops import each
-from model.peers import VARIANTS, named, peer, sentences, stated, whole_stage
+from model.expert_peers import by_file_name
+from model.peers import VARIANTS, in_files, named, peer, sentences, stated, whole_stage
 from model.samples import Held
-from penstock.arch.config import MODELS, ModelConfig, model
+from penstock.arch.config import ModelConfig
 from penstock.arch.families import FAMILIES, from_huggingface, to_huggingface
 from penstock.arch.parameters import EMBEDDING, HEAD, expected_shapes
+from penstock.arch.presets import MODELS, model
+from penstock.arch.window_keys import layer_types
 from penstock.data.batch import IGNORE
 from penstock.model.attention.piece import pieces_of
+from penstock.model.io.fused_tensors import stored_shapes
 from penstock.model.layers.rope import rope_tables
 from penstock.model.stages.decoder import DecoderStage
 
@@ -55,12 +59,14 @@ def test_rotary_tables_equal_those_of_transformers_bit_for_bit_at_long_positions
     variant: str,
 ) -> None:
     rotary = peer(stated(variant)).model.rotary_emb
-    config = replace(from_huggingface(stated(variant)), window=None)
+    config = from_huggingface(stated(variant))
     end = config.longest or 100_000
     positions = range(end - 200, end)
-    expected = rotary(torch.zeros(1), torch.tensor([positions]))
-    ours = rope_tables(config, positions, torch.float32, "cpu")
-    assert all(torch.equal(a, b[0]) for a, b in zip(ours, expected))
+    for layer, kind in enumerate(layer_types(config)):
+        named_kind = (kind,) if config.local_rope_theta else ()
+        expected = rotary(torch.zeros(1), torch.tensor([positions]), *named_kind)
+        ours = rope_tables(config.with_rope_of(layer), positions, torch.float32, "cpu")
+        assert all(torch.equal(a, b[0]) for a, b in zip(ours, expected))
 
 
 @pytest.mark.long
@@ -82,9 +88,10 @@ def test_loss_and_gradients_equal_those_of_transformers(variant: str) -> None:
     found = stage.weights.named(stage.weights.grad)
     if config.tied:
         found[EMBEDDING] = found[EMBEDDING] + found[HEAD]
-    for name, parameter in theirs.named_parameters():
-        error = (found[name] - parameter.grad).norm() / parameter.grad.norm()
-        assert error < 1e-5, name
+    right = {name: parameter.grad for name, parameter in theirs.named_parameters()}
+    for name in expected_shapes(config):
+        wanted = in_files(config, right, name)
+        assert (found[name] - wanted).norm() / wanted.norm() < 1e-5, name
 
 
 @pytest.mark.parametrize(
@@ -98,6 +105,17 @@ def test_loss_and_gradients_equal_those_of_transformers(variant: str) -> None:
         ("qwen2", {"qkv_bias": False}),
         ("qwen3", {"qk_norm": False}),
         ("llama", {"norm_epsilon": 1e-2}),
+        ("mistral, window", {"window": 14}),
+        ("qwen2, windows of some", {"window_pattern": ()}),
+        ("gemma2", {"score_cap": None}),
+        ("gemma2", {"logit_cap": 5.0}),
+        ("gemma2", {"query_scalar": None}),
+        ("gemma2", {"activation": "silu"}),
+        ("gemma2", {"scaled_embedding": False}),
+        ("gemma2", {"norm_adds_one": False}),
+        ("gemma3", {"local_rope_theta": None}),
+        ("gemma3", {"window_pattern": ()}),
+        ("phi3, longrope, short", {"rope_scaling": None}),
     ],
 )
 def test_a_part_left_out_would_be_noticed(variant: str, change: dict[str, object]) -> None:
@@ -116,8 +134,9 @@ def test_presets_have_the_parameters_of_the_models_that_transformers_builds(name
     with torch.device("meta"):
         theirs = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
     assert theirs.num_parameters() == model(name).parameters
-    found = {name: tuple(parameter.shape) for name, parameter in theirs.named_parameters()}
-    assert found == expected_shapes(model(name))
+    parameters = by_file_name(config["model_type"], named(theirs))
+    found = {name: tuple(parameter.shape) for name, parameter in parameters.items()}
+    assert found == stored_shapes(model(name))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

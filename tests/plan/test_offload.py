@@ -2,7 +2,7 @@ from fractions import Fraction
 
 import pytest
 
-from penstock.arch.config import model
+from penstock.arch.presets import model
 from penstock.cost.hardware import Hardware
 from penstock.cost.transformer import TransformerCost
 from penstock.errors import PlanError

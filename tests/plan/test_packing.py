@@ -32,7 +32,9 @@ def test_the_worked_example_of_section_6() -> None:
 
 
 @given(LENGTHS, st.integers(1, 20))
-def test_every_token_appears_once_and_no_slice_is_too_long(lengths: list[int], size: int) -> None:
+def test_section_9_every_token_appears_once_and_no_slice_is_too_long(
+    lengths: list[int], size: int
+) -> None:
     packing = pack(lengths, size)
     found = tokens(packing)
     assert sorted(found) == [(s, at) for s, length in enumerate(lengths) for at in range(length)]
@@ -75,7 +77,7 @@ def test_long_sequences_are_put_first_and_nothing_else_changes(
 
 
 @given(LENGTHS, st.integers(1, 20))
-def test_a_long_sequence_is_one_microbatch_and_a_short_one_is_never_cut(
+def test_section_9_a_long_sequence_is_one_microbatch_and_a_short_one_is_never_cut(
     lengths: list[int], size: int
 ) -> None:
     for slices in pack(lengths, size).microbatches:
@@ -100,7 +102,7 @@ def fewest_by_enumeration(lengths: list[int], size: int) -> int:
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(9, 14))
-def test_short_sequences_take_the_fewest_slices(lengths: list[int], size: int) -> None:
+def test_section_9_short_sequences_take_the_fewest_slices(lengths: list[int], size: int) -> None:
     count = len(pack(lengths, size).microbatches)
     assert count == fewest_by_enumeration(lengths, size)
     assert count >= -(-sum(lengths) // size)

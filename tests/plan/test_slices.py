@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.arch.config import ModelConfig, model
+from penstock.arch.config import ModelConfig
+from penstock.arch.presets import model
 from penstock.errors import ShapeError
 from penstock.plan import equal_flops, equal_flops_of_model, even, flops_shares
 from penstock.schedules import build

@@ -10,7 +10,6 @@ from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import Estimate, estimate_step
 from penstock.planner.candidates import Candidates, all_candidates
 from penstock.planner.problem import PlanProblem, problem_from
-from penstock.planner.processes import PlanProcesses
 from penstock.planner.simulations import CandidateOutcome, Simulations, Slower
 
 
@@ -21,7 +20,6 @@ def row(**changes: Any) -> dict[str, Any]:
         "cluster": "h100:8",
         "tokens": 8192,
         "batch_tokens": 16 * 8192,
-        "slices": 4,
     }
     return found | changes
 
@@ -47,11 +45,10 @@ def tight(found: Candidates, gibi: float) -> Candidates:
     return replace(found, problem=with_memory(found.problem, gibi))
 
 
-@dataclass
+@dataclass(frozen=True)
 class Remembered(Simulations):
     """Simulations that are done once, whatever the memory of the GPUs is."""
 
-    processes: PlanProcesses
     seen: dict[TrainingLayout, Estimate] = field(default_factory=dict)
 
     def below(

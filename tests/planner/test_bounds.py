@@ -8,7 +8,7 @@ import pytest
 from penstock.core.kernel import compile_small_work
 from penstock.estimate.price import estimate_step
 from penstock.planner.candidates import Candidates
-from penstock.planner.copy_bounds import copy_seconds
+from penstock.planner.copy_bounds import copy_bounds
 from penstock.planner.problem import problem_from
 from planner.problems import candidates_of, every, row
 
@@ -69,7 +69,9 @@ def _ratios(found: Candidates, numbers: Sequence[int]) -> list[float]:
             bound = float(found.seconds[number])
             if layout.offload != "none":
                 piece = found.pieces.of(division)(layout.slices or 1)
-                bound = max(bound, copy_seconds(layout, piece))
+                copied = copy_bounds(layout, piece)
+                assert copied.host <= plan.host
+                bound = max(bound, copied.seconds)
             ratios.append(bound / plan.seconds)
     return ratios
 

@@ -15,7 +15,7 @@ SIZES = {"layers": 4, "hidden": 64, "ffn": 128, "heads": 4, "kv_heads": 2, "voca
 
 
 def _layout(**changes: Any) -> Any:
-    given = row(mesh="tensor=2,pipeline=2", schedule="seq1f1b", shard="optimizer")
+    given = row(mesh="tensor=2,pipeline=2", schedule="seq1f1b", slices=4, shard="optimizer")
     return layout_from(given | changes)
 
 
@@ -44,6 +44,14 @@ def test_training_has_the_layers_of_the_plan() -> None:
 def test_a_model_without_a_name_has_all_its_sizes() -> None:
     layout = _layout(model=SIZES)
     assert loads(written(configuration(layout))).model.config == layout.model
+
+
+def test_training_has_the_adapters_of_the_plan() -> None:
+    layout = _layout(lora="8:q_proj,v_proj")
+    settings = loads(written(configuration(layout)))
+    assert settings.lora.adapters == layout.model.lora
+    assert layout.model.lora.rank == 8
+    assert configuration(layout)["model"] == configuration(_layout())["model"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from planner.problems import Remembered, candidates_of, row, tight
 pytestmark = pytest.mark.long
 
 PROBLEMS = {
-    "one machine": row(mesh="tensor=1,sequence=1", rows=1, schedule="seq1f1b"),
+    "one machine": row(mesh="tensor=1,sequence=1", rows=1, schedule="seq1f1b", slices=4),
     "two machines": row(cluster="a100-40:16", mesh="sequence=1", schedule="1f1b", rows=1),
     "all sorts of schedules": row(
         mesh="tensor=2,sequence=1,pipeline=2", rows=1, shard="none", offload="none"

@@ -47,10 +47,14 @@ class Die:
         os._exit(3)
 
 
-def test_a_task_is_done_by_the_process_that_is_named_for_it() -> None:
+def test_tasks_of_one_key_are_done_by_one_process() -> None:
+    tasks = [Process(), Process(), Process()]
     with PlanProcesses(problem_from(FEW), 2) as processes:
-        found = dict(processes.run([Process(), Process(), Process()], [0, 1, 0]))
-    assert found[0] == found[2] != found[1]
+        found = dict(processes.run(tasks, ["a", "b", "a"]))
+        again = dict(processes.run(tasks, ["b", "a", "b"]))
+    assert found[0] == found[2] == again[1]
+    assert found[1] == again[0] == again[2]
+    assert found[0] != found[1]
 
 
 @dataclass(frozen=True)

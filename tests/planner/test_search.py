@@ -9,7 +9,7 @@ from penstock.errors import PenstockError, ShapeError
 from penstock.estimate.price import estimate_step
 from penstock.planner.advice import advise, lacks
 from penstock.planner.candidates import Candidates, all_candidates
-from penstock.planner.divisions import nothing_divides
+from penstock.planner.nothing_found import nothing_found
 from penstock.planner.problem import problem_from
 from penstock.planner.processes import PlanProcesses
 from penstock.planner.search import WORTH, SearchResult, search_plans
@@ -104,7 +104,7 @@ def test_refused_candidates_are_rare() -> None:
 
 
 def test_a_kernel_that_is_missing_is_never_better() -> None:
-    sizes = row(mesh="tensor=1,sequence=1", rows=1, schedule="seq1f1b")
+    sizes = row(mesh="tensor=1,sequence=1", rows=1, schedule="seq1f1b", slices=4)
     kernels = [("cudnn", True), ("flash2", True), ("flash1", True), ("unfused", False)]
     seconds = []
     for attention, fused in kernels:
@@ -137,13 +137,18 @@ def test_layers_that_the_model_has_not_are_refused() -> None:
     ("given", "message", "hint"),
     [
         ({"schedule": "adaptis"}, "adaptis is not planned with", "leave --schedule out"),
-        ({"layers": "8,8", "mesh": "pipeline=8"}, "no schedule of 2 stages", "or --layers"),
-        ({"schedule": "interleaved", "chunks": 17}, "no schedule has", "--schedule or --chunks"),
+        ({"layers": "8,8", "mesh": "pipeline=8"}, "--layers 8,8, --mesh pipeline=8", "--layers"),
+        ({"schedule": "interleaved", "chunks": 17}, "interleaved, --chunks 17", "out --chunks"),
+        ({"schedule": "1f1b", "slices": 4}, "1f1b does not cut sequences", "seq1f1b, "),
+        ({"schedule": "dualpipev", "chunks": 3}, "2 stage(s) on each device", "interleaved, "),
+        ({"schedule": "1f1b", "options": {"admit": 2}}, "1f1b has no option", "leave out --option"),
+        ({"vocabulary": True, "mesh": "tensor=2"}, "--vocabulary yes", "--vocabulary or --mesh"),
+        ({"recompute": "all", "offload": "all"}, "--recompute all", "--recompute or --offload"),
     ],
 )
 def test_what_no_schedule_has_is_told(given: dict[str, Any], message: str, hint: str) -> None:
     problem = problem_from(row(**given))
     assert len(all_candidates(problem)) == 0
-    error = nothing_divides(problem)
+    error = nothing_found(problem)
     assert message in error.message
     assert hint in str(error.hint)

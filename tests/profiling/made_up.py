@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from penstock.arch.config import MODELS
+from penstock.arch.presets import MODELS
 from penstock.cluster.measured import (
     END_RATES,
     FACTORS,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.arch.config import MODELS
+from penstock.arch.presets import MODELS
 from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.price import Estimate, estimate, layout_cost
 from penstock.estimate.products import Product

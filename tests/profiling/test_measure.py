@@ -23,7 +23,8 @@ SMALL = ["--tokens", "64", "-k", "2", "--steps", "1", "--first", "1"]
 def record(crews: Callable[[int], Any]) -> dict[str, Any]:
     from dataclasses import replace
 
-    from penstock.profiling.measure.run import Rounds, profile_alone
+    from penstock.profiling.measure.run import profile_alone
+    from penstock.profiling.measure.timing import Rounds
 
     case = replace(CASE, tokens=64, slices=2)
     found: dict[str, Any] = crews(1).run(profile_alone, case, "cpu", Rounds(1, 2, 1))[0]

@@ -116,13 +116,93 @@ def stepped(stage_1: nn.Module, loss: Callable[..., Tensor] = mean_loss) -> floa
     return pipeline.step(*batch(0))
 
 
-class Pairs(nn.Module):
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return x, x
+class Numbered(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, int]:
+        return x, 3
 
 
-def a_tuple() -> float:
-    return stepped(Pairs())
+def a_number() -> float:
+    return stepped(Numbered())
+
+
+def whole_numbers() -> float:
+    return stepped(nn.Sequential(module(1, 2), Rounded()))
+
+
+class Rounded(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.long()
+
+
+def another_type() -> float:
+    return stepped(module(1, 2).float())
+
+
+class Parted(nn.Module):
+    """Trains its own weights, but parts them from what came in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = module(1, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.inner(x.detach())
+        return out
+
+
+def a_detached_input() -> float:
+    return stepped(Parted())
+
+
+class Unused(nn.Module):
+    """Has weights that it does not use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(5, WORDS, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.weight.detach()
+
+
+def weights_without_gradient() -> float:
+    return stepped(Unused())
+
+
+def other_words_on_each_rank() -> float:
+    pipeline = penstock.pipeline(lambda n: module(n, 2), pair(), loss=mean_loss)
+    return pipeline.step(batch(torch.distributed.get_rank()))
+
+
+def three_parts() -> float:
+    pipeline = penstock.pipeline(lambda n: module(n, 2), pair(), loss=mean_loss)
+    return pipeline.step(*batch(0), batch(0)[0])
+
+
+def nothing_that_counts() -> float:
+    stages = [module(stage, 2) for stage in range(2)]
+    pipeline = penstock.pipeline(stages, pair(), loss=mean_loss, weight=lambda targets: 0.0)
+    return pipeline.step(batch(0))
+
+
+def no_microbatches() -> object:
+    return penstock.pipeline([module(stage, 2) for stage in range(2)], "1f1b", loss=mean_loss)
+
+
+def three_modules_for_two_devices() -> object:
+    stages = [module(stage, 3) for stage in range(3)]
+    return penstock.pipeline(stages, "interleaved", microbatches=4, loss=mean_loss)
+
+
+def an_unknown_tie() -> object:
+    stages = [module(stage, 2) for stage in range(2)]
+    tied = [("0.0.weight", "1.nope.weight")]
+    return penstock.pipeline(stages, "1f1b", microbatches=4, loss=mean_loss, tied=tied)
+
+
+def three_replicas_of_two_ranks() -> object:
+    stages = [module(stage, 2) for stage in range(2)]
+    return penstock.pipeline(stages, "1f1b", microbatches=4, loss=mean_loss, replicas=3)
 
 
 def a_wrong_size() -> float:

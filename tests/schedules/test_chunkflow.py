@@ -43,7 +43,7 @@ def test_the_order_of_section_6() -> None:
     """)
 
 
-def test_one_kept_slice_runs_the_other_again_right_before_its_backward() -> None:
+def test_section_4_one_kept_slice_runs_the_other_again_right_before_its_backward() -> None:
     assert lanes(of_lengths([4, 2, 1, 1], 2, retain=1)) == picture("""
         0 F0 F1 N2 F2.1 B0 B1   B2.1 R2 B2
         1 F0 F1 N2 B0 F2.1 B1   B2.1 R2 B2
@@ -53,7 +53,7 @@ def test_one_kept_slice_runs_the_other_again_right_before_its_backward() -> None
 
 
 @pytest.mark.parametrize("order", [[4, 2, 1, 1], [4, 1, 2, 1]])
-def test_1f1b_over_whole_sequences_is_four_sevenths_idle(order: list[int]) -> None:
+def test_section_6_1f1b_over_whole_sequences_is_four_sevenths_idle(order: list[int]) -> None:
     whole = weigh_slices(built("1f1b", p=4, m=4), [[Fraction(length)] for length in order])
     timeline = priced(whole)
     assert (timeline.makespan, timeline.bubble_makespan) == (56, Fraction(4, 7))
@@ -79,12 +79,12 @@ def test_the_ratios_of_section_6(
     assert (timeline.makespan, timeline.bubble_makespan) == (makespan, bubble)
 
 
-def test_recomputation_counted_as_waste_makes_it_half_idle() -> None:
+def test_section_6_recomputation_counted_as_waste_makes_it_half_idle() -> None:
     timeline = priced(of_lengths([4, 2, 1, 1], 2, retain=1), (2, 2, 2))
     assert 1 - 4 * Fraction(2 + 4) / timeline.makespan == Fraction(1, 2)
 
 
-def test_a_long_sequence_in_front_stalls_devices_that_stay_ahead() -> None:
+def test_section_6_a_long_sequence_in_front_stalls_devices_that_stay_ahead() -> None:
     groups = [8] + [1] * 8
     assert priced(grouped("chunkflow", 4, groups)).makespan == 129
     assert priced(grouped("chunkflow", 4, groups, warmup=8)).makespan == 57
@@ -93,7 +93,7 @@ def test_a_long_sequence_in_front_stalls_devices_that_stay_ahead() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_price_of_a_longer_warm_up_is_memory(name: str) -> None:
+def test_section_6_the_price_of_a_longer_warm_up_is_memory(name: str) -> None:
     groups = [1] * 8 + [8]
     paper = priced(grouped(name, 4, groups, retain=2))
     assert (paper.makespan, paper.peak) == (69, (4, 3, 2, 2))
@@ -104,7 +104,7 @@ def test_the_price_of_a_longer_warm_up_is_memory(name: str) -> None:
 @each_case("name", NAMES)
 @each_case("slices", [1, 2, 5, 8])
 @each_case("retain", [1, 2, 3, 8])
-def test_one_device_holds_the_kept_slices_of_one_sequence(
+def test_section_9_one_device_holds_the_kept_slices_of_one_sequence(
     name: str, slices: int, retain: int
 ) -> None:
     timeline = priced(grouped(name, 1, [slices], retain))
@@ -113,7 +113,9 @@ def test_one_device_holds_the_kept_slices_of_one_sequence(
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=6), st.integers(1, 4), st.integers(1, 4))
-def test_what_is_not_kept_runs_forward_twice(groups: list[int], p: int, retain: int) -> None:
+def test_section_9_what_is_not_kept_runs_forward_twice(
+    groups: list[int], p: int, retain: int
+) -> None:
     for name in NAMES:
         kinds = [op.kind for op in grouped(name, p, groups, retain).lane(0)]
         again = sum(max(0, slices - retain) for slices in groups)
@@ -200,19 +202,19 @@ def rules(schedule: Schedule) -> set[str]:
     return {finding.rule for finding in check(schedule).findings}
 
 
-def test_an_ascending_third_phase_is_rejected() -> None:
+def test_section_9_an_ascending_third_phase_is_rejected() -> None:
     schedule = grouped("chunkflow", 1, [3], retain=1)
     assert lanes(schedule) == picture("0 N0 N0.1 F0.2 B0.2 R0.1 B0.1 R0 B0")
     wrong = swapped(schedule, 0, ("R0.1", "R0"), ("B0.1", "B0"))
     assert "slice-order" in rules(wrong)
 
 
-def test_a_backward_before_the_whole_sequence_went_forward_is_rejected() -> None:
+def test_section_9_a_backward_before_the_whole_sequence_went_forward_is_rejected() -> None:
     assert rules(swapped(grouped("chunkflow", 1, [2]), 0, ("F0.1", "B0.1")))
     assert "slice-order" in rules(swapped(grouped("chunkflow", 1, [2]), 0, ("F0.1", "B0")))
 
 
-def test_a_missing_relay_of_key_value_gradients_is_rejected() -> None:
+def test_section_9_a_missing_relay_of_key_value_gradients_is_rejected() -> None:
     """Without its backward a slice hands no gradient of keys and values to the earlier ones."""
     schedule = grouped("chunkflow", 1, [2])
     rows = [[op for op in schedule.lane(0) if op != Op("B", 0, 0, 1)]]

@@ -3,8 +3,9 @@ from fractions import Fraction
 
 import pytest
 
-from penstock.arch.config import ModelConfig, model
+from penstock.arch.config import ModelConfig
 from penstock.arch.mesh_shape import MeshShape
+from penstock.arch.presets import model
 from penstock.core.schedule import Schedule
 from penstock.cost.cell_cost import CellCost
 from penstock.cost.hardware import hardware

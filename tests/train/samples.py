@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import assume, settings
 from hypothesis import strategies as st
 
-from penstock.arch.config import MODELS
 from penstock.arch.mesh_shape import AXES, LARGEST_OF_MESH
+from penstock.arch.presets import MODELS
 from penstock.arch.rope_scaling import RopeScaling
 from penstock.data.settings import DataSettings
 from penstock.train.config.load import loads
@@ -63,7 +63,8 @@ def models(draw: st.DrawFn) -> ModelSettings:
     }
     # Not `vars`: it holds the cached properties too once another test has asked for them.
     numbers = {field.name: getattr(base, field.name) for field in fields(base)}
-    del numbers["element_bytes"]
+    for of_another_table in ("element_bytes", "lora"):
+        del numbers[of_another_table]
     return ModelSettings(**{**numbers, **changes})
 
 

@@ -11,13 +11,8 @@ from penstock.errors import ShapeError
 from penstock.schedules import build
 from penstock.sim import simulate
 from penstock.transform import shard, split_backward
-from penstock.transform.sharding import (
-    BufferRule,
-    by_number,
-    farthest,
-    fewest_for_one_reduction,
-    least_recent,
-)
+from penstock.transform.buffer_stays import BufferRule, by_number, farthest, least_recent
+from penstock.transform.sharding import fewest_for_one_reduction
 from transform.pictures import draw, lanes, picture
 from transform.test_every_schedule import built
 

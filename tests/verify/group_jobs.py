@@ -3,20 +3,21 @@
 import random
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 
 from penstock.arch.cell_shape import CellShape
 from penstock.core.schedule import Schedule
-from penstock.plan.sequence_groups.batch import GroupedBatch, flexible_groups
+from penstock.plan.balance import TokenCost
+from penstock.plan.sequence_groups.batch import GROUPINGS, GroupedBatch
 from penstock.plan.sequence_groups.cost import ExchangeCost, GroupCost, powers_of_two
 from penstock.plan.sequence_groups.groups import GroupedMicrobatch, SequenceGroup
 from penstock.run.comm.group_pool import GROUP_POOL
-from penstock.run.comm.mesh import make_mesh
+from penstock.run.comm.mesh import Mesh, make_mesh
 from penstock.run.policies.grouped_step import GroupedSteps
-from penstock.run.policies.ragged_step import LabelledSequence, PlannedBatch
+from penstock.run.policies.ragged_step import LabelledSequence, PlannedBatch, own_share
 from penstock.run.process.rendezvous import Connection
 from penstock.run.program.layout import Layout
 from penstock.run.step.build import engine_on
@@ -27,33 +28,59 @@ from penstock.schedules import build
 from penstock.verify.compare import HeldGradient
 from penstock.verify.material import parameters_of
 from penstock.verify.trial import TrialPart
-from verify.unequal_jobs import MODEL, UnequalBatch, random_batch
+from verify.unequal_jobs import LONGEST, MODEL, UnequalBatch, random_batch
 
-LONGEST = 400
+LARGEST = 400
 """Tokens of all sequences of a microbatch."""
+FOUR = CellShape(ulysses=4)
+DEALING = TokenCost.of_model(MODEL)
+
+ReplicaGroups = tuple[GroupedBatch, ...]
+"""The groups of each replica's part of a batch."""
+
+
+@dataclass(frozen=True)
+class GroupMesh:
+    """Four ranks, and the order in which they work."""
+
+    schedule: str = "1f1b"
+    devices: int = 1
+    cell: CellShape = FOUR
+    shard: str = "none"
+    replicas: int = 1
+    slices: int = 1
 
 
 @dataclass(frozen=True)
 class GroupCase:
     """Several batches with their groups on one mesh."""
 
-    batches: tuple[tuple[UnequalBatch, GroupedBatch], ...]
-    schedule: str
-    devices: int
-    cell: CellShape
-    shard: str = "none"
-    replicas: int = 1
+    batches: tuple[tuple[UnequalBatch, ReplicaGroups], ...]
+    mesh: GroupMesh
 
 
-def random_groups(numbers: random.Random, exchanging: int) -> tuple[UnequalBatch, GroupedBatch]:
-    """A batch, planned with a cost model of random numbers; or any groups at all."""
-    batch = random_batch(numbers)
+def random_groups(numbers: random.Random, mesh: GroupMesh) -> tuple[UnequalBatch, ReplicaGroups]:
+    """A batch with sequences of one token and of the most, and groups for each replica."""
+    drawn = random_batch(numbers)
+    ends = numbers.sample([1, 1, LONGEST, LONGEST], numbers.randint(0, 3))
+    batch = replace(drawn, lengths=(*ends, *drawn.lengths))
+    shares = [share_of(batch, replica, mesh.replicas) for replica in range(mesh.replicas)]
+    exchanging = mesh.cell.ulysses
+    return batch, tuple(_grouped(numbers, list(map(_length, own)), exchanging) for own in shares)
+
+
+def _length(sequence: LabelledSequence) -> int:
+    return len(sequence.tokens)
+
+
+def _grouped(numbers: random.Random, lengths: Sequence[int], exchanging: int) -> GroupedBatch:
+    """Planned with a cost model of random numbers, in one of the ways; or any groups at all."""
     if numbers.random() < 0.5:
-        return batch, GroupedBatch(tuple(_any_groups(numbers, batch.lengths, exchanging)))
+        return GroupedBatch(tuple(_any_groups(numbers, lengths, exchanging)))
     exchange = {d: ExchangeCost(numbers.uniform(0, d)) for d in powers_of_two(exchanging)}
-    capacity = -(-max(batch.lengths) // exchanging) + numbers.randint(0, 8)
+    capacity = -(-max(lengths) // exchanging) + numbers.randint(0, 8)
     cost = GroupCost(numbers.random(), numbers.random(), numbers.random(), exchange, capacity)
-    return batch, flexible_groups(batch.lengths, exchanging, cost)
+    return GROUPINGS[numbers.choice([*GROUPINGS])](lengths, exchanging, cost)
 
 
 def _any_groups(
@@ -75,19 +102,24 @@ def _any_groups(
     return found
 
 
-def order_of(name: str, devices: int, microbatches: int) -> Schedule:
-    return build(name, devices=devices, microbatches=microbatches)
+def share_of(batch: UnequalBatch, replica: int, replicas: int) -> list[LabelledSequence]:
+    return own_share(batch.sequences(), replica, replicas, DEALING)
+
+
+def order_of(mesh: GroupMesh, microbatches: int) -> Schedule:
+    sizes = {"devices": mesh.devices, "microbatches": microbatches, "slices": mesh.slices}
+    return build(mesh.schedule, **sizes)
 
 
 def gradients_in_groups(connection: Connection, case: GroupCase) -> list[TrialPart]:
     """Gradients of one batch after the other, by one engine whose groups change."""
-    order = partial(order_of, case.schedule, case.devices)
-    first = order(4)
-    layout = Layout.of(MODEL, first, LONGEST, dtype=torch.float64, cell=case.cell)
+    given = case.mesh
+    order = partial(order_of, given)
+    layout = Layout.of(MODEL, order(4), LARGEST, dtype=torch.float64, cell=given.cell)
+    mesh = make_mesh(given.replicas, given.devices, given.cell)
     steps = GroupedSteps(layout, order)
-    planned = [steps.step(_share(batch, case), groups) for batch, groups in case.batches]
-    mesh = make_mesh(case.replicas, case.devices, case.cell)
-    engine = engine_on(mesh, planned[0].plan, NoUpdate(), torch.device("cpu"), shard=case.shard)
+    planned = [_planned(steps, mesh, *each) for each in case.batches]
+    engine = engine_on(mesh, planned[0].plan, NoUpdate(), torch.device("cpu"), shard=given.shard)
     with closing(engine):
         values = parameters_of(MODEL, layout.main)
         for entry in entries(engine):
@@ -96,8 +128,11 @@ def gradients_in_groups(connection: Connection, case: GroupCase) -> list[TrialPa
         return [_gradients(engine, each) for each in planned]
 
 
-def _share(batch: UnequalBatch, case: GroupCase) -> list[LabelledSequence]:
-    return batch.sequences()
+def _planned(
+    steps: GroupedSteps, mesh: Mesh, batch: UnequalBatch, groups: ReplicaGroups
+) -> PlannedBatch:
+    most = max(len(each.microbatches) for each in groups)
+    return steps.step(share_of(batch, mesh.replica, mesh.replicas), groups[mesh.replica], most)
 
 
 def _gradients(engine: Engine, planned: PlannedBatch) -> TrialPart:
@@ -111,8 +146,7 @@ def _gradients(engine: Engine, planned: PlannedBatch) -> TrialPart:
 
 def groups_made(connection: Connection, case: GroupCase) -> list[int]:
     """How many groups the pool has, after the first batch and after all."""
-    one = GroupCase(case.batches[:1], case.schedule, case.devices, case.cell, case.shard)
-    gradients_in_groups(connection, one)
+    gradients_in_groups(connection, replace(case, batches=case.batches[:1]))
     before = len(GROUP_POOL._made)
     gradients_in_groups(connection, case)
     return [before, len(GROUP_POOL._made)]

@@ -6,6 +6,7 @@ import pytest
 
 from penstock.arch.parameters import HEAD
 from penstock.check import check
+from penstock.core.loans import helps_of
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
@@ -29,10 +30,10 @@ def everything() -> dict[str, dict[str, Trial]]:
     return {name: trials for name, trials in found.items() if trials}
 
 
-def _cut_or_offloaded(trials: dict[str, Trial]) -> bool:
-    """Whether a schedule of half the depth has slices or offloads."""
+def _helped_or_offloaded(trials: dict[str, Trial]) -> bool:
+    """Whether devices of a schedule of half the depth help each other, or offload."""
     schedule = trials["ulysses"].schedule
-    return max(schedule.shape.slices) > 1 or "O" in schedule.table.kinds
+    return bool(helps_of(schedule)) or "O" in schedule.table.kinds
 
 
 @pytest.mark.long
@@ -47,23 +48,19 @@ def test_every_schedule_meets_every_variant_once(
     }
     # Keys that go round cannot be lent, nor shared by a gang, whose weights are not gathered;
     # activations that are offloaded cannot be run again; a stage between two attentions is of one
-    # layer; groups of ranks have whole sequences, whose activations stay on the device.
+    # layer; groups of ranks keep their activations on the device, and attention to themselves.
     loans = {(name, "ring") for name in ("slimpipe-exchange", "slimpipe-level", "sppo-msp")}
     offloaded = {(name, "recompute") for name in ("po-h", "po-f", "sppo", "stp-offload")}
-    whole = {(name, "groups") for name in everything if _cut_or_offloaded(everything[name])}
-    assert ("seq1f1b", "groups") in whole
-    assert ("1f1b", "groups") not in whole
+    whole = {(name, "groups") for name in everything if _helped_or_offloaded(everything[name])}
+    assert ("sppo", "groups") in whole
+    assert ("seq1f1b", "groups") not in whole
     assert missed == loans | offloaded | whole | {("helixpipe", "layers"), ("sppo-msp", "full")}
 
 
 @pytest.mark.long
 def test_what_is_not_run_as_it_stands_is_said_by_name() -> None:
     said = {name: trials_by_name(spec)[1] for name, spec in registry().items()}
-    assert said["seq1f1b"] == [
-        "note: seq1f1b groups: left out, microbatch 0 is cut into 4 slices, but ranks form groups "
-        "for it"
-    ]
-    assert said["vocab-1f1b"] == []
+    assert said["seq1f1b"] == said["vocab-1f1b"] == []
     assert all(": left out" in note for note in said["po-h"])
     refused = [name for name, notes in said.items() if any("not run" in note for note in notes)]
     assert refused == []
@@ -138,7 +135,7 @@ def test_a_schedule_that_is_registered_tomorrow_is_covered() -> None:
     assert smallest(spec) == Case(4, 3, k=3)
     trials = _trials(spec)
     assert trials["replicas"].schedule.shape == Shape.even(2, 1, 1, 3)
-    assert set(trials) == {variant.name for variant in VARIANTS} - {"groups"}
+    assert set(trials) == {variant.name for variant in VARIANTS}
 
 
 def test_a_schedule_that_accepts_nothing_is_an_error() -> None:

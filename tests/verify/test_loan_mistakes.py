@@ -2,9 +2,9 @@
 
 import pytest
 
+from forked_crew import ForkedCrew
 from penstock.core.loans import helps_of
 from penstock.errors import RunError
-from penstock.run.launch.worker_pool import Crew
 from penstock.schedules import Case, find
 from penstock.verify.cases import trials_of
 from penstock.verify.variants import Trial
@@ -61,7 +61,7 @@ def test_attention_is_helped_with_again_where_it_is_recomputed(
 @each_kind
 def test_a_result_that_is_never_sent_ends_in_an_error_and_not_in_silence(name: str) -> None:
     trial = _trial(name)
-    with Crew(trial.processes) as crew:
+    with ForkedCrew(trial.processes) as crew:
         crew.limit = 5.0
         with pytest.raises(RunError, match="no answer after 5 s"):
             crew.run(loan_mistakes.lost_result, trial)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from forked_crew import ForkedCrew
 from penstock.errors import RunError
-from penstock.run.launch.worker_pool import Crew
 from penstock.schedules import find
 from penstock.verify.cases import half, trials_of
 from penstock.verify.trial import run_trial
@@ -59,7 +59,7 @@ def test_a_wrong_count_of_labels_shows_in_the_loss(verifier: Verifier) -> None:
 @pytest.mark.processes
 def test_a_transfer_that_is_never_sent_ends_in_an_error_and_not_in_silence() -> None:
     trial = _trial("float32")
-    with Crew(trial.processes) as crew:
+    with ForkedCrew(trial.processes) as crew:
         assert len(crew.run(run_trial, trial)) == trial.processes
         crew.limit = 3.0
         with pytest.raises(RunError, match="no answer after 3 s"):

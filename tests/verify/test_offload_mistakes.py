@@ -2,8 +2,8 @@
 
 import pytest
 
+from forked_crew import ForkedCrew
 from penstock.errors import RunError
-from penstock.run.launch.worker_pool import Crew
 from penstock.schedules import build
 from penstock.verify.cases import trials_of
 from penstock.verify.trial import run_trial
@@ -48,7 +48,7 @@ def test_a_copy_waits_for_its_turn() -> None:
     request = {"devices": 2, "microbatches": 3, "chunks": 2, "options": {"ratio": "1/2"}}
     trials, _ = trials_of(build("po-h", **request), None)  # type: ignore[arg-type]
     trial = next(trial for trial in trials if trial.variant == "labels")
-    with Crew(trial.processes) as crew:
+    with ForkedCrew(trial.processes) as crew:
         assert len(crew.run(run_trial, trial)) == trial.processes
         crew.limit = 3.0
         with pytest.raises(RunError, match="no answer after 3 s"):

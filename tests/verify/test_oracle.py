@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.rope_scaling import RopeScaling
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.errors import ShapeError
-from penstock.verify import oracle, plain_decoder
+from penstock.verify import oracle, plain_decoder, plain_experts, plain_rotary
 from penstock.verify.material import microbatches_of, parameters_of
 from penstock.verify.oracle import Answer, Named, answer
 from penstock.verify.variants import Batch
@@ -101,8 +102,11 @@ def test_a_batch_without_labels_is_refused() -> None:
 
 
 def test_a_model_that_it_does_not_know_is_refused() -> None:
-    with pytest.raises(ShapeError, match="window"):
-        answer(replace(MODEL, window=4), parameters_of(MODEL, torch.float64), _microbatches())
+    scaled = replace(MODEL, rope_scaling=RopeScaling("yarn", 2.0, 8))
+    with pytest.raises(ShapeError, match="no rope scaling yarn"):
+        answer(scaled, parameters_of(MODEL, torch.float64), _microbatches())
+    with pytest.raises(ShapeError, match="gated MLP"):
+        answer(replace(MODEL, gated=False), parameters_of(MODEL, torch.float64), _microbatches())
 
 
 def test_it_borrows_nothing_from_what_it_judges() -> None:
@@ -111,8 +115,19 @@ def test_it_borrows_nothing_from_what_it_judges() -> None:
         "penstock.data.batch",
         "penstock.errors",
         "penstock.verify.plain_decoder",
+        "penstock.verify.plain_experts",
     }
-    assert _ours(plain_decoder) == {"penstock.arch.config", "penstock.errors"}
+    names = "penstock.arch.layers.expert_mlp"
+    assert _ours(plain_decoder) == {
+        "penstock.arch.attention_rule",
+        "penstock.arch.config",
+        "penstock.errors",
+        "penstock.verify.plain_experts",
+        "penstock.verify.plain_rotary",
+        names,
+    }
+    assert _ours(plain_experts) == {"penstock.arch.config", "penstock.arch.mixture", names}
+    assert _ours(plain_rotary) == {"penstock.arch.config", "penstock.errors"}
 
 
 def _ours(module: ModuleType) -> set[str]:

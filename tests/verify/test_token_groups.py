@@ -4,34 +4,55 @@ import random
 
 import pytest
 
+from loops import one_of
 from penstock.arch.cell_shape import CellShape
 from penstock.run.launch.worker_pool import Crew
 from penstock.verify.compare import TOLERANCE, difference
-from verify.group_jobs import GroupCase, gradients_in_groups, groups_made, random_groups
+from verify.group_jobs import (
+    GroupCase,
+    GroupMesh,
+    gradients_in_groups,
+    groups_made,
+    random_groups,
+)
 from verify.unequal_jobs import parts_of_batch, right_answer
 
 pytestmark = pytest.mark.torch
 
-BATCHES = 8
+BATCHES = 6
 """Random batches on each mesh."""
-FOUR, TWO = CellShape(ulysses=4), CellShape(ulysses=2)
+TWO, RING = CellShape(ulysses=2), CellShape(ulysses=2, ring=2)
 MESHES = {
-    "4 ranks": ("1f1b", 1, FOUR, "none"),
-    "4 ranks that share the optimizer": ("1f1b", 1, FOUR, "optimizer"),
-    "4 ranks that share weights": ("1f1b", 1, FOUR, "full"),
-    "2 devices of 2 ranks": ("1f1b", 2, TWO, "none"),
-    "2 devices of 2 ranks, split backwards": ("zb-h1", 2, TWO, "none"),
-    "2 devices of 2 ranks that share weights, interleaved": ("interleaved", 2, TWO, "full"),
-    "2 tensor ranks by 2": ("1f1b", 1, CellShape(tensor=2, ulysses=2), "none"),
+    "2 replicas of 2 ranks that share weights": GroupMesh(cell=TWO, replicas=2, shard="full"),
+    "4 ranks that share the optimizer": GroupMesh(shard="optimizer"),
+    "4 ranks that share weights": GroupMesh(shard="full"),
+    "2 devices of 2 ranks": GroupMesh(devices=2, cell=TWO),
+    "2 devices of 2 ranks, split backwards": GroupMesh("zb-h1", 2, TWO),
+    "4 ranks": GroupMesh(),
+    "2 devices of 2 ranks that share weights, interleaved": GroupMesh(
+        "interleaved", 2, TWO, "full"
+    ),
+    "2 tensor ranks by 2": GroupMesh(cell=CellShape(tensor=2, ulysses=2)),
+    "2 replicas of 2 ranks": GroupMesh(cell=TWO, replicas=2),
+    "2 replicas of 2 ranks that share the optimizer": GroupMesh(
+        cell=TWO, replicas=2, shard="optimizer"
+    ),
+    "2 devices of 2 ranks, slices": GroupMesh("seq1f1b", 2, TWO, slices=3),
+    "2 replicas of 2 ranks, slices": GroupMesh("seq1f1b", 1, TWO, replicas=2, slices=2),
+    "rings of 2 by 2": GroupMesh(cell=RING),
+    "4 ranks that share weights, slices": GroupMesh("terapipe", shard="full", slices=4),
+    "2 tensor ranks by 2, slices": GroupMesh(
+        "seq1f1b", 1, CellShape(tensor=2, ulysses=2), slices=2
+    ),
+    "rings of 2 by 2, slices": GroupMesh("seq1f1b", 1, RING, slices=3),
 }
 
 
-@pytest.mark.parametrize("mesh", MESHES)
-def test_section_9_7_gradients_equal_those_of_one_process(ranks: Crew, mesh: str) -> None:
-    numbers = random.Random(mesh)
-    schedule, devices, cell, shard = MESHES[mesh]
-    batches = tuple(random_groups(numbers, cell.ulysses) for _ in range(BATCHES))
-    reports = ranks.run(gradients_in_groups, GroupCase(batches, schedule, devices, cell, shard))
+@pytest.mark.parametrize("name", one_of(5, ((name,) for name in MESHES)))
+def test_section_9_7_gradients_equal_those_of_one_process(ranks: Crew, name: str) -> None:
+    numbers, mesh = random.Random(name), MESHES[name]
+    batches = tuple(random_groups(numbers, mesh) for _ in range(BATCHES))
+    reports = ranks.run(gradients_in_groups, GroupCase(batches, mesh))
     for number, (batch, groups) in enumerate(batches):
         parts = parts_of_batch(reports, number)
         held = [gradient for part in parts for gradient in part.held]
@@ -40,7 +61,7 @@ def test_section_9_7_gradients_equal_those_of_one_process(ranks: Crew, mesh: str
 
 
 def test_section_9_7_another_plan_makes_no_group_again(ranks: Crew) -> None:
-    numbers = random.Random(7)
-    batches = tuple(random_groups(numbers, 4) for _ in range(4))
-    made = ranks.run(groups_made, GroupCase(batches, "1f1b", 1, FOUR))
+    numbers, mesh = random.Random(7), GroupMesh()
+    batches = tuple(random_groups(numbers, mesh) for _ in range(4))
+    made = ranks.run(groups_made, GroupCase(batches, mesh))
     assert [before == after for before, after in made] == [True] * 4

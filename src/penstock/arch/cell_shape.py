@@ -34,9 +34,11 @@ class CellShape:
     """Ranks that share the tokens of a slice, and pass keys and values round in attention."""
     norms: Norms = "scattered"
     """What tensor ranks hold between the blocks of a layer: their share of the tokens, or all."""
+    experts: int = 1
+    """Replicas of the cell that share the experts of a layer, each with some of them."""
 
     def __post_init__(self) -> None:
-        for axis in ("tensor", "ulysses", "ring"):
+        for axis in ("tensor", "ulysses", "ring", "experts"):
             if getattr(self, axis) < 1:
                 raise ShapeError(
                     f"{axis} is {getattr(self, axis)}", hint="an axis has at least one rank"
@@ -69,7 +71,8 @@ class CellShape:
     @property
     def parted(self) -> frozenset[str]:
         """Sums of which tensor ranks that hold the same parameter have only parts."""
-        return frozenset({"heads", "tokens"} if self.norms == "scattered" else {"heads"})
+        over = {"heads", "shares"}
+        return frozenset(over | {"tokens"} if self.norms == "scattered" else over)
 
 
 ONE_RANK = CellShape()

@@ -1,8 +1,8 @@
 """How large a model is, and which layers it is made of: one object describes it to everybody.
 
 What a layer costs, keeps and is called is said by the record of its kind (arch/layers); here are
-the numbers that give the records their sizes, the records of a layer in their order, and the sums
-over them, per token and per layer. Whoever needs more than a sum walks `layer_records`.
+the numbers that give the records their sizes, and the records of a layer in their order. What they
+add up to is in arch/record_sums.py, published models are in arch/presets.py.
 
     h hidden, f ffn, a heads, g kv_heads, d head_size, V vocabulary
 """
@@ -11,21 +11,29 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
+from penstock.arch.attention_rule import AttentionRule
 from penstock.arch.dealing import deal, deal_heads
-from penstock.arch.layers.attention import Attention
+from penstock.arch.layers.attention import HEAD, NORM_SPANS, Attention
 from penstock.arch.layers.embedding import Embedding
-from penstock.arch.layers.gated_mlp import GatedMlp, PlainMlp
+from penstock.arch.layers.expert_mlp import ExpertMlp
+from penstock.arch.layers.gated_mlp import ACTIVATIONS, SILU, GatedMlp, PlainMlp
 from penstock.arch.layers.lm_head import LmHead
 from penstock.arch.layers.norm import Norm
 from penstock.arch.layers.record import LayerRecord
 from penstock.arch.limits import LARGEST_OF_MODEL, MOST_MODEL_LAYERS, refuse_count, refuse_number
+from penstock.arch.lora import Lora
+from penstock.arch.mixture import ExpertMixture, refuse_beside_experts
 from penstock.arch.rope_scaling import RopeScaling
-from penstock.errors import ShapeError, nearest
+from penstock.arch.trained import TrainedSums
+from penstock.errors import ShapeError, nearest, shown
+
+BEFORE, AFTER, BOTH = "before", "after", "both"
+NORM_PLACES = (BEFORE, AFTER, BOTH)
 
 
 @dataclass(frozen=True)
-class ModelConfig:
-    """A Llama-style model: pre-norm, rotary positions, grouped-query attention."""
+class ModelConfig(TrainedSums):
+    """A decoder: norms, rotary positions, grouped-query attention, an MLP."""
 
     layers: int
     """Transformer layers."""
@@ -57,11 +65,39 @@ class ModelConfig:
     qkv_bias: bool = False
     """Whether queries, keys and values have a bias."""
     qk_norm: bool = False
-    """Whether each query and key head is normalised before rotary positions are applied."""
+    """Whether queries and keys are normalised before rotary positions are applied."""
     window: int | None = None
     """Sliding window: tokens that a query attends to, itself included; None: all."""
     max_positions: int = 131072
     """Longest sequence the model was made for; a limit only with dynamic rope scaling."""
+    lora: Lora | None = None
+    """Adapters, which alone are trained; None: all weights are."""
+
+    qk_norm_over: str = HEAD
+    """What queries and keys are normalised over: each `head`, or the `projection` of all heads."""
+    window_pattern: tuple[bool, ...] = ()
+    """Which layers have the window, repeated along the model; empty: all of them."""
+    local_rope_theta: float | None = None
+    """Base of the rotary frequencies, not scaled, in layers with the window; None: no other."""
+    activation: str = SILU
+    """Function of the MLP's gate: `silu`, or `gelu_tanh` (GELU by its tanh approximation)."""
+    norms: str = BEFORE
+    """Where the norms of a layer stand: `before` attention and MLP, `after` them, or `both`."""
+    norm_adds_one: bool = False
+    """Whether a norm multiplies by 1 + its weight."""
+    scaled_embedding: bool = False
+    """Whether embeddings are multiplied by the square root of hidden."""
+    score_cap: float | None = None
+    """Bound of attention scores: they become cap x tanh(score / cap); None: not bounded."""
+    logit_cap: float | None = None
+    """The same for the logits of the head."""
+    query_scalar: float | None = None
+    """Attention scores are divided by the square root of it; None: head_size."""
+    fused_files: bool = False
+    """Whether files of weights hold queries, keys and values as one matrix, and gate and up as
+    another."""
+    mixture: ExpertMixture | None = None
+    """Experts in place of the MLP of every layer; None: there is one MLP."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -76,24 +112,24 @@ class ModelConfig:
                 f"head_size is {self.head_size}, but rotary positions rotate pairs of elements",
                 hint="give an even head_size",
             )
+        if self.rope_scaling is not None:
+            self.rope_scaling.refuse_head(self.head_size)
+        if self.mixture is not None:
+            refuse_beside_experts(self)
 
     @property
     def longest(self) -> int | None:
-        """Tokens up to which full attention and fixed frequencies are this model; None: any."""
+        """Tokens up to which fixed frequencies are this model; None: any."""
         dynamic = self.rope_scaling is not None and self.rope_scaling.kind == "dynamic"
-        bounds = (self.window, self.max_positions if dynamic else None)
-        return min((bound for bound in bounds if bound is not None), default=None)
+        return self.max_positions if dynamic else None
 
     def refuse_length(self, length: int) -> None:
-        """Refuse sequences that a sliding window or dynamic frequencies would change."""
+        """Refuse sequences that dynamic frequencies would change."""
         if self.longest is None or length <= self.longest:
             return
-        if self.window is not None and length > self.window:
-            what = f"the sliding window of {self.window} tokens, which is not supported"
-        else:
-            what = f"the {self.max_positions} positions up to which dynamic rope scaling is fixed"
         raise ShapeError(
-            f"a sequence of {length} tokens exceeds {what}",
+            f"a sequence of {length} tokens exceeds the {self.max_positions} positions up to which "
+            "dynamic rope scaling is fixed",
             hint=f"train on at most {self.longest} tokens, where it makes no difference",
         )
 
@@ -101,27 +137,102 @@ class ModelConfig:
         """What rank `index` of `of` that share the matrices computes with: some of the heads, of
         what is inside the MLP, and of the vocabulary.
 
-        >>> MODELS["tiny"].share(0, 2).heads
+        >>> ModelConfig(4, 64, 192, 4, 2, 16, 256).share(0, 2).heads
         2
         """
         return _share(self, index, of)
 
+    def attention_rule(self, layer: int) -> AttentionRule:
+        """What is special about the attention of a layer."""
+        return AttentionRule(self.window if self.has_window(layer) else None, self.score_cap)
+
+    def has_window(self, layer: int) -> bool:
+        """Whether a layer has the sliding window.
+
+        >>> config = ModelConfig(4, 8, 8, 1, 1, 8, 9, window=4, window_pattern=(True, False))
+        >>> [config.has_window(layer) for layer in range(4)]
+        [True, False, True, False]
+        """
+        pattern = self.window_pattern or (True,)
+        return self.window is not None and pattern[layer % len(pattern)]
+
+    def windowed(self, layers: range) -> int:
+        """How many of some layers have the window."""
+        return sum(map(self.has_window, layers))
+
+    def with_rope_of(self, layer: int) -> "ModelConfig":
+        """The model as if all its layers had the rotary positions of one."""
+        if self.local_rope_theta is None:
+            return self
+        if not self.has_window(layer):
+            return replace(self, local_rope_theta=None)
+        theta = self.local_rope_theta
+        return replace(self, rope_theta=theta, rope_scaling=None, local_rope_theta=None)
+
+    def growing_flops(self, length: int) -> tuple[int, int]:
+        """Forward FLOPs of a token of long sequences of that length: what it costs anywhere, and
+        what each token before it adds. In a layer with a window it soon has all of the window
+        before it, so that counts as what it costs anywhere.
+
+        >>> windowed = ModelConfig(2, 8, 8, 1, 1, 8, 9, window=4, window_pattern=(True, False))
+        >>> plain = replace(windowed, window=None)
+        >>> [a - b for a, b in zip(windowed.growing_flops(64), plain.growing_flops(64))]
+        [128, -32]
+        """
+        near = self.windowed(range(self.layers))
+        if self.window is None or not near or length <= self.window:
+            return self.flops_per_token, self.flops_per_pair
+        fixed = near * self.pair_flops * self.window
+        return self.flops_per_token + fixed, (self.layers - near) * self.pair_flops
+
+    @property
+    def score_scale(self) -> float:
+        """What queries are multiplied by, beside the division of scores by the root of head_size
+        that every kernel does."""
+        return 1.0 if self.query_scalar is None else (self.head_size / self.query_scalar) ** 0.5
+
+    @property
+    def embedding_scale(self) -> float:
+        return self.hidden**0.5 if self.scaled_embedding else 1.0
+
     @cached_property
     def layer_records(self) -> tuple[LayerRecord, ...]:
         """The records of one layer, in the order in which a forward meets them."""
-        hidden, size = self.hidden, self.element_bytes
-        mlp = GatedMlp if self.gated else PlainMlp
-        return (
-            Norm("input_layernorm", hidden, size),
+        return self.as_trained(
+            *self._norms("input_layernorm", BEFORE, BOTH),
             self.attention,
-            Norm("post_attention_layernorm", hidden, size),
-            mlp(hidden, self.ffn, size),
+            *self._norms("post_attention_layernorm", AFTER, BOTH),
+            *self._norms(MLP_NORM[self.norms], BEFORE, BOTH),
+            self.mlp,
+            *self._norms("post_feedforward_layernorm", AFTER, BOTH),
         )
+
+    @cached_property
+    def mlp(self) -> LayerRecord:
+        """What stands between the norms of the second half of a layer."""
+        if self.mixture is not None:
+            return ExpertMlp(self.hidden, self.ffn, self.mixture, self.element_bytes)
+        mlp = GatedMlp if self.gated else PlainMlp
+        return mlp(self.hidden, self.ffn, self.element_bytes)
+
+    @property
+    def ffn_per_token(self) -> int:
+        """Elements inside the MLPs of a layer that one token goes through."""
+        return self.ffn * (self.mixture.per_token if self.mixture else 1)
+
+    def _norms(self, name: str, *places: str) -> tuple[Norm, ...]:
+        """A norm of the layer, where it has one there. Behind a block it keeps its input alone,
+        since what it gives is added up; without norms in front of blocks, that sum is kept too."""
+        if self.norms not in places:
+            return ()
+        kept = 1 if AFTER in places and self.norms == BOTH else 2
+        return (Norm(name, self.hidden, self.element_bytes, kept, self.norm_adds_one),)
 
     @cached_property
     def attention(self) -> Attention:
         heads = (self.heads, self.kv_heads, self.head_size)
-        return Attention(self.hidden, *heads, self.qkv_bias, self.qk_norm, self.element_bytes)
+        parts, norm = (self.qkv_bias, self.qk_norm), (self.qk_norm_over, self.norm_adds_one)
+        return Attention(self.hidden, *heads, *parts, self.element_bytes, *norm)
 
     @cached_property
     def embedding(self) -> Embedding:
@@ -129,83 +240,16 @@ class ModelConfig:
 
     @cached_property
     def last_norm(self) -> Norm:
-        return Norm("model.norm", self.hidden, self.element_bytes)
+        size = self.element_bytes
+        return Norm("model.norm", self.hidden, size, adds_one=self.norm_adds_one)
 
     @cached_property
     def head(self) -> LmHead:
-        return LmHead(self.vocabulary, self.hidden, self.element_bytes)
+        return LmHead(self.vocabulary, self.hidden, self.element_bytes, self.logit_cap)
 
-    @property
-    def output_records(self) -> tuple[LayerRecord, ...]:
-        """What follows the last layer."""
-        return (self.last_norm, self.head)
 
-    @cached_property
-    def layer_weights(self) -> int:
-        """Elements of one layer's matrices."""
-        return sum(record.weights for record in self.layer_records)
-
-    @cached_property
-    def layer_vectors(self) -> int:
-        """Elements of one layer's norms and biases."""
-        return sum(record.vectors for record in self.layer_records)
-
-    @property
-    def parameters(self) -> int:
-        """Elements of the whole model: layers with their vectors, a last norm, embeddings."""
-        embeddings = 1 if self.tied else 2
-        layers = self.layers * (self.layer_weights + self.layer_vectors)
-        return layers + self.last_norm.vectors + embeddings * self.head_weights
-
-    @cached_property
-    def head_weights(self) -> int:
-        """Elements of the output layer, h V."""
-        return self.head.weights
-
-    @cached_property
-    def layer_flops(self) -> int:
-        """Forward FLOPs of one token in the weights of one layer."""
-        return sum(record.flops_per_token for record in self.layer_records)
-
-    @property
-    def flops_per_token(self) -> int:
-        """Forward FLOPs of one token in all weights, head included."""
-        return self.layers * self.layer_flops + self.head.flops_per_token
-
-    @cached_property
-    def pair_flops(self) -> int:
-        """Forward FLOPs of one query-key pair in one layer."""
-        return sum(record.flops_per_pair for record in self.layer_records)
-
-    @property
-    def flops_per_pair(self) -> int:
-        """Forward FLOPs of one query-key pair in all layers."""
-        return self.layers * self.pair_flops
-
-    @property
-    def boundary_bytes(self) -> int:
-        """Bytes of one token between two stages: h elements."""
-        return self.hidden * self.element_bytes
-
-    @cached_property
-    def kv_bytes(self) -> int:
-        """Bytes of one token's keys and values in one layer."""
-        return sum(record.kv_bytes for record in self.layer_records)
-
-    @cached_property
-    def saved_bytes(self) -> int:
-        """Bytes that one token's forward saves in one layer, keys and values apart."""
-        return sum(record.saved_bytes for record in self.layer_records)
-
-    @cached_property
-    def sliced_bytes(self) -> int:
-        """Bytes that it saves beyond that where the sequence is cut into slices."""
-        return sum(record.sliced_bytes for record in self.layer_records)
-
-    @cached_property
-    def stash_bytes(self) -> int:
-        """Bytes that one token's weight gradient waits for in one layer."""
-        return sum(record.stash_bytes for record in self.layer_records)
+MLP_NORM = {BEFORE: "post_attention_layernorm", AFTER: "", BOTH: "pre_feedforward_layernorm"}
+"""What the norm in front of the MLP is called, by where the norms of a layer stand."""
 
 
 @lru_cache(maxsize=1024)
@@ -218,10 +262,17 @@ def _share(whole: ModelConfig, index: int, of: int) -> ModelConfig:
 def _refuse_field(name: str, value: Any) -> None:
     if name in _OPTIONAL and value is None:
         return
-    if name in ("rope_theta", "norm_epsilon"):
+    if name in _NUMBERS:
         refuse_number(name, value)
-    elif name == "rope_scaling":
-        _refuse_unless(isinstance(value, RopeScaling), name, value, "give a RopeScaling or None")
+    elif name in _RECORDS:
+        kind = _RECORDS[name]
+        _refuse_unless(isinstance(value, kind), name, value, f"give a {kind.__name__} or None")
+    elif name == "window_pattern":
+        good = isinstance(value, tuple) and all(isinstance(each, bool) for each in value)
+        _refuse_unless(good, name, value, "give a list of true and false")
+    elif name in _CHOICES:
+        known = list(_CHOICES[name])
+        _refuse_unless(value in known, name, shown(value), nearest(str(value), known))
     elif name in _SWITCHES:
         _refuse_unless(isinstance(value, bool), name, value, "give true or false")
     else:
@@ -233,67 +284,17 @@ def _refuse_unless(good: bool, name: str, value: Any, hint: str) -> None:
         raise ShapeError(f"{name} is {value}", hint=hint)
 
 
-_SWITCHES = ("gated", "tied", "qkv_bias", "qk_norm")
-_OPTIONAL = ("rope_scaling", "window")
-
-
-def _llama3(sizes: ModelConfig) -> ModelConfig:
-    return replace(sizes, rope_theta=5e5, max_positions=8192)
-
-
-def _to_128k(short: ModelConfig, factor: float) -> ModelConfig:
-    """Llama 3.1 and 3.2 reach further by longer wavelengths."""
-    scaling = RopeScaling("llama3", factor, short.max_positions)
-    return replace(short, rope_scaling=scaling, max_positions=131072)
-
-
-def _qwen2(sizes: ModelConfig, positions: int) -> ModelConfig:
-    return replace(sizes, qkv_bias=True, rope_theta=1e6, norm_epsilon=1e-6, max_positions=positions)
-
-
-def _qwen3(sizes: ModelConfig) -> ModelConfig:
-    return replace(sizes, qk_norm=True, rope_theta=1e6, norm_epsilon=1e-6, max_positions=40960)
-
-
-_LLAMA3_8B = _llama3(ModelConfig(32, 4096, 14336, 32, 8, 128, 128256))
-_LLAMA3_70B = _llama3(ModelConfig(80, 8192, 28672, 64, 8, 128, 128256))
-_LLAMA3_1B = _llama3(ModelConfig(16, 2048, 8192, 32, 8, 64, 128256, tied=True))
-_LLAMA3_3B = _llama3(ModelConfig(28, 3072, 8192, 24, 8, 128, 128256, tied=True))
-
-MODELS: dict[str, ModelConfig] = {
-    "tiny": ModelConfig(4, 64, 192, 4, 2, 16, 256),
-    "llama-7b": ModelConfig(
-        32, 4096, 11008, 32, 32, 128, 32000, norm_epsilon=1e-6, max_positions=2048
-    ),
-    "llama2-13b": ModelConfig(40, 5120, 13824, 40, 40, 128, 32000, max_positions=4096),
-    "llama2-70b": ModelConfig(80, 8192, 28672, 64, 8, 128, 32000, max_positions=4096),
-    "llama3-8b": _LLAMA3_8B,
-    "llama3-70b": _LLAMA3_70B,
-    "llama3.1-8b": _to_128k(_LLAMA3_8B, 8.0),
-    "llama3.1-70b": _to_128k(_LLAMA3_70B, 8.0),
-    "llama3.2-1b": _to_128k(_LLAMA3_1B, 32.0),
-    "llama3.2-3b": _to_128k(_LLAMA3_3B, 32.0),
-    "mistral-7b-v0.1": ModelConfig(
-        32, 4096, 14336, 32, 8, 128, 32000, window=4096, max_positions=32768
-    ),
-    "mistral-7b-v0.3": ModelConfig(
-        32, 4096, 14336, 32, 8, 128, 32768, rope_theta=1e6, max_positions=32768
-    ),
-    "qwen2.5-0.5b": _qwen2(ModelConfig(24, 896, 4864, 14, 2, 64, 151936, tied=True), 32768),
-    "qwen2.5-7b": _qwen2(ModelConfig(28, 3584, 18944, 28, 4, 128, 152064), 131072),
-    "qwen3-0.6b": _qwen3(ModelConfig(28, 1024, 3072, 16, 8, 128, 151936, tied=True)),
-    "qwen3-8b": _qwen3(ModelConfig(36, 4096, 12288, 32, 8, 128, 151936)),
-    "qwen3-32b": _qwen3(ModelConfig(64, 5120, 25600, 64, 8, 128, 151936)),
-}
-"""Published configurations by name, and one that fits a test."""
-
-
-def model(name: str) -> ModelConfig:
-    """The model of that name.
-
-    >>> model("llama-7b").parameters
-    6738415616
-    """
-    if name not in MODELS:
-        raise ShapeError(f"no model is called {name!r}", hint=nearest(name, list(MODELS)))
-    return MODELS[name]
+_SWITCHES = (
+    *("gated", "tied", "qkv_bias", "qk_norm", "norm_adds_one", "scaled_embedding"),
+    "fused_files",
+)
+_NUMBERS = (
+    *("rope_theta", "norm_epsilon", "local_rope_theta", "score_cap", "logit_cap"),
+    "query_scalar",
+)
+_CHOICES = {"qk_norm_over": NORM_SPANS, "activation": ACTIVATIONS, "norms": NORM_PLACES}
+_RECORDS = {"rope_scaling": RopeScaling, "lora": Lora, "mixture": ExpertMixture}
+_OPTIONAL = (
+    *(*_RECORDS, "window", "local_rope_theta", "score_cap", "logit_cap"),
+    "query_scalar",
+)

@@ -1,112 +1,126 @@
 """Hugging Face's model families as configurations of the one model that is here.
 
-Llama, Mistral, Qwen2 and Qwen3 are one architecture with a few switches, each spelled as a
-`config.json` with defaults of its own. A key that changes the model in a way that is not here is
-refused by name, and so is a key that is not known: a model that is loaded is that model.
+What a family is made of is said by its record (family.py); here files are read and written by it. A
+key that changes the model in a way that is not here is refused by
+name, and so is a key that is not known: a model that is loaded is that model.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import fields
 from typing import Any
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.family import FAMILIES as FAMILIES
+from penstock.arch.family import Family
 from penstock.arch.huggingface_keys import SIZE_KEYS, refuse_keys
-from penstock.arch.rope_keys import read_rope, write_rope
-from penstock.arch.window_keys import (
-    NO_WINDOW,
-    SWITCHED_WINDOW,
-    WINDOW_OF_ALL,
-    WindowRule,
-)
+from penstock.arch.rope_keys import LOCAL_KEY, part_local, read_rope, write_rope
+from penstock.arch.rope_scaling import RopeScaling
 from penstock.errors import ShapeError, shown
-
-
-@dataclass(frozen=True)
-class Family:
-    """What a `model_type` stands for; `defaults` are for keys that its files may leave out."""
-
-    model_type: str
-    architecture: str
-    window: WindowRule
-    defaults: Mapping[str, Any]
-    qkv_bias: bool = False
-    qk_norm: bool = False
-
-
-FAMILIES: Mapping[str, Family] = {
-    family.model_type: family
-    for family in (
-        Family("llama", "LlamaForCausalLM", NO_WINDOW, {"max_position_embeddings": 2048}),
-        Family(
-            "mistral",
-            "MistralForCausalLM",
-            WINDOW_OF_ALL,
-            {"max_position_embeddings": 131072, "num_key_value_heads": 8},
-        ),
-        Family(
-            "qwen2",
-            "Qwen2ForCausalLM",
-            SWITCHED_WINDOW,
-            {"max_position_embeddings": 32768, "num_key_value_heads": 32},
-            qkv_bias=True,
-        ),
-        Family(
-            "qwen3",
-            "Qwen3ForCausalLM",
-            SWITCHED_WINDOW,
-            {"max_position_embeddings": 32768, "num_key_value_heads": 32, "head_dim": 128},
-            qk_norm=True,
-        ),
-    )
-}
 
 BYTES: Mapping[str, int] = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8}
 """Types of numbers that a model is stored in, and bytes of one."""
 _DTYPES = {2: "bfloat16", 4: "float32", 8: "float64"}
 
+_PARTS = tuple(dict.fromkeys(part for family in FAMILIES.values() for part in family.parts))
+"""Fields by which families differ."""
+_KEYS = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in family.keys))
+"""Fields that not all families have."""
+_USUAL = {each.name: each.default for each in fields(ModelConfig)}
+
 
 def from_huggingface(config: Mapping[str, Any]) -> ModelConfig:
     """The model that the content of a `config.json` describes."""
-    family = _family(config)
+    family = family_of(config)
     stated = {key: value for key, value in config.items() if value is not None}
-    refuse_keys(stated)
+    refuse_keys(stated, family.fixed, family.own_keys)
     values = {**family.defaults, **config}
     positions = stated.get("max_position_embeddings", family.defaults["max_position_embeddings"])
-    theta, scaling = read_rope(stated, positions)
+    turned = _rope(family, stated, positions)
+    head_size = values.get("head_dim") or _head_size(stated)
+    sizes = {ours: stated[theirs] for ours, theirs in SIZE_KEYS.items()}
     return ModelConfig(
-        **{ours: stated[theirs] for ours, theirs in SIZE_KEYS.items()},
+        **(sizes | (family.mixture.read(values) if family.mixture else {})),
         kv_heads=values.get("num_key_value_heads") or stated["num_attention_heads"],
-        head_size=values.get("head_dim") or _head_size(stated),
-        tied=stated.get("tie_word_embeddings", False),
+        head_size=head_size,
+        tied=stated.get("tie_word_embeddings", family.defaults.get("tie_word_embeddings", False)),
         element_bytes=_element_bytes(stated),
-        rope_theta=theta,
-        rope_scaling=scaling,
-        norm_epsilon=stated.get("rms_norm_eps", 1e-6),
-        qkv_bias=family.qkv_bias,
-        qk_norm=family.qk_norm,
-        window=family.window.read(config),
+        norm_epsilon=stated.get("rms_norm_eps", family.defaults.get("rms_norm_eps", 1e-6)),
         max_positions=positions,
+        **turned,
+        **family.window.read(config)._asdict(),
+        **family.parts,
+        **_own_fields(family, values, head_size),
     )
+
+
+def _rope(family: Family, stated: dict[str, Any], positions: int) -> dict[str, Any]:
+    """The fields of rotary positions."""
+    local = None
+    if family.local_theta is not None:
+        stated, local = part_local(stated, family.local_theta)
+    inherited = ("original_max_position_embeddings",)
+    plain = {key: family.defaults[key] for key in inherited if key in family.defaults}
+    theta, scaling = read_rope({**plain, **stated}, positions, family.theta)
+    _refuse_scaling(family, scaling)
+    return {"rope_theta": theta, "rope_scaling": scaling, "local_rope_theta": local}
+
+
+def _own_fields(family: Family, values: Mapping[str, Any], head_size: int) -> dict[str, Any]:
+    """Fields that only this family has; a scalar that is the head size is no other."""
+    found = {name: values.get(key) for name, key in family.keys.items()}
+    if found.get("query_scalar") == head_size:
+        found["query_scalar"] = None
+    return found
 
 
 def to_huggingface(config: ModelConfig) -> dict[str, Any]:
     """The content of a `config.json` that describes the model, of the family that has its parts."""
     family = FAMILIES[_model_type(config)]
+    _refuse_unstated(config, family)
+    _refuse_scaling(family, config.rope_scaling)
     return {
         "architectures": [family.architecture],
         "model_type": family.model_type,
         **{theirs: getattr(config, ours) for ours, theirs in SIZE_KEYS.items()},
         "num_key_value_heads": config.kv_heads,
         "head_dim": config.head_size,
-        "hidden_act": "silu",
+        **{key: value for key, (value, _) in family.fixed.items()},
         "max_position_embeddings": config.max_positions,
         "rms_norm_eps": config.norm_epsilon,
         **write_rope(config),
-        **family.window.write(config.window),
+        **family.window.write(config),
+        **_own_keys(config, family),
+        **_expert_keys(config, family),
         "tie_word_embeddings": config.tied,
         "attention_dropout": 0.0,
+        "pad_token_id": None,  # transformers would assume one, perhaps beyond the vocabulary
         "torch_dtype": dtype_name(config),
     }
+
+
+def _own_keys(config: ModelConfig, family: Family) -> dict[str, Any]:
+    """Keys that only this family has."""
+    found = {key: getattr(config, name) for name, key in family.keys.items()}
+    if "query_scalar" in family.keys:
+        scalar = config.query_scalar or config.head_size
+        # transformers wants an integer where it is one
+        found[family.keys["query_scalar"]] = int(scalar) if scalar == int(scalar) else scalar
+    if family.local_theta is not None and config.local_rope_theta is None:
+        if config.rope_scaling is not None:
+            raise ShapeError(
+                f"files of model_type {family.model_type!r} do not scale the rotary positions of "
+                "layers with a window, but local_rope_theta is not given",
+                hint="give local_rope_theta, or leave out rope_scaling",
+            )
+        found[LOCAL_KEY] = config.rope_theta
+    return found
+
+
+def _expert_keys(config: ModelConfig, family: Family) -> dict[str, Any]:
+    """Keys of experts."""
+    if family.mixture is None or config.mixture is None:
+        return {}
+    return family.mixture.write(config.ffn, config.mixture)
 
 
 def dtype_name(config: ModelConfig) -> str:
@@ -120,26 +134,54 @@ def dtype_name(config: ModelConfig) -> str:
 
 
 def _model_type(config: ModelConfig) -> str:
-    """A family that has every part of the model; where several do, the plainest."""
-    if not config.gated or (config.qkv_bias and config.qk_norm):
-        parts = "biases and norms of queries and keys" if config.gated else "a plain MLP"
+    """The first family that has exactly the parts of the model, and can state the others."""
+    own = {part: getattr(config, part) for part in ("gated", *_PARTS)}
+    unusual = {part: value for part, value in own.items() if value != _USUAL[part]}
+    found = [
+        each
+        for each in FAMILIES.values()
+        if dict(each.parts) == unusual and each.has(config.mixture)
+    ]
+    if not found:
+        experts = {"mixture.family": config.mixture.family} if config.mixture else {}
+        unusual |= experts
+        parts = ", ".join(f"{part} = {value!r}" for part, value in unusual.items())
         raise ShapeError(
-            f"no Hugging Face family has {parts}", hint=f"families: {', '.join(FAMILIES)}"
+            f"no Hugging Face family is made of {parts}", hint=f"families: {', '.join(FAMILIES)}"
         )
-    if config.qk_norm:
-        return "qwen3"
-    if config.qkv_bias:
-        return "qwen2"
     # transformers lets only mistral have a hidden size that the heads do not divide
-    return "mistral" if config.window or config.hidden % config.heads else "llama"
+    mistral = config.window or config.hidden % config.heads
+    return found[-1 if mistral else 0].model_type
 
 
-def _family(config: Mapping[str, Any]) -> Family:
+def _refuse_unstated(config: ModelConfig, family: Family) -> None:
+    """Refuse what files of the family have no key for."""
+    local = () if family.local_theta is not None else ("local_rope_theta",)
+    missing = [name for name in (*_KEYS, *local) if name not in family.keys]
+    for name in missing:
+        if getattr(config, name) is not None:
+            raise ShapeError(
+                f"{name} is {getattr(config, name)}, but files of model_type "
+                f"{family.model_type!r}, which has the other parts of the model, cannot state it",
+                hint=f"leave out {name}",
+            )
+
+
+def _refuse_scaling(family: Family, scaling: RopeScaling | None) -> None:
+    if scaling is not None and scaling.kind not in family.scalings:
+        raise ShapeError(
+            f"rope scaling {scaling.kind} is unknown to model_type {family.model_type!r}",
+            hint=f"it has {', '.join(family.scalings)}",
+        )
+
+
+def family_of(config: Mapping[str, Any]) -> Family:
+    """The family of the model that a `config.json` describes."""
     name = str(config.get("model_type"))
     if name not in FAMILIES:
         raise ShapeError(
             f"model_type {shown(name)} is not supported",
-            # no guess: a name that is alike (mixtral, mistral) is another architecture
+            # no guess: a name that is alike (ministral, mistral) is another architecture
             hint=f"supported are {', '.join(FAMILIES)}",
         )
     return FAMILIES[name]

@@ -5,7 +5,7 @@ Every other key is refused by name. It may be harmless, but who wrote it meant s
 a model that silently lacks it would only be noticed by its loss.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from penstock.arch.limits import LARGEST_OF_MODEL, MOST_MODEL_LAYERS, refuse_count
@@ -13,8 +13,10 @@ from penstock.arch.rope_keys import ROPE_KEYS as ROPE_KEYS
 from penstock.arch.window_keys import WINDOW_KEYS as WINDOW_KEYS
 from penstock.errors import ShapeError, shown
 
-FIXED: Mapping[str, tuple[Any, str]] = {
-    "hidden_act": ("silu", "the MLP is gated by silu"),
+FixedKeys = Mapping[str, tuple[Any, str]]
+"""By key: the value that it must have, and why."""
+
+FIXED: FixedKeys = {
     "mlp_bias": (False, "the MLP has no biases"),
     "attention_bias": (False, "the output projection of the attention has no bias"),
     "attention_dropout": (0, "there is no dropout"),
@@ -26,7 +28,7 @@ FIXED: Mapping[str, tuple[Any, str]] = {
     "pruned_heads": ({}, "no head is removed"),
     "chunk_size_feed_forward": (0, "the MLP works on all tokens at once"),
 }
-"""Keys that have one value here, and why."""
+"""Keys that have one value in every family, and why."""
 
 SIZE_KEYS: Mapping[str, str] = {
     "layers": "num_hidden_layers",
@@ -40,6 +42,7 @@ SIZE_KEYS: Mapping[str, str] = {
 WITHOUT_EFFECT = frozenset(
     (
         *("_name_or_path", "architectures", "bad_words_ids", "begin_suppress_tokens"),
+        "cache_implementation",
         *("bos_token_id", "decoder_start_token_id", "diversity_penalty", "do_sample"),
         *("early_stopping", "encoder_no_repeat_ngram_size", "eos_token_id"),
         *("exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id"),
@@ -77,9 +80,11 @@ _READ = frozenset(
 )
 
 
-def refuse_keys(stated: Mapping[str, Any]) -> None:
-    """Refuse a config by the keys that stand in it with a value."""
-    for key, (value, reason) in FIXED.items():
+def refuse_keys(stated: Mapping[str, Any], fixed: FixedKeys, own: Collection[str]) -> None:
+    """Refuse a config by the keys that stand in it with a value; `fixed` are those that have one
+    value in its family, `own` those that only its family reads."""
+    every = {**FIXED, **fixed}
+    for key, (value, reason) in every.items():
         if stated.get(key, value) != value:
             raise ShapeError(
                 f"{key} is {shown(stated[key])}, which is not supported: {reason}",
@@ -91,7 +96,7 @@ def refuse_keys(stated: Mapping[str, Any]) -> None:
     missing = [key for key in SIZE_KEYS.values() if key not in stated]
     if missing:
         raise ShapeError(f"config.json has no {', '.join(missing)}", hint="add it")
-    unknown = sorted(set(stated) - _READ - WITHOUT_EFFECT - set(FIXED))
+    unknown = sorted(set(stated) - _READ - WITHOUT_EFFECT - set(every) - set(own))
     if unknown:
         raise ShapeError(
             f"config.json has keys that are not known: {_listed(unknown)}",

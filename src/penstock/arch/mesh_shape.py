@@ -20,7 +20,7 @@ AXES: tuple[MeshAxis, ...] = get_args(MeshAxis)
 
 COPY_AXES = ("replica", "ring", "ulysses")
 """Axes along which ranks hold the same weights; "sequence" is ring and ulysses, in this order."""
-MESH_SIZES = ("replicas", "sequence", "ring", "tensor")
+MESH_SIZES = ("replicas", "sequence", "ring", "tensor", "experts")
 """Numbers of a mesh; that of the devices is the schedule's."""
 LARGEST_OF_MESH = 1 << 20
 """More ranks than any run has."""
@@ -44,6 +44,8 @@ class MeshShape:
     """Axes from the slowest to the fastest over ranks."""
     norms: Norms = "scattered"
     """What tensor ranks hold between the blocks of a layer: their share of the tokens, or all."""
+    experts: int = 1
+    """Replicas that share the experts of each layer: 1, or all of them."""
 
     def __post_init__(self) -> None:
         for name in MESH_SIZES:
@@ -52,6 +54,11 @@ class MeshShape:
             raise ShapeError(
                 f"ring is {self.ring}, which does not divide sequence, which is {self.sequence}",
                 hint=f"give a ring of {' or '.join(map(str, _divisors(self.sequence, self.ring)))}",
+            )
+        if self.experts not in (1, self.replicas):
+            raise ShapeError(
+                f"experts is {self.experts}, but there are {self.replicas} replicas to share them",
+                hint=f"give 1, where every replica has all experts, or {self.replicas}",
             )
         if sorted(self.order) != sorted(AXES):
             raise ShapeError(
@@ -62,7 +69,8 @@ class MeshShape:
     @property
     def cell(self) -> CellShape:
         """The ranks that work together as one device of the schedule."""
-        return CellShape(self.tensor, self.sequence // self.ring, self.ring, self.norms)
+        sizes = (self.tensor, self.sequence // self.ring, self.ring)
+        return CellShape(*sizes, self.norms, self.experts)
 
     def ranks(self, devices: int) -> int:
         """Processes of a run on so many devices.
@@ -123,6 +131,7 @@ def _divisors(number: int, wanted: int) -> list[int]:
 
 def refuse_misfits(model: ModelConfig, mesh: MeshShape) -> None:
     """Refuse a mesh in which a rank would have no part of the model."""
+    _refuse_experts(model, mesh.experts)
     parts = (("query heads", model.heads), ("columns of the MLP", model.ffn))
     for what, count in (*parts, ("words of the vocabulary", model.vocabulary)):
         if mesh.tensor > count:
@@ -139,6 +148,38 @@ def refuse_misfits(model: ModelConfig, mesh: MeshShape) -> None:
             f"{mesh.cell.ulysses} ranks exchange heads, but {owner}",
             hint=f"set mesh.ring to {_ring(mesh.sequence, held)}, or mesh.sequence to "
             f"{mesh.ring * held}",
+        )
+
+
+def refuse_shard(mesh: MeshShape, shard: str) -> None:
+    """Refuse replicas that share experts, and so hold different weights, where ranks that hold the
+    same weights are to share them."""
+    if mesh.experts > 1 and shard != "none":
+        raise ShapeError(
+            f"experts is {mesh.experts}, so that replicas hold different weights, but shard is "
+            f"{shard!r}, which divides equal ones",
+            hint='set shard to "none", or experts to 1',
+        )
+
+
+def refuse_unpriced(mesh: MeshShape) -> None:
+    """Refuse what runs, but whose time is not known: tokens that replicas exchange for experts."""
+    if mesh.experts > 1:
+        raise ShapeError(
+            f"experts is {mesh.experts}: what replicas that share experts send each other depends "
+            "on what tokens choose, so its time cannot be predicted",
+            hint="leave out experts; a run with mesh.experts measures it",
+        )
+
+
+def _refuse_experts(model: ModelConfig, ranks: int) -> None:
+    """Refuse replicas that would own none of the experts that they share."""
+    experts = model.mixture.experts if model.mixture else 1
+    if ranks > experts:
+        has = f"{experts} experts" if model.mixture else "no experts"
+        raise ShapeError(
+            f"mesh.experts is {ranks}, but the model has {has}",
+            hint=f"set mesh.experts to {1 if experts < 2 else f'{experts} or less'}",
         )
 
 

@@ -92,6 +92,12 @@ class Ownership:
         return sorted({0, *ends, self.layout.stored})
 
     @cached_property
+    def frozen(self) -> "Ownership | None":
+        """What it owns of the parameters that are not trained, where ranks have ranges of them."""
+        apart = self.layout.frozen
+        return Ownership(apart, self.index, self.of) if apart else None
+
+    @cached_property
     def elements(self) -> int:
         """Elements that this rank owns."""
         return sum(len(run.own) for run in self.runs)

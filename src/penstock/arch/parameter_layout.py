@@ -6,6 +6,9 @@ checkpoints, to the norm and to exported files alike.
 
     whole      [outputs, inputs]              one rank holds everything
     parts      rank 0 | rank 1 | rank 2       along one axis, head by head where it has heads
+
+What is trained and what is frozen lie in buffers of their own: the first has gradients and an
+optimizer, the second values alone.
 """
 
 from collections.abc import Collection, Mapping
@@ -34,6 +37,8 @@ class ParameterPart:
     """The holders of all parts, in order."""
     adds_over: str = ""
     """What its gradient is a sum over, where holders may each have only some of it."""
+    of_replica: bool = False
+    """Whether one replica alone holds it, so that its gradient is not added up over replicas."""
 
     @property
     def local_shape(self) -> TensorShape:
@@ -75,6 +80,17 @@ class ParameterLayout:
     shared: Mapping[str, str] = field(default_factory=dict)
     """Parameters at the end whose values are those of another one, as a head's that is tied to the
     embedding beside it. They have gradients of their own, and no place where values lie."""
+    frozen: "ParameterLayout | None" = None
+    """Where parameters lie that are not trained, in a buffer of their own; None: all are."""
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.parts or (self.frozen is not None and name in self.frozen)
+
+    def part(self, name: str) -> ParameterPart:
+        """What the rank holds of a parameter, trained or frozen."""
+        if name in self.parts or self.frozen is None:
+            return self.parts[name]
+        return self.frozen.part(name)
 
     @cached_property
     def elements(self) -> int:
@@ -100,12 +116,22 @@ class ParameterLayout:
 
     def sharing(self, shared: Mapping[str, str]) -> "ParameterLayout":
         """The same, where parameters at its end take the values of others."""
+        if self.frozen is not None and all(name in self.frozen for name in shared):
+            return replace(self, frozen=self.frozen.sharing(shared))
         if [*self.parts][len(self.parts) - len(shared) :] != [*shared]:
             raise ShapeError(
                 f"{', '.join(shared)} cannot share values: they are not the last of the layout",
                 hint="put parameters that share the values of others after all others",
             )
         return replace(self, shared=dict(shared))
+
+    def held_by(self, holders: range, among: tuple[range, ...]) -> "ParameterLayout":
+        """The same, where these ranks hold each part, and `among` all ranks the others."""
+        parts = {
+            name: replace(part, holders=holders, among=among) for name, part in self.parts.items()
+        }
+        frozen = self.frozen.held_by(holders, among) if self.frozen else None
+        return replace(self, parts=parts, frozen=frozen)
 
 
 def lay_out(parameters: Mapping[str, Parameter], index: int = 0, of: int = 1) -> ParameterLayout:
@@ -115,12 +141,20 @@ def lay_out(parameters: Mapping[str, Parameter], index: int = 0, of: int = 1) ->
             f"rank {index} is none of the {of} that share the parameters",
             hint="ranks of the tensor axis count from 0",
         )
+    trained = {name: each for name, each in parameters.items() if each.trained}
+    frozen = {name: each for name, each in parameters.items() if not each.trained}
+    apart = ParameterLayout(_parts(frozen, index, of)) if frozen else None
+    return ParameterLayout(_parts(trained, index, of), frozen=apart)
+
+
+def _parts(parameters: Mapping[str, Parameter], index: int, of: int) -> dict[str, ParameterPart]:
+    """What a rank holds of each, one behind the other."""
     parts: dict[str, ParameterPart] = {}
     offset = 0
     for name, parameter in parameters.items():
         parts[name] = _part(name, parameter, offset, index, of)
         offset = parts[name].stop
-    return ParameterLayout(parts)
+    return parts
 
 
 def _part(name: str, parameter: Parameter, offset: int, index: int, of: int) -> ParameterPart:
@@ -141,4 +175,5 @@ def _part(name: str, parameter: Parameter, offset: int, index: int, of: int) -> 
         holders[index],
         tuple(dict.fromkeys(holders)),
         parameter.adds_over,
+        parameter.of_replica,
     )

@@ -12,6 +12,7 @@ from math import prod
 from types import MappingProxyType
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.dealing import deal
 from penstock.arch.layers import embedding, lm_head
 from penstock.arch.layers.parameter import Parameter, TensorShape
 from penstock.arch.layers.record import LayerRecord
@@ -51,13 +52,32 @@ def expected_shapes(config: ModelConfig) -> Shapes:
     return shapes_of(model_parameters(config))
 
 
+def trained_names(config: ModelConfig) -> list[str]:
+    """Names of the parameters that are trained, along the depth of the model."""
+    return [name for name, each in model_parameters(config).items() if each.trained]
+
+
 def stage_parameters(config: ModelConfig, layers: range, stage: int, stages: int) -> Parameters:
     """The parameters of a stage of these layers; the last one has a head of its own, tied or
     not."""
-    found = _named("", (config.embedding,)) if stage == 0 else {}
+    found = _named("", config.input_records) if stage == 0 else {}
     for layer in layers:
         found |= layer_parameters(config, layer)
     return found | (_named("", config.output_records) if stage == stages - 1 else {})
+
+
+def own_experts(parameters: Mapping[str, Parameter], index: int, of: int) -> Parameters:
+    """The parameters of a stage on replica `index` of `of` that share the experts of a layer: all
+    but the experts of others."""
+    if of == 1:
+        return dict(parameters)
+    numbers = [each.expert for each in parameters.values() if each.expert is not None]
+    own = deal(1 + max(numbers, default=0), index, of)
+    return {
+        name: each if each.expert is None else replace(each, of_replica=True)
+        for name, each in parameters.items()
+        if each.expert is None or each.expert in own
+    }
 
 
 def stage_layout(
@@ -66,7 +86,7 @@ def stage_layout(
     """Where the parameters of a stage lie on rank `index` of `of` that share the matrices; a tied
     head beside its embedding has the values of that."""
     found = lay_out(parameters, index, of)
-    both = config.tied and {EMBEDDING, HEAD} <= found.parts.keys()
+    both = config.tied and EMBEDDING in found and HEAD in found
     return found.sharing({HEAD: EMBEDDING}) if both else found
 
 
@@ -87,16 +107,12 @@ def shard_layout(
     """Where a shard of the vocabulary layers `names` lies: on device `device.start` of
     `device.stop`, and of those that share its matrices number `tensor.start` of `tensor.stop`. It
     has the same words of all of them."""
-    every = _named("", (config.embedding, *config.output_records))
+    every = _named("", (*config.input_records, *config.output_records))
     index, of = device.start * tensor.stop + tensor.start, device.stop * tensor.stop
     chosen = {name: parameter for name, parameter in every.items() if name in names}
     found = stage_layout(config, chosen, index, of)
     alone = tuple(range(each, each + 1) for each in range(tensor.stop))
-    parts = {
-        name: replace(part, holders=alone[tensor.start], among=alone)
-        for name, part in found.parts.items()
-    }
-    return replace(found, parts=parts)
+    return found.held_by(alone[tensor.start], alone)
 
 
 def layer_parameters(config: ModelConfig, layer: int) -> Parameters:
@@ -107,7 +123,7 @@ def layer_parameters(config: ModelConfig, layer: int) -> Parameters:
 def between_parameters(config: ModelConfig, number: int) -> Parameters:
     """The parameters between two attentions: behind that of layer `number` - 1, and in front of
     that of layer `number`; the embedding before the first, the output layer behind the last."""
-    found = _named("", (config.embedding,)) if number == 0 else {}
+    found = _named("", config.input_records) if number == 0 else {}
     if number > 0:
         layer = layer_parameters(config, number - 1).items()
         found |= dict(dropwhile(_in_front, layer))

@@ -4,7 +4,9 @@
     transformers 5    "rope_parameters": {"rope_theta": 5e5, "rope_type": "llama3", ...}
 
 Both are read; the first is written, because both versions understand it. A key that its variant
-does not have is refused: it was meant to change something.
+does not have is refused: it was meant to change something. Where layers with a window turn by
+another base (Gemma 3), the object has one inside for each kind of attention in the second layout,
+and "rope_local_base_freq" stands beside it in the first.
 """
 
 from collections.abc import Mapping
@@ -13,6 +15,7 @@ from typing import Any
 from penstock.arch.config import ModelConfig
 from penstock.arch.limits import refuse_number
 from penstock.arch.rope_scaling import NUMBERS, RopeScaling, yarn_scale
+from penstock.arch.window_keys import FULL, SLIDING
 from penstock.errors import ShapeError, shown
 
 ROPE_KEYS = (
@@ -22,6 +25,7 @@ ROPE_KEYS = (
 """Keys of a config that say something about rotary positions."""
 
 PLAIN_THETA = 10000.0
+LOCAL_KEY = "rope_local_base_freq"
 
 _THEIRS: Mapping[str, str] = {
     "factor": "factor",
@@ -32,15 +36,21 @@ _THEIRS: Mapping[str, str] = {
     "beta_slow": "beta_slow",
     "attention_factor": "attention_factor",
     "truncate": "truncate",
+    "short_factors": "short_factor",
+    "long_factors": "long_factor",
 }
 """Our names of a variant's numbers, and those of `config.json`."""
 
 _HEADS = ("rope_theta", "rope_type", "type", "partial_rotary_factor")
 _WEIGHTS = ("mscale", "mscale_all_dim")
+_LISTS = ("short_factor", "long_factor")
 
 
-def read_rope(config: Mapping[str, Any], positions: int) -> tuple[float, RopeScaling | None]:
-    """Base and variant of the frequencies of a config with that many positions."""
+def read_rope(
+    config: Mapping[str, Any], positions: int, plain: float = PLAIN_THETA
+) -> tuple[float, RopeScaling | None]:
+    """Base and variant of the frequencies of a config with that many positions; `plain` is the base
+    where a file leaves it out."""
     stated = _stated(config)
     partial = stated.get("partial_rotary_factor", config.get("partial_rotary_factor"))
     if partial not in (None, 1):
@@ -49,7 +59,7 @@ def read_rope(config: Mapping[str, Any], positions: int) -> tuple[float, RopeSca
             "are applied to whole heads only",
             hint="models that apply them to a part of each head are not supported",
         )
-    theta = stated.get("rope_theta", config.get("rope_theta", PLAIN_THETA))
+    theta = stated.get("rope_theta", config.get("rope_theta", plain))
     kind = _kind(stated)
     if kind == "default":
         _refuse_foreign(stated, kind, _HEADS)
@@ -60,6 +70,26 @@ def read_rope(config: Mapping[str, Any], positions: int) -> tuple[float, RopeSca
             hint=f"these are: default, {', '.join(NUMBERS)}",
         )
     return theta, _scaling(kind, {**_inherited(config, kind, positions), **stated}, positions)
+
+
+def part_local(config: Mapping[str, Any], plain: float) -> tuple[dict[str, Any], float]:
+    """A config as it would be without another base for layers with a window, and that base;
+    `plain` where the file leaves it out."""
+    nested = config.get("rope_parameters")
+    kept = {key: value for key, value in config.items() if key != LOCAL_KEY}
+    if not isinstance(nested, Mapping) or not {*nested} <= {FULL, SLIDING} or not nested:
+        return kept, config.get(LOCAL_KEY, plain)
+    local = nested.get(SLIDING) or {}
+    theta, scaling = read_rope({"rope_parameters": local}, 0, config.get(LOCAL_KEY, plain))
+    if scaling is not None:
+        raise ShapeError(
+            f"rotary positions of {SLIDING} are scaled by {scaling.kind}, which is not supported",
+            hint="only those of layers without a window may be scaled",
+        )
+    kept = {
+        key: value for key, value in config.items() if key not in ("rope_parameters", LOCAL_KEY)
+    }
+    return {**kept, "rope_parameters": nested.get(FULL) or {}}, theta
 
 
 def _stated(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -87,7 +117,8 @@ def _kind(stated: Mapping[str, Any]) -> str:
             f"rope_type is {shown(stated['rope_type'])} and type is {shown(stated['type'])}",
             hint="leave one of them out of config.json",
         )
-    return names.pop() if names else "default"
+    found = names.pop() if names else "default"
+    return "longrope" if found == "su" else found  # its name in the first files
 
 
 def _inherited(config: Mapping[str, Any], kind: str, positions: int) -> dict[str, Any]:
@@ -103,11 +134,12 @@ def _scaling(kind: str, stated: dict[str, Any], positions: int) -> RopeScaling:
     weights = _WEIGHTS if kind == "yarn" else ()
     _refuse_foreign(stated, kind, (*_HEADS, *numbers.values(), *weights))
     for key in stated:
-        if key not in (*_HEADS, "truncate"):
+        if key not in (*_HEADS, "truncate", *_LISTS):
             refuse_number(f"rope_type {kind!r}: {key}", stated[key])
-    found = {name: stated[key] for name, key in numbers.items() if key in stated}
-    if kind == "yarn":
+    found = {name: _value(stated, key) for name, key in numbers.items() if key in stated}
+    if kind in ("yarn", "longrope"):
         found.setdefault("factor", positions / found["original_positions"])
+    if kind == "yarn":
         found |= _weighted(stated, found["factor"])
     missing = [_THEIRS[name] for name in ("factor", *_needed(kind)) if name not in found]
     if missing:
@@ -117,7 +149,17 @@ def _scaling(kind: str, stated: dict[str, Any], positions: int) -> RopeScaling:
 
 def _needed(kind: str) -> tuple[str, ...]:
     """Numbers without which transformers has no value for a variant."""
-    return ("low_factor", "high_factor") if kind == "llama3" else ()
+    lists = {"llama3": ("low_factor", "high_factor"), "longrope": ("short_factors", "long_factors")}
+    return lists.get(kind, ())
+
+
+def _value(stated: Mapping[str, Any], key: str) -> Any:
+    """A number, or the numbers of a list."""
+    if key not in _LISTS:
+        return stated[key]
+    if not isinstance(stated[key], list):
+        raise ShapeError(f"{key} is {shown(stated[key])}", hint="give a list of numbers")
+    return tuple(stated[key])
 
 
 def _weighted(stated: Mapping[str, Any], factor: float) -> dict[str, float]:
@@ -140,12 +182,16 @@ def _refuse_foreign(stated: Mapping[str, Any], kind: str, known: tuple[str, ...]
 
 def write_rope(config: ModelConfig) -> dict[str, Any]:
     """The keys that state a model's rotary positions."""
-    scaling = config.rope_scaling
+    scaling, local = config.rope_scaling, config.local_rope_theta
+    stated: dict[str, Any] = {"rope_theta": config.rope_theta, "rope_scaling": None}
+    if local is not None:
+        stated[LOCAL_KEY] = local
     if scaling is None:
-        return {"rope_theta": config.rope_theta, "rope_scaling": None}
+        return stated
     numbers = {_THEIRS[name]: getattr(scaling, name) for name in NUMBERS[scaling.kind]}
-    stated = {key: value for key, value in numbers.items() if value is not None}
-    return {
-        "rope_theta": config.rope_theta,
-        "rope_scaling": {"rope_type": scaling.kind, **stated},
-    }
+    given = {key: value for key, value in numbers.items() if value is not None}
+    lists = {key: [*given[key]] for key in _LISTS if key in given}
+    stated["rope_scaling"] = {"rope_type": scaling.kind, **given, **lists}
+    if scaling.kind == "longrope":  # where transformers looks for it first
+        stated[_THEIRS["original_positions"]] = scaling.original_positions
+    return stated

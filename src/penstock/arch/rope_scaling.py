@@ -8,11 +8,13 @@ another model. A variant is data here; model/layers/rope.py turns it into freque
     dynamic    plain up to the model's positions; beyond, they depend on each sequence's length
     llama3     long wavelengths divided by the factor, short ones kept, a ramp between
     yarn       the same with a ramp over elements, and queries and keys scaled (arXiv:2309.00071)
+    longrope   each frequency divided by a number of its own: one list up to the original positions,
+               another one beyond, and queries and keys scaled (arXiv:2402.13753)
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from math import log
+from math import log, sqrt
 from typing import Any
 
 from penstock.arch.limits import refuse_number
@@ -26,6 +28,9 @@ NUMBERS: Mapping[str, tuple[str, ...]] = {
         *("factor", "original_positions", "beta_fast", "beta_slow"),
         *("attention_factor", "truncate"),
     ),
+    "longrope": (
+        *("factor", "original_positions", "attention_factor", "short_factors", "long_factors"),
+    ),
 }
 """What each variant is made of; a number that is foreign to it is refused, not left unused."""
 
@@ -35,7 +40,7 @@ class RopeScaling:
     """One variant with its numbers; those it does not have stay at their defaults."""
 
     kind: str
-    """linear, dynamic, llama3 or yarn."""
+    """linear, dynamic, llama3, yarn or longrope."""
     factor: float
     """How many times longer the context became."""
     original_positions: int = 0
@@ -49,9 +54,13 @@ class RopeScaling:
     beta_slow: float = 1.0
     """yarn: rotations within the original positions up to which it is divided by the factor."""
     attention_factor: float | None = None
-    """yarn: what queries and keys are multiplied by; None: as the paper derives it."""
+    """yarn, longrope: what queries and keys are multiplied by; None: as the papers derive it."""
     truncate: bool = True
     """yarn: whether the ends of the ramp are rounded outwards to whole elements."""
+    short_factors: tuple[float, ...] = ()
+    """longrope: what each frequency is divided by in runs up to original_positions."""
+    long_factors: tuple[float, ...] = ()
+    """longrope: the same in runs of longer sequences."""
 
     def __post_init__(self) -> None:
         if self.kind not in NUMBERS:
@@ -72,12 +81,31 @@ class RopeScaling:
 
     @property
     def scale(self) -> float:
-        """What queries and keys are multiplied by: 0.1 ln(factor) + 1 for yarn, 1 for others."""
-        if self.kind != "yarn":
+        """What queries and keys are multiplied by: 0.1 ln(factor) + 1 for yarn, for longrope
+        sqrt(1 + ln(factor) / ln(original_positions)), 1 for others."""
+        if self.kind not in ("yarn", "longrope"):
             return 1.0
         if self.attention_factor is not None:
             return self.attention_factor
-        return yarn_scale(self.factor, 1.0)
+        if self.kind == "yarn":
+            return yarn_scale(self.factor, 1.0)
+        spread = log(max(self.factor, 1.0)) / log(max(self.original_positions, 2))
+        return sqrt(1 + spread)
+
+    def factors(self, length: int) -> tuple[float, ...]:
+        """What each frequency is divided by where the longest sequence has so many tokens."""
+        return self.long_factors if length > self.original_positions else self.short_factors
+
+    def refuse_head(self, size: int) -> None:
+        """Refuse heads that have another number of frequencies than the lists of longrope."""
+        for name in ("short_factors", "long_factors"):
+            found = len(getattr(self, name))
+            if self.kind == "longrope" and 2 * found != size:
+                raise ShapeError(
+                    f"rope scaling longrope: {name} has {found} numbers, but heads of {size} "
+                    f"elements have {size // 2} frequencies",
+                    hint=f"give {size // 2} numbers",
+                )
 
 
 def yarn_scale(factor: float, weight: float) -> float:
@@ -86,7 +114,12 @@ def yarn_scale(factor: float, weight: float) -> float:
 
 
 def _refuse_value(name: str, default: object, value: Any) -> None:
-    if isinstance(default, bool):
+    if isinstance(default, tuple):
+        if not isinstance(value, tuple):
+            raise ShapeError(f"{name} is {shown(value)}", hint="give a list of numbers")
+        for each in value:
+            refuse_number(name, each)
+    elif isinstance(default, bool):
         if not isinstance(value, bool):
             raise ShapeError(f"{name} is {value}", hint="give true or false")
     elif value is not None or default is not None:

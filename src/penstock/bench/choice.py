@@ -8,6 +8,7 @@ from penstock.bench.limits import refuse_bench
 from penstock.bench.loans import measure_loans
 from penstock.bench.pairs import measure_pairs
 from penstock.bench.plans import measure_plans
+from penstock.bench.policies import measure_policies
 from penstock.bench.profile import measure_profile
 from penstock.bench.run import (
     BenchSettings,
@@ -32,6 +33,7 @@ PARTS: dict[str, Callable[[BenchSettings, Say], Result]] = {
     "loans": measure_loans,
     "plans": measure_plans,
     "unequal": measure_unequal,
+    "policies": measure_policies,
     "profile": measure_profile,
 }
 
@@ -51,6 +53,7 @@ def adjust_settings(
         "loans": ("ranks", "tokens", "steps"),
         "plans": ("ranks",),
         "unequal": ("ranks",),
+        "policies": ("ranks",),
         "profile": ("tokens",),
     }
     for part, keys in takes.items():

@@ -6,7 +6,8 @@ from dataclasses import replace
 from json import dumps
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.arch.config import ModelConfig, model
+from penstock.arch.config import ModelConfig
+from penstock.arch.presets import model
 from penstock.bench.run import BenchSettings, Result, Say, read_bench_settings
 from penstock.errors import ShapeError, nearest
 

@@ -19,6 +19,7 @@ def run_tables(results: Result) -> Iterator[TextTable]:
         "loans": _loans,
         "plans": _plans,
         "unequal": _unequal,
+        "policies": _policies,
         "profile": _profile,
     }
     for name, table in parts.items():
@@ -114,6 +115,33 @@ def _unequal(result: Result) -> TextTable:
         for row in result["rows"]
     ]
     return head, rows
+
+
+def _policies(result: Result) -> TextTable:
+    times = ("predicted s", "measured s", "difference", "predicted gain", "measured gain")
+    head = ("ops", "policy", "slices", *times, "plan s", "waited s", "step s", "loss")
+    rows: list[tuple[str, ...]] = [
+        (
+            row["ops"],
+            row["policy"],
+            f"{row['slices']:.0f}",
+            f"{row['predicted']:.2f}",
+            f"{row['measured']:.2f}",
+            f"{row['measured'] / row['predicted'] - 1:+.1%}",
+            *(f"{row[key]:.2f} x" for key in ("predicted_gain", "measured_gain")),
+            *(f"{row[key]:.3f}" for key in ("planning", "waiting", "step")),
+            *_same_loss(row),
+        )
+        for row in result["rows"]
+    ]
+    return head, rows
+
+
+def _same_loss(row: Result) -> tuple[str]:
+    """The loss, where the same tokens were trained on."""
+    if row["same_loss"] is None:
+        return ("",)
+    return (f"{row['loss']:.6f}" + ("" if row["same_loss"] else " differs"),)
 
 
 def _changed(row: Result, part: Result) -> tuple[str, ...]:

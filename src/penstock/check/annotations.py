@@ -1,7 +1,8 @@
 """Do pairs, loans, gangs, after and shares name ops that exist and can obey them?"""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 
 from penstock.check.finding import Finding
 from penstock.core.meaning import ATTENDING
@@ -17,14 +18,7 @@ def annotations(schedule: Schedule) -> Iterator[Finding]:
     if not any(fields):
         return
     rows = schedule.table.rows_by_op
-    named = [
-        *(("pair", op) for pair in schedule.pairs for op in pair),
-        *(("loan", op) for loan in schedule.loans for op in loan[:2]),
-        *(("gang", op) for op in schedule.gangs),
-        *(("after", op) for pair in schedule.after for op in pair),
-        *(("share", op) for op, _ in schedule.shares),
-    ]
-    absent = [(what, op) for what, op in named if op not in rows]
+    absent = [(what, op) for what, ops in _named(schedule) for op in ops if op not in rows]
     if absent:
         yield from (_absent(what, op) for what, op in absent[:8])
         return
@@ -32,6 +26,17 @@ def annotations(schedule: Schedule) -> Iterator[Finding]:
     yield from _gangs(schedule, rows)
     yield from _loans(schedule, rows)
     yield from _shares(schedule, rows)
+
+
+def _named(schedule: Schedule) -> list[tuple[str, Collection[Op]]]:
+    """The ops that annotations name."""
+    return [
+        ("pair", [*chain(*schedule.pairs)]),
+        ("loan", [op for loan in schedule.loans for op in loan[:2]]),
+        ("gang", schedule.gangs),
+        ("after", [*chain(*schedule.after)]),
+        ("share", [op for op, _ in schedule.shares]),
+    ]
 
 
 def _absent(what: str, op: Op) -> Finding:

@@ -8,28 +8,32 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.arch.config import ModelConfig
-from penstock.cli._policy_times import PolicyPrice, price_policy
-from penstock.cost.hardware import Hardware
+from penstock.cli._policy_rows import (
+    PRICED_BATCHES,
+    PolicyRow,
+    PolicyTable,
+    PricedModel,
+    policy_table,
+)
 from penstock.data.corpus import Array, corpus
 from penstock.data.open_source import open_arrays
 from penstock.data.order import shuffle
 from penstock.data.settings import DataSettings
 from penstock.data.stats.lengths import LengthStats
-from penstock.data.stats.policies import MOST_BATCHES, BatchRule, PolicyOutcome, all_outcomes
+from penstock.data.stats.policies import MOST_BATCHES, BatchRule, PolicyOutcome
 from penstock.data.tokenise import Progress
 from penstock.draw.bars import BarRow, svg_bars, text_bars
 from penstock.errors import ShapeError
 
 _BATCH_SEQUENCES = 32
 """Sequences of a global batch where no size is given."""
-_SLICES = 8
-"""Slices of the longest sequence where no size is given."""
 _SEED = 0
 """Of the order in which documents are looked at, as a run takes them in a shuffled one."""
 NO_VOCABULARY = 1 << 62
 """Tokens are not looked at."""
 _GIBI = 2**30
+_PRICE_BARS = ("tokens per second", "memory of a rank")
+"""What bars of policies show, as shares of the largest."""
 _STYLE = """body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; }
 body { color: #1d2733; } h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
@@ -39,44 +43,23 @@ svg rect { fill: #3572b0; }
 @media (prefers-color-scheme: dark) { body { background: #14191f; color: #dce3ea; } }"""
 
 
-class PricedModel(NamedTuple):
-    """What a step would be computed by."""
-
-    name: str
-    config: ModelConfig
-    machine: Hardware
-    devices: int
-
-
 @dataclass(frozen=True, eq=False)
 class CorpusReport:
     """What was found in some files."""
 
     lengths: LengthStats
     rule: BatchRule
-    outcomes: list[PolicyOutcome]
+    policies: PolicyTable
     longer: int
     """Documents that are longer than a sequence; policies are shown without them."""
     notes: tuple[str, ...]
 
-    def prices(self, priced: PricedModel | None) -> list[PolicyPrice | None]:
-        if priced is None:
-            return [None] * len(self.outcomes)
-        _, config, machine, devices = priced
-        longest = min(self.lengths.longest, self.rule.length)
-        return [price_policy(one, config, machine, devices, longest) for one in self.outcomes]
-
-    def policy_table(
-        self, priced: PricedModel | None
-    ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    def policy_table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         """Head and rows."""
         head = ("policy", "documents", "units", "tokens per step", "padding", "largest unit", "cut")
-        predicted = ("ms per step", "tokens/s", "GiB") if priced else ()
-        rows = [
-            (*_counts(outcome), *_priced(price))
-            for outcome, price in zip(self.outcomes, self.prices(priced))
-        ]
-        return (*head, *predicted), rows
+        rows = self.policies.rows
+        predicted = ("ms per step", "tokens/s", "GiB", "fits") if any(r.price for r in rows) else ()
+        return (*head, *predicted), [(*_counts(row.outcome), *_priced(row)) for row in rows]
 
     def bars(self) -> list[BarRow]:
         return [
@@ -88,13 +71,19 @@ class CorpusReport:
             for bucket in self.lengths.histogram
         ]
 
-    def record(self, priced: PricedModel | None) -> dict[str, Any]:
+    def price_bars(self) -> list[BarRow]:
+        """Speed and memory of each policy, as shares of the largest; none without a model."""
+        rows = [row for row in self.policies.rows if row.price]
+        fastest = max((row.tokens_per_second for row in rows), default=1.0)
+        most = max((row.memory for row in rows), default=1)
+        return [
+            BarRow(row.outcome.name, row.tokens_per_second / fastest, row.memory / most)
+            for row in rows
+        ]
+
+    def record(self) -> dict[str, Any]:
         """The fields of `--json`."""
         found = self.lengths
-        outcomes = []
-        for outcome, price in zip(self.outcomes, self.prices(priced)):
-            plain = {name: value for name, value in vars(outcome).items() if name != "made"}
-            outcomes.append(plain | (price._asdict() if price else {}))
         return {
             "documents": found.documents,
             "tokens": found.tokens,
@@ -104,8 +93,8 @@ class CorpusReport:
             "histogram": [bucket._asdict() for bucket in found.histogram],
             "batch": self.rule._asdict(),
             "longer": self.longer,
-            "policies": outcomes,
-            "notes": list(self.notes),
+            "policies": [_row_record(row) for row in self.policies.rows],
+            "notes": [*self.notes, *self.policies.notes],
         }
 
 
@@ -121,35 +110,61 @@ def _counts(outcome: PolicyOutcome) -> tuple[str, ...]:
     )
 
 
-def _priced(price: PolicyPrice | None) -> tuple[str, ...]:
+def _priced(row: PolicyRow) -> tuple[str, ...]:
+    price = row.price
     if price is None:
         return ()
-    milliseconds, rate = 1000 * price.seconds, price.tokens_per_second
-    return (f"{milliseconds:,.1f}", f"{rate:,.0f}", f"{price.memory / _GIBI:.2f}")
+    fits = "no" if price.refusal else "yes"
+    times = (f"{1000 * price.seconds:,.1f}", f"{row.tokens_per_second:,.0f}")
+    return (*times, f"{price.memory / _GIBI:.2f}", fits)
+
+
+def _row_record(row: PolicyRow) -> dict[str, Any]:
+    """A row as `--json` has it."""
+    plain = {name: value for name, value in vars(row.outcome).items() if name != "made"}
+    if row.price is None:
+        return plain
+    return plain | {
+        "seconds": row.price.seconds,
+        "tokens_per_second": row.tokens_per_second,
+        "memory": row.price.memory,
+        "fits": not row.price.refusal,
+    }
+
+
+class OpenedCorpus(NamedTuple):
+    """Documents that were read."""
+
+    arrays: Sequence[Array]
+    files: int
+    notes: tuple[str, ...]
+
+
+def open_corpus(
+    settings: DataSettings, files: tuple[Path, ...], cache: Path, progress: Progress
+) -> OpenedCorpus:
+    """Read files; text becomes tokens, once."""
+    arrays, notes = open_arrays(settings, files, cache, progress)
+    return OpenedCorpus(arrays, len(files), notes)
 
 
 def corpus_report(
-    settings: DataSettings,
-    files: tuple[Path, ...],
-    cache: Path,
-    progress: Progress,
-    asked: BatchRule,
+    opened: OpenedCorpus, asked: BatchRule, priced: PricedModel | None = None
 ) -> CorpusReport:
-    """Read files and look at their documents; a size of 0 follows from the data."""
-    arrays, notes = open_arrays(settings, files, cache, progress)
-    found = np.concatenate([np.diff(array.offsets) for array in arrays])
+    """Look at documents; a size of 0 follows from the data."""
+    found = np.concatenate([np.diff(array.offsets) for array in opened.arrays])
     lengths = LengthStats(found[found > 0])
     if not lengths.documents:
-        raise ShapeError(f"{len(files):,} files hold no token", hint="name other files")
-    length = asked.length or lengths.longest
-    batch, size = _BATCH_SEQUENCES * length, max(length // _SLICES, 1)
-    rule = BatchRule(length, asked.tokens or batch, asked.slice_tokens or size)
+        raise ShapeError(f"{opened.files:,} files hold no token", hint="name other files")
+    length, notes = asked.length or lengths.longest, opened.notes
+    rule = BatchRule(length, asked.tokens or _BATCH_SEQUENCES * length, asked.slice_tokens)
     fitting = lengths.lengths[lengths.lengths <= length]
     if longer := lengths.documents - len(fitting):
-        notes = (*notes, _longer_words(lengths, longer, length, arrays))
+        notes = (*notes, _longer_words(lengths, longer, length, opened.arrays))
     ordered = fitting[shuffle(len(fitting), _SEED)]
-    outcomes = all_outcomes(ordered, rule) if len(ordered) else []
-    return CorpusReport(lengths, rule, outcomes, longer, notes)
+    policies = policy_table(ordered, rule, priced) if len(ordered) else PolicyTable([], [], 0)
+    rule = rule._replace(slice_tokens=policies.slice_tokens)
+    return CorpusReport(lengths, rule, policies, longer, notes)
 
 
 def _longer_words(lengths: LengthStats, longer: int, length: int, arrays: Sequence[Array]) -> str:
@@ -160,6 +175,12 @@ def _longer_words(lengths: LengthStats, longer: int, length: int, arrays: Sequen
         f"{longer:,} of {lengths.documents:,} documents have more than {length:,} tokens, and the "
         f"policies are shown without them; {worst} is the longest with {lengths.longest:,}"
     )
+
+
+def prices_text(report: CorpusReport, columns: int) -> str:
+    """Bars of the times and the memory of all policies, for a terminal; empty without a model."""
+    bars = report.price_bars()
+    return f"\n{text_bars(bars, _PRICE_BARS, columns)}" if bars else ""
 
 
 def report_text(report: CorpusReport, columns: int) -> str:
@@ -175,12 +196,12 @@ def report_text(report: CorpusReport, columns: int) -> str:
 
 def _rule_words(rule: BatchRule) -> str:
     return (
-        f"steps of {rule.tokens:,} tokens in sequences of up to {rule.length:,}, slices of up to "
-        f"{rule.slice_tokens:,}; means over up to {MOST_BATCHES} steps"
+        f"steps of {rule.tokens:,} tokens in sequences of up to {rule.length:,}; means over up to "
+        f"{MOST_BATCHES} steps, of chunk and flex and of times over {PRICED_BATCHES}"
     )
 
 
-def report_html(report: CorpusReport, priced: PricedModel | None) -> str:
+def report_html(report: CorpusReport) -> str:
     """The same as a page in one file without links."""
     found = report.lengths
     title = f"{found.documents:,} documents, {found.tokens:,} tokens"
@@ -188,13 +209,14 @@ def report_html(report: CorpusReport, priced: PricedModel | None) -> str:
     sections = [
         f"<h1>{escape(title)}</h1>",
         f"<p>Mean {found.mean:,.1f} tokens, longest {found.longest:,}.</p>",
-        *(f"<p>{escape(line)}</p>" for line in report.notes),
         "<h2>Lengths of documents</h2>",
         svg_bars(report.bars(), ("share of the documents", "share of the tokens")),
         "<h2>Percentiles</h2>",
         _html_table(("share of the documents", "have at most so many tokens"), percentiles),
         f"<h2>Policies</h2><p>{escape(_rule_words(report.rule))}.</p>",
-        _html_table(*report.policy_table(priced)),
+        _html_table(*report.policy_table()),
+        *([svg_bars(bars, _PRICE_BARS)] if (bars := report.price_bars()) else ()),
+        *(f"<p>{escape(line)}</p>" for line in (*report.notes, *report.policies.notes)),
     ]
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}'

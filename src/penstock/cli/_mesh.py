@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from penstock.arch.config import ModelConfig, model
+from penstock.arch.config import ModelConfig
 from penstock.arch.dealing import deal_sizes
 from penstock.arch.limits import refuse_count
-from penstock.arch.mesh_shape import MeshShape, refuse_misfits
+from penstock.arch.mesh_shape import MeshShape, refuse_misfits, refuse_unpriced
+from penstock.arch.presets import model
 from penstock.cli._mesh_request import MeshRequest
 from penstock.cli._request import PriceFlags
 from penstock.core.schedule import Schedule
@@ -102,6 +103,7 @@ def simulate_on_mesh(schedule: Schedule, flags: ModelFlags) -> ExposedTimes:
         return _simulate_profiled(schedule, flags)
     config, mesh = model(flags.model), flags.shape
     refuse_misfits(config, mesh)
+    refuse_unpriced(mesh)
     _refuse_short(flags.sequence // max(schedule.shape.slices), mesh)
     links = MeshLinks(mesh, schedule.shape.devices, hardware(flags.machine))
     step = _whole_step(schedule, links, flags.shard)

@@ -63,6 +63,14 @@ UnequalFlag = Annotated[
         "sequences of one length, and cut into slices.",
     ),
 ]
+PoliciesFlag = Annotated[
+    bool,
+    typer.Option(
+        "--policies",
+        help="The same documents under every data policy: predicted and measured ratio, and how "
+        "long plans take.",
+    ),
+]
 ProfileFlag = Annotated[bool, typer.Option("--profile", help="Where the time of one stage goes.")]
 RanksFlag = Annotated[
     int | None,
@@ -138,6 +146,7 @@ def bench_run(
     loans: LoansFlag = False,
     plans: PlansFlag = False,
     unequal: UnequalFlag = False,
+    policies: PoliciesFlag = False,
     profile: ProfileFlag = False,
     ranks: RanksFlag = None,
     tokens: TokensFlag = None,
@@ -155,7 +164,8 @@ def bench_run(
 
     settings = adjust_settings(ranks, tokens, steps)
     flags = {"host": host, "emulate": emulate, "real": real, "cells": cells, "pairs": pairs}
-    flags |= {"loans": loans, "plans": plans, "unequal": unequal, "profile": profile}
+    flags |= {"loans": loans, "plans": plans, "unequal": unequal, "policies": policies}
+    flags["profile"] = profile
     parts = [part for part, chosen in flags.items() if chosen]
     results = measure(settings, parts, note, None if force else this_machine())
     if as_json:

@@ -7,25 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.arch.config import model as model_of
+from penstock.arch.mesh_shape import MeshShape
+from penstock.arch.presets import model as model_of
 from penstock.cli._data_report import (
     CorpusReport,
-    PricedModel,
     corpus_report,
+    open_corpus,
+    prices_text,
     report_html,
     report_text,
 )
 from penstock.cli._needs import need_pydantic
 from penstock.cli._output import emit, emit_json, emit_table, note, width
+from penstock.cli._policy_rows import PricedModel, any_length_schedule
 from penstock.cli._progress import show_bytes
 from penstock.cli._request import AsJson
+from penstock.cluster.read import read_cluster
 from penstock.core.numbers import read_tokens
-from penstock.cost.hardware import hardware as hardware_of
 from penstock.data.open_source import source_files
 from penstock.data.settings import SOURCES, DataSettings
 from penstock.data.stats.policies import BatchRule
 from penstock.errors import ShapeError, shown
 from penstock.files import save_text
+from penstock.schedules import find
 
 if TYPE_CHECKING:
     from penstock.train.config.settings import Settings
@@ -36,6 +40,18 @@ RECORDS, ARRAYS = (".jsonl", ".parquet", ".arrow"), (".npy", ".bin")
 
 def _option(metavar: str, text: str) -> Any:
     return typer.Option(metavar=metavar, show_default=False, help=text)
+
+
+FilesToRead = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILES",
+        help="Files, folders or patterns; or a configuration, whose data and sizes are taken.",
+    ),
+]
+CacheFolder = Annotated[
+    Path | None, _option("FOLDER", "Where tokens are kept; ~/.cache/penstock if left out.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -50,13 +66,7 @@ def data() -> None:
 
 
 def stats(
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILES",
-            help="Files, folders or patterns; or a configuration, whose data and sizes are taken.",
-        ),
-    ],
+    files: FilesToRead,
     source: Annotated[
         str, _option("NAME", "As data.source; told by the endings if left out.")
     ] = "",
@@ -71,23 +81,24 @@ def stats(
     length: Annotated[str, _option("N", "Tokens of a sequence at most, as 64K.")] = "",
     batch: Annotated[str, _option("N", "Tokens of a global batch; 32 sequences if left out.")] = "",
     slice_tokens: Annotated[
-        str, _option("N", "Tokens of a slice; an eighth of a sequence if left out.")
+        str,
+        _option("N", "Tokens of a slice; if left out chosen, or without --model an eighth."),
     ] = "",
     model: Annotated[str, _option("MODEL", "A preset: predicts time and memory.")] = "",
     devices: Annotated[
         int, typer.Option("-p", min=1, metavar="P", help="Pipeline devices, with --model.")
     ] = 4,
-    hardware: Annotated[
-        str, typer.Option(metavar="NAME", help="With --model: h200, a100.")
+    mesh: Annotated[
+        str, typer.Option(metavar="AXIS=N,...", help="With --model: ranks of each device.")
+    ] = "sequence=2",
+    cluster: Annotated[
+        str, typer.Option(metavar="NAME|FILE", help="With --model: what it runs on.")
     ] = "h200",
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            show_default=False,
-            help="Where tokens are kept; ~/.cache/penstock if left out.",
-        ),
-    ] = None,
+    schedule: Annotated[
+        str,
+        _option("NAME", "With --model: one for sequences of any lengths; the last if left out."),
+    ] = "",
+    cache: CacheFolder = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", show_default=False, help="A page to write.")
     ] = None,
@@ -102,26 +113,43 @@ def stats(
     paths = source_files(settings, settings.paths)
     flags = {"--length": length, "--batch": batch, "--slice-tokens": slice_tokens}
     asked = BatchRule(*(_tokens(*flag) or size for flag, size in zip(flags.items(), sizes)))
+    priced = _priced_model(model, cluster, mesh, devices, schedule) if model else None
     with show_bytes("tokenising") as progress:
-        report = corpus_report(settings, paths, cache or _cache(), progress, asked)
-    priced = PricedModel(model, model_of(model), hardware_of(hardware), devices) if model else None
-    _show(report, priced, html, as_json=as_json)
+        opened = open_corpus(settings, paths, cache or _cache(), progress)
+    _show(corpus_report(opened, asked, priced), html, as_json=as_json)
 
 
-def _show(
-    report: CorpusReport, priced: PricedModel | None, html: Path | None, *, as_json: bool
-) -> None:
-    for line in report.notes:
+def _priced_model(model: str, cluster: str, mesh: str, devices: int, schedule: str) -> PricedModel:
+    """What steps are predicted for."""
+    spec = find(schedule) if schedule else any_length_schedule()
+    if not spec.ragged:
+        raise ShapeError(
+            f"{spec.name} has no order for sequences of unequal lengths",
+            hint="take a schedule with the option groups (see `penstock list`)",
+        )
+    shape = MeshShape.parse(mesh) if mesh else MeshShape()
+    if shape.replicas > 1:
+        raise ShapeError(
+            f"--mesh {shown(mesh)} has {shape.replicas} replicas, but a step of one is shown",
+            hint="leave replicas out, and give --batch the tokens of one replica",
+        )
+    return PricedModel(model_of(model), read_cluster(cluster), shape, devices, spec)
+
+
+def _show(report: CorpusReport, html: Path | None, *, as_json: bool) -> None:
+    for line in (*report.notes, *report.policies.notes):
         note(line)
     if html is not None:
-        save_text(html, report_html(report, priced))
+        save_text(html, report_html(report))
         note(f"wrote {html}")
     if as_json:
-        emit_json(report.record(priced))
+        emit_json(report.record())
         return
     emit(report_text(report, width()))
-    head, rows = report.policy_table(priced)
+    head, rows = report.policy_table()
     emit_table(head, rows)
+    if bars := prices_text(report, width()):
+        emit(bars)
 
 
 def _settings(files: list[str], given: dict[str, Any]) -> tuple[DataSettings, BatchRule]:

@@ -32,6 +32,9 @@ class LayoutFlags:
     """A layout; what is not given is as the reference says."""
 
     model: Annotated[str | None, _option("A preset, or a config.json.", metavar="NAME|FILE")] = None
+    lora: Annotated[
+        str | None, _option("Adapters that alone are trained.", metavar="RANK[:TARGET,...]")
+    ] = None
     cluster: Annotated[
         str | None, _option("As h100:64, or a TOML file.", metavar="NAME:GPUS|FILE")
     ] = None

@@ -37,12 +37,17 @@ def export(
             metavar="N", help="Step of the checkpoint; the newest complete one if left out."
         ),
     ] = None,
+    merge: Annotated[
+        bool,
+        typer.Option("--merge", help="Write the whole model, with the adapters of LoRA in it."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the weights of a run's checkpoint as a Hugging Face folder.
 
     The folder has the config.json, the tokenizer and all other files of the one that the run began
-    with. The run itself is only read, and may still be going on.
+    with. Of a run with LoRA it has the adapters alone, as PEFT reads them, unless they are merged.
+    The run itself is only read, and may still be going on.
     """
     need_pydantic()
     from penstock.train.config.load import load
@@ -55,10 +60,11 @@ def export(
         )
     settings = load(run / SETTINGS_FILE, [f"checkpoint.export_dtype={dtype}"] if dtype else [])
     need_torch()
-    from penstock.train.loop.export import export_checkpoint
+    from penstock.train.loop.export import export_checkpoint, export_merged
 
-    folder = to or Path(settings.checkpoint.export or run / "export")
-    done = export_checkpoint(settings, run, folder, step)
+    given = "" if merge else settings.checkpoint.export  # where the adapters are
+    folder = to or Path(given or run / ("merged" if merge else "export"))
+    done = (export_merged if merge else export_checkpoint)(settings, run, folder, step)
     for what in done.damaged:
         note(f"warning: {what}; an older checkpoint is exported")
     if as_json:

@@ -19,16 +19,22 @@ from penstock.estimate.price import Estimate, layout_cost
 from penstock.estimate.reasons import GIBI
 from penstock.estimate.step_schedule import step_schedule
 from penstock.files import save_text
-from penstock.planner.advice import Plans, advise, lacks, needs, state_bytes
+from penstock.planner.advice import Plans, advise, needs, state_bytes
 from penstock.planner.answer import plans_record
 from penstock.planner.candidates import all_candidates
 from penstock.planner.configuration import configuration
-from penstock.planner.divisions import nothing_divides
+from penstock.planner.nothing_found import nothing_found
 from penstock.planner.problem import PlanProblem, problem_from
 from penstock.planner.processes import PlanProcesses, usable_cores
 from penstock.planner.search import SearchResult, search_plans
 from penstock.planner.simulations import Simulations
-from penstock.planner.words import option_words, plan_mesh, schedule_words, why
+from penstock.planner.words import (
+    lacking_words,
+    option_words,
+    plan_mesh,
+    schedule_words,
+    why,
+)
 from penstock.sim import simulate
 
 NOTHING_FITS = 1
@@ -46,7 +52,7 @@ class PlanFlags:
     most: Annotated[
         int,
         typer.Option("--simulate", min=1, max=1_000_000, metavar="N", help="Simulations at most."),
-    ] = 200
+    ] = 600
     why: Annotated[
         int, typer.Option("--why", min=0, metavar="PLAN", help="Explain a plan, by its number.")
     ] = 0
@@ -98,7 +104,7 @@ def _searched(problem: PlanProblem, wanted: PlanFlags) -> Plans:
     with PlanProcesses(problem, usable_cores()) as processes:
         every = all_candidates(problem, said.bounded, processes)
         if not len(every):
-            raise nothing_divides(problem)
+            raise nothing_found(problem)
         said.all_bounded(len(every))
         simulations = Simulations(processes)
         found = search_plans(every, wanted.top, wanted.most, said.simulated, simulations)
@@ -164,7 +170,7 @@ def _print(answer: Plans, at_scale: Sequence[PlanAtScale]) -> None:
         near = answer.nearest
         emit(
             f"nearest faster plan that does not fit: {_words(near)}, {near.seconds:.3f} s, "
-            f"lacks {lacks(near) / GIBI:.1f} GiB"
+            f"lacks {lacking_words(near)}"
         )
     for which, each in zip(("first", "next"), answer.relaxed):
         emit(f"to relax {which}: {each.text}, {each.gain:.1%} more tokens in a second")
@@ -181,7 +187,7 @@ def _nothing_fits(answer: Plans) -> str:
     state, gpus = state_bytes(problem) / GIBI, problem.cluster.gpus
     return (
         f"no plan fits into {room:.0f} GiB. The leanest that was found, {_words(leanest)}, needs "
-        f"{needs(leanest) / GIBI:.1f} GiB: {words}\n"
+        f"{needs(leanest) / GIBI:.1f} GiB: {words}; it lacks {lacking_words(leanest)}\n"
         f"weights, gradients and optimizer state are {state:,.1f} GiB in all, {state / gpus:.1f} "
         f"on each of {gpus:,} GPUs if nothing is held twice\n"
         "what helps: more GPUs, GPUs with more memory, a shorter sequence"

@@ -138,7 +138,8 @@ def profile_measure(
     """Measure kernels by size, ops, phases, copies and memory of a model's step."""
     need_torch()
     from penstock.files import save_text
-    from penstock.profiling.measure.run import Rounds, profile_machine, usual_precision
+    from penstock.profiling.measure.run import profile_machine, usual_precision
+    from penstock.profiling.measure.timing import Rounds
     from penstock.profiling.record import case_of, record_text
     from penstock.profiling.report import report_page
     from penstock.profiling.tables import profile_tables
@@ -178,7 +179,7 @@ def profile_check(
     from penstock.profiling.case import profiled_case
     from penstock.profiling.check_cases import in_pipeline, named_case, usual_cases
     from penstock.profiling.measure.check import checked_rows, refuse_unmeasured
-    from penstock.profiling.measure.run import Rounds
+    from penstock.profiling.measure.timing import Rounds
     from penstock.profiling.record import told_as_mistakes
     from penstock.profiling.tables import CHECK_HEAD, check_row
 

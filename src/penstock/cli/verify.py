@@ -1,12 +1,13 @@
 """`penstock verify`: schedules run by real processes and compared with one plain process."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from penstock.arch.mesh_shape import refuse_misfits
+from penstock.arch.mesh_shape import refuse_misfits, refuse_shard
 from penstock.cli._completion import complete_names
 from penstock.cli._flat import flat
 from penstock.cli._mesh_request import MeshRequest
@@ -15,6 +16,7 @@ from penstock.cli._numbers import assignments
 from penstock.cli._output import emit_json, note
 from penstock.cli._request import AsJson, Force, Request, resolve
 from penstock.cli._verdicts import print_verdicts, verdict_record, worst_of
+from penstock.cli._verify_modules import Modules, verify_own_modules
 from penstock.draw.words import count_of
 from penstock.errors import RunError, ShapeError
 from penstock.run.process.machine import Machine, this_machine
@@ -22,7 +24,8 @@ from penstock.schedules import registry
 
 if TYPE_CHECKING:
     from penstock.core.schedule import Schedule
-    from penstock.verify.variants import Trial
+    from penstock.schedules import Spec
+    from penstock.verify.variants import Trial, Variant
     from penstock.verify.verifier import VerdictRow
 
 MOST_PROCESSES = 64
@@ -41,25 +44,45 @@ VerifyTarget = Annotated[
 Everything = Annotated[
     bool, typer.Option("--all", help="Every schedule of `penstock list`, on 4 processes.")
 ]
+ModelName = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        show_default=False,
+        help="Run a tiny model with all parts of this one (a preset); without a schedule, "
+        "schedules that together have every kind of work.",
+    ),
+]
 Device = Annotated[
     Literal["cpu", "cuda"],
     typer.Option(help="Where the tensors are."),
 ]
 
 
+@dataclass(frozen=True)
+class VerifyMaterial:
+    """What is run, and where."""
+
+    device: Device = "cpu"
+    model: ModelName = ""
+    modules: Modules = ""
+
+
+ON_CPU = VerifyMaterial()
 ONE_PROCESS_EACH = MeshRequest()
 
 
 def register(app: typer.Typer) -> None:
-    app.command("verify")(flat(verify))
+    app.command("verify")(flat(verify_schedules))
 
 
-def verify(
+def verify_schedules(
     request: Request,
     target: VerifyTarget = "",
     everything: Everything = False,
     spread: MeshRequest = ONE_PROCESS_EACH,
-    device: Device = "cpu",
+    material: VerifyMaterial = ON_CPU,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -69,15 +92,23 @@ def verify(
     tied weights, uneven layers, packed documents and so on. The reference is a plain model without
     slices and stages. Exit code 1: a run is not equal.
     """
-    _refuse_both_or_neither(target, request, everything, spread)
+    device, model, modules = material.device, material.model, material.modules
+    chooser = "--all" if everything else "--model without a schedule" if model else ""
+    _refuse_both_or_neither(target, request, chooser if everything or not target else "", spread)
     need_torch()
     _refuse_device(device)
     machine = None if force else this_machine()
     _refuse_processes(spread.shape.ranks(request.devices or 1), machine)
-    if everything:
-        trials, notes = _all_trials(device)
+    if modules:
+        _refuse_beside_modules(everything, spread, device, model)
+        if not verify_own_modules(modules, resolve(target, request), as_json):
+            raise typer.Exit(UNEQUAL)
+        return
+    variants = _variants(device, model)
+    if target:
+        trials, notes = _trials_of(target, request, variants, spread)
     else:
-        trials, notes = _trials_of(target, request, device, spread)
+        trials, notes = _all_trials(variants, _chosen(everything))
     _refuse_processes(_processes(trials), machine)
     _refuse_unrunnable(trials)
     for line in notes:
@@ -85,7 +116,7 @@ def verify(
     rows = sorted(_run(trials), key=lambda row: (row.trial.schedule.name, row.trial.variant))
     if as_json:
         records = [verdict_record(row) for row in rows]
-        emit_json(records if everything else worst_of(records))
+        emit_json(worst_of(records) if target else records)
     else:
         print_verdicts(rows)
     if not all(row.equal for row in rows):
@@ -93,21 +124,38 @@ def verify(
 
 
 def _refuse_both_or_neither(
-    target: str, request: Request, everything: bool, spread: MeshRequest
+    target: str, request: Request, chooser: str, spread: MeshRequest
 ) -> None:
-    if everything and (target or spread.given or request.given or request.changes):
+    """`chooser` is the option that chooses schedules and sizes, if one does."""
+    if chooser and (target or spread.given or request.given or request.changes):
         flags = [
             *(f"-{flag}" for flag in request.given),
             *("--with" for _ in request.changes or ()),
         ]
         given = target or next(iter(flags), "a mesh")
         raise ShapeError(
-            f"--all chooses schedules and sizes itself, but {given} was given",
-            hint=f"leave out --all or {given}",
+            f"{chooser} chooses schedules and sizes itself, but {given} was given",
+            hint=f"leave out {chooser.split()[0]} or {given}",
         )
-    if not everything and not target:
+    if not chooser and not target:
         raise ShapeError(
             "nothing to verify is named", hint="name a schedule, as NAME -p 4 -m 8, or give --all"
+        )
+
+
+def _refuse_beside_modules(everything: bool, spread: MeshRequest, device: str, model: str) -> None:
+    others = {
+        "--all": everything,
+        "a mesh": spread.given,
+        "--device cuda": device != "cpu",
+        "--model": bool(model),
+    }
+    given = next((name for name, is_given in others.items() if is_given), "")
+    if given:
+        raise ShapeError(
+            f"--modules runs one schedule on one process for each device, but {given} was given",
+            hint=f"leave out {given}; in a loop of your own, penstock.verify(pipeline, inputs, "
+            "targets) compares whatever runs there",
         )
 
 
@@ -117,29 +165,46 @@ def _refuse_device(device: str) -> None:
     refuse_device(device)
 
 
-def _all_trials(device: str) -> tuple[list["Trial"], list[str]]:
-    """Every schedule that can be run under every variant; the others are named in the notes."""
-    from penstock.verify.cases import trials_by_name
+def _variants(device: str, model: str) -> "Sequence[Variant]":
+    """What a schedule is run under; with a small member of a model's family, if one is named."""
+    from penstock.verify.members import variants_of_member
     from penstock.verify.variants import ON_DEVICE
 
-    found = [trials_by_name(spec, ON_DEVICE[device]) for spec in registry().values()]
+    return variants_of_member(model, device) if model else ON_DEVICE[device]
+
+
+def _chosen(everything: bool) -> "Iterable[Spec]":
+    """All schedules, or those that together have every kind of work."""
+    from penstock.verify.covering import covering_schedules
+
+    return registry().values() if everything else covering_schedules(registry().values())
+
+
+def _all_trials(
+    variants: "Sequence[Variant]", specs: "Iterable[Spec]"
+) -> tuple[list["Trial"], list[str]]:
+    """Schedules that can be run under every variant; the others are named in the notes."""
+    from penstock.verify.cases import trials_by_name
+
+    found = [trials_by_name(spec, variants) for spec in specs]
     return [trial for trials, _ in found for trial in trials], [
         n for _, notes in found for n in notes
     ]
 
 
 def _trials_of(
-    target: str, request: Request, device: str, spread: MeshRequest
+    target: str, request: Request, variants: "Sequence[Variant]", spread: MeshRequest
 ) -> tuple[list["Trial"], list[str]]:
     """One schedule of the requested size under every variant; on a mesh, if one is given."""
     from penstock.verify.cases import trials_of
-    from penstock.verify.variants import ON_DEVICE, on_mesh
+    from penstock.verify.variants import on_mesh
 
-    schedule, variants = resolve(target, request), ON_DEVICE[device]
+    schedule = resolve(target, request)
     halved = _halved(target, request)
     if spread.given:
         variants, halved = on_mesh(variants, spread.shape, spread.shard), schedule
         refuse_misfits(variants[0].scale.model, spread.shape)
+        refuse_shard(spread.shape, spread.shard)
     return trials_of(schedule, halved, variants)
 
 

@@ -31,6 +31,8 @@ class GpuMachine:
     latency: float
     """Seconds of a step of a collective."""
     wiring: Wiring = "switch"
+    memory: int = 0
+    """Bytes of its host; 0 where they are not known."""
 
     def group_rate(self, ranks: int) -> float:
         """Bytes per second that a rank of a group in one machine sends.

@@ -13,6 +13,7 @@ from penstock.files.toml_places import Path
 
 TERA, GIGA, GIBI, MICRO = 10**12, 10**9, 2**30, 1e-6
 PEAK, REACHED = ("gpu", "peak_tflops"), ("gpu", "reached")
+HOST_MEMORY = ("machine", "memory_gib")
 
 
 class ClusterKey(NamedTuple):
@@ -54,6 +55,7 @@ KEYS: Mapping[Path, ClusterKey] = {
     ),
     ("machine", "latency_us"): ClusterKey("microseconds of a step of a collective in a machine"),
     ("machine", "wiring"): ClusterKey("switch or direct", words=WIRINGS),
+    HOST_MEMORY: ClusterKey("memory of the host of a machine in GiB"),
     ("network", "cards"): ClusterKey("a whole number of network cards of a machine", whole=True),
     ("network", "gb_per_second"): ClusterKey("what a card sends, in GB/s"),
     ("network", "latency_us"): ClusterKey(
@@ -78,6 +80,7 @@ def values_of(cluster: Cluster) -> dict[Path, Any]:
         ("machine", "gb_per_second"): machine.rate / GIGA,
         ("machine", "latency_us"): machine.latency / MICRO,
         ("machine", "wiring"): machine.wiring,
+        HOST_MEMORY: machine.memory / GIBI,
         ("network", "cards"): network.cards,
         ("network", "gb_per_second"): network.rate / GIGA,
         ("network", "latency_us"): network.latency / MICRO,
@@ -101,6 +104,7 @@ def cluster_of(name: str, values: Mapping[Path, Any]) -> Cluster:
         values["machine", "gb_per_second"] * GIGA,
         values["machine", "latency_us"] * MICRO,
         values["machine", "wiring"],
+        int(values.get(HOST_MEMORY, 0) * GIBI),
     )
     network = NetworkCards(
         values["network", "cards"],

@@ -3,18 +3,20 @@
 Data sheets
     A100   NVIDIA A100 Tensor Core GPU data sheet (SXM): 312 TFLOP/s in 16 bits, 19.5 in 32; 40 GB
            at 1,555 GB/s, 80 GB at 2,039 GB/s; NVLink 600 GB/s both ways; PCIe 4 64 GB/s both ways;
-           108 SMs. DGX A100: 8 GPUs, 8 cards of 200 Gb/s.
+           108 SMs. DGX A100: 8 GPUs, 8 cards of 200 Gb/s; a host of 1 TB for 40 GB, 2 TB for 80 GB.
     H100   NVIDIA H100 data sheet (SXM): 989 TFLOP/s dense in 16 bits (1,979 with sparsity), 67 in
            32; 80 GB at 3.35 TB/s; NVLink 900 GB/s both ways; PCIe 5 128 GB/s both ways; 132 SMs.
-           DGX H100: 8 GPUs, 8 cards of 400 Gb/s.
-    H200   NVIDIA H200 data sheet (SXM): as H100 with 141 GB at 4.8 TB/s.
+           DGX H100: 8 GPUs, 8 cards of 400 Gb/s; a host of 2 TB.
+    H200   NVIDIA H200 data sheet (SXM): as H100 with 141 GB at 4.8 TB/s. DGX H200: a host of 2 TB.
     B200   NVIDIA DGX B200 data sheet, one of 8 GPUs: 2,250 TFLOP/s dense in 16 bits, 75 in 32;
-           180 GB at 8 TB/s; NVLink 1,800 GB/s both ways; PCIe 5; 8 cards of 400 Gb/s. 148 SMs.
+           180 GB at 8 TB/s; NVLink 1,800 GB/s both ways; PCIe 5; 8 cards of 400 Gb/s. 148 SMs. A
+           host of 2 TB, which can be 4.
     MI300X AMD Instinct MI300X data sheet: 1,307 TFLOP/s dense in 16 bits, 163.4 in 32; 192 GB at
            5.3 TB/s; 7 links of 128 GB/s both ways, one to each of the others; PCIe 5; 304 compute
-           units. Platform of 8; a card of 400 Gb/s for each is an assumption.
+           units. Platform of 8; a card of 400 Gb/s for each and a host of 2 TB are assumptions.
 
-"GB" of a memory are 2^30 bytes, as drivers report them; those of a rate are 10^9.
+"GB" of a memory are 2^30 bytes, as drivers report them, and "TB" 2^40; those of a rate are 10^9 and
+10^12.
 
 Latencies of a step are those of NCCL's own model (src/graph/tuning.cc, protocol Simple): 3.4 us
 over NVLink, 14 us over a network. For AMD the same is an assumption.
@@ -46,7 +48,7 @@ from penstock.cluster.cluster import Cluster, GpuMachine, NetworkCards, Wiring
 from penstock.cluster.gpu import Gpu, PassShares, Reached
 from penstock.errors import ShapeError, nearest
 
-TERA, GIGA, GIBI, MICRO = 10**12, 10**9, 2**30, 1e-6
+TERA, GIGA, TEBI, GIBI, MICRO = 10**12, 10**9, 2**40, 2**30, 1e-6
 NVLINK_LATENCY, NETWORK_LATENCY = 3.4 * MICRO, 14 * MICRO
 
 PRODUCTS_IN_STEP, ATTENTION_IN_STEP = 0.92, 0.95
@@ -90,22 +92,22 @@ _MI300X = Gpu(192 * GIBI, 5300 * GIGA, 64 * GIGA, 304, _peaks(1307, 163.4), _ON_
 
 
 def _of_eight(
-    name: str, gpu: Gpu, link: int, card: int, wiring: Wiring = "switch"
+    name: str, gpu: Gpu, link: int, card: int, host: int, wiring: Wiring = "switch"
 ) -> tuple[str, Cluster]:
-    """A machine of eight with a card for each."""
-    machine = GpuMachine(8, link * GIGA, NVLINK_LATENCY, wiring)
+    """A machine of eight with a card for each, and a host of so many TiB."""
+    machine = GpuMachine(8, link * GIGA, NVLINK_LATENCY, wiring, host * TEBI)
     network = NetworkCards(8, card * GIGA, NETWORK_LATENCY)
     return name, Cluster(name, gpu, machine, network, gpus=8)
 
 
 CLUSTERS: dict[str, Cluster] = dict(
     (
-        _of_eight("a100-40", replace(_A100, memory=40 * GIBI, memory_rate=1555 * GIGA), 300, 25),
-        _of_eight("a100-80", _A100, 300, 25),
-        _of_eight("h100", _H100, 450, 50),
-        _of_eight("h200", replace(_H100, memory=141 * GIBI, memory_rate=4800 * GIGA), 450, 50),
-        _of_eight("b200", _B200, 900, 50),
-        _of_eight("mi300x", _MI300X, 448, 50, "direct"),
+        _of_eight("a100-40", replace(_A100, memory=40 * GIBI, memory_rate=1555 * GIGA), 300, 25, 1),
+        _of_eight("a100-80", _A100, 300, 25, 2),
+        _of_eight("h100", _H100, 450, 50, 2),
+        _of_eight("h200", replace(_H100, memory=141 * GIBI, memory_rate=4800 * GIGA), 450, 50, 2),
+        _of_eight("b200", _B200, 900, 50, 2),
+        _of_eight("mi300x", _MI300X, 448, 50, 2, "direct"),
     )
 )
 """One machine of each kind."""

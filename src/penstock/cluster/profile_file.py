@@ -92,7 +92,8 @@ def machine_of(record: ProfilePart, name: str) -> MeasuredMachine:
         reached=_reached(kernels, float(peak)),
         measured=kernels,
     )
-    links = GpuMachine(ranks, copied, 0.0)
+    host = _number(machine, "host_memory_bytes") if "host_memory_bytes" in machine else 0
+    links = GpuMachine(ranks, copied, 0.0, memory=max(0, int(host)))
     return MeasuredMachine(Cluster(name, gpu, links, NetworkCards(1, copied, 0.0), ranks), kernels)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path as File
 from typing import Any, NamedTuple
 
 from penstock.cluster.cluster import MOST_GPUS, Cluster
-from penstock.cluster.keys import KEYS, PEAK, cluster_of, values_of
+from penstock.cluster.keys import HOST_MEMORY, KEYS, PEAK, cluster_of, values_of
 from penstock.cluster.presets import CLUSTERS, preset_cluster
 from penstock.errors import FormatError, ShapeError, nearest, shown
 from penstock.files.regular import read_regular
@@ -28,8 +28,8 @@ from penstock.files.toml_places import Path, line_of, parse, places
 LARGEST_CLUSTER_FILE = 100_000
 MOST_MISTAKES = 10
 """Mistakes that are told at once; a file with more of them is of another kind."""
-OPTIONAL = tuple((*PEAK, name) for name in ("fp16", "fp32"))
-"""A GPU may have no peak for these."""
+OPTIONAL = (*((*PEAK, name) for name in ("fp16", "fp32")), HOST_MEMORY)
+"""A GPU may have no peak for these types, and the memory of hosts need not be known."""
 
 
 def read_cluster(text: str) -> Cluster:

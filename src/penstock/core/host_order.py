@@ -27,7 +27,12 @@ def unit_ends(schedule: Schedule) -> Ticks:
 
 
 def host_order(schedule: Schedule, device: int) -> NDArray[np.int64]:
-    """The rows of all lanes of a device in the order in which its host deals with them."""
+    """The rows of all lanes of a device in the order in which its host deals with them, derived
+    once and kept."""
+    return schedule.derive(f"host order {device}", lambda found: _in_order(found, device))
+
+
+def _in_order(schedule: Schedule, device: int) -> NDArray[np.int64]:
     table = schedule.table
     rows = np.flatnonzero(table.device == device)
     if len(np.unique(table.lane[rows])) > 1:

@@ -145,7 +145,7 @@ class Rule(NamedTuple):
     newer: str
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
 def rules(shape: Shape) -> dict[str, tuple[tuple[Rule, ...], tuple[Rule, ...]]]:
     """The table for one shape: reads and writes of each kind, without what the shape rules out."""
     return {

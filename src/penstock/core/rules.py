@@ -5,6 +5,7 @@ buffer's base, plus its number (stage, shard or skip edge) times the units, plus
 buffers that some op of the schedule writes get room there.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -59,12 +60,14 @@ def buffer_bases(shape: Shape, kinds: frozenset[str]) -> dict[str, tuple[int, in
     return bases
 
 
+@lru_cache(maxsize=256)
 def compile_rules(shape: Shape, kinds: frozenset[str]) -> Compiled:
     """The rules of the kinds that occur, with a base for every buffer they write."""
     bases = buffer_bases(shape, kinds)
     return _compile(shape, kinds, {name: base for name, (base, _) in bases.items()})
 
 
+@lru_cache(maxsize=256)
 def compile_merged(shape: Shape, kinds: frozenset[str]) -> Compiled:
     """The same for order alone: buffers that the same ops write are one, and read once.
 

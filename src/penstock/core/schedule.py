@@ -20,6 +20,9 @@ from penstock.display import Displayed
 from penstock.errors import ShapeError
 
 Derived = TypeVar("Derived")
+ORDER_ALONE = ("report", "graph", "moves", "groups")
+"""What is derived from the order of ops, whatever they weigh: the proof, who waits for whom, what
+moves between devices, what runs together."""
 
 
 class Loan(NamedTuple):
@@ -140,6 +143,11 @@ class Schedule(Displayed):
             self.derived[name] = build(self)
         kept: Derived = self.derived[name]
         return kept
+
+    def with_slice_shares(self, shares: tuple[tuple[Fraction, ...], ...]) -> "Schedule":
+        """The same order of slices that weigh otherwise, with what follows from order alone."""
+        kept = {name: self.derived[name] for name in ORDER_ALONE if name in self.derived}
+        return replace(self, shape=replace(self.shape, slice_share=shares), derived=kept)
 
     @cached_property
     def unit(self) -> Ints:

@@ -70,7 +70,7 @@ class Shape:
 
     @cached_property
     def _hash(self) -> int:  # once: shares are many fractions; text differs between processes
-        return hash((self.devices, self.stages, self.slices, self.slice_share))
+        return hash((self.devices, self.stages, self.slices, self.slice_share[:1]))
 
     def __post_init__(self) -> None:
         _positive("devices", self.devices)
@@ -101,9 +101,9 @@ class Shape:
         _same_length("slice_share", self.slice_share, self.microbatches)
         _same_length("boundary_bytes", self.boundary_bytes, self.stages - 1)
         _same_length("layers", self.layers, self.stages)
-        by_kind = [shares for _, shares in self.kind_share]
-        every = [*self.stage_share]
-        every += [share for shares in (*self.slice_share, *by_kind) for share in shares]
+        by_kind, every = [shares for _, shares in self.kind_share], [*self.stage_share]
+        of_slices = {id(shares): shares for shares in self.slice_share}  # often one for all
+        every += [share for shares in (*of_slices.values(), *by_kind) for share in shares]
         counts = (*self.boundary_bytes, *self.layers)
         if min(every, default=0) < 0 or min(counts, default=0) < 0:
             raise ShapeError(

@@ -66,6 +66,45 @@ class Table:
             lane_stream=tuple(STREAMS[stream] for _, stream, _ in rows),
         )
 
+    def appended(self, lanes: Iterable[PlainLane]) -> "Table":
+        """The table with more ops at the ends of some lanes, which may be new ones."""
+        behind = Table.of(lanes)
+        kind, stage, mb, slice = map(np.concatenate, zip(self._ops, behind._ops))
+        joined = Table(
+            kind,
+            stage,
+            mb,
+            slice,
+            np.append(self.lane_start, len(self) + behind.lane_start[1:]),
+            np.append(self.lane_device, behind.lane_device),
+            self.lane_stream + behind.lane_stream,
+        )
+        return joined._in_order()
+
+    @property
+    def _ops(self) -> tuple[NDArray[Any], ...]:
+        return self.kind, self.stage, self.mb, self.slice
+
+    def _in_order(self) -> "Table":
+        """Lanes of one device and stream made one, all of them ordered by device and stream."""
+        streams = [STREAMS.index(stream) for stream in self.lane_stream]
+        keys = [*zip(self.lane_device.tolist(), streams)]
+        lengths: dict[tuple[int, int], int] = dict.fromkeys(sorted(keys), 0)
+        for key, length in zip(keys, np.diff(self.lane_start).tolist()):
+            lengths[key] += length
+        places = {key: place for place, key in enumerate(lengths)}
+        order = np.argsort(np.array([places[key] for key in keys])[self.lane], kind="stable")
+        kind, stage, mb, slice = (column[order] for column in self._ops)
+        return Table(
+            kind,
+            stage,
+            mb,
+            slice,
+            np.cumsum([0, *lengths.values()], dtype=np.int32),
+            np.array([device for device, _ in lengths], np.int32),
+            tuple(STREAMS[stream] for _, stream in lengths),
+        )
+
     def __len__(self) -> int:
         return len(self.kind)
 

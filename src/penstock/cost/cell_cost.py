@@ -105,7 +105,8 @@ class CellCost(TransformerCost):
         """What each row has to do with other ranks of its cell."""
         table = schedule.table
         rows = np.flatnonzero(table.of_kinds(FORWARD_KINDS + BACKWARD_KINDS))
-        key = (table.kind[rows].astype(np.int64) * len(self.workload.layers)) + table.stage[rows]
+        key = table.kind[rows].astype(np.int64) * len(self.workload.layers)
+        key += self._like_numbers[table.stage[rows]]
         key = key * (schedule.shape.units + 1) + self._alike[schedule.unit[rows]]
         _, first, which = np.unique(key, return_index=True, return_inverse=True)
         each = np.array([self._of_op(op) for op in table.ops_at(rows[first].tolist())])
@@ -121,8 +122,9 @@ class CellCost(TransformerCost):
         their time, which the simulation may find to be hidden."""
         table = schedule.table
         columns = np.zeros((2, len(table)))
-        rows = np.flatnonzero(table.of_kinds(STAGE_KINDS))
-        key = table.kind[rows].astype(np.int64) * schedule.shape.homes + table.stage[rows]
+        rows, homes = np.flatnonzero(table.of_kinds(STAGE_KINDS)), schedule.shape.homes
+        like = np.array([*map(self.copies.like, range(homes))], np.int64)[table.stage[rows]]
+        key = table.kind[rows].astype(np.int64) * homes + like
         _, first, which = np.unique(key, return_index=True, return_inverse=True)
         if len(rows):
             ops = table.ops_at(rows[first].tolist())
@@ -183,6 +185,20 @@ class CellCost(TransformerCost):
         if self.workload.weightless:
             return [(stage, False, False) for stage in range(len(layers))]
         return [(count, stage == 0, stage == last) for stage, count in enumerate(layers)]
+
+    @cached_property
+    def _like_stages(self) -> NDArray[np.int64]:
+        """The first stage of each that stands for others."""
+        first: dict[StageLike, int] = {}
+        for stage, like in enumerate(self._stages_like):
+            first.setdefault(like, stage)
+        return np.array([*first.values()], np.int64)
+
+    @cached_property
+    def _like_numbers(self) -> NDArray[np.int64]:
+        """For each stage the number of the one that stands for it."""
+        number = {self._stages_like[at]: n for n, at in enumerate(self._like_stages)}
+        return np.array([*map(number.__getitem__, self._stages_like)], np.int64)
 
     def _collectives(self, op: Op) -> list[Collective]:
         if isinstance(self.workload, CutWorkload):

@@ -17,6 +17,7 @@ from penstock.arch.cell_shape import FIRST_PLACE, ONE_RANK, CellPlace, CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.dealing import most_tokens
 from penstock.arch.layers.norm import Norm
+from penstock.arch.mixture import share_experts
 from penstock.core.homes import stage_column
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -32,6 +33,9 @@ _MOMENTS = ("F", "B", "I", "loss", "own", "given", "left")
 
 def rank_workload(workload: Workload, cell: CellShape, place: CellPlace = FIRST_PLACE) -> Workload:
     """The part of a workload that the rank at a place of a cell has."""
+    if cell.experts > 1 and workload.model.mixture is not None:
+        shared = share_experts(workload.model.mixture, cell.experts)
+        workload = replace(workload, model=replace(workload.model, mixture=shared))
     if cell.ranks == 1:
         return workload
     if isinstance(workload, CellWorkload):
@@ -77,11 +81,10 @@ class CellWorkload(Workload):
     def tokens(self) -> Counts:
         return np.asarray(self.shared.whole)
 
-    @cached_property
-    def half_pairs(self) -> Counts:
+    def _half_pairs(self, window: int | None) -> Counts:
         def of_sequence(lengths: tuple[int, ...]) -> list[int]:
-            starts = accumulate(lengths, initial=0)
-            return [self.share.half_pairs(start, count) for start, count in zip(starts, lengths)]
+            slices = zip(accumulate(lengths, initial=0), lengths)
+            return [self.share.half_pairs(start, count, window) for start, count in slices]
 
         return np.array([*self._of_slices(of_sequence), 0], np.int64)
 
@@ -123,7 +126,7 @@ class CellWorkload(Workload):
     @property
     def _norms(self) -> int:
         records = self.part.layer_records
-        return sum(record.saved_bytes for record in records if isinstance(record, Norm))
+        return sum(record.saved_bytes for record in records if isinstance(record.kind, Norm))
 
     @property
     def _inside_blocks(self) -> int:

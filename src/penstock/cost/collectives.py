@@ -24,7 +24,8 @@ from typing import Literal, NamedTuple
 
 from penstock.arch.cell_shape import CellPlace
 from penstock.arch.dealing import HeadShare, deal_heads
-from penstock.arch.layers.attention import Attention
+from penstock.arch.layers.attention import PROJECTION, Attention
+from penstock.arch.layers.expert_mlp import ExpertMlp
 from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS
 from penstock.arch.layers.record import LayerRecord, wide_bytes
@@ -65,25 +66,37 @@ class Collective(NamedTuple):
 def op_collectives(workload: Workload, share: RankShare, op: Op) -> list[Collective]:
     """What a rank sends in an op of a schedule, from its beginning to its end."""
     slice = slice_collectives(share, workload.lengths[op.mb][: op.slice + 1])
-    layers, last = workload.layers[op.stage], len(workload.layers) - 1
+    last = len(workload.layers) - 1
     before: Iterable[Collective] = ()
-    inside: Iterable[Collective] = ()
     behind: Iterable[Collective] = ()
     if op.kind in FORWARD_KINDS:
         before = slice.from_other_stage() if op.stage else slice.embedding_forward()
-        inside = slice.forward_of_layer
     elif op.kind in BACKWARD_KINDS:
         before = slice.from_other_stage() if op.stage < last else slice.loss_backward()
-        inside = slice.backward_of_layer[op.kind]
         behind = () if op.stage else slice.embedding_backward()
-    repeated = [each._replace(times=layers) for each in inside if layers]
-    return [*before, *repeated, *behind]
+    return [*before, *_of_layers(workload, share, op), *behind]
+
+
+def _of_layers(workload: Workload, share: RankShare, op: Op) -> Iterator[Collective]:
+    """Those of the layers of an op, with a sliding window and without one."""
+    lengths, near = workload.lengths[op.mb][: op.slice + 1], int(workload.windowed[op.stage])
+    window = share.model.window
+    for layers, seen in ((workload.layers[op.stage] - near, None), (near, window)):
+        slice = slice_collectives(share, lengths, seen)
+        inside: Iterable[Collective] = ()
+        if op.kind in FORWARD_KINDS:
+            inside = slice.forward_of_layer
+        elif op.kind in BACKWARD_KINDS:
+            inside = slice.backward_of_layer[op.kind]
+        yield from (each._replace(times=layers) for each in inside if layers)
 
 
 @lru_cache(maxsize=1024)
-def slice_collectives(share: RankShare, lengths: tuple[int, ...]) -> "SliceCollectives":
+def slice_collectives(
+    share: RankShare, lengths: tuple[int, ...], window: int | None = None
+) -> "SliceCollectives":
     """Those of one slice: ops of all stages ask for the same."""
-    return SliceCollectives(share, lengths)
+    return SliceCollectives(share, lengths, window)
 
 
 @dataclass(frozen=True)
@@ -92,6 +105,8 @@ class SliceCollectives:
 
     share: RankShare
     lengths: tuple[int, ...]
+    window: int | None = None
+    """Keys that a query sees, in layers with a sliding window."""
 
     @cached_property
     def forward_of_layer(self) -> tuple[Collective, ...]:
@@ -108,7 +123,8 @@ class SliceCollectives:
         for record in self.share.part.layer_records:
             if record.weights_along(OUTPUTS):
                 yield from self._gather()
-            if isinstance(record, Attention):
+            if isinstance(record.kind, Attention):
+                yield from self._projection_norms(record.kind)
                 yield from self._attention_forward()
             if record.weights_along(INPUTS):
                 yield from self._add_up()
@@ -121,11 +137,18 @@ class SliceCollectives:
                 yield from self._gather()
             if record.weights_along(OUTPUTS):
                 yield from self._gather(self._while_input_is_gathered(record))
-            if isinstance(record, Attention):
+            if isinstance(record.kind, Attention):
                 yield from self._attention_backward()
+                yield from self._projection_norms(record.kind)
             if record.weights_along(OUTPUTS):
-                products = record.flops_per_token * self.tokens.whole
+                products = record.weight_flops * self.tokens.whole
                 yield from self._add_up(Beside(linear=products * (kind == "B")))
+
+    def _projection_norms(self, record: Attention) -> Iterator[Collective]:
+        """Norms of queries and keys over all heads: a number for each token and each of them."""
+        if self.share.cell.tensor > 1 and record.qk_norm and record.norm_over == PROJECTION:
+            size = 2 * self.tokens.whole * wide_bytes(self.share.model.element_bytes)
+            yield Collective("add_up", "tensor", self._summed(size))
 
     def embedding_forward(self) -> Iterator[Collective]:
         """Rows of the vocabulary come from the rank that has them."""
@@ -188,15 +211,17 @@ class SliceCollectives:
 
     def _while_input_is_gathered(self, record: LayerRecord) -> Beside:
         """What the backward of a block computes before it needs the block's input again."""
-        if isinstance(record, Attention):
+        if isinstance(record.kind, Attention):
             return Beside(attention_backward=2 * self._pair_flops)
+        if isinstance(record, ExpertMlp):
+            return NOTHING_BESIDE
         return Beside(linear=2 * record.weights_along(INPUTS) * self.tokens.whole)
 
     @property
     def _pair_flops(self) -> Fraction:
         """Of the forward of attention."""
         start = sum(self.lengths[:-1])
-        pairs = Fraction(self.share.half_pairs(start, self.lengths[-1]), 2)
+        pairs = Fraction(self.share.half_pairs(start, self.lengths[-1], self.window), 2)
         return pairs * self.share.attended.pair_flops
 
     def _attention_forward(self) -> Iterator[Collective]:
@@ -264,7 +289,7 @@ class SliceCollectives:
         tensor, ulysses, _ = self.share.place
         places = (CellPlace(tensor, ulysses, ring) for ring in range(self.share.cell.ring))
         owners = (RankShare(self.share.model, self.share.cell, place) for place in places)
-        tokens = (sum(each.tokens(count).attended for count in self.lengths) for each in owners)
+        tokens = (each.keys_met(self.lengths, self.window) for each in owners)
         return [Fraction(count * self.share.attended.kv_bytes) for count in tokens]
 
 

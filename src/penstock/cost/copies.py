@@ -68,7 +68,7 @@ class Copies:
 
     def sent(self, kind: str, stage: int) -> CopiesSent:
         """What the rank sends in an op of a kind."""
-        key = kind, self._like(stage)
+        key = kind, self.like(stage)
         if key not in self._known:
             self._known[key] = _sent(self, *key)
         return self._known[key]
@@ -78,7 +78,7 @@ class Copies:
         """What has been asked for: finding it by all that a copy is takes longer."""
         return {}
 
-    def _like(self, stage: int) -> int:
+    def like(self, stage: int) -> int:
         """Stages between the ends are alike, so the first of its size stands for each."""
         last = len(self.layers) - 1
         if self.weightless or not 0 < stage < last:
@@ -107,8 +107,11 @@ class Copies:
         return Fraction((own.layout.stored - own.elements) * self._wide)
 
     def _gathered(self, stage: int) -> Fraction:
-        """The own ranges, to each of the others."""
-        values = self._owned(stage).elements * self.share.model.element_bytes
+        """The own ranges, to each of the others; of what is frozen only where ranks have ranges of
+        it."""
+        own = self._owned(stage)
+        frozen = own.frozen.elements if own.frozen and self.shard == "full" else 0
+        values = (own.elements + frozen) * self.share.model.element_bytes
         return Fraction((self.count - 1) * values)
 
     def _held_in_parts(self, stage: int) -> Fraction:

@@ -35,6 +35,7 @@ class CutCollectives(SliceCollectives):
 
     def front_forward(self) -> Iterator[Collective]:
         yield from self._gather()
+        yield from self._projection_norms(self.share.part.attention)
 
     def front_backward(self, *, heads: bool) -> Iterator[Collective]:
         """Past the projection, where this part has it; otherwise its gradient has come too."""
@@ -43,6 +44,7 @@ class CutCollectives(SliceCollectives):
             yield from self.from_other_stage()
             return
         yield from self._gather()
+        yield from self._projection_norms(self.share.part.attention)
         yield from self._add_up()
 
     def rest_forward(self) -> Iterator[Collective]:
@@ -62,6 +64,7 @@ class CutCollectives(SliceCollectives):
         """Its input, and the gradient of that."""
         yield from self.from_other_stage()
         yield from self._gather()
+        yield from self._projection_norms(self.share.part.attention)
         if back:
             yield from self._add_up()
 

@@ -26,7 +26,7 @@ from penstock.arch.attention_cut import (
     projection_parameters,
     rest_parameters,
 )
-from penstock.arch.layers.parameter import Parameter
+from penstock.arch.layers.parameter import InitialValue, Parameter
 from penstock.core.homes import stage_column
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -69,9 +69,13 @@ class CutWorkload(CellWorkload):
         return (moments.given, moments.result) * self.model.layers
 
     def elements(self, stage: int) -> tuple[int, int]:
-        parts = self._parameters[int(self._kinds[stage])]
+        parts = [each for each in self._parameters[int(self._kinds[stage])] if each.trained]
         matrices = sum(each.elements for each in parts if len(each.shape) > 1)
         return matrices, sum(each.elements for each in parts) - matrices
+
+    def frozen(self, stage: int) -> int:
+        parts = self._parameters[int(self._kinds[stage])]
+        return sum(each.elements for each in parts if not each.trained)
 
     @cached_property
     def _parameters(self) -> tuple[Sequence[Parameter], ...]:
@@ -81,23 +85,21 @@ class CutWorkload(CellWorkload):
 
     def rates(self, shape: Shape) -> WorkAmounts:
         found = super().rates(shape)
-        of_layers = np.outer(passes.LINEAR, np.array(self.layers) * self.part.layer_flops)
-        products = np.outer(passes.LINEAR, self._products)
-        found = found._replace(linear=found.linear - of_layers + products)
+        of_layers = np.outer(passes.layer_products(self.part), np.array(self.layers))
+        found = found._replace(linear=found.linear - of_layers + self._products)
         if self.to_attention == HEADS:
             return found
         attends = passes.ATTENTION_FORWARD * (np.array(LETTERS) != "R")  # its output is kept
-        half_pair = np.array(self.layers, np.int64) * self.attended.pair_flops // 2
+        half_pair = np.full(len(self.layers), self.attended.pair_flops // 2)
         return found._replace(attention=np.outer(attends, half_pair))
 
     @property
     def _products(self) -> Counts:
-        """FLOPs of one token in the matrices that each stage multiplies by."""
-        found = np.array([2 * self.elements(stage)[0] for stage in range(len(self.layers))])
+        """FLOPs of one token in the matrices that each stage multiplies by, by kind of op."""
+        found = np.array([products_of(each) for each in self._parameters]).T[:, self._kinds]
         if self.to_attention == HEADS:
-            return found
-        sent = [each for each in projection_parameters(self.part) if len(each.shape) > 1]
-        moved = 2 * sum(each.elements for each in sent)
+            return np.asarray(found)
+        moved = products_of(projection_parameters(self.part))[:, None]
         has_front = (self._kinds == _FIRST) | (self._kinds == _BETWEEN)
         return np.asarray(found - moved * has_front + moved * (self._kinds == _ATTENTION))
 
@@ -152,6 +154,15 @@ class CutWorkload(CellWorkload):
         moments = RankMoments.of(self.share, count, keys, left)
         kind = CutMoments if self.to_attention == HEADS else WeightMoments
         return kind(moments, self.share.tokens(count), *self._crossings)
+
+
+def products_of(parameters: Sequence[Parameter]) -> Counts:
+    """FLOPs of one token in the matrices among some parameters, by kind of op."""
+    matrices = [each for each in parameters if len(each.shape) > 1]
+    forward = 2 * sum(each.elements for each in matrices)
+    weight = 2 * sum(each.elements for each in matrices if each.trained)
+    again = 2 * sum(each.elements for each in matrices if each.start is InitialValue.UNIFORM)
+    return passes.FORWARD * forward + passes.INPUT * (forward + again) + passes.WEIGHT * weight
 
 
 def _sizes(slice: CutMoments) -> dict[str, tuple[int, ...]]:

@@ -11,10 +11,13 @@ them, or all.
     handed      tokens that go to the next stage
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple
 
+from penstock.arch.attention_rule import seen_half_pairs
 from penstock.arch.cell_shape import FIRST_PLACE, CellPlace, CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.dealing import deal, deal_heads
@@ -60,7 +63,7 @@ class RankShare:
     def tokens(self, count: int) -> RankTokens:
         """What the rank has of a slice of so many tokens.
 
-        >>> from penstock.arch.config import MODELS
+        >>> from penstock.arch.presets import MODELS
         >>> RankShare(MODELS["tiny"], CellShape(tensor=2, ulysses=2)).tokens(16)
         RankTokens(held=4, whole=8, attended=16, handed=4)
         """
@@ -86,8 +89,22 @@ class RankShare:
         own = deal(len(early) + len(late), self.place.ulysses, self.cell.ulysses)
         return early.stop < late.start and own.start < len(early) < own.stop
 
-    def half_pairs(self, start: int, count: int) -> int:
+    def half_pairs(self, start: int, count: int, window: int | None = None) -> int:
         """Twice the query-key pairs of its queries of a slice that starts there; every query meets
-        all tokens before it and half of itself."""
+        all tokens before it and half of itself, or as many as a window has."""
         spans = [(start + each.start, start + each.stop) for each in self.chunks(count)]
-        return sum(end * end - begin * begin for begin, end in spans)
+        ends = [[seen_half_pairs(place, window) for place in span] for span in spans]
+        return sum(last - first for first, last in ends)
+
+    def keys_met(self, lengths: Sequence[int], window: int | None = None) -> int:
+        """Keys that its place in the ring has of some slices, as far as a query of the last one
+        sees them."""
+        start, first = sum(lengths[:-1]), 0
+        if window is not None and window < start + lengths[-1]:
+            first = max(0, start - window + 1)
+        spans = [
+            (begin + each.start, begin + each.stop)
+            for begin, count in zip(accumulate(lengths, initial=0), lengths)
+            for each in self.chunks(count)
+        ]
+        return sum(max(end - max(begin, first), 0) for begin, end in spans)

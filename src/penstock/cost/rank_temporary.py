@@ -48,7 +48,7 @@ class RankMoments:
             share,
             row=tokens.whole * part.boundary_bytes,
             own=tokens.held * part.boundary_bytes,
-            ffn=tokens.whole * part.ffn * size,
+            ffn=tokens.whole * part.ffn_per_token * size,
             queries=tokens.whole * queries,
             qkv=tokens.whole * (queries + part.kv_bytes),
             q_inside=tokens.attended * q_inside,

@@ -25,9 +25,13 @@ class ShardBytes(NamedTuple):
 
     @property
     def kept(self) -> int:
-        """Of one token, from the first pass to the second: exponentials, and what they are of."""
+        """Of one token, from the first pass to the second: exponentials, and what they are of;
+        with a cap of the logits its slope too."""
+        capped = self.model.logit_cap is not None
         narrow = self.model.element_bytes
-        return narrow * (self.words + self.model.hidden) + STATISTICS * wide_bytes(narrow)
+        return narrow * (self.words * (1 + capped) + self.model.hidden) + STATISTICS * wide_bytes(
+            narrow
+        )
 
     def running(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
         """Of slices while a pass runs: logits in 32 bits, where less is kept of them."""

@@ -67,7 +67,7 @@ class TransformerCost:
             work.attention / rate.attention + work.attention_backward / rate.attention_backward
         )
         seconds = per_token[kind, stage] * self.workload.tokens[schedule.unit]
-        seconds += per_half_pair[kind, stage] * self.workload.half_pairs[schedule.unit]
+        seconds += per_half_pair[kind, stage] * self.workload.attended_half_pairs(schedule)
         return np.asarray(seconds, np.float64)
 
     def amounts(self, schedule: Schedule, size: str) -> Scaled:
@@ -84,7 +84,9 @@ class TransformerCost:
         """Time of the pairs of `op` with one earlier slice of average length."""
         lengths, model = self.workload.lengths[op.mb], self.workload.model
         pairs = Fraction(lengths[op.slice] * sum(lengths[: op.slice]), max(op.slice, 1))
-        flops = pairs * self.workload.layers[op.stage] * model.pair_flops
+        # layers with a window lend nothing
+        full = self.workload.layers[op.stage] - int(self.workload.windowed[op.stage])
+        flops = pairs * full * model.pair_flops
         if op.kind in "FNR":
             seconds = flops / self.hardware.attention
         else:
@@ -97,7 +99,7 @@ class TransformerCost:
         lengths = self.workload.lengths[heavy.mb]
         lent = Fraction(loan.slices * sum(lengths[: heavy.slice]), max(heavy.slice, 1))
         each = layer_exchange(model, heavy.kind, lengths[heavy.slice], lent)
-        layers = self.workload.layers[heavy.stage]
+        layers = self.workload.layers[heavy.stage] - int(self.workload.windowed[heavy.stage])
         return Exchange(layers * each.there, layers * each.back)
 
 

@@ -1,13 +1,13 @@
 """FLOPs and bytes of every op of a transformer, slice by slice.
 
 A slice of n tokens that ends at position e has n e - n^2 / 2 query-key pairs, so the same op costs
-more further along the sequence. Per op, with L layers on its stage, p FLOPs per token in the
-weights of a layer, q FLOPs per pair (sums over the records of a layer, arch/layers), h hidden and V
-vocabulary, in FLOPs:
+more further along the sequence, but for layers with a window (cost/attention_pairs.py). Per op,
+with L layers on its stage, p FLOPs per token in the weights of a layer, q FLOPs per pair (sums over
+the records of a layer, arch/layers), h hidden and V vocabulary, in FLOPs:
 
     F N R n p L + q pairs L                  the head has no part in it: see below
     I     n p L + 2 q pairs L                the head adds 6 n h V on the last stage
-    W     n p L
+    W     n p L                              adapters alone where weights are frozen (arch/lora.py)
     B     I + W
     S T   2 n h V / devices once or twice: S 1, T 2 where T starts the backward, else S 2, T 1
 
@@ -22,7 +22,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +34,7 @@ from penstock.core.ops import SHARD_KINDS
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.cost import passes
+from penstock.cost.attention_pairs import AttentionPairs
 from penstock.cost.loan_bytes import with_loan_bytes
 from penstock.cost.passes import Counts
 from penstock.cost.shard_bytes import ShardBytes
@@ -64,7 +64,7 @@ class WorkAmounts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(AttentionPairs):
     """A model whose layers are divided into stages and whose sequences are cut into slices."""
 
     model: ModelConfig
@@ -97,14 +97,11 @@ class Workload:
     def of(cls, shape: Shape, model: ModelConfig, lengths: Sequence[int]) -> "Workload":
         """Every microbatch with the same slices; layers as the shape cuts them, or evenly."""
         split = split_layers(model.layers, shape.stages, shape.cut(model.layers))
-        layers = tuple(map(len, split))
-        return cls(model, (tuple(lengths),) * shape.microbatches, layers)
+        return cls(model, (tuple(lengths),) * shape.microbatches, tuple(map(len, split)))
 
     def applied_to(self, schedule: Schedule) -> Schedule:
-        """The schedule with what its transfers carry: bytes per boundary, slices weighed by tokens.
-
-        A boundary is as large as the longest microbatch.
-        """
+        """The schedule with what its transfers carry: bytes per boundary, which is as large as the
+        longest microbatch, and slices weighed by tokens."""
         self.refuse_other(schedule.shape)
         longest = max(map(sum, self.lengths))
         shape = replace(
@@ -123,9 +120,14 @@ class Workload:
         return (self.boundary_bytes(tokens),) * (len(self.layers) - 1)
 
     def elements(self, stage: int) -> tuple[int, int]:
-        """Matrices and vectors of a stage's layers, embedding and output layer apart."""
-        layers = self.layers[stage]
-        return layers * self.part.layer_weights, layers * self.part.layer_vectors
+        """Matrices and vectors of a stage's layers that are trained, the model's ends apart."""
+        layers, part = self.layers[stage], self.part
+        vectors = part.layer_vectors if part.trains_all else 0
+        return layers * (part.layer_trained - vectors), layers * vectors
+
+    def frozen(self, stage: int) -> int:
+        """Elements of a stage's layers that are not trained."""
+        return self.layers[stage] * self.part.layer_frozen
 
     @property
     def weightless(self) -> frozenset[int]:
@@ -146,31 +148,33 @@ class Workload:
         """Exact amounts of work of each row of the schedule's table."""
         self.refuse_other(schedule.shape)
         kind, stage = schedule.table.kind, stage_column(schedule)
-        amounts = (self.tokens, self.half_pairs, self.half_pairs, self.tokens, self.tokens)
+        tokens, pairs = self.tokens[schedule.unit], self.attended_half_pairs(schedule)
         return WorkAmounts(
             *(
-                table[kind, stage] * amount[schedule.unit]
-                for table, amount in zip(self.rates(schedule.shape), amounts)
+                table[kind, stage] * amount
+                for table, amount in zip(
+                    self.rates(schedule.shape), (tokens, pairs, pairs, tokens, tokens)
+                )
             )
         )
 
     def rates(self, shape: Shape) -> WorkAmounts:
-        """Work of each kind of op on each stage: attention per half pair, the others per token."""
+        """Work of each kind of op on each stage: attention per half pair of a layer, the others per
+        token."""
         model, layers = self.part, np.array(self.layers, np.int64)
-        head = (
-            np.outer(passes.HEAD_PRODUCTS, self._at_last) * (shape.loss == "F") * model.vocabulary
-        )
-        shard = passes.SHARD[shape.loss][:, None] * -(-model.vocabulary // shape.devices)
+        ends, row = passes.end_passes(model, shape.loss), model.embedding.row_bytes
+        head = np.outer(ends.head, self._at_last) * (shape.loss == "F") * model.vocabulary
+        shard = ends.shard[:, None] * -(-model.vocabulary // shape.devices)
         first = (np.arange(len(layers)) == 0) & (shape.embed == "F")
-        row = model.embedding.row_bytes
-        on_shard = passes.LOOKUP_ALL * row + passes.LOOKUP_OWN * -(-row // shape.devices)
-        half_pair = layers * self.attended.pair_flops // 2
+        on_shard = passes.LOOKUP_ALL * row + ends.lookup_own * -(-row // shape.devices)
+        # of one layer: `attended_half_pairs` counts those of all layers of a stage
+        half_pair = np.full(len(layers), self.attended.pair_flops // 2)
         return WorkAmounts(
-            linear=np.outer(passes.LINEAR, layers * model.layer_flops)
+            linear=np.outer(passes.layer_products(model), layers)
             + (head + shard) * model.head.flops_per_logit,
             attention=np.outer(passes.ATTENTION_FORWARD, half_pair),
             attention_backward=np.outer(passes.ATTENTION_BACKWARD, half_pair),
-            lookup=np.outer(passes.LOOKUP, first) * row + on_shard[:, None],
+            lookup=np.outer(ends.lookup, first) * row + on_shard[:, None],
             copy=np.outer(passes.COPY, self._bytes_per_token(shape, "act")),
         )
 
@@ -274,12 +278,6 @@ class Workload:
     def _followed(self) -> Counts:
         """1 for slices that others follow: these leave gradients for their keys."""
         return np.array([*(n for ns in self.lengths for n in [*[1] * (len(ns) - 1), 0]), 0])
-
-    @cached_property
-    def half_pairs(self) -> Counts:
-        """Query-key pairs of each unit, doubled to be whole: n (2 e - n); 0 at the end."""
-        ends = [end for lengths in self.lengths for end in accumulate(lengths)]
-        return np.asarray(self.tokens * (2 * np.array([*ends, 0]) - self.tokens), np.int64)
 
     @cached_property
     def _at_last(self) -> Counts:

@@ -14,11 +14,15 @@ SourceName = Literal["text", "jsonl", "records", "tokens", "stdlib"]
 RecordFormat = Literal["auto", "text", "prompt", "instruction", "chat", "segments", "tokens"]
 PackingName = Literal["cut", "whole", "single"]
 LongerName = Literal["refuse", "drop", "truncate", "split"]
-PolicyName = Literal["pack", "chunk", "flex"]
+PolicyName = Literal["pack", "chunk", "flex", "auto"]
+GroupsName = Literal["flexible", "batch-adaptive", "static"]
 StoredDtype = Literal["uint8", "uint16", "uint32", "int32", "int64"]
 """What the tokens of a raw file may be stored in, little-endian."""
 SOURCES: tuple[str, ...] = get_args(SourceName)
 POLICIES: tuple[str, ...] = get_args(PolicyName)
+GROUP_NAMES: tuple[str, ...] = get_args(GroupsName)
+CUTTING, GROUPING = ("chunk", "auto"), ("flex", "auto")
+"""Policies that may cut documents into slices, and that may form groups of ranks."""
 DTYPES: tuple[str, ...] = get_args(StoredDtype)
 RECORD_FORMATS: tuple[str, ...] = get_args(RecordFormat)
 PACKINGS: tuple[str, ...] = get_args(PackingName)
@@ -70,23 +74,35 @@ class DataSettings:
     """How the sequences of a step become microbatches. `pack`: each is one, as long as
     `batch.length`. `chunk`: their documents are packed into slices and long ones cut, with an order
     of its own for every batch (ChunkFlow). `flex`: their documents are worked on by groups of ranks
-    of unequal sizes (`mesh.sequence`), planned for every batch (FlexSP)."""
+    of unequal sizes (`mesh.sequence`), planned for every batch (FlexSP). `auto`: that of the three
+    which is fastest by simulation of the first batches, chosen once."""
     slice_tokens: int = 0
-    """With `chunk`: tokens of a slice at most; 0 chooses from the lengths of the data."""
+    """With `chunk` or `auto`: tokens of a slice at most; 0 chooses from the lengths of the data."""
+    groups: GroupsName = "flexible"
+    """With `flex`: `flexible` forms groups of any sizes in every microbatch, `batch-adaptive` those
+    of the one size that is best for the batch, `static` those of `group_ranks` in all steps."""
+    group_ranks: int = 0
+    """With `static` groups: ranks of each; 0 takes the fewest that hold `batch.length` tokens."""
     rank_tokens: int = 0
-    """With `flex`: tokens of a microbatch that one rank holds at most; 0 takes as many as of a
-    packed sequence, `batch.length` / `mesh.sequence`."""
+    """With `flex` or `auto`: tokens of a microbatch that one rank holds at most; 0 takes as many as
+    of a packed sequence, `batch.length` / `mesh.sequence`."""
     profile: str = ""
-    """With `flex`: a file of `penstock profile`, which says what groups cost; empty takes closed
-    forms of an H200."""
+    """With `flex` or `auto`: a file of `penstock profile`, which says what groups cost and by which
+    policies are compared; empty takes closed forms of an H200."""
 
     def __post_init__(self) -> None:
         choices = {"source": SOURCES, "dtype": DTYPES, "format": RECORD_FORMATS}
-        choices |= {"packing": PACKINGS, "longer": LONGER, "policy": POLICIES}
+        choices |= {
+            "packing": PACKINGS,
+            "longer": LONGER,
+            "policy": POLICIES,
+            "groups": GROUP_NAMES,
+        }
         for name, known in choices.items():
             if (value := getattr(self, name)) not in known:
                 raise ShapeError(f"data.{name} is {value!r}", hint=nearest(str(value), list(known)))
         self._refuse_numbers()
+        self._refuse_groups()
         self._refuse_paths()
         self._refuse_weights()
         self._refuse_unused()
@@ -100,23 +116,33 @@ class DataSettings:
             raise ShapeError(
                 f"data.limit_bytes is {self.limit_bytes}", hint="give a number of bytes, 0 for all"
             )
-        if self.slice_tokens < 0 or (self.slice_tokens and self.policy != "chunk"):
+        if self.slice_tokens < 0 or (self.slice_tokens and self.policy not in CUTTING):
             raise ShapeError(
                 f"data.slice_tokens is {self.slice_tokens} and data.policy is {self.policy!r}",
-                hint='give 0, or a number of tokens with data.policy = "chunk"',
+                hint='give 0, or a number of tokens with data.policy = "chunk" or "auto"',
             )
-        for name in ("rank_tokens", "profile"):
-            value = getattr(self, name)
-            if value and (self.policy != "flex" or (name == "rank_tokens" and value < 0)):
-                raise ShapeError(
-                    f"data.{name} is {value!r} and data.policy is {self.policy!r}",
-                    hint=f'leave data.{name} out, or set data.policy to "flex" and give a value '
-                    "that it takes",
-                )
         if self.held_out and self.held_out_paths:
             raise ShapeError(
                 f"data.held_out is {self.held_out}, but data.held_out_paths names documents too",
                 hint="hold out a share or name the documents, not both",
+            )
+
+    def _refuse_groups(self) -> None:
+        usual = DataSettings.__dataclass_fields__
+        for name in ("groups", "group_ranks", "rank_tokens", "profile"):
+            value = getattr(self, name)
+            low = isinstance(value, int) and value < 0
+            if low or (value != usual[name].default and self.policy not in GROUPING):
+                raise ShapeError(
+                    f"data.{name} is {value!r} and data.policy is {self.policy!r}",
+                    hint=f'leave data.{name} out, or set data.policy to "flex" or "auto" and '
+                    "give a value that it takes",
+                )
+        if self.group_ranks and self.groups != "static":
+            raise ShapeError(
+                f"data.group_ranks is {self.group_ranks}, but data.groups is {self.groups!r}",
+                hint='set data.groups to "static", or leave data.group_ranks out: sizes of groups '
+                "are planned",
             )
 
     def _refuse_paths(self) -> None:

@@ -27,6 +27,7 @@ def estimate_record(found: Estimate) -> dict[str, Any]:
         "bubble": found.bubble,
         "exposed_communication_seconds": found.exposed,
         "peak_bytes": [each._asdict() | {"total": each.total} for each in found.memory],
+        "host_bytes": found.host,
         "fits": found.fits,
         "reasons": reasons(found),
         "replicas": mesh.replicas,

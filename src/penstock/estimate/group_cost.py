@@ -103,7 +103,8 @@ def _seconds(setting: GroupSetting, length: int) -> float:
     if gpu.measured:
         times = profiled_times(times, sliced=False)
     unit = UnitTokens(length, length, length * (length + 1) / 2, float(length * length))
-    head = times.head_seconds(length, 6.0 * model.head_weights * length, "B")
+    products = 4.0 + 2.0 * model.trains_all
+    head = times.head_seconds(length, products * model.head_weights * length, "B")
     return model.layers * sum(times.seconds(unit)) + head
 
 
@@ -174,4 +175,6 @@ def _state_bytes(setting: GroupSetting) -> float:
         "full": (0, narrow + MAIN_BYTES + owned),
     }
     whole, shared = parts[setting.shard]
-    return float(model.parameters * (whole + shared / setting.cell))
+    trained, frozen = model.trained_parameters, model.parameters - model.trained_parameters
+    values = frozen * model.element_bytes / (setting.cell if setting.shard == "full" else 1)
+    return float(trained * (whole + shared / setting.cell) + values)

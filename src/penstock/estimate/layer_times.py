@@ -18,6 +18,7 @@ mask hides: `PLAIN_PAIR` has the bytes.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import zip_longest
 from typing import NamedTuple
 
 from penstock.arch.config import ModelConfig
@@ -94,7 +95,8 @@ class LayerTimes:
         """Of one slice; ops of whole stages have none."""
         if not unit.whole:
             return LayerSeconds(0.0, 0.0, 0.0)
-        forward, inputs, weights = map(sum, zip(*map(self._times_of, self.products(unit.whole))))
+        each = map(self._times_of, self.products(unit.whole))
+        forward, inputs, weights = map(sum, zip_longest(*each, fillvalue=0.0))
         small = self._moved(unit)
         attended = self.attention_seconds(unit)
         return LayerSeconds(
@@ -115,29 +117,45 @@ class LayerTimes:
 
     @cached_property
     def matrices(self) -> list[tuple[int, int]]:
-        """Outputs and inputs of each product of a layer; matrices of one input are one product."""
+        """Outputs and inputs of each product of a layer, of what a token meets; matrices of one
+        input are one product."""
         found: list[tuple[int, int]] = []
         for record in self.part.layer_records:
             for axis in (OUTPUTS, INPUTS):
                 shapes = [
                     each.shape
-                    for each in record.parameters
+                    for each in record.kind.parameters
                     if each.axis == axis and len(each.shape) > 1
                 ]
                 if shapes:
-                    found.append((sum(shape[0] for shape in shapes), shapes[0][1]))
+                    outputs = sum(shape[0] for shape in shapes)
+                    met = outputs * record.active_along(axis) // record.weights_along(axis)
+                    found.append((met, shapes[0][1]))
         return found
 
-    def products(self, tokens: int) -> Iterator[tuple[Product, Product, Product]]:
-        """Forward, input gradient and weight gradient of each. The last adds to 32 bits, which are
-        read and written."""
+    @cached_property
+    def adapters(self) -> list[tuple[int, int]]:
+        """The same of the matrices that adapters have, one by one."""
+        adapters = [
+            each.shape
+            for record in self.part.layer_records
+            for each in record.parameters
+            if each.trained and not self.part.trains_all
+        ]
+        return [(outputs, inputs) for outputs, inputs in adapters]
+
+    def products(self, tokens: int) -> Iterator[tuple[Product, ...]]:
+        """Forward, input gradient and weight gradient of each; the frozen have not the last. That
+        adds to 32 bits, which are read and written."""
         size = self.part.element_bytes
-        for outputs, inputs in self.matrices:
-            yield (
+        frozen = self.matrices if self.adapters else []
+        for number, (outputs, inputs) in enumerate((*self.matrices, *self.adapters)):
+            passes = (
                 Product(tokens, outputs, inputs, size),
                 Product(tokens, inputs, outputs, size),
                 Product(outputs, inputs, tokens, 2 * wide_bytes(size)),
             )
+            yield passes[:2] if number < len(frozen) else passes
 
     def head_seconds(self, tokens: int, flops: float, kind: str) -> float:
         """Products of an op with the head of so many FLOPs, and what the loss moves: logits are
@@ -180,7 +198,7 @@ class LayerTimes:
         rotated = 2 * (attention.query_width + attention.key_width) * size * unit.whole
         gate = PassShares(3, 5) if self.part.gated else PassShares(2, 3)
         outside = self.part.hidden * unit.held
-        inside = self.part.ffn * unit.whole * size
+        inside = self.part.ffn_per_token * unit.whole * size
         kernels = SMALL_KERNELS * KERNEL_START
         return PassShares(
             *(
@@ -192,8 +210,8 @@ class LayerTimes:
 
     def attention_seconds(self, unit: UnitTokens) -> PassShares:
         """Of a layer's attention, forward and backward."""
-        if self.attention == "unfused":
-            return self._plain_attention(unit)
+        if self.attention == "unfused" or self.part.score_cap is not None:
+            return self._plain_attention(unit)  # no fused kernel bounds scores
         reached: PassShares = getattr(self.gpu.reached, self.attention)
         if self.part.head_size < WIDE_HEAD:
             reached = PassShares(*(share * part for share, part in zip(reached, NARROW_HEAD)))
@@ -228,6 +246,16 @@ class LayerTimes:
 
 
 @lru_cache(maxsize=4096)
-def layer_seconds(times: LayerTimes, unit: UnitTokens) -> LayerSeconds:
-    """Of one slice; layouts often differ in something else."""
-    return times.seconds(unit)
+def units_seconds(times: LayerTimes, units: tuple[UnitTokens, ...]) -> tuple[LayerSeconds, ...]:
+    """Of a layer, for each slice; layouts often differ in something else."""
+    return tuple(map(times.seconds, units))
+
+
+@lru_cache(maxsize=4096)
+def heads_seconds(
+    times: LayerTimes, units: tuple[UnitTokens, ...], flops_of_token: float, kind: str
+) -> tuple[float, ...]:
+    """The same of the head."""
+    return tuple(
+        times.head_seconds(unit.whole, flops_of_token * unit.whole, kind) for unit in units
+    )

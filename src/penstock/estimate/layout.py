@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.limits import refuse_count
-from penstock.arch.mesh_shape import MeshShape, refuse_misfits
+from penstock.arch.mesh_shape import MeshShape, refuse_misfits, refuse_unpriced
 from penstock.cluster.cluster import Cluster
 from penstock.cluster.gpu import AttentionKernel, Precision
 from penstock.cost.copies import Shard
@@ -75,6 +75,7 @@ class TrainingLayout:
         refuse_count("rows", self.rows, LONGEST_SEQUENCE)
         refuse_count("batch_tokens", self.batch_tokens, 1 << 50)
         refuse_misfits(self.model, self.mesh)
+        refuse_unpriced(self.mesh)
         self._refuse_layers()
         self.model.refuse_length(self.tokens)
         self._refuse_ranks()

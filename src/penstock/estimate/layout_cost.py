@@ -8,7 +8,7 @@ knows several sequences side by side, layers that are computed again, and the op
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,14 +30,13 @@ from penstock.cost.collectives import (
     slice_collectives,
 )
 from penstock.cost.exchange import Exchange
-from penstock.cost.hardware import Hardware
 from penstock.cost.model import SIZES, Link
-from penstock.cost.rank_share import RankShare
 from penstock.cost.shares import Scaled
 from penstock.cost.transformer import PICOSECOND
 from penstock.cost.workload import WorkAmounts
 from penstock.estimate.cluster_links import ClusterLinks, seconds_of_each
-from penstock.estimate.layer_times import LayerSeconds, LayerTimes, UnitTokens, layer_seconds
+from penstock.estimate.known_sums import collective_seconds, known_sums
+from penstock.estimate.layer_times import LayerTimes, UnitTokens, heads_seconds, units_seconds
 from penstock.estimate.update_times import UpdateTimes
 
 IN_CELL = {"tensor": "tensor", "ulysses": "sequence", "ring": "sequence"}
@@ -106,32 +105,37 @@ class LayoutCost(CellCost):
         return self._once("computing", schedule, lambda: self._computed(schedule))
 
     def _computed(self, schedule: Schedule) -> RowSeconds:
-        table, stage = schedule.table, stage_column(schedule)
-        unit = self.unit_of[schedule.unit]
+        table = schedule.table
+        number, unit = self._like_numbers[stage_column(schedule)], self.unit_of[schedule.unit]
         found = np.zeros(len(table))
         for kind in table.kinds:
             rows = np.flatnonzero(table.of_kinds(kind))
             if kind in UPDATING:
-                homes = table.stage[rows].tolist()
-                found[rows] = [self.update.seconds(kind, home) for home in homes]
+                found[rows] = self._updates(kind)[table.stage[rows]]
             elif kind not in STAGE_KINDS:
-                found[rows] = self._of_kind(kind)[stage[rows], unit[rows]] + self.times.between
+                found[rows] = self._of_kind(kind)[number[rows], unit[rows]] + self.times.between
         return found
 
+    def _updates(self, kind: str) -> RowSeconds:
+        """Seconds of the end of a step on each stage, and behind them on each shard."""
+        seconds, shape = self.update.seconds, self.update.shape
+        stages = np.array([seconds(kind, stage) for stage in self._like_stages.tolist()])
+        return np.append(stages[self._like_numbers], [seconds(kind, shape.stages)] * shape.shards)
+
     def _of_kind(self, kind: str) -> NDArray[np.float64]:
-        """Seconds of ops of a kind, by stage and by unit."""
-        at, work = LETTERS.index(kind), self._rates
-        layers = np.array(self.workload.layers, np.int64)
-        rest = work.linear[at] - passes.LINEAR[at] * layers * self.workload.part.layer_flops
+        """Seconds of ops of a kind, by stages that are alike and by unit."""
+        at, work, chosen = LETTERS.index(kind), self._rates, self._like_stages
+        every = np.array(self.workload.layers, np.int64)
+        rest = work.linear[at] - passes.layer_products(self.workload.part)[at] * every
         moved = work.lookup[at] / self.times.lookup_rate(kind) + work.copy[at] / self.hardware.host
+        layers, units = every[chosen], tuple(self.units)
         again = np.minimum(layers, self.again) * (kind in BACKWARD_KINDS)
-        found = np.zeros((len(layers), len(self.units)))
-        for number, (tokens, seconds) in enumerate(zip(self.units, self.unit_seconds)):
-            found[:, number] = layers * seconds.of_kind(kind) + again * seconds.forward
-            found[:, number] += moved * tokens.whole
-            for stage in np.flatnonzero(rest).tolist():
-                flops = float(rest[stage]) * tokens.whole
-                found[stage, number] += self.times.head_seconds(tokens.whole, flops, kind)
+        seconds = units_seconds(self.times, units)
+        found = np.outer(layers, [each.of_kind(kind) for each in seconds])
+        found += np.outer(again, [each.forward for each in seconds])
+        found += np.outer(moved[chosen], [each.whole for each in units])
+        for number in np.flatnonzero(rest[chosen]).tolist():
+            found[number] += heads_seconds(self.times, units, float(rest[chosen[number]]), kind)
         return found
 
     @cached_property
@@ -158,7 +162,7 @@ class LayoutCost(CellCost):
         held = work.layer_bytes("input") // work.model.boundary_bytes
         found: list[UnitTokens] = []
         for first in self._unique[0].tolist():
-            whole, doubled = int(work.tokens[first]), int(work.half_pairs[first])
+            whole, doubled = int(work.tokens[first]), int(work.mean_half_pairs[first])
             keys = (doubled / whole + whole) / 2 if whole else 0.0
             sizes = (int(held[first]), whole, doubled / 2, whole * keys)
             found.append(UnitTokens(*(rows * size for size in sizes)))  # type: ignore[arg-type]
@@ -168,11 +172,6 @@ class LayoutCost(CellCost):
     def _unique(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         _, first, which = np.unique(self._alike, return_index=True, return_inverse=True)
         return first, which
-
-    @cached_property
-    def unit_seconds(self) -> list[LayerSeconds]:
-        """Of one layer."""
-        return [layer_seconds(self.times, unit) for unit in self.units]
 
     def _collectives(self, op: Op) -> list[Collective]:
         """Layers that are computed again send what their forward sends."""
@@ -187,18 +186,14 @@ class LayoutCost(CellCost):
     def _known(self) -> KnownSums:
         groups = tuple(self.links.group(axis) for axis in CELL_AXES)
         counts = (self.rows, self.again)
-        return _sums_of(self.share, self.hardware, groups, counts, self.free & {*IN_CELL.values()})
+        return known_sums(
+            self.share, self.hardware, groups, counts, self.free & {*IN_CELL.values()}
+        )
 
     def seconds(self, collective: Collective) -> float:
         group, calls = self.links.group(collective.axis), collective.calls
-        times = {
-            "gather": group.ring_seconds,
-            "scatter_sum": group.ring_seconds,
-            "pass_on": group.pass_seconds,
-            "exchange": group.exchange_seconds,
-        }
         each = float(collective.sent) * self.rows / calls
-        return calls * times.get(collective.name, group.sum_seconds)(each)
+        return calls * collective_seconds(group, collective.name, each)
 
     def hidden(self, collective: Collective) -> float:
         return self.rows * super().hidden(collective)
@@ -217,13 +212,31 @@ class LayoutCost(CellCost):
         return Link() if "stages" in self.free else self._links[near]
 
     def loan(self, op: Op, shape: Shape) -> Fraction:
-        return self.rows * super().loan(op, shape)
+        key = (op.kind, op.slice, self._like_numbers[op.stage], self.workload.lengths[op.mb])
+        if key not in self._lent:
+            self._lent[key] = self.rows * super().loan(op, shape)
+        return self._lent[key]
 
     def exchange(self, loan: Loan, shape: Shape) -> Exchange:
         """In boundaries of a microbatch, which is what links count here."""
-        moved = super().exchange(loan, shape)
-        whole = self.workload.boundary_bytes(max(map(sum, set(self.workload.lengths))))
-        return Exchange(Fraction(moved.there) / whole, Fraction(moved.back) / whole)
+        op = loan.heavy
+        like, lengths = self._like_numbers[op.stage], self.workload.lengths[op.mb]
+        key = (op.kind, op.slice, like, lengths, loan.slices)
+        if key not in self._exchanged:
+            moved = super().exchange(loan, shape)
+            whole = self.workload.boundary_bytes(max(map(sum, set(self.workload.lengths))))
+            there, back = Fraction(moved.there) / whole, Fraction(moved.back) / whole
+            self._exchanged[key] = Exchange(there, back)
+        return self._exchanged[key]
+
+    @cached_property
+    def _lent(self) -> dict[tuple[object, ...], Fraction]:
+        """Loans of ops of stages and slices that are alike are alike."""
+        return {}
+
+    @cached_property
+    def _exchanged(self) -> dict[tuple[object, ...], Exchange]:
+        return {}
 
     @cached_property
     def _links(self) -> tuple[Link, Link]:
@@ -281,18 +294,6 @@ class LayoutCost(CellCost):
         heads = self.workload.attended.heads * self.probabilities
         each = np.array([int(unit.square) // self.rows * heads for unit in self.units], np.int64)
         return each[self.unit_of]
-
-
-@lru_cache(maxsize=1024)
-def _sums_of(
-    share: RankShare,
-    hardware: Hardware,
-    groups: tuple[GroupLinks, ...],
-    counts: tuple[int, int],
-    free: frozenset[str],
-) -> KnownSums:
-    """Where to keep what ops send in a cell: layouts whose cells are alike send the same."""
-    return {}
 
 
 def _picoseconds(seconds: float) -> Fraction:

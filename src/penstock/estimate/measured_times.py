@@ -23,7 +23,7 @@ def layer_moved(part: ModelConfig, unit: UnitTokens) -> dict[tuple[str, str], fl
     size, attention = part.element_bytes, part.attention
     outside = part.hidden * unit.held * size
     turned = (attention.query_width + attention.key_width) * unit.whole * size
-    inside = part.ffn * unit.whole * size
+    inside = part.ffn_per_token * unit.whole * size
     gate = (3, 5) if part.gated else (2, 3)
     elements = {"norm": (4, 6), "sum": (6, 6), "rotation": (2, 2), "gate": gate}
     whole = {"norm": outside, "sum": outside, "rotation": turned, "gate": inside}
@@ -96,6 +96,8 @@ class ProfiledTimes(LayerTimes):
 
     def attention_seconds(self, unit: UnitTokens) -> PassShares:
         """Forward and backward, one by one; FLOPs of a backward count as twice the forward's."""
+        if self.part.score_cap is not None:
+            return self._plain_attention(unit)  # other kernels than those that were measured
         flops = unit.pairs * self.attended.pair_flops
         keys = unit.pairs / self.ring / max(unit.whole, 1) ** 2
         heads, at = (self.attended.heads, self.part.head_size), (unit.whole, keys)

@@ -18,7 +18,7 @@ from penstock.estimate.layout_cost import LayoutCost
 from penstock.estimate.step_schedule import StepSchedule
 from penstock.plan.communicators import communication_bytes
 from penstock.plan.memory import Footprint, held_footprints
-from penstock.sim.memory import changes_of, levels_at_peaks
+from penstock.sim.memory import SizeChanges, changes_by_size, levels_at_peaks
 
 CONTEXT = 1 << 29
 """A process on a GPU, as measured on an H200: half a GiB."""
@@ -55,11 +55,12 @@ def device_memories(
     """One for each device of the schedule, of the rank that computes most."""
     owners = 1 if layout.shard == "none" else layout.copies
     held = held_footprints(step.schedule, cost.workload, owners=owners, gathered=step.gathered)
-    levels = levels_at_peaks(step.schedule, cost, done)
+    changes = changes_by_size(step.schedule, cost)
+    levels = levels_at_peaks(step.schedule, changes, done)
     whole = max(map(max, cost.workload.lengths))
     slot = layout.rows * cost.workload.boundary_bytes(whole)
     last = weight_homes(step.schedule)[step.schedule.shape.stages - 1]
-    found, proven = [], _proven(step, cost)
+    found, proven = [], _proven(step, changes)
     for device, footprint in enumerate(held):
         level = dict.fromkeys(SIZES, 0) | {size: each[device] for size, each in levels.items()}
         level["act"] += max(0, proven[device] - sum(level.values()))
@@ -70,15 +71,15 @@ def device_memories(
     return tuple(found)
 
 
-def _proven(step: StepSchedule, cost: LayoutCost) -> list[int]:
+def _proven(step: StepSchedule, changes: SizeChanges) -> list[int]:
     """What copies beside the compute lane allow at most, whenever they end; 0 without copies."""
     schedule = step.schedule
-    if "O" not in cost.kinds:
+    if "O" not in schedule.table.kinds:
         return [0] * schedule.shape.devices
-    at_start, at_end, grain = changes_of(schedule, cost)
+    at_start, at_end = changes.whole
     devices = range(schedule.shape.devices)
     levels = (bound(schedule, at_start, at_end, device)[0].max() for device in devices)
-    return [int(level * grain) for level in levels]
+    return [int(level * changes.grain) for level in levels]
 
 
 def _memory(

@@ -1,12 +1,47 @@
-"""How many activations of a schedule go to the host, counted without making the copies."""
+"""Which activations of a schedule go to the host and when, without making the copies."""
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.schedules import build
-from penstock.transform.offload import moved_ops
+from penstock.estimate.step_schedule import plain_schedule
+from penstock.transform.offload import moved_windows
+
+_Turns = NDArray[np.int64]
+
+
+class MovedActivations(NamedTuple):
+    """A row for each activation that is moved."""
+
+    stages: int
+    devices: int
+    device: _Turns
+    stage: _Turns
+    slice: _Turns
+    away: _Turns
+    """The turn of its device from which on it is on the host."""
+    back: _Turns
+    """The turn at which it starts to come back."""
+
+    def bytes_of(
+        self, layers: NDArray[np.float64], sent: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Of each, with the layers of each stage and the bytes of a layer by slice."""
+        return np.asarray(layers[self.stage] * sent[self.slice])
+
+    def copied(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What each device copies to its host, where activations have these sizes."""
+        return np.bincount(self.device, sizes, self.devices).astype(np.float64)
+
+    def waiting(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What each device has on its host when it has most."""
+        last = int(self.back.max(initial=0)) + 1
+        change = np.zeros((self.devices, last))
+        np.add.at(change, (self.device, self.away), sizes)
+        np.subtract.at(change, (self.device, self.back), sizes)
+        return np.asarray(np.cumsum(change, axis=1).max(axis=1))
 
 
 @lru_cache(maxsize=256)
@@ -14,20 +49,13 @@ def moved_activations(
     name: str,
     sizes: tuple[int, int, int | None, int | None],
     options: tuple[tuple[str, str], ...],
-) -> NDArray[np.float64]:
-    """How many activations each device moves, by stage and slice."""
-    devices, microbatches, chunks, slices = sizes
-    plain = build(
-        name,
-        devices=devices,
-        microbatches=microbatches,
-        chunks=chunks,
-        slices=slices,
-        options=dict(options),
-    )
+) -> MovedActivations:
+    """The activations that copies move, of a schedule with these sizes."""
+    plain = plain_schedule(name, sizes, options)
     home = np.zeros(plain.shape.stages, np.int64)
     home[plain.table.stage] = plain.table.device
-    found = np.zeros((devices, plain.shape.stages, max(plain.shape.slices)))
-    for op in moved_ops(plain, range(plain.shape.stages)):
-        found[home[op.stage], op.stage, op.slice] += 1
-    return found
+    rows = [(op.stage, op.slice, *when) for op, when in moved_windows(plain).items()]
+    stage, slice, away, back = np.array(rows, np.int64).reshape(-1, 4).T
+    return MovedActivations(
+        plain.shape.stages, plain.shape.devices, home[stage], stage, slice, away, back
+    )

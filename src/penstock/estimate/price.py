@@ -13,6 +13,7 @@ from penstock.cost.temporary import fused_backward_bytes
 from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
 from penstock.estimate.cluster_links import ClusterLinks, hardware_of
+from penstock.estimate.host_room import fullest_host, room_on_host
 from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.layout import ALL_LAYERS, BYTES_OF, TrainingLayout
 from penstock.estimate.layout_cost import KINDS_OF_COMMUNICATION, LayoutCost
@@ -41,6 +42,8 @@ class Estimate:
     """Seconds that each device works."""
     exposed: dict[str, float] = field(default_factory=dict)
     """Seconds that the step would be shorter by without a kind of communication."""
+    host: int = 0
+    """Bytes that wait on the host of a machine, where most do."""
 
     @property
     def tokens_per_second(self) -> float:
@@ -67,7 +70,18 @@ class Estimate:
 
     @property
     def fits(self) -> bool:
-        return all(each.total <= self.layout.cluster.gpu.memory for each in self.memory)
+        return not (self.lacks or self.host_lacks)
+
+    @property
+    def lacks(self) -> int:
+        """Bytes that the fullest GPU has too few; 0 where it has enough."""
+        most = max(each.total for each in self.memory)
+        return max(0, most - self.layout.cluster.gpu.memory)
+
+    @property
+    def host_lacks(self) -> int:
+        """The same of the fullest host."""
+        return int(max(0.0, self.host - room_on_host(self.layout.cluster)))
 
 
 def estimate(layout: TrainingLayout) -> Estimate:
@@ -116,6 +130,7 @@ def _estimated(
         device_memories(layout, step, cost, done),
         cost.workload.layers,
         works,
+        host=fullest_host(layout, step, cost),
     )
 
 
@@ -143,14 +158,23 @@ def _exposed(step: StepSchedule, cost: LayoutCost, seconds: float) -> dict[str, 
 
 def layout_cost(layout: TrainingLayout, step: StepSchedule) -> LayoutCost:
     """The cost model of the rank of a layout that computes most."""
-    schedule, cluster = step.schedule, layout.cluster
-    _refuse_twice(layout, schedule)
-    model = replace(layout.model, element_bytes=BYTES_OF[layout.precision])
+    model, size = layout.model, BYTES_OF[layout.precision]
+    if model.element_bytes != size:
+        model = replace(model, element_bytes=size)
     workload = _workload(layout, step, model)
+    return workload_cost(layout, step.schedule, workload, sliced=len(step.lengths) > 1)
+
+
+def workload_cost(
+    layout: TrainingLayout, schedule: Schedule, workload: Workload, *, sliced: bool
+) -> LayoutCost:
+    """The same for microbatches of any lengths; `sliced` where sequences are cut."""
+    cluster, model = layout.cluster, workload.model
+    _refuse_twice(layout, schedule)
     peak = cluster.gpu.peak_of(layout.precision)
     times = LayerTimes(model, model, cluster.gpu, peak, layout.attention, layout.fused_norm)
     if cluster.gpu.measured:
-        times = profiled_times(times, sliced=len(step.lengths) > 1)
+        times = profiled_times(times, sliced=sliced)
     hardware = hardware_of(cluster, times)
     links = ClusterLinks(layout.mesh, layout.pipeline, hardware, cluster)
     rank = CellCost.on_mesh(workload, schedule, links, layout.shard)

@@ -1,5 +1,8 @@
 """Why a layout fits or does not, and what its time goes to, in words with numbers."""
 
+from math import isinf
+
+from penstock.estimate.host_room import room_on_host
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import Estimate
 
@@ -10,7 +13,8 @@ TOLD_ABOVE = 0.02
 
 def reasons(found: Estimate) -> list[str]:
     """Sentences, the most important first."""
-    return [_memory(found), *_tight(found), *_time(found), *_advice(found)]
+    memory = [_memory(found), *_host(found), *_tight(found)]
+    return [*memory, *_time(found), *_advice(found)]
 
 
 def _memory(found: Estimate) -> str:
@@ -19,11 +23,27 @@ def _memory(found: Estimate) -> str:
     parts = sorted(memory._asdict().items(), key=lambda item: -item[1])[:3]
     most = ", ".join(f"{name.replace('_', ' ')} {size / GIBI:.1f}" for name, size in parts)
     left = (room - memory.total) / GIBI
-    verdict = f"fits with {left:.1f} to spare" if found.fits else f"lacks {-left:.1f} GiB"
+    verdict = f"lacks {-left:.1f} GiB" if found.lacks else f"fits with {left:.1f} to spare"
     return (
         f"device {fullest} needs {memory.total / GIBI:.1f} of {room / GIBI:.0f} GiB and {verdict}; "
         f"most are {most} GiB"
     )
+
+
+def _host(found: Estimate) -> list[str]:
+    """Of what waits on the host."""
+    room, waiting = room_on_host(found.layout.cluster) / GIBI, found.host / GIBI
+    if not found.host:
+        return []
+    if isinf(room):
+        return [
+            f"activations take {waiting:,.1f} GiB of the host of a machine, whose memory is not "
+            "known: give it as machine.memory_gib of a cluster file"
+        ]
+    verdict = f"lack {waiting - room:,.1f} GiB" if found.host_lacks else "fit"
+    return [
+        f"activations of a machine take {waiting:,.1f} of {room:,.0f} GiB on its host and {verdict}"
+    ]
 
 
 def _tight(found: Estimate) -> list[str]:
@@ -105,7 +125,7 @@ def _uneven(found: Estimate) -> list[str]:
 
 def _smaller(layout: TrainingLayout, found: Estimate) -> list[str]:
     """Optimizer state that every copy holds, where memory lacks."""
-    if found.fits or layout.shard != "none" or layout.copies == 1:
+    if not found.lacks or layout.shard != "none" or layout.copies == 1:
         return []
     held = max(each.optimizer for each in found.memory)
     saved = held * (layout.copies - 1) // layout.copies

@@ -10,15 +10,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from penstock.arch.config import ModelConfig, model
+from penstock.arch.config import ModelConfig
 from penstock.arch.families import from_huggingface
 from penstock.arch.layer_split import MOST_STAGES, read_counts
 from penstock.arch.mesh_shape import LARGEST_OF_MESH, MeshShape
+from penstock.arch.presets import model
 from penstock.cluster.cluster import Cluster
 from penstock.cluster.gpu import ATTENTION_KERNELS, PRECISIONS
 from penstock.cluster.profile_file import MeasuredMachine, read_machine
 from penstock.cluster.read import read_cluster
 from penstock.errors import ShapeError, nearest, shown
+from penstock.estimate.adapters import read_lora
 from penstock.estimate.balanced_layers import balanced_layers
 from penstock.estimate.layout import OFFLOADS, Recompute, TrainingLayout
 from penstock.files.json_object import read_object
@@ -60,6 +62,8 @@ def values_from(row: Mapping[str, Any], needed: Sequence[str]) -> dict[str, Any]
     if missing:
         raise ShapeError(f"{', '.join(missing)} is missing", hint=f"needed are {', '.join(needed)}")
     values = {name: _READERS[name](name, value) for name, value in given.items()}
+    if "lora" in values:
+        values["model"] = replace(values["model"], lora=values.pop("lora"))
     return _on_machine(values.pop("profile"), values) if "profile" in values else values
 
 
@@ -256,6 +260,7 @@ def _options(name: str, value: Any) -> tuple[tuple[str, str], ...]:
 
 _READERS: dict[str, Reader] = {
     "model": _model,
+    "lora": read_lora,
     "cluster": _cluster,
     "tokens": _count,
     "batch_tokens": _count,

@@ -4,9 +4,11 @@ What a schedule is depends on few of a layout's numbers, and making and proving 
 all the rest. So it is made without a model: boundaries are one byte, which the cost model knows.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.dealing import deal_sizes
@@ -14,16 +16,17 @@ from penstock.check import require
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.estimate.layout import TrainingLayout
-from penstock.lower import lower_for_running
-from penstock.plan.communicators import communicators
+from penstock.lower import slots_for_running
+from penstock.plan.communicators import communicator_counts
 from penstock.plan.memory import Gathered
-from penstock.plan.receive_slots import slot_counts
+from penstock.plan.receive_slots import received_slots
 from penstock.plan.slices import align, equal_flops_of_model
 from penstock.run.program.rotation import rotation_of
-from penstock.run.program.sharded_schedule import TWO_BUFFERS, shard_weights
+from penstock.run.program.sharded_schedule import TWO_BUFFERS, stays_of
 from penstock.run.program.step_end import end_step
 from penstock.schedules import build
 from penstock.transform import combine
+from penstock.transform.sharding import add_collectives
 
 KEPT = 256
 """Schedules that are kept; one of 16 devices and 256 microbatches takes a few MB."""
@@ -44,14 +47,20 @@ class StepSchedule:
     """Who uses the buffers of each device, where weights are gathered."""
 
 
-@dataclass(frozen=True)
-class ScheduleRequest:
-    """All that the schedule of a step depends on."""
+class OrderRequest(NamedTuple):
+    """All that the order of a batch depends on."""
 
     name: str
     sizes: tuple[int, int, int | None, int | None]
+    """Devices, microbatches, chunks and slices."""
     options: tuple[tuple[str, str], ...]
     changes: tuple[str, ...]
+
+
+class ScheduleRequest(NamedTuple):
+    """All that the schedule of a step depends on."""
+
+    order: OrderRequest
     lengths: tuple[int, ...]
     reduced: bool
     full: bool
@@ -74,7 +83,8 @@ def schedule_request(layout: TrainingLayout) -> ScheduleRequest:
     lengths = slice_lengths(layout.model, layout.tokens, layout.slices or 1, layout.mesh.sequence)
     reduced = layout.copies * layout.mesh.tensor > 1
     full = layout.shard == "full"
-    return ScheduleRequest(layout.schedule, sizes, layout.options, changes, lengths, reduced, full)
+    order = OrderRequest(layout.schedule, sizes, layout.options, changes)
+    return ScheduleRequest(order, lengths, reduced, full)
 
 
 @lru_cache(maxsize=1024)
@@ -94,19 +104,40 @@ def slice_lengths(model: ModelConfig, tokens: int, count: int, ranks: int) -> tu
 
 @lru_cache(maxsize=KEPT)
 def _made(request: ScheduleRequest) -> StepSchedule:
-    devices, microbatches, chunks, slices = request.sizes
-    plain = build(
-        request.name,
+    plain = plain_schedule(*request.order[:3])
+    _refuse_unpriced(plain, len(request.lengths))
+    _refuse_twice(plain, request.order.changes)
+    step = _proven_step(request.order, reduced=request.reduced, full=request.full)
+    return with_lengths(step, request.lengths)
+
+
+@lru_cache(maxsize=KEPT)
+def _proven_step(order: OrderRequest, *, reduced: bool, full: bool) -> StepSchedule:
+    return _whole_step(_changed(order), reduced=reduced, full=full)
+
+
+@lru_cache(maxsize=KEPT)
+def _changed(order: OrderRequest) -> Schedule:
+    plain = plain_schedule(*order[:3])
+    return combine(plain, order.changes) if order.changes else plain
+
+
+@lru_cache(maxsize=KEPT)
+def plain_schedule(
+    name: str,
+    sizes: tuple[int, int, int | None, int | None],
+    options: tuple[tuple[str, str], ...],
+) -> Schedule:
+    """A registered schedule with devices, microbatches, chunks and slices."""
+    devices, microbatches, chunks, slices = sizes
+    return build(
+        name,
         devices=devices,
         microbatches=microbatches,
         chunks=chunks,
         slices=slices,
-        options=dict(request.options),
+        options=dict(options),
     )
-    _refuse_unpriced(plain, len(request.lengths))
-    _refuse_twice(plain, request.changes)
-    schedule = combine(plain, request.changes) if request.changes else plain
-    return _whole_step(schedule, request.lengths, reduced=request.reduced, full=request.full)
 
 
 def step_of(
@@ -118,29 +149,66 @@ def step_of(
     lengths = lengths or slice_lengths(layout.model, layout.tokens, count, layout.mesh.sequence)
     _refuse_unpriced(schedule, len(lengths))
     reduced = layout.copies * layout.mesh.tensor > 1
-    return _whole_step(schedule, lengths, reduced=reduced, full=layout.shard == "full")
+    step = _whole_step(schedule, reduced=reduced, full=layout.shard == "full")
+    return with_lengths(step, lengths)
 
 
-def _whole_step(
-    schedule: Schedule, lengths: tuple[int, ...], *, reduced: bool, full: bool
-) -> StepSchedule:
-    """A schedule with the shares of its slices, and with what a run adds at the end of a step."""
+def step_of_batch(
+    schedule: Schedule, layout: TrainingLayout, lengths: Sequence[Sequence[int]]
+) -> Schedule:
+    """The whole step of a batch whose microbatches have slices of these lengths."""
+    longest = max(map(sum, lengths))
+    shares = tuple(tuple(Fraction(count, longest) for count in counts) for counts in lengths)
+    reduced = layout.copies * layout.mesh.tensor > 1
+    proven, _ = _proven(schedule, reduced=reduced, full=layout.shard == "full")
+    return proven.with_slice_shares(shares)
+
+
+def _whole_step(schedule: Schedule, *, reduced: bool, full: bool) -> StepSchedule:
+    """The step of a schedule, and what its devices need."""
+    proven, gathered = _proven(schedule, reduced=reduced, full=full)
+    slots = slots_for_running(proven)
+    joined = tuple(communicator_counts(proven, slots, replicas) for replicas in (1, 2))
+    received = tuple(received_slots(slots, proven.shape.devices))
+    return StepSchedule(proven, (), received, (joined[0], joined[1]), gathered)
+
+
+def _proven(
+    schedule: Schedule, *, reduced: bool, full: bool
+) -> tuple[Schedule, tuple[Gathered, ...]]:
+    """A schedule with boundaries of one byte and with what a run adds at the end of a step, proven;
+    and who uses the buffers of each device, where ranks share weights."""
     shape = replace(schedule.shape, boundary_bytes=(1,) * (schedule.shape.stages - 1))
-    if len(lengths) > 1:
-        shares = tuple(Fraction(count, sum(lengths)) for count in lengths)
-        shape = replace(shape, slice_share=(shares,) * shape.microbatches)
     schedule = replace(schedule, shape=shape, derived={})
     gathered: tuple[Gathered, ...] = ()
     if full:
-        schedule = shard_weights(schedule, TWO_BUFFERS)
-        turns = [rotation_of(schedule, device) for device in range(schedule.shape.devices)]
-        gathered = tuple(Gathered(each.users("weight"), each.users("dw")) for each in turns)
+        schedule, gathered = _sharded(schedule)
     if not schedule.table.kinds & {"U", "V"}:
         schedule = end_step(schedule, reduced=reduced)
     require(schedule)
-    program = lower_for_running(schedule)
-    joined = (communicators(program), communicators(program, replicas=2))
-    return StepSchedule(schedule, lengths, tuple(slot_counts(program)), joined, gathered)
+    return schedule, gathered
+
+
+def _sharded(schedule: Schedule) -> tuple[Schedule, tuple[Gathered, ...]]:
+    """A schedule with gathers, its own or those of a run, and who uses the buffers of each
+    device."""
+    devices = range(schedule.shape.devices)
+    if "G" in schedule.table.kinds:
+        turns = [rotation_of(schedule, device) for device in devices]
+        return schedule, tuple(Gathered(each.users("weight"), each.users("dw")) for each in turns)
+    stays = stays_of(schedule, TWO_BUFFERS)
+    users = {schedule.table.lane_device[each.lane]: Gathered(*each.users) for each in stays}
+    return add_collectives(schedule, stays), tuple(users[device] for device in devices)
+
+
+def with_lengths(step: StepSchedule, lengths: tuple[int, ...]) -> StepSchedule:
+    """A step whose sequences are cut into slices of so many tokens. Who waits for whom does not
+    depend on lengths, so that a proof holds for all of them."""
+    schedule = step.schedule
+    if len(lengths) > 1:
+        shares = tuple(Fraction(count, sum(lengths)) for count in lengths)
+        schedule = schedule.with_slice_shares((shares,) * schedule.shape.microbatches)
+    return replace(step, schedule=schedule, lengths=lengths)
 
 
 def _refuse_twice(schedule: Schedule, changes: tuple[str, ...]) -> None:

@@ -1,9 +1,10 @@
 """FLOPs of a token, as utilisation counts them.
 
 Papers differ in what they count. Here it is 6 N + 12 L a d s for each token, with N the elements of
-all matrices, embedding and head among them (once where they are one), and all s x s pairs of
-attention, also those that the mask hides (arXiv:2204.02311, appendix B). What is computed again
-counts for the hardware's utilisation alone: 2 for each weight and 4 a d s of those layers.
+all matrices that it meets, embedding and head among them (once where they are one), and all s x s
+pairs of attention, also those that the mask hides (arXiv:2204.02311, appendix B). Weights that are
+frozen have no gradient, and count 4. What is computed again counts for the hardware's utilisation
+alone: 2 for each weight and 4 a d s of those layers.
 """
 
 from penstock.arch.config import ModelConfig
@@ -12,8 +13,9 @@ from penstock.arch.config import ModelConfig
 def token_flops(model: ModelConfig, tokens: int) -> int:
     """FLOPs of a token of a sequence, forward and backward."""
     embeddings = 1 if model.tied else 2
-    weights = model.layers * model.layer_weights + embeddings * model.head_weights
-    return 6 * weights + 3 * model.flops_per_pair * tokens
+    weights = model.layers * model.layer_flops // 2 + embeddings * model.head_weights
+    trained = weights if model.trains_all else model.trained_parameters
+    return 4 * weights + 2 * trained + 3 * model.flops_per_pair * tokens
 
 
 def unmasked_flops(model: ModelConfig, tokens: int) -> float:
@@ -23,5 +25,5 @@ def unmasked_flops(model: ModelConfig, tokens: int) -> float:
 
 def token_flops_again(model: ModelConfig, tokens: int, again: int) -> int:
     """The same with so many layers computed again."""
-    layer = 2 * model.layer_weights + model.pair_flops * tokens
+    layer = model.layer_flops + model.pair_flops * tokens
     return token_flops(model, tokens) + again * layer

@@ -23,7 +23,7 @@ from penstock.core.table import Ints
 from penstock.core.transfers import Moves, moves_of
 from penstock.lower.slots import Plan, plan_slots
 
-__all__ = ["lower", "lower_for_running", "needed_slots"]
+__all__ = ["lower", "lower_for_running", "needed_slots", "slots_for_running"]
 
 
 def lower(schedule: Schedule, slots: Mapping[Channel, int] | None = None) -> Program:
@@ -50,8 +50,12 @@ def lower(schedule: Schedule, slots: Mapping[Channel, int] | None = None) -> Pro
 def lower_for_running(schedule: Schedule) -> Program:
     """The program with one slot more on each channel than it needs: while one transfer is read,
     the next one can travel."""
-    wanted = {channel: slots + 1 for channel, slots in needed_slots(schedule).items()}
-    return lower(schedule, wanted)
+    return lower(schedule, slots_for_running(schedule))
+
+
+def slots_for_running(schedule: Schedule) -> dict[Channel, int]:
+    """Receive slots of each channel of that program."""
+    return {channel: slots + 1 for channel, slots in needed_slots(schedule).items()}
 
 
 def needed_slots(schedule: Schedule) -> dict[Channel, int]:

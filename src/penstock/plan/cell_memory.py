@@ -11,7 +11,7 @@ from typing import NamedTuple
 from penstock.arch.cell_shape import CellShape
 from penstock.arch.mesh_shape import MeshShape
 from penstock.core.schedule import Schedule
-from penstock.cost.cell_workload import rank_workloads
+from penstock.cost.cell_workload import rank_workload, rank_workloads
 from penstock.cost.workload import Workload
 from penstock.plan.host_memory import host_peaks, host_states
 from penstock.plan.memory import Gathered, footprints, step_peaks
@@ -63,7 +63,7 @@ def fullest_rank(
 ) -> Workload:
     """The part of that rank of a cell to which a step adds most."""
     if cell.ranks == 1:
-        return workload
+        return rank_workload(workload, cell)
     return max(
         rank_workloads(workload, cell), key=lambda rank: sum(step_peaks(schedule, rank, rows))
     )

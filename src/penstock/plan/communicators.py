@@ -6,10 +6,11 @@ devices of its replica, and these once more where they share the vocabulary, the
 device, the devices that share a weight.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from penstock.core.homes import shard_homes, weight_homes
-from penstock.core.program import Program
+from penstock.core.program import Channel, Program
+from penstock.core.schedule import Schedule
 from penstock.plan.memory import Footprint
 
 FIRST_BYTES = 260 << 20
@@ -23,11 +24,18 @@ block for each communicator). NCCL may take more where it uses several."""
 
 def communicators(program: Program, replicas: int = 1) -> tuple[int, ...]:
     """How many each device takes part in."""
-    devices, sharded = program.schedule.shape.devices, program.schedule.shape.shards > 0
-    pairs = {(channel.source, channel.target) for channel in program.channels}
+    return communicator_counts(program.schedule, program.channels, replicas)
+
+
+def communicator_counts(
+    schedule: Schedule, channels: Iterable[Channel], replicas: int = 1
+) -> tuple[int, ...]:
+    """The same of a schedule whose devices exchange over these channels."""
+    devices, sharded = schedule.shape.devices, schedule.shape.shards > 0
+    pairs = {(channel.source, channel.target) for channel in channels}
     everybody = (devices * replicas > 1) + (devices > 1) * (1 + sharded) + (replicas > 1)
     groups = [range(devices)] * everybody
-    members = [*pairs, *groups, *_sharers(program)]
+    members = [*pairs, *groups, *_sharers(schedule)]
     return tuple(sum(device in group for group in members) for device in range(devices))
 
 
@@ -47,8 +55,8 @@ def communication_bytes(count: int) -> int:
     return FIRST_BYTES + count * COMMUNICATOR_BYTES if count else 0
 
 
-def _sharers(program: Program) -> list[set[int]]:
+def _sharers(schedule: Schedule) -> list[set[int]]:
     """Devices that share a weight with others."""
-    homes = weight_homes(program.schedule) | shard_homes(program.schedule.shape)
-    shared = [{*homes[one], *homes[other]} for one, other in program.schedule.shape.ties]
+    homes = weight_homes(schedule) | shard_homes(schedule.shape)
+    shared = [{*homes[one], *homes[other]} for one, other in schedule.shape.ties]
     return [devices for devices in shared if len(devices) > 1]

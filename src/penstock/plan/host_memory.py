@@ -7,7 +7,6 @@ of a device's ops alone says how much is taken at once.
 """
 
 from collections.abc import Collection
-from fractions import Fraction
 
 import numpy as np
 
@@ -25,9 +24,9 @@ def moved_bytes(schedule: Schedule, workload: Workload, rows: int = 1) -> Ticks:
     """Bytes that each copy of a schedule moves; `rows` sequences lie side by side."""
     table = schedule.table
     moved = workload.bytes(schedule, "act") * rows * table.of_kinds(TAKES + GIVES)
-    shares = dict(schedule.shares)
-    for row in np.flatnonzero(moved).tolist():
-        moved[row] = int(int(moved[row]) * shares.get(table.op(row), Fraction(1)))
+    for op, share in schedule.shares:
+        for row in table.rows_by_op.get(op, ()):
+            moved[row] = int(int(moved[row]) * share)
     return moved
 
 

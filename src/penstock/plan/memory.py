@@ -1,11 +1,12 @@
 """How much memory a device needs: what a run holds all the time, and what a step adds to it.
 
-All the time: weights in the type that is computed in, main weights, gradients and two moments. In a
-step: what the simulator says is alive at the worst moment, and the receive slots, which are taken
-as long as something is under way. What has been sent and waits because its receiver is late comes
-on top; it is nothing where devices keep pace. At the end of a step, when nothing of the batch is
-alive any more: what the optimizer needs to update the largest stage. The gradients of embedding and
-head of a tied model are added up in place and need nothing.
+All the time: weights in the type that is computed in, main weights, gradients and two moments; of
+weights that are frozen the first alone. In a step: what the simulator says is alive at the worst
+moment, and the receive slots, which are taken as long as something is under way. What has been sent
+and waits because its receiver is late comes on top; it is nothing where devices keep pace. At the
+end of a step, when nothing of the batch is alive any more: what the optimizer needs to update the
+largest stage. The gradients of embedding and head of a tied model are added up in place and need
+nothing.
 
 Ranks that share the optimizer's work keep a range of main weights and moments each. What they
 receive while they add up gradients is bounded (`MESSAGE` in arch/ownership.py); new values are
@@ -30,6 +31,7 @@ from penstock.plan.host_memory import host_peaks, host_states
 from penstock.plan.receive_slots import with_slots
 from penstock.plan.stage_parameters import (
     MAIN_BYTES,
+    frozen_elements,
     stage_elements,
     stage_matrices,
     stored_elements,
@@ -130,6 +132,7 @@ def held_footprints(
             stage_elements(workload, stage, shape),
             stored_elements(workload, stage, shape),
         )
+        frozen = frozen_elements(workload, stage, shape)
         owned = most_owned(stored, owners)
         updated = (
             owned if narrow < main else stored
@@ -139,7 +142,9 @@ def held_footprints(
         for device in devices:
             before = found[device]
             found[device] = before._replace(
-                weights=before.weights + stored * narrow * (narrow < main or away),
+                weights=before.weights
+                + stored * narrow * (narrow < main or away)
+                + frozen * narrow,
                 optimizer=before.optimizer
                 + (count + (updated + (3 * states - 1) * owned) * (not away)) * main,
                 end=max(before.end, room),
@@ -158,8 +163,10 @@ def _gathered(
     stages = {s for users in buffers.gradients for s in users}
     stored = {s: stored_elements(workload, s, shape) for s in stages}
     whole = {s: stage_elements(workload, s, shape) for s in stages}
+    frozen = {s: frozen_elements(workload, s, shape) for s in stages}
     owned = {s: most_owned(count, owners) for s, count in stored.items()}
-    values = sum(max(stored[s] for s in users) for users in buffers.weights)
+    values = sum(max(stored[s] + frozen[s] for s in users) for users in buffers.weights)
+    values += sum(most_owned(count, owners) for count in frozen.values())
     gradients = sum(max(whole[s] for s in users) for users in buffers.gradients)
     gradients += sum(owned[s] for users in buffers.gradients for s in users if len(users) > 1)
     mine = sum(owned.values())

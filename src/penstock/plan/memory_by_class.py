@@ -15,7 +15,7 @@ from penstock.cost.hardware import HARDWARE
 from penstock.cost.transformer import TransformerCost
 from penstock.cost.workload import Workload
 from penstock.plan.memory import Footprint
-from penstock.sim.memory import levels_at_peaks
+from penstock.sim.memory import changes_by_size, levels_at_peaks
 from penstock.sim.play import play
 
 ACTIVATION_SIZES, KEY_SIZES = ("act", "stash", "ckpt"), ("kv", "dkv")
@@ -67,7 +67,8 @@ def predicted_classes(
     """Of each device, whose step adds so many bytes at its peak. What of these the cost model does
     not know as a buffer are messages."""
     cost = TransformerCost(workload, next(iter(HARDWARE.values())))
-    levels = levels_at_peaks(schedule, cost, play(schedule, cost, "together")[0])
+    done, _ = play(schedule, cost, "together")
+    levels = levels_at_peaks(schedule, changes_by_size(schedule, cost), done)
 
     def known(device: int, sizes: Sequence[str]) -> int:
         return rows * sum(levels[size][device] for size in sizes if size in levels)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.plan.balance import TokenCost, balance_slices
+from penstock.plan.level_cuts import level_cuts
 from penstock.plan.packing import Packing, pack_tails
 from penstock.schedules import Spec
 from penstock.transform import weigh_slices
@@ -66,7 +67,7 @@ class RaggedBatches:
         """Sequences of these lengths, packed and ordered."""
         self._refuse_long(lengths)
         packing = pack_tails(lengths, self.rule.size, self.longest)
-        packing = balance_slices(packing, self.cost).long_first()
+        packing = level_cuts(balance_slices(packing, self.cost), self.cost).long_first()
         return OrderedBatch(packing, self.schedule(packing.slices))
 
     def weighed(self, batch: OrderedBatch) -> Schedule:

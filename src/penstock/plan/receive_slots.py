@@ -6,13 +6,13 @@ step to its end. Where boundaries differ, as around attention that is a stage, e
 as long as it is there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from penstock.core.buffers import BUFFERS
-from penstock.core.program import Program
+from penstock.core.program import Channel, Program
 from penstock.core.rules import NUMBER_OF
 from penstock.core.schedule import Schedule
 from penstock.core.table import Ticks
@@ -87,8 +87,15 @@ def slot_bytes(schedule: Schedule, workload: Workload) -> list[int]:
 
 def slot_counts(program: Program) -> list[int]:
     """How many receive slots each device has."""
-    found = [0] * program.schedule.shape.devices
-    for channel, slots in zip(program.channels, program.slots):
+    return received_slots(
+        dict(zip(program.channels, program.slots)), program.schedule.shape.devices
+    )
+
+
+def received_slots(slots_of: Mapping[Channel, int], devices: int) -> list[int]:
+    """The same of so many devices, from the slots of each channel."""
+    found = [0] * devices
+    for channel, slots in slots_of.items():
         if BUFFERS[channel.payload].per != "loan":
             found[channel.target] += slots
     return found

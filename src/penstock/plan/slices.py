@@ -83,13 +83,9 @@ def equal_flops_of_model(
     model: ModelConfig, length: int, count: int, *, unit: int = 1, minimum: int = 1
 ) -> Lengths:
     """`count` slices of equal forward FLOPs of a whole model."""
+    linear, attention = model.growing_flops(length)
     return equal_flops(
-        length,
-        count,
-        linear=model.flops_per_token,
-        attention=model.flops_per_pair,
-        unit=unit,
-        minimum=minimum,
+        length, count, linear=linear, attention=attention, unit=unit, minimum=minimum
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from penstock.arch.layers.record import wide_bytes
 from penstock.cluster.gpu import ATTENTION_KERNELS
 from penstock.errors import ShapeError
+from penstock.estimate.host_room import SHARE_FOR_STEP, room_on_host
 from penstock.estimate.price import Estimate
 from penstock.planner.candidates import Kind
 from penstock.planner.problem import PlanProblem
@@ -39,8 +40,8 @@ class Plans:
     found: SearchResult
     plans: tuple[Estimate, ...]
     nearest: Estimate | None
-    """Of faster plans that do not fit the one that lacks fewest bytes; without any plan the one
-    that needs least."""
+    """Of faster plans that do not fit, or of all where none does, the one that lacks fewest
+    bytes."""
     relaxed: tuple[Relaxed, ...]
     """What gains most first."""
 
@@ -51,14 +52,17 @@ def needs(found: Estimate) -> int:
 
 
 def lacks(found: Estimate) -> int:
-    return needs(found) - found.layout.cluster.gpu.memory
+    """Bytes that a GPU and a host have too few, together."""
+    return found.lacks + found.host_lacks
 
 
 def state_bytes(problem: PlanProblem) -> int:
     """Weights, gradients, main weights and moments of all GPUs together, each held once."""
     narrow = problem.element_bytes
     wide = wide_bytes(narrow)
-    return problem.model.parameters * (narrow * (narrow < wide) + 4 * wide)
+    model = problem.model
+    trained, frozen = model.trained_parameters, model.parameters - model.trained_parameters
+    return trained * (narrow * (narrow < wide) + 4 * wide) + frozen * narrow
 
 
 def advise(found: SearchResult, simulations: Simulations | None = None) -> Plans:
@@ -66,7 +70,7 @@ def advise(found: SearchResult, simulations: Simulations | None = None) -> Plans
     simulations = simulations or Simulations(PlanProcesses(found.candidates.problem))
     plans = tuple(simulations.explained([plan.layout for plan in found.plans]))
     if not plans:
-        leanest = min(_without_room(found, simulations), key=needs, default=None)
+        leanest = min(_without_room(found, simulations), key=lacks, default=None)
         return Plans(found, (), leanest, ())
     faster = [each for each in _faster(found, plans[0], simulations) if not each.fits]
     nearest = min(faster, key=lacks, default=None)
@@ -76,12 +80,13 @@ def advise(found: SearchResult, simulations: Simulations | None = None) -> Plans
 def _faster(found: SearchResult, best: Estimate, simulations: Simulations) -> Iterable[Estimate]:
     """Plans that do not fit, of those that were simulated and of those that need little more, or
     could be fastest."""
-    tight, candidates = found.candidates.problem.cluster.gpu.memory, found.candidates
-    numbers = np.flatnonzero((candidates.bytes > tight) & (candidates.seconds < best.seconds))
-    leanest = numbers[np.argsort(candidates.bytes[numbers], kind="stable")]
+    candidates = found.candidates
+    numbers = np.flatnonzero((candidates.lacks > 0) & (candidates.seconds < best.seconds))
+    leanest = numbers[np.argsort(candidates.lacks[numbers], kind="stable")]
     fastest = order_by_promise(candidates, numbers, found.longer)
-    more = [*leanest[:LOOKED_AT].tolist(), *fastest[:LOOKED_AT].tolist()]
-    layouts = [candidates.layout(number) for number in dict.fromkeys(more)]
+    no_room = order_by_promise(candidates, np.array(found.no_room, np.int64), found.longer)
+    more = [*leanest[:LOOKED_AT], *fastest[:LOOKED_AT], *no_room[:LOOKED_AT]]
+    layouts = [candidates.layout(number) for number in dict.fromkeys(map(int, more))]
     each = [*(plan for _, plan in found.lacking), *simulations.estimates(layouts)]
     return (plan for plan in each if plan.seconds < best.seconds)
 
@@ -105,20 +110,36 @@ def _without_room(found: SearchResult, simulations: Simulations) -> list[Estimat
 
 def _relaxed(best: Estimate, faster: list[Estimate], simulations: Simulations) -> list[Relaxed]:
     batch = _larger_batch(best, simulations)
-    found = [*_more_memory(best, faster), *batch, *_faster_links(best)]
+    found = [*_more_memory(best, faster), *_more_host(best, faster)]
+    found += [*batch, *_faster_links(best)]
     found += _other_kernels(best, simulations)
     return sorted((each for each in found if each.gain > 0), key=lambda each: -each.gain)
 
 
 def _more_memory(best: Estimate, faster: list[Estimate]) -> list[Relaxed]:
     room = MOST_MEMORY * best.layout.cluster.gpu.memory
-    possible = [each for each in faster if needs(each) <= room]
+    possible = [each for each in faster if needs(each) <= room and not each.host_lacks]
     if not possible:
         return []
     fastest = min(possible, key=lambda each: each.seconds)
     room = needs(fastest) / 2**30
     text = f"GPUs with {room:.0f} GiB would take {fastest.seconds:.3f} s for a step"
     return [Relaxed("memory", text, best.seconds / fastest.seconds - 1)]
+
+
+def _more_host(best: Estimate, faster: list[Estimate]) -> list[Relaxed]:
+    """Plans whose activations would find room on larger hosts."""
+    possible = [
+        each
+        for each in faster
+        if not each.lacks and each.host <= MOST_MEMORY * room_on_host(each.layout.cluster)
+    ]
+    if not possible:
+        return []
+    fastest = min(possible, key=lambda each: each.seconds)
+    room = fastest.host / SHARE_FOR_STEP / 2**30
+    text = f"hosts with {room:,.0f} GiB would take {fastest.seconds:.3f} s for a step"
+    return [Relaxed("host", text, best.seconds / fastest.seconds - 1)]
 
 
 def _larger_batch(best: Estimate, simulations: Simulations) -> list[Relaxed]:

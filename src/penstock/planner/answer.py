@@ -5,7 +5,7 @@ from typing import Any
 from penstock.estimate.answer import estimate_record
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import Estimate
-from penstock.planner.advice import Plans, lacks
+from penstock.planner.advice import Plans
 
 
 def plans_record(answer: Plans) -> dict[str, Any]:
@@ -13,7 +13,7 @@ def plans_record(answer: Plans) -> dict[str, Any]:
     found, nearest = answer.found, answer.nearest
     return {
         "plans": [plan_record(each) for each in answer.plans],
-        "nearest": None if nearest is None else plan_record(nearest) | {"lacks": lacks(nearest)},
+        "nearest": None if nearest is None else plan_record(nearest) | _lacks(nearest),
         "relax": [
             {"constraint": each.name, "gain": each.gain, "text": each.text}
             for each in answer.relaxed
@@ -23,6 +23,10 @@ def plans_record(answer: Plans) -> dict[str, Any]:
         "left_open": found.open,
         "left_open_seconds": found.open_seconds if found.open else None,
     }
+
+
+def _lacks(plan: Estimate) -> dict[str, int]:
+    return {"lacks": plan.lacks, "lacks_host": plan.host_lacks}
 
 
 def plan_record(plan: Estimate) -> dict[str, Any]:

@@ -38,10 +38,14 @@ class BoundColumns(NamedTuple):
     """The same with what is likely, for the order of the search."""
     bytes: Floats
     """No less than this is what the fullest GPU needs."""
+    host: Floats
+    """No less than this waits on the fullest host."""
     entry: NDArray[np.int64]
     """The number of the schedule."""
     record: NDArray[np.int64]
     """The number of its record."""
+    order: NDArray[np.int64]
+    """A number that schedules of one record, as many stages and as many slices have in common."""
 
 
 @dataclass
@@ -113,15 +117,16 @@ def _bound(pieces: SharedPieces, division: Division) -> list[BoundColumns]:
     shared = DivisionColumns(pieces.problem, division, entries, pieces.of(division))
     times, sizes = TimeBounds(shared), MemoryBounds(shared)
     for variant in variants(pieces.problem, division):
-        chosen = np.flatnonzero(_possible(pieces.problem, division, variant, entries))
+        chosen = np.flatnonzero(possible_entries(pieces.problem, division, variant, entries))
         seconds = times.seconds(variant)
-        likely, held = np.maximum(seconds, times.copied(variant)), sizes.bytes(variant)
-        columns = (seconds[chosen], likely[chosen], held[chosen], chosen, entries.record[chosen])
-        found.append(BoundColumns(variant, *columns))
+        likely = np.maximum(seconds, times.copied(variant))
+        floats = (seconds, likely, sizes.bytes(variant), sizes.host_bytes(variant))
+        columns: tuple[Any, ...] = (*floats, np.arange(len(seconds)), entries.record, entries.order)
+        found.append(BoundColumns(variant, *(each[chosen] for each in columns)))
     return found
 
 
-def _possible(
+def possible_entries(
     problem: PlanProblem, division: Division, variant: PlanVariant, entries: Entries
 ) -> NDArray[np.bool_]:
     """Whether schedules can be priced: what devices lend each other, or share of the vocabulary, is

@@ -1,14 +1,15 @@
 """All candidates of a problem with their bounds, as columns."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.estimate.host_room import room_on_host
 from penstock.estimate.layout import Recompute, TrainingLayout
 from penstock.planner.bounding import BoundColumns, BoundDivisions, SharedPieces, cell_of
 from penstock.planner.divisions import Division, divisions
@@ -28,6 +29,14 @@ class CandidateGroup(NamedTuple):
     division: Division
     variant: PlanVariant
 
+    @property
+    def made_alike(self) -> Hashable:
+        """What groups have in common whose schedules of one order are made alike."""
+        division, variant = self
+        alone = division.copies * division.mesh.tensor == 1
+        shared = variant._replace(shard="full" if variant.shard == "full" else "none")
+        return division.pipeline, division.microbatches, alone, shared
+
 
 @dataclass(frozen=True)
 class Candidates:
@@ -39,9 +48,18 @@ class Candidates:
     seconds: NDArray[np.float64]
     likely: NDArray[np.float64]
     bytes: NDArray[np.float64]
+    host: NDArray[np.float64]
     entry: NDArray[np.int64]
     record: NDArray[np.int64]
+    order: NDArray[np.int64]
     group: NDArray[np.int64]
+
+    @property
+    def lacks(self) -> NDArray[np.float64]:
+        """Bytes that bounds say a GPU and a host have too few, together."""
+        cluster = self.problem.cluster
+        of_gpu = np.maximum(self.bytes - cluster.gpu.memory, 0)
+        return np.asarray(of_gpu + np.maximum(self.host - room_on_host(cluster), 0))
 
     @cached_property
     def extras(self) -> NDArray[np.int64]:
@@ -55,6 +73,14 @@ class Candidates:
         flags = [(v.offload != "none", v.vocabulary, v.shard == "full") for _, v in self.groups]
         bits = np.array(flags, np.int64).reshape(-1, 3) @ np.array([1, 2, 4])
         return np.asarray(self.record * 8 + bits[self.group], np.int64)
+
+    @cached_property
+    def schedule(self) -> NDArray[np.int64]:
+        """A number that candidates have in common whose schedules are the same but for the lengths
+        of slices: what is made for one of them serves all."""
+        known: dict[Hashable, int] = {}
+        made = [known.setdefault(each.made_alike, len(known)) for each in self.groups]
+        return np.asarray(self.order * max(len(known), 1) + np.array(made, np.int64)[self.group])
 
     @cached_property
     def kinds(self) -> list[Kind]:
@@ -111,12 +137,10 @@ def _joined(
     """In the order of the divisions, whoever was done first."""
     parts = [(division, each) for division, found in zip(every, bounds) for each in found]
     groups = tuple(CandidateGroup(division, each.variant) for division, each in parts)
-    none = (*(np.zeros(0),) * 3, *(np.zeros(0, np.int64),) * 2)
-    seconds, likely, sizes, entry, record = map(
-        np.concatenate, zip(none, *(each[1:] for _, each in parts))
-    )
+    none = (*(np.zeros(0),) * 4, *(np.zeros(0, np.int64),) * 3)
+    joined = map(np.concatenate, zip(none, *(each[1:] for _, each in parts)))
     group = np.repeat(np.arange(len(groups)), [len(each.entry) for _, each in parts])
-    columns = (seconds, likely, sizes, entry, record, group)
+    columns: list[Any] = [*joined, group]
     return Candidates(pieces.problem, groups, pieces, *columns)
 
 

@@ -59,9 +59,13 @@ class DivisionColumns:
 
     @cached_property
     def layer_elements(self) -> int:
-        """Parameters of a layer that a rank has."""
-        part = self.pieces(1).cost.workload.part
-        return int(part.layer_weights + part.layer_vectors)
+        """Parameters of a layer that a rank has, and trains."""
+        return int(self.pieces(1).cost.workload.part.layer_trained)
+
+    @cached_property
+    def layer_frozen(self) -> int:
+        """Those that it has, and does not train."""
+        return int(self.pieces(1).cost.workload.part.layer_frozen)
 
     def owners(self, variant: PlanVariant) -> int:
         """Ranks that share the optimizer's state of a stage."""

@@ -1,9 +1,11 @@
 """A plan as the tables of a training configuration: what is not part of a plan has its default."""
 
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass, replace
 from typing import Any
 
-from penstock.arch.config import MODELS, ModelConfig
+from penstock.arch.config import ModelConfig
+from penstock.arch.lora import Lora
+from penstock.arch.presets import MODELS
 from penstock.errors import ShapeError
 from penstock.estimate.layout import TrainingLayout
 
@@ -25,7 +27,8 @@ def configuration(layout: TrainingLayout) -> dict[str, dict[str, Any]]:
     mesh = layout.mesh
     return {
         "run": {"dtype": RUN_DTYPES[layout.precision]},
-        "model": _model(layout.model),
+        "model": _model(replace(layout.model, lora=None)),
+        **_adapters(layout.model.lora),
         "batch": {
             "length": layout.tokens,
             "rows": layout.rows,
@@ -56,6 +59,13 @@ def _pipeline(layout: TrainingLayout) -> dict[str, Any]:
         "offload": layout.offload,
         **options,
     }
+
+
+def _adapters(lora: Lora | None) -> dict[str, Any]:
+    """The section of adapters, where only these are trained."""
+    if lora is None:
+        return {}
+    return {"lora": {"rank": lora.rank, "alpha": lora.alpha, "targets": [*lora.targets]}}
 
 
 def _model(model: ModelConfig) -> dict[str, Any]:

@@ -1,9 +1,12 @@
-"""Seconds that copies to the host take at least, counted in the order of the schedule itself.
+"""What copies to the host take at least, counted in the order of the schedule itself.
 
-A device has one lane for copies, which go out and come back one after the other. How many there are
-depends on the order: what is needed again at once stays. So a plain schedule is made, which takes a
-tenth of the time of making, proving and simulating the one with copies.
+A device has one lane for copies, which go out and come back one after the other. How many there
+are, and how many activations wait on the host at once, depends on the order: what is needed again
+at once stays. So a plain schedule is made, which takes a tenth of the time of making, proving and
+simulating the one with copies.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,11 +16,26 @@ from penstock.estimate.moved_activations import moved_activations
 from penstock.planner.piece_times import PieceTimes
 
 
-def copy_seconds(layout: TrainingLayout, piece: PieceTimes) -> float:
-    """Of the device that copies longest; `piece` is a microbatch of the layout."""
+class CopyBounds(NamedTuple):
+    """What no step with these copies is below."""
+
+    seconds: float
+    """Of the device that copies longest."""
+    host: float
+    """Bytes of the host that has most: no less than hosts have on average."""
+
+
+def copy_bounds(layout: TrainingLayout, piece: PieceTimes) -> CopyBounds:
+    """The bounds of a layout; `piece` is a microbatch of it."""
     sizes = (layout.pipeline, layout.microbatches, layout.chunks, layout.slices)
     moved = moved_activations(layout.schedule, sizes, layout.options)
-    layers = np.array(layout.layers or even_split(layout.model.layers, moved.shape[1]), np.float64)
+    layers = np.array(layout.layers or even_split(layout.model.layers, moved.stages), np.float64)
     tokens = piece.cost.workload.tokens[: len(piece.lengths)]
     sent = (piece.act / tokens).min() * tokens  # a copy is charged by the token
-    return float(2 * (moved @ sent @ layers).max() / layout.cluster.gpu.host_rate)
+    cluster = layout.cluster
+    copied = moved.copied(moved.bytes_of(layers, sent)).max(initial=0.0)
+    waiting = moved.waiting(moved.bytes_of(layers, piece.act)).mean()
+    hosts = -(-cluster.gpus // cluster.machine.gpus)
+    return CopyBounds(
+        float(2 * copied / cluster.gpu.host_rate), float(waiting * cluster.gpus / hosts)
+    )

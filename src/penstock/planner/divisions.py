@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from penstock.arch.mesh_shape import MeshShape, refuse_misfits
 from penstock.errors import ShapeError
 from penstock.planner.problem import PlanProblem
-from penstock.planner.records import all_work
 
 ROWS = (1, 2, 4)
 """Sequences side by side that are tried."""
@@ -51,45 +50,6 @@ def divisions(problem: PlanProblem) -> Iterator[Division]:
             microbatches, left = divmod(problem.sequences, mesh.replicas * count)
             if microbatches and not left:
                 yield Division(mesh, pipeline, count, microbatches)
-
-
-def nothing_divides(problem: PlanProblem) -> ShapeError:
-    """What to say where the GPUs cannot be divided, or the batch not among them."""
-    replicas = {mesh.replicas for mesh, _ in meshes(problem)}
-    given = ", ".join(f"{axis}={size}" for axis, size in problem.mesh.items()) or "any mesh"
-    if not replicas:
-        return ShapeError(
-            f"{problem.cluster.gpus} GPUs cannot be divided by {given}",
-            hint=f"give sizes whose product divides {problem.cluster.gpus}",
-        )
-    rows = problem.fixed.get("rows", 1)
-    piece = problem.tokens * rows * min(replicas)
-    if problem.batch_tokens % piece:
-        return ShapeError(
-            f"batch_tokens is {problem.batch_tokens:,}, which is not a multiple of {piece:,}: "
-            f"{problem.tokens:,} tokens x {rows} rows x {min(replicas)} replicas",
-            hint=f"give {problem.near(piece)}",
-        )
-    return _no_schedule(problem)
-
-
-def _no_schedule(problem: PlanProblem) -> ShapeError:
-    name, layers = problem.fixed.get("schedule"), problem.fixed.get("layers")
-    if name is not None and name not in {work.spec.name for work in all_work()}:
-        return ShapeError(
-            f"{name} is not planned with: its order is made for times, or it has stages, slices "
-            "or recompute of its own",
-            hint="leave --schedule out: of a layout that is given, an estimate takes it",
-        )
-    stages = f" of {len(layers)} stages" if isinstance(layers, tuple) else ""
-    given = [f"--{each}" for each in _OF_SCHEDULES if each in problem.fixed]
-    return ShapeError(
-        f"no schedule{stages} has these sizes",
-        hint=f"leave out {' or '.join(given) or '--mesh'}",
-    )
-
-
-_OF_SCHEDULES = ("schedule", "chunks", "slices", "layers", "options")
 
 
 def meshes(problem: PlanProblem) -> Iterator[tuple[MeshShape, int]]:

@@ -73,6 +73,8 @@ class Entries:
     """Devices in front of it."""
     live: Floats
     """Microbatches that it holds at least, when it holds most."""
+    live_mean: Floats
+    """The same, on average over all devices."""
 
     @cached_property
     def uneven(self) -> NDArray[np.bool_]:
@@ -93,6 +95,11 @@ class Entries:
         """The number of each one's record."""
         numbers = {work.spec.name: at for at, work in enumerate(all_work())}
         return np.array([numbers[entry.work.spec.name] for entry in self.entries], np.int64)
+
+    @cached_property
+    def order(self) -> NDArray[np.int64]:
+        """A number that those have in common that differ in their layers alone."""
+        return (self.record * MOST_TRIED_OPS + self.stages) * MOST_TRIED_OPS + self.slices
 
     @cached_property
     def stages(self) -> NDArray[np.int64]:
@@ -126,7 +133,7 @@ def entries_of(
             for layers in _splits(problem, work, case):
                 found.append(even._replace(layers=layers))
                 rows.append(_devices(problem, case, found[-1]))
-    columns = np.array(rows, np.float64).reshape(len(rows), DEVICES_LOOKED_AT, 7)
+    columns = np.array(rows, np.float64).reshape(len(rows), DEVICES_LOOKED_AT, 8)
     return Entries(tuple(found), *np.moveaxis(columns, 2, 0))
 
 
@@ -137,6 +144,8 @@ def _choices(
     devices, microbatches = sizes
     several = _fixed(problem, "chunks", CHUNKS) if spec.chunks is None else (None,)
     options = dict(problem.fixed.get("options", ()))
+    if not spec.takes(problem.fixed.get("chunks"), problem.fixed.get("slices")):
+        return
     for chunks in several:
         for slices in cut if spec.sliced else (None,):
             stages = devices * (spec.chunks or chunks or 1)
@@ -194,7 +203,8 @@ def _devices(problem: PlanProblem, case: Case, entry: ScheduleEntry) -> list[lis
     held = _held(entry.work, case)
     counts = entry.layers or even_split(problem.model.layers, case.p * case.v)
     shares = _shares(counts, case.p, case.v, entry.work.looped)
-    return [[*share, held[device]] for device, share in shares]
+    mean = sum(held) / len(held)
+    return [[*share, held[device], mean] for device, share in shares]
 
 
 @lru_cache(maxsize=1024)

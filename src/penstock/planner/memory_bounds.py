@@ -21,6 +21,9 @@ from penstock.planner.variants import PlanVariant
 ON_THE_WAY = 3
 """Activations that are there at once where copies go to the host: a copy has the time of two ops to
 go out (transform/offload.py), so that of an op and of the two before it is not away yet."""
+NOT_AWAY = 6
+"""Activations that are not on the host although their backward is to come, at most, for each strand
+of a pair: those that are loaded for the next two turns, and of the last four those that stay."""
 
 
 @dataclass(frozen=True)
@@ -38,20 +41,38 @@ class MemoryBounds:
         held = self._state(variant) + self.known[key]
         return np.asarray(held.max(axis=1) + CONTEXT + DRIVER)
 
+    def host_bytes(self, variant: PlanVariant) -> Floats:
+        """Of the host that has most, for each schedule: no less than hosts have on average."""
+        columns, have = self.columns, self.columns.entries
+        if variant.offload == "none":
+            return np.zeros(len(have.entries))
+        average, largest = columns.by_slices(_moved)
+        units = have.live_mean * columns.stages * columns.slices
+        fewest = have.fewest.min(axis=1, keepdims=True)
+        near = NOT_AWAY * (1 + columns.facts["braided"])
+        each = fewest * np.maximum(units * average - near * largest, 0)
+        cluster = columns.problem.cluster
+        hosts = -(-cluster.gpus // cluster.machine.gpus)
+        return np.asarray(each.max(axis=1) * cluster.gpus / hosts)
+
     def _state(self, variant: PlanVariant) -> Floats:
         """Weights, gradients and optimizer state."""
         columns, have = self.columns, self.columns.entries
         part, narrow = columns.pieces(1).cost.workload.part, columns.problem.element_bytes
         wide = wide_bytes(narrow)
         ends = np.where(columns.spread(variant), 0, have.first + have.last)
-        elements = have.layers * columns.layer_elements + ends * part.head_weights
-        stored = elements - part.head_weights * (ends > 1) * columns.problem.model.tied
+        at_ends, twice = ends * part.head_weights, part.head_weights * (ends > 1) * part.tied
+        elements = have.layers * columns.layer_elements + at_ends * part.trains_all
+        stored = elements - twice * part.trains_all
+        frozen = have.layers * columns.layer_frozen + (at_ends - twice) * (not part.trains_all)
         owned = stored / columns.owners(variant)
         if variant.shard == "full":
-            buffers = (narrow + wide) * stored * np.minimum(2, columns.stages) / columns.stages
-            return np.asarray(owned * (narrow * (narrow < wide) + 3 * wide) + buffers)
+            used = np.minimum(2, columns.stages) / columns.stages
+            buffers = ((narrow + wide) * stored + narrow * frozen) * used
+            kept = owned * (narrow * (narrow < wide) + 3 * wide)
+            return np.asarray(kept + narrow * frozen / columns.owners(variant) + buffers)
         main = owned if narrow < wide else stored
-        narrower = stored * narrow * (narrow < wide)
+        narrower = stored * narrow * (narrow < wide) + frozen * narrow
         return np.asarray(narrower + (elements + main + 2 * owned) * wide)
 
     def _step(self, variant: PlanVariant) -> Floats:
@@ -80,6 +101,11 @@ def _sizes(piece: PieceTimes) -> tuple[float, ...]:
     running = 0.0 if cut else piece.running.min()  # slices need little
     stays = _least_average(piece.keys) if cut else 0.0
     return (piece.kept.sum(), piece.kept.max(), *averages, running, piece.act.min(), stays)
+
+
+def _moved(piece: PieceTimes) -> tuple[float, float]:
+    """Bytes of a layer that copies move: of a slice on average, and of the largest."""
+    return _least_average(piece.act), float(piece.act.max())
 
 
 def _least_average(slices: Floats) -> float:

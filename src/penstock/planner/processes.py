@@ -1,15 +1,14 @@
 """Processes that bound and simulate candidates, as many as there are cores.
 
-A process keeps what it has worked out: pieces of the problem, and schedules. Whoever gives it a
-task may say which one is to do it, so that a schedule is made in one of them alone. What comes out
-does not depend on their number. They are started before anything is bounded, because each has to
-load the compiler.
+A process keeps what it has worked out: pieces of the problem, and schedules. Whoever gives tasks
+may say which of them have something in common, so that a schedule is made in one process alone.
+What comes out does not depend on their number. They are started before anything is bounded, because
+each has to load the compiler.
 """
 
 import os
 import signal
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection, wait
@@ -22,8 +21,6 @@ from penstock.core.kernel import compile_small_work
 from penstock.errors import RunError
 from penstock.planner.bounding import SharedPieces
 from penstock.planner.problem import PlanProblem
-
-ANY_PROCESS = -1
 
 
 class Task(Protocol):
@@ -47,6 +44,8 @@ class PlanProcesses:
         self.count = max(count, 1)
         self._lines: list[Connection] = []
         self._processes: list[ForkProcess] = []
+        self._homes: dict[Hashable, int] = {}
+        """Which of them has what tasks of a key have in common."""
         if count > 1:
             context = get_context("fork")
             for _ in range(count):
@@ -76,33 +75,38 @@ class PlanProcesses:
             process.join()
 
     def run(
-        self, tasks: Sequence[Task], homes: Sequence[int] | None = None
+        self, tasks: Sequence[Task], keys: Sequence[Hashable] | None = None
     ) -> Iterator[tuple[int, Any]]:
-        """The number of each task with what came out of it, as they are done. `homes` are the
-        processes that are to do them."""
+        """The number of each task with what came out of it, as they are done. Tasks of one key are
+        done by one process, also later on: it has what they have in common."""
         if self._lines:
-            yield from self._shared(tasks, homes or [ANY_PROCESS] * len(tasks))
+            yield from self._shared(tasks, keys or [None] * len(tasks))
             return
         for number, task in enumerate(tasks):
             with compile_small_work(), collector_resting():
                 found = task.run(self.pieces)
             yield number, found
 
-    def _shared(self, tasks: Sequence[Task], homes: Sequence[int]) -> Iterator[tuple[int, Any]]:
-        waiting = {home: deque[int]() for home in (ANY_PROCESS, *range(self.count))}
-        for number, home in enumerate(homes):
-            waiting[home].append(number)
+    def _shared(self, tasks: Sequence[Task], keys: Sequence[Hashable]) -> Iterator[tuple[int, Any]]:
+        waiting = [*range(len(tasks))]
         busy: dict[Connection, int] = {}
-        left = len(tasks)
-        while left:
+        while waiting or busy:
             for home, line in enumerate(self._lines):
-                own = waiting[home] or waiting[ANY_PROCESS]
-                if line not in busy and own:
-                    busy[line] = own.popleft()
-                    _to(line, tasks[busy[line]])
+                number = self._next(waiting, keys, home) if line not in busy else None
+                if number is not None:
+                    waiting.remove(number)
+                    busy[line] = number
+                    _to(line, tasks[number])
             for line in (line for line in wait([*busy]) if isinstance(line, Connection)):
-                left -= 1
                 yield busy.pop(line), _from(line)
+
+    def _next(self, waiting: Sequence[int], keys: Sequence[Hashable], home: int) -> int | None:
+        """The first task for a process: one whose key is its own, or nobody's yet."""
+        for number in waiting:
+            key = keys[number]
+            if key is None or self._homes.setdefault(key, home) == home:
+                return number
+        return None
 
 
 def _to(line: Connection, task: Task) -> None:

@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 from penstock.estimate.price import Estimate
 from penstock.planner.candidates import Candidates, Kind
 from penstock.planner.processes import PlanProcesses
-from penstock.planner.simulations import CandidateOutcome, Refused, RuledOut, Simulations, Slower
+from penstock.planner.simulations import (
+    CandidateOutcome,
+    NoRoom,
+    Refused,
+    RuledOut,
+    Simulations,
+    Slower,
+)
 
 WORTH = 1e-3
 """Share of a step by which a candidate must be faster to be simulated."""
@@ -27,6 +34,9 @@ OF_ONE_KIND = 4
 """How many of them are of one kind: the best of several kinds is wanted."""
 RULED_OUT_FOR_ONE = 10
 """Candidates that take about as long to rule out by a closer bound as one to simulate."""
+ALIKE_AT_ONCE = 48
+"""Candidates that are simulated with them because they have the same schedules: making and proving
+one takes longer than simulating several with it."""
 LOOKED_AHEAD = 20_000
 """Candidates among which these are chosen."""
 Told = Callable[[int, float | None], None]
@@ -47,6 +57,8 @@ class SearchResult:
     simulated: int = 0
     ruled_out: int = 0
     """By a closer bound, when their turn came."""
+    no_room: list[int] = field(default_factory=list)
+    """Those of them for which hosts have no room."""
     refused: Counter[str] = field(default_factory=Counter)
     open: int = 0
     """Candidates that could be better and were not simulated, because there were too many."""
@@ -89,18 +101,17 @@ def search_plans(
     """The best plans of some kinds; without processes, everything is simulated here."""
     simulations = simulations or Simulations(PlanProcesses(candidates.problem))
     found = SearchResult(candidates, wanted)
-    room = candidates.problem.cluster.gpu.memory
-    left = np.flatnonzero(candidates.bytes <= room)
+    left = np.flatnonzero(candidates.lacks == 0)
     while True:
         limits = found.limits[candidates.kind_of_group[candidates.group[left]]]
         left = left[candidates.seconds[left] < limits]  # limits only fall
         left = order_by_promise(candidates, left, found.longer)
-        count = min(
-            SIMULATED_AT_ONCE, most - found.simulated - found.ruled_out // RULED_OUT_FOR_ONE
-        )
+        room = most - found.simulated - found.ruled_out // RULED_OUT_FOR_ONE
+        count = min(SIMULATED_AT_ONCE, room)
         if not len(left) or count <= 0:
             break
         chosen = _first_of_kinds(candidates.kind_of_group[candidates.group[left]], count)
+        chosen = _with_alike(candidates.schedule[left[:LOOKED_AHEAD]], chosen, room)
         _simulate(found, left[chosen].tolist(), simulations)
         left = np.delete(left, chosen)
         told(found.simulated, min((e.seconds for _, e in found.best.values()), default=None))
@@ -119,6 +130,16 @@ def _first_of_kinds(kinds: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     return np.sort(np.argsort(turn // OF_ONE_KIND, kind="stable")[:count])
 
 
+def _with_alike(
+    schedules: NDArray[np.int64], chosen: NDArray[np.int64], room: int
+) -> NDArray[np.int64]:
+    """The chosen places, and some of those that have their schedules, in the order of promise."""
+    alike = np.isin(schedules, schedules[chosen])
+    alike[chosen] = False
+    more = np.flatnonzero(alike)[: min(ALIKE_AT_ONCE, room - len(chosen))]
+    return np.sort(np.concatenate([chosen, more]))
+
+
 def _simulate(found: SearchResult, numbers: Sequence[int], simulations: Simulations) -> None:
     """Simulate some candidates, and keep what comes out in the order of the search."""
     candidates = found.candidates
@@ -132,6 +153,10 @@ def _simulate(found: SearchResult, numbers: Sequence[int], simulations: Simulati
 def _keep(found: SearchResult, number: int, outcome: CandidateOutcome) -> None:
     if isinstance(outcome, Refused):
         found.refused[outcome.message] += 1
+        return
+    if isinstance(outcome, NoRoom):
+        found.ruled_out += 1
+        found.no_room.append(number)
         return
     found.learn(number, outcome.seconds)
     if isinstance(outcome, RuledOut):
@@ -163,5 +188,5 @@ def order_by_promise(
 def least_seconds(candidates: Candidates, kind: Kind) -> float:
     """The smallest bound of a kind, of candidates whose bounds have room."""
     groups = [at for at, group in enumerate(candidates.groups) if group.division.kind == kind]
-    fits = candidates.bytes <= candidates.problem.cluster.gpu.memory
+    fits = candidates.lacks == 0
     return float(candidates.seconds[np.isin(candidates.group, groups) & fits].min(initial=np.inf))

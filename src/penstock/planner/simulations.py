@@ -1,17 +1,18 @@
 """Candidates that are simulated in other processes, those of one schedule in the same."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from penstock.errors import PenstockError
+from penstock.estimate.host_room import room_on_host
 from penstock.estimate.layout import TrainingLayout
-from penstock.estimate.price import Estimate, estimate, estimate_below
+from penstock.estimate.price import Estimate, estimate, estimate_below, estimate_step
 from penstock.estimate.step_schedule import ScheduleRequest, schedule_request
 from penstock.planner.bounding import SharedPieces
-from penstock.planner.copy_bounds import copy_seconds
+from penstock.planner.copy_bounds import CopyBounds, copy_bounds
 from penstock.planner.divisions import Division
 from penstock.planner.processes import PlanProcesses
 
@@ -34,7 +35,13 @@ class RuledOut(NamedTuple):
     seconds: float
 
 
-CandidateOutcome = Estimate | Slower | RuledOut | Refused
+class NoRoom(NamedTuple):
+    """What was not simulated, because a closer bound says that hosts have no room for it."""
+
+    host: float
+
+
+CandidateOutcome = Estimate | Slower | RuledOut | NoRoom | Refused
 
 
 @dataclass(frozen=True)
@@ -50,18 +57,36 @@ class Simulate:
 
 def _outcome(pieces: SharedPieces, layout: TrainingLayout, limit: float) -> CandidateOutcome:
     try:
-        if layout.offload != "none" and (least := _copies(pieces, layout)) >= limit:
-            return RuledOut(least)
+        if layout.offload != "none":
+            least = _copies(pieces, layout)
+            if least.host > room_on_host(layout.cluster):
+                return NoRoom(least.host)
+            if least.seconds >= limit:
+                return RuledOut(least.seconds)
         found = estimate_below(layout, limit)
         return Slower(found) if isinstance(found, float) else found
     except PenstockError as error:
         return Refused(error.message)
 
 
-def _copies(pieces: SharedPieces, layout: TrainingLayout) -> float:
+def _copies(pieces: SharedPieces, layout: TrainingLayout) -> CopyBounds:
     mesh = layout.mesh
     division = Division(mesh, layout.pipeline, layout.rows, layout.microbatches)
-    return copy_seconds(layout, pieces.of(division)(layout.slices or 1))
+    return copy_bounds(layout, pieces.of(division)(layout.slices or 1))
+
+
+@dataclass(frozen=True)
+class Price:
+    """The task to simulate one layout, whether it fits or not."""
+
+    layout: TrainingLayout
+
+    def run(self, pieces: SharedPieces) -> Estimate | Refused:
+        """The estimate without what is exposed."""
+        try:
+            return estimate_step(self.layout)
+        except PenstockError as error:
+            return Refused(error.message)
 
 
 @dataclass(frozen=True)
@@ -75,13 +100,11 @@ class Explain:
         return estimate(self.layout)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Simulations:
     """What is simulated by the processes of a search."""
 
     processes: PlanProcesses
-    homes: dict[ScheduleRequest, int] = field(default_factory=dict)
-    """Which of them makes which schedule."""
 
     def below(
         self, layouts: Sequence[TrainingLayout], limits: Sequence[float]
@@ -96,22 +119,26 @@ class Simulations:
         ]
         found: list[CandidateOutcome] = [Slower(np.inf)] * len(layouts)
         members = [*groups.values()]
-        for number, outcomes in self.processes.run(tasks, [*map(self._home, groups)]):
+        for number, outcomes in self.processes.run(tasks, [*map(_plain, groups)]):
             for at, outcome in zip(members[number], outcomes):
                 found[at] = outcome
         return found
 
     def estimates(self, layouts: Sequence[TrainingLayout]) -> list[Estimate]:
         """Those of layouts that can be made."""
-        outcomes = self.below(layouts, [np.inf] * len(layouts))
+        outcomes = self._of_each([*map(Price, layouts)])
         return [each for each in outcomes if isinstance(each, Estimate)]
 
     def explained(self, layouts: Sequence[TrainingLayout]) -> list[Estimate]:
         """Estimates with what is exposed."""
-        homes = [self._home(schedule_request(layout)) for layout in layouts]
-        found = dict(self.processes.run([*map(Explain, layouts)], homes))
-        return [found[number] for number in range(len(layouts))]
+        return self._of_each([*map(Explain, layouts)])
 
-    def _home(self, request: ScheduleRequest) -> int:
-        """New ones are dealt out in turn."""
-        return self.homes.setdefault(request, len(self.homes) % self.processes.count)
+    def _of_each(self, tasks: Sequence[Price] | Sequence[Explain]) -> list[Any]:
+        keys = [_plain(schedule_request(task.layout)) for task in tasks]
+        found = dict(self.processes.run(tasks, keys))
+        return [found[number] for number in range(len(tasks))]
+
+
+def _plain(request: ScheduleRequest) -> Hashable:
+    """What schedules have in common that are made from the same one."""
+    return request.order[:3]

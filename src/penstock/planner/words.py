@@ -3,7 +3,7 @@
 from penstock.arch.layer_split import written_counts
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import Estimate
-from penstock.estimate.reasons import number_words, reasons
+from penstock.estimate.reasons import GIBI, number_words, reasons
 from penstock.estimate.utilisation import token_flops, unmasked_flops
 from penstock.planner.advice import Plans
 from penstock.planner.search import least_seconds
@@ -41,6 +41,15 @@ def option_words(layout: TrainingLayout) -> str:
         "layers": written_counts(layout.layers),
     }
     return " ".join(f"{name}={value}" for name, value in said.items() if value) or "-"
+
+
+def lacking_words(plan: Estimate) -> str:
+    """The memory that a plan lacks."""
+    of_gpu, of_host = plan.lacks / GIBI, plan.host_lacks / GIBI
+    parts = [f"{of_gpu:.1f} GiB"] * (of_gpu > 0) + [f"{of_host:,.1f} GiB of each host"] * (
+        of_host > 0
+    )
+    return " and ".join(parts)
 
 
 def why(answer: Plans, plan: Estimate) -> list[str]:

@@ -160,6 +160,11 @@ class Spec:
         """What `-v` has to be for a model of so many layers; None where that says nothing of it."""
         return layers // devices if self.counted == "layers" and layers % devices == 0 else None
 
+    def takes(self, chunks: int | None, slices: int | None) -> bool:
+        """Whether it has so many stages on a device, and cuts sequences so; None leaves it open."""
+        staged = self.chunks is None or chunks in (None, self.chunks)
+        return staged and (self.sliced or slices in (None, 1))
+
     @property
     def ragged(self) -> bool:
         """Whether its option `groups` says the length of each microbatch, so that it has an order
@@ -167,12 +172,12 @@ class Spec:
         return any(option.name == "groups" for option in self.options)
 
     def _refuse_fixed(self, chunks: int | None, slices: int | None) -> None:
-        if self.chunks is not None and chunks not in (None, self.chunks):
+        if not self.takes(chunks, None):
             raise ShapeError(
                 f"{self.name} has {self.chunks} chunk(s) per device, not {chunks}",
                 hint=f"leave -v out, or give -v {self.chunks}",
             )
-        if not self.sliced and slices not in (None, 1):
+        if not self.takes(None, slices):
             raise ShapeError(
                 f"{self.name} {self._refusing_slices}, but -k {slices} was given",
                 hint="leave -k out, or take a schedule with slices (see `penstock list`)",

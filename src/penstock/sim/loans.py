@@ -33,20 +33,28 @@ def with_exchanges(schedule: Schedule, cost: Cost, length: Ticks, tick: Fraction
 
     Both compute meanwhile. The result is on its way back only after the queries have come.
     """
-    groups = groups_of(schedule)
+    groups, known = groups_of(schedule), dict[tuple[object, ...], int]()
     for loan in schedule.loans:
         row = schedule.table.rows_by_op[loan.heavy][0]
         group = int(groups.of_row[row])
         members = groups.rows[groups.start[group] : groups.start[group + 1]]
-        travel = round(exchange_time(schedule, cost, loan) / tick)
+        key = (*cost.exchange(loan, schedule.shape), *_ends(schedule, loan))
+        if key not in known:  # most are like others, and fractions are slow
+            known[key] = round(exchange_time(schedule, cost, loan) / tick)
+        travel = known[key]
         length[members] = np.maximum(length[members], travel)
     return length
 
 
 def exchange_time(schedule: Schedule, cost: Cost, loan: Loan) -> Fraction:
     """How long a loan is on its way, there and back."""
-    rows, device = schedule.table.rows_by_op, schedule.table.device
-    heavy, light = (int(device[rows[op][0]]) for op in (loan.heavy, loan.light))
+    heavy, light = _ends(schedule, loan)
     moved = cost.exchange(loan, schedule.shape)
     out, home = cost.link(heavy, light), cost.link(light, heavy)
     return out.latency + moved.there * out.per_byte + home.latency + moved.back * home.per_byte
+
+
+def _ends(schedule: Schedule, loan: Loan) -> tuple[int, int]:
+    """Devices of the two ops of a loan."""
+    rows, device = schedule.table.rows_by_op, schedule.table.device
+    return int(device[rows[loan.heavy][0]]), int(device[rows[loan.light][0]])

@@ -7,7 +7,7 @@ of a device with a single lane needs no times at all.
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,19 +58,40 @@ def changes_of(schedule: Schedule, cost: Cost) -> tuple[Ticks, Ticks, Fraction]:
     return *level_changes(schedule, amounts), grain
 
 
-def levels_at_peaks(schedule: Schedule, cost: Cost, done: Run) -> dict[str, list[int]]:
-    """What buffers of each size hold on each device when it holds most, in steps of one."""
+class SizeChanges(NamedTuple):
+    """Level changes of each row at its start and its end, for each size."""
+
+    of_size: dict[str, tuple[Ticks, Ticks]]
+    grain: Fraction
+    """What one step is worth."""
+
+    @property
+    def whole(self) -> tuple[Ticks, Ticks]:
+        """Those of all sizes together."""
+        start, end = (sum(column) for column in zip(*self.of_size.values()))
+        return np.asarray(start), np.asarray(end)
+
+
+def changes_by_size(schedule: Schedule, cost: Cost) -> SizeChanges:
+    """What rows of a schedule add and take away, size by size."""
     amounts, grain = amounts_of(schedule, cost)
-    changes = {size: level_changes(schedule, {size: held}) for size, held in amounts.items()}
-    start, end = (sum(column) for column in zip(*changes.values()))
-    found: dict[str, list[int]] = {size: [] for size in changes}
+    return SizeChanges(
+        {size: level_changes(schedule, {size: held}) for size, held in amounts.items()}, grain
+    )
+
+
+def levels_at_peaks(schedule: Schedule, found: SizeChanges, done: Run) -> dict[str, list[int]]:
+    """What buffers of each size hold on each device when it holds most, in steps of one."""
+    changes, grain = found
+    start, end = found.whole
+    levels: dict[str, list[int]] = {size: [] for size in changes}
     for order, rows in change_orders(schedule, start, end, (done.start, done.end)):
         whole = np.cumsum(_beside(start, end, rows).ravel()[order])
         past = order[: int(whole.argmax()) + 1] if len(whole) else order
         for size, each in changes.items():
             level = int(_beside(*each, rows).ravel()[past].sum())
-            found[size].append(int(level * grain))
-    return found
+            levels[size].append(int(level * grain))
+    return levels
 
 
 def common_tick(ticks: list[Fraction]) -> Fraction:

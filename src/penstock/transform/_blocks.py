@@ -18,7 +18,7 @@ import numpy as np
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.schedule import After, Loan, Schedule
 from penstock.core.shape import MAX_OPS, Shape
-from penstock.core.table import Table
+from penstock.core.table import Ints, Table
 from penstock.errors import ShapeError
 
 LaneItem = tuple[Op, ...]
@@ -51,7 +51,25 @@ def _item_lanes(schedule: Schedule) -> ItemLanes:
     return lanes
 
 
+def item_numbers(schedule: Schedule) -> Ints:
+    """For each row the number of its item in its lane, found once and kept."""
+    return schedule.derive("item numbers", _item_numbers)
+
+
+def _item_numbers(schedule: Schedule) -> Ints:
+    if not schedule.pairs:
+        _refuse_strangers(schedule)
+        table = schedule.table
+        return np.arange(len(table), dtype=np.int32) - table.lane_start[table.lane]
+    lengths = [[len(item) for item in items] for _, _, items in item_lanes(schedule)]
+    each = [np.repeat(np.arange(len(counts), dtype=np.int32), counts) for counts in lengths]
+    return np.concatenate(each)
+
+
 def _items(ops: list[Op], pair_of: dict[Op, frozenset[Op]]) -> Iterator[LaneItem]:
+    if not pair_of:
+        yield from zip(ops)
+        return
     position = 0
     while position < len(ops):
         pair = pair_of.get(ops[position], frozenset())

@@ -24,13 +24,15 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from penstock.core.buffers import BUFFERS
 from penstock.core.lifetimes import size_factors
 from penstock.core.ops import Op
 from penstock.core.schedule import After, Schedule
 from penstock.core.table import CODE, LETTERS
 from penstock.errors import ShapeError
-from penstock.transform._blocks import ItemLanes, item_lanes, unique, with_items
+from penstock.transform._blocks import item_numbers, unique
 
 Channels = Sequence[Collection[int]]
 """Devices whose copies share one channel to the host; a device in none has its own."""
@@ -79,40 +81,56 @@ def offload_stages(
     if lead < 1:
         raise ShapeError(f"a copy cannot run in the time of {lead} ops", hint="give 1 or more")
     places = _places(schedule)
-    copies = dict(_copy_windows(places, frozenset(stages), lead))
+    copies = _copies(schedule, frozenset(stages), lead)
     if not copies:
         return schedule.renamed(f"{schedule.name}+offload")
     shares = dict.fromkeys(copies, share)
     return add_copies(schedule, {**places, **copies}, shares=shares)
 
 
-def moved_ops(schedule: Schedule, stages: Collection[int], *, lead: int = 2) -> list[Op]:
-    """The offloads that `offload_stages` adds to a schedule; each has its load."""
-    windows = _copy_windows(_places(schedule), frozenset(stages), lead)
-    return [op for op, _ in windows if op.kind == "O"]
-
-
-def _places(schedule: Schedule) -> dict[Op, Window]:
-    """Windows that count the turns of each compute lane."""
+def moved_windows(schedule: Schedule, *, lead: int = 2) -> Windows:
+    """The offloads that `offload_stages` adds to a schedule for all stages, each with the turns in
+    which it is on the host: from the end of its forward until its load may start."""
+    copies = _copies(schedule, frozenset(range(schedule.shape.stages)), lead)
     return {
-        op: Window(turn, turn + 1)
-        for _, stream, items in item_lanes(schedule)
-        if stream == "compute"
-        for turn, item in enumerate(items)
-        for op in item
+        op: Window(window.start, copies[Op("L", *op[1:])].start)
+        for op, window in copies.items()
+        if op.kind == "O"
     }
 
 
-def _copy_windows(
-    places: Windows, stages: frozenset[int], lead: int
-) -> Iterator[tuple[Op, Window]]:
+def _places(schedule: Schedule) -> Windows:
+    """Windows that count the turns of each compute lane, found once and kept."""
+    return schedule.derive("turns of lanes", _turn_windows)
+
+
+def _turn_windows(schedule: Schedule) -> Windows:
+    table = schedule.table
+    computing = np.array([stream == "compute" for stream in table.lane_stream])[table.lane]
+    rows = np.flatnonzero(computing)
+    turns = item_numbers(schedule)[rows].tolist()
+    return {op: Window(turn, turn + 1) for op, turn in zip(table.ops_at(rows.tolist()), turns)}
+
+
+def _copies(schedule: Schedule, stages: frozenset[int], lead: int) -> Windows:
+    """Windows of the copies of some stages."""
+    every = schedule.derive(
+        f"copies with the time of {lead} ops",
+        lambda found: dict(_copy_windows(_places(found), lead)),
+    )
+    whole = len(stages) == schedule.shape.stages
+    return every if whole else {op: each for op, each in every.items() if op.stage in stages}
+
+
+def _copy_windows(places: Windows, lead: int) -> Iterator[tuple[Op, Window]]:
     """Offloads right behind their forward, loads right in front of their backward."""
     for op, (turn, _) in places.items():
-        if op.kind in "BI" and op.stage in stages:
-            written = places.get(op._replace(kind="F"))
-            if written is not None and turn - written.end >= 2 * lead:
-                yield op._replace(kind="O"), Window(written.end, written.end + lead)
-                yield op._replace(kind="L"), Window(turn - lead, turn)
+        if op[0] in "BI":
+            unit = op[1:]
+            written = places.get(("F", *unit))  # type: ignore[call-overload]
+            if written is not None and turn - written[1] >= 2 * lead:
+                yield Op("O", *unit), Window(written[1], written[1] + lead)
+                yield Op("L", *unit), Window(turn - lead, turn)
 
 
 def add_copies(
@@ -130,13 +148,8 @@ def add_copies(
         raise ShapeError(
             f"{schedule.name} has copies already", hint="add all copies to a schedule at once"
         )
-    lanes = item_lanes(schedule)
     copies = _copy_lanes(schedule, windows)
-    compute = {
-        device: [op for item in items for op in item]
-        for device, stream, items in lanes
-        if stream == "compute"
-    }
+    compute = {device: schedule.lane(device) for device in copies}
     holds = [
         *schedule.after,
         *(note for at, ops in copies.items() for note in _loads(compute[at], ops, windows)),
@@ -146,11 +159,11 @@ def add_copies(
             for note in _takers([op for op in compute[at] if op.kind in taking], ops, windows)
         ),
     ]
-    added: ItemLanes = [(at, "copy", [(op,) for op in ops]) for at, ops in copies.items()]
+    added = [(at, "copy", ops) for at, ops in copies.items()]
     partial = {op: share for op, share in (shares or {}).items() if share != 1}
-    return with_items(
+    return replace(
         schedule.renamed(f"{schedule.name}+offload"),
-        [*lanes, *added],
+        table=schedule.table.appended(added) if added else schedule.table,
         after=unique(holds),
         shares=(*schedule.shares, *partial.items()),
     )
@@ -162,7 +175,7 @@ def _copy_lanes(schedule: Schedule, windows: Windows) -> dict[int, list[Op]]:
     lanes: dict[int, list[Op]] = {}
     for op in windows:
         if op.kind in "OL":
-            written = rows.get(op._replace(kind="F"))
+            written = rows.get(("F", *op[1:]))  # type: ignore[call-overload]
             if written is None:
                 raise ShapeError(
                     f"{op} moves the activation of {op._replace(kind='F')}, which is in no lane",

@@ -13,6 +13,7 @@ from penstock.arch.cell_shape import ONE_RANK
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
+from penstock.run.program.layout import on_shards, refuse_experts
 from penstock.run.program.unsupported import why_not
 from penstock.schedules import Case, Spec
 from penstock.verify.variants import VARIANTS, Trial, Variant
@@ -90,10 +91,17 @@ def trials_of(
             notes.append(f"note: {schedule.name} {variant.name}: left out, no half of the devices")
             continue
         try:
-            trials.append(variant.trial(base))
+            trials.append(_runnable(variant.trial(base)))
         except ShapeError as error:
             notes.append(f"note: {schedule.name} {variant.name}: left out, {error.message}")
     return trials, notes
+
+
+def _runnable(trial: Trial) -> Trial:
+    """The trial, refused where its schedule cannot run its model."""
+    shape, model = trial.schedule.shape, trial.work.model
+    refuse_experts(model, cut=bool(shape.weightless), on_shards=on_shards(shape))
+    return trial
 
 
 def one_process(trial: Trial) -> Trial:

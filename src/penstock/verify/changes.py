@@ -6,7 +6,7 @@ from penstock.core.schedule import Schedule
 from penstock.plan.slices import Lengths, even
 from penstock.run.program.token_groups import MicrobatchGroups, TokenGroup
 from penstock.transform import cut_slices, recompute_all, shard
-from penstock.transform.sharding import least_recent
+from penstock.transform.buffer_stays import least_recent
 
 CUTS = 3
 """Slices into which a schedule without slices is cut, to meet uneven ones."""
@@ -41,6 +41,12 @@ def unequal_lengths(length: int, count: int, mb: int) -> Lengths:
     """
     totals = (length, count, length // 2, length // 3)
     return ragged_lengths(max(totals[mb % len(totals)], count), count, mb)
+
+
+def unequal_totals(cuts: tuple[Lengths, ...], length: int) -> tuple[int, ...]:
+    """Tokens of each microbatch; nothing where all have the usual length."""
+    tokens = tuple(map(sum, cuts))
+    return () if {*tokens} == {length} else tokens
 
 
 def whole_cell(starts: Sequence[int], length: int, mb: int) -> MicrobatchGroups:

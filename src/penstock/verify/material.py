@@ -20,20 +20,21 @@ def parameters_of(model: ModelConfig, dtype: torch.dtype) -> Named:
     The values are exact in 32 bits, so that one answer of the oracle serves both types.
     """
     generator = torch.Generator().manual_seed(SEED)
+    usual = 0 if model.norm_adds_one else 1
     return {
-        name: _value(name, torch.randn(size, generator=generator)).to(dtype)
+        name: _value(name, torch.randn(size, generator=generator), usual).to(dtype)
         for name, size in expected_shapes(model).items()
     }
 
 
-def _value(name: str, noise: Tensor) -> Tensor:
-    """Norms scatter around 1, the rest around 0.
+def _value(name: str, noise: Tensor, usual: int) -> Tensor:
+    """Norms scatter around what makes them multiply by 1, the rest around 0.
 
     A matrix halves its input: larger ones make the model so sensitive that 32 bits give a gradient
     no better than the tolerance.
     """
     if noise.dim() == 1:
-        return noise / 4 + (1 if name.endswith("norm.weight") else 0)
+        return noise / 4 + (usual if name.endswith("norm.weight") else 0)
     return noise / (2 * sqrt(noise.shape[1]))
 
 

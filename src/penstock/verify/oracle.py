@@ -22,6 +22,7 @@ from penstock.arch.config import ModelConfig
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.errors import ShapeError
 from penstock.verify.plain_decoder import PlainStage, square_attention, stored_name
+from penstock.verify.plain_experts import scores_in, weighted_balance
 
 Named = dict[str, Tensor]
 """Tensors by the name of their parameter."""
@@ -38,19 +39,43 @@ class Answer(NamedTuple):
 def answer(
     model: ModelConfig, parameters: Mapping[str, Tensor], batch: Sequence[Microbatch]
 ) -> Answer:
-    """Loss and gradients of a batch, in the type of the parameters and where they are."""
-    leaves = {name: value.clone().requires_grad_() for name, value in parameters.items()}
+    """Loss and gradients of a batch, in the type of the parameters and where they are; gradients of
+    what is trained."""
+    leaves = {name: value.clone() for name, value in parameters.items()}
+    adapters = [name for name in leaves if ".lora_" in name]
+    trained = {name: leaves[name].requires_grad_() for name in adapters or leaves}
     labels = sum(microbatch.valid for microbatch in batch)
     if not labels:
         raise ShapeError("no label of the batch counts, so it has no mean loss")
     decoder, total = whole_decoder(model, max(each.length for each in batch)), 0.0
     device = next(iter(leaves.values())).device
-    for tokens, targets in _documents(batch, device):
-        logits = document_logits(decoder, leaves, tokens)
-        loss = functional.cross_entropy(logits, targets, ignore_index=IGNORE, reduction="sum")
-        (loss / labels).backward()  # type: ignore[no-untyped-call]
+    for microbatch in batch:
+        parts, scores = [], []
+        for tokens, targets in _documents(microbatch, device):
+            logits = document_logits(decoder, merged_adapters(model, leaves), tokens)
+            parts.append(document_loss(logits, targets) / labels)
+            scores += scores_in(decoder)
+        balance = weighted_balance(model.mixture, scores, microbatch.valid / labels)
+        loss = torch.stack(parts).sum() + balance
+        loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
-    return Answer(total / labels, {name: _gradient(leaf) for name, leaf in leaves.items()})
+    return Answer(total, {name: _gradient(leaf) for name, leaf in trained.items()})
+
+
+def document_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """The cross entropy of the labels that count."""
+    return functional.cross_entropy(logits, targets, ignore_index=IGNORE, reduction="sum")
+
+
+def merged_adapters(model: ModelConfig, weights: Mapping[str, Tensor]) -> Named:
+    """Weights without adapters that compute the same: W + alpha / rank B A."""
+    merged = {name: value for name, value in weights.items() if ".lora_" not in name}
+    for name, value in merged.items():
+        down, up = (f"{name.removesuffix('.weight')}.lora_{side}.weight" for side in "AB")
+        if down in weights and model.lora is not None:
+            added = weights[up] @ weights[down]
+            merged[name] = value + model.lora.alpha / model.lora.rank * added
+    return merged
 
 
 def whole_decoder(model: ModelConfig, length: int) -> PlainStage:
@@ -70,17 +95,11 @@ def _gradient(leaf: Tensor) -> Tensor:
     return torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
 
 
-def _documents(batch: Sequence[Microbatch], device: torch.device) -> list[tuple[Tensor, Tensor]]:
+def _documents(microbatch: Microbatch, device: torch.device) -> list[tuple[Tensor, Tensor]]:
     """Tokens and labels of every document, each on its own."""
-    placed = [
-        microbatch._replace(
-            tokens=microbatch.tokens.to(device), labels=microbatch.labels.to(device)
-        )
-        for microbatch in batch
-    ]
+    tokens, labels = microbatch.tokens.to(device), microbatch.labels.to(device)
     return [
-        (microbatch.tokens[row, start:end], microbatch.labels[row, start:end])
-        for microbatch in placed
+        (tokens[row, start:end], labels[row, start:end])
         for row, starts in enumerate(microbatch.documents)
         for start, end in zip(starts, (*starts[1:], microbatch.length))
     ]

@@ -15,7 +15,7 @@ from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.build import back_end_of, engine_on, torch_device
 from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import NoUpdate
-from penstock.run.step.state import entries, publish
+from penstock.run.step.state import all_entries, entries, publish
 from penstock.verify.compare import HeldGradient
 from penstock.verify.material import microbatches_of, parameters_of
 from penstock.verify.variants import Trial
@@ -100,6 +100,6 @@ def trial_part(engine: Engine, trial: Trial) -> TrialPart:
 def _load(engine: Engine) -> None:
     """Give every stage the weights that the oracle has too."""
     values = parameters_of(engine.layout.model, engine.layout.main)
-    for entry in entries(engine):
+    for entry in all_entries(engine):
         entry.take(values[entry.name])
     publish(engine)

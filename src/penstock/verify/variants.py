@@ -11,13 +11,14 @@ from functools import partial
 
 from penstock.arch.cell_shape import ONE_RANK, CellShape
 from penstock.arch.config import ModelConfig
+from penstock.arch.lora import Lora
 from penstock.arch.mesh_shape import MeshShape
 from penstock.check import check
 from penstock.core.loans import helps_of
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.plan.slices import Lengths
-from penstock.run.program.token_groups import MicrobatchGroups, refuse_groups
+from penstock.run.program.token_groups import MicrobatchGroups, sliced_groups
 from penstock.run.program.unsupported import refuse_beside_groups, refuse_loans_in_cells
 from penstock.transform import split_backward
 from penstock.verify.changes import (
@@ -27,6 +28,7 @@ from penstock.verify.changes import (
     even_lengths,
     ragged_lengths,
     unequal_lengths,
+    unequal_totals,
     uneven_layers,
     whole_cell,
     with_few_buffers,
@@ -124,6 +126,7 @@ class Variant:
     cell: CellShape = ONE_RANK
     shard: str = "none"
     group: Callable[[Sequence[int], int, int], MicrobatchGroups] = whole_cell
+    lora: Lora | None = None
 
     @property
     def halved(self) -> bool:
@@ -140,13 +143,16 @@ class Variant:
             layers = len(shape.weightless)
         length = max(self.scale.length, self.scale.slice_length * max(shape.slices))
         cuts = tuple(self.cut(length, count, mb) for mb, count in enumerate(shape.slices))
+        groups = self._groups(changed, cuts)
+        if groups:
+            cuts = tuple(map(sliced_groups, groups, shape.slices))
         batch = Batch(
             self.replicas * shape.microbatches,
             self.rows,
             length,
             self.ignored,
             self.documents,
-            _unequal(cuts, length) * self.replicas,
+            unequal_totals(cuts, length) * self.replicas,
         )
         work = TrialWork(self._model(layers), batch)
         split = () if shape.weightless else self.split(layers, shape.stages)
@@ -155,7 +161,6 @@ class Variant:
                 "a model cut at its attention has no stages of several layers",
                 hint="leave this variant out",
             )
-        groups = self._groups(changed, cuts)
         ranks = (self.replicas, self.dtype, self.scale, self.cell, self.shard, groups)
         return Trial(self.name, changed, work, split, cuts, *ranks)
 
@@ -165,19 +170,14 @@ class Variant:
         found = tuple(self.group(starts[mb], sum(cut), mb) for mb, cut in enumerate(cuts))
         if not any(found):
             return ()
-        refuse_groups(found, cuts, self.cell.ulysses)
-        refuse_beside_groups(schedule, self.cell, self.rows)
+        refuse_beside_groups(schedule, self.rows)
         return found
 
     def _model(self, layers: int) -> ModelConfig:
-        plain = replace(self.scale.model, layers=layers, tied=self.tied)
-        return replace(plain, qkv_bias=self.biased, qk_norm=self.biased)
-
-
-def _unequal(cuts: tuple[Lengths, ...], length: int) -> tuple[int, ...]:
-    """Tokens of each microbatch; nothing where all have the usual length."""
-    tokens = tuple(map(sum, cuts))
-    return () if {*tokens} == {length} else tokens
+        own, biased = self.scale.model, self.biased
+        plain = replace(own, layers=layers, tied=self.tied or own.tied, lora=self.lora)
+        bias, norm = biased or own.qkv_bias, biased or own.qk_norm
+        return replace(plain, qkv_bias=bias, qk_norm=norm)
 
 
 def variants_of(scale: TrialScale) -> tuple[Variant, ...]:
@@ -215,6 +215,7 @@ def variants_of(scale: TrialScale) -> tuple[Variant, ...]:
             documents=scale.documents,
         ),
         *_on_two_ranks(variant, scale.documents),
+        variant("lora", "adapters on every matrix, tied weights frozen", True, lora=Lora(3, 2.0)),
         variant(
             "recompute", "every forward run again before its backward", transform=with_recompute
         ),

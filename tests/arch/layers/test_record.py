@@ -6,11 +6,12 @@ from functools import cached_property
 import pytest
 
 from loops import each
-from penstock.arch.config import MODELS, ModelConfig, model
+from penstock.arch.config import ModelConfig
 from penstock.arch.layers.parameter import INPUTS, InitialValue, Parameter
 from penstock.arch.layers.record import LayerRecord
 from penstock.arch.parameter_layout import lay_out
 from penstock.arch.parameters import elements, expected_shapes, layer_parameters
+from penstock.arch.presets import MODELS, model
 from penstock.core.shape import Shape
 from penstock.cost.hardware import HARDWARE
 from penstock.cost.temporary import backward_bytes
@@ -129,10 +130,10 @@ def test_a_new_kind_starts_as_its_record_says() -> None:
 @each("name", MODELS)
 def test_weights_are_what_a_token_is_multiplied_by(name: str) -> None:
     config = model(name)
-    assert config.layer_flops == 2 * config.layer_weights
-    assert config.flops_per_token == 2 * (
-        config.layers * config.layer_weights + config.head_weights
-    )
+    unmet = (config.parameters - config.active_parameters) // config.layers
+    assert bool(unmet) == (config.mixture is not None)
+    assert config.layer_flops == 2 * (config.layer_weights - unmet)
+    assert config.flops_per_token == config.layers * config.layer_flops + 2 * config.head_weights
 
 
 def test_a_plain_mlp_has_no_gate() -> None:

@@ -13,7 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from loops import each
 from model.attention.dense import Case, Sliced, error
 from model.attention.ring_ranks import ring_errors, ring_of
-from penstock.arch.config import model
+from penstock.arch.presets import model
 from penstock.bench.measure.gpu import first_gpu, our_row
 from penstock.bench.measure.gpu_case import GpuCase
 from penstock.model.attention import flash4

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from penstock.arch.attention_rule import PLAIN_ATTENTION
 from penstock.arch.query_shares import share_of_queries
 from penstock.data.batch import Microbatch
 from penstock.model.attention.back_end import AttentionSaved
@@ -144,7 +145,7 @@ def computed(
 ) -> Results:
     """Outputs of all slices, and their gradients; some slices lend keys or share queries."""
     memory = KeyValues(1, ROWS, KV_HEADS, sum(LENGTHS), SIZE, dtype=dtype)
-    helping = Helping((1,), LentHeads(HEADS, KV_HEADS, SIZE, dtype), CPU)
+    helping = Helping(([PLAIN_ATTENTION],), LentHeads(HEADS, KV_HEADS, SIZE, dtype), CPU)
     pieces, given = cut(documents), tensors(dtype)
     saved: list[AttentionSaved] = []
     for piece, (q, k, v, _) in zip(pieces, given):

@@ -5,12 +5,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.model.attention.reach import Reach, parts, reach_of
+from penstock.model.attention.reach import Reach, reach_of
+from penstock.model.attention.window_parts import parts
 
 pytestmark = pytest.mark.torch
 
 reaches = st.builds(
-    Reach, st.integers(0, 20), st.lists(st.integers(1, 20), min_size=1, max_size=4).map(tuple)
+    Reach,
+    st.integers(0, 20),
+    st.lists(st.integers(1, 20), min_size=1, max_size=4).map(tuple),
+    st.none(),
 )
 
 

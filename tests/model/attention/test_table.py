@@ -5,10 +5,16 @@ import torch
 from torch import Tensor
 
 from model.attention.dense import Case
+from penstock.arch.attention_rule import AttentionRule
 from penstock.errors import RunError
 from penstock.model.attention import aten, table
 from penstock.model.attention.packed import Packed
-from penstock.model.attention.table import BACK_ENDS, back_end_for, parts_back_end_for
+from penstock.model.attention.table import (
+    BACK_ENDS,
+    back_end_for,
+    parts_back_end_for,
+    smallest_part,
+)
 
 pytestmark = pytest.mark.torch
 
@@ -59,3 +65,27 @@ def test_parts_of_whole_numbers_are_refused() -> None:
     case = Case((4,), dtype=torch.int64)
     with pytest.raises(RunError, match=r"no attention is known for torch\.int64 on cpu"):
         parts_back_end_for(queries(case), case.pieces()[0])
+
+
+def test_windows_are_given_to_a_kernel_that_knows_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for whole rows would not see the window."""
+    rows = Packed("rows", lambda q, piece: True, aten.flash_forward, aten.flash_backward)
+    monkeypatch.setattr(table, "BACK_ENDS", (rows, *BACK_ENDS))
+    case = Case((4, 4))
+    found = back_end_for(queries(case), case.pieces()[1], AttentionRule(window=3))
+    assert found.name == "cpu"
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_scores_with_a_cap_are_plain_products_everywhere(device: str, dtype: torch.dtype) -> None:
+    case = Case((4, 4), dtype=dtype)
+    for choose in (back_end_for, parts_back_end_for):
+        found = choose(queries(case).to(device), case.pieces()[1], AttentionRule(cap=2.0))
+        assert found.name == "plain-capped"
+
+
+def test_the_smallest_part_of_a_window_decides_whether_a_kernel_is_large_enough() -> None:
+    whole, last = Case((300,)).pieces()[0], Case((200, 130)).pieces()[1]
+    assert smallest_part(whole, 100) == 99
+    assert smallest_part(last, 100) == 30

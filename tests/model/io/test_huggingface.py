@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.peers import VARIANTS, named, peer, stated
+from model.peers import VARIANTS, as_ours, named, peer, stated
 from penstock.arch.config import ModelConfig
 from penstock.arch.families import from_huggingface
 from penstock.arch.parameters import EMBEDDING, HEAD, expected_shapes, layer_parameters
@@ -69,7 +69,7 @@ def test_a_folder_of_transformers_is_read(variant: str, shard_bytes: int, tmp_pa
     assert (len(list(tmp_path.glob("*.safetensors"))) > 1) == (shard_bytes == 10_000)
     expected = from_huggingface({**stated(variant), "dtype": "float32"})
     assert read_config(tmp_path) == expected
-    assert equal(read_all(tmp_path), named(theirs))
+    assert equal(read_all(tmp_path), as_ours(expected, named(theirs)))
 
 
 @pytest.mark.long
@@ -81,7 +81,8 @@ def test_a_folder_of_ours_is_read_by_transformers(
     transformers = pytest.importorskip("transformers")
     theirs = peer(stated(variant))
     config = from_huggingface(stated(variant))
-    write(tmp_path / "m", config, named(theirs), torch.float32, shard_bytes=shard_bytes)
+    ours = as_ours(config, named(theirs))
+    write(tmp_path / "m", config, ours, torch.float32, shard_bytes=shard_bytes)
     again, report = transformers.AutoModelForCausalLM.from_pretrained(
         tmp_path / "m", output_loading_info=True, attn_implementation="eager"
     )
@@ -149,7 +150,7 @@ def test_ranks_write_a_model_together(tmp_path: Path) -> None:
     names = list(tensors)
     for number, mine in enumerate((names[:5], names[5:]), 1):
         assert not folder.exists()
-        write_shard(folder, number, 2, {name: tensors[name] for name in mine}, torch.float32)
+        write_shard(folder, TINY, number, 2, {name: tensors[name] for name in mine}, torch.float32)
     write_index(folder, TINY, 2, torch.float32)
     assert equal(read_all(folder), tensors)
     assert [path.name for path in folder.parent.iterdir()] == ["m"]
@@ -157,24 +158,24 @@ def test_ranks_write_a_model_together(tmp_path: Path) -> None:
 
 def test_a_model_that_ranks_wrote_in_part_is_not_completed(tmp_path: Path) -> None:
     tensors, folder = tensors_of(TINY), tmp_path / "m"
-    write_shard(folder, 1, 2, {EMBEDDING: tensors[EMBEDDING]}, torch.float32)
+    write_shard(folder, TINY, 1, 2, {EMBEDDING: tensors[EMBEDDING]}, torch.float32)
     with pytest.raises(RunError, match=r"model-00002-of-00002\.safetensors cannot be read"):
         write_index(folder, TINY, 2, torch.float32)
-    write_shard(folder, 2, 2, {HEAD: tensors[HEAD]}, torch.float32)
+    write_shard(folder, TINY, 2, 2, {HEAD: tensors[HEAD]}, torch.float32)
     with pytest.raises(ShapeError, match=r"lacks model\.layers\.0.*and 16 more of the 21 tensors"):
         write_index(folder, TINY, 2, torch.float32)
-    write_shard(folder, 2, 2, {EMBEDDING: tensors[EMBEDDING]}, torch.float32)
+    write_shard(folder, TINY, 2, 2, {EMBEDDING: tensors[EMBEDDING]}, torch.float32)
     with pytest.raises(ShapeError, match=f"{EMBEDDING} is in model-00001.* and in model-00002"):
         write_index(folder, TINY, 2, torch.float32)
     assert not folder.exists()
     with pytest.raises(ShapeError, match="file 3 of 2"):
-        write_shard(folder, 3, 2, {}, torch.float32)
+        write_shard(folder, TINY, 3, 2, {}, torch.float32)
 
 
 def test_files_of_an_attempt_that_ended_early_are_not_published(tmp_path: Path) -> None:
     folder = tmp_path / "m"
-    write_shard(folder, 2, 3, {EMBEDDING: torch.zeros(1)}, torch.float32)
-    write_shard(folder, 1, 1, tensors_of(TINY), torch.float32)
+    write_shard(folder, TINY, 2, 3, {EMBEDDING: torch.zeros(1)}, torch.float32)
+    write_shard(folder, TINY, 1, 1, tensors_of(TINY), torch.float32)
     write_index(folder, TINY, 1, torch.float32)
     assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors"}
 

@@ -1,7 +1,9 @@
 import pytest
 import torch
 
-from penstock.arch.config import ModelConfig, RopeScaling, model
+from penstock.arch.config import ModelConfig
+from penstock.arch.presets import model
+from penstock.arch.rope_scaling import RopeScaling
 from penstock.errors import ShapeError
 from penstock.model.layers.rope import frequencies, rope_tables, rotate, rotate_back
 
@@ -98,7 +100,6 @@ def test_yarn_scales_queries_and_keys_as_the_paper_says() -> None:
 @pytest.mark.parametrize(
     ("config", "longest", "message"),
     [
-        (small(window=32), 32, "exceeds the sliding window of 32 tokens"),
         (
             small(max_positions=48, rope_scaling=RopeScaling("dynamic", 2.0)),
             48,
@@ -106,7 +107,7 @@ def test_yarn_scales_queries_and_keys_as_the_paper_says() -> None:
         ),
     ],
 )
-def test_positions_that_would_need_a_window_or_other_frequencies_are_refused(
+def test_positions_that_would_need_other_frequencies_are_refused(
     config: ModelConfig, longest: int, message: str
 ) -> None:
     cos, _ = rope_tables(config, range(longest), torch.float32, "cpu")

@@ -27,11 +27,13 @@ from penstock.arch.attention_cut import HEADS, WEIGHTS
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameter_layout import lay_out
 from penstock.arch.parameters import between_parameters, expected_shapes
+from penstock.arch.presets import model as published
 from penstock.model.attention.piece import Piece
 from penstock.model.stages.attention_stage import AttentionStage
 from penstock.model.stages.between_attentions import BetweenAttentionsStage
 from penstock.model.stages.projecting_attention import ProjectingAttentionStage
 from penstock.model.stages.weights import Weights
+from penstock.verify.members import small_member
 
 pytestmark = pytest.mark.torch
 
@@ -40,18 +42,27 @@ MODELS = {
     "plain": tiny(),
     "tied": tiny(tied=True),
     "biased and normed": tiny(qkv_bias=True, qk_norm=True),
+    "gemma": small_member(published("gemma3-12b"), tiny()),
+    "olmo": small_member(published("olmo2-7b"), tiny()),
 }
 
 
-ATTENTION = {HEADS: AttentionStage, WEIGHTS: ProjectingAttentionStage}
+Attending = AttentionStage | ProjectingAttentionStage
+
+
+def attending(model: ModelConfig, to_attention: str, layer: int = 0) -> Attending:
+    """The attention of a layer, with what it is given."""
+    place = (layer, LENGTH, torch.empty((), dtype=torch.float64))
+    if to_attention == HEADS:
+        return AttentionStage(model, *place)
+    return ProjectingAttentionStage(model, model, *place)
 
 
 def cut_stages(model: ModelConfig, to_attention: str = HEADS) -> list[Held]:
     """Stages between attentions, with the attention of each layer between them."""
-    stage = ATTENTION[to_attention](model, LENGTH, torch.empty((), dtype=torch.float64))
-    attention = Held.of(stage, random_weights({}))
     found = [_between(model, 0, to_attention)]
     for number in range(1, model.layers + 1):
+        attention = Held.of(attending(model, to_attention, number - 1), random_weights({}))
         found += [attention, _between(model, number, to_attention)]
     return found
 
@@ -82,7 +93,7 @@ def _gradients(stages: Sequence[Held]) -> dict[str, Tensor]:
 
 
 @pytest.mark.long
-@each("to_attention", ATTENTION)
+@each("to_attention", (HEADS, WEIGHTS))
 @each("backward", [at_once, in_two, again_backward])
 @each("lengths", [(LENGTH,), (4, 7), (2, 1, 8)])
 @each("model", MODELS.values(), ids=MODELS.keys())
@@ -168,7 +179,7 @@ def test_section_3_qkv_goes_to_attention_its_output_comes_back_and_the_residual_
 
 
 def test_attention_has_no_weight_gradient() -> None:
-    for kind in ATTENTION.values():
-        attention = kind(tiny(), LENGTH, torch.empty(()))
+    for to_attention in (HEADS, WEIGHTS):
+        attention = attending(tiny(), to_attention)
         with pytest.raises(AssertionError, match="weights"):
             attention.weight_gradient(None, cut(microbatch_of(((0,),), LENGTH), (LENGTH,))[0], None)

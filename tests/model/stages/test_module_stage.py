@@ -42,7 +42,7 @@ def test_a_run_over_two_ranks_equals_plain_autograd(pair: Crew, schedule: Schedu
 def test_the_first_pass_leaves_the_weights_of_products_to_the_second() -> None:
     module, x = model(3)[1], torch.randn(2, 3, 6, dtype=torch.float64, requires_grad=True)
     out = module(x)
-    _, forks = backward_to_input(out, torch.ones_like(out), x, module.parameters())
+    _, forks = backward_to_input([out], [torch.ones_like(out)], [x], module.parameters())
     at_once = {name for name, p in module.named_parameters() if p.grad is not None}
     assert at_once == {"first.weight", "first.bias"}  # used twice: the forks are not their own
     backward_to_weights(forks)
@@ -55,7 +55,7 @@ def test_the_first_pass_computes_no_product_of_the_second() -> None:
     x = torch.randn(3, 6, requires_grad=True)
     out = module(x)
     with torch.profiler.profile(acc_events=True) as first:
-        _, forks = backward_to_input(out, torch.ones_like(out), x, module.parameters())
+        _, forks = backward_to_input([out], [torch.ones_like(out)], [x], module.parameters())
     with torch.profiler.profile(acc_events=True) as second:
         backward_to_weights(forks)
     products = [

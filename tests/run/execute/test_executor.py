@@ -169,7 +169,7 @@ def _kept(rig: Rig) -> list[torch.Tensor]:
     stages = {*rig.stages.values(), *weightless_stages(rig.layout, torch.device("cpu")).values()}
     subjects = [turn.subject for each in rig.executors for turn in each._whole.turns]
     contexts = (getattr(stage, "context", None) for stage in (*stages, *subjects))
-    return found + [table for c in contexts if c for table in (c.cos, c.sin)]
+    return found + [table for c in contexts if c for both in c.tables for table in both]
 
 
 class _Metered:

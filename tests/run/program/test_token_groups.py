@@ -1,14 +1,21 @@
-"""Groups of ranks that a step plan may have, and what is refused."""
+"""Groups of ranks that a step plan may have, what is refused, and what each rank gets."""
 
 from dataclasses import replace
+from itertools import product
+from typing import Any, NamedTuple
 
 import pytest
+import torch
 
 from penstock.arch.cell_shape import CellShape
+from penstock.data.batch import Microbatch
 from penstock.errors import RunError, ShapeError
+from penstock.model.attention.piece import Piece
+from penstock.model.parallel.cell import Cell
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
-from penstock.run.program.token_groups import GroupPlace, TokenGroup, place_in
+from penstock.run.program.token_groups import GroupPlace, TokenGroup, place_in, sliced_groups
+from penstock.run.step.batch_pieces import own_pieces
 from penstock.schedules import build
 from penstock.verify.scale import CPU
 
@@ -53,31 +60,61 @@ def test_groups_that_cannot_be_are_refused(groups: tuple[TokenGroup, ...], words
         plan(groups)
 
 
+def sliced(*lengths: int) -> StepPlan:
+    schedule = build("terapipe", devices=1, microbatches=1, slices=len(lengths))
+    layout = Layout.of(MODEL, schedule, 20, cell=CellShape(ulysses=4))
+    return StepPlan(layout, schedule, (lengths,), 1, (MIXED,))
+
+
 def test_what_cannot_be_beside_groups_is_refused() -> None:
-    with pytest.raises(ShapeError, match="2 ranks pass keys and values round"):
-        plan((TokenGroup(2, 9),), cell=CellShape(ulysses=2, ring=2))
     with pytest.raises(ShapeError, match="2 sequences lie side by side"):
         plan(MIXED, rows=2)
-    sliced = build("terapipe", devices=1, microbatches=1, slices=3)
-    layout = Layout.of(MODEL, sliced, 20, cell=CellShape(ulysses=4))
-    with pytest.raises(ShapeError, match="microbatch 0 is cut into 3 slices, but"):
-        StepPlan(layout, sliced, ((3, 3, 3),), 1, (MIXED,))
+    with pytest.raises(ShapeError, match="have 4, 3, 2 tokens, but those of its groups have 3, 3,"):
+        sliced(4, 3, 2)
+
+
+class Place(NamedTuple):
+    """A rank in a group, where nobody talks."""
+
+    index: int
+    size: int
+
+
+def pieces_of_rank(rank: int, ring: int = 0) -> list[Piece]:
+    """What a rank of four has of nine tokens in groups of two and one, in two slices, where two
+    rings pass keys round."""
+    schedule = build("terapipe", devices=1, microbatches=1, slices=2)
+    layout = Layout.of(MODEL, schedule, 20, cell=CellShape(ulysses=4, ring=2))
+    groups = (TokenGroup(2, 6), TokenGroup(1, 3))
+    grouped = StepPlan(layout, schedule, (sliced_groups(groups, 2),), 1, (groups,))
+    tokens = torch.arange(9)[None]
+    batch = [Microbatch(tokens, tokens, ((0, 2, 6),))]
+    cell: Any = Cell(ulysses=Place(rank, 4), ring=Place(ring, 2))  # type: ignore[arg-type]
+    sharers: Any = {1: None, 2: Place(rank % 2, 2)}
+    return own_pieces(grouped, batch, 9, torch.device("cpu"), cell, sharers)
+
+
+def test_every_token_is_in_one_slice_of_one_rank() -> None:
+    found: list[int] = []
+    for rank, ring in product(range(4), range(2)):
+        pieces = pieces_of_rank(rank, ring)
+        assert [(each.slice, each.slices) for each in pieces] == [(0, 2), (1, 2)]
+        found += [token for each in pieces for token in each.tokens.flatten().tolist()]
+    assert sorted(found) == [*range(9)]
+
+
+def test_a_group_is_a_sequence_of_its_own_with_slices_of_its_own() -> None:
+    first, second = pieces_of_rank(2)
+    assert (first.start, first.end, second.start, second.end) == (0, 1, 1, 3)
+    assert (first.length, first.documents) == (3, ((0,),))
+    assert pieces_of_rank(0)[1].documents == ((0, 2),)
+    assert [each.length for each in pieces_of_rank(3)] == [0, 0]
 
 
 def test_a_group_that_begins_inside_a_document_is_refused() -> None:
-    import torch
-
-    from penstock.data.batch import Microbatch
-    from penstock.model.parallel.cell import Cell
-    from penstock.run.step.batch_pieces import own_pieces
-
     alone = plan((TokenGroup(1, 6),) + (TokenGroup(1, 3),), cell=CellShape(ulysses=2))
     tokens = torch.zeros(1, 9, dtype=torch.int64)
-
-    class Second:
-        size, index = 2, 1
-
     batch = [Microbatch(tokens, tokens, ((0, 5),))]
-    cell = Cell(ulysses=Second())  # type: ignore[arg-type]
+    cell = Cell(ulysses=Place(1, 2))  # type: ignore[arg-type]
     with pytest.raises(RunError, match="begins at token 6 of microbatch 0, in the middle"):
         own_pieces(alone, batch, 9, torch.device("cpu"), cell, {})

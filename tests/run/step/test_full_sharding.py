@@ -22,7 +22,7 @@ from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.shardings import SHARDINGS, sharding_named
 from penstock.schedules import build
 from penstock.transform import recompute_all, shard
-from penstock.transform.sharding import by_number, farthest
+from penstock.transform.buffer_stays import by_number, farthest
 from run.full_jobs import (
     FAULTS,
     collected,

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.torch
 TRAIN = """
 import sys
 import torch
-from penstock.arch.config import MODELS
+from penstock.arch.presets import MODELS
 from penstock.run.comm.grid import Grid
 from penstock.run.comm.mesh import Mesh
 from penstock.run.observe.inspected_step import look_at_step

@@ -63,8 +63,19 @@ def test_an_evaluation_leaves_no_gradients(crew: Crew) -> None:
 @pytest.mark.parametrize(
     ("mistake", "words"),
     [
-        (jobs.a_tuple, "stage 1 gives a tuple instead of a tensor"),
-        (jobs.a_wrong_size, "stage 1 raised RuntimeError: mat1 and mat2 must have"),
+        (jobs.a_number, "stage 1 gives a int inside of its tuple instead of a tensor"),
+        (jobs.a_wrong_size, "stage 1 raised RuntimeError: mat1 and mat2"),
+        (jobs.another_type, r"stage 1 raised RuntimeError: .* it was given \[2, 5, 5\] of float64"),
+        (jobs.whole_numbers, "stage 1 gives a tensor of torch.int64"),
+        (jobs.a_detached_input, "stage 1 gives an output that does not depend on its input"),
+        (jobs.weights_without_gradient, "stage 1 got no gradient for any of its 1 trained param"),
+        (jobs.other_words_on_each_rank, "devices 1 of replica 0 have a batch of the same size"),
+        (jobs.three_parts, "a batch of 3 parts, but it has two: inputs and targets"),
+        (jobs.nothing_that_counts, "nothing counts in the whole batch"),
+        (jobs.no_microbatches, "1f1b needs a number of microbatches"),
+        (jobs.three_modules_for_two_devices, "3 modules cannot be dealt to 2 devices"),
+        (jobs.an_unknown_tie, "stage 1 has no parameter 'nope.weight'"),
+        (jobs.three_replicas_of_two_ranks, "2 ranks cannot be 3 replicas of a pipeline"),
         (jobs.a_loss_of_many_numbers, r"stage 1 has a loss of the size \[2, 5\] instead of one"),
         (jobs.another_batch, "ranks 1 have another batch than rank 0"),
         (jobs.another_schedule, "ranks 1 have another schedule than rank 0"),
@@ -87,7 +98,7 @@ def build(name: str, **sizes: int) -> penstock.Schedule:
 @pytest.mark.parametrize(
     ("schedule", "modules", "words"),
     [
-        (build("seq1f1b", slices=2), 1, "seq1f1b cuts sequences into slices, but a plain module"),
+        (build("seq1f1b", slices=2), 1, "a Identity takes whole sequences: a plain module"),
         (build("vocab-1f1b"), 1, "ops of kind D, E, S, T, which a plain module has no work for"),
         (build("1f1b"), 2, "2 modules for the 1 stages of 1f1b"),
     ],
@@ -99,6 +110,19 @@ def test_what_a_plain_module_cannot_do_is_refused_before_anything_is_made(
     with pytest.raises(penstock.ShapeError, match=words) as refusal:
         penstock.run.ModulePipeline(schedule, stages, jobs.mean_loss)
     assert refusal.value.hint
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        penstock.build("slimpipe-exchange", devices=4, microbatches=4, slices=8),
+        penstock.build("sppo-msp", devices=2, microbatches=2, slices=4),
+    ],
+    ids=["loans", "gangs"],
+)
+def test_attention_that_devices_share_is_refused(schedule: penstock.Schedule) -> None:
+    with pytest.raises(penstock.ShapeError, match="attention that several devices compute"):
+        penstock.run.ModulePipeline(schedule, lambda stage: nn.Identity(), jobs.mean_loss)
 
 
 def test_a_stage_without_a_device_is_refused() -> None:

@@ -138,7 +138,7 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str) -> None:
     [
         (("mesh.tensor=2",), 3, "plan.auto: 3 ranks cannot be divided by tensor=2"),
         (("mesh.replicas=2",), 3, "plan.auto: 3 ranks cannot be divided by replicas=2"),
-        (("pipeline.schedule=1f1b", "pipeline.slices=2"), 2, "plan.auto: no schedule has these"),
+        (("pipeline.schedule=1f1b", "pipeline.slices=2"), 2, "plan.auto: 1f1b does not cut"),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_hint(

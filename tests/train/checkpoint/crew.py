@@ -1,6 +1,5 @@
 """Real processes that save and load together, started once and given one task after another."""
 
-import multiprocessing
 import os
 import signal
 import warnings
@@ -17,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from files.faulty_disk import FaultyDisk, full
+from fork_server import CONTEXT
 from penstock.errors import PenstockError
 from penstock.files.durable import Disk
 from penstock.model.io.tensor_block import TensorBlock, TensorBlocks
@@ -25,11 +25,6 @@ from penstock.train.checkpoint.copies import digest_of_tensor
 from penstock.train.loop.whole_tensors import give_blocks, take_tensors
 from train.checkpoint.cuts import Cut, blocks_of
 from train.checkpoint.faults import empty_like, tensors
-
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(
-    ["torch", "penstock.train.checkpoint.write", "train.checkpoint.crew"]
-)
 
 Split = list[list[int]]
 """Layers of each rank."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clock import within
 from loops import each
-from penstock.arch.config import MODELS
+from penstock.arch.presets import MODELS
 from penstock.errors import PenstockError, ShapeError
 from penstock.train.config.load import load, loads
 from penstock.train.config.save import LOCAL, dump, save, shared_settings, tables

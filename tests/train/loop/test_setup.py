@@ -10,8 +10,8 @@ import pytest
 
 from loops import each
 from penstock.arch.cell_shape import CellShape
-from penstock.arch.config import MODELS
 from penstock.arch.mesh_shape import MeshShape
+from penstock.arch.presets import MODELS
 from penstock.errors import PenstockError
 from penstock.plan.slices import equal_flops_of_model, flops_shares
 from penstock.run.comm.grid import Grid
@@ -283,8 +283,10 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path, content: str | None
         architecture(short(f"model.huggingface={tmp_path}"))
 
 
-def test_a_sequence_that_the_model_does_not_reach_is_refused() -> None:
-    assert "exceeds the sliding window of 32" in refusal("model.preset=tiny", "model.window=32")
+def test_a_sequence_may_be_longer_than_the_window_of_its_model() -> None:
+    setup = sliced("model.preset=tiny", "model.window=32")
+    assert setup.model.window == 32
+    assert sum(setup.lengths[0]) > 32
 
 
 def test_layers_cut_at_their_attention_are_as_many_as_the_model_has() -> None:
@@ -335,3 +337,10 @@ def test_the_example_with_cells_is_as_its_page_shows_it() -> None:
     slices = " + ".join(map(str, setup.lengths[0]))
     numbers = f"2 x 2 layers, slices of {slices} tokens, {setup.model.parameters:,} parameters"
     assert f"\nseq1f1b: 2 devices of 4 ranks each, {numbers}\n" in page
+
+
+def test_a_decoder_without_a_record_is_told_where_it_runs(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "gpt_neox"}')
+    with pytest.raises(PenstockError, match="gpt_neox") as refused:
+        architecture(short(f"model.huggingface={tmp_path}"))
+    assert "penstock.run.decoder_stages" in refused.value.hint

@@ -7,7 +7,7 @@ from data.corpora import corpus_of, numbered
 from penstock.core.schedule import Schedule
 from penstock.data.samples import Once, Samples
 from penstock.schedules import build
-from penstock.train.loop.warnings import cautions, evaluation_batches
+from penstock.train.loop.warnings import cautions, evaluation_batches, slow_type
 from train.samples import short
 
 pytestmark = pytest.mark.torch
@@ -45,6 +45,12 @@ def test_pairs_that_have_no_communication_to_hide_are_said() -> None:
     assert said.startswith("warning: dualpipev braids 6 pairs of ops to hide communication")
     assert cautions(short("mesh.tensor=2"), braided, (1,) * 4, None) == []
     assert cautions(short(), _piped(4), (1,) * 4, None) == []
+
+
+def test_a_type_that_a_gpu_is_slow_with_is_said() -> None:
+    (said,) = slow_type("float32", "cuda")
+    assert said.startswith("warning: run.dtype is float32, which a GPU computes many times slower")
+    assert slow_type("bfloat16", "cuda") == slow_type("float32", "cpu") == []
 
 
 def test_who_has_given_a_stage_no_layers_is_not_told() -> None:

@@ -6,7 +6,6 @@ of many: the environment tells it its place, the store is hosted here, as a laun
 """
 
 import json
-import multiprocessing
 import os
 import sys
 import time
@@ -16,20 +15,10 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple
 
+from fork_server import CONTEXT
 from penstock.cli.main import main
 from penstock.run.process.environment import RankPlace
 from penstock.run.process.store import host
-
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(
-    [
-        "penstock.train.loop.rank",
-        "penstock.train.checkpoint.write",
-        "penstock.cli.train",
-        "torch._dynamo",  # which the first optimizer imports: more than a second
-        "train.checkpoint.crew",
-    ]
-)
 
 LIMIT = 240.0
 """Seconds in which a run of some steps is over, on a machine that is busy with others."""

@@ -60,6 +60,18 @@ def test_batches_have_at_most_so_many_tokens_and_padding_does_not_count(tuned: R
     assert len({*steps}) > 1
 
 
+def test_a_step_trains_on_what_it_counts_and_on_nothing_else(setting: Setting) -> None:
+    """Room for four sequences, tokens for one: each step is that of one sequence."""
+    alone = ("pipeline.devices=1", "pipeline.schedule=1f1b", "pipeline.slices=1", "run.steps=3")
+    limited, single = (
+        setting.run(*alone, change, name=fresh("limited"), ranks=1)
+        for change in ("batch.tokens=32", "batch.microbatches=1")
+    )
+    assert limited.codes == single.codes == (0,), limited.said
+    assert limited.losses == pytest.approx(single.losses, rel=CLOSE, abs=0)
+    assert [record["tokens"] for record in limited.metrics] == [32, 64, 96]
+
+
 CHUNK = (
     "data.policy=chunk",
     "data.slice_tokens=16",
@@ -113,3 +125,13 @@ def test_other_layouts_have_the_same_curve(
     ran = setting.run(*changes, *layout, name=fresh("layout"), ranks=ranks)
     assert set(ran.codes) == {0}, ran.said
     assert ran.losses == pytest.approx(tuned.losses, rel=CLOSE, abs=0)
+
+
+def test_a_limit_of_tokens_decides_what_is_trained_on(setting: Setting) -> None:
+    """Of four places one is taken: the same as where there is one place, under every policy."""
+    one = setting.run("batch.microbatches=1", name=fresh("one-place"))
+    chunk = ("data.policy=chunk", "pipeline.schedule=chunkflow-paced", "pipeline.slices=1")
+    for policy in ((), (*chunk, "data.slice_tokens=9", "pipeline.options.retain=1")):
+        limited = setting.run("batch.tokens=32", *policy, name=fresh("limited"))
+        assert limited.codes == (0, 0), limited.said
+        assert limited.losses == pytest.approx(one.losses, rel=CLOSE, abs=0)

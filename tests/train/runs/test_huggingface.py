@@ -64,6 +64,36 @@ def test_an_export_is_read_by_transformers_and_has_the_loss_of_the_run(
     assert torch.cat(each).mean().item() == pytest.approx(exported.metrics[-1]["evaluation"], 1e-6)
 
 
+FAMILY_PARTS = {
+    "phi3": ("model.fused_files=true", "model.window=9"),
+    "gemma3_text": (
+        *("model.norms=both", "model.norm_adds_one=true", "model.scaled_embedding=true"),
+        *("model.activation=gelu_tanh", "model.qk_norm=true", "model.logit_cap=5.0"),
+        *("model.window=9", "model.window_pattern=[true, false]", "model.local_rope_theta=500.0"),
+        "model.tied=true",
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("family", FAMILY_PARTS)
+def test_a_model_of_another_family_is_trained_and_read_by_transformers(
+    setting: Setting, family: str, tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    parts, export = FAMILY_PARTS[family], tmp_path / "model"
+    out = f"checkpoint.export={export}"
+    ran = setting.run(*HELD_OUT, STEPS, *parts, out, name=fresh(family))
+    assert ran.codes == (0, 0), ran.said
+    assert json.loads((export / "config.json").read_text())["model_type"] == family
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        export, dtype=torch.float32, attn_implementation="eager"
+    )
+    found = [each for batch in held_out(setting, tmp_path) for each in losses(model, batch)]
+    told = ran.metrics[-1]["evaluation"]
+    assert torch.cat(found).mean().item() == pytest.approx(told, rel=1e-5)
+
+
 @pytest.mark.parametrize(
     "layout",
     [("pipeline.devices=4",), ("pipeline.devices=2", "mesh.replicas=2")],

@@ -8,8 +8,13 @@ Tensor-parallel ranks share its heads (arch/dealing.py).
 from dataclasses import dataclass
 from functools import cached_property
 
+from penstock.arch.layers.norm import norm_start
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS, HeadSplit, InitialValue, Parameter
 from penstock.arch.layers.record import LSE_BYTES, LayerRecord, wide_bytes
+
+HEAD, PROJECTION = "head", "projection"
+NORM_SPANS = (HEAD, PROJECTION)
+"""What a norm of queries and keys may be over."""
 
 HOST_SQUARE = 128
 """Most queries of a triangle that the kernel of the CPU is given."""
@@ -31,6 +36,8 @@ class Attention(LayerRecord):
     qkv_bias: bool
     qk_norm: bool
     element_bytes: int
+    norm_over: str = HEAD
+    norm_adds_one: bool = False
 
     @property
     def query_width(self) -> int:
@@ -92,12 +99,19 @@ class Attention(LayerRecord):
         ]
 
     def _norms(self) -> list[Parameter]:
-        names = "qk" if self.qk_norm else ""
+        names, start = "qk" if self.qk_norm else "", norm_start(self.norm_adds_one)
+        if self.norm_over == HEAD:
+            return [
+                Parameter(f"self_attn.{x}_norm.weight", (self.head_size,), start, adds_over="heads")
+                for x in names
+            ]
         return [
             Parameter(
                 f"self_attn.{x}_norm.weight",
-                (self.head_size,),
-                InitialValue.ONES,
+                (self._widths[x],),
+                start,
+                axis=OUTPUTS,
+                heads=self._splits[x],
                 adds_over="heads",
             )
             for x in names

@@ -1,4 +1,4 @@
-"""The gated MLP (SwiGLU): down(silu(gate(x)) x up(x)), h hidden, f ffn."""
+"""The gated MLP (SwiGLU, or GeGLU with GELU): down(silu(gate(x)) x up(x)), h hidden, f ffn."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,6 +6,10 @@ from functools import cached_property
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS, InitialValue, Parameter
 from penstock.arch.layers.record import LayerRecord, wide_bytes
 from penstock.errors import ShapeError
+
+SILU, GELU_TANH = "silu", "gelu_tanh"
+ACTIVATIONS = (SILU, GELU_TANH)
+"""Functions that a gate may have."""
 
 
 @dataclass(frozen=True)

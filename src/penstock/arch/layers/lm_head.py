@@ -40,6 +40,8 @@ class LmHead(LayerRecord):
     vocabulary: int
     hidden: int
     element_bytes: int
+    cap: float | None = None
+    """Bound of the logits: cap x tanh(logit / cap); None: they are not bounded."""
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -51,11 +53,14 @@ class LmHead(LayerRecord):
 
     def logits_bytes(self, tokens: int) -> int:
         """Of a slice in the loss. Types of 16 bits are held twice without fused kernels, and in
-        larger pieces with them: the larger of both is counted."""
+        larger pieces with them: the larger of both is counted. With a cap, its slope is
+        there too."""
         wide = wide_bytes(self.element_bytes)
         summed = 0 if self.element_bytes == wide else wide
         plain, fused = (self._piece(tokens, fused=each) for each in (False, True))
-        return max(plain * (self.element_bytes + summed), fused * self.element_bytes)
+        slope = 0 if self.cap is None else wide
+        held = self.element_bytes + slope
+        return max(plain * (held + summed), fused * held)
 
     def _piece(self, tokens: int, *, fused: bool) -> int:
         """Logits that are there at a time."""

@@ -21,6 +21,7 @@ class InitialValue(Enum):
     ZEROS = "zeros"
     NORMAL = "normal"
     NORMAL_TO_RESIDUAL = "normal, smaller the more layers add to the residual"
+    UNIFORM = "uniform, smaller the more inputs there are"
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,18 @@ class Parameter:
     """The axis along which tensor-parallel ranks share it; None: each of them holds all of it."""
     heads: HeadSplit | None = None
     """How that axis is made of heads, which ranks share as heads; None: element by element."""
-    adds_over: Literal["", "tokens", "heads"] = ""
-    """What its gradient is a sum over, where several ranks may each have only some of it."""
+    adds_over: Literal["", "tokens", "heads", "shares"] = ""
+    """What its gradient is a sum over, where several ranks may each have only some of it: tokens,
+    heads, or shares of a matrix that it is multiplied with."""
     behind_attention: bool = False
     """Whether it is used behind the part of an attention that has no weights; parameters of the
     same layer that follow it are too."""
+    trained: bool = True
+    """Whether it has a gradient and is updated; one that is frozen has values alone."""
+    expert: int | None = None
+    """Whose it is, where it belongs to one of several experts; ranks may share these too."""
+    of_replica: bool = False
+    """Whether one replica alone holds it."""
 
     @property
     def elements(self) -> int:

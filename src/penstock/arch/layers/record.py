@@ -6,7 +6,8 @@ a new kind of layer is a record here and its arithmetic in `model/layers`, and n
 
 Counts are per token unless they say otherwise; a FLOP is one half of a multiply-add. The backward
 is priced from the forward: an input gradient and a weight gradient each cost one forward in
-products with weights, and an input gradient costs two in query-key pairs.
+products with weights, and an input gradient costs two in query-key pairs. Where weights are frozen
+(adapted.py), a record says what its two gradients cost.
 """
 
 from penstock.arch.layers.parameter import Parameter
@@ -29,6 +30,11 @@ class LayerRecord:
         """In the order in which a forward meets them."""
         return ()
 
+    @property
+    def kind(self) -> "LayerRecord":
+        """The kind of layer that it is, whether it is trained or frozen."""
+        return self
+
     def refuse_running(self) -> None:
         """Refuse where `model/layers` has no arithmetic for it, so that it can only be priced."""
         return
@@ -43,14 +49,38 @@ class LayerRecord:
         return sum(each.elements for each in self.parameters if each.axis == axis)
 
     @property
+    def active_weights(self) -> int:
+        """Elements of the matrices that one token meets: all, unless it chooses among them."""
+        return self.weights
+
+    def active_along(self, axis: int) -> int:
+        """The same of those that tensor-parallel ranks share along an axis."""
+        return self.weights_along(axis)
+
+    @property
     def vectors(self) -> int:
         """Elements of its norms and biases."""
         return sum(each.elements for each in self.parameters if len(each.shape) == 1)
 
     @property
+    def trained(self) -> int:
+        """Elements that have gradients and are updated."""
+        return sum(each.elements for each in self.parameters if each.trained)
+
+    @property
     def flops_per_token(self) -> int:
-        """Of a forward, in products with weights: 2 per weight."""
-        return 2 * self.weights
+        """Of a forward, in products with weights: 2 per weight that a token meets."""
+        return 2 * self.active_weights
+
+    @property
+    def input_flops(self) -> int:
+        """Of an input gradient, in products with weights."""
+        return self.flops_per_token
+
+    @property
+    def weight_flops(self) -> int:
+        """Of a weight gradient."""
+        return self.flops_per_token
 
     @property
     def flops_per_pair(self) -> int:

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from penstock.arch.config import ModelConfig
 from penstock.errors import ShapeError
-from penstock.verify.plain_decoder import turn_by_tables
+from penstock.verify.plain_rotary import turn_by_tables
 
 CallBlock = Callable[[nn.Module, Tensor, Tensor, Tensor], Tensor]
 """Runs a block on its input with the tables of cosines and sines."""

@@ -1,7 +1,8 @@
-"""What each policy makes of a corpus: microbatches, padding and work, batch by batch.
+"""What each way to pack makes of a corpus: sequences and padding, batch by batch.
 
 Nothing is tokenised or trained for it: lengths are enough. A policy gives units, each of which is
-one forward and backward (a sequence, or a slice), in batches of as many tokens as asked for.
+one forward and backward (a sequence, a slice, or a microbatch of groups), in batches of as many
+tokens as asked for.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +10,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.data.bins import best_fit
 from penstock.data.corpus import Longs
@@ -25,8 +25,8 @@ class Units(NamedTuple):
     tokens: Longs
     """Tokens of each, without padding."""
     padding: Longs
-    pairs: NDArray[np.float64]
-    """Pairs of a query and a key of each: what attention works on."""
+    documents: tuple[Longs, ...]
+    """Tokens of each document, or part of one, of each."""
 
 
 class BatchRule(NamedTuple):
@@ -61,99 +61,79 @@ class PolicyOutcome:
     made: tuple[Units, ...]
 
 
-def triangle(lengths: Longs) -> NDArray[np.float64]:
-    """Pairs of a query with itself and all before it."""
-    sizes = lengths.astype(np.float64)
-    return sizes * (sizes + 1) / 2
+def packed_outcomes(lengths: Longs, rule: BatchRule) -> list[PolicyOutcome]:
+    """What every way to pack makes of documents in this order; none is longer than a sequence."""
+    found = []
+    for name, make in _WAYS.items():
+        units = tuple(batch for batch, _ in zip(make(lengths, rule), range(MOST_BATCHES)))
+        cut = _cut(lengths, rule) if name == CUT_WAY else 0
+        found.append(outcome_of(name, units, cut))
+    return found
 
 
-def all_outcomes(lengths: Longs, rule: BatchRule) -> list[PolicyOutcome]:
-    """What every policy makes of documents in this order; none is longer than a sequence."""
-    return [_outcome(name, make, lengths, rule) for name, make in _POLICIES.items()]
-
-
-Made = Iterator[tuple[int, Units]]
-"""Documents, or parts of them, of a batch, and its units."""
-
-
-def _outcome(
-    name: str, make: Callable[[Longs, BatchRule], Made], lengths: Longs, rule: BatchRule
-) -> PolicyOutcome:
-    found = [batch for batch, _ in zip(make(lengths, rule), range(MOST_BATCHES))]
-    units = tuple(each for _, each in found)
-    tokens, padding = (sum(int(each[at].sum()) for each in units) for at in (0, 1))
+def outcome_of(name: str, made: Sequence[Units], cut: int = 0) -> PolicyOutcome:
+    """The means of some batches."""
+    count = len(made)
+    tokens = sum(int(each.tokens.sum()) for each in made)
+    padding = sum(int(each.padding.sum()) for each in made)
     return PolicyOutcome(
         name,
-        len(units),
-        sum(documents for documents, _ in found) / len(units),
-        sum(len(each.tokens) for each in units) / len(units),
-        tokens / len(units),
+        count,
+        sum(len(documents) for each in made for documents in each.documents) / count,
+        sum(len(each.tokens) for each in made) / count,
+        tokens / count,
         padding / (tokens + padding),
-        _cut(name, lengths, rule),
-        max(int((each.tokens + each.padding).max()) for each in units),
-        units,
+        cut,
+        max(int((each.tokens + each.padding).max()) for each in made),
+        tuple(made),
     )
 
 
-def _cut(name: str, lengths: Longs, rule: BatchRule) -> int:
-    if name == "pack, cut":
-        ends = np.cumsum(lengths)
-        return int(((ends - 1) // rule.length > (ends - lengths) // rule.length).sum())
-    return 0
+def batches_of_documents(lengths: Longs, tokens: int) -> Iterator[Longs]:
+    """Documents of one batch after the other, of at most so many tokens, one or more in each."""
+    return (lengths[some] for some in _groups(lengths, tokens))
 
 
-def _pack_cut(lengths: Longs, rule: BatchRule) -> Made:
+def _cut(lengths: Longs, rule: BatchRule) -> int:
+    """Documents that lie over the end of a sequence."""
+    ends = np.cumsum(lengths)
+    return int(((ends - 1) // rule.length > (ends - lengths) // rule.length).sum())
+
+
+def _pack_cut(lengths: Longs, rule: BatchRule) -> Iterator[Units]:
     """Documents end to end, cut into sequences; those too few for a batch are left."""
     ends = np.cumsum(lengths)
     count = max(int(ends[-1]) // rule.length, 1)
     edges = np.union1d(ends, np.arange(1, count + 1) * rule.length)
     edges = edges[edges <= count * rule.length]
     pieces = np.diff(edges, prepend=0)
-    sequence = (edges - 1) // rule.length
-    pairs = np.bincount(sequence, triangle(pieces), count).astype(np.float64)
-    parts = np.bincount(sequence, minlength=count)
-    tokens = np.bincount(sequence, pieces, count).astype(np.int64)
+    last = np.searchsorted(edges, np.arange(1, count) * rule.length, side="right")
+    sequences = np.split(pieces, last)
     for some in _groups(np.full(count, rule.length), rule.tokens):
-        yield int(parts[some].sum()), Units(tokens[some], rule.length - tokens[some], pairs[some])
+        yield _padded([sequences[at] for at in some.tolist()], rule)
 
 
-def _padded(bins: Sequence[Sequence[int]], lengths: Longs, rule: BatchRule) -> Made:
-    tokens = np.array([int(lengths[items].sum()) for items in map(list, bins)])
-    padding = rule.length - tokens
-    pairs = np.array([triangle(lengths[items]).sum() for items in map(list, bins)])
-    pairs += triangle(padding)
+def _padded(documents: Sequence[Longs], rule: BatchRule) -> Units:
+    """Sequences of these documents, each as long as all."""
+    tokens = np.array([int(each.sum()) for each in documents])
+    return Units(tokens, rule.length - tokens, tuple(documents))
+
+
+def _pack_bins(bins: Sequence[Sequence[int]], lengths: Longs, rule: BatchRule) -> Iterator[Units]:
     for some in _groups(np.full(len(bins), rule.length), rule.tokens):
-        documents = sum(len(bins[at]) for at in some.tolist())
-        yield documents, Units(tokens[some], padding[some], pairs[some])
+        yield _padded([lengths[list(bins[at])] for at in some.tolist()], rule)
 
 
-def _pack_whole(lengths: Longs, rule: BatchRule) -> Made:
+def _pack_whole(lengths: Longs, rule: BatchRule) -> Iterator[Units]:
     """Whole documents, as many in a sequence as fit; enough of them for the batches looked at."""
     enough = int(np.searchsorted(np.cumsum(lengths), 2 * MOST_BATCHES * rule.tokens)) + 1
     bins = best_fit(lengths[:enough], rule.length)
-    return _padded([bins[at] for at in shuffle(len(bins), 0)], lengths, rule)
+    return _pack_bins([bins[at] for at in shuffle(len(bins), 0)], lengths, rule)
 
 
-def _pack_single(lengths: Longs, rule: BatchRule) -> Made:
+def _pack_single(lengths: Longs, rule: BatchRule) -> Iterator[Units]:
     some = min(len(lengths), MOST_BATCHES * -(-rule.tokens // rule.length))
-    return _padded([[number] for number in range(some)], lengths, rule)
-
-
-def _chunk(lengths: Longs, rule: BatchRule) -> Made:
-    """Long documents in slices, short ones together in a slice; nothing is padded."""
-    size = rule.slice_tokens
-    for some in _groups(lengths, rule.tokens):
-        of_batch = lengths[some]
-        short = of_batch[of_batch <= size]
-        bins = [short[items] for items in map(list, best_fit(short, size))]
-        tokens = [np.array([int(each.sum()) for each in bins], dtype=np.int64)]
-        pairs = [np.array([triangle(each).sum() for each in bins])]
-        for length in of_batch[of_batch > size].tolist():
-            ends = np.minimum(np.arange(size, length + size, size), length)
-            tokens.append(np.diff(ends, prepend=0))
-            pairs.append(np.diff(triangle(ends), prepend=0))
-        whole = np.concatenate(tokens)
-        yield len(of_batch), Units(whole, np.zeros_like(whole), np.concatenate(pairs))
+    return _pack_bins([[number] for number in range(some)], lengths, rule)
 
 
 def _groups(sizes: Longs, most: int) -> Iterator[Longs]:
@@ -170,9 +150,9 @@ def _groups(sizes: Longs, most: int) -> Iterator[Longs]:
         first = last
 
 
-_POLICIES: dict[str, Callable[[Longs, BatchRule], Made]] = {
-    "pack, cut": _pack_cut,
+CUT_WAY = "pack, cut"
+_WAYS: dict[str, Callable[[Longs, BatchRule], Iterator[Units]]] = {
+    CUT_WAY: _pack_cut,
     "pack, whole": _pack_whole,
     "pack, single": _pack_single,
-    "chunk": _chunk,
 }

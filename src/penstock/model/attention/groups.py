@@ -28,11 +28,11 @@ class Group(NamedTuple):
         return self.of(tensor)[:, :, piece.start - self.reach.past : piece.end]
 
 
-def row_groups(piece: Piece) -> list[Group]:
+def row_groups(piece: Piece, window: int | None = None) -> list[Group]:
     """All rows at once where they have the same documents, else each by itself, with the keys that
     are attended to here."""
-    if piece.loans is None:
-        return document_groups(piece)
+    if piece.loans is None or window is not None:  # nothing of a window is lent
+        return document_groups(piece, window)
     most = piece.start - piece.loans.kept_from
     return [
         group._replace(reach=group.reach._replace(past=min(group.reach.past, most)))
@@ -40,12 +40,12 @@ def row_groups(piece: Piece) -> list[Group]:
     ]
 
 
-def document_groups(piece: Piece) -> list[Group]:
+def document_groups(piece: Piece, window: int | None = None) -> list[Group]:
     """The same with all keys that their documents have."""
-    rows = piece.rows
+    rows, ends = piece.rows, (piece.start, piece.end)
     step = rows if len(set(piece.documents)) == 1 else 1
     return [
-        Group(range(row, row + step), reach_of(piece.start, piece.end, piece.documents[row]))
+        Group(range(row, row + step), reach_of(*ends, piece.documents[row], window))
         for row in range(0, rows, step)
     ]
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from penstock.arch.attention_rule import AttentionRule
 from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.lent_keys import LentPart, cut_piece, lent_parts
 from penstock.model.attention.lent_messages import (
@@ -31,33 +32,38 @@ from penstock.model.attention.tiled import TensorInPieces, Tiled
 from penstock.model.parallel.group import Work
 
 
+class _Asked(NamedTuple):
+    """Whose attention is computed."""
+
+    piece: Piece
+    rule: AttentionRule
+
+
 class _Pass(NamedTuple):
     """What is done in one direction through the layers."""
 
     order: Callable[[range], Iterable[int]]
     asked: Callable[[LentHeads, LentPart], Contents]
     """What comes beside keys and values."""
-    compute: Callable[[LentPart, Piece, list[Tensor], list[Tensor]], list[Tensor]]
+    compute: Callable[[LentPart, _Asked, list[Tensor], list[Tensor]], list[Tensor]]
     """The result of one part of a piece, of what came and of keys and values."""
 
 
-def _output(part: LentPart, piece: Piece, asked: list[Tensor], both: list[Tensor]) -> list[Tensor]:
+def _output(part: LentPart, of: _Asked, asked: list[Tensor], both: list[Tensor]) -> list[Tensor]:
     (q,), (k, v) = asked, both
     if part.reach is None:
-        out, lse = _kernel(part, piece, asked).ahead(q, k, v, False)
+        out, lse = _kernel(part, of, asked).ahead(q, k, v, False)
     else:
-        here = cut_piece(piece, part.positions(piece))
-        out, lse = back_end_for(q, here).forward(q, k, v, part.reach)
+        here = cut_piece(of.piece, part.positions(of.piece))
+        out, lse = back_end_for(q, here, of.rule).forward(q, k, v, part.reach)
     return [lse.reshape(q.shape[:3]).to(wide(q.dtype)), out]
 
 
-def _gradients(
-    part: LentPart, piece: Piece, asked: list[Tensor], both: list[Tensor]
-) -> list[Tensor]:
+def _gradients(part: LentPart, of: _Asked, asked: list[Tensor], both: list[Tensor]) -> list[Tensor]:
     (lse, q, out, g), (k, v) = asked, both
     saved = AttentionSaved(q, k, v, out, lse)
     if part.reach is None:
-        return _of_rectangle(_kernel(part, piece, asked), g, saved)
+        return _of_rectangle(_kernel(part, of, asked), g, saved)
     dk, dv = (TensorInPieces(len(part.keys)) for _ in both)
 
     def store(keys: range, new_k: Tensor, new_v: Tensor) -> None:
@@ -65,7 +71,7 @@ def _gradients(
         dk.store(here, new_k)
         dv.store(here, new_v)
 
-    dq = share_gradients(g, saved, part, piece, store)
+    dq = share_gradients(g, saved, part, of.piece, store, of.rule)
     return [dq, dk.tensor, dv.tensor]
 
 
@@ -90,10 +96,10 @@ _PASSES = {**dict.fromkeys("FNR", _FORWARD), **dict.fromkeys("BI", _BACKWARD)}
 
 
 class Helping(NamedTuple):
-    """What a rank knows to help any op: how many layers each stage has, and which heads there are
-    at its place in every cell."""
+    """What a rank knows to help any op: the attention of the layers of each stage, and which heads
+    there are at its place in every cell."""
 
-    layers: Sequence[int]
+    layers: Sequence[Sequence[AttentionRule]]
     heads: LentHeads
     device: torch.device
 
@@ -102,7 +108,9 @@ class Helping(NamedTuple):
         parts, way = lent_parts(piece, lent), _PASSES.get(kind)
         if way is None:  # weight gradients have no attention
             return
-        order = [*way.order(range(self.layers[stage]))] if parts else []
+        rules = [rule.within(piece.end) for rule in self.layers[stage]]
+        lending = [layer for layer in way.order(range(len(rules))) if rules[layer].window is None]
+        order = lending if parts else []
         coming = [self._expect(lent, layer, parts, way) for layer in order[:1]]
         for turn, layer in enumerate(order):
             yield BothMessages(*coming[0])
@@ -112,7 +120,7 @@ class Helping(NamedTuple):
             del arrived
             result: list[Tensor] = []
             for part in parts:
-                result += way.compute(part, piece, asked.pop(0), keys.pop(0))
+                result += way.compute(part, _Asked(piece, rules[layer]), asked.pop(0), keys.pop(0))
             lent.peer.send(result_number(layer), join_tensors(result, self.heads.dtype))
             del result, keys, asked
 
@@ -140,8 +148,8 @@ class BothMessages:
             self._pending.pop(0).wait()
 
 
-def _kernel(part: LentPart, piece: Piece, asked: list[Tensor]) -> Tiled:
+def _kernel(part: LentPart, of: _Asked, asked: list[Tensor]) -> Tiled:
     """The back end for a rectangle, which has no documents in it."""
     keys, queries = len(part.keys), len(part.queries)
-    rectangle = piece._replace(start=keys, end=keys + queries, documents=((0,),))
-    return parts_back_end_for(asked[-1], rectangle)
+    rectangle = of.piece._replace(start=keys, end=keys + queries, documents=((0,),))
+    return parts_back_end_for(asked[-1], rectangle, of.rule)

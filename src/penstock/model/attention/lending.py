@@ -39,7 +39,7 @@ from penstock.model.parallel.peer import TURN
 
 def lend_keys(at: SliceOfLayer) -> None:
     """Send keys and values that others attend to: they are in the memory before the layer runs."""
-    if at.piece.loans is not None and not at.piece.loans.gives_queries:
+    if at.piece.loans is not None and not at.gives_queries:
         for lent, parts in _loans(at, at.piece.loans):
             memory = _memory(at)
             both = memory.keys[at.layer], memory.values[at.layer]
@@ -92,8 +92,9 @@ def lending_backward(
 
 
 def _loans(at: SliceOfLayer, loans: OpLoans) -> Iterator[tuple[LentWork, list[LentPart]]]:
-    """Loans with what there is to compute; nothing is said about others."""
-    for lent in loans.lent:
+    """Loans with what there is to compute; nothing is said about others. In a window nothing is
+    lent."""
+    for lent in loans.lent if at.rule.window is None else ():
         if parts := lent_parts(at.piece, lent):
             yield lent, parts
 

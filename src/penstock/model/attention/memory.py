@@ -34,6 +34,8 @@ class KeyValues:
         self.keys = torch.empty(shape, dtype=dtype, device=device).unbind()
         self.values = torch.empty(shape, dtype=dtype, device=device).unbind()
         self.gradients: KeyValueGradients | None = None
+        self.loads: Tensor | None = None
+        """Of experts, where this is the last stage of a model that has some."""
 
     @property
     def nbytes(self) -> int:

@@ -43,6 +43,8 @@ class Piece(NamedTuple):
     """The ranks that share it, where ranks of a cell form groups; else all that exchange."""
     loans: OpLoans | None = None
     """Those of the op that works on it, if it lends attention work or helps with it."""
+    share: float = 1.0
+    """Weight of the whole microbatch in the loss: its labels that count, of the global batch's."""
 
     @property
     def rows(self) -> int:
@@ -63,6 +65,10 @@ class Piece(NamedTuple):
         """Whether a sequence holds more than one document."""
         return any(len(starts) > 1 for starts in self.documents)
 
+    def exchanging(self, usual: RankGroup | None) -> RankGroup | None:
+        """The ranks that exchange its tokens for heads, where it has no groups the usual ones."""
+        return self.sharers.exchange if self.sharers else usual
+
 
 def pieces_of(
     mb: int, microbatch: Microbatch, lengths: Sequence[int], scale: float
@@ -80,23 +86,14 @@ def pieces_of(
     )
 
 
-def take_tokens(piece: Piece, span: range, sharers: PieceSharers) -> Piece:
-    """Some whole documents of a piece that is one whole sequence, as a sequence of their own that
-    these ranks share."""
+def take_tokens(piece: Piece, span: range) -> Microbatch:
+    """Some whole documents of a piece that is one whole sequence, as a sequence of their own."""
     inside = slice(span.start, span.stop)
     documents = tuple(
         tuple(start - span.start for start in starts if start in span) or (0,)
         for starts in piece.documents
     )
-    return piece._replace(
-        start=0,
-        end=len(span),
-        length=len(span),
-        tokens=piece.tokens[:, inside],
-        labels=piece.labels[:, inside],
-        documents=documents,
-        sharers=sharers,
-    )
+    return Microbatch(piece.tokens[:, inside], piece.labels[:, inside], documents)
 
 
 def take_positions(piece: Piece, own: tuple[range, ...]) -> Piece:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from penstock.arch.dealing import deal
 from penstock.model.attention.zigzag import zigzag_ranges
 from penstock.model.parallel.cell import Cell
+from penstock.model.parallel.group import RankGroup
 
 
 def ring_positions(start: int, end: int, cell: Cell) -> tuple[range, ...]:
@@ -17,10 +18,17 @@ def ring_positions(start: int, end: int, cell: Cell) -> tuple[range, ...]:
 def own_positions(start: int, end: int, cell: Cell) -> tuple[range, ...]:
     """The positions of a slice start..end that a rank has: its share of those of its place in the
     ring, one behind the other."""
+    return shared_positions(start, end, cell, cell.ulysses)
+
+
+def shared_positions(
+    start: int, end: int, cell: Cell, exchange: RankGroup | None
+) -> tuple[range, ...]:
+    """The same where these ranks exchange, which may be some of those of the cell."""
     there = ring_positions(start, end, cell)
-    if cell.ulysses is None:
+    if exchange is None:
         return there
-    return cut_ranges(there, deal(sum(map(len, there)), cell.ulysses.index, cell.ulysses.size))
+    return cut_ranges(there, deal(sum(map(len, there)), exchange.index, exchange.size))
 
 
 def cut_ranges(ranges: Sequence[range], span: range) -> tuple[range, ...]:

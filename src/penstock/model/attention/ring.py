@@ -24,6 +24,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from penstock.arch.attention_rule import PLAIN_ATTENTION, AttentionRule
 from penstock.errors import RunError
 from penstock.model.attention.aten import Gradients, Output
 from penstock.model.attention.back_end import AttentionSaved
@@ -43,6 +44,7 @@ class RingSlice(NamedTuple):
     memory: RingMemory | None
     """None where the slice is the whole sequence."""
     layer: int
+    rule: AttentionRule = PLAIN_ATTENTION
 
     @property
     def bounds(self) -> Bounds:
@@ -82,7 +84,9 @@ def ring_forward(q: Tensor, k: Tensor, v: Tensor, at: RingSlice, group: RankGrou
     Where there is a memory it has the rank's keys and values of the slice already, and those given
     are not read.
     """
-    ring = RingSteps(q, at.piece, at.bounds, group)
+    if at.piece.start == at.piece.end:  # of a group with fewer tokens than slices, or of no group
+        return torch.empty_like(q), q.new_empty(q.shape[:3], dtype=_accurate(q))
+    ring = RingSteps(q, at.piece, at.bounds, group, at.rule)
     outputs = [OutputInPieces(q.shape[2], _accurate(q)) for _ in ring.groups]
     block = at.block(k, v, ring.tokens(0))
     for step in range(group.size):
@@ -105,7 +109,9 @@ def ring_backward(
 
     `saved` is what the forward was given and what it gave.
     """
-    ring = RingSteps(saved.q, at.piece, at.bounds, group)
+    if at.piece.start == at.piece.end:
+        return torch.empty_like(saved.q), torch.empty_like(saved.k), torch.empty_like(saved.v)
+    ring = RingSteps(saved.q, at.piece, at.bounds, group, at.rule)
     backward = _RingBackward(g, saved, ring)
     block = at.block(saved.k, saved.v, ring.tokens(0))
     coming = ring.pass_keys(block, 0)

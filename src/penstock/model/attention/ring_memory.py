@@ -79,6 +79,8 @@ class RingMemory:
         self._values = torch.empty_like(self._keys)
         self._slices: list[KeptSlice] = []
         self.gradients: RingGradients | None = None
+        self.loads: Tensor | None = None
+        """Of experts, where this is the last stage of a model that has some."""
 
     @property
     def nbytes(self) -> int:

@@ -5,13 +5,20 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from penstock.arch.attention_rule import PLAIN_ATTENTION, AttentionRule
 from penstock.errors import RunError
 from penstock.model.attention.groups import Group, row_groups
 from penstock.model.attention.piece import Piece
 from penstock.model.attention.reach import AttentionPart
 from penstock.model.attention.ring_memory import KeyValueBlock
 from penstock.model.attention.table import parts_back_end_for
-from penstock.model.attention.zigzag import Ranges, count, ring_parts, zigzag_ranges
+from penstock.model.attention.zigzag import (
+    Ranges,
+    count,
+    ring_parts,
+    ring_window_parts,
+    zigzag_ranges,
+)
 from penstock.model.parallel.group import Pending, RankGroup, Work
 
 Bounds = list[tuple[int, int]]
@@ -33,16 +40,24 @@ class Coming(NamedTuple):
 class RingSteps:
     """Whose keys come to a rank at which step, and what its queries see of them."""
 
-    def __init__(self, q: Tensor, piece: Piece, bounds: Bounds, group: RankGroup) -> None:
+    def __init__(
+        self,
+        q: Tensor,
+        piece: Piece,
+        bounds: Bounds,
+        group: RankGroup,
+        rule: AttentionRule = PLAIN_ATTENTION,
+    ) -> None:
         """`bounds` are those of the slices up to this one."""
-        self.group, self.groups = group, row_groups(piece)
+        self.group, self.window = group, rule.window
+        self.groups = row_groups(piece, rule.window)
         self.queries = zigzag_ranges(piece.start, piece.end, group.index, group.size)
         _check_dealt(q.shape[2], self.queries, piece, group)
         self._documents = piece.documents
         first = piece.start - max(rows.reach.past for rows in self.groups)
         self._keys = [_keys_of(bounds, first, group, step) for step in range(group.size)]
         shortest = min((end - start) // (2 * group.size) for start, end in bounds)
-        self.back_end = parts_back_end_for(q, piece._replace(start=0, end=shortest))
+        self.back_end = parts_back_end_for(q, piece._replace(start=0, end=shortest), rule)
 
     def tokens(self, step: int) -> int:
         """How many keys are here at a step; after the last one they are home again."""
@@ -51,7 +66,10 @@ class RingSteps:
     def parts(self, rows: Group, step: int) -> Iterator[AttentionPart]:
         """What is to be computed in some rows at a step."""
         documents = self._documents[rows.rows.start]
-        return ring_parts(self.queries, self._keys[step], documents, self.back_end.square)
+        keys, square = self._keys[step], self.back_end.square
+        if self.window is None:
+            return ring_parts(self.queries, keys, documents, square)
+        return ring_window_parts(self.queries, keys, documents, self.window, square)
 
     def pass_keys(self, block: KeyValueBlock, step: int) -> Coming:
         """Send the keys and values of this step on, and receive those of the next; after the last

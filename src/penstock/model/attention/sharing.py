@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from penstock.arch.attention_rule import PLAIN_ATTENTION, AttentionRule
 from penstock.model.attention.aten import Gradients, Output
 from penstock.model.attention.back_end import AttentionSaved, Leave
 from penstock.model.attention.groups import document_groups
@@ -67,9 +68,9 @@ def sharing_backward(
     coming = _ask(at, loans, saved[:3], LentHeads.gradients, sent)
     total = _SharedGradients(saved, at)
     for part in own_parts(at.piece, range(loans.given_to, at.piece.end)):
-        total.add(
-            part, share_gradients(*_own(part, g, saved, at), part, at.piece, total.leaves(part))
-        )
+        own, leave = _own(part, g, saved, at), total.leaves(part)
+        total.add(part, share_gradients(*own, part, at.piece, leave, at.rule))
+        del own
     while coming:
         parts, message = coming.pop(0)
         for part, (new_q, new_k, new_v) in zip(parts, (yield from message.arrive())):
@@ -80,7 +81,12 @@ def sharing_backward(
 
 
 def share_gradients(
-    g: Tensor, saved: AttentionSaved, part: LentPart, piece: Piece, leave: Leave
+    g: Tensor,
+    saved: AttentionSaved,
+    part: LentPart,
+    piece: Piece,
+    leave: Leave,
+    rule: AttentionRule = PLAIN_ATTENTION,
 ) -> Tensor:
     """The gradient of some queries of a piece; those of the keys that they see are left, by their
     positions in the sequence. `g` and `saved` have these queries and keys alone."""
@@ -90,7 +96,7 @@ def share_gradients(
     def left(keys: range, dk: Tensor, dv: Tensor) -> None:
         leave(range(first + keys.start, first + keys.stop), dk, dv)
 
-    dq, dk, dv = back_end_for(saved.q, here).backward(g, saved, part.reach, left)
+    dq, dk, dv = back_end_for(saved.q, here, rule).backward(g, saved, part.reach, left)
     leave(range(here.start, here.end), dk, dv)
     return dq
 

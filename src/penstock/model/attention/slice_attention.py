@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from penstock.arch.attention_rule import PLAIN_ATTENTION, AttentionRule
 from penstock.errors import RunError
 from penstock.model.attention.back_end import AttentionSaved
 from penstock.model.attention.groups import Group, join_rows, row_groups
@@ -30,6 +31,15 @@ class SliceOfLayer(NamedTuple):
     memory: KeyValues | None
     """None where the slice is the whole sequence."""
     layer: int
+    rule: AttentionRule = PLAIN_ATTENTION
+    """That of the layer, for sequences that end with the slice."""
+
+    @property
+    def gives_queries(self) -> bool:
+        """Whether other devices attend with some of the queries; not in a window, where little is
+        to be computed."""
+        loans = self.piece.loans
+        return loans is not None and loans.gives_queries and self.rule.window is None
 
     def keys_and_values(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Those of the whole prefix."""
@@ -46,15 +56,15 @@ class SliceOfLayer(NamedTuple):
 
 def attention_forward(q: Tensor, k: Tensor, v: Tensor, at: SliceOfLayer) -> tuple[Tensor, Tensor]:
     """Output and log-sum-exp; the keys and values of the slice are in the memory already."""
-    if not at.piece.length:  # a rank that no group has; kernels refuse it
+    if at.piece.start == at.piece.end:  # a rank that no group has; kernels refuse it
         return torch.empty_like(q), q.new_empty(q.shape[:3])
-    back_end, piece = back_end_for(q, at.piece), at.piece
+    back_end, piece = back_end_for(q, at.piece, at.rule), at.piece
     keys, values = at.keys_and_values(k, v)
     each = [
         back_end.forward(
             group.of(q), group.keys(keys, piece), group.keys(values, piece), group.reach
         )
-        for group in row_groups(piece)
+        for group in row_groups(piece, at.rule.window)
     ]
     out, lse = (join_rows(results) for results in zip(*each))
     return out, lse
@@ -67,10 +77,11 @@ def attention_backward(
 
     `saved` has the slice's own keys and values; those before it come from the memory.
     """
-    if not at.piece.length:
+    if at.piece.start == at.piece.end:
         return torch.empty_like(saved.q), torch.empty_like(saved.k), torch.empty_like(saved.v)
     g = g if g.stride(-1) == 1 else g.contiguous()
-    each = [_backward_of(g, saved, group, at) for group in row_groups(at.piece)]
+    groups = row_groups(at.piece, at.rule.window)
+    each = [_backward_of(g, saved, group, at) for group in groups]
     dq, dk, dv = (join_rows(gradients) for gradients in zip(*each))
     return dq, dk, dv
 
@@ -86,7 +97,7 @@ def _backward_of(
         group.of(saved.out),
         group.of(saved.lse),
     )
-    back_end = back_end_for(saved.q, at.piece)
+    back_end = back_end_for(saved.q, at.piece, at.rule)
     if at.memory is None:
         return back_end.backward(group.of(g), here, group.reach, _nowhere)
     relay = Relay(at.memory, at.layer, group.rows, at.piece, group.reach.past)

@@ -10,23 +10,30 @@ On one core of a CPU a triangle costs nearly as much as its square, up to 512 qu
 128 it takes 2/3 of the time. Keys in blocks of 512 leave their gradients in the cache.
 """
 
+from functools import cache, partial
+
 import torch
 from torch import Tensor
 
+from penstock.arch.attention_rule import PLAIN_ATTENTION, AttentionRule
 from penstock.arch.layers.attention import HOST_KEYS, HOST_SQUARE
 from penstock.errors import RunError
 from penstock.model.attention import aten, flash4, plain
 from penstock.model.attention.back_end import BackEnd
 from penstock.model.attention.folded import folded_backward, folded_forward
+from penstock.model.attention.groups import document_groups
 from penstock.model.attention.one_call import OneCall
 from penstock.model.attention.packed import Packed
 from penstock.model.attention.piece import Piece
-from penstock.model.attention.tiled import Tiled
+from penstock.model.attention.tiled import UNCUT, Tiled
+from penstock.model.attention.window_parts import parts
 
 FULL_PRECISION = (torch.float32, torch.float64)
 LOW_PRECISION = (torch.bfloat16, torch.float16)
 SHORTEST = 64
 """Tokens of a slice or a past below which cuDNN's plans are not asked for."""
+PLAIN_KEYS = 8192
+"""Most keys of a rectangle in the backward of plain products."""
 
 
 def _on_cpu(q: Tensor, piece: Piece) -> bool:
@@ -101,24 +108,45 @@ BACK_ENDS: tuple[BackEnd, ...] = (
     Tiled("flash4-parts", _with_flash4_whole, flash4.flash4_forward, flash4.flash4_backward),
     Tiled("cudnn", _with_cudnn, aten.cudnn_forward, aten.cudnn_backward),
     Packed("flash", _with_flash, aten.flash_forward, aten.flash_backward),
-    Tiled("plain", _always, plain.plain_forward, plain.plain_backward, block=8192),
+    Tiled("plain", _always, plain.plain_forward, plain.plain_backward, block=PLAIN_KEYS),
 )
 
 
-def back_end_for(q: Tensor, piece: Piece) -> BackEnd:
-    """The first in the table that serves these queries."""
+def back_end_for(q: Tensor, piece: Piece, rule: AttentionRule = PLAIN_ATTENTION) -> BackEnd:
+    """The first in the table that serves these queries; windows are given to a kernel part by part,
+    and scores with a cap to plain products."""
+    if rule.window is not None or rule.cap is not None:
+        return parts_back_end_for(q, piece, rule)
     for back_end in BACK_ENDS:
         if back_end.serves(q, piece):
             return back_end
     raise _unknown(q)
 
 
-def parts_back_end_for(q: Tensor, piece: Piece) -> Tiled:
+def parts_back_end_for(q: Tensor, piece: Piece, rule: AttentionRule = PLAIN_ATTENTION) -> Tiled:
     """The first that serves these queries and can be given parts one by one."""
+    if rule.cap is not None and _always(q, piece):
+        return _capped(rule.cap)
+    if rule.window is not None and q.is_cuda:
+        piece = piece._replace(start=0, end=smallest_part(piece, rule.window))
     for back_end in BACK_ENDS:
         if isinstance(back_end, Tiled) and back_end.serves(q, piece):
             return back_end
     raise _unknown(q)
+
+
+def smallest_part(piece: Piece, window: int) -> int:
+    """Queries or keys of the smallest part of a slice with a window: kernels have a least size."""
+    reaches = {group.reach for group in document_groups(piece, window)}
+    found = [part for reach in reaches for part in parts(reach, UNCUT)]
+    return min((len(span) for part in found for span in (part.queries, part.keys)), default=0)
+
+
+@cache
+def _capped(cap: float) -> Tiled:
+    """No fused kernel has a cap in both directions."""
+    ahead, back = partial(plain.plain_forward, cap=cap), partial(plain.plain_backward, cap=cap)
+    return Tiled("plain-capped", _always, ahead, back, block=PLAIN_KEYS)
 
 
 def _unknown(q: Tensor) -> RunError:

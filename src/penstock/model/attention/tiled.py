@@ -14,7 +14,8 @@ from torch import Tensor
 from penstock.model.attention.aten import Gradients, Output
 from penstock.model.attention.back_end import AttentionSaved, Fits, Leave
 from penstock.model.attention.merge import merge
-from penstock.model.attention.reach import AttentionPart, Reach, parts
+from penstock.model.attention.reach import AttentionPart, Reach
+from penstock.model.attention.window_parts import parts
 
 UNCUT = 1 << 62
 """A size that no part exceeds."""
@@ -49,16 +50,20 @@ class Tiled:
         """Compute some parts, and join them with what the output has already."""
         for part in some:
             here, keys = _cuts(part)
-            new = self.ahead(q[:, :, here], k[:, :, keys], v[:, :, keys], part.causal)
+            q_here, k_here, v_here = _ordered(part, q[:, :, here], k[:, :, keys], v[:, :, keys])
+            causal = part.causal or part.mirrored
+            new = _ordered(part, *self.ahead(q_here, k_here, v_here, causal))
+            del q_here, k_here, v_here
             output.store(part.queries, *new) if part.fresh else output.merge(part.queries, *new)
 
     def backward(self, g: Tensor, saved: AttentionSaved, reach: Reach, leave: Leave) -> Gradients:
         dq, dk, dv = (TensorInPieces(saved.q.shape[2]) for _ in range(3))
+        past = PastGradients(reach, leave)
         for part in self.blocks(parts(reach, self.square)):
             new_q, new_k, new_v = self.gradients(g, saved, part)
             dq.store(part.queries, new_q) if part.fresh else dq.add(part.queries, new_q)
             if part.keys.start < reach.past:
-                leave(part.keys, new_k, new_v)
+                past.take(part.keys, new_k, new_v)
             else:
                 own = range(part.keys.start - reach.past, part.keys.stop - reach.past)
                 for total, new in ((dk, new_k), (dv, new_v)):
@@ -66,22 +71,54 @@ class Tiled:
                     total.store(own, new) if part.causal else total.add(own, new)
                 del total, new
             del new_q, new_k, new_v  # before the next ones are there
+        past.hand_on()
         return dq.tensor, dk.tensor, dv.tensor
 
     def gradients(self, g: Tensor, saved: AttentionSaved, part: AttentionPart) -> Gradients:
         """What a part adds to the gradients of its queries, keys and values."""
         here, keys = _cuts(part)
-        merged = saved.out[:, :, here], saved.lse[:, :, here]
-        k, v = saved.k[:, :, keys], saved.v[:, :, keys]
-        return self.back(g[:, :, here], saved.q[:, :, here], k, v, merged, part.causal)
+        queries = (g[:, :, here], saved.q[:, :, here])
+        both = (saved.k[:, :, keys], saved.v[:, :, keys])
+        merged = (saved.out[:, :, here], saved.lse[:, :, here])
+        own, q, k, v, out, lse = _ordered(part, *queries, *both, *merged)
+        causal = part.causal or part.mirrored
+        dq, dk, dv = _ordered(part, *self.back(own, q, k, v, (out, lse), causal))
+        return dq, dk, dv
 
     def blocks(self, whole: Iterable[AttentionPart]) -> Iterator[AttentionPart]:
         """The parts, with rectangles cut into blocks of keys."""
         for part in whole:
-            step = len(part.keys) if part.causal else self.block
+            step = len(part.keys) if part.causal or part.mirrored else self.block
             for start in range(0, len(part.keys), step):
                 keys = part.keys[start : start + step]
                 yield part._replace(keys=keys, fresh=part.fresh and start == 0)
+
+
+class PastGradients:
+    """Gradients of the keys before a slice, on their way to earlier slices, which want those of
+    each key once. With a window several parts have the same keys; else no two have."""
+
+    def __init__(self, reach: Reach, leave: Leave) -> None:
+        self._reach, self._leave = reach, leave
+        self._both: tuple[Tensor, Tensor] | None = None
+
+    def take(self, keys: range, dk: Tensor, dv: Tensor) -> None:
+        if self._reach.window is None:
+            self._leave(keys, dk, dv)
+            return
+        if self._both is None:
+            rows, heads, _, size = dk.shape
+            shape = (rows, self._reach.past, heads, size)
+            dk_all, dv_all = (dk.new_zeros(shape).transpose(1, 2) for _ in range(2))
+            self._both = dk_all, dv_all
+        for total, new in zip(self._both, (dk, dv)):
+            total[:, :, keys.start : keys.stop].add_(new)
+
+    def hand_on(self) -> None:
+        """Leave what was added up."""
+        if self._both is not None:
+            self._leave(range(self._reach.past), *self._both)
+            self._both = None
 
 
 class TensorInPieces:
@@ -134,6 +171,12 @@ class OutputInPieces:
         here = slice(queries.start, queries.stop)
         others = out.to(self._dtype), lse
         merge(self.out.tensor[:, :, here], self.lse.tensor[:, :, here], *others)
+
+
+def _ordered(part: AttentionPart, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """Tensors as a kernel takes them: of a mirrored triangle in reverse order, in which it is
+    a usual one; and back."""
+    return tuple(each.flip(2) for each in tensors) if part.mirrored else tensors
 
 
 def _cuts(part: AttentionPart) -> tuple[slice, slice]:

@@ -12,8 +12,15 @@ its first document up to the range, and where the keys are the rank's own, the r
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
-from penstock.model.attention.reach import AttentionPart, Reach, parts, reach_of
+from penstock.model.attention.reach import AttentionPart, Reach, reach_of
+from penstock.model.attention.window_parts import (
+    as_part,
+    parts,
+    window_rectangle,
+    window_triangle,
+)
 
 Ranges = tuple[range, ...]
 """Positions in a sequence, ascending."""
@@ -54,7 +61,7 @@ def ring_parts(
     >>> queries, keys = (zigzag_ranges(0, 8, index, of=2) for index in range(2))
     >>> queries, keys
     ((range(0, 2), range(6, 8)), (range(2, 6),))
-    >>> for part in ring_parts(queries, keys, (0, 3), 128): print(*part)
+    >>> for part in ring_parts(queries, keys, (0, 3), 128): print(*part[:4])
     range(2, 4) range(1, 4) False False
     """
     first = 0
@@ -68,6 +75,35 @@ def ring_parts(
             here = range(first, first + reach.lengths[0])
             yield AttentionPart(here, range(begin, end), causal=False, fresh=False)
         first += len(span)
+
+
+def ring_window_parts(
+    queries: Ranges, keys: Ranges, documents: Sequence[int], window: int, square: int
+) -> Iterator[AttentionPart]:
+    """The same where a query sees the last keys of a window only: keys have gaps, so each of their
+    ranges is met by itself."""
+    first = 0
+    for span in queries:
+        reach = reach_of(span.start, span.stop, documents, window)
+        reached = range(span.start - reach.past, span.start)
+        for place, begin in zip(keys, accumulate(map(len, keys), initial=0)):
+            if place == span:  # in front of the others: there its queries are fresh
+                for one in _documents_in(span, reach.lengths):
+                    for each in window_triangle(one, window, square):
+                        yield as_part(each, first - span.start, begin - span.start)
+        for place, begin in zip(keys, accumulate(map(len, keys), initial=0)):
+            near = range(max(place.start, reached.start), min(place.stop, reached.stop))
+            for each in window_rectangle(span[: reach.lengths[0]], near, window, square):
+                yield as_part(each, first - span.start, begin - place.start)
+        first += len(span)
+
+
+def _documents_in(span: range, lengths: Sequence[int]) -> Iterator[range]:
+    """The documents of a range, by their lengths in it."""
+    start = span.start
+    for length in lengths:
+        yield range(start, start + length)
+        start += length
 
 
 def _before(ranges: Ranges, position: int) -> int:

@@ -5,12 +5,12 @@ written has what was kept of the one that the model came from (kept_files), and 
 at all: files grow in a folder beside it, which takes its place when everything is there and on the
 disk. Ranks may each write files of their own, so that no process ever holds the whole model:
 
-    write_shard(folder, rank + 1, ranks, tensors, dtype)      on every rank
-    write_index(folder, config, ranks, dtype)                 on one rank, when all are done
+    write_shard(folder, config, rank + 1, ranks, tensors, dtype)      on every rank
+    write_index(folder, config, ranks, dtype)                         on one rank, when all are done
 """
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -21,6 +21,7 @@ from penstock.arch.families import BYTES, from_huggingface
 from penstock.arch.parameters import EMBEDDING, HEAD, elements, expected_shapes
 from penstock.errors import ShapeError
 from penstock.files.durable import sync_path
+from penstock.model.io.fused_tensors import fuse_tensors, stored_rows, stored_shapes
 from penstock.model.io.inventory import refuse_names, refuse_other_head, refuse_shape, refuse_wanted
 from penstock.model.io.kept_files import CONFIG, NOTHING_KEPT, KeptFiles, is_own
 from penstock.model.io.safetensors_files import (
@@ -61,15 +62,18 @@ def read_weights(folder: Path, names: Iterable[str]) -> Iterator[tuple[str, Tens
 def _read(
     folder: Path, config: ModelConfig, files: Mapping[str, str], wanted: list[str]
 ) -> Iterator[tuple[str, Tensor]]:
-    shapes = expected_shapes(config)
-    for file in dict.fromkeys(files[name] for name in wanted):
-        inside = [name for name in wanted if files[name] == file]
+    shapes, places = stored_shapes(config), stored_rows(config)
+    parts: dict[str, list[str]] = {}
+    for name in wanted:
+        parts.setdefault(places[name].name, []).append(name)
+    for file in dict.fromkeys(files[name] for name in parts):
+        inside = [name for name in parts if files[name] == file]
         for name, tensor in tensors_in(folder / file, inside):
             refuse_shape(folder / file, name, tuple(tensor.shape), shapes[name])
             if name == EMBEDDING and config.tied and HEAD in files:
                 ((_, head),) = tensors_in(folder / files[HEAD], [HEAD])
                 refuse_other_head(folder / files[HEAD], tensor, head)
-            yield name, tensor
+            yield from ((part, places[part].cut(tensor)) for part in parts[name])
 
 
 def write(
@@ -82,11 +86,11 @@ def write(
 ) -> None:
     """Write a whole model, in files of about `shard_bytes`; the tensors may come one by one."""
     refuse_foreign(folder, kept)
-    _refuse_dtype(dtype)
+    refuse_dtype(dtype)
     shutil.rmtree(staging_folder(folder), ignore_errors=True)
-    pairs = tensors.items() if isinstance(tensors, Mapping) else tensors
+    pairs = fuse_tensors(config, tensors.items() if isinstance(tensors, Mapping) else tensors)
     try:
-        of = _write_parts(_make_staging_folder(folder), _shards(pairs, dtype, shard_bytes), dtype)
+        of = _write_parts(make_staging_folder(folder), _shards(pairs, dtype, shard_bytes), dtype)
         write_index(folder, config, of, dtype, kept)
     except BaseException:
         shutil.rmtree(staging_folder(folder), ignore_errors=True)
@@ -122,14 +126,16 @@ def _shards(
 
 def write_shard(
     folder: Path,
+    config: ModelConfig,
     number: int,
     of: int,
     tensors: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]],
     dtype: torch.dtype,
 ) -> None:
     """Write one file of a model that several ranks write together; files count from 1."""
-    _refuse_dtype(dtype)
-    save(_make_staging_folder(folder) / file_name(number, of), tensors, dtype)
+    refuse_dtype(dtype)
+    pairs = fuse_tensors(config, tensors.items() if isinstance(tensors, Mapping) else tensors)
+    save(make_staging_folder(folder) / file_name(number, of), pairs, dtype)
 
 
 def write_index(
@@ -140,7 +146,7 @@ def write_index(
     kept: KeptFiles = NOTHING_KEPT,
 ) -> None:
     """Complete a model whose files are all written, and put it in its place."""
-    stage = _make_staging_folder(folder)
+    stage = make_staging_folder(folder)
     names = [file_name(number, of) for number in range(1, of + 1)]
     files = _files_by_tensor(stage, config, names)
     for path in stage.iterdir():
@@ -151,12 +157,12 @@ def write_index(
         write_json(stage / INDEX, {"metadata": {"total_size": size}, "weight_map": files})
     kept.copy_to(stage)
     write_json(stage / CONFIG, kept.config(config, _name(dtype)))
-    _publish(stage, folder, kept)
+    put_in_place(stage, folder, kept)
 
 
 def _files_by_tensor(stage: Path, config: ModelConfig, names: Iterable[str]) -> dict[str, str]:
     """The file of every tensor, when the files together are the model and nothing else."""
-    shapes = expected_shapes(config)
+    shapes = stored_shapes(config)
     files: dict[str, str] = {}
     for file in names:
         for name, shape in shapes_in(stage / file).items():
@@ -181,15 +187,18 @@ def staging_folder(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.partial")
 
 
-def refuse_foreign(folder: Path, kept: KeptFiles = NOTHING_KEPT) -> None:
-    """Refuse to replace a folder that holds anything but a model, and what is kept beside it."""
+def refuse_foreign(
+    folder: Path, kept: KeptFiles = NOTHING_KEPT, own: Collection[str] = OURS
+) -> None:
+    """Refuse to replace a folder that holds anything but a model, or other files of our `own`, and
+    what is kept beside it."""
     if kept.source and kept.source.resolve() == folder.resolve():
         raise ShapeError(
             f"{folder} cannot be replaced: the model came from it", hint="give another folder"
         )
     with explain_write_errors(folder):
         inside = sorted(folder.iterdir()) if folder.is_dir() else []
-    strange = [path.name for path in inside if not is_own(path.name, OURS, kept)]
+    strange = [path.name for path in inside if not is_own(path.name, own, kept)]
     if strange or (folder.exists() and not folder.is_dir()):
         raise ShapeError(
             f"{folder} is not a model that could be replaced: {', '.join(strange[:3]) or 'a file'}",
@@ -197,14 +206,14 @@ def refuse_foreign(folder: Path, kept: KeptFiles = NOTHING_KEPT) -> None:
         )
 
 
-def _make_staging_folder(folder: Path) -> Path:
+def make_staging_folder(folder: Path) -> Path:
     stage = staging_folder(folder)
     with explain_write_errors(stage):
         stage.mkdir(parents=True, exist_ok=True)
     return stage
 
 
-def _refuse_dtype(dtype: torch.dtype) -> None:
+def refuse_dtype(dtype: torch.dtype) -> None:
     if _name(dtype) not in BYTES:
         raise ShapeError(
             f"a model is not written as {_name(dtype)}", hint=f"one of: {', '.join(BYTES)}"
@@ -215,9 +224,11 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _publish(stage: Path, folder: Path, kept: KeptFiles) -> None:
+def put_in_place(
+    stage: Path, folder: Path, kept: KeptFiles = NOTHING_KEPT, own: Collection[str] = OURS
+) -> None:
     """Put the new folder in the place of the old one; at every moment one of them is whole."""
-    refuse_foreign(folder, kept)
+    refuse_foreign(folder, kept, own)
     old = folder.with_name(f"{folder.name}.old")
     with explain_write_errors(folder):
         if folder.exists():

@@ -29,11 +29,18 @@ def initialise(config: ModelConfig, name: str, out: Tensor, seed: int) -> None:
     elif start is InitialValue.ZEROS:
         out.zero_()
     else:
-        back = start is InitialValue.NORMAL_TO_RESIDUAL
-        spread = SPREAD / sqrt(2 * config.layers) if back else SPREAD
         stream = torch.Generator().manual_seed(_seed(seed, name))
-        numbers = torch.empty(out.shape, dtype=torch.float32).normal_(0, spread, generator=stream)
-        out.copy_(numbers)
+        out.copy_(_random(start, torch.empty(out.shape, dtype=torch.float32), config, stream))
+
+
+def _random(
+    start: InitialValue, out: Tensor, config: ModelConfig, stream: torch.Generator
+) -> Tensor:
+    if start is InitialValue.UNIFORM:  # as PEFT: Kaiming's for a slope of sqrt(5)
+        bound = 1 / sqrt(out.shape[1])
+        return out.uniform_(-bound, bound, generator=stream)
+    back = start is InitialValue.NORMAL_TO_RESIDUAL
+    return out.normal_(0, SPREAD / sqrt(2 * config.layers) if back else SPREAD, generator=stream)
 
 
 def _parameter(config: ModelConfig, name: str) -> Parameter:

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.parameter import TensorShape
-from penstock.arch.parameters import EMBEDDING, HEAD, Shapes, expected_shapes
+from penstock.arch.parameters import EMBEDDING, HEAD, Shapes
 from penstock.errors import ShapeError, nearest, shown
+from penstock.model.io.fused_tensors import stored_shapes
 
 SHOWN = 3
 """Names that a message spells out; a wrong config can make hundreds differ."""
@@ -22,7 +23,7 @@ def refuse_names(where: Path, config: ModelConfig, held: Iterable[str]) -> None:
     hold its head again.
     """
     found = {name for name in held if not name.endswith(".rotary_emb.inv_freq")}
-    expected = set(expected_shapes(config))
+    expected = set(stored_shapes(config))
     missing = sorted(expected - found)
     unexpected = sorted(found - expected - ({HEAD} if config.tied else set()))
     if missing:

@@ -84,7 +84,8 @@ def fused_norm_backward(
         x, weight, r, dy, residual, dx, sums, x_stride, dy_stride, heads, rows, size, share,
         adds=residual is not None, **_shape(size),
     )  # fmt: skip
-    gradient.add_(sums.sum(0))
+    if len(gradient):
+        gradient.add_(sums.sum(0))
     return dx
 
 

@@ -26,6 +26,8 @@ class SliceContext(NamedTuple):
     sin: Tensor
     written: bool
     """Whether the memory has the slice's keys and values already, so that they are not written."""
+    query_scale: float = 1.0
+    """What queries are multiplied by when they are turned."""
 
 
 def attend(heads: Heads, context: SliceContext) -> tuple[Tensor, AttentionSaved]:
@@ -41,7 +43,7 @@ def attend_in_turn(
 ) -> Work[tuple[Tensor, AttentionSaved]]:
     """The same where other devices compute a part of it, or are helped meanwhile."""
     q, k, v = placed_heads(heads, context)
-    together = sharing_forward if loans.gives_queries else lending_forward
+    together = sharing_forward if context.at.gives_queries else lending_forward
     out, lse = yield from together(q, k, v, context.at, loans)
     return flatten_heads(out), AttentionSaved(q, k, v, out, lse)
 

@@ -82,7 +82,7 @@ class CellAttention:
 
     def _exchange(self, piece: Piece) -> HeadExchange | None:
         """The exchange among the ranks that share a piece; None where a rank has it to itself."""
-        group = piece.sharers.exchange if piece.sharers else self.cell.ulysses
+        group = piece.exchanging(self.cell.ulysses)
         if group is None:
             return None
         if group.size not in self._exchanges:
@@ -119,7 +119,7 @@ class CellAttention:
         if self.cell.ring is None:
             if loans is None:
                 return Heads(*attention_backward(g, saved, context.at))
-            together = sharing_backward if loans.gives_queries else lending_backward
+            together = sharing_backward if context.at.gives_queries else lending_backward
             return Heads(*(yield from together(g, saved, context.at, loans)))
         return Heads(*(yield from ring_backward(g, saved, _of_ring(context), self.cell.ring)))
 
@@ -131,4 +131,4 @@ class CellAttention:
 
 def _of_ring(context: SliceContext) -> RingSlice:
     memory: Any = context.at.memory  # made by the stage, for the ring that it is in
-    return RingSlice(context.at.piece, memory, context.at.layer)
+    return RingSlice(context.at.piece, memory, context.at.layer, context.at.rule)

@@ -1,25 +1,20 @@
-"""One layer of the decoder: attention and MLP, each behind a norm, with the backward written out.
+"""One layer of the decoder: attention and MLP with their norms, and the backward written out.
 
 A backward that is written out keeps exactly what it needs, adds residuals inside the products, and
 leaves the weight gradients to a queue. Everything is [tokens, features], where tokens are the rows
 of a microbatch one behind the other.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
 from penstock.model.attention.lending import lend_keys
 from penstock.model.layers.attend import SliceContext
+from penstock.model.layers.layer_end import layer_end
 from penstock.model.layers.linear import Queue
-from penstock.model.layers.norm import norm, norm_backward
-from penstock.model.layers.post_attention import (
-    PostAttention,
-    PostAttentionSaved,
-    PostAttentionWeights,
-)
-from penstock.model.layers.pre_attention import PreAttention, PreAttentionWeights
+from penstock.model.layers.pre_attention import InputNorm, PreAttention, PreAttentionWeights
 from penstock.model.layers.self_attention import SelfAttention, SelfAttentionSaved
 from penstock.model.layers.views import Views
 from penstock.model.parallel.cell import SINGLE_RANK, Cell
@@ -30,18 +25,19 @@ class LayerWeights(NamedTuple):
     """Weights of a layer, or their gradients."""
 
     pre: PreAttentionWeights
-    post: PostAttentionWeights
+    post: Any
+    """Of one MLP or of several (layer_end.py)."""
 
 
 class LayerSaved(NamedTuple):
     """What the backward of a layer needs."""
 
     x: Tensor
-    r: Tensor
+    r: Tensor | None
     a: Tensor
-    """The normed input of attention."""
+    """The normed input of attention, or the input where no norm stands in front."""
     attention: SelfAttentionSaved
-    post: PostAttentionSaved
+    post: Any
 
 
 class DecoderLayer:
@@ -49,8 +45,8 @@ class DecoderLayer:
 
     def __init__(self, config: ModelConfig, number: int, cell: Cell = SINGLE_RANK) -> None:
         """`config` has the sizes of this rank's matrices."""
-        self.number, self.epsilon = number, config.norm_epsilon
-        self.pre, self.post = PreAttention(config, cell), PostAttention(config, cell)
+        self.number, self.norm = number, InputNorm(config)
+        self.pre, self.post = PreAttention(config, cell), layer_end(config, cell)
         self.attention = SelfAttention(config, cell)
 
     def views(self, views: Views) -> LayerWeights:
@@ -60,7 +56,7 @@ class DecoderLayer:
         self, weights: LayerWeights, x: Tensor, context: SliceContext
     ) -> Work[tuple[Tensor, LayerSaved]]:
         lend_keys(context.at)
-        a, r = norm(weights.pre.norm, x, self.epsilon)
+        a, r = self.norm.forward(weights.pre.norm, x)
         attention = yield from self.attention.forward(weights.pre.projection, a, context)
         z, post = yield from self.post.forward(weights.post, attention.out, x)
         return z, LayerSaved(x, r, a, attention, post)
@@ -73,15 +69,16 @@ class DecoderLayer:
         dz: Tensor,
         context: SliceContext,
         queue: Queue,
+        slope: Tensor | None = None,
     ) -> Work[Tensor]:
-        """The gradient of the input."""
+        """The gradient of the input; `slope` is that of the auxiliary loss of experts."""
         lend_keys(context.at)
         pre, d_pre = weights.pre, gradients.pre
         d_out, dx = yield from self.post.backward(
-            weights.post, gradients.post, saved.attention.out, saved.post, dz, queue
+            weights.post, gradients.post, saved.attention.out, saved.post, dz, queue, slope
         )
         da = yield from self.attention.backward(
             pre.projection, d_pre.projection, saved.a, saved.attention, d_out, context, queue
         )
         del d_out
-        return norm_backward(pre.norm, d_pre.norm, saved.x, saved.r, da, dx)
+        return self.norm.backward(pre.norm, d_pre.norm, saved.x, saved.r, da, dx)

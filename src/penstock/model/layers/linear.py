@@ -4,14 +4,18 @@ the schedule says so.
 The first part leaves (number of the matrix, input, output gradient) in a queue; the second works
 the queue off, first in, first out. A full backward runs the one and then the other, so that it adds
 up the same numbers in the same order as a split one.
+
+A matrix may be frozen: then nothing of it is queued, but the products of its adapters
+(adapters.py).
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from penstock.model.layers.adapters import adapters_backward, add_adapters
 from penstock.model.layers.views import Matrix
 from penstock.model.parallel.group import Work
 from penstock.model.parallel.tokens import ALL_TOKENS, TokenShares, wait_for
@@ -24,8 +28,24 @@ class PendingProduct(NamedTuple):
     x: Tensor
     dy: Tensor
 
+    def add_to(self, gradient: Tensor) -> None:
+        add_product(gradient, self.x, self.dy)
 
-class Queue(list[PendingProduct]):
+
+class PutOff(Protocol):
+    """A part of a weight gradient that is still to be computed."""
+
+    @property
+    def number(self) -> int:
+        """Of the matrix, among those of its stage."""
+        ...
+
+    def add_to(self, gradient: Tensor) -> None:
+        """Add it to the gradient of that matrix."""
+        ...
+
+
+class Queue(list[PutOff]):
     """Products that wait, in order."""
 
     def __init__(self, work_off: "Callable[[Queue], None] | None" = None) -> None:
@@ -42,8 +62,12 @@ class Queue(list[PendingProduct]):
 def linear(matrix: Matrix, x: Tensor) -> Tensor:
     """x [tokens, inputs] -> [tokens, outputs]"""
     if matrix.bias is None:
-        return x @ matrix.weight.t()
-    return torch.addmm(matrix.bias, x, matrix.weight.t())
+        y = x @ matrix.weight.t()
+    else:
+        y = torch.addmm(matrix.bias, x, matrix.weight.t())
+    if matrix.adapters is not None:
+        add_adapters(matrix.adapters, x, y)
+    return y
 
 
 def linear_add(
@@ -52,7 +76,10 @@ def linear_add(
     """The residual plus the product; of ranks that share the matrix by its inputs, each has a part
     of the product."""
     if tokens.ranks == 1:
-        return torch.addmm(residual, x, matrix.weight.t())  # no pass of its own for the sum
+        y = torch.addmm(residual, x, matrix.weight.t())  # no pass of its own for the sum
+        if matrix.adapters is not None:
+            add_adapters(matrix.adapters, x, y)
+        return y
     total, pending = tokens.add_up(linear(matrix, x))
     yield from wait_for(pending)
     return total.add_(residual)
@@ -63,10 +90,15 @@ def linear_backward(
 ) -> Tensor:
     """The gradient of the input; that of the matrix goes into the queue, that of the bias is added
     at once, for it costs next to nothing."""
-    queue.append(PendingProduct(matrix.number, x, dy))
-    if gradient.bias is not None:
+    if len(gradient.weight):
+        queue.append(PendingProduct(matrix.number, x, dy))
+    if gradient.bias is not None and len(gradient.bias):
         gradient.bias.add_(dy.sum(0))
-    return dy @ matrix.weight
+    dx = dy @ matrix.weight
+    if matrix.adapters is not None:
+        pending = adapters_backward(matrix.adapters, x, dy, dx)
+        queue.extend(PendingProduct(*each) for each in pending)
+    return dx
 
 
 def add_products(gradients: Sequence[Tensor], queue: Queue) -> None:
@@ -74,13 +106,16 @@ def add_products(gradients: Sequence[Tensor], queue: Queue) -> None:
     at once."""
     queue.reverse()
     while queue:
-        number, x, dy = queue.pop()
-        add_product(gradients[number], x, dy)
-        del x, dy
+        product = queue.pop()
+        product.add_to(gradients[product.number])
+        del product
 
 
 def add_product(gradient: Tensor, x: Tensor, dy: Tensor) -> None:
-    """Add dy^T x to the gradient of a matrix, in the gradient's type."""
+    """Add dy^T x to the gradient of a matrix, in the gradient's type; nothing where the matrix is
+    frozen."""
+    if not len(gradient):
+        return
     if gradient.dtype == x.dtype:
         gradient.addmm_(dy.t(), x)
     elif x.is_cuda:

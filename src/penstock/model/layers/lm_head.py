@@ -16,25 +16,33 @@ from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.data.batch import IGNORE
 from penstock.model.kernels.choice import fusible
 from penstock.model.layers.linear import add_product
+from penstock.model.layers.logit_cap import cap_alone, cap_logits, through_cap
 
 
-def head_loss(head: Tensor, x: Tensor, labels: Tensor) -> Tensor:
+def head_loss(head: Tensor, x: Tensor, labels: Tensor, cap: float | None = None) -> Tensor:
     """The loss of head [vocabulary, hidden], x [tokens, hidden] and labels [tokens]: the sum over
-    those that count, in 64 bits."""
+    those that count, in 64 bits. Logits may be bounded by a cap."""
     losses = x.new_empty(labels.shape, dtype=wide_type(x))
     for tokens in token_chunks(head, labels):
-        _write_losses(x[tokens] @ head.t(), labels[tokens], losses[tokens])
+        _write_losses(cap_alone(x[tokens] @ head.t(), cap), labels[tokens], losses[tokens])
     return losses.sum(dtype=torch.float64)
 
 
 def head_loss_backward(
-    head: Tensor, gradient: Tensor, x: Tensor, labels: Tensor, scale: float
+    head: Tensor,
+    gradient: Tensor,
+    x: Tensor,
+    labels: Tensor,
+    scale: float,
+    cap: float | None = None,
 ) -> Tensor:
     """The loss; x becomes the gradient of scale x loss with respect to it, and that with respect to
     the head is added to `gradient`."""
     losses = x.new_empty(labels.shape, dtype=wide_type(x))
     for tokens in token_chunks(head, labels):
-        d = logits_to_gradient(x[tokens] @ head.t(), labels[tokens], losses[tokens], scale)
+        logits, slope = cap_logits(x[tokens] @ head.t(), cap)
+        d = through_cap(logits_to_gradient(logits, labels[tokens], losses[tokens], scale), slope)
+        del logits, slope
         add_product(gradient, x[tokens], d)
         torch.mm(d, head, out=x[tokens])
         del d  # before the next logits are there

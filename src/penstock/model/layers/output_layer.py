@@ -14,7 +14,8 @@ from penstock.arch.parameters import LAST_NORM
 from penstock.model.attention.piece import Piece
 from penstock.model.layers.linear import linear
 from penstock.model.layers.lm_head import head_loss, head_loss_backward
-from penstock.model.layers.norm import norm, norm_backward
+from penstock.model.layers.logit_cap import cap_alone
+from penstock.model.layers.norm import RmsNorm
 from penstock.model.layers.split_head import OwnWords, split_head_loss, split_head_loss_backward
 from penstock.model.layers.views import Matrix, Views
 from penstock.model.parallel.cell import SINGLE_RANK, Cell
@@ -34,28 +35,29 @@ class OutputLayer:
 
     def __init__(self, config: ModelConfig, cell: Cell = SINGLE_RANK, first: int = 0) -> None:
         """`first` is the first word that this rank has."""
-        self.epsilon, self.cell, self.first = config.norm_epsilon, cell, first
+        self.norm, self.cap = RmsNorm(config), config.logit_cap
+        self.cell, self.first = cell, first
 
     def views(self, views: Views) -> OutputWeights:
         return OutputWeights(views.vector(LAST_NORM), views.matrix("lm_head"))
 
     def loss(self, weights: OutputWeights, x: Tensor, piece: Piece) -> Work[Tensor]:
         """The summed loss of a slice, without its gradient."""
-        normed, _ = norm(weights.norm, x, self.epsilon)
+        normed, _ = self.norm.forward(weights.norm, x)
         labels = piece.labels.flatten()
         if self.cell.tensor is None:
-            return head_loss(weights.head.weight, normed, labels)
+            return head_loss(weights.head.weight, normed, labels, self.cap)
         whole = yield from gather_tokens(self.cell.tokens, normed, len(labels))
-        head = OwnWords(weights.head.weight, self.first, self.cell.tensor)
+        head = OwnWords(weights.head.weight, self.first, self.cell.tensor, self.cap)
         return self._counted_once((yield from split_head_loss(head, whole, labels)))
 
     def backward(
         self, weights: OutputWeights, gradients: OutputWeights, x: Tensor, piece: Piece
     ) -> Work[tuple[Tensor, Tensor]]:
         """The summed loss of a slice, and the gradient of the last layer's output."""
-        d, r = norm(weights.norm, x, self.epsilon)
+        d, r = self.norm.forward(weights.norm, x)
         loss, d = yield from self._through_head(weights, gradients, d, piece)
-        return loss, norm_backward(weights.norm, gradients.norm, x, r, d)
+        return loss, self.norm.backward(weights.norm, gradients.norm, x, r, d)
 
     def _through_head(
         self, weights: OutputWeights, gradients: OutputWeights, normed: Tensor, piece: Piece
@@ -63,10 +65,11 @@ class OutputLayer:
         """The loss, and the gradient of the normed input, which is written over."""
         labels, d_head = piece.labels.flatten(), gradients.head.weight
         if self.cell.tensor is None:
-            loss = head_loss_backward(weights.head.weight, d_head, normed, labels, piece.scale)
+            head_weight, scale = weights.head.weight, piece.scale
+            loss = head_loss_backward(head_weight, d_head, normed, labels, scale, self.cap)
             return loss, normed
         part = yield from gather_tokens(self.cell.tokens, normed, len(labels))
-        head = OwnWords(weights.head.weight, self.first, self.cell.tensor)
+        head = OwnWords(weights.head.weight, self.first, self.cell.tensor, self.cap)
         loss = yield from split_head_loss_backward(head, d_head, part, labels, piece.scale)
         return self._counted_once(loss), (yield from add_up_tokens(self.cell.tokens, part))
 
@@ -77,4 +80,4 @@ class OutputLayer:
 
     def logits(self, weights: OutputWeights, x: Tensor) -> Tensor:
         """Scores of every word, of a rank that has the whole vocabulary."""
-        return linear(weights.head, norm(weights.norm, x, self.epsilon)[0])
+        return cap_alone(linear(weights.head, self.norm.forward(weights.norm, x)[0]), self.cap)

@@ -1,16 +1,16 @@
-"""What stands in front of attention in a layer: a norm, and the projection to queries, keys and
-values."""
+"""What stands in front of attention in a layer: a norm in most models, and the projection to
+queries, keys and values."""
 
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from penstock.arch.config import ModelConfig
+from penstock.arch.config import AFTER, ModelConfig
 from penstock.arch.parameters import layer_prefix
 from penstock.model.attention.piece import Piece
 from penstock.model.layers.linear import Queue
-from penstock.model.layers.norm import norm, norm_backward
+from penstock.model.layers.norm import RmsNorm
 from penstock.model.layers.qkv_projection import HeadNormsSaved, QkvProjection, QkvWeights
 from penstock.model.layers.views import Views
 from penstock.model.parallel.cell import SINGLE_RANK, Cell
@@ -21,7 +21,7 @@ from penstock.model.parallel.tokens import add_up_tokens, gather_tokens
 class PreAttentionWeights(NamedTuple):
     """Weights in front of attention, or their gradients."""
 
-    norm: Tensor
+    norm: Tensor | None
     projection: QkvWeights
 
 
@@ -29,10 +29,37 @@ class PreAttentionSaved(NamedTuple):
     """What is kept in front of attention."""
 
     x: Tensor
-    r: Tensor
+    r: Tensor | None
     a: Tensor
-    """The normed input."""
+    """The normed input, or the input where no norm stands in front."""
     norms: HeadNormsSaved | None
+
+
+class InputNorm:
+    """The norm in front of attention; nothing where a model has none there."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self.norm, self.exists = RmsNorm(config), config.norms != AFTER
+
+    def view(self, views: Views, prefix: str) -> Tensor | None:
+        return views.vector(f"{prefix}input_layernorm.weight") if self.exists else None
+
+    def forward(self, weight: Tensor | None, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        return (x, None) if weight is None else self.norm.forward(weight, x)
+
+    def backward(
+        self,
+        weight: Tensor | None,
+        gradient: Tensor | None,
+        x: Tensor,
+        r: Tensor | None,
+        da: Tensor,
+        residual: Tensor,
+    ) -> Tensor:
+        """The gradient of the input, which also went past attention."""
+        if weight is None or gradient is None or r is None:
+            return da + residual
+        return self.norm.backward(weight, gradient, x, r, da, residual)
 
 
 class PreAttention:
@@ -40,13 +67,13 @@ class PreAttention:
 
     def __init__(self, config: ModelConfig, cell: Cell = SINGLE_RANK) -> None:
         """`config` has the heads of this rank's matrices."""
-        self.epsilon, self.tokens = config.norm_epsilon, cell.tokens
-        self.projection = QkvProjection(config)
+        self.norm, self.tokens = InputNorm(config), cell.tokens
+        self.projection = QkvProjection(config, cell)
 
     def views(self, views: Views, layer: int) -> PreAttentionWeights:
         prefix = layer_prefix(layer)
         return PreAttentionWeights(
-            views.vector(f"{prefix}input_layernorm.weight"),
+            self.norm.view(views, prefix),
             self.projection.views(views, f"{prefix}self_attn."),
         )
 
@@ -54,9 +81,9 @@ class PreAttention:
         self, weights: PreAttentionWeights, x: Tensor, piece: Piece
     ) -> Work[tuple[Tensor, PreAttentionSaved]]:
         """Queries, keys and values [rows x tokens, features], side by side."""
-        a, r = norm(weights.norm, x, self.epsilon)
+        a, r = self.norm.forward(weights.norm, x)
         whole = yield from gather_tokens(self.tokens, a, piece.tokens.numel())
-        heads, norms = self.projection.forward(weights.projection, whole, piece.rows)
+        heads, norms = yield from self.projection.forward(weights.projection, whole, piece.rows)
         flat = [part.flatten(2).flatten(0, 1) for part in heads]
         return torch.cat(flat, dim=1), PreAttentionSaved(x, r, a, norms)
 
@@ -73,8 +100,8 @@ class PreAttention:
         """The gradient of the input, of those of queries, keys and values and of what went past
         them."""
         whole = yield from gather_tokens(self.tokens, saved.a, len(d))
-        part = self.projection.backward(
+        part = yield from self.projection.backward(
             weights.projection, gradients.projection, whole, saved.norms, d, piece.rows, queue
         )
         da = yield from add_up_tokens(self.tokens, part)
-        return norm_backward(weights.norm, gradients.norm, saved.x, saved.r, da).add_(beside)
+        return self.norm.backward(weights.norm, gradients.norm, saved.x, saved.r, da, beside)

@@ -7,10 +7,14 @@ import torch
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.layers.attention import HEAD
 from penstock.model.attention.heads import Heads
 from penstock.model.layers.linear import Queue, linear, linear_backward
-from penstock.model.layers.norm import norm, norm_backward
+from penstock.model.layers.norm import RmsNorm
+from penstock.model.layers.projection_norm import NormSpan, ProjectionNorm
 from penstock.model.layers.views import Matrix, Views
+from penstock.model.parallel.cell import SINGLE_RANK, Cell
+from penstock.model.parallel.group import Work
 
 
 class HeadNormsSaved(NamedTuple):
@@ -26,33 +30,41 @@ class QkvWeights(NamedTuple):
     """The projection, and the norms of queries and keys, or their gradients."""
 
     qkv: Matrix
-    q_norm: Tensor | None
-    k_norm: Tensor | None
+    norms: list[Tensor]
+    """Of queries and of keys; empty where a model has none."""
+    spans: list[NormSpan]
+    """What each norm is over, where that is all heads."""
 
 
 class QkvProjection:
     """What leads into attention."""
 
-    def __init__(self, config: ModelConfig) -> None:
-        self.config, self.epsilon = config, config.norm_epsilon
+    def __init__(self, config: ModelConfig, cell: Cell = SINGLE_RANK) -> None:
+        self.config, self.norm = config, RmsNorm(config)
+        self.over_all = ProjectionNorm(self.norm, cell.tensor)
 
     def views(self, views: Views, prefix: str) -> QkvWeights:
         qkv = views.matrix(*(f"{prefix}{part}_proj" for part in "qkv"))
-        if not self.config.qk_norm:
-            return QkvWeights(qkv, None, None)
-        q_norm, k_norm = (views.vector(f"{prefix}{part}_norm.weight") for part in "qk")
-        return QkvWeights(qkv, q_norm, k_norm)
+        names = [f"{prefix}{part}_norm.weight" for part in "qk" if self.config.qk_norm]
+        spans = [NormSpan(*views.span(name)) for name in names]
+        return QkvWeights(qkv, [views.vector(name) for name in names], spans)
 
     def forward(
         self, weights: QkvWeights, a: Tensor, rows: int
-    ) -> tuple[Heads, HeadNormsSaved | None]:
+    ) -> Work[tuple[Heads, HeadNormsSaved | None]]:
         """The heads of normed input `a` [rows x tokens, hidden]."""
-        q, k, v = split_heads(self.config, linear(weights.qkv, a), rows)
-        if weights.q_norm is None or weights.k_norm is None:
-            return Heads(q, k, v), None
-        normed_q, r_q = norm(weights.q_norm, q, self.epsilon)
-        normed_k, r_k = norm(weights.k_norm, k, self.epsilon)
-        return Heads(normed_q, normed_k, v), HeadNormsSaved(q, r_q, k, r_k)
+        product = linear(weights.qkv, a)
+        heads = split_heads(self.config, product, rows)
+        if not weights.norms:
+            return heads, None
+        if self.config.qk_norm_over == HEAD:
+            pairs = zip(weights.norms, heads[:2])
+            (q, r_q), (k, r_k) = (self.norm.forward(weight, x) for weight, x in pairs)
+            return Heads(q, k, heads.v), HeadNormsSaved(heads.q, r_q, heads.k, r_k)
+        flat = self._flat(product)
+        (q, r_q), (k, r_k) = yield from self.over_all.forward(weights.norms, weights.spans, flat)
+        q, k = (x.view(rows, -1, *old.shape[2:]) for x, old in zip((q, k), heads))
+        return Heads(q, k, heads.v), HeadNormsSaved(flat[0], r_q, flat[1], r_k)
 
     def backward(
         self,
@@ -63,22 +75,36 @@ class QkvProjection:
         d: Tensor,
         rows: int,
         queue: Queue,
-    ) -> Tensor:
+    ) -> Work[Tensor]:
         """The gradient of `a`; `d` is that of the heads, flat, and is written over."""
         if saved is not None:
-            self._norms_backward(weights, gradients, saved, split_heads(self.config, d, rows))
+            yield from self._norms_backward(weights, gradients, saved, d, rows)
         return linear_backward(weights.qkv, gradients.qkv, a, d, queue)
 
     def _norms_backward(
-        self, weights: QkvWeights, gradients: QkvWeights, saved: HeadNormsSaved, d: Heads
-    ) -> None:
+        self,
+        weights: QkvWeights,
+        gradients: QkvWeights,
+        saved: HeadNormsSaved,
+        d: Tensor,
+        rows: int,
+    ) -> Work[None]:
         """Turn the gradients of normed queries and keys into those before their norms."""
-        assert weights.q_norm is not None
-        assert gradients.q_norm is not None
-        assert weights.k_norm is not None
-        assert gradients.k_norm is not None
-        d.q.copy_(norm_backward(weights.q_norm, gradients.q_norm, saved.q, saved.r_q, d.q))
-        d.k.copy_(norm_backward(weights.k_norm, gradients.k_norm, saved.k, saved.r_k, d.k))
+        kept = [(saved.q, saved.r_q), (saved.k, saved.r_k)]
+        if self.config.qk_norm_over != HEAD:
+            flat = self._flat(d)
+            yield from self.over_all.backward(
+                weights.norms, gradients.norms, weights.spans, kept, flat
+            )
+            return
+        both = split_heads(self.config, d, rows)[:2]
+        for weight, gradient, (x, r), own in zip(weights.norms, gradients.norms, kept, both):
+            own.copy_(self.norm.backward(weight, gradient, x, r, own))
+
+    def _flat(self, product: Tensor) -> list[Tensor]:
+        """Queries and keys in a product, [tokens, own heads x head_size]."""
+        queries, keys, _ = (count * self.config.head_size for count in head_counts(self.config))
+        return [product[:, :queries], product[:, queries : queries + keys]]
 
 
 def head_counts(config: ModelConfig) -> list[int]:

@@ -23,11 +23,13 @@ from penstock.model.kernels.choice import fusible
 def rope_tables(
     config: ModelConfig, positions: range, dtype: torch.dtype, device: torch.device | str
 ) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of these positions, each [positions, head_size]; both halves are equal."""
+    """Cosines and sines of these positions, each [positions, head_size]; both halves are equal. The
+    last position decides where frequencies depend on the length of sequences."""
     config.refuse_length(max(positions, default=-1) + 1)
     precision = torch.promote_types(dtype, torch.float32)
     at = torch.arange(positions.start, positions.stop, positions.step, device=device)
-    turned = at.to(precision)[:, None] * frequencies(config, precision).to(device)
+    length = max(positions, default=-1) + 1
+    turned = at.to(precision)[:, None] * frequencies(config, precision, length).to(device)
     turns = torch.cat((turned, turned), dim=-1)
     scale = config.rope_scaling.scale if config.rope_scaling else 1.0
     cos, sin = turns.cos() * scale, turns.sin() * scale
@@ -87,11 +89,13 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return out
 
 
-def frequencies(config: ModelConfig, precision: torch.dtype) -> Tensor:
-    """Turn per position of each pair of elements, [head_size / 2]."""
+def frequencies(config: ModelConfig, precision: torch.dtype, length: int = 0) -> Tensor:
+    """Turn per position of each pair of elements, [head_size / 2], in sequences up to a length."""
     exponents = torch.arange(0, config.head_size, 2, dtype=precision) / config.head_size
     powers = config.rope_theta**exponents
     scaling = config.rope_scaling
+    if scaling is not None and scaling.kind == "longrope":
+        return 1.0 / (torch.tensor(scaling.factors(length), dtype=precision) * powers)
     if scaling is None or scaling.kind not in _SCALED:
         return 1.0 / powers
     return _SCALED[scaling.kind](powers, scaling, config)

@@ -44,7 +44,7 @@ class SelfAttention:
     def __init__(self, config: ModelConfig, cell: Cell = SINGLE_RANK) -> None:
         """`config` has the heads of this rank's matrices."""
         self.config, self.tokens = config, cell.tokens
-        self.projection = QkvProjection(config)
+        self.projection = QkvProjection(config, cell)
         self.attention = CellAttention(config, cell)
 
     def forward(
@@ -53,7 +53,7 @@ class SelfAttention:
         """Of the normed input, or what this rank holds of it."""
         piece = context.at.piece
         whole = yield from gather_tokens(self.tokens, a, piece.tokens.numel())
-        heads, norms = self.projection.forward(weights, whole, piece.rows)
+        heads, norms = yield from self.projection.forward(weights, whole, piece.rows)
         del whole
         # A name for the rotated heads here would keep them while attention runs; the projection
         # ends before.
@@ -80,7 +80,7 @@ class SelfAttention:
         rotate_heads_back(d_heads, context, split_heads(self.config, d, piece.rows))
         del d_heads
         yield from wait_for(pending)
-        part = self.projection.backward(
+        part = yield from self.projection.backward(
             weights, gradients, whole, saved.norms, d, piece.rows, queue
         )
         del whole, pending, d
@@ -100,7 +100,7 @@ def _rotated(heads: Heads, norms: HeadNormsSaved | None, context: SliceContext) 
 def rotate_heads(heads: Heads, context: SliceContext) -> Heads:
     """Queries and keys turned to their positions; all are [rows, heads, tokens, head_size]."""
     q, k = (rotate(x, context.cos, context.sin).transpose(1, 2) for x in heads[:2])
-    return Heads(q, k, heads.v.transpose(1, 2))
+    return Heads(_scaled(q, context), k, heads.v.transpose(1, 2))
 
 
 def rotate_heads_in_place(heads: Heads, context: SliceContext) -> Heads:
@@ -112,6 +112,7 @@ def rotate_heads_in_place(heads: Heads, context: SliceContext) -> Heads:
         q = torch.empty_like(q, memory_format=torch.contiguous_format)
     rotate_into(q, heads.q, context.cos, context.sin)
     rotate_into(k, heads.k, context.cos, context.sin)
+    _scaled(q, context)
     return Heads(*(x.transpose(1, 2) for x in (q, k, v)))
 
 
@@ -120,3 +121,9 @@ def rotate_heads_back(d: Heads, context: SliceContext, into: Heads) -> None:
     into.v.copy_(d.v.transpose(1, 2))
     for to, x in ((into.q, d.q), (into.k, d.k)):
         rotate_back_into(to, x.transpose(1, 2), context.cos, context.sin)
+    _scaled(into.q, context)
+
+
+def _scaled(q: Tensor, context: SliceContext) -> Tensor:
+    """Queries multiplied where they lie; their gradient too, since both ways are the same."""
+    return q if context.query_scale == 1 else q.mul_(context.query_scale)

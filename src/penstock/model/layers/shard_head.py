@@ -19,6 +19,7 @@ from torch import Tensor
 from penstock.data.batch import IGNORE
 from penstock.model.layers.linear import add_product
 from penstock.model.layers.lm_head import token_chunks, wide_type
+from penstock.model.layers.logit_cap import cap_logits, through_cap
 from penstock.model.layers.split_head import own_labels
 
 
@@ -27,6 +28,8 @@ class ShardWords(NamedTuple):
 
     weight: Tensor
     first: int
+    cap: float | None = None
+    """Bound of the logits."""
 
 
 class Labels(NamedTuple):
@@ -81,6 +84,8 @@ class ShardSaved(NamedTuple):
     exponentials: Tensor
     """Of own logits beside the largest of them [tokens, own words], in the type of x."""
     largest: Tensor
+    slope: Tensor | None
+    """Of the bound of own logits, in the type of x."""
 
 
 def shard_statistics(
@@ -89,30 +94,42 @@ def shard_statistics(
     """The first pass over x [tokens, hidden]."""
     wide = wide_type(x)
     exponentials = x.new_empty(len(x), len(head.weight))
+    slope = None if head.cap is None else torch.empty_like(exponentials)
     largest, total, picked = x.new_empty(3, len(x), dtype=wide)
     for tokens in token_chunks(head.weight, labels):
         words, own = own_labels(head.first, len(head.weight), labels[tokens])
         logits = torch.mm(x[tokens], head.weight.t(), out=exponentials[tokens]).to(wide)
+        logits = _bounded(logits, head.cap, slope, tokens)
         torch.amax(logits, -1, out=largest[tokens])
         picked[tokens] = logits.gather(-1, words.unsqueeze(-1)).squeeze(-1).mul_(own)
         logits.sub_(largest[tokens].unsqueeze(-1)).exp_()
         torch.sum(logits, -1, out=total[tokens])
-        if logits.dtype != x.dtype:
+        if logits.data_ptr() != exponentials[tokens].data_ptr():
             exponentials[tokens] = logits
-    return ShardStatistics(largest, total, picked), ShardSaved(x, exponentials, largest)
+    return ShardStatistics(largest, total, picked), ShardSaved(x, exponentials, largest, slope)
+
+
+def _bounded(logits: Tensor, cap: float | None, slope: Tensor | None, tokens: slice) -> Tensor:
+    """Logits of some tokens, bounded; the slope of the bound is kept."""
+    found, own = cap_logits(logits, cap)
+    if slope is not None and own is not None:
+        slope[tokens] = own
+    return found
 
 
 def logits_gradient(
     gradient: ShardWords, saved: ShardSaved, merged: ShardStatistics, labels: Labels
 ) -> Tensor:
     """The gradient of own logits, written over the exponentials; that of own words is added to
-    `gradient`."""
+    `gradient`, which is empty where they are frozen."""
     shares, weights = merged.shares(saved.largest), labels.weights(merged.total.dtype)
-    for tokens in token_chunks(gradient.weight, labels.words):
-        words, own = own_labels(gradient.first, len(gradient.weight), labels.words[tokens])
+    count = saved.exponentials.shape[1]
+    for tokens in token_chunks(saved.exponentials.t(), labels.words):
+        words, own = own_labels(gradient.first, count, labels.words[tokens])
         d = saved.exponentials[tokens].to(shares.dtype).mul_(shares[tokens].unsqueeze(-1))
         d.scatter_add_(-1, words.unsqueeze(-1), -own.to(d.dtype).unsqueeze(-1))
         d.mul_(weights[tokens].unsqueeze(-1))
+        d = through_cap(d, None if saved.slope is None else saved.slope[tokens])
         if d.dtype != saved.x.dtype:
             saved.exponentials[tokens] = d
     add_product(gradient.weight, saved.x, saved.exponentials)
@@ -130,6 +147,8 @@ class UnscaledGradient(NamedTuple):
     """Of own words."""
     merged: ShardStatistics
     """Of own words until others are merged into it, which happens before `scaled` is asked for."""
+    slope: Tensor | None
+    """Of the bound of own logits."""
 
     def scaled(self) -> Tensor:
         """The part, written over the product."""
@@ -137,6 +156,8 @@ class UnscaledGradient(NamedTuple):
         factors = self.merged.shares(self.largest).mul_(weights)
         found = self.product.mul_(factors.unsqueeze(-1).to(self.product.dtype))
         words, own = own_labels(self.head.first, len(self.head.weight), self.labels.words)
+        if self.slope is not None:
+            weights = weights * self.slope.gather(-1, words.unsqueeze(-1)).squeeze(-1)
         rows = self.head.weight[words[own]] * weights[own].unsqueeze(-1).to(found.dtype)
         found[own] -= rows
         return found
@@ -146,5 +167,6 @@ def unscaled_gradient(
     head: ShardWords, saved: ShardSaved, merged: ShardStatistics, labels: Labels
 ) -> UnscaledGradient:
     """What the first pass can have of the input's gradient."""
-    product = saved.exponentials @ head.weight
-    return UnscaledGradient(product, head, labels, saved.largest, merged)
+    bent = saved.exponentials if saved.slope is None else saved.exponentials * saved.slope
+    product = bent @ head.weight
+    return UnscaledGradient(product, head, labels, saved.largest, merged, saved.slope)

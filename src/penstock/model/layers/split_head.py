@@ -13,6 +13,7 @@ from torch import Tensor
 from penstock.data.batch import IGNORE
 from penstock.model.layers.linear import add_product
 from penstock.model.layers.lm_head import token_chunks, wide_type
+from penstock.model.layers.logit_cap import cap_logits, through_cap
 from penstock.model.parallel.group import RankGroup, Work
 
 
@@ -22,6 +23,8 @@ class OwnWords(NamedTuple):
     weight: Tensor
     first: int
     group: RankGroup
+    cap: float | None = None
+    """Bound of the logits."""
 
 
 class Softmax(NamedTuple):
@@ -32,6 +35,8 @@ class Softmax(NamedTuple):
     total: Tensor
     """Sums over all words [tokens]."""
     losses: Tensor
+    slope: Tensor | None
+    """Of the bound of own logits."""
 
 
 def split_head_loss(head: OwnWords, x: Tensor, labels: Tensor) -> Work[Tensor]:
@@ -61,7 +66,7 @@ def split_head_loss_backward(
 
 
 def _softmax(head: OwnWords, x: Tensor, labels: Tensor) -> Work[Softmax]:
-    logits = (x @ head.weight.t()).to(wide_type(x))
+    logits, slope = cap_logits((x @ head.weight.t()).to(wide_type(x)), head.cap)
     largest = logits.amax(-1)
     yield head.group.take_largest(largest)
     logits.sub_(largest.unsqueeze(-1))
@@ -72,7 +77,7 @@ def _softmax(head: OwnWords, x: Tensor, labels: Tensor) -> Work[Softmax]:
     yield head.group.add_up(both)
     total, picked = both
     losses = total.log().sub_(picked).mul_(labels != IGNORE)
-    return Softmax(exponentials, total, losses)
+    return Softmax(exponentials, total, losses, slope)
 
 
 def _to_gradient(head: OwnWords, softmax: Softmax, labels: Tensor, scale: float) -> Tensor:
@@ -81,7 +86,7 @@ def _to_gradient(head: OwnWords, softmax: Softmax, labels: Tensor, scale: float)
     counts = (labels != IGNORE).to(softmax.total.dtype)
     d = softmax.exponentials.div_(softmax.total.unsqueeze(-1))
     d.scatter_add_(-1, words.unsqueeze(-1), -own.to(d.dtype).unsqueeze(-1))
-    return d.mul_((counts * scale).unsqueeze(-1))
+    return through_cap(d.mul_((counts * scale).unsqueeze(-1)), softmax.slope)
 
 
 def own_labels(first: int, count: int, labels: Tensor) -> tuple[Tensor, Tensor]:

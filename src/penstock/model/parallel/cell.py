@@ -23,10 +23,13 @@ class Cell:
     """Ranks that share the tokens of a slice, and exchange them for heads in attention."""
     ring: RankGroup | None = None
     """Ranks that share the tokens of a slice, and pass keys and values round in attention."""
+    experts: RankGroup | None = None
+    """The same rank of all replicas, where these share the experts of a layer."""
 
     @property
     def alone(self) -> bool:
-        return self.tensor is None and self.ulysses is None and self.ring is None
+        groups = (self.tensor, self.ulysses, self.ring, self.experts)
+        return all(group is None for group in groups)
 
     def begin(self, work: Work[Result]) -> WorkOrResult[Result]:
         """The work of a stage, for whoever drives it. A rank that is alone waits for nobody, unless

@@ -15,8 +15,8 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.parameters import layer_prefix
 from penstock.model.attention.piece import Piece
 from penstock.model.layers.linear import Queue
-from penstock.model.layers.norm import norm, norm_backward
 from penstock.model.layers.pre_attention import (
+    InputNorm,
     PreAttention,
     PreAttentionSaved,
     PreAttentionWeights,
@@ -84,7 +84,7 @@ class HeadsFront:
 class NormWeights(NamedTuple):
     """Weights in front of attention, or their gradients; those of the projection as they lie."""
 
-    norm: Tensor
+    norm: Tensor | None
     projection: Tensor
 
 
@@ -92,25 +92,25 @@ class FrontNormSaved(NamedTuple):
     """What the backward of the norm needs."""
 
     x: Tensor
-    r: Tensor
+    r: Tensor | None
 
 
 class WeightsFront:
     """Sends the weights of the projection, its input, and the layer's input."""
 
     def __init__(self, config: ModelConfig, cell: Cell) -> None:
-        self.config, self.cell = config, cell
+        self.config, self.cell, self.norm = config, cell, InputNorm(config)
 
     def views(self, views: Views, layer: int) -> NormWeights:
         prefix = layer_prefix(layer)
         names = [prefix + each.name for each in projection_parameters(self.config)]
-        return NormWeights(views.vector(f"{prefix}input_layernorm.weight"), views.flat(*names))
+        return NormWeights(self.norm.view(views, prefix), views.flat(*names))
 
     def forward(
         self, weights: NormWeights, y: Tensor, piece: Piece
     ) -> Work[tuple[Tensor, FrontNormSaved]]:
         yield from ()  # nobody is waited for
-        a, r = norm(weights.norm, y, self.config.norm_epsilon)
+        a, r = self.norm.forward(weights.norm, y)
         handed = (self.cell.tokens.hand_on(each).flatten() for each in (a, y))
         return torch.cat((weights.projection, *handed)), FrontNormSaved(y, r)
 
@@ -129,7 +129,7 @@ class WeightsFront:
         parts, hidden = g[count:].view(2, -1), self.config.hidden
         da = yield from taken_over(self.cell, parts[0], hidden, piece)
         beside = yield from taken_over(self.cell, parts[1], hidden, piece)
-        return norm_backward(weights.norm, gradients.norm, *saved, da).add_(beside)
+        return self.norm.backward(weights.norm, gradients.norm, *saved, da, beside)
 
 
 def attention_front(config: ModelConfig, cell: Cell, to_attention: str) -> AttentionFront:

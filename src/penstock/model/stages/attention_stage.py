@@ -25,15 +25,20 @@ class AttentionStage:
     """
 
     def __init__(
-        self, config: ModelConfig, length: int, like: Tensor, cell: Cell = SINGLE_RANK
+        self,
+        config: ModelConfig,
+        layer: int,
+        length: int,
+        like: Tensor,
+        cell: Cell = SINGLE_RANK,
     ) -> None:
-        """`config` has the heads of this rank's matrices, `length` is the longest sequence it will
-        see, `like` has its type and device."""
+        """`config` has the heads of this rank's matrices, `layer` is its number, `length` the
+        longest sequence it will see, `like` has its type and device."""
         self.config, self.cell = config, cell
-        self.context = SequenceContext(config, 1, length, like, cell)
+        self.context = SequenceContext(config, range(layer, layer + 1), length, like, cell)
         self.attention = CellAttention(config, cell)
 
-    def views(self, flat: Tensor) -> None:
+    def views(self, flat: Tensor, frozen: Tensor | None = None) -> None:
         """There are no weights to see."""
         return
 

@@ -76,15 +76,16 @@ class BetweenAttentionsStage:
     ) -> None:
         """`config` has the sizes of this rank's matrices."""
         self.config, self.number, self.layout, self.cell = config, number, layout, cell
-        self.embedding = TokenEmbedding(cell, first_word(layout, EMBEDDING))
+        first = first_word(layout, EMBEDDING)
+        self.embedding = TokenEmbedding(cell, first, config.embedding_scale)
         self.post, self.front = (
             PostAttention(config, cell),
             attention_front(config, cell, to_attention),
         )
         self.output = OutputLayer(config, cell, first_word(layout, HEAD))
 
-    def views(self, flat: Tensor) -> BetweenWeights:
-        views, number = Views(self.layout, flat), self.number
+    def views(self, flat: Tensor, frozen: Tensor | None = None) -> BetweenWeights:
+        views, number = Views(self.layout, flat, frozen, self.config.adapter_scale), self.number
         first, last = number == 0, number == self.config.layers
         return BetweenWeights(
             views.vector(EMBEDDING) if first else None,

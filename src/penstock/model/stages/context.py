@@ -15,22 +15,31 @@ from penstock.model.attention.slice_attention import SliceOfLayer
 from penstock.model.layers.attend import SliceContext
 from penstock.model.layers.rope import rope_tables
 from penstock.model.parallel.cell import SINGLE_RANK, Cell
+from penstock.model.parallel.group import RankGroup
 
 
 class SequenceContext:
     """The surroundings of some layers' attention, for sequences up to a length."""
 
     def __init__(
-        self, config: ModelConfig, layers: int, length: int, like: Tensor, cell: Cell = SINGLE_RANK
+        self,
+        config: ModelConfig,
+        layers: range,
+        length: int,
+        like: Tensor,
+        cell: Cell = SINGLE_RANK,
     ) -> None:
-        """`config` has the heads of this rank's matrices, `like` the type and the device of what
-        is computed."""
-        self.layers, self.head_size = layers, config.head_size
+        """`config` has the heads of this rank's matrices, `layers` are numbers of the model's,
+        `like` has the type and the device of what is computed."""
+        self.config, self.cell, self.layers = config, cell, len(layers)
+        self.rules = [config.attention_rule(layer) for layer in layers]
+        self.query_scale = config.score_scale
         self.ring = cell.ring.size if cell.ring else 1
-        self.kv_heads = _heads_in_attention(config, cell)
         self.dtype, self.device = like.dtype, like.device
-        cos, sin = rope_tables(config, range(length), like.dtype, like.device)
-        self.cos, self.sin = cos.unsqueeze(1), sin.unsqueeze(1)
+        turned = [config.with_rope_of(layer) for layer in layers]
+        distinct = list(dict.fromkeys(turned))
+        self.tables = [_tables(each, length, like) for each in distinct]
+        self.table_of = [distinct.index(each) for each in turned]
 
     def memory(self, piece: Piece, kv: Any) -> Any:
         """The keys and values of the sequence, made with its first slice; in a ring those of a
@@ -38,7 +47,8 @@ class SequenceContext:
         if piece.whole or kv is not None or not self.layers:
             return kv
         tokens = most_tokens(piece.length, piece.slices, self.ring)
-        size = (self.layers, piece.rows, self.kv_heads, tokens, self.head_size)
+        heads = _heads_in_attention(self.config, piece.exchanging(self.cell.ulysses))
+        size = (self.layers, piece.rows, heads, tokens, self.config.head_size)
         kind = KeyValues if self.ring == 1 else RingMemory
         return kind(*size, dtype=self.dtype, device=self.device)
 
@@ -46,16 +56,28 @@ class SequenceContext:
         self, piece: Piece, memory: KeyValues | None, *, written: bool
     ) -> Callable[[int], SliceContext]:
         """What each layer is told about a slice, by the number of the layer."""
-        cos, sin = (_rows(table, piece.positions) for table in (self.cos, self.sin))
-        return lambda layer: SliceContext(SliceOfLayer(piece, memory, layer), cos, sin, written)
+        tables = [[_rows(table, piece.positions) for table in both] for both in self.tables]
+
+        def of_layer(layer: int) -> SliceContext:
+            rule = self.rules[layer].within(piece.end)
+            cos, sin = tables[self.table_of[layer]]
+            at = SliceOfLayer(piece, memory, layer, rule)
+            return SliceContext(at, cos, sin, written, self.query_scale)
+
+        return of_layer
 
 
-def _heads_in_attention(config: ModelConfig, cell: Cell) -> int:
-    """Key/value heads that a rank attends with."""
-    if cell.ulysses is None:
+def _heads_in_attention(config: ModelConfig, ranks: RankGroup | None) -> int:
+    """Key/value heads that a rank attends with, where it exchanges with these."""
+    if ranks is None:
         return config.kv_heads
-    ranks = cell.ulysses
     return len(deal_heads(config.heads, config.kv_heads, ranks.index, ranks.size).keys)
+
+
+def _tables(config: ModelConfig, length: int, like: Tensor) -> list[Tensor]:
+    """Cosines and sines of all positions, [positions, 1, head_size]."""
+    both = rope_tables(config, range(length), like.dtype, like.device)
+    return [table.unsqueeze(1) for table in both]
 
 
 def _rows(table: Tensor, positions: tuple[range, ...]) -> Tensor:

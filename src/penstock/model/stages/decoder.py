@@ -7,7 +7,7 @@ order is plain to see.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,39 +18,19 @@ from penstock.arch.parameters import EMBEDDING, HEAD, LAST_NORM
 from penstock.errors import RunError
 from penstock.model.attention.memory import KeyValues
 from penstock.model.attention.piece import Piece
-from penstock.model.layers.decoder_layer import DecoderLayer, LayerSaved, LayerWeights
+from penstock.model.layers.decoder_layer import DecoderLayer, LayerSaved
 from penstock.model.layers.embedding import TokenEmbedding
 from penstock.model.layers.final_norm import FinalNorm, NormSaved
 from penstock.model.layers.linear import Queue, add_products
-from penstock.model.layers.output_layer import OutputLayer, OutputWeights
+from penstock.model.layers.output_layer import OutputLayer
 from penstock.model.layers.views import Views
 from penstock.model.parallel.cell import SINGLE_RANK, Cell, begun_in_cell, result_of
 from penstock.model.parallel.group import Work
 from penstock.model.parallel.tokens import wait_for
+from penstock.model.stages.carried_loads import StagePlace, loads_on
 from penstock.model.stages.context import SequenceContext
+from penstock.model.stages.decoder_values import StageSaved, StageWeights
 from penstock.model.stages.stage import Backward, Forward
-
-
-class StageWeights(NamedTuple):
-    """Weights of a stage, or their gradients."""
-
-    embedding: Tensor | None
-    layers: list[LayerWeights]
-    output: OutputWeights | None
-    norm: Tensor | None
-    """Of the last stage where it has no head."""
-    matrices: list[Tensor]
-    """By the number that a queue knows them by."""
-
-
-class StageSaved(NamedTuple):
-    """What a stage keeps of one slice."""
-
-    layers: list[LayerSaved]
-    out: Tensor | None
-    """What the layers gave, on the last stage: its backward starts with the loss."""
-    norm: NormSaved | None
-    """Of the last stage where it has no head."""
 
 
 class DecoderStage:
@@ -65,22 +45,26 @@ class DecoderStage:
         length: int,
         like: Tensor,
         cell: Cell = SINGLE_RANK,
+        first: bool = True,
     ) -> None:
         """`config` has the sizes of this rank's matrices, `length` is the longest sequence it will
         see, `like` has the type and the device of what is computed."""
         self.config, self.layout, self.cell = config, layout, cell
         self.layers = [DecoderLayer(config, layer, cell) for layer in layers]
-        self.embedding = TokenEmbedding(cell, first_word(layout, EMBEDDING))
+        word = first_word(layout, EMBEDDING)
+        self.embedding = TokenEmbedding(cell, word, config.embedding_scale)
         self.output = None
-        if HEAD in layout.parts:
+        if HEAD in layout:
             self.output = OutputLayer(config, cell, first_word(layout, HEAD))
         self.norm = None
-        if LAST_NORM in layout.parts and self.output is None:
+        if LAST_NORM in layout and self.output is None:
             self.norm = FinalNorm(config)
-        self.context = SequenceContext(config, len(self.layers), length, like, cell)
+        self.context = SequenceContext(config, layers, length, like, cell)
+        place = StagePlace(first, last=LAST_NORM in layout)
+        self.loads = loads_on(config, place, like, cell)
 
-    def views(self, flat: Tensor) -> StageWeights:
-        views = Views(self.layout, flat)
+    def views(self, flat: Tensor, frozen: Tensor | None = None) -> StageWeights:
+        views = Views(self.layout, flat, frozen, self.config.adapter_scale)
         embedding = views.vector(EMBEDDING) if EMBEDDING in views else None
         layers = [layer.views(views) for layer in self.layers]
         output = self.output.views(views) if self.output else None
@@ -92,28 +76,28 @@ class DecoderStage:
     def forward(
         self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any
     ) -> Work[Forward]:
-        memory = self.context.memory(piece, kv)
+        memory = self._memory(piece, kv)
         saved, y = yield from self._saving(weights, piece, x, memory, written=False)
-        return self._handed_on(y), saved, memory
+        return self._handed_on(y, saved.loads), saved, memory
 
     @begun_in_cell
     @torch.no_grad()
     def forward_light(
         self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any
     ) -> Work[Forward]:
-        memory = self.context.memory(piece, kv)
-        y = yield from self._without_saving(weights, piece, x, memory)
-        return self._handed_on(self._normed(weights, y)[0]), x, memory
+        memory = self._memory(piece, kv)
+        y, loads = yield from self._without_saving(weights, piece, x, memory)
+        return self._handed_on(self._normed(weights, y)[0], loads), x, memory
 
     @begun_in_cell
     @torch.no_grad()
     def evaluate(
         self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any
     ) -> Work[Forward]:
-        memory = self.context.memory(piece, kv)
-        y = yield from self._without_saving(weights, piece, x, memory)
+        memory = self._memory(piece, kv)
+        y, loads = yield from self._without_saving(weights, piece, x, memory)
         if self.output is None or weights.output is None:
-            return self._handed_on(self._normed(weights, y)[0]), None, memory
+            return self._handed_on(self._normed(weights, y)[0], loads), None, memory
         return (yield from self.output.loss(weights.output, y, piece)), None, memory
 
     @begun_in_cell
@@ -169,8 +153,8 @@ class DecoderStage:
         that is alone."""
         if self.output is None or weights.output is None:
             raise RunError("a stage without the head has no logits", hint="ask the last stage")
-        memory = self.context.memory(piece, kv)
-        y = result_of(self._without_saving(weights, piece, x, memory))
+        memory = self._memory(piece, kv)
+        y, _ = result_of(self._without_saving(weights, piece, x, memory))
         return self.output.logits(weights.output, y).view(piece.rows, piece.end - piece.start, -1)
 
     @torch.no_grad()
@@ -185,17 +169,19 @@ class DecoderStage:
         queue: Queue,
     ) -> Work[tuple[Tensor | None, Tensor | None]]:
         """The gradient of the stage's input and the loss, where it has them."""
-        loss, dx = yield from self._output_gradient(weights, gradients, piece, act, g)
+        rows, slope = self.loads.open_backward(piece, g, act.loads, kv)
+        loss, dx = yield from self._output_gradient(weights, gradients, piece, act, rows)
+        loss = self.loads.add_loss(loss, piece, act.loads, kv)
         context = self.context.of_slice(piece, kv, written=True)
         for number in reversed(range(len(self.layers))):
             own, d_own = weights.layers[number], gradients.layers[number]
             dx = yield from self.layers[number].backward(
-                own, d_own, act.layers.pop(), dx, context(number), queue
+                own, d_own, act.layers.pop(), dx, context(number), queue, slope
             )
             queue.meanwhile()
         if kv is not None and piece.slice == 0:
             kv.close_gradients()
-        return (yield from self._input_gradient(gradients, piece, dx)), loss
+        return (yield from self._input_gradient(gradients, piece, dx, slope)), loss
 
     def _saving(
         self,
@@ -209,22 +195,32 @@ class DecoderStage:
         """What is kept, and what the layers give."""
         kept: list[LayerSaved] = []
         context = self.context.of_slice(piece, kv, written=written)
-        y = yield from self._first_input(weights, piece, x)
+        rows, loads = self.loads.open(x)
+        y = yield from self._first_input(weights, piece, rows)
         for number, layer in enumerate(self.layers):
             y, saved = yield from layer.forward(weights.layers[number], y, context(number))
+            loads = self.loads.add(loads, saved.post)
             kept.append(saved)
         y, norm = self._normed(weights, y)
-        return StageSaved(kept, y if self.output else None, norm), y
+        loads = yield from self.loads.close(loads, None if written else kv)
+        return StageSaved(kept, y if self.output else None, norm, loads), y
 
     def _without_saving(
         self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: KeyValues | None
-    ) -> Work[Tensor]:
-        """The output of the layers, each of which lets go of what it keeps."""
+    ) -> Work[tuple[Tensor, Tensor | None]]:
+        """The output of the layers, each of which lets go of what it keeps, and their loads."""
         context = self.context.of_slice(piece, kv, written=False)
-        y = yield from self._first_input(weights, piece, x)
+        rows, loads = self.loads.open(x)
+        y = yield from self._first_input(weights, piece, rows)
         for number, layer in enumerate(self.layers):
-            y = (yield from layer.forward(weights.layers[number], y, context(number)))[0]
-        return y
+            y, saved = yield from layer.forward(weights.layers[number], y, context(number))
+            loads = self.loads.add(loads, saved.post)
+            del saved
+        return y, (yield from self.loads.close(loads, kv))
+
+    def _memory(self, piece: Piece, kv: Any) -> Any:
+        """What slices of a sequence leave each other on this stage."""
+        return self.loads.memory(piece, self.context.memory(piece, kv))
 
     def _first_input(self, weights: StageWeights, piece: Piece, x: Tensor | None) -> Work[Tensor]:
         """What the first layer gets, rows one behind the other."""
@@ -241,9 +237,11 @@ class DecoderStage:
             return y, None
         return self.norm.forward(weights.norm, y)
 
-    def _handed_on(self, y: Tensor) -> Tensor | None:
+    def _handed_on(self, y: Tensor, loads: Tensor | None) -> Tensor | None:
         """The next stage's input, where there is one."""
-        return self.cell.tokens.hand_on(y) if self.output is None else None
+        if self.output is not None:
+            return None
+        return self.loads.hand_on(self.cell.tokens.hand_on(y), loads)
 
     def _output_gradient(
         self,
@@ -275,11 +273,11 @@ class DecoderStage:
         return self.norm.backward(weights.norm, gradients.norm, act.norm, g)
 
     def _input_gradient(
-        self, gradients: StageWeights, piece: Piece, dx: Tensor
+        self, gradients: StageWeights, piece: Piece, dx: Tensor, slope: Tensor | None
     ) -> Work[Tensor | None]:
         """The gradient of the stage's input; it ends in the embedding where the stage has one."""
         if gradients.embedding is None:
-            return self.cell.tokens.hand_on(dx)
+            return self.loads.hand_back(self.cell.tokens.hand_on(dx), slope)
         yield from self.embedding.backward(gradients.embedding, piece.tokens, dx)
         return None
 
@@ -291,4 +289,4 @@ def _opened(kv: Any, dkv: Any) -> Any:
 
 def first_word(layout: ParameterLayout, name: str) -> int:
     """The first word that a rank has of the embedding or the head; 0 where it has neither."""
-    return layout.parts[name].start if name in layout.parts else 0
+    return layout.part(name).start if name in layout else 0

@@ -4,9 +4,12 @@ A module that was written for one process knows nothing of slices: it takes the 
 once, and a schedule that cuts sequences is refused. Everything else works: a full backward is one
 pass of autograd, a split one walks its graph (model/stages/split_autograd.py), and a forward that
 is to be run again keeps its input and the state of the random numbers.
+
+What a module takes and gives is one tensor, or several in tuples and dictionaries; then they move
+between stages as one (model/stages/value_tree.py).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -17,12 +20,13 @@ from penstock.errors import RunError
 from penstock.model.attention.piece import Piece
 from penstock.model.stages.split_autograd import backward_to_input, backward_to_weights
 from penstock.model.stages.stage import Backward, Forward
+from penstock.model.stages.value_tree import ONE_TENSOR, Form, differentiable, leaves, map_leaves
 
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""The summed loss of a module's output and the labels [rows, tokens]."""
+Loss = Callable[[Any, Any], Tensor]
+"""The summed loss of a module's output and the labels of a microbatch."""
 
 
-GraphEnds = tuple[Tensor, Tensor]
+GraphEnds = tuple[Any, Any]
 """The ends of what autograd has recorded: the input, and the output or the summed loss."""
 
 
@@ -38,39 +42,53 @@ class LightSaved(NamedTuple):
 class WholeBackward(NamedTuple):
     """A backward that was put off as a whole: the first stage has no input to take out of it."""
 
-    out: Tensor
+    out: Any
     g: Tensor | None
 
 
 class ModuleStage:
-    """A module that maps [rows, tokens, width] to the same; the first one takes token numbers.
+    """A module that takes what the one before gives; the first one takes the inputs.
 
     The last one has a `loss`, which makes one number of its output and the labels.
     """
 
-    def __init__(self, module: Module, loss: Loss | None = None) -> None:
+    def __init__(
+        self,
+        module: Module,
+        loss: Loss | None = None,
+        *,
+        taken: Form = ONE_TENSOR,
+        given: Form = ONE_TENSOR,
+    ) -> None:
         self.module, self.loss = module, loss
+        self.taken, self.given = taken, given
+        self.keywords: Sequence[Mapping[str, Any]] = ()
+        """What the module is given beside its input, for each microbatch; nothing where empty."""
+        self.ignores_input = False
+        """Whether a backward has found no way from the output to the input."""
         self._scale, self._seed = 0.0, torch.zeros(())
 
-    def views(self, flat: Tensor) -> None:
+    def views(self, flat: Tensor, frozen: Tensor | None = None) -> None:
         """The module owns its parameters: no buffer is looked at."""
         return
 
     def forward(self, weights: None, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
-        entry = piece.tokens if x is None else _leaf(x)
+        entry = piece.tokens if x is None else self._entry(x)
         out = self._run(entry, piece)
-        return (out if self.loss is None else None), (entry, out), None
+        return (self.given.joined(out) if self.loss is None else None), (entry, out), None
 
     def forward_light(self, weights: None, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         on_device = x is not None and x.is_cuda
         state = torch.cuda.get_rng_state(x.device) if x is not None and on_device else None
         light = LightSaved(x, torch.get_rng_state(), state)
         with torch.no_grad():
-            return self.forward(weights, piece, x, kv)[0], light, None
+            out, _, kv = self.forward(weights, piece, x, kv)
+        return out, light, kv
 
     @torch.no_grad()
     def evaluate(self, weights: None, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
-        return self._run(piece.tokens if x is None else x, piece), None, None
+        out, act, kv = self.forward(weights, piece, x, kv)
+        return (out if self.loss is None else act[1]), None, kv
 
     def recompute(self, weights: None, piece: Piece, ckpt: Any, kv: Any) -> GraphEnds:
         x, random, device_random = ckpt
@@ -95,7 +113,9 @@ class ModuleStage:
         """Both gradients in one pass."""
         x, out = act
         self._go_back(out, self._start(piece, out, g))
-        return _or_zero(x.grad, x), None, None, self._loss_of(out)
+        wanted = _wanted(x)
+        dx = self._to_previous(wanted, [leaf.grad for leaf in wanted])
+        return dx, None, None, self._loss_of(out)
 
     def input_gradient(
         self,
@@ -109,11 +129,13 @@ class ModuleStage:
     ) -> Backward:
         x, out = act
         start = self._start(piece, out, g)
-        if not x.requires_grad:
+        wanted = _wanted(x)
+        if not wanted:
             return None, None, WholeBackward(out, start), self._loss_of(out)
-        dx, forks = backward_to_input(out, start, x, self.module.parameters())
+        ends = self._ends(out, start)
+        found, forks = backward_to_input(*ends, wanted, self.module.parameters())
         self._let_go(out)
-        return _or_zero(dx, x), None, forks, self._loss_of(out)
+        return self._to_previous(wanted, found), None, forks, self._loss_of(out)
 
     def weight_gradient(self, gradients: None, piece: Piece, stash: Any) -> None:
         if isinstance(stash, WholeBackward):
@@ -121,24 +143,52 @@ class ModuleStage:
         else:
             backward_to_weights(stash)
 
-    def _run(self, x: Tensor, piece: Piece) -> Tensor:
+    def _entry(self, x: Tensor) -> Any:
+        """What comes in as the leaves of a graph."""
+        if isinstance(self.taken.patterns, Tensor):
+            return _leaf(x)
+        return map_leaves(lambda leaf: _leaf(leaf), self.taken.parted(x))
+
+    def _run(self, x: Any, piece: Piece) -> Any:
         """The output, or the loss."""
         if piece.slices != 1:
             raise _refusal(piece)
-        out: Tensor = self.module(x)
-        # a transfer takes nothing but whole memory
-        return out.contiguous() if self.loss is None else self.loss(out, piece.labels)
+        keywords = self.keywords[piece.mb] if self.keywords else {}
+        out = self.module(x, **keywords)
+        return out if self.loss is None else self.loss(out, piece.labels)
 
     def _loss_of(self, out: Tensor) -> Tensor | None:
         return out if self.loss is not None else None
 
-    def _go_back(self, out: Tensor, g: Tensor | None) -> None:
+    def _go_back(self, out: Any, g: Tensor | None) -> None:
         """A whole backward; a first stage that is frozen as a whole has none."""
-        if out.requires_grad:
-            torch.autograd.backward(out, g)
+        outputs, starts = self._ends(out, g)
+        if outputs:
+            torch.autograd.backward(outputs, starts)
             self._let_go(out)
 
-    def _start(self, piece: Piece, out: Tensor, g: Tensor | None) -> Tensor | None:
+    def _ends(self, out: Any, g: Tensor | None) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Outputs that lead somewhere, and the gradients from which their backwards start."""
+        if isinstance(out, Tensor):
+            return ([out], [g]) if out.requires_grad else ([], [])
+        assert g is not None  # several tensors are no loss, and a next stage has sent this
+        starts = self.given.gradient.parted(g)
+        pairs = [pair for pair in zip(differentiable(out), starts) if pair[0].requires_grad]
+        return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+    def _to_previous(
+        self, wanted: Sequence[Tensor], found: Sequence[Tensor | None]
+    ) -> Tensor | None:
+        """The gradient that the stage before waits for, also where the output ignores the input."""
+        if not wanted:
+            return None
+        if all(g is None for g in found):
+            self.ignores_input = True
+        filled = tuple(torch.zeros_like(x) if g is None else g for x, g in zip(wanted, found))
+        one = isinstance(self.taken.patterns, Tensor)
+        return self.taken.gradient.joined(filled[0] if one else filled)
+
+    def _start(self, piece: Piece, out: Any, g: Tensor | None) -> Tensor | None:
         """Where the backward starts: what comes from the next stage, or the weight of the loss.
 
         The weight is the same for a whole batch, so its tensor is kept.
@@ -160,15 +210,16 @@ class ModuleStage:
 
 def _leaf(x: Tensor) -> Tensor:
     """What comes in as the leaf of a graph: received memory was made for this op alone, but the
-    output of a stage on the same device belongs to that stage's graph."""
+    output of a stage on the same device belongs to that stage's graph. Numbers that no gradient
+    can reach are taken as they are."""
+    if not x.is_floating_point():
+        return x
     return (x.detach() if x.requires_grad else x).requires_grad_()
 
 
-def _or_zero(g: Tensor | None, x: Tensor) -> Tensor | None:
-    """The gradient that the stage before waits for, also where the output ignores the input."""
-    if g is not None:
-        return g.contiguous()  # a transfer takes nothing but whole memory
-    return torch.zeros_like(x) if x.requires_grad else None
+def _wanted(x: Any) -> list[Tensor]:
+    """The tensors of an input whose gradients the stage before waits for; none of the first's."""
+    return [leaf for leaf in leaves(x) if isinstance(leaf, Tensor) and leaf.requires_grad]
 
 
 def _refusal(piece: Piece) -> RunError:

@@ -60,16 +60,25 @@ class ProjectingAttentionStage:
     """
 
     def __init__(
-        self, config: ModelConfig, length: int, like: Tensor, cell: Cell = SINGLE_RANK
+        self,
+        config: ModelConfig,
+        whole: ModelConfig,
+        layer: int,
+        length: int,
+        like: Tensor,
+        cell: Cell = SINGLE_RANK,
     ) -> None:
-        """`config` has the heads of this rank's matrices, `length` is the longest sequence it will
-        see, `like` has its type and device."""
+        """`config` has the heads of this rank's matrices, `whole` those of all ranks that share
+        them, `layer` is its number, `length` the longest sequence it will see, `like` has its type
+        and device."""
         self.config, self.cell = config, cell
-        self.context = SequenceContext(config, 1, length, like, cell)
-        self.attention, self.projection = CellAttention(config, cell), QkvProjection(config)
-        self.layout = lay_out({each.name: each for each in projection_parameters(config)})
+        self.context = SequenceContext(config, range(layer, layer + 1), length, like, cell)
+        self.attention, self.projection = CellAttention(config, cell), QkvProjection(config, cell)
+        sent, ranks = projection_parameters(whole), cell.tensor
+        place = (ranks.index, ranks.size) if ranks else (0, 1)
+        self.layout = lay_out({each.name: each for each in sent}, *place)
 
-    def views(self, flat: Tensor) -> None:
+    def views(self, flat: Tensor, frozen: Tensor | None = None) -> None:
         """There are no weights that stay."""
         return
 
@@ -150,7 +159,7 @@ class ProjectingAttentionStage:
         """Rotated queries, keys and values."""
         piece = context.at.piece
         a = yield from self._input(given, piece)
-        heads, norms = self.projection.forward(self._weights(given), a, piece.rows)
+        heads, norms = yield from self.projection.forward(self._weights(given), a, piece.rows)
         if norms is None and context.at.memory is None:
             heads = heads._replace(v=heads.v.contiguous())  # a view would keep the whole product
         return rotate_heads(heads, context), norms
@@ -163,7 +172,9 @@ class ProjectingAttentionStage:
         views = Views(self.layout, found)
         gradients, weights = self.projection.views(views, _PREFIX), self._weights(act.given)
         a = yield from self._input(act.given, piece)
-        part = self.projection.backward(weights, gradients, a, act.norms, d, piece.rows, queue)
+        part = yield from self.projection.backward(
+            weights, gradients, a, act.norms, d, piece.rows, queue
+        )
         add_products(views.matrices, queue)
         da = yield from add_up_tokens(self.cell.tokens, part)
         return found, self.cell.tokens.hand_on(da)

@@ -37,20 +37,20 @@ class Fork:
 
 @dataclass(eq=False)
 class _Graph:
-    """The nodes below an output, and which of them lead where."""
+    """The nodes below some outputs, and which of them lead where."""
 
-    output: Node
-    input: Node
+    outputs: Sequence[Node]
+    inputs: frozenset[Node]
     parameter_of: dict[Node, Parameter]
     below: dict[Node, tuple[Node, ...]] = field(default_factory=dict)
     """Nodes that each node hands gradients to; the lower ones come first."""
     entered: set[Node] = field(default_factory=set)
-    """Nodes that lead to the input."""
+    """Nodes that lead to an input."""
 
     def __post_init__(self) -> None:
-        for node in _upwards(self.output):
+        for node in _upwards(self.outputs):
             self.below[node] = _next(node)
-            if node is self.input or any(below in self.entered for below in self.below[node]):
+            if node in self.inputs or any(below in self.entered for below in self.below[node]):
                 self.entered.add(node)
 
     def forks(self) -> list[Fork]:
@@ -75,28 +75,36 @@ class _Graph:
 
 
 def backward_to_input(
-    output: Tensor, gradient: Tensor | None, entry: Tensor, parameters: Iterable[Parameter]
-) -> tuple[Tensor | None, list[Fork]]:
-    """The gradient of `entry`, and what `backward_to_weights` needs.
+    outputs: Sequence[Tensor],
+    gradients: Sequence[Tensor | None],
+    entries: Sequence[Tensor],
+    parameters: Iterable[Parameter],
+) -> tuple[Sequence[Tensor | None], list[Fork]]:
+    """The gradients of `entries`, and what `backward_to_weights` needs.
 
     Gradients of parameters that no fork has to itself are added at once.
     """
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     edges = {get_gradient_edge(parameter).node: parameter for parameter in trained}
-    graph = _Graph(get_gradient_edge(output).node, get_gradient_edge(entry).node, edges)
+    inputs = frozenset(get_gradient_edge(entry).node for entry in entries)
+    graph = _Graph([get_gradient_edge(output).node for output in outputs], inputs, edges)
     forks = graph.forks()
     put_off = {parameter for fork in forks for parameter in fork.parameters}
     at_once = [parameter for parameter in trained if parameter not in put_off]
     handles = [fork.node.register_prehook(fork.note) for fork in forks]
     try:
-        g, *found = torch.autograd.grad(
-            output, (entry, *at_once), gradient, retain_graph=bool(forks), allow_unused=True
+        found = torch.autograd.grad(
+            outputs,
+            (*entries, *at_once),
+            gradients,
+            retain_graph=bool(forks),
+            allow_unused=True,
         )
     finally:
         for handle in handles:
             handle.remove()
-    _add(at_once, found)
-    return g, forks
+    _add(at_once, found[len(entries) :])
+    return found[: len(entries)], forks
 
 
 def backward_to_weights(forks: Sequence[Fork]) -> None:
@@ -122,19 +130,21 @@ def _add(parameters: Sequence[Parameter], gradients: Sequence[Tensor | None]) ->
             parameter.grad.add_(gradient)
 
 
-def _upwards(top: Node) -> Iterator[Node]:
-    """Every node below and with `top`, each after all that it hands gradients to."""
-    ways: list[tuple[Node, Any]] = [(top, iter(_next(top)))]
-    seen = {top}
-    while ways:
-        node, below = ways[-1]
-        new = next((found for found in below if found not in seen), None)
-        if new is None:
-            ways.pop()
-            yield node
-        else:
-            seen.add(new)
-            ways.append((new, iter(_next(new))))
+def _upwards(tops: Sequence[Node]) -> Iterator[Node]:
+    """Every node below and with `tops`, each after all that it hands gradients to."""
+    seen: set[Node] = set()
+    for top in tops:
+        ways: list[tuple[Node, Any]] = [] if top in seen else [(top, iter(_next(top)))]
+        seen.add(top)
+        while ways:
+            node, below = ways[-1]
+            new = next((found for found in below if found not in seen), None)
+            if new is None:
+                ways.pop()
+                yield node
+            else:
+                seen.add(new)
+                ways.append((new, iter(_next(new))))
 
 
 def _next(node: Node) -> tuple[Node, ...]:

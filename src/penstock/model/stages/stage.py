@@ -36,9 +36,10 @@ Backward = tuple[Tensor | None, Any, Any, Tensor | None]
 class Viewing(Protocol):
     """Whoever works with weights: a stage, or a shard of the vocabulary."""
 
-    def views(self, flat: Tensor) -> Any:
-        """A flat buffer of its parameters as its layers take it. Called once per buffer, never per
-        op: a view costs as much as a small kernel."""
+    def views(self, flat: Tensor, frozen: Tensor | None = None) -> Any:
+        """A flat buffer of its parameters as its layers take it, with the values of those that are
+        frozen, which have no gradients. Called once per buffer, never per op: a view costs as much
+        as a small kernel."""
         ...
 
 

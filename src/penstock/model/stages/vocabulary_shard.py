@@ -10,10 +10,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from penstock.arch.config import ModelConfig
 from penstock.arch.parameter_layout import ParameterLayout
 from penstock.arch.parameters import EMBEDDING, HEAD
 from penstock.model.attention.piece import Piece
-from penstock.model.layers.embedding import add_own_rows, own_rows
+from penstock.model.layers.embedding import add_own_rows, own_rows, scale_rows, scaled_gradient
 from penstock.model.layers.shard_head import (
     Labels,
     ShardSaved,
@@ -43,12 +44,15 @@ class ShardViews(NamedTuple):
 class VocabularyShard:
     """Some words of the vocabulary."""
 
-    def __init__(self, layout: ParameterLayout, cell: Cell = SINGLE_RANK) -> None:
+    def __init__(
+        self, config: ModelConfig, layout: ParameterLayout, cell: Cell = SINGLE_RANK
+    ) -> None:
         self.layout, self.cell = layout, cell
-        self.first = next(iter(layout.parts.values())).start
+        self.scale, self.cap = config.embedding_scale, config.logit_cap
+        self.first = next(layout.part(each).start for each in (EMBEDDING, HEAD) if each in layout)
 
-    def views(self, flat: Tensor) -> ShardViews:
-        views = Views(self.layout, flat)
+    def views(self, flat: Tensor, frozen: Tensor | None = None) -> ShardViews:
+        views = Views(self.layout, flat, frozen)
         embedding, head = (views.vector(n) if n in views else None for n in (EMBEDDING, HEAD))
         return ShardViews(embedding, head)
 
@@ -56,14 +60,14 @@ class VocabularyShard:
     def embed(self, weights: ShardViews, piece: Piece) -> Tensor:
         """The vectors of the tokens that are own words, and zeros, [rows x tokens, hidden]."""
         assert weights.embedding is not None
-        return own_rows(weights.embedding, self.first, piece.tokens)
+        return scale_rows(own_rows(weights.embedding, self.first, piece.tokens), self.scale)
 
     @begun_in_cell
     @torch.no_grad()
     def embed_backward(self, gradients: ShardViews, piece: Piece, gin: Tensor) -> Work[None]:
         """Add the gradient of the model's input to the rows of own words."""
         assert gradients.embedding is not None
-        whole = yield from self._all_tokens(gin, piece)
+        whole = scaled_gradient((yield from self._all_tokens(gin, piece)), self.scale)
         add_own_rows(gradients.embedding, self.first, piece.tokens, whole)
 
     @begun_in_cell
@@ -105,7 +109,7 @@ class VocabularyShard:
 
     def _words(self, weights: ShardViews) -> ShardWords:
         assert weights.head is not None
-        return ShardWords(weights.head, self.first)
+        return ShardWords(weights.head, self.first, self.cap)
 
     def _all_tokens(self, handed: Tensor, piece: Piece) -> Work[Tensor]:
         """All tokens of the slice, of what came from a stage."""

@@ -9,7 +9,8 @@ more are tried. Microbatches run one after the other, and the slowest group deci
 Every plan of a way is one of the next way too, so each way is at least as fast as the one before.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -39,6 +40,10 @@ class GroupedBatch(NamedTuple):
     @property
     def seconds(self) -> float:
         return sum(microbatch.seconds for microbatch in self.microbatches)
+
+
+BatchGrouping = Callable[[Sequence[int], int, GroupCost], GroupedBatch]
+"""Groups the sequences of a batch: lengths, ranks of a cell, and what groups cost."""
 
 
 def static_groups(lengths: Sequence[int], cell: int, cost: GroupCost, degree: int) -> GroupedBatch:
@@ -88,6 +93,19 @@ def flexible_groups(
     return _fastest([adaptive, *_batches(lengths, cell, cost, solve, cut)])
 
 
+def _of_given_size(lengths: Sequence[int], cell: int, cost: GroupCost) -> GroupedBatch:
+    """Groups of the only size that the cost knows."""
+    return static_groups(lengths, cell, cost, max(cost.exchange))
+
+
+GROUPINGS: Mapping[str, BatchGrouping] = {
+    "flexible": flexible_groups,
+    "batch-adaptive": adaptive_groups,
+    "static": _of_given_size,
+}
+"""Ways to group a batch, by the names that configurations have for them."""
+
+
 def _fastest(found: Sequence[GroupedBatch]) -> GroupedBatch:
     return min(found, key=lambda batch: batch.seconds)
 
@@ -126,13 +144,12 @@ def _microbatches(
 def _best_fit(lengths: Sequence[int], room: int) -> list[list[int]]:
     """Sequences in bins, the longest first, each into the fullest bin that takes it."""
     bins: list[list[int]] = []
-    left: list[int] = []
+    left: list[tuple[int, int]] = []
     for number in sorted(range(len(lengths)), key=lambda each: (-lengths[each], each)):
-        fitting = [at for at, free in enumerate(left) if free >= lengths[number]]
-        at = min(fitting, key=left.__getitem__, default=len(bins))
+        place = bisect_left(left, (lengths[number], 0))
+        free, at = left.pop(place) if place < len(left) else (room, len(bins))
         if at == len(bins):
             bins.append([])
-            left.append(room)
         bins[at].append(number)
-        left[at] -= lengths[number]
+        insort(left, (free - lengths[number], at))
     return bins

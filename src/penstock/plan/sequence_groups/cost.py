@@ -78,6 +78,16 @@ class GroupCost:
             )
         return min(enough)
 
+    def shared_by(self, count: int) -> "GroupCost":
+        """The same where each rank is so many that share its tokens, as those of a ring do; the
+        capacity is that of all of them already.
+
+        >>> GroupCost(4, 2, 3, {1: ExchangeCost(8, 5)}, capacity=9).shared_by(2).seconds([2], 1)
+        26.0
+        """
+        exchange = {d: ExchangeCost(e.token / count, e.start) for d, e in self.exchange.items()}
+        return GroupCost(self.pair / count, self.token / count, self.fixed, exchange, self.capacity)
+
 
 def powers_of_two(most: int) -> tuple[int, ...]:
     """Sizes that groups have: each rank is then in few different groups.

@@ -21,7 +21,8 @@ from penstock.errors import ShapeError
 from penstock.plan.sequence_groups.assign import Assignment
 from penstock.plan.sequence_groups.buckets import Buckets, buckets_within
 from penstock.plan.sequence_groups.cost import GroupCost
-from penstock.plan.sequence_groups.groups import GroupedMicrobatch, group_microbatch
+from penstock.plan.sequence_groups.groups import GroupedMicrobatch
+from penstock.plan.sequence_groups.priced import PricedSequences
 from penstock.plan.sequence_groups.search import search_groups
 
 SOLVERS: Mapping[str, str] = {"sat": "num_workers:1", "highs": "output_flag=false"}
@@ -89,10 +90,10 @@ def _improved(
 ) -> GroupedMicrobatch:
     """The candidates that have members, once these are changed by their true lengths."""
     used = [(degree, each) for degree, each in zip(degrees, members) if each]
-    assignment = Assignment(lengths, [degree for degree, _ in used], cost)
+    assignment = Assignment(PricedSequences(lengths, cost), [degree for degree, _ in used])
     assignment.take([each for _, each in used])
     assignment.improve()
-    return group_microbatch(assignment.members, assignment.degrees, lengths, cost)
+    return assignment.grouped
 
 
 class GroupProgram:

@@ -11,36 +11,20 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from time import perf_counter
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from penstock.parent_process import hold, tie
-from penstock.plan.sequence_groups.batch import GroupedBatch, flexible_groups
-from penstock.plan.sequence_groups.cost import GroupCost
+from penstock.plan.sequence_groups.planner import GroupPlanner, TimedPlan
 
 PLANS_AFTER_STEPS = 3
 """What is added to the niceness of the process: the run comes first."""
 
 
-class TimedPlan(NamedTuple):
-    """The groups of a batch, and how long it took to find them."""
-
-    batch: GroupedBatch
-    seconds: float
-
-
-def plan_timed(lengths: Sequence[int], cell: int, cost: GroupCost) -> TimedPlan:
-    """Groups of any sizes, chosen for each microbatch, with the time that it took."""
-    began = perf_counter()
-    found = flexible_groups(lengths, cell, cost)
-    return TimedPlan(found, perf_counter() - began)
-
-
 class PlanningProcess:
-    """Plans for ranks of one cell, with one cost model."""
+    """A planner in a process of its own."""
 
-    def __init__(self, cell: int, cost: GroupCost) -> None:
-        self.cell, self.cost = cell, cost
+    def __init__(self, planner: GroupPlanner) -> None:
+        self.planner = planner
         self._asked: tuple[int, ...] | None = None
         tied = tie()
         self._process = subprocess.Popen(
@@ -50,7 +34,7 @@ class PlanningProcess:
             env={**os.environ, **tied.environment},
             pass_fds=(tied.descriptor,),
         )
-        self._send((cell, cost))
+        self._send(planner)
 
     def ask(self, lengths: Sequence[int]) -> None:
         """Begin to plan a batch of these lengths, where nothing else is being planned."""
@@ -63,7 +47,7 @@ class PlanningProcess:
         found = self._answer() if self._asked else None
         asked, self._asked = self._asked, None
         if found is None or asked != tuple(lengths):
-            return plan_timed(lengths, self.cell, self.cost)
+            return self.planner.plan(lengths)
         return found
 
     def close(self) -> None:
@@ -89,22 +73,22 @@ class PlanningProcess:
             found = pickle.load(self._process.stdout)
         except (OSError, EOFError, ValueError, pickle.UnpicklingError):
             return None
-        return TimedPlan(*found) if found else None
+        return found if isinstance(found, TimedPlan) else None
 
 
 def serve_plans(asked: BinaryIO, answers: BinaryIO) -> None:
     """Answer with a plan for all lengths that come, as long as they come; None for what has no
     plan, for whoever asks finds out why."""
-    cell, cost = pickle.load(asked)
+    planner: GroupPlanner = pickle.load(asked)
     while True:
         try:
             lengths = pickle.load(asked)
         except EOFError:
             return
         try:
-            found = tuple(plan_timed(lengths, cell, cost))  # classes of this module are elsewhere
+            found = planner.plan(lengths)
         except Exception:
-            found = ()
+            found = None
         pickle.dump(found, answers)
         answers.flush()
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 import torch
 
@@ -14,9 +15,9 @@ from penstock.estimate.price import Estimate
 from penstock.profiling.case import ProfileCase, profiled_case
 from penstock.profiling.check_cases import CheckCase
 from penstock.profiling.measure.neighbours import Neighbours
-from penstock.profiling.measure.run import LONGEST_PROFILE, Rounds, busy_ranks
+from penstock.profiling.measure.run import LONGEST_PROFILE, busy_ranks
 from penstock.profiling.measure.steps import MeasuredSteps, profiled_seconds, steps_of_schedule
-from penstock.profiling.measure.timing import one_thread, usual
+from penstock.profiling.measure.timing import Rounds, one_thread
 from penstock.profiling.modules import MeasuredRow
 from penstock.run.execute.spans import clock_of
 from penstock.run.launch.worker_pool import Crew
@@ -26,31 +27,52 @@ from penstock.schedules import build
 
 MeasuredDevices = Sequence[MeasuredSteps]
 """Steps as each device saw them."""
-PROFILED_AGAIN = Rounds(1, 2, 1)
+PROFILED_AGAIN = Rounds(1, 3, 1)
 """How often the profiled step is measured again."""
 
 
 def checked_rows(
     profile: Path, cases: Iterable[CheckCase], often: Rounds, devices: int = 1
 ) -> Iterator[MeasuredRow]:
-    """Each case estimated with the profile, and measured on so many devices. Before each round the
-    profiled step is measured again: a machine that others use is not always as fast as it was."""
+    """Each case estimated with the profile, and measured on so many devices. Before and after each
+    round the profiled step is measured again: a machine that others use is not always as fast as
+    it was."""
     record = read_profile(profile)
     machine, profiled = record["machine"], profiled_case(record)
     then, wanted = float(record["step"]["seconds"]), str(machine["device"])
-    device, ranks = torch.device(wanted), busy_ranks(wanted, int(machine["ranks"]))
+    ranks = busy_ranks(wanted, int(machine["ranks"]))
+    often, profiled_often = often._replace(ranks=ranks), PROFILED_AGAIN._replace(ranks=ranks)
     with (
         Neighbours(ranks, LONGEST_PROFILE) as neighbours,
         Crew(devices, limit=LONGEST_PROFILE) as crew,
     ):
+
+        def again() -> float:
+            return neighbours.run(profiled_again, profiled, wanted, profiled_often)[0]
+
+        together = crew if devices > 1 else neighbours
         for case in cases:
-            again, found = list[float](), list[MeasuredDevices | None]()
+            rounds, before = list[CheckedRound](), again()
             for _ in range(often.rounds):
-                again.append(neighbours.run(profiled_again, profiled, wanted)[0])
-                together = crew if devices > 1 else neighbours
-                found.append(of_devices(together.run(measure_case, case, wanted, often), case))
-            said = case.estimated(str(profile))
-            yield checked_row(case, said, usual_round(found, device), usual(again, device) / then)
+                found = of_devices(together.run(measure_case, case, wanted, often), case)
+                after = again()
+                rounds.append(CheckedRound(found, fmean((before, after)) / then))
+                before = after
+            yield checked_row(case, case.estimated(str(profile)), usual_round(rounds))
+
+
+class CheckedRound(NamedTuple):
+    """A case measured once."""
+
+    devices: MeasuredDevices | None
+    """None where the memory does not suffice."""
+    slower: float
+    """Seconds of the profiled step around it, as a multiple of those in the profile."""
+
+    @property
+    def seconds(self) -> float:
+        """Of a step on all of its devices."""
+        return max(each.seconds for each in self.devices or ())
 
 
 def of_devices(found: Sequence[MeasuredSteps | None], case: CheckCase) -> MeasuredDevices | None:
@@ -59,20 +81,13 @@ def of_devices(found: Sequence[MeasuredSteps | None], case: CheckCase) -> Measur
     return done if len(done) == case.devices else None
 
 
-def usual_round(
-    found: Sequence[MeasuredDevices | None], device: torch.device
-) -> MeasuredDevices | None:
-    """The round that counts, if none failed."""
-    done = [each for each in found if each is not None]
-    if len(done) < len(found):
-        return None
-    seconds = usual(map(slowest, done), device)
-    return next(each for each in done if slowest(each) == seconds)
-
-
-def slowest(found: MeasuredDevices) -> float:
-    """Seconds of a step on all of its devices."""
-    return max(each.seconds for each in found)
+def usual_round(rounds: Sequence[CheckedRound]) -> CheckedRound:
+    """One whose memory did not suffice, or the median, the speed of the machine apart."""
+    failed = next((each for each in rounds if each.devices is None), None)
+    if failed:
+        return failed
+    ordered = sorted(rounds, key=lambda each: each.seconds / each.slower)
+    return ordered[(len(ordered) - 1) // 2]
 
 
 def refuse_unmeasured(record: Mapping[str, Any], devices: int = 1) -> None:
@@ -91,18 +106,16 @@ def refuse_unmeasured(record: Mapping[str, Any], devices: int = 1) -> None:
         )
 
 
-def checked_row(
-    case: CheckCase, said: Estimate, found: MeasuredDevices | None, slower: float
-) -> MeasuredRow:
+def checked_row(case: CheckCase, said: Estimate, found: CheckedRound) -> MeasuredRow:
     """One case, with the memory of the device that is furthest off; a step that the memory does not
     suffice for is told as such."""
     sizes = [each.total - each.context - each.fragmentation for each in said.memory]
     row = {**case.named, "estimated_seconds": said.seconds}
-    if found is None:
+    if found.devices is None:
         return row | {"status": "out of memory", "estimated_bytes": max(sizes)}
-    pairs = [(size, each.memory.allocated) for size, each in zip(sizes, found)]
+    pairs = [(size, each.memory.allocated) for size, each in zip(sizes, found.devices)]
     size, allocated = max(pairs, key=lambda pair: abs(pair[0] / pair[1] - 1))
-    seconds = slowest(found)
+    seconds, slower = found.seconds, found.slower
     return row | {
         "status": "measured",
         "measured_seconds": seconds,
@@ -115,11 +128,11 @@ def checked_row(
     }
 
 
-def profiled_again(connection: Connection, case: ProfileCase, wanted: str) -> float:
+def profiled_again(connection: Connection, case: ProfileCase, wanted: str, often: Rounds) -> float:
     """Seconds of the profiled step, from fewer of them than count of a case."""
     device = torch_device(wanted, connection.place)
     one_thread(device)
-    return profiled_seconds(case, device, PROFILED_AGAIN.steps, PROFILED_AGAIN.first)
+    return profiled_seconds(case, device, often)
 
 
 def measure_case(
@@ -137,4 +150,4 @@ def _measured(case: CheckCase, device: torch.device, often: Rounds) -> MeasuredS
     schedule = build(case.schedule, devices=case.devices, microbatches=count, slices=slices)
     # Waiting for others is no CPU time of a thread, and takes its part of a step.
     clock = clock_of(device) if case.devices > 1 else None
-    return steps_of_schedule(case.case, schedule, device, often.steps, often.first, clock)
+    return steps_of_schedule(case.case, schedule, device, often, clock)

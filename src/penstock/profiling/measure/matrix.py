@@ -12,7 +12,7 @@ from penstock.model.kernels.choice import PLAIN_KERNELS, fuses
 from penstock.profiling.case import three_stages
 from penstock.profiling.matrix import MatrixCell, keep_rows, known_rows, row_of
 from penstock.profiling.measure.steps import dtype_of, steps_of_schedule
-from penstock.profiling.measure.timing import one_thread
+from penstock.profiling.measure.timing import Rounds, one_thread
 from penstock.profiling.modules import MeasuredRow
 from penstock.run.execute.spans import clock_of
 from penstock.run.launch.worker_pool import Crew
@@ -65,7 +65,8 @@ def run_cell(
             return {"status": UNSUPPORTED, "reason": f"on {device.type} no kernels are fused"}
         os.environ[PLAIN_KERNELS] = "1"
     schedule = combine(three_stages(case.slices), cell.changes)
-    measure = partial(steps_of_schedule, case, schedule, device, steps, first, clock_of(device))
+    often = Rounds(1, steps, first)
+    measure = partial(steps_of_schedule, case, schedule, device, often, clock_of(device))
     found = unless_memory_ends(measure, device)
     if found is None:
         return {"status": "out of memory"}

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -25,7 +25,7 @@ from penstock.profiling.measure.copies import collective_rows, copy_rows
 from penstock.profiling.measure.kernels import KernelBench
 from penstock.profiling.measure.neighbours import Neighbours
 from penstock.profiling.measure.steps import MeasuredSteps, dtype_of, profile_steps, usual_steps
-from penstock.profiling.measure.timing import one_thread, usual
+from penstock.profiling.measure.timing import Rounds, one_thread, usual
 from penstock.profiling.modules import MeasuredRow, module_rows
 from penstock.profiling.sizes import FEWEST_TOKENS, attention_sizes, product_sizes, token_counts
 from penstock.profiling.utilised import step_utilisation
@@ -42,25 +42,15 @@ LONGEST_PROFILE = 3600.0
 """Seconds that a profile may take."""
 
 
-class Rounds(NamedTuple):
-    """How often things are measured."""
-
-    rounds: int
-    """Times that all is measured, one after the other: a machine that others use is slower for
-    seconds."""
-    steps: int
-    """Steps that count, in each."""
-    first: int
-    """Steps before them."""
-
-
 def profile_machine(
     case: ProfileCase, wanted: str, ranks: int, often: Rounds, say: Say
 ) -> FoundProfile:
     """Measure all that a profile has: in a process of its own, which has the settings of memory
     that ranks of a run have, on a host with as many beside it; collectives among all ranks."""
     say(f"{case.name}: steps of {case.tokens:,} tokens in {case.slices} slices, then kernels")
-    with Neighbours(busy_ranks(wanted, ranks), LONGEST_PROFILE) as neighbours:
+    beside = busy_ranks(wanted, ranks)
+    often = often._replace(ranks=beside)
+    with Neighbours(beside, LONGEST_PROFILE) as neighbours:
         record = neighbours.run(profile_alone, case, wanted, often)[0]
     record["machine"]["ranks"] = ranks
     record["made"]["command"] = sys.argv[1:]
@@ -89,10 +79,10 @@ def profile_alone(
     rounds: dict[ProfileCase, list[MeasuredSteps]] = {each: [] for each in cases}
     for _ in range(often.rounds):
         for each, steps in rounds.items():
-            steps.append(profile_steps(each, device, often.steps, often.first))
+            steps.append(profile_steps(each, device, often))
         kernels.append(_kernel_rows(case, device, fused))
         give_back(device)
-    measured = {each: usual_steps(steps, device) for each, steps in rounds.items()}
+    measured = {each: usual_steps(steps, device, often.ranks) for each, steps in rounds.items()}
     found = measured[case]
     record["step"] = found.record(case.tokens)
     record["phases"] = phases_of(found.ops, found.seconds, found.clearing)
@@ -172,6 +162,7 @@ def machine_row(device: torch.device, precision: str) -> MeasuredRow:
         "device": device.type,
         "ranks": 1,
         "memory_bytes": properties.total_memory if properties else this_machine().free or 1,
+        "host_memory_bytes": (this_machine().free or 0) if properties else 0,
         "cores": properties.multi_processor_count if properties else 1,
         "peak_flops": known.peak.get(precision) if known else None,
         "peak_memory_rate": known.memory_rate if known else None,

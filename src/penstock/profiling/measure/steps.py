@@ -20,6 +20,7 @@ from penstock.data.batch import Microbatch
 from penstock.profiling.case import TORCH_NAMES, ProfileCase, three_stages
 from penstock.profiling.measure.memory import StepMemory, memory_of
 from penstock.profiling.measure.timing import (
+    Rounds,
     between,
     kernel_seconds,
     profile_clock,
@@ -79,46 +80,45 @@ def batch_of(case: ProfileCase, microbatches: int) -> list[Microbatch]:
     return [Microbatch(row[:, :-1], row[:, 1:], ((0,),)) for row in words]
 
 
-def profile_steps(case: ProfileCase, device: torch.device, steps: int, first: int) -> MeasuredSteps:
+def profile_steps(case: ProfileCase, device: torch.device, often: Rounds) -> MeasuredSteps:
     """Steps in which every kind of stage and every pass has ops of its own."""
-    return steps_of_schedule(case, three_stages(case.slices), device, steps, first)
+    return steps_of_schedule(case, three_stages(case.slices), device, often)
 
 
 def steps_of_schedule(
     case: ProfileCase,
     schedule: Schedule,
     device: torch.device,
-    steps: int,
-    first: int,
+    often: Rounds,
     clock: Clock | None = None,
 ) -> MeasuredSteps:
-    """Time some steps of a schedule after `first` ones, and look at the memory of one more. Where
+    """Time some steps of a schedule after the first ones, and look at the memory of one more. Where
     copies run beside the main thread, its CPU time is not all: `clock` is another one."""
     batch = batch_of(case, schedule.shape.microbatches)
     with _engine(case, schedule, device) as engine:
         engine.executor.clock = clock or engine.executor.clock
-        timed = _timed_steps(engine, batch, steps, first)
+        timed = _timed_steps(engine, batch, often)
         clearing = kernel_seconds(lambda: _clear(engine), device)
         memory = memory_of(engine, batch)
     give_back(device)
     each = [seconds for seconds, _ in timed]
-    seconds, middle = usual(each, device), median(each)
+    seconds, middle = usual(each, device, often.ranks), median(each)
     ops = {op: median(one[op] for _, one in timed) * seconds / middle for op in timed[0][1]}
     return MeasuredSteps(each, seconds, ops, clearing, memory)
 
 
-def profiled_seconds(case: ProfileCase, device: torch.device, steps: int, first: int) -> float:
+def profiled_seconds(case: ProfileCase, device: torch.device, often: Rounds) -> float:
     """The profiled step alone, to see whether the machine is as fast as it was."""
     batch = batch_of(case, 1)
     with _engine(case, three_stages(case.slices), device) as engine:
-        timed = _timed_steps(engine, batch, steps, first)
+        timed = _timed_steps(engine, batch, often)
     give_back(device)
-    return usual((seconds for seconds, _ in timed), device)
+    return usual((seconds for seconds, _ in timed), device, often.ranks)
 
 
-def usual_steps(rounds: Sequence[MeasuredSteps], device: torch.device) -> MeasuredSteps:
+def usual_steps(rounds: Sequence[MeasuredSteps], device: torch.device, ranks: int) -> MeasuredSteps:
     """The round that counts, with the steps of all of them."""
-    seconds = usual((each.seconds for each in rounds), device)
+    seconds = usual((each.seconds for each in rounds), device, ranks)
     found = next(each for each in rounds if each.seconds == seconds)
     return replace(found, each=[step for each in rounds for step in each.each])
 
@@ -131,13 +131,13 @@ def _engine(case: ProfileCase, schedule: Schedule, device: torch.device) -> Iter
 
 
 def _timed_steps(
-    engine: Engine, batch: Sequence[Microbatch], steps: int, first: int
+    engine: Engine, batch: Sequence[Microbatch], often: Rounds
 ) -> list[tuple[float, dict[Op, float]]]:
-    for _ in range(first):
+    for _ in range(often.first):
         engine.step(batch, RATE)
     if engine.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    return [_timed(engine, batch) for _ in range(steps)]
+    return [_timed(engine, batch) for _ in range(often.steps)]
 
 
 def _timed(engine: Engine, batch: Sequence[Microbatch]) -> tuple[float, dict[Op, float]]:

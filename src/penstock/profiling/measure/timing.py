@@ -5,12 +5,14 @@ shorter than its launch. In a step the host is ahead, so launches cost nothing t
 first waits until all calls are launched, or it would be the host that is measured.
 
 On the host one thread computes, as in a rank of a run, and its CPU time is taken. What disturbs a
-thread (other processes, their use of caches) only adds time to it, so there the least counts.
+thread (other processes, their use of caches) only adds time to it, so there the least counts. Where
+the ranks of a run are what disturbs, no step is without it: of their steps the median counts.
 """
 
 from collections.abc import Callable, Iterable
 from statistics import median_low
 from time import perf_counter, thread_time_ns
+from typing import NamedTuple
 
 import torch
 
@@ -27,6 +29,20 @@ CYCLES = 2e9
 """Of a GPU in a second, at most."""
 LONG = 0.5
 """Seconds of a call after which it is not called again."""
+
+
+class Rounds(NamedTuple):
+    """How often things are measured."""
+
+    rounds: int
+    """Times that all is measured, one after the other: a machine that others use is slower for
+    seconds."""
+    steps: int
+    """Steps that count, in each."""
+    first: int
+    """Steps before them."""
+    ranks: int = 1
+    """Ranks of a host that do this at the same time."""
 
 
 def profile_clock(device: torch.device) -> Clock:
@@ -50,9 +66,9 @@ def seconds_of_calls(call: Callable[[], object], mark: Clock, calls: int = 1) ->
     return between(start, mark()) / calls
 
 
-def usual(seconds: Iterable[float], device: torch.device) -> float:
-    """What something takes, of several times that it was measured."""
-    return median_low(seconds) if device.type == "cuda" else min(seconds)
+def usual(seconds: Iterable[float], device: torch.device, ranks: int = 1) -> float:
+    """What something takes, of several times that so many ranks measured it."""
+    return median_low(seconds) if device.type == "cuda" or ranks > 1 else min(seconds)
 
 
 def kernel_seconds(call: Callable[[], object], device: torch.device) -> float:

@@ -35,8 +35,8 @@ def meet(group: ProcessGroup | None) -> None:
 
 
 def add_up(tensor: Tensor, group: ProcessGroup | None) -> None:
-    """The sum over the group, in place; without a group there is nothing to add."""
-    if group is None or group.size() == 1:
+    """The sum over the group, in place; without a group or an element there is nothing to add."""
+    if group is None or group.size() == 1 or not tensor.numel():
         return
     if tensor.device.type == "cpu":
         distributed.all_reduce(tensor, group=group)
@@ -71,6 +71,11 @@ def gather_stacked(tensor: Tensor, group: ProcessGroup | None) -> Tensor:
     with launch_together(there.device, group):
         distributed.all_gather(found, there, group=group)
     return torch.stack(found).to(tensor.device)
+
+
+def largest(number: int, group: ProcessGroup | None) -> int:
+    """The largest of the numbers that the members state."""
+    return int(gather_stacked(torch.tensor([number]), group).max())
 
 
 def tell_all(text: str, group: ProcessGroup | None) -> str:

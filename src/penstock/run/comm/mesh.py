@@ -11,13 +11,13 @@ from math import prod
 from torch import distributed
 from torch.distributed import ProcessGroup
 
-from penstock.arch.cell_shape import CellPlace, CellShape, Norms
+from penstock.arch.cell_shape import ONE_RANK, CellPlace, CellShape
 from penstock.arch.mesh_shape import COPY_AXES
 from penstock.errors import RunError
 from penstock.model.parallel.cell import Cell
-from penstock.model.parallel.tokens import Replicated, Scattered
+from penstock.model.parallel.tokens import ALL_TOKENS, Replicated, Scattered
 from penstock.run.comm.cell_group import CellGroup
-from penstock.run.comm.grid import GRID_AXES, Grid, spelled_out
+from penstock.run.comm.grid import GRID_AXES, SEQUENCE, Grid, spelled_out
 from penstock.run.comm.group_pool import GROUP_POOL
 
 
@@ -85,6 +85,12 @@ class Mesh:
         here = self.grid.coordinates(self.rank)
         return not any(here[axis] for axis in COPY_AXES)
 
+    @property
+    def counts_in_replica(self) -> bool:
+        """The same of what the ranks of this replica have alone."""
+        here = self.grid.coordinates(self.rank)
+        return not any(here[axis] for axis in SEQUENCE)
+
     def holders(self, among: Sequence[range]) -> ProcessGroup | None:
         """The ranks of this one's range, of those that share the matrices of a device; for sums
         at the end of a step, which other sums of the same ranks must not meet."""
@@ -95,13 +101,26 @@ class Mesh:
         ]
         return self._one_of(("holders", *among), chosen)
 
-    def cell(self, norms: Norms = "scattered") -> Cell:
-        """How this rank shares the work of its device."""
+    def cell(self, shape: CellShape = ONE_RANK) -> Cell:
+        """How this rank shares the work of its device; `shape` says what its sizes do not."""
         tensor, ulysses, ring = (self._member(axis) for axis in ("tensor", "ulysses", "ring"))
+        experts = self.expert_sharers if shape.experts > 1 else None
+        others = (ulysses, ring, CellGroup(experts) if experts else None)
         if tensor is None:
-            return Cell(ulysses=ulysses, ring=ring)
-        tokens = Scattered(tensor) if norms == "scattered" else Replicated(tensor)
-        return Cell(tensor, tokens, ulysses, ring)
+            return Cell(None, ALL_TOKENS, *others)
+        tokens = Scattered(tensor) if shape.norms == "scattered" else Replicated(tensor)
+        return Cell(tensor, tokens, *others)
+
+    @property
+    def expert_sharers(self) -> ProcessGroup | None:
+        """The same rank of all replicas, which exchange tokens for experts while gradients are
+        added up: the group is another one."""
+        return self._one_of("experts", self.grid.groups("replica"))
+
+    @property
+    def token_sharers(self) -> ProcessGroup | None:
+        """The ranks of this replica that hold the same weights, for sums at the end of a step."""
+        return self._one_of("token sharers", self.grid.groups("ring", "ulysses"))
 
     def sharing_tokens(self, ranks: int) -> ProcessGroup | None:
         """This rank and its neighbours in a group of so many that exchange tokens for heads; None
@@ -126,6 +145,12 @@ class Mesh:
     def beside(self) -> ProcessGroup | None:
         """All ranks once more, for sums of host tensors that go on beside everything else."""
         return self._one_of("beside", [[*range(self.grid.ranks)]], "gloo")
+
+    @property
+    def whole_replica(self) -> ProcessGroup | None:
+        """All ranks of this replica."""
+        others = tuple(axis for axis in GRID_AXES if axis != "replica")
+        return self.along(*others) if self.replicas > 1 else self.world
 
     def along(self, *axes: str) -> ProcessGroup | None:
         """The ranks that differ from this one on these axes alone; None where it is alone."""

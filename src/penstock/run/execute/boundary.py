@@ -67,11 +67,13 @@ class AnyBoundary(NamedTuple):
 
     patterns: tuple[Tensor, ...]
     """Behind each stage but the last."""
+    gradients: tuple[Tensor, ...]
+    """The same of what goes back: of several tensors that move as one, not all have gradients."""
     dtype: torch.dtype
     device: torch.device
 
     def pattern(self, buf: Buf, piece: Piece) -> Tensor:
-        return self.patterns[_crossed(buf)]
+        return (self.patterns if buf.name == "x" else self.gradients)[_crossed(buf)]
 
 
 def _crossed(buf: Buf) -> int:

@@ -110,7 +110,15 @@ class Crew:
     def _start(self) -> None:
         if not self._members:
             self._places = places = LocalRanks(self.ranks)
-            self._members = [_member(rank, places, self.back_end) for rank in range(self.ranks)]
+            self._members = [self._member(rank, places) for rank in range(self.ranks)]
+
+    def _member(self, rank: int, places: LocalRanks) -> Member:
+        here, there = Pipe()
+        with there:
+            program = [sys.executable, "-m", "penstock.run.launch.worker", str(there.fileno())]
+            process = places.start(rank, program, descriptors=[there.fileno()])
+        here.send((sys.path, self.back_end))
+        return Member(process, here)
 
     def _end(self) -> None:
         for member in self._members:
@@ -139,15 +147,6 @@ class Crew:
         blamed = any(answer.failure for answer in answers.values())
         silent = "" if blamed else f"no answer after {self.limit:g} s"
         return [answers.get(rank, JobAnswer(None, silent, False)) for rank in range(self.ranks)]
-
-
-def _member(rank: int, places: LocalRanks, back_end: str) -> Member:
-    here, there = Pipe()
-    with there:
-        program = [sys.executable, "-m", "penstock.run.launch.worker", str(there.fileno())]
-        process = places.start(rank, program, descriptors=[there.fileno()])
-    here.send((sys.path, back_end))
-    return Member(process, here)
 
 
 def _send(line: Line, work: bytes) -> None:

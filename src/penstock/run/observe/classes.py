@@ -42,6 +42,7 @@ def held_bytes(engine: Engine) -> tuple[int, int, int]:
             for tensor in (weights.main, *engine.optimizers[stage].moments.values()):
                 _note(state, tensor)
         _note(values, weights.value)
+        _note(values, weights.frozen)
     for name, buffers in engine.pool.flat.items():
         for buffer in buffers:
             _note({"weight": values, "dw": gradients}[name], buffer)

@@ -111,11 +111,12 @@ def there_already(engine: Engine) -> list[Tensor]:
     """Tensors that outlive steps, and so are no part of what a step holds."""
     found: list[Tensor] = []
     for weights in engine.weights.values():
-        found += [weights.value, weights.main, weights.grad]  # the first is on the device
+        # values are on the device, main weights may be elsewhere
+        found += [weights.value, weights.frozen, weights.main, weights.grad]
     found += [buffer for buffers in engine.pool.flat.values() for buffer in buffers]
     for stage in engine.working.values():
         context = getattr(stage, "context", None)
-        found += [context.cos, context.sin] if context else []
+        found += [table for both in context.tables for table in both] if context else []
     return found
 
 

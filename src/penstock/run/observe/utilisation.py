@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import torch
 
+from penstock.arch.attention_rule import seen_half_pairs
 from penstock.arch.config import ModelConfig
 from penstock.cost.hardware import HARDWARE
 from penstock.data.batch import Microbatch
@@ -18,10 +19,15 @@ from penstock.run.process.environment import read_place
 
 
 def model_flops(model: ModelConfig, documents: Sequence[int]) -> int:
-    """FLOPs of one training step on documents of these lengths: three forwards."""
-    reach = [min(length, model.window or length) for length in documents]
-    half_pairs = sum(near * (2 * length - near) for near, length in zip(reach, documents))
-    return 3 * (model.flops_per_token * sum(documents) + model.flops_per_pair * half_pairs // 2)
+    """FLOPs of one training step on documents of these lengths: three forwards, without the weight
+    gradients of what is frozen."""
+    near = model.windowed(range(model.layers))
+    each = ((model.layers - near, None), (near, model.window))
+    half_pairs = sum(
+        layers * seen_half_pairs(length, window) for layers, window in each for length in documents
+    )
+    products = model.step_flops_per_token * sum(documents)
+    return products + 3 * (model.pair_flops * half_pairs // 2)
 
 
 def document_lengths(batch: Sequence[Microbatch]) -> list[int]:

@@ -5,14 +5,12 @@ which of them a group works on; a microbatch has the sequences of its groups one
 and the step plan says where each group begins. All devices of a pipeline have the same groups.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.core.schedule import Schedule
-from penstock.errors import ShapeError
 from penstock.plan.sequence_groups.batch import GroupedBatch
 from penstock.plan.sequence_groups.groups import GroupedMicrobatch, SequenceGroup
-from penstock.plan.sequence_groups.order import rising_and_falling
+from penstock.plan.sequence_groups.order import ScheduleOfSize, accepted_order, run_order
 from penstock.run.policies.ragged_step import (
     ONE_IGNORED_TOKEN,
     LabelledSequence,
@@ -21,13 +19,7 @@ from penstock.run.policies.ragged_step import (
 )
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
-from penstock.run.program.token_groups import MicrobatchGroups, TokenGroup
-
-MOST_ADDED = 64
-"""Microbatches that are added at most where a schedule does not take every number of them."""
-
-ScheduleOfSize = Callable[[int], Schedule]
-"""The order for so many microbatches."""
+from penstock.run.program.token_groups import MicrobatchGroups, TokenGroup, sliced_groups
 
 
 @dataclass(frozen=True)
@@ -37,37 +29,25 @@ class GroupedSteps:
     layout: Layout
     schedule: ScheduleOfSize
 
-    def step(self, sequences: Sequence[LabelledSequence], grouped: GroupedBatch) -> PlannedBatch:
-        """The step plan, and the microbatches that it takes."""
-        ordered = self._ordered(grouped)
-        schedule = self._schedule(len(ordered))
-        more = schedule.shape.microbatches - len(ordered)
+    def step(
+        self, sequences: Sequence[LabelledSequence], grouped: GroupedBatch, least: int = 0
+    ) -> PlannedBatch:
+        """The step plan, and the microbatches that it takes; with at least so many, as replicas
+        meet in one order where they have equally many. Those that are added have no label that
+        counts."""
+        ordered = run_order(grouped, self.layout.devices)
+        schedule = accepted_order(self.schedule, max(len(ordered), least))
+        shape = schedule.shape
         empty = GroupedMicrobatch((SequenceGroup(1, (len(sequences),)),), 0.0)
-        ordered += [empty] * more
+        ordered += [empty] * (shape.microbatches - len(ordered))
         known = [*sequences, ONE_IGNORED_TOKEN]
         batch = tuple(
             join_sequences([known[number] for group in mb.groups for number in group.members])
             for mb in ordered
         )
         groups = tuple(_token_groups(mb, known) for mb in ordered)
-        lengths = tuple((microbatch.length,) for microbatch in batch)
+        lengths = tuple(map(sliced_groups, groups, shape.slices))
         return PlannedBatch(StepPlan(self.layout, schedule, lengths, 1, groups), batch)
-
-    def _ordered(self, grouped: GroupedBatch) -> list[GroupedMicrobatch]:
-        """Microbatches as they are run: in a pipeline the short ones at both ends."""
-        if self.layout.devices == 1:
-            return list(grouped.microbatches)
-        times = [microbatch.seconds for microbatch in grouped.microbatches]
-        return [grouped.microbatches[number] for number in rising_and_falling(times)]
-
-    def _schedule(self, microbatches: int) -> Schedule:
-        """The order for so many microbatches, or for the next number that it takes."""
-        for count in range(microbatches, microbatches + MOST_ADDED):
-            try:
-                return self.schedule(count)
-            except ShapeError:
-                continue
-        return self.schedule(microbatches)
 
 
 def _token_groups(

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from penstock.data.batch import IGNORE, Microbatch
-from penstock.plan.balance import deal_to_replicas
+from penstock.plan.balance import TokenCost, deal_to_replicas
 from penstock.plan.packing import Packing
 from penstock.plan.ragged_batch import RaggedBatches
 from penstock.run.program.layout import Layout
@@ -58,6 +58,16 @@ def _up_to_last_label(sequence: LabelledSequence) -> LabelledSequence:
     return LabelledSequence(sequence.tokens[:end], sequence.labels[:end])
 
 
+def own_share(
+    sequences: Sequence[LabelledSequence], replica: int, replicas: int, cost: TokenCost
+) -> list[LabelledSequence]:
+    """What a replica has of a global batch: sequences are dealt out by their cost, and who would
+    have none gets a token that does not count."""
+    lengths = [len(each.tokens) for each in sequences]
+    dealt = deal_to_replicas(lengths, replicas, cost)[replica]
+    return [sequences[number] for number in dealt] or [ONE_IGNORED_TOKEN]
+
+
 def plan_batch(
     ragged: RaggedBatches,
     layout: Layout,
@@ -66,9 +76,7 @@ def plan_batch(
     replicas: int,
 ) -> PlannedBatch:
     """The step of a replica on a global batch of these sequences."""
-    lengths = [len(each.tokens) for each in sequences]
-    mine = deal_to_replicas(lengths, replicas, ragged.cost)[replica]
-    own = [sequences[number] for number in mine] or [ONE_IGNORED_TOKEN]
+    own = own_share(sequences, replica, replicas, ragged.cost)
     ordered = ragged.order([len(each.tokens) for each in own])
     plan = StepPlan(layout, ordered.schedule, ordered.packing.tokens)
     return PlannedBatch(plan, packed_microbatches(ordered.packing, own))

@@ -1,12 +1,12 @@
 """What stays the same for a whole run: the model, its cut into stages, and where they live."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
-from penstock.arch.attention_cut import HEADS, WHOLE_LAYERS, Crossing, crossings
+from penstock.arch.attention_cut import HEADS, Crossing, crossings
 from penstock.arch.cell_shape import ONE_RANK, CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
@@ -15,16 +15,18 @@ from penstock.arch.parameter_layout import ParameterLayout
 from penstock.arch.parameters import (
     HEAD,
     between_parameters,
-    expected_shapes,
     layers_on_shards,
+    own_experts,
     shard_layout,
     stage_layout,
     stage_parameters,
+    trained_names,
 )
 from penstock.core.homes import weight_homes
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
+from penstock.model.stages.carried_loads import carried_elements
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,14 @@ class Layout:
     """What attention is given where it is a stage of its own (arch/attention_cut.py)."""
 
     def __post_init__(self) -> None:
+        refuse_experts(self.model, cut=self.cut_at_attention, on_shards=self.on_shards)
         if self.cut_at_attention:
             self._refuse_other_cuts()
+        if self.model.lora is not None and self.to_attention != HEADS:
+            raise ShapeError(
+                "attention is given the weights of its projection, which have adapters of LoRA",
+                hint="take a schedule that gives attention queries, keys and values",
+            )
         if self.on_shards:
             self._refuse_other_shards()
 
@@ -113,9 +121,9 @@ class Layout:
 
     @property
     def ties(self) -> tuple[tuple[int, int], ...]:
-        """Stages that share a weight: the first and the last one of a tied model. A shard has the
-        same words of both, and shares them with itself."""
-        if not self.model.tied:
+        """Stages that share a gradient: the first and the last one of a tied model. A shard has the
+        same words of both, and shares them with itself. What is frozen has no gradient."""
+        if not self.model.tied or not self.model.trains_all:
             return ()
         numbers = range(self.stages, self.stages + self.devices)
         return tuple(zip(numbers, numbers)) if self.on_shards else ((0, self.stages - 1),)
@@ -127,7 +135,8 @@ class Layout:
     def crossings(self, tensor: int = 0) -> tuple[Crossing, ...]:
         """What a rank moves over each boundary."""
         if not self.cut_at_attention:
-            return (WHOLE_LAYERS,) * (self.stages - 1)
+            carried = carried_elements(self.model, self.dtype.itemsize)
+            return (Crossing(weights=carried),) * (self.stages - 1)
         return crossings(self.model_of(tensor), self.to_attention) * self.model.layers
 
     @property
@@ -141,28 +150,50 @@ class Layout:
 
     @cached_property
     def names(self) -> dict[str, int]:
-        """The place of every parameter along the model; a tied head is the embedding."""
-        return {name: place for place, name in enumerate(expected_shapes(self.model))}
+        """The place of every parameter that is trained along the model; a tied head is the
+        embedding."""
+        return {name: place for place, name in enumerate(trained_names(self.model))}
 
     def stages_of(self, device: int) -> list[int]:
         """Stages whose weights a device holds, and its shard behind them."""
         shard = [self.stages + device] if self.on_shards else []
         return [stage for stage, home in enumerate(self.homes) if home == device] + shard
 
-    def parameters(self, stage: int, tensor: int = 0) -> ParameterLayout:
+    def parameters(self, stage: int, tensor: int = 0, replica: int = 0) -> ParameterLayout:
         """Where the parameters of a stage lie on a rank, by its number among those that share the
-        matrices. The last stage has a head of its own, tied or not, but where it has the embedding
-        too. Numbers behind those of stages are shards."""
+        matrices and, where replicas share experts, by its replica. The last stage has a head of
+        its own, tied or not, but where it has the embedding too. Numbers behind those of stages are
+        shards."""
         if stage >= self.stages:
             device, ranks = range(stage - self.stages, self.devices), self.cell.tensor
             return shard_layout(self.model, self.on_shards, device, range(tensor, ranks))
-        return stage_layout(self.model, self._parameters(stage), tensor, self.cell.tensor)
+        own = own_experts(self._parameters(stage), replica, self.cell.experts)
+        return stage_layout(self.model, own, tensor, self.cell.tensor)
 
     def _parameters(self, stage: int) -> Mapping[str, Parameter]:
         if self.cut_at_attention:
             return between_parameters(self.model, stage // 2)
         found = stage_parameters(self.model, self.split[stage], stage, self.stages)
         return {name: each for name, each in found.items() if name not in self.on_shards}
+
+
+def refuse_experts(model: ModelConfig, *, cut: bool, on_shards: Collection[str]) -> None:
+    """Refuse a model with experts where their loads cannot go from layer to layer, or where the
+    auxiliary loss would not be counted."""
+    if model.mixture is None:
+        return
+    if cut:
+        raise ShapeError(
+            "the schedule cuts layers at their attention, but the model has experts, whose loads "
+            "go from layer to layer",
+            hint="take a schedule of whole layers",
+        )
+    if HEAD in on_shards:
+        raise ShapeError(
+            "the head is on shards of all devices, but the model has experts, whose auxiliary loss "
+            "is counted with the head of the last stage",
+            hint="take a schedule without vocabulary passes S and T",
+        )
 
 
 def on_shards(shape: Shape) -> tuple[str, ...]:

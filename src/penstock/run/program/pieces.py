@@ -13,7 +13,8 @@ from penstock.run.program.step_plan import StepPlan
 def cut_batch(
     plan: StepPlan, batch: Sequence[Microbatch], *, scale: float, device: torch.device
 ) -> list[Piece]:
-    """The pieces of a batch, numbered as the schedule numbers its units."""
+    """The pieces of a batch, numbered as the schedule numbers its units; whole microbatches where
+    ranks form groups, each of which cuts its own tokens."""
     if len(batch) != len(plan.lengths):
         raise RunError(
             f"a batch of {len(batch)} microbatches for a plan of {len(plan.lengths)}",
@@ -25,8 +26,12 @@ def cut_batch(
         moved = Microbatch(
             microbatch.tokens.to(device), microbatch.labels.to(device), microbatch.documents
         )
-        pieces += pieces_of(mb, moved, lengths, scale)
-    return pieces
+        cut = (sum(lengths),) if plan.groups else lengths
+        pieces += pieces_of(mb, moved, cut, scale)
+    if plan.layout.model.mixture is None:  # nothing else asks, and counting takes time
+        return pieces
+    shares = [microbatch.valid * scale for microbatch in batch]
+    return [piece._replace(share=shares[piece.mb]) for piece in pieces]
 
 
 def _refuse(plan: StepPlan, mb: int, microbatch: Microbatch, length: int) -> None:

@@ -1,5 +1,5 @@
-"""Which schedules plain modules can run: each stage on one device, and no work but forward and
-backward of whole sequences."""
+"""Which schedules modules can run: each stage on one device, and no work but forward and
+backward."""
 
 from penstock.core.program import Program
 from penstock.core.schedule import Schedule
@@ -19,18 +19,17 @@ def module_program(schedule: Schedule) -> Program:
 def module_homes(schedule: Schedule, modules: int | None) -> tuple[int, ...]:
     """The device of each stage; what plain modules cannot do is refused."""
     shape = schedule.shape
-    if max(shape.slices) > 1:
-        raise ShapeError(
-            f"{schedule.name} cuts sequences into slices, but a plain module cannot hand keys and "
-            "values from one slice to the next",
-            hint="take a schedule without slices (see `penstock list`), or train one of the "
-            "built-in models with `penstock train`",
-        )
     if other := sorted(schedule.table.kinds - PLAIN_KINDS):
         raise ShapeError(
             f"{schedule.name} has ops of kind {', '.join(other)}, which a plain module has no work "
             "for",
             hint=f"take a schedule whose ops are of the kinds {', '.join(sorted(PLAIN_KINDS))}",
+        )
+    if schedule.gangs or schedule.loans:
+        raise ShapeError(
+            f"{schedule.name} has attention that several devices compute together, which a module "
+            "does by itself",
+            hint="take a schedule without gangs and loans",
         )
     homes = tuple(home for home in homes_of(schedule) if home is not None)
     if len(homes) != shape.stages:

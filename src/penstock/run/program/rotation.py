@@ -18,7 +18,7 @@ from itertools import count
 from penstock.core.ops import Op, home_number
 from penstock.core.schedule import Schedule
 from penstock.errors import RunError
-from penstock.transform.sharding import ADDING, USING
+from penstock.transform.buffer_stays import ADDING, USING
 
 HomeNumbers = Mapping[Op, int]
 """Ops of a lane, and the number of the stage or shard whose weights each of them uses."""

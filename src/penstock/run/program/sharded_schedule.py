@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from penstock.core.schedule import Schedule
 from penstock.errors import RunError
-from penstock.transform import shard
-from penstock.transform.sharding import fewest_for_one_reduction, least_recent
+from penstock.transform.buffer_stays import LaneStays, least_recent, stays_in_buffers
+from penstock.transform.sharding import add_collectives, fewest_for_one_reduction
 
 SHARDING_KINDS = frozenset("GZ")
 
@@ -42,8 +42,15 @@ def shard_weights(schedule: Schedule, buffers: BufferCounts) -> Schedule:
     """
     if "G" in schedule.table.kinds:
         return schedule
+    return add_collectives(schedule, stays_of(schedule, buffers))
+
+
+def stays_of(schedule: Schedule, buffers: BufferCounts) -> list[LaneStays]:
+    """Who is in the buffers of each device."""
     gradients = buffers.gradients or fewest_for_one_reduction(schedule)
-    return shard(schedule, weights=buffers.weights, gradients=gradients, rule=least_recent)
+    return stays_in_buffers(
+        schedule, weights=buffers.weights, gradients=gradients, rule=least_recent
+    )
 
 
 def refuse_sharded(schedule: Schedule) -> None:

@@ -31,7 +31,7 @@ from penstock.core.homes import home_column, shard_homes, weight_homes
 from penstock.core.meaning import kinds_writing
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
-from penstock.core.table import Table
+from penstock.core.table import PlainLane, Table
 from penstock.errors import RunError
 from penstock.transform import update_on_host
 
@@ -49,7 +49,8 @@ def end_step(
     Without replicas to reduce over, only stages that share a weight have a Z. Reductions that the
     schedule has already are all that their stages need.
     """
-    return _ended(schedule, _lanes_with(schedule, "VU", reduced=reduced, ties=ties), ties)
+    table = schedule.table.appended(_behind(schedule, "VU", reduced=reduced, ties=ties))
+    return _ended(schedule, table, ties)
 
 
 def end_step_early(
@@ -57,7 +58,8 @@ def end_step_early(
 ) -> Schedule:
     """The same with updates that wait for no other stage, and those of the step before confirmed
     on the way."""
-    lanes = _lanes_with(schedule, "VA", reduced=reduced, ties=ties)
+    ended = schedule.table.appended(_behind(schedule, "VA", reduced=reduced, ties=ties))
+    lanes: StreamLanes = {(device, stream): ops for device, stream, ops in ended.lanes()}
     begun, table = first_forwards(schedule), schedule.table
     homes = _homes(schedule)
     for device in range(schedule.shape.devices):
@@ -71,7 +73,7 @@ def end_step_early(
                 hint='set optimizer.validation to "before"',
             )
         lanes[device, "compute"] = [*lane[:count], *checks, *lane[count:]]
-    return _ended(schedule, lanes, ties)
+    return _ended(schedule, Table.of(_rows(lanes)), ties)
 
 
 StepEnd = Callable[..., Schedule]
@@ -91,15 +93,15 @@ def _homes(schedule: Schedule) -> dict[int, list[int]]:
     return weight_homes(schedule) | shard_homes(schedule.shape)
 
 
-def _lanes_with(
+def _behind(
     schedule: Schedule, kinds: str, *, reduced: bool, ties: Sequence[tuple[int, int]]
-) -> StreamLanes:
-    """The lanes with reductions, and with ops of these kinds for every stage behind them."""
+) -> list[PlainLane]:
+    """What comes behind the lanes: reductions, and ops of these kinds for every stage."""
     homes = _homes(schedule)
     tied = {stage for tie in ties for stage in tie}
-    lanes = {(device, stream): ops for device, stream, ops in schedule.table.lanes()}
+    lanes: StreamLanes = {}
     there = set(schedule.table.stage[schedule.table.of_kinds("Z")].tolist())
-    for stage in sorted(homes, key=lambda stage: _last_gradient(schedule, stage)):
+    for stage in sorted(homes, key=_last_gradients(schedule).__getitem__):
         for device in homes[stage]:
             if (reduced or stage in tied) and stage not in there:
                 _append(lanes, (device, "collective"), Op("Z", stage, 0))
@@ -107,21 +109,27 @@ def _lanes_with(
         for stage, devices in homes.items():
             for device in devices:
                 _append(lanes, (device, "compute"), Op(kind, stage, 0))
-    return lanes
+    return _rows(lanes)
 
 
-def _ended(schedule: Schedule, lanes: StreamLanes, ties: Sequence[tuple[int, int]]) -> Schedule:
-    rows = [(device, stream, ops) for (device, stream), ops in lanes.items()]
-    shape = replace(schedule.shape, ties=tuple(ties))
-    return replace(schedule, shape=shape, table=Table.of(rows), derived={})
+def _ended(schedule: Schedule, table: Table, ties: Sequence[tuple[int, int]]) -> Schedule:
+    shape = schedule.shape
+    if shape.ties != tuple(ties):
+        shape = replace(shape, ties=tuple(ties))
+    return replace(schedule, shape=shape, table=table, derived={})
+
+
+def _rows(lanes: StreamLanes) -> list[PlainLane]:
+    return [(device, stream, ops) for (device, stream), ops in lanes.items()]
 
 
 def _append(lanes: StreamLanes, lane: tuple[int, str], op: Op) -> None:
-    lanes[lane] = [*lanes.get(lane, []), op]
+    lanes.setdefault(lane, []).append(op)
 
 
-def _last_gradient(schedule: Schedule, stage: int) -> int:
-    """The position at which a stage's gradient is complete."""
-    table = schedule.table
-    rows = np.flatnonzero(table.of_kinds(_ADDING) & (home_column(schedule) == stage))
-    return table.position(int(rows[-1]))
+def _last_gradients(schedule: Schedule) -> dict[int, int]:
+    """The position at which the gradient of each stage is complete."""
+    table, homes = schedule.table, home_column(schedule)
+    rows = np.flatnonzero(table.of_kinds(_ADDING))
+    last = dict(zip(homes[rows].tolist(), rows.tolist()))
+    return {stage: table.position(row) for stage, row in last.items()}

@@ -50,7 +50,7 @@ class StepPlan:
         refuse_loans_in_cells(self.schedule, self.layout.cell)
         if self.groups:
             refuse_groups(self.groups, self.lengths, self.layout.cell.ulysses)
-            refuse_beside_groups(self.schedule, self.layout.cell, self.rows)
+            refuse_beside_groups(self.schedule, self.rows)
 
     def _refuse_other_homes(self) -> None:
         homes, shape, layout = homes_of(self.schedule), self.schedule.shape, self.layout

@@ -6,12 +6,15 @@ its own. The microbatch has the tokens of all groups one behind the other, so th
 its labels or its length need not know of groups.
 
     ranks 0..3 as <2, 1>, 6 and 3 tokens      ranks 0 1: tokens 0..5    rank 2: 6..8    rank 3: none
+
+Where a microbatch has slices, each group cuts its own tokens into so many, as even as can be.
 """
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from penstock.arch.dealing import deal_sizes
 from penstock.errors import ShapeError
 
 
@@ -50,6 +53,17 @@ def place_in(groups: MicrobatchGroups, rank: int) -> GroupPlace:
     return GroupPlace(1, range(whole, whole))
 
 
+def sliced_groups(groups: MicrobatchGroups, slices: int) -> tuple[int, ...]:
+    """Tokens of each slice of a microbatch, of all groups together; a group with fewer tokens than
+    slices has none in some.
+
+    >>> sliced_groups((TokenGroup(2, 6), TokenGroup(1, 3)), 2)
+    (4, 5)
+    """
+    cuts = (deal_sizes(group.tokens, slices) for group in groups)
+    return tuple(map(sum, zip(*cuts)))
+
+
 def partial_group_sizes(exchanging: int) -> Iterator[int]:
     """Ranks of all groups that so many ranks may form beside the whole.
 
@@ -82,14 +96,19 @@ def refuse_groups(
                 f"{exchanging} ranks exchange tokens for heads",
                 hint="give powers of two, the largest first, and no more ranks than there are",
             )
-        if len(slices) > 1:
-            raise ShapeError(
-                f"microbatch {mb} is cut into {len(slices)} slices, but ranks form groups for it",
-                hint="take a schedule without slices: groups have whole sequences",
-            )
         tokens = sum(group.tokens for group in of_mb)
         if min(group.tokens for group in of_mb) < 1 or tokens != sum(slices):
             raise ShapeError(
                 f"the groups of microbatch {mb} have {tokens} tokens, but it has {sum(slices)}",
                 hint="give every group a token at least, and all groups all tokens",
             )
+        if tuple(slices) != (cut := sliced_groups(of_mb, len(slices))):
+            raise ShapeError(
+                f"the slices of microbatch {mb} have {_listed(slices)} tokens, but those of its "
+                f"groups have {_listed(cut)}",
+                hint="let every group cut its tokens as even as can be (sliced_groups)",
+            )
+
+
+def _listed(lengths: Sequence[int]) -> str:
+    return ", ".join(map(str, lengths))

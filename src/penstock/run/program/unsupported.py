@@ -50,12 +50,10 @@ def refuse_loans_in_cells(schedule: Schedule, cell: CellShape) -> None:
         )
 
 
-def refuse_beside_groups(schedule: Schedule, cell: CellShape, rows: int) -> None:
+def refuse_beside_groups(schedule: Schedule, rows: int) -> None:
     """Refuse what cannot be where ranks of a cell form groups with sequences of their own."""
     problem = ""
-    if cell.ring > 1:
-        problem = f"{cell.ring} ranks pass keys and values round"
-    elif rows > 1:
+    if rows > 1:
         problem = f"{rows} sequences lie side by side"
     elif helps_of(schedule):
         problem = f"{schedule.name} lends or shares attention work"
@@ -64,8 +62,7 @@ def refuse_beside_groups(schedule: Schedule, cell: CellShape, rows: int) -> None
     if problem:
         raise ShapeError(
             f"ranks of a cell form groups, but {problem}",
-            hint="take a mesh without a ring, one row, and a schedule without loans, gangs and "
-            "offloads",
+            hint="take one row, and a schedule without loans, gangs and offloads",
         )
 
 

@@ -36,11 +36,23 @@ def agree_on_plan(plan: StepPlan, whole: Schedule, mesh: Mesh) -> None:
             "microbatches",
             hint="choose the plan of a step by what all ranks know",
         )
+    if plan.layout.cell.experts > 1:
+        _refuse_other_replicas([own[0] for own in stated])
     if odd := [rank for rank, own in enumerate(stated) if own[1] != stated[0][1]]:
         raise RunError(
             f"ranks {', '.join(map(str, odd))} gather weights or reduce gradients in another order "
             f"than rank 0; this rank has {plan.schedule.name}",
             hint="take plans for replicas whose stages end in one order, or one plan for all",
+        )
+
+
+def _refuse_other_replicas(plans: Sequence[int]) -> None:
+    """Refuse plans that differ between replicas which exchange tokens in every op."""
+    if odd := [rank for rank, plan in enumerate(plans) if plan != plans[0]]:
+        raise RunError(
+            f"ranks {', '.join(map(str, odd))} have another plan for the step than rank 0, but "
+            "replicas share experts and exchange tokens in every op",
+            hint="set mesh.experts to 1, or take one plan for all replicas",
         )
 
 

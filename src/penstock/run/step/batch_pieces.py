@@ -1,14 +1,20 @@
 """A batch as an engine needs it: its labels counted over replicas, its slices for this rank."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
-from penstock.arch.dealing import deal
+from penstock.arch.dealing import deal_sizes
 from penstock.data.batch import Microbatch
 from penstock.errors import RunError
-from penstock.model.attention.piece import Piece, PieceSharers, take_positions, take_tokens
-from penstock.model.attention.positions import own_positions
+from penstock.model.attention.piece import (
+    Piece,
+    PieceSharers,
+    pieces_of,
+    take_positions,
+    take_tokens,
+)
+from penstock.model.attention.positions import own_positions, shared_positions
 from penstock.model.parallel.cell import Cell
 from penstock.model.parallel.group import RankGroup
 from penstock.run.comm.collective import add_up
@@ -41,23 +47,31 @@ def own_pieces(
     scale = 1 / max(labels, 1)
     pieces = cut_batch(plan, batch, scale=scale, device=device)
     if plan.groups:
-        return [_of_group(each, plan.groups[each.mb], cell, sharers) for each in pieces]
+        slices = plan.schedule.shape.slices
+        return [
+            own
+            for whole in pieces
+            for own in _of_group(whole, plan.groups[whole.mb], slices[whole.mb], cell, sharers)
+        ]
     if plan.layout.cell.sequence == 1:
         return pieces
     return [take_positions(each, own_positions(each.start, each.end, cell)) for each in pieces]
 
 
-def _of_group(piece: Piece, groups: MicrobatchGroups, cell: Cell, sharers: Sharers) -> Piece:
-    """A microbatch with the tokens of this rank, of the documents that its group has."""
-    rank = cell.ulysses.index if cell.ulysses else 0
-    place = place_in(groups, rank)
-    if place.tokens and place.tokens.start not in piece.documents[0]:
+def _of_group(
+    whole: Piece, groups: MicrobatchGroups, slices: int, cell: Cell, sharers: Sharers
+) -> Iterator[Piece]:
+    """The slices of a microbatch with the tokens of this rank, of the documents that its group
+    has."""
+    place = place_in(groups, cell.ulysses.index if cell.ulysses else 0)
+    if place.tokens and place.tokens.start not in whole.documents[0]:
         raise RunError(
             f"a group of {place.ranks} ranks begins at token {place.tokens.start} of microbatch "
-            f"{piece.mb}, in the middle of a document",
+            f"{whole.mb}, in the middle of a document",
             hint="give every group whole documents",
         )
     group = sharers.get(place.ranks)
-    own = take_tokens(piece, place.tokens, PieceSharers(group))
-    index, size = (group.index, group.size) if group else (0, 1)
-    return take_positions(own, (deal(own.length, index, size),))
+    cut = deal_sizes(len(place.tokens), slices)
+    for piece in pieces_of(whole.mb, take_tokens(whole, place.tokens), cut, whole.scale):
+        shared = piece._replace(sharers=PieceSharers(group))
+        yield take_positions(shared, shared_positions(piece.start, piece.end, cell, group))

@@ -24,18 +24,28 @@ def refuse_unequal_copies(engine: Engine) -> None:
     each of them. All ranks call it together, and have heard each other before one refuses."""
     engine.settle()
     mesh, sharding = engine.mesh, engine.sharding
-    held = {
-        name: value
-        for weights in engine.weights.values()
-        for name, value in sharding.held(weights).items()
-    }
+    held, of_replica = _held(engine)
     copies = _difference(held, sharding.copies(mesh))
-    if found := _difference(_on_all_tensor_ranks(engine), mesh.along("tensor")) or copies:
+    experts = _difference(of_replica, mesh.token_sharers) if of_replica else ""
+    if (
+        found := _difference(_on_all_tensor_ranks(engine), mesh.along("tensor"))
+        or copies
+        or experts
+    ):
         raise RunError(
             f"{found}, though both should hold the same weights",
             hint="memory or network of a machine may be faulty; resume from the newest checkpoint, "
             "whose copies were compared",
         )
+
+
+def _held(engine: Engine) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """What this rank has of each parameter: of those that all replicas hold, and of the others."""
+    found: tuple[dict[str, Tensor], dict[str, Tensor]] = {}, {}
+    for weights in engine.weights.values():
+        for name, value in engine.sharding.held(weights).items():
+            found[weights.layout.part(name).of_replica][name] = value
+    return found
 
 
 def _on_all_tensor_ranks(engine: Engine) -> dict[str, Tensor]:

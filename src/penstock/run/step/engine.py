@@ -76,7 +76,7 @@ class Engine:
         refuse_host_stages(adam.host_stages, self.layout, self.sharding)
         self.sharding.groups(mesh)
         self._norms = self.validation.norms(mesh)
-        self.cell = mesh.cell(self.layout.cell.norms)
+        self.cell = mesh.cell(self.layout.cell)
         mine, at = self.layout.stages_of(mesh.device), (device, self.cell)
         self._shard_sums = ShardSums.on(mesh, device) if self.layout.on_shards else None
         self.stages = {stage: stage_of(self.layout, stage, *at) for stage in mine}

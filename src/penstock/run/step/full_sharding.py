@@ -58,6 +58,12 @@ class FullShards(OptimizerShards):
         for run in weights.own.runs:
             whole[run.own.start : run.own.stop].copy_(weights.owned_run(weights.value, run))
             gather_ranges(whole, run.cuts, mesh.sharers(self.ranks))
+        frozen, own = whole[weights.layout.stored :], weights.own.frozen
+        for run in own.runs if own else ():
+            frozen[run.own.start : run.own.stop].copy_(
+                weights.frozen[run.kept.start : run.kept.stop]
+            )
+            gather_ranges(frozen, run.cuts, mesh.sharers(self.ranks))
 
     def complete(self, weights: Weights, mesh: Mesh) -> Tensor:
         if weights.has_whole_gradient:
@@ -68,7 +74,7 @@ class FullShards(OptimizerShards):
         return self._complete(weights, whole, mesh)
 
     def held(self, weights: Weights) -> dict[str, Tensor]:
-        return weights.owned(weights.value)
+        return weights.owned(weights.value) | weights.frozen_values()
 
     def copies(self, mesh: Mesh) -> ProcessGroup | None:
         return mesh.across(self.ranks)
@@ -124,8 +130,10 @@ class BufferPool:
     def _view(self, rotation: Rotation, name: str, stage: int, buffer: int) -> Any:
         key = (name, stage, OWN if self._keeps(rotation, name, stage) else buffer)
         if key not in self._views:
-            part = self.part(rotation, name, stage, buffer)
-            self._views[key] = self._stages[stage].views(part)
+            part, layout = self.part(rotation, name, stage, buffer), self._weights[stage].layout
+            frozen = part[layout.stored :] if name == "weight" else None
+            trained = part[: layout.stored] if name == "weight" else part
+            self._views[key] = self._stages[stage].views(trained, frozen)
         return self._views[key]
 
     def _keeps(self, rotation: Rotation, name: str, stage: int) -> bool:
@@ -139,7 +147,9 @@ class BufferPool:
 
     def _elements(self, name: str, stage: int) -> int:
         layout = self._weights[stage].layout
-        return layout.stored if name == "weight" else layout.elements
+        if name == "dw":
+            return layout.elements
+        return layout.stored + (layout.frozen.stored if layout.frozen else 0)
 
     def clear(self) -> None:
         """Give back the memory."""

@@ -8,6 +8,7 @@ from penstock.run.comm.mesh import Mesh
 from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.program.token_groups import partial_group_sizes
+from penstock.run.step.gradient_runs import expert_groups
 
 
 def make_holder_groups(layout: Layout, mesh: Mesh) -> None:
@@ -17,10 +18,14 @@ def make_holder_groups(layout: Layout, mesh: Mesh) -> None:
         for part in parts:
             if any(len(holders) > 1 for holders in part.among):
                 mesh.holders(part.among)
+    expert_groups(layout.cell, mesh)
 
 
 def connect_devices(layout: Layout, mesh: Mesh, device: torch.device) -> None:
-    """Make ready what devices add up over: all that have shards, or those of a tied weight."""
+    """Make ready what devices add up over: all that have shards, or those of a tied weight; and
+    what replicas exchange tokens over, where they share experts."""
+    for group in expert_groups(layout.cell, mesh):
+        connect_group(group, device)
     if layout.on_shards:
         connect_group(mesh.shards, device)
         return

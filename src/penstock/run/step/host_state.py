@@ -10,6 +10,7 @@ a second store: nothing of it is used to compute with, so order and copies are t
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -33,8 +34,10 @@ def host_weights(
     found: dict[int, Weights] = {}
     for stage in layout.stages_of(mesh.device):
         if stage in stages:
-            parameters, types = layout.parameters(stage, mesh.tensor), (layout.dtype, layout.main)
-            held = Weights.empty(parameters, dtype=types[0], main=types[1], device=_HOST)
+            parameters = layout.parameters(stage, mesh.tensor, mesh.replica)
+            types = (layout.dtype, layout.main)
+            trained = replace(parameters, frozen=None)  # the host updates nothing else
+            held = Weights.empty(trained, dtype=types[0], main=types[1], device=_HOST)
             found[stage] = held.pinned() if device.type == "cuda" else held
     return found
 

@@ -6,159 +6,213 @@ as modules and a batch as tensors, and it leaves gradients in `.grad`, as a back
 model would. Everything else stays with the loop.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
+from typing import Any
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 from torch.nn import Module, Parameter
 
 from penstock.core.schedule import Schedule
 from penstock.errors import RunError
 from penstock.model.attention.piece import Piece
-from penstock.model.stages.module_stage import Loss, ModuleStage
+from penstock.model.stages.module_stage import Loss
 from penstock.run.comm.collective import add_up
-from penstock.run.comm.mesh import Mesh, make_mesh
-from penstock.run.execute.boundary import AnyBoundary
-from penstock.run.execute.executor import Executor, by_stage
+from penstock.run.comm.mesh import make_mesh
+from penstock.run.execute.executor import Executor
 from penstock.run.program.plain_modules import module_homes, module_program
 from penstock.run.step.agreement import odd_ranks
-from penstock.run.step.build import transport_for
-from penstock.run.step.trial_forward import try_stages
+from penstock.run.step.loop_watch import LoopWatch
+from penstock.run.step.module_batch import (
+    ModuleBatch,
+    Weight,
+    pieces_of_batch,
+    read_batch,
+    shares_of_loss,
+    weigh_loss,
+)
+from penstock.run.step.module_executors import ModuleExecutors, RankModules
+from penstock.run.step.module_gradients import (
+    SharedGradients,
+    StageWeight,
+    Ties,
+    shared_weights,
+)
+from penstock.run.step.module_mistakes import (
+    device_of,
+    on_every_rank,
+    other_numbers,
+    ready_for,
+    refuse_hostless,
+    refuse_unreached,
+)
+
+STUCK = 600.0
+"""Seconds for which a rank may stay at one place while others wait for it."""
+
+CLIP_EPSILON = 1e-6
+"""What torch adds to a norm that it divides by."""
 
 
 class ModulePipeline:
     """The stages of one rank, and steps over batches.
 
-    Every rank of torch.distributed makes one, with the same schedule; rank r is device r.
+    Every rank of torch.distributed makes one, with the same schedule. Ranks are dealt replica by
+    replica: with 4 devices, rank 5 is device 1 of replica 1.
     """
 
+    patience: float = STUCK
+    """Seconds after which a rank that others wait for is given up; read at the first step."""
+
     def __init__(
-        self, schedule: Schedule, stages: Sequence[Module] | Callable[[int], Module], loss: Loss
+        self,
+        schedule: Schedule,
+        stages: Sequence[Module] | Callable[[int], Module],
+        loss: Loss,
+        *,
+        weight: Weight | None = None,
+        tied: Sequence[Sequence[str]] = (),
+        replicas: int = 1,
     ) -> None:
         """`stages` are the modules of all stages, of which this rank keeps its own, or a function
         that makes the module of a stage. `loss` takes the output of the last stage and the targets
-        of a microbatch and returns one number; the loss of a batch is the mean over microbatches.
+        of a microbatch and returns one number; the loss of a batch is the mean over microbatches,
+        or, with a `weight` of the targets, the mean in which each counts so much. `tied` has the
+        names of parameters that are one, as ("0.embedding.weight", "3.head.weight"); parameters
+        that stand in several modules of a list are found.
         """
-        homes = module_homes(schedule, None if callable(stages) else len(stages))
-        self.schedule, self._homes = schedule, homes
-        self._mesh = make_mesh(1, schedule.shape.devices)
-        make = stages if callable(stages) else stages.__getitem__
-        mine = [stage for stage, home in enumerate(homes) if home == self._mesh.device]
+        listed = () if callable(stages) else tuple(stages)
+        homes = module_homes(schedule, None if callable(stages) else len(listed))
+        self.schedule, self.loss = schedule, loss
+        self.mesh = make_mesh(replicas, schedule.shape.devices)
+        refuse_hostless(self.mesh)
+        make = stages if callable(stages) else listed.__getitem__
+        mine = [stage for stage, home in enumerate(homes) if home == self.mesh.device]
         self.stages: dict[int, Module] = {stage: make(stage) for stage in mine}
         """The modules of this rank, by the number of their stage."""
-        last = len(homes) - 1
-        self._working = {
-            stage: ModuleStage(module, loss if stage == last else None)
-            for stage, module in self.stages.items()
-        }
-        self._device = _device_of([*self.stages.values()])
-        _refuse_hostless(self._mesh)
-        self._agree("schedule", schedule.digest, "give every rank the same schedule")
-        self._program = module_program(schedule)
-        self._transport = transport_for(self._mesh, self._device)
-        self._transport.open(self._program.channels)
-        self._executors: dict[str, Executor] = {}
+        on_every_rank(self.mesh, lambda: ready_for(schedule, [*self.stages.values()]))
+        self.device = device_of([*self.stages.values()])
+        named = (tuple(map(StageWeight.named, names)) for names in tied)
+        self.ties: Ties = (*shared_weights(listed), *named)
+        """Weights of several stages that are one."""
+        self._agree(
+            "schedule",
+            sha256(f"{schedule.digest} {self.ties}".encode()).hexdigest(),
+            "give every rank the same schedule and the same tied weights",
+        )
+        self._weight = weight
+        self._gradients = SharedGradients(self.mesh, self.stages, homes, self.ties)
+        on_every_rank(self.mesh, self._gradients.refuse_unknown)
+        self._gradients.give_values()
+        own = RankModules(self.mesh, homes, self.stages, weigh_loss(loss), self.device)
+        self._executors = ModuleExecutors(module_program(schedule), own)
+        self._watch: LoopWatch | None = None
+        self._reached = False
+        """Whether gradients are known to reach every stage."""
+
+    @property
+    def replica(self) -> int:
+        """Which replica this rank belongs to: replicas are given different batches."""
+        return self.mesh.replica
 
     def parameters(self) -> Iterator[Parameter]:
         """The parameters of this rank, for an optimizer."""
-        for module in self.stages.values():
-            yield from module.parameters()
+        yield from self._gradients.parameters()
 
-    def step(self, inputs: Tensor, targets: Tensor) -> float:
+    def step(self, *batch: Any, **keywords: Any) -> float:
         """Add the gradients of a batch to `.grad` of this rank's parameters; returns the loss.
 
-        Every rank gives the same batch. It is cut along its first axis into microbatches of equal
-        size. The loss is the same on every rank.
+        A batch is inputs and targets, each a tensor, or tensors in tuples and dictionaries; it may
+        be given as a pair. Every rank of a replica gives the same batch. It is cut along its first
+        axis into microbatches of equal size. Keywords are cut in the same way, and every stage is
+        given them: masks, positions. The loss is the same on every rank.
         """
-        executor = self._executor(inputs, targets)
-        return self._mean(executor.step(self._pieces(inputs, targets)))
+        with self._followed().step():
+            executor, pieces = self._prepared(batch, keywords)
+            with self._gradients.of_one_step():
+                losses = executor.step(pieces)
+            if not self._reached:
+                refuse_unreached(self._executors.stages, self.mesh)
+                self._reached = True
+            return self._sum(losses)
 
-    def evaluate(self, inputs: Tensor, targets: Tensor) -> float:
+    def evaluate(self, *batch: Any, **keywords: Any) -> float:
         """The loss of a batch, forward only, without gradients."""
-        executor = self._executor(inputs, targets)
-        return self._mean(executor.evaluate(self._pieces(inputs, targets)))
+        with self._followed().step():
+            executor, pieces = self._prepared(batch, keywords)
+            return self._sum(executor.evaluate(pieces))
+
+    @torch.no_grad()
+    def clip_grad_norm(self, most: float) -> float:
+        """Scale the gradients of all stages so that their norm is at most this, by the factor that
+        `torch.nn.utils.clip_grad_norm_` takes; returns the norm that they had. What stages share
+        counts once."""
+        with self._followed().gathers("add up the norm"):
+            norm = self._gradients.norm()
+        factor = most / (norm + CLIP_EPSILON)
+        if factor < 1:
+            for weight in self.parameters():
+                if weight.grad is not None:
+                    weight.grad.mul_(factor)
+        return norm
 
     def close(self) -> None:
         """End what works at the side; no step can follow."""
-        for executor in self._executors.values():
-            executor.close()
-        self._transport.close()
+        if self._watch is not None:
+            self._watch.close()
+        self._executors.close()
 
-    def _executor(self, inputs: Tensor, targets: Tensor) -> Executor:
-        """The executor for batches of this size, which all ranks have."""
-        _refuse_uneven(self.schedule.shape.microbatches, inputs, targets)
-        sizes = repr([(list(each.shape), each.dtype) for each in (inputs, targets)])
-        signature = sha256(sizes.encode()).hexdigest()
-        self._agree("batch", signature, f"give every rank the same batch; this rank has {sizes}")
-        if signature not in self._executors:
-            self._executors[signature] = self._prepare(inputs, targets)
-        return self._executors[signature]
+    def _followed(self) -> LoopWatch:
+        """The watch, which begins with the first step."""
+        if self._watch is None:
+            self._watch = LoopWatch(self.mesh, self.patience)
+        return self._watch
 
-    def _prepare(self, inputs: Tensor, targets: Tensor) -> Executor:
-        first = self._pieces(inputs, targets)[0]
-        entry = (first.tokens, first.labels)
-        patterns = try_stages(self._working, self._homes, self._mesh, entry, self._device)
-        dtype = next((p.dtype for p in self.parameters()), torch.get_default_dtype())
-        return Executor(
-            self._program,
-            self._mesh.device,
-            by_stage(self._working),
-            transport=self._transport,
-            boundary=AnyBoundary(patterns, dtype, self._device),
-        )
+    def shares_of(
+        self, given: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> tuple[ModuleBatch, list[float]]:
+        """A batch, and what the losses of its pieces are multiplied with; asked by all ranks."""
+        slices = self.schedule.shape.slices
+        batch = read_batch(given, keywords, len(slices))
+        self._agree_on_batch(batch)
+        return batch, shares_of_loss(batch, slices, self._weight, self.mesh)
 
-    def _pieces(self, inputs: Tensor, targets: Tensor) -> list[Piece]:
-        """The microbatches, on the device where they are used."""
-        count = self.schedule.shape.microbatches
-        if 0 in self.stages:
-            inputs = inputs.to(self._device)
-        if len(self._homes) - 1 in self.stages:
-            targets = targets.to(self._device)
-        pairs = zip(inputs.chunk(count), targets.chunk(count))
-        return [Piece(mb, 0, 1, 0, 1, 1, *pair, (), 1 / count) for mb, pair in enumerate(pairs)]
+    def _prepared(
+        self, given: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> tuple[Executor, list[Piece]]:
+        """The executor for batches of this size, and the pieces of this one."""
+        batch, shares = self.shares_of(given, keywords)
+        placed = batch.on(self.device)
+        pieces = pieces_of_batch(placed, self.schedule.shape.slices, shares)
+        executor = self._executors.take(batch.words, placed)
+        self._followed().follow(executor)
+        return executor, pieces
 
-    def _mean(self, losses: Sequence[Tensor]) -> float:
-        """The mean over microbatches, which the rank of the last stage tells the others."""
-        total = torch.zeros((), dtype=torch.float64)
+    def _agree_on_batch(self, batch: ModuleBatch) -> None:
+        """Refuse batches that differ from rank to rank: in their sizes, and the first one of a size
+        in its numbers as well."""
+        words = batch.words
+        hint = f"give every rank the same batch; this rank has {words}"
+        self._agree("batch", sha256(words.encode()).hexdigest(), hint)
+        if words not in self._executors and (other := other_numbers(batch, self.mesh)):
+            raise RunError(
+                f"devices {', '.join(map(str, other))} of replica {self.mesh.replica} have a batch "
+                "of the same size as device 0, but with other numbers in it",
+                hint="all ranks of a replica load the same batch: give their samplers one seed, "
+                "and `pipeline.replica` as the number of the share",
+            )
+
+    def _sum(self, losses: Sequence[Tensor]) -> float:
+        """The losses of all pieces, which the rank of the last stage tells the others."""
+        total = torch.zeros(1, dtype=torch.float64)
         for loss in losses:
-            total += loss.detach().cpu()
-        add_up(total, self._mesh.world)
-        return float(total) / self.schedule.shape.microbatches
+            total += loss.detach().double().cpu()
+        add_up(total, self.mesh.world)
+        return float(total)
 
     def _agree(self, what: str, signature: str, hint: str) -> None:
-        if odd := odd_ranks(signature, self._mesh):
+        if odd := odd_ranks(signature, self.mesh):
             raise RunError(
                 f"ranks {', '.join(map(str, odd))} have another {what} than rank 0", hint=hint
             )
-
-
-def _device_of(modules: Sequence[Module]) -> torch.device:
-    """Where the parameters of this rank are; on the host where it has none."""
-    found = {parameter.device for module in modules for parameter in module.parameters()}
-    if len(found) > 1:
-        raise RunError(
-            f"the modules of this rank are on {', '.join(sorted(map(str, found)))}",
-            hint="move all modules of a rank to one device",
-        )
-    return found.pop() if found else torch.device("cpu")
-
-
-def _refuse_hostless(mesh: Mesh) -> None:
-    """Ranks agree on what they do by way of the host."""
-    if mesh.world is not None and "cpu:" not in str(distributed.get_backend_config(mesh.world)):
-        raise RunError(
-            f"the process group has no back end for the host, only "
-            f"{distributed.get_backend_config(mesh.world)}",
-            hint='start it with torch.distributed.init_process_group("cpu:gloo,cuda:nccl")',
-        )
-
-
-def _refuse_uneven(microbatches: int, inputs: Tensor, targets: Tensor) -> None:
-    rows = [int(each.shape[0]) if each.dim() else 0 for each in (inputs, targets)]
-    if rows[0] != rows[1] or rows[0] == 0 or rows[0] % microbatches:
-        raise RunError(
-            f"a batch of {rows[0]} inputs and {rows[1]} targets cannot be cut into {microbatches} "
-            "microbatches of equal size",
-            hint=f"give as many targets as inputs, a multiple of {microbatches}",
-        )

@@ -32,6 +32,7 @@ from penstock.run.comm.collective import add_up
 from penstock.run.comm.dealt_ranges import gather_ranges, scatter_sum
 from penstock.run.comm.mesh import Mesh
 from penstock.run.program.sharded_schedule import BufferCounts
+from penstock.run.step.gradient_runs import gradient_runs
 
 
 class Sharding(Protocol):
@@ -108,7 +109,8 @@ class ReplicatedOptimizer:
         parameters unevenly have it at different places: they would drift apart bit by bit."""
         held = _held_by_several(weights, gradient) if mesh.copy_count > 2 else []
         apart = torch.cat(held) if held else None
-        add_up(gradient, mesh.copies)
+        for run in gradient_runs(weights.layout, mesh):
+            add_up(gradient[run.where], run.group)
         if apart is not None:
             add_up(apart, mesh.copies)
             for part, total in zip(held, torch.split(apart, [len(part) for part in held])):
@@ -129,7 +131,7 @@ class ReplicatedOptimizer:
         return weights.grad
 
     def held(self, weights: Weights) -> dict[str, Tensor]:
-        return weights.named(weights.value)
+        return weights.named(weights.value) | weights.frozen_values()
 
     def copies(self, mesh: Mesh) -> ProcessGroup | None:
         return mesh.copies

@@ -106,7 +106,7 @@ class StageEnd:
         )
         for loss in self.losses():
             found[0] += loss
-        if self._counted and self.sharding.counts(self.mesh):
+        if self._counted:
             found[self._places] = self._square_sums()
         return found.cpu()  # at once: each number by itself would make the host wait for the GPU
 
@@ -114,7 +114,12 @@ class StageEnd:
     def _counted(self) -> dict[str, OwnedPart]:
         """Parameters whose squares this stage has to count."""
         parts = self.weights.own.parts
-        own = {n: p for n, p in parts.items() if p.part.holders.start == self.mesh.tensor}
+        counts = self.sharding.counts(self.mesh), self.mesh.counts_in_replica
+        own = {
+            name: each
+            for name, each in parts.items()
+            if each.part.holders.start == self.mesh.tensor and counts[each.part.of_replica]
+        }
         return {name: part for name, part in own.items() if not (self.tied and name == HEAD)}
 
     @cached_property

@@ -32,15 +32,21 @@ def stage_of(
     layout: Layout, stage: int, device: torch.device, cell: Cell = SINGLE_RANK
 ) -> DecoderStage | BetweenAttentionsStage | VocabularyShard:
     """A stage that has weights, or the vocabulary shard of a number behind all stages."""
-    index = tensor_index(cell)
-    model, parameters = layout.model_of(index), layout.parameters(stage, index)
+    index, replica = tensor_index(cell), cell.experts.index if cell.experts else 0
+    model, parameters = layout.model_of(index), layout.parameters(stage, index, replica)
     if stage >= layout.stages:
-        return VocabularyShard(parameters, cell)
+        return VocabularyShard(model, parameters, cell)
     if layout.cut_at_attention:
         return BetweenAttentionsStage(model, stage // 2, parameters, cell, layout.to_attention)
     like = torch.empty((), dtype=layout.dtype, device=device)
     return DecoderStage(
-        model, layout.split[stage], parameters, length=layout.longest, like=like, cell=cell
+        model,
+        layout.split[stage],
+        parameters,
+        length=layout.longest,
+        like=like,
+        cell=cell,
+        first=stage == 0,
     )
 
 
@@ -61,7 +67,7 @@ def home_views(
     """Weights and gradients of some stages as their layers take them, by buffer and stage."""
     found: dict[tuple[str, int], Any] = {}
     for number, stage in stages.items():
-        found["weight", number] = stage.views(weights[number].value)
+        found["weight", number] = stage.views(weights[number].value, weights[number].frozen)
         found["dw", number] = stage.views(weights[number].grad)
     return found
 
@@ -69,12 +75,22 @@ def home_views(
 def weightless_stages(
     layout: Layout, device: torch.device, cell: Cell = SINGLE_RANK
 ) -> dict[int, AttentionStage | ProjectingAttentionStage]:
-    """Attention where it is a stage: it owns no weights, so one serves all layers on all
-    devices."""
+    """Attention where it is a stage: it owns no weights, so one serves all layers that attend in
+    the same way, on all devices."""
     if not layout.cut_at_attention:
         return {}
     like = torch.empty((), dtype=layout.dtype, device=device)
     model = layout.model_of(tensor_index(cell))
-    kind = AttentionStage if layout.to_attention == HEADS else ProjectingAttentionStage
-    attention = kind(model, layout.longest, like, cell)
-    return {stage: attention for stage, home in enumerate(layout.homes) if home is None}
+    made: dict[Any, AttentionStage | ProjectingAttentionStage] = {}
+    found = {}
+    for stage in (stage for stage, home in enumerate(layout.homes) if home is None):
+        layer = stage // 2
+        alike = (model.attention_rule(layer), model.with_rope_of(layer))
+        if alike not in made:
+            place = (layer, layout.longest, like, cell)
+            if layout.to_attention == HEADS:
+                made[alike] = AttentionStage(model, *place)
+            else:
+                made[alike] = ProjectingAttentionStage(model, layout.model, *place)
+        found[stage] = made[alike]
+    return found

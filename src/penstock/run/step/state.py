@@ -4,7 +4,7 @@ A rank may hold a part of a tensor, and own a range of that part. What is stored
 tensors, each with the place where it begins.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -61,13 +61,36 @@ def weight_key(name: str) -> str:
 
 
 def entries(engine: Engine) -> list[Entry]:
-    """Every parameter of this rank."""
+    """Every parameter of this rank that is trained."""
     engine.settle()
     return [
         _entry(engine, stage, name)
         for stage, weights in engine.weights.items()
         for name in weights.layout.parts
     ]
+
+
+def frozen_entries(engine: Engine) -> list[Entry]:
+    """Every parameter of this rank that is not trained: it has values alone, which are what is
+    computed with."""
+    return [
+        Entry(
+            EMBEDDING if _is_copy(engine, name) else name,
+            own.part,
+            own,
+            _shaped(values, own),
+            values[:0],
+            {},
+            copy=True,
+        )
+        for weights in engine.weights.values()
+        for name, (own, values) in weights.frozen_entries().items()
+    ]
+
+
+def all_entries(engine: Engine) -> list[Entry]:
+    """Every parameter of this rank."""
+    return [*entries(engine), *frozen_entries(engine)]
 
 
 def _entry(engine: Engine, stage: int, name: str) -> Entry:
@@ -101,11 +124,16 @@ def _is_left(engine: Engine, own: OwnedPart) -> bool:
 
 def begin(engine: Engine, seed: int) -> None:
     """Fill all weights of this rank with their initial numbers."""
-    for entry in entries(engine):
+    fill_initial(engine, all_entries(engine), seed)
+    publish(engine)
+
+
+def fill_initial(engine: Engine, wanted: Iterable[Entry], seed: int) -> None:
+    """Fill some weights with their initial numbers."""
+    for entry in wanted:
         whole = torch.empty(entry.part.shape)
         initialise(engine.layout.model, entry.name, whole, seed)
         entry.take(whole)
-    publish(engine)
 
 
 def publish(engine: Engine) -> None:

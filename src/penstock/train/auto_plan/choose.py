@@ -1,7 +1,6 @@
 """The choice itself: the planner's answer for this machine, as keys of a configuration."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,16 @@ from penstock.draw.words import count_of
 from penstock.errors import PenstockError, ShapeError
 from penstock.estimate.price import Estimate
 from penstock.planner.advice import Plans, advise, lacks
-from penstock.planner.candidates import Candidates, all_candidates
+from penstock.planner.candidates import all_candidates
 from penstock.planner.configuration import configuration
-from penstock.planner.divisions import nothing_divides
+from penstock.planner.nothing_found import nothing_found
 from penstock.planner.search import search_plans
 from penstock.planner.words import option_words, plan_mesh, schedule_words, why
 from penstock.run.process.machine import PROCESS_BYTES, this_machine
 from penstock.train.auto_plan.chosen_plan import CHOSEN_KEYS, ChosenPlan
 from penstock.train.auto_plan.request import PlanRequest
 
-SHOWN_KINDS, MOST_SIMULATED = 3, 60
+SHOWN_KINDS, MOST_SIMULATED = 3, 200
 """Kinds of plans that are compared, and how many are simulated at most: a few seconds."""
 
 
@@ -30,11 +29,12 @@ def choose_plan(request: PlanRequest, profile: Path, because: str = "") -> Chose
     record = read_profile(profile)
     machine_of(record, profile.stem)  # refused before its parts are looked at
     room = _room(request, int(record["machine"]["memory_bytes"]))
-    record["machine"] = {**record["machine"], "memory_bytes": room, "ranks": request.ranks}
+    sizes = {"memory_bytes": room, "host_memory_bytes": _host(request), "ranks": request.ranks}
+    record["machine"] = {**record["machine"], **sizes}
     problem = request.problem(machine_of(record, profile.stem))
-    every = _with_given_sizes(all_candidates(problem))
+    every = all_candidates(problem)
     if not len(every):
-        raise _in_words_of_keys(nothing_divides(problem))
+        raise _in_words_of_keys(nothing_found(problem))
     found = search_plans(every, SHOWN_KINDS, MOST_SIMULATED, lambda count, best: None)
     answer = advise(found)
     if not answer.plans:
@@ -57,25 +57,17 @@ def choose_plan(request: PlanRequest, profile: Path, because: str = "") -> Chose
     )
 
 
-def _with_given_sizes(every: Candidates) -> Candidates:
-    """Those with the slices and the stages of a device that were given. The planner hands these to
-    schedules that take them, and leaves the others as they are."""
-    fixed, kept = every.problem.fixed, []
-    for number in range(len(every)):
-        entry = every.entries(int(every.group[number])).entries[every.entry[number]]
-        sizes = {"slices": entry.slices or 1, "chunks": entry.stages}
-        if all(fixed.get(name, size) == size for name, size in sizes.items()):
-            kept.append(number)
-    columns = ("seconds", "likely", "bytes", "group", "entry", "record")
-    return replace(every, **{name: getattr(every, name)[kept] for name in columns})
-
-
 def _room(request: PlanRequest, measured: int) -> int:
     """Bytes that each rank may take: of the host what is free now, of a GPU what it has."""
     if request.device == "cuda":
         return measured // -(-request.ranks // max(1, torch.cuda.device_count()))
     free = this_machine().free or measured
     return max(1, free // request.ranks - PROCESS_BYTES)
+
+
+def _host(request: PlanRequest) -> int:
+    """Bytes of the host beside what ranks are given: for ranks on the host there are none apart."""
+    return this_machine().free or 0 if request.device == "cuda" else 0
 
 
 def machine_facts(profile: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,7 +106,9 @@ def _nothing_fits(answer: Plans) -> ShapeError:
 
 def _in_words_of_keys(error: PenstockError) -> ShapeError:
     """A refusal of the planner in the words of a configuration."""
-    words = {"batch_tokens": "the batch", "GPUs": "ranks", "--": "pipeline."}
+    words = {"batch_tokens": "the batch", "GPUs": "ranks", "--rows": "batch.rows"}
+    words |= {"--shard": "mesh.shard", "--mesh": "mesh", "--option": "pipeline.options"}
+    words |= {"--": "pipeline."}
     message, hint = error.message, error.hint
     for flag, key in words.items():
         message, hint = message.replace(flag, key), hint.replace(flag, key)

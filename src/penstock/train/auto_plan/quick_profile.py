@@ -13,7 +13,8 @@ from penstock.estimate.utilisation import token_flops
 from penstock.profiling.case import KINDS_OF_STAGE, ProfileCase
 from penstock.profiling.measure.copies import collective_rows
 from penstock.profiling.measure.neighbours import Neighbours
-from penstock.profiling.measure.run import Rounds, busy_ranks, profile_alone
+from penstock.profiling.measure.run import busy_ranks, profile_alone
+from penstock.profiling.measure.timing import Rounds
 from penstock.run.launch.worker_pool import Crew
 from penstock.run.process.machine import this_machine
 from penstock.run.process.rendezvous import Connection

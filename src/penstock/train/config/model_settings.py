@@ -10,12 +10,14 @@ from typing import Annotated, Any, Literal, Self, get_args, get_type_hints
 
 from pydantic import Field, ModelWrapValidatorHandler, TypeAdapter, create_model, model_validator
 
-from penstock.arch.config import MODELS, ModelConfig, model
+from penstock.arch.config import ModelConfig
+from penstock.arch.presets import MODELS, model
 from penstock.errors import ShapeError
 from penstock.train.config.fields import Count, FromTable, Positive, Section, fit_value
 
-DERIVED = ("element_bytes",)
-"""Fields of a model that are no keys: bytes of an activation follow from the run's dtype."""
+DERIVED = ("element_bytes", "lora")
+"""Fields of a model that are no keys: bytes of an activation follow from the run's dtype, adapters
+have a section of their own."""
 DEFAULT_PRESET = "tiny"
 
 MODEL_NUMBERS = tuple(field for field in fields(ModelConfig) if field.name not in DERIVED)

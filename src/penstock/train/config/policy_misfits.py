@@ -39,26 +39,25 @@ def refuse_with_chunk(settings: "Settings") -> None:
 def refuse_with_flex(settings: "Settings") -> None:
     """The same where groups of ranks are planned for every batch."""
     batch, pipeline, mesh = settings.batch, settings.pipeline, settings.mesh
-    pool = "groups of one rank do what replicas do: raise mesh.sequence instead"
     given: dict[str, tuple[Any, Any, str]] = {
         "batch.rows": (batch.rows, 1, "raise batch.microbatches instead"),
-        "pipeline.slices": (pipeline.slices, 1, "groups have whole sequences"),
         "pipeline.offload": (pipeline.offload, "none", "what a rank keeps changes with every plan"),
         "plan.policy": (settings.plan.policy, "fixed", "every batch has its own plan already"),
         "plan.auto": (settings.plan.auto, False, "plans are compared with equal sequences"),
         "log.compare": (settings.log.compare, (), "other schedules have no groups of their own"),
-        "mesh.ring": (mesh.ring, 1, "groups exchange tokens for heads"),
-        "mesh.replicas": (mesh.replicas, 1, pool),
     }
+    if not isinstance(pipeline.cut, str):
+        given["pipeline.cut"] = pipeline.cut, "even", "every group cuts its own tokens, evenly"
     for key, (value, usual, hint) in given.items():
         if value != usual:
             raise MisfitError(
                 f'{key} is {value!r}, but data.policy is "flex"', hint=f"leave {key} out: {hint}"
             )
-    if mesh.sequence == 1:
+    if mesh.shape.cell.ulysses == 1:
         raise MisfitError(
-            'mesh.sequence is 1, but data.policy is "flex"',
-            hint="set mesh.sequence to the ranks of a device that form groups",
+            f"mesh.sequence is {mesh.sequence} and mesh.ring {mesh.ring}, so that no ranks "
+            'exchange tokens for heads, but data.policy is "flex"',
+            hint="set mesh.sequence to the ranks of a device that form groups, times mesh.ring",
         )
     least = -(-batch.length // mesh.sequence)
     if 0 < settings.data.rank_tokens < least:
@@ -66,4 +65,13 @@ def refuse_with_flex(settings: "Settings") -> None:
             f"data.rank_tokens is {settings.data.rank_tokens}, but {mesh.sequence} ranks share "
             f"documents of up to {batch.length} tokens",
             hint=f"give {least} or more",
+        )
+
+
+def refuse_with_auto(settings: "Settings") -> None:
+    """The same where a policy is to be chosen: one that cannot be run is left out of the choice."""
+    if settings.plan.auto:
+        raise MisfitError(
+            'plan.auto is True, but data.policy is "auto"',
+            hint="leave one of both out: plans are compared with equal sequences",
         )

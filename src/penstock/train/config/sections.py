@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from penstock.arch.mesh_shape import AXES, MeshAxis, MeshShape
+from penstock.arch.mesh_shape import AXES, MeshAxis, MeshShape, refuse_shard
 from penstock.schedules import registry
 from penstock.train.config.fields import (
     Count,
@@ -137,6 +137,9 @@ class MeshSettings(Section):
     exchanges heads only (Ulysses), the number of `sequence` only passes round (ring attention)."""
     replicas: Count = 1
     """Copies of the whole pipeline, each with its own share of the data."""
+    experts: Count = 1
+    """Replicas that share the experts of each layer (expert parallelism): 1, where every replica
+    has all of them, or the number of `replicas`. Not with `mesh.shard`."""
     norms: Literal["scattered", "replicated"] = "scattered"
     """What tensor ranks hold between the blocks of a layer: their share of the tokens, or all of
     them."""
@@ -162,7 +165,9 @@ class MeshSettings(Section):
     def shape(self) -> MeshShape:
         """The numbers alone."""
         sizes = (self.replicas, self.sequence, self.ring, self.tensor)
-        return MeshShape(*sizes, self.order, self.norms)
+        mesh = MeshShape(*sizes, self.order, self.norms, self.experts)
+        refuse_shard(mesh, self.shard)
+        return mesh
 
 
 class OptimizerSettings(Section):
@@ -228,7 +233,7 @@ class CheckpointSettings(Section):
     the Hugging Face folder that the run began with; empty exports none."""
     export_dtype: Literal["auto", "float32", "float64", "bfloat16", "float16"] = "auto"
     """Type of the exported weights; `auto` uses the type of the Hugging Face folder that the run
-    began with, or else `run.dtype`."""
+    began with, or else `run.dtype`. Adapters are in 32 bits or more unless one is given."""
     resume: str = "auto"
     """`auto` continues from the run's newest complete checkpoint, `never` starts from the
     beginning. With the path of a folder of checkpoints, a run that has none of its own begins

@@ -8,9 +8,14 @@ from pydantic import Field, model_validator
 from penstock.data.settings import DataSettings
 from penstock.train.config.auto_plan import refuse_unplanned
 from penstock.train.config.fields import FromTable, MisfitError, Section
+from penstock.train.config.lora_settings import LoraSettings
 from penstock.train.config.model_settings import ModelSettings
 from penstock.train.config.plan_settings import PlanSettings
-from penstock.train.config.policy_misfits import refuse_with_chunk, refuse_with_flex
+from penstock.train.config.policy_misfits import (
+    refuse_with_auto,
+    refuse_with_chunk,
+    refuse_with_flex,
+)
 from penstock.train.config.sections import (
     BatchSettings,
     CheckpointSettings,
@@ -29,6 +34,7 @@ class Settings(Section):
 
     run: RunSettings = Field(default_factory=RunSettings)
     model: ModelSettings = Field(default_factory=ModelSettings)
+    lora: LoraSettings = Field(default_factory=LoraSettings)
     data: Annotated[DataSettings, FromTable()] = Field(default_factory=DataSettings)
     batch: BatchSettings = Field(default_factory=BatchSettings)
     pipeline: PipelineSettings
@@ -97,7 +103,11 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _refuse_policy(self) -> Self:
-        refusals = {"chunk": refuse_with_chunk, "flex": refuse_with_flex}
+        refusals = {
+            "auto": refuse_with_auto,
+            "chunk": refuse_with_chunk,
+            "flex": refuse_with_flex,
+        }
         if self.data.policy in refusals:
             refusals[self.data.policy](self)
         return self

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from penstock.data import Microbatch, SampleStream
+from penstock.run.policies.one_ahead import MakingTimes
 from penstock.run.step.engine import Engine
-from penstock.train.loop.one_ahead import MakingTimes
 
 
 class Batches(Protocol):

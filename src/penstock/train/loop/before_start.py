@@ -6,6 +6,7 @@ a minute late and once for each rank, or from a library. The launcher knows all 
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from penstock.errors import RunError, ShapeError
 from penstock.lower import lower
 from penstock.model.io.huggingface import refuse_foreign
 from penstock.model.io.inventory import refuse_names
+from penstock.model.io.peft_files import refuse_other_adapters, refuse_other_folder
 from penstock.model.io.safetensors_files import locate
 from penstock.plan.cell_memory import SharedWeights, run_bytes, run_host_bytes
 from penstock.run.process.environment import RankPlace
@@ -82,21 +84,22 @@ def refuse_share(settings: Settings, machine: Machine, here: RankPlace) -> None:
     if here.local_rank:
         return
     machine.refuse(here.local_world, 0)  # before a schedule of so many devices is made
-    if on_host(settings) and not settings.plan.auto:  # a plan is chosen for the room that there is
+    open_choice = settings.plan.auto or settings.data.policy == "auto"
+    if on_host(settings) and not open_choice:  # both are chosen for the room that there is
         held = predicted_bytes(settings, layout_of(settings, here.world))
         machine.refuse(here.local_world, held * here.local_world // here.world)
 
 
 def predicted_bytes(settings: Settings, setup: RunSetup) -> int:
     """What all processes of a run hold at most, torch itself apart."""
-    shared = _shared_weights(settings, setup)
+    shared = weights_of_ranks(settings, setup)
     rows = settings.batch.rows
     return run_bytes(setup.schedule, _workload(setup), setup.mesh, rows, shared)
 
 
 def _host_bytes(settings: Settings, setup: RunSetup) -> int:
     """What GPUs have on the host at most, of all processes."""
-    shared = _shared_weights(settings, setup)
+    shared = weights_of_ranks(settings, setup)
     return run_host_bytes(setup.schedule, _workload(setup), setup.mesh, settings.batch.rows, shared)
 
 
@@ -104,7 +107,7 @@ def _workload(setup: RunSetup) -> Workload:
     return workload_for(setup.schedule.shape, setup.model, setup.lengths, setup.layers)
 
 
-def _shared_weights(settings: Settings, setup: RunSetup) -> SharedWeights:
+def weights_of_ranks(settings: Settings, setup: RunSetup) -> SharedWeights:
     """How the run's ranks divide what several of them hold."""
     mesh, states = settings.mesh, validation_named(settings.optimizer.validation).states
     if mesh.shard == "none":
@@ -125,7 +128,10 @@ def on_host(settings: Settings) -> bool:
 def _refuse_missing_packages(settings: Settings) -> None:
     """Packages of extras that the settings ask for."""
     needed = {
-        "safetensors": ("hf", settings.model.huggingface or settings.checkpoint.export),
+        "safetensors": (
+            "hf",
+            settings.model.huggingface or settings.checkpoint.export or settings.lora.start,
+        ),
         "tokenizers": ("hf", settings.data.tokenizer != "byte"),
         "tensorboard": ("log", settings.log.tensorboard),
         "wandb": ("wandb", settings.log.wandb),
@@ -156,7 +162,9 @@ def _refuse_paths(settings: Settings, setup: RunSetup) -> None:
     """Files and folders that are not there, or cannot be written to."""
     if settings.model.huggingface:
         folder = Path(settings.model.huggingface)
-        refuse_names(folder, setup.model, locate(folder))
+        refuse_names(folder, replace(setup.model, lora=None), locate(folder))
+    if settings.lora.start:
+        refuse_other_adapters(Path(settings.lora.start), setup.model)
     if settings.data.tokenizer != "byte":
         tokenizer(settings.data.tokenizer, settings.data.end_token)
     if settings.plan.profile:
@@ -183,7 +191,10 @@ def _refuse_export(settings: Settings) -> None:
     """Refuse a folder that could not be written at the end of the run."""
     folder = Path(settings.checkpoint.export)
     try:
-        refuse_foreign(folder, kept_files(settings))
+        if settings.lora.rank:
+            refuse_other_folder(folder)
+        else:
+            refuse_foreign(folder, kept_files(settings))
         above = next(path for path in folder.absolute().parents if os.path.exists(path))
     except OSError as error:
         raise ShapeError(

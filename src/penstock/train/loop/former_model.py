@@ -22,7 +22,7 @@ def refuse_other_model(settings: Settings, model: ModelConfig) -> None:
     """Refuse a model whose tensors are not those of the run that is gone on with."""
     run = _former_run(settings)
     former = _model_of(run / SETTINGS_FILE) if run else None
-    if former is None or expected_shapes(former) == expected_shapes(model):
+    if former is None or _is_same(former, model):
         return
     names = [field.name for field in fields(ModelConfig) if field.name != "element_bytes"]
     pairs = [(name, getattr(former, name), getattr(model, name)) for name in names]
@@ -38,8 +38,16 @@ def refuse_other_model(settings: Settings, model: ModelConfig) -> None:
     )
 
 
+def _is_same(former: ModelConfig, model: ModelConfig) -> bool:
+    """Whether tensors of one are those of the other; alpha of LoRA changes no shape, but all that
+    adapters compute."""
+    return former.lora == model.lora and expected_shapes(former) == expected_shapes(model)
+
+
 def _key(name: str, settings: Settings) -> str:
     """What a number of the model is called where the user wrote it."""
+    if name == "lora":
+        return name
     if settings.model.huggingface:
         return f"{SIZE_KEYS.get(name, name)} of {settings.model.huggingface}"
     return f"model.{name}"

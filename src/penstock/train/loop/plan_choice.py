@@ -21,6 +21,7 @@ from penstock.run.step.engine import Engine
 from penstock.schedules import names_a_file
 from penstock.train.config.plan_settings import PlanSettings
 from penstock.train.config.settings import Settings
+from penstock.train.loop.grouped_setup import group_planner
 from penstock.train.loop.setup import RunSetup, layout_of
 
 EVERY_GROUP = 8
@@ -54,7 +55,9 @@ def _refuse_one_size(settings: Settings, setup: RunSetup) -> None:
             "number of microbatches",
             hint="take a schedule of `penstock list`",
         )
-    refuse_beside_groups(setup.schedule, setup.mesh.cell, settings.batch.rows)
+    refuse_beside_groups(setup.schedule, settings.batch.rows)
+    tensor = setup.mesh.cell.tensor
+    group_planner(settings, setup.model.share(0, tensor) if tensor > 1 else setup.model)
 
 
 def _refuse_no_groups(settings: Settings, setup: RunSetup) -> None:

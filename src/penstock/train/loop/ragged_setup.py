@@ -54,10 +54,15 @@ def largest_batch(settings: Settings, ragged: RaggedBatches) -> OrderedBatch:
         return ragged.order([settings.batch.length] * settings.batch.microbatches)
 
 
+def is_ragged(schedule: str) -> bool:
+    """Whether a schedule has an order for sequences of any lengths."""
+    return not names_a_file(schedule) and find(schedule).ragged
+
+
 def _ragged_spec(settings: Settings) -> Spec:
     name = settings.pipeline.schedule
-    if not names_a_file(name) and (spec := find(name)).ragged:
-        return spec
+    if is_ragged(name):
+        return find(name)
     raise ShapeError(
         f'data.policy is "chunk", but {name} has no order for sequences of unequal lengths',
         hint="take a schedule with the option groups (see `penstock list`), or set data.policy "

@@ -28,12 +28,13 @@ from penstock.run.watchdog.watched import Admit, watched_connection
 from penstock.train.checkpoint import Checkpoints
 from penstock.train.config.save import shared_settings
 from penstock.train.config.settings import Settings
+from penstock.train.loop.auto_policy import policy_by_ranks
 from penstock.train.loop.auto_start import planned_by_ranks
 from penstock.train.loop.batches import Batches, PackedBatches
 from penstock.train.loop.before_start import refuse_share
 from penstock.train.loop.finish import Tell, finish_run, leave
 from penstock.train.loop.grouped_batches import GroupedBatches
-from penstock.train.loop.grouped_setup import cost_of_groups, largest_microbatch
+from penstock.train.loop.grouped_setup import group_planner, largest_microbatch
 from penstock.train.loop.plan_choice import first_plan, policy_of, refuse_policy
 from penstock.train.loop.ragged_setup import given_rule
 from penstock.train.loop.resume import ready_trainer
@@ -58,6 +59,7 @@ def run_rank(settings: Settings, tell: Tell, machine: Machine | None = None) -> 
         if watch.connection.rank == 0:
             stack.enter_context(claim_run(settings))
         plan = planned_by_ranks(settings, watch.connection, watch.tracker)
+        plan = policy_by_ranks(plan, watch.connection, watch.tracker)
         trainer = _trainer(plan.settings, watch.connection, watch.tracker, plan.notes)
         stack.enter_context(_closed(trainer))
         stack.enter_context(trainer.stopping)  # before this there is nothing to save
@@ -170,13 +172,12 @@ def _batches(settings: Settings, engine: Engine) -> Batches:
     """Who makes the batches of a run, as its data policy says."""
     if settings.data.policy == "pack":
         return PackedBatches(engine)
+    samples = settings.mesh.replicas * settings.batch.microbatches
     if settings.data.policy == "flex":
         order = partial(order_for, settings, engine.layout.model, engine.layout.devices)
-        cost = cost_of_groups(settings, engine.layout.model_of(0))
-        steps = GroupedSteps(engine.layout, order)
-        return GroupedBatches(engine, steps, cost, settings.batch.microbatches)
+        planner = group_planner(settings, engine.layout.model_of(0))
+        return GroupedBatches(engine, GroupedSteps(engine.layout, order), planner, samples)
     base = ragged_of(settings, engine.layout.model, engine.layout.devices)
-    samples = settings.mesh.replicas * settings.batch.microbatches
     return SlicedBatches(engine, base, given_rule(settings), samples, settings.plan.memory)
 
 

@@ -4,18 +4,21 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from penstock.arch.config import ModelConfig
+from penstock.arch.parameters import expected_shapes
 from penstock.draw.words import count_of
 from penstock.errors import RunError
-from penstock.model.io.huggingface import read_weights
+from penstock.model.io.huggingface import read_config, read_weights
+from penstock.model.io.peft_files import read_adapters
 from penstock.run.program.layout import Layout
-from penstock.run.step.engine import Engine
-from penstock.run.step.state import Entry, begin, entries, publish
+from penstock.run.step.state import Entry, all_entries, fill_initial, frozen_entries, publish
 from penstock.train.checkpoint import Found
 from penstock.train.config.save import save
+from penstock.train.loop.frozen_base import refuse_other_base
 from penstock.train.loop.learning_rate import plan_notes
 from penstock.train.loop.mesh_picture import mesh_picture
 from penstock.train.loop.trainer import Trainer
-from penstock.train.loop.warnings import cautions
+from penstock.train.loop.warnings import cautions, slow_type
 
 
 def ready_trainer(trainer: Trainer, per_machine: int) -> list[str]:
@@ -27,21 +30,34 @@ def ready_trainer(trainer: Trainer, per_machine: int) -> list[str]:
     with trainer.tracker.gathers_files("look for a checkpoint"):
         found = _found(trainer)
     trainer.tracker.at = "prepares its weights"
-    if found is not None:
-        trainer.resume(found)
-    elif settings.model.huggingface:
-        trainer.tracker.handles_files("reads the weights")
-        _load_weights(trainer.engine, Path(settings.model.huggingface))
-    else:
-        begin(trainer.engine, settings.run.seed)
+    _fill_weights(trainer, found)
     origin = _origin(found, settings.model.huggingface)
     if found is not None:
         origin += plan_notes(settings, found.state, found.step)
     plan = trainer.engine.plan
     layers = [len(stage) for stage in plan.layout.split]
     warned = cautions(settings, plan.schedule, layers, trainer.held_out)
+    warned += slow_type(settings.run.dtype, trainer.engine.device.type)
     drawn = mesh_picture(trainer.engine.mesh.grid, per_machine)
     return [_introduction(trainer), *drawn, *origin, *warned]
+
+
+def _fill_weights(trainer: Trainer, found: Found | None) -> None:
+    """What is trained comes from a checkpoint where there is one; what is frozen is in none."""
+    settings, engine = trainer.settings, trainer.engine
+    if found is not None:
+        refuse_other_base(settings, found.state)
+    wanted = frozen_entries(engine) if found else all_entries(engine)
+    if settings.model.huggingface and wanted:
+        trainer.tracker.handles_files("reads the weights")
+        wanted = _load_weights(wanted, Path(settings.model.huggingface))
+    if settings.lora.start and found is None:
+        wanted = _load_adapters(wanted, Path(settings.lora.start), engine.layout.model)
+    fill_initial(engine, wanted, settings.run.seed)
+    if found is not None:
+        trainer.resume(found)
+    else:
+        publish(engine)
 
 
 def _found(trainer: Trainer) -> Found | None:
@@ -77,8 +93,16 @@ def _introduction(trainer: Trainer) -> str:
     return (
         f"{plan.schedule.name}: {copies}{devices}, "
         f"{_layers(plan.layout)}{slices}, "
-        f"{plan.layout.model.parameters:,} parameters"
+        f"{plan.layout.model.parameters:,} parameters{_trained(plan.layout.model)}"
     )
+
+
+def _trained(model: ModelConfig) -> str:
+    """How many of them are trained, where that is not all."""
+    if model.trains_all:
+        return ""
+    share = model.trained_parameters / model.parameters
+    return f", of which {model.trained_parameters:,} ({share:.2%}) are trained"
 
 
 def _layers(layout: Layout) -> str:
@@ -122,12 +146,29 @@ def _devices(devices: int, ranks: int) -> str:
     return count_of(devices, "device") + cells
 
 
-def _load_weights(engine: Engine, folder: Path) -> None:
-    """Fill this rank's stages from a Hugging Face folder."""
-    places: dict[str, list[Entry]] = {}
-    for entry in entries(engine):
-        places.setdefault(entry.name, []).append(entry)  # a tied weight may be here twice
-    for name, tensor in read_weights(folder, set(places)):
+def _load_weights(wanted: Sequence[Entry], folder: Path) -> list[Entry]:
+    """Fill this rank's stages from a Hugging Face folder; returns what that does not have: adapters
+    are new."""
+    stored, places = expected_shapes(read_config(folder)), _by_name(wanted)
+    for name, tensor in read_weights(folder, places.keys() & stored.keys()):
         for place in places[name]:
             place.take(tensor)
-    publish(engine)
+    return [entry for entry in wanted if entry.name not in stored]
+
+
+def _load_adapters(wanted: Sequence[Entry], folder: Path, model: ModelConfig) -> list[Entry]:
+    """Fill adapters from a folder of PEFT; returns what that does not have."""
+    places, loaded = _by_name(wanted), set[str]()
+    for name, tensor in read_adapters(folder, model):
+        loaded.add(name)
+        for place in places.get(name, ()):
+            place.take(tensor)
+    return [entry for entry in wanted if entry.name not in loaded]
+
+
+def _by_name(wanted: Sequence[Entry]) -> dict[str, list[Entry]]:
+    """A tied weight may be here twice."""
+    places: dict[str, list[Entry]] = {}
+    for entry in wanted:
+        places.setdefault(entry.name, []).append(entry)
+    return places

@@ -16,6 +16,7 @@ from penstock.arch.layer_split import split_layers
 from penstock.arch.mesh_shape import MeshShape, refuse_misfits
 from penstock.core.schedule import Schedule
 from penstock.errors import FormatError, ShapeError, shown
+from penstock.estimate.policies.steps import one_slice_each
 from penstock.files import load
 from penstock.files.json_object import read_object
 from penstock.plan.ragged_batch import RaggedBatches
@@ -104,14 +105,32 @@ def order_for(settings: Settings, model: ModelConfig, devices: int, microbatches
 
 
 def architecture(settings: Settings) -> ModelConfig:
-    """The model's numbers, with activations in the run's dtype."""
+    """The model's numbers, with activations in the run's dtype, and with adapters where only they
+    are trained."""
     config = settings.model.config or _from_folder(settings.model.huggingface)
-    return replace(config, element_bytes=ELEMENT_BYTES[settings.run.dtype])
+    size = ELEMENT_BYTES[settings.run.dtype]
+    if config.fused_files and settings.lora.rank:
+        raise ShapeError(
+            "the files of this model hold queries, keys and values as one matrix, which has one "
+            "adapter in PEFT, and not three",
+            hint="leave lora.rank out: adapters are for models that have them apart",
+        )
+    return replace(config, element_bytes=size, lora=settings.lora.adapters)
+
+
+_OTHERWISE = (
+    "any other decoder of transformers runs in a loop of your own, as stages of its own layers: "
+    "penstock.run.decoder_stages, in docs/howto/own-modules.md"
+)
 
 
 def _from_folder(folder: str) -> ModelConfig:
     path = Path(folder) / "config.json"
-    return from_huggingface(read_object(path, "name a folder with a Hugging Face model"))
+    stated = read_object(path, "name a folder with a Hugging Face model")
+    try:
+        return from_huggingface(stated)
+    except ShapeError as refusal:
+        raise ShapeError(refusal.message, hint=f"{refusal.hint}; {_OTHERWISE}") from None
 
 
 def device_count(mesh: MeshShape, wanted: int, processes: int) -> int:
@@ -145,8 +164,11 @@ def _schedule(settings: Settings, model: ModelConfig, devices: int) -> Schedule:
     spec = find(pipeline.schedule)
     chunks = pipeline.chunks or spec.chunks_of(model.layers, devices)
     sizes = (devices, microbatches, chunks, pipeline.slices)
+    options = dict(pipeline.options)
+    if settings.data.policy == "flex" and spec.ragged:
+        options["groups"] = one_slice_each(microbatches)
     with refusals_in_keys():
-        return spec.build(spec.case(*sizes, pipeline.options))
+        return spec.build(spec.case(*sizes, options))
 
 
 def _from_file(settings: Settings, devices: int) -> Schedule:
@@ -225,6 +247,6 @@ def _weighed(schedule: Schedule, lengths: tuple[Lengths, ...], model: ModelConfi
     """The schedule with each slice's share of the work, for predictions."""
     if max(schedule.shape.slices) == 1:
         return schedule
-    linear, attention = model.flops_per_token, model.flops_per_pair
+    linear, attention = model.growing_flops(max(map(sum, lengths)))
     shares = {cut: flops_shares(cut, linear=linear, attention=attention) for cut in {*lengths}}
     return weigh_slices(schedule, [shares[cut] for cut in lengths])

@@ -1,22 +1,22 @@
 """Batches of documents of unequal lengths, each with slices and an order of its own."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from penstock.core.kernel import compile_small_work
 from penstock.data import Microbatch, SampleStream
 from penstock.draw.words import count_of
-from penstock.plan.balance import deal_to_replicas
+from penstock.plan.balance import TokenCost, deal_to_replicas
 from penstock.plan.ragged_batch import OrderedBatch, RaggedBatches, SliceRule
 from penstock.plan.slice_choice import ChosenRule, choose_rule
 from penstock.run.comm.collective import tell_all
 from penstock.run.policies.memory_room import MemoryRoom, room_of
+from penstock.run.policies.one_ahead import MakingTimes, OneAhead
 from penstock.run.policies.ragged_step import PlannedBatch, plan_batch, sequences_of
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine
-from penstock.train.loop.one_ahead import MakingTimes, OneAhead
 
 SIMULATED_BATCHES = 4
 """Batches of the data from which a rule is chosen."""
@@ -90,20 +90,14 @@ class SlicedBatches:
             layout = self._engine.layout
             return room.fits(StepPlan(layout, batch.schedule, batch.packing.tokens))
 
+        replicas, cost = self._engine.mesh.replicas, self.ragged.cost
         batches = [
-            self._lengths(samples, number * self._samples) for number in range(SIMULATED_BATCHES)
+            busiest_replica(lengths, replicas, cost)
+            for lengths in first_lengths(samples, self._samples)
         ]
         with compile_small_work():
             found = choose_rule(self.ragged, batches, fits, **self._given._asdict())
         return found.rule, choice_words(found)
-
-    def _lengths(self, samples: SampleStream, start: int) -> list[int]:
-        """Lengths of the sequences of a batch on the replica that has most to do."""
-        lengths = [len(each.tokens) for each in sequences_of(self._rows(samples, start))]
-        cost, replicas = self.ragged.cost, self._engine.mesh.replicas
-        dealt = deal_to_replicas(lengths, replicas, cost)
-        most = max(dealt, key=lambda own: sum(cost.of(0, lengths[number]) for number in own))
-        return [lengths[number] for number in most] or [1]
 
     def _rows(self, samples: SampleStream, start: int) -> Iterator[Microbatch]:
         return map(samples.sample, samples.numbers(start, self._samples))
@@ -117,6 +111,23 @@ class SlicedBatches:
 
     def close(self) -> None:
         self._ahead.close()
+
+
+def first_lengths(samples: SampleStream, places: int) -> list[list[int]]:
+    """Lengths of the sequences of the first batches of a run; `places` are those of a batch."""
+    found, start = [], 0
+    for _ in range(SIMULATED_BATCHES):
+        numbers = samples.numbers(start, places)
+        found.append([len(each.tokens) for each in sequences_of(map(samples.sample, numbers))])
+        start = numbers.stop
+    return found
+
+
+def busiest_replica(lengths: Sequence[int], replicas: int, cost: TokenCost) -> list[int]:
+    """Lengths of a batch on the replica that has most to do."""
+    dealt = deal_to_replicas(lengths, replicas, cost)
+    most = max(dealt, key=lambda own: sum(cost.of(0, lengths[number]) for number in own))
+    return [lengths[number] for number in most] or [1]
 
 
 def choice_words(found: ChosenRule) -> str:

@@ -9,6 +9,7 @@ from penstock.run.process.environment import refuse_environment
 from penstock.run.process.machine import Machine
 from penstock.train.config.save import SETTINGS_FILE
 from penstock.train.config.settings import Settings
+from penstock.train.loop.auto_policy import policy_before_start
 from penstock.train.loop.auto_start import planned_before_start, rank_count
 from penstock.train.loop.before_start import refuse_start, refuse_too_large
 from penstock.train.loop.run_lock import claim_run
@@ -39,6 +40,7 @@ def start(
     if machine is not None:
         machine.refuse(count, 0)  # before a schedule of so many devices is made
     settings = planned_before_start(settings, count, say)
+    settings = policy_before_start(settings, count, say)
     setup = layout_of(settings, count)
     refuse_start(settings, setup)
     if machine is not None:

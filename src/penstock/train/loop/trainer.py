@@ -32,6 +32,7 @@ from penstock.run.watchdog.position import Tracker
 from penstock.train.checkpoint import Checkpoints, Found
 from penstock.train.config.settings import Settings
 from penstock.train.loop.batches import Batches
+from penstock.train.loop.frozen_base import frozen_state
 from penstock.train.loop.learning_rate import PLANNED, kept_steps, rate_at
 from penstock.train.loop.stop_signals import Stopping
 from penstock.train.loop.unrecorded import Glance, Unrecorded
@@ -77,6 +78,7 @@ class Trainer:
         self.global_batches = GlobalBatches(
             self.train, self.batch_samples, self.settings.batch.tokens
         )
+        self.train = self.global_batches.limited
 
     def run(self) -> bool:
         """Train to the last step; returns whether that was reached, and not a signal to stop."""
@@ -243,11 +245,11 @@ class Trainer:
             "tokens": self.tokens,
             PLANNED: self.planned,
             **self.batches.state(),
+            **frozen_state(self.settings),
             "writer": {
                 "schedule": self.engine.plan.schedule.name,
                 "devices": shape.devices,
                 "stages": shape.stages,
-                "slices": max(shape.slices),
                 "replicas": self.engine.mesh.replicas,
                 "cell": self.engine.layout.cell.ranks,
             },

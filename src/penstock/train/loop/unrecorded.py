@@ -14,7 +14,7 @@ from torch import Tensor
 
 from penstock.run.comm.collective import begin_sum
 from penstock.run.comm.mesh import Mesh
-from penstock.train.loop.one_ahead import MakingTimes
+from penstock.run.policies.one_ahead import MakingTimes
 
 
 class Glance(NamedTuple):

@@ -18,6 +18,16 @@ def cautions(
     return [*silent, *empty, *_short_evaluation(settings, held_out)]
 
 
+def slow_type(dtype: str, device: str) -> list[str]:
+    """A type that tensor cores of a GPU do not compute in; on a processor it is the fastest."""
+    if device != "cuda" or dtype == "bfloat16":
+        return []
+    return [
+        f'warning: run.dtype is {dtype}, which a GPU computes many times slower than "bfloat16"; '
+        "weights and gradients are kept in 32 bits with either"
+    ]
+
+
 def _nothing_to_hide(schedule: Schedule, mesh: MeshShape) -> list[str]:
     """Braided pairs on devices of one rank, whose ops do not communicate."""
     if not schedule.pairs or mesh.cell.ranks > 1:

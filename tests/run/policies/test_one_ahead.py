@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from penstock.train.loop.one_ahead import OneAhead
+from penstock.run.policies.one_ahead import OneAhead
 
 
 def test_the_next_one_is_made_at_the_side_and_handed_over() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from forked_crew import RestingCrew
 from penstock.run.process.rendezvous import Connection
-from resting_crew import RestingCrew
 
 pytestmark = [pytest.mark.torch, pytest.mark.processes]
 

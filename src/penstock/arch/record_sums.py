@@ -1,0 +1,113 @@
+"""What the records of a model add up to: parameters, FLOPs and bytes, per token and per layer.
+
+Whoever needs more than a sum walks `layer_records`.
+"""
+
+from functools import cached_property
+from typing import Protocol
+
+from penstock.arch.layers.embedding import Embedding
+from penstock.arch.layers.lm_head import LmHead
+from penstock.arch.layers.norm import Norm
+from penstock.arch.layers.record import LayerRecord
+
+
+class RecordSums(Protocol):
+    """A model that has records; its numbers are those of `ModelConfig`."""
+
+    layers: int
+    hidden: int
+    element_bytes: int
+    tied: bool
+
+    @property
+    def layer_records(self) -> tuple[LayerRecord, ...]:
+        """The records of one layer, in the order in which a forward meets them."""
+        ...
+
+    @property
+    def embedding(self) -> Embedding: ...
+
+    @property
+    def last_norm(self) -> Norm: ...
+
+    @property
+    def head(self) -> LmHead: ...
+
+    @property
+    def output_records(self) -> tuple[LayerRecord, ...]:
+        """What follows the last layer."""
+        return (self.last_norm, self.head)
+
+    @cached_property
+    def layer_weights(self) -> int:
+        """Elements of one layer's matrices."""
+        return sum(record.weights for record in self.layer_records)
+
+    @cached_property
+    def layer_vectors(self) -> int:
+        """Elements of one layer's norms and biases."""
+        return sum(record.vectors for record in self.layer_records)
+
+    @property
+    def parameters(self) -> int:
+        """Elements of the whole model: layers with their vectors, a last norm, embeddings."""
+        embeddings = 1 if self.tied else 2
+        layers = self.layers * (self.layer_weights + self.layer_vectors)
+        return layers + self.last_norm.vectors + embeddings * self.head_weights
+
+    @property
+    def active_parameters(self) -> int:
+        """Of these, what one token meets: all, unless it chooses among experts."""
+        active = sum(record.active_weights for record in self.layer_records)
+        return self.parameters - self.layers * (self.layer_weights - active)
+
+    @cached_property
+    def head_weights(self) -> int:
+        """Elements of the output layer, h V."""
+        return self.head.weights
+
+    @cached_property
+    def layer_flops(self) -> int:
+        """Forward FLOPs of one token in the weights of one layer."""
+        return sum(record.flops_per_token for record in self.layer_records)
+
+    @property
+    def flops_per_token(self) -> int:
+        """Forward FLOPs of one token in all weights, head included."""
+        return self.layers * self.layer_flops + self.head.flops_per_token
+
+    @cached_property
+    def pair_flops(self) -> int:
+        """Forward FLOPs of one query-key pair in one layer."""
+        return sum(record.flops_per_pair for record in self.layer_records)
+
+    @property
+    def flops_per_pair(self) -> int:
+        """Forward FLOPs of one query-key pair in all layers."""
+        return self.layers * self.pair_flops
+
+    @property
+    def boundary_bytes(self) -> int:
+        """Bytes of one token between two stages: h elements."""
+        return self.hidden * self.element_bytes
+
+    @cached_property
+    def kv_bytes(self) -> int:
+        """Bytes of one token's keys and values in one layer."""
+        return sum(record.kv_bytes for record in self.layer_records)
+
+    @cached_property
+    def saved_bytes(self) -> int:
+        """Bytes that one token's forward saves in one layer, keys and values apart."""
+        return sum(record.saved_bytes for record in self.layer_records)
+
+    @cached_property
+    def sliced_bytes(self) -> int:
+        """Bytes that it saves beyond that where the sequence is cut into slices."""
+        return sum(record.sliced_bytes for record in self.layer_records)
+
+    @cached_property
+    def stash_bytes(self) -> int:
+        """Bytes that one token's weight gradient waits for in one layer."""
+        return sum(record.stash_bytes for record in self.layer_records)

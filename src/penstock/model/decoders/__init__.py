@@ -1,0 +1,1 @@
+"""Decoders of `transformers` that have no record here, as stages of their own modules."""

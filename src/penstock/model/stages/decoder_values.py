@@ -1,0 +1,34 @@
+"""What a stage of a decoder works with: its weights as its layers take them, and what it keeps of a
+slice."""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from penstock.model.layers.decoder_layer import LayerSaved, LayerWeights
+from penstock.model.layers.final_norm import NormSaved
+from penstock.model.layers.output_layer import OutputWeights
+
+
+class StageWeights(NamedTuple):
+    """Weights of a stage, or their gradients."""
+
+    embedding: Tensor | None
+    layers: list[LayerWeights]
+    output: OutputWeights | None
+    norm: Tensor | None
+    """Of the last stage where it has no head."""
+    matrices: list[Tensor]
+    """By the number that a queue knows them by."""
+
+
+class StageSaved(NamedTuple):
+    """What a stage keeps of one slice."""
+
+    layers: list[LayerSaved]
+    out: Tensor | None
+    """What the layers gave, on the last stage: its backward starts with the loss."""
+    norm: NormSaved | None
+    """Of the last stage where it has no head."""
+    loads: Tensor | None = None
+    """Of experts, where the model has some: of all layers so far (carried_loads.py)."""
