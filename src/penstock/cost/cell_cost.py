@@ -7,7 +7,7 @@ each hides what the others wait for, as far as its own computing goes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -16,12 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.arch.cell_shape import CellPlace, CellShape
-from penstock.arch.config import ModelConfig
 from penstock.arch.mesh_shape import COPY_AXES
 from penstock.arch.parameters import layers_on_shards
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, Op
 from penstock.core.schedule import Schedule
+from penstock.cost.busiest_place import busiest_place
 from penstock.cost.cell_workload import rank_workload
 from penstock.cost.collectives import (
     BACKWARD_KINDS,
@@ -71,7 +70,7 @@ class CellCost(TransformerCost):
     ) -> "CellCost":
         """The cost of the rank that computes most, of a workload of whole devices."""
         _refuse_unpriced(schedule, links)
-        place = _busiest(workload, schedule, links.mesh.cell)
+        place = busiest_place(workload, schedule, links.mesh.cell)
         share = RankShare(workload.model, links.mesh.cell, place)
         return cls(
             rank_workload(workload, links.mesh.cell, place),
@@ -258,30 +257,6 @@ def _first_alike(microbatches: tuple[tuple[int, ...], ...]) -> NDArray[np.int64]
         of_lengths[lengths] = [known.setdefault(lengths[:end], len(known)) for end in ends]
     each = chain(*(of_lengths[lengths] for lengths in microbatches))
     return np.array([*each, len(known)], np.int64)
-
-
-def _busiest(workload: Workload, schedule: Schedule, cell: CellShape) -> CellPlace:
-    """The place of the rank with most FLOPs. Places of a ring differ by a token or two, so the
-    first one stands for all."""
-    lengths = frozenset(count for each in set(workload.lengths) for count in each)
-    places = _distinct(workload.model, lengths, cell)
-    if len(places) == 1:
-        return places[0]
-    flops = [
-        int(rank_workload(workload, cell, place).work(schedule).flops.sum()) for place in places
-    ]
-    return places[flops.index(max(flops))]
-
-
-@lru_cache(maxsize=1024)
-def _distinct(model: ModelConfig, lengths: frozenset[int], cell: CellShape) -> list[CellPlace]:
-    """Places whose ranks have different parts of the model or of some slice."""
-    found: dict[object, CellPlace] = {}
-    for place in replace(cell, ring=1).places():
-        share = RankShare(model, cell, place)
-        parts = (share.part, share.attended, *(share.tokens(count) for count in lengths))
-        found.setdefault(parts, place)
-    return [*found.values()]
 
 
 def _refuse_unpriced(schedule: Schedule, links: MeshLinks) -> None:

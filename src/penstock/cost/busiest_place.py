@@ -1,0 +1,35 @@
+"""Which rank of a cell stands for it: the one that computes most, since the others wait for it."""
+
+from dataclasses import replace
+from functools import lru_cache
+
+from penstock.arch.cell_shape import CellPlace, CellShape
+from penstock.arch.config import ModelConfig
+from penstock.core.schedule import Schedule
+from penstock.cost.cell_workload import rank_workload
+from penstock.cost.rank_share import RankShare
+from penstock.cost.workload import Workload
+
+
+def busiest_place(workload: Workload, schedule: Schedule, cell: CellShape) -> CellPlace:
+    """The place of the rank with most FLOPs. Places of a ring differ by a token or two, so the
+    first one stands for all."""
+    lengths = frozenset(count for each in set(workload.lengths) for count in each)
+    places = _distinct(workload.model, lengths, cell)
+    if len(places) == 1:
+        return places[0]
+    flops = [
+        int(rank_workload(workload, cell, place).work(schedule).flops.sum()) for place in places
+    ]
+    return places[flops.index(max(flops))]
+
+
+@lru_cache(maxsize=1024)
+def _distinct(model: ModelConfig, lengths: frozenset[int], cell: CellShape) -> list[CellPlace]:
+    """Places whose ranks have different parts of the model or of some slice."""
+    found: dict[object, CellPlace] = {}
+    for place in replace(cell, ring=1).places():
+        share = RankShare(model, cell, place)
+        parts = (share.part, share.attended, *(share.tokens(count) for count in lengths))
+        found.setdefault(parts, place)
+    return [*found.values()]
