@@ -7,6 +7,7 @@ column besides the table's own is read, and no graph is built.
 """
 
 from fractions import Fraction
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +40,6 @@ def is_plain(schedule: Schedule, cost: object) -> bool:
     one_home = shape.copies == 1 and not shape.weightless and not shape.skips
     even = not shape.kind_share
     single = set(schedule.table.lane_stream) == {"compute"}
-    crossing = all(len(_crossing(schedule, kind, side)) <= 1 for kind in kinds for side in (0, 1))
     return (
         isinstance(cost, UnitCost)
         and cost.separable
@@ -50,30 +50,33 @@ def is_plain(schedule: Schedule, cost: object) -> bool:
         and single
         and not annotated
         and not kinds & (SHARD_KINDS | STAGE_KINDS)
-        and crossing
+        and all(len(refs) <= 1 for kind in kinds for refs in _crossing(schedule)[kind])
     )
 
 
-def _crossing(schedule: Schedule, kind: str, side: int) -> list[Rule]:
-    """References of a kind to buffers that are written for another stage than the writer's."""
+Crossing = dict[str, tuple[list[Rule], list[Rule]]]
+"""By kind: what it reads and what it writes of buffers that cross."""
+
+
+def _crossing(schedule: Schedule) -> Crossing:
+    """References to buffers that are written for another stage than the writer's."""
+    return schedule.derive("references to other stages", _find_crossing)
+
+
+def _find_crossing(schedule: Schedule) -> Crossing:
     table = rules(schedule.shape)
-    crossing = {
-        rule.buffer
-        for _, written in table.values()
-        for rule in written
-        if rule.offset and BUFFERS[rule.buffer].per != "home"
+    written = [rule for _, writes in table.values() for rule in writes]
+    across = {r.buffer for r in written if r.offset and BUFFERS[r.buffer].per != "home"}
+    local = {(rule.buffer, rule.first) for rule in written if not rule.offset}
+
+    def crosses(rule: Rule) -> bool:
+        other = rule.offset or (rule.buffer, rule.first) not in local
+        return rule.buffer in across and bool(other)
+
+    return {
+        kind: ([*filter(crosses, reads)], [*filter(crosses, writes)])
+        for kind, (reads, writes) in table.items()
     }
-    local = {
-        (rule.buffer, rule.first)
-        for _, written in table.values()
-        for rule in written
-        if not rule.offset
-    }
-    return [
-        rule
-        for rule in table[kind][side]
-        if rule.buffer in crossing and (rule.offset or (rule.buffer, rule.first) not in local)
-    ]
 
 
 def play_plain(schedule: Schedule, cost: UnitCost) -> Played:
@@ -119,7 +122,8 @@ def _cells(schedule: Schedule, hop: int) -> tuple[Cells, int]:
     another device.
     """
     shape, table = schedule.shape, schedule.table
-    names = sorted({r.buffer for k in LETTERS for s in (0, 1) for r in _crossing(schedule, k, s)})
+    crossing = _crossing(schedule)
+    names = sorted({rule.buffer for kind in LETTERS for rule in chain(*crossing[kind])})
     home = np.zeros(shape.stages, np.int32)
     home[table.stage] = table.device
     late = np.zeros(len(names) * shape.stages, np.int64)
@@ -127,7 +131,7 @@ def _cells(schedule: Schedule, hop: int) -> tuple[Cells, int]:
     cells[:, :, [READS, WRITES]] = -1
     for side, column in ((1, WRITES), (0, READS)):
         for code, kind in enumerate(LETTERS):
-            for rule in _crossing(schedule, kind, side):
+            for rule in crossing[kind][side]:
                 here = np.arange(rule.first, rule.end)
                 number = names.index(rule.buffer) * shape.stages + here + rule.offset
                 cells[code, here, column] = number * shape.units
