@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from time import sleep
 
 import numpy as np
 import pytest
 
 from cli.conftest import Penstock
+from penstock.cli import _progress
 
 LENGTHS = [1, 3, 9, 20, 64, 200]
 
@@ -135,3 +137,12 @@ def test_a_broken_line_is_named(penstock: Penstock, lines: Path) -> None:
     answer = penstock(f"data stats {lines}")
     assert answer.code == 2
     assert "line 2, column" in answer.err
+
+
+def test_while_policies_are_compared_lines_say_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_progress, "EVERY", 0.01)
+    with _progress.show_wait("comparing policies"):
+        while "comparing policies: 0 s" not in capsys.readouterr().err:
+            sleep(0.001)

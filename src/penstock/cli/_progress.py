@@ -14,6 +14,7 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -68,6 +69,19 @@ def show_bytes(what: str) -> Iterator[Callable[[int, int], None]]:
 
     with _every(EVERY, say):
         yield tell
+
+
+@contextmanager
+def show_wait(what: str) -> Iterator[None]:
+    """That work goes on of which nobody knows the end."""
+    if sys.stderr.isatty():
+        parts = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(*parts, console=Console(stderr=True), transient=True) as spinner:
+            spinner.add_task(what, total=None)
+            yield
+        return
+    with _every(EVERY, lambda seconds: note(f"{what}: {seconds:.0f} s")):
+        yield
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from penstock.cli._data_report import (
 from penstock.cli._needs import need_pydantic
 from penstock.cli._output import emit, emit_json, emit_table, note, width
 from penstock.cli._policy_rows import PricedModel, any_length_schedule
-from penstock.cli._progress import show_bytes
+from penstock.cli._progress import show_bytes, show_wait
 from penstock.cli._request import AsJson
 from penstock.cluster.read import read_cluster
 from penstock.core.numbers import read_tokens
@@ -116,7 +116,9 @@ def stats(
     priced = _priced_model(model, cluster, mesh, devices, schedule) if model else None
     with show_bytes("tokenising") as progress:
         opened = open_corpus(settings, paths, cache or _cache(), progress)
-    _show(corpus_report(opened, asked, priced), html, as_json=as_json)
+    with show_wait("comparing policies"):
+        report = corpus_report(opened, asked, priced)
+    _show(report, html, as_json=as_json)
 
 
 def _priced_model(model: str, cluster: str, mesh: str, devices: int, schedule: str) -> PricedModel:
