@@ -81,6 +81,7 @@ def test_another_order_is_noticed() -> None:
     assert not rival.same_order(generate_lanes({**settings, "microbatches": 12}))
 
 
+@pytest.mark.matrix
 @pytest.mark.long
 def test_memory_grows_with_the_ops() -> None:
     result = measure_memory(small()["memory"], 1)

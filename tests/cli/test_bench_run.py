@@ -89,6 +89,7 @@ def test_the_host_part_and_the_profile_are_printed_as_tables(penstock: Penstock)
         assert word in answer.out
 
 
+@pytest.mark.matrix
 @pytest.mark.processes
 @pytest.mark.usefixtures("small")
 def test_lent_attention_is_measured_beside_its_prediction(penstock: Penstock) -> None:
@@ -104,6 +105,7 @@ def test_lent_attention_is_measured_beside_its_prediction(penstock: Penstock) ->
         assert row["difference"] == pytest.approx(row["imbalance"] / row["predicted"] - 1)
 
 
+@pytest.mark.matrix
 @pytest.mark.processes
 @pytest.mark.usefixtures("small")
 def test_unequal_documents_are_run_packed_and_in_slices(penstock: Penstock) -> None:

@@ -195,6 +195,7 @@ def test_the_picture_is_named_for_those_who_cannot_see_it(browser: Any, tmp_path
         assert legend.all_inner_texts() == ["F forward", "B full backward"]
 
 
+@pytest.mark.matrix
 def test_a_hundred_thousand_ops_open_within_five_seconds(browser: Any, tmp_path: Path) -> None:
     drawn = timeline("seq1f1b", 16, 400, slices=8)
     assert len(drawn.start) > 100_000

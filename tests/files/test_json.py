@@ -32,6 +32,7 @@ def test_a_schedule_comes_back_from_json_as_it_was(schedule: Schedule) -> None:
     assert everything(json.loads(json.dumps(schedule))) == everything(schedule)
 
 
+@pytest.mark.matrix
 @usual
 @given(schedules())
 def test_json_and_text_say_the_same(schedule: Schedule) -> None:

@@ -27,6 +27,7 @@ def test_every_program_is_proven_for_rendezvous_channels(schedule: Schedule) -> 
     assert check_program(lower(schedule)) == ()
 
 
+@pytest.mark.matrix
 @pytest.mark.long
 @every
 def test_more_slots_are_proven_too(schedule: Schedule) -> None:

@@ -89,6 +89,7 @@ def test_estimates_are_compared_with_steps(
     assert all(abs(row["memory_error"]) < 0.05 for row in rows)
 
 
+@pytest.mark.matrix
 def test_pipelines_of_ranks_are_compared_too(
     tmp_path: Path, record: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

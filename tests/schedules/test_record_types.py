@@ -60,6 +60,7 @@ def complaints(folder: Path, texts: list[str]) -> list[str]:
     return sorted({Path(line.partition(":")[0]).stem.removesuffix(f"_{own}") for line in found})
 
 
+@pytest.mark.matrix
 @pytest.mark.processes  # the type checker
 def test_every_misspelt_field_is_a_type_error_and_the_right_ones_are_not(tmp_path: Path) -> None:
     wrong = [FILE.replace(right, mistake) for right, mistake in MISTAKES.items()]

@@ -49,6 +49,7 @@ def test_section_5_the_published_bubbles_under_a_limit(p: int) -> None:
         assert passes(schedule) == idle == closed_form(p, alive)
 
 
+@pytest.mark.matrix
 @each_case("p", range(1, 9))
 def test_section_8_the_closed_form_holds_for_every_limit(p: int) -> None:
     """Section 5, from the least that a V needs to the memory of 1F1B; the peak is the limit."""
@@ -113,6 +114,7 @@ def test_section_5_there_is_a_cliff_just_above_half_of_the_memory_of_1f1b() -> N
     assert curve[9][1] > 2 * curve[10][1]
 
 
+@pytest.mark.matrix
 @each_case("times", [(1, 1, 1), (3, 4, 2), (10, 11, 8), (2, 2, 1), (1, 2, 3)])
 @each_case("p", [3, 4, 5])
 def test_the_search_is_not_slower_than_fixed_blocks_in_the_same_memory(

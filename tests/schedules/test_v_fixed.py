@@ -62,6 +62,7 @@ def test_section_8_peaks_are_a_third_and_a_half_of_1f1b(p: int) -> None:
     assert half == [2 * ((p + 2) // 2)] * p
 
 
+@pytest.mark.matrix
 @each_case("p", DEVICES)
 def test_section_8_bubbles_do_not_depend_on_the_number_of_microbatches(p: int) -> None:
     """Section 8: 4p - 5 (4p - 7 where 3 divides p); 3p - 7 for even p, 3p - 4 for odd p."""

@@ -82,6 +82,7 @@ def test_section_6_time_and_memory_of_the_worked_example(
     assert timeline.peak == peak
 
 
+@pytest.mark.matrix
 @each_case("p", range(2, 17))
 @each_case("algorithm", [1, 2])
 @each_case("vocabulary", [(0, 0), (QUARTER, QUARTER), (Fraction(1, 3), 2), (7, 5)])

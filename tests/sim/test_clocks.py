@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -150,6 +151,7 @@ def test_the_common_case_of_the_simulator(
 WHOLE = st.integers(0, 6)
 
 
+@pytest.mark.matrix
 @settings(max_examples=40, deadline=None)
 @given(
     st.integers(1, 4), st.integers(1, 9), st.tuples(*[WHOLE] * 3), WHOLE, st.tuples(*[WHOLE] * 2)

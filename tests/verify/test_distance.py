@@ -154,6 +154,7 @@ def test_the_script_prints_a_row_for_each_run_and_counts_them(
     assert all(row["difference_from_one_process"] <= 1e-6 for row in rows)
 
 
+@pytest.mark.matrix
 @pytest.mark.processes
 @pytest.mark.long
 @pytest.mark.usefixtures("small")

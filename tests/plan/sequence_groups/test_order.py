@@ -4,6 +4,8 @@ from fractions import Fraction
 from itertools import permutations
 from random import Random
 
+import pytest
+
 from penstock.plan.sequence_groups.order import rising_and_falling
 from penstock.schedules import build
 from penstock.sim import simulate
@@ -16,6 +18,7 @@ def makespan(times: list[int]) -> Fraction:
     return simulate(weigh_slices(plain, [(Fraction(time),) for time in times])).makespan
 
 
+@pytest.mark.matrix
 def test_section_10_short_microbatches_at_both_ends_smooth_the_bubble() -> None:
     random = Random(10)
     whole = best = Fraction(0)

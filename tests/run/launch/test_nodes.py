@@ -17,6 +17,7 @@ def nodes() -> Iterator[Nodes]:
         yield both
 
 
+@pytest.mark.matrix
 def test_ranks_of_two_nodes_run_one_program(nodes: Nodes) -> None:
     program = ["-m", "run.faults.toy", "3", "nothing"]
     path = {"PYTHONPATH": os.pathsep.join(sys.path)}

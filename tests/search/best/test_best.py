@@ -77,6 +77,7 @@ def test_what_is_sent_is_counted() -> None:
     assert in_a_row.sent == 2 * 3 * 8
 
 
+@pytest.mark.matrix
 def test_every_value_of_an_option_is_compared() -> None:
     wanted = replace(Wanted.of(Case(2, 7)), seconds=4.0)
     labels = {entry.label for entry in best(wanted).entries}
@@ -152,6 +153,7 @@ def test_records_that_hang_or_fail_do_not_stop_it(monkeypatch: pytest.MonkeyPatc
     assert (ranking.passed_over, ranking.late) == ([], ["slow"])
 
 
+@pytest.mark.matrix
 def test_a_deep_pipeline_takes_less_than_15_seconds_of_a_processor() -> None:
     with within(15):
         ranking = best(Wanted.of(Case(16, 64), "62*1,4@0", Fraction(64)))

@@ -115,6 +115,7 @@ def table() -> dict[tuple[int, int], Fraction]:
     return {(v, limit): heavy_head(v, limit).makespan for v in (1, 2, 3) for limit in LIMITS}
 
 
+@pytest.mark.matrix
 @pytest.mark.long
 def test_section_7_3_more_memory_never_costs_time(table: dict[tuple[int, int], Fraction]) -> None:
     for v in (1, 2, 3):
