@@ -1,9 +1,10 @@
 """What ops send in a cell, kept for all layouts whose cells are alike."""
 
 from functools import lru_cache
+from typing import NamedTuple
 
 from penstock.cluster.collective_times import GroupLinks
-from penstock.cost.cell_cost import KnownSums
+from penstock.cost.cell_sums import KnownPrices, KnownSums, KnownTables
 from penstock.cost.hardware import Hardware
 from penstock.cost.rank_share import RankShare
 
@@ -22,14 +23,29 @@ def collective_seconds(group: GroupLinks, name: str, sent: float) -> float:
     return found
 
 
+class KeptSums(NamedTuple):
+    """What has been found for the cells of some layouts."""
+
+    of_ops: KnownSums
+    of_stages: KnownTables
+    of_parts: KnownPrices
+
+
 @lru_cache(maxsize=1024)
-def known_sums(
+def kept_sums(
     share: RankShare,
     hardware: Hardware,
     groups: tuple[GroupLinks, ...],
     counts: tuple[int, int],
-    free: frozenset[str],
-) -> KnownSums:
+    timed: frozenset[str],
+) -> KeptSums:
     """Where to keep what ops send in a cell: layouts whose cells are alike send the same. `counts`
-    are rows, and layers that are computed again."""
+    are rows, and layers that are computed again; `timed` are axes along which it takes time."""
+    return KeptSums({}, {}, _kept_prices(share, hardware, groups, counts[0]))
+
+
+@lru_cache(maxsize=1024)
+def _kept_prices(
+    share: RankShare, hardware: Hardware, groups: tuple[GroupLinks, ...], rows: int
+) -> KnownPrices:
     return {}
