@@ -19,7 +19,7 @@ from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
 from penstock.core.schedule import Schedule
 from penstock.core.table import LETTERS
 from penstock.cost.busiest_place import busiest_place
-from penstock.cost.cell_sums import CellSums, RowSeconds
+from penstock.cost.cell_sums import Axes, CellSums, RowSeconds
 from penstock.cost.cell_workload import rank_workload
 from penstock.cost.collectives import CELL_AXES
 from penstock.cost.copies import Copies, Shard
@@ -91,9 +91,9 @@ class CellCost(CellSums):
         self._take_turns(schedule, exposed)
         return Communication(total, exposed, dict(zip(CELL_AXES, sent)))
 
-    def waits(self, schedule: Schedule) -> RowSeconds:
-        """What each row waits for other ranks of its cell, alone."""
-        exposed = self._of_sorts(schedule)[:, 1][self.alike(schedule).of_row]
+    def waits(self, schedule: Schedule, timed: Axes = CELL_AXES) -> RowSeconds:
+        """What each row waits for other ranks of its cell along some axes, alone."""
+        exposed = self._of_sorts(schedule, timed)[:, 1][self.alike(schedule).of_row]
         self._take_turns(schedule, exposed)
         return exposed
 
@@ -101,21 +101,24 @@ class CellCost(CellSums):
         """What ops of whole stages have to do with ranks that hold the same weights; all of it is
         their time, which the simulation may find to be hidden."""
         sorts, homes = self.alike(schedule), schedule.shape.homes
-        columns = np.zeros((2, len(sorts.first)))
-        like = [*map(self.copies.like, range(homes))]
-        for sort in np.flatnonzero(_STAGE_KINDS[sorts.kind]).tolist():
-            sent = self.copies.sent(LETTERS[sorts.kind[sort]], like[sorts.stage[sort]])
-            columns[:, sort] = [*map(float, sent)]
-        copies, holders = columns
-        total = self.copies_seconds(schedule, copies, holders)
-        total, copies, holders = (each[sorts.of_row] for each in (total, copies, holders))
+        columns = np.zeros((3, len(sorts.first)))
+        chosen = np.flatnonzero(_STAGE_KINDS[sorts.kind])
+        like = np.array([*map(self.copies.like, range(homes))], np.int64)
+        key = sorts.kind[chosen] * homes + like[sorts.stage[chosen]]
+        different, which = np.unique(key, return_inverse=True)
+        each = (divmod(number, homes) for number in different.tolist())
+        sent = [self.copies.sent(LETTERS[kind], stage) for kind, stage in each]
+        copies, holders = np.array(sent, np.float64).reshape(-1, 2).T
+        seconds = self.copies_seconds(schedule, copies, holders)
+        columns[:, chosen] = np.stack([seconds, copies, holders])[:, which]
+        total, copies, holders = columns[:, sorts.of_row]
         return Communication(total, total, {"copies": copies, "holders": holders})
 
     def copies_seconds(
         self, schedule: Schedule, copies: RowSeconds, holders: RowSeconds
     ) -> RowSeconds:
-        """Of so many bytes that each sort of rows sends to copies of its weights, and to tensor
-        ranks that hold some of the same parameters."""
+        """Of so many bytes that some ops send to copies of their weights, and to tensor ranks that
+        hold some of the same parameters."""
         over_copies = copies / self.links.rate(*COPY_AXES)
         return np.asarray(over_copies + holders / self.links.rate("tensor"))
 

@@ -20,6 +20,7 @@ from penstock.cost.collectives import (
     BACKWARD_KINDS,
     CELL_AXES,
     FORWARD_KINDS,
+    CellAxis,
     Collective,
     RepeatedPart,
     SlicePart,
@@ -32,12 +33,13 @@ from penstock.cost.rank_share import RankShare
 from penstock.cost.transformer import TransformerCost
 
 RowSeconds = NDArray[np.float64]
-StageLike = tuple[int, bool, bool]
-"""Layers of a stage, and whether it is the first and the last."""
-KnownSums = dict[tuple[str, StageLike, tuple[int, ...]], tuple[float, ...]]
-"""By kind, stage and slices up to the op's own: seconds and bytes of its collectives."""
-KnownTables = dict[tuple[str, StageLike, tuple[tuple[int, ...], ...]], RowSeconds]
-"""By kind, stage and the slices up to each unit that differs: the same of all these."""
+StageLike = tuple[int, int, bool, bool]
+"""Layers of a stage, how many of them have a window, and whether it is the first and the last."""
+Axes = tuple[CellAxis, ...]
+KnownSums = dict[tuple[str, StageLike, tuple[int, ...], Axes], tuple[float, ...]]
+"""By kind, stage, slices up to the op's own, and axes: seconds and bytes of its collectives."""
+KnownTables = dict[tuple[str, StageLike, tuple[tuple[int, ...], ...], Axes], RowSeconds]
+"""By kind, stage, slices up to each unit that differs, and axes: the same of all these."""
 Price = tuple[str, float, float, float]
 """Of a collective: its axis, seconds in all, seconds exposed, bytes."""
 KnownPrices = dict[int, tuple[SlicePart, list[Price]]]
@@ -56,26 +58,29 @@ class CellSums(TransformerCost):
         """The sorts of a schedule's rows."""
         return alike_rows(schedule, self._units.numbers)
 
-    def _of_sorts(self, schedule: Schedule) -> RowSeconds:
-        """Seconds in all, seconds exposed and bytes along each axis, of each sort of rows."""
+    def _of_sorts(self, schedule: Schedule, timed: Axes = CELL_AXES) -> RowSeconds:
+        """Seconds in all, seconds exposed and bytes along each axis, of each sort of rows; of what
+        is sent along some axes."""
         sorts, stages = self.alike(schedule), len(self.workload.layers)
         columns = np.zeros((len(sorts.first), 2 + len(CELL_AXES)))
         chosen = np.flatnonzero(_COMMUNICATES[sorts.kind])
         key = sorts.kind[chosen] * stages + self._like_numbers[sorts.stage[chosen]]
-        for each in np.flatnonzero(np.bincount(key)).tolist():
-            kind, number = divmod(each, stages)
-            here = chosen[key == each]
-            sums = self._of_stage(LETTERS[kind], int(self._like_stages[number]))
-            columns[here] = sums[sorts.alike[here]]
+        different, which = np.unique(key, return_inverse=True)
+        tables = [
+            self._of_stage(LETTERS[kind], int(self._like_stages[number]), timed)
+            for kind, number in (divmod(each, stages) for each in different.tolist())
+        ]
+        if tables:
+            columns[chosen] = np.array(tables)[which, sorts.alike[chosen]]
         return columns
 
-    def _of_stage(self, kind: str, stage: int) -> RowSeconds:
+    def _of_stage(self, kind: str, stage: int, timed: Axes) -> RowSeconds:
         """The same of all ops of a kind on a stage, by units that differ."""
         kind = "F" if kind in FORWARD_KINDS else kind
-        key = kind, self._stages_like[stage], self._units.lengths
+        key = kind, self._stages_like[stage], self._units.lengths, timed
         if key not in self._tables:
             ops = [Op(kind, stage, *place) for place in self._units.places]
-            self._tables[key] = np.array([*map(self._of_op, ops)])
+            self._tables[key] = np.array([self._of_op(op, timed) for op in ops])
         return self._tables[key]
 
     def seconds(self, collective: Collective) -> float:
@@ -96,12 +101,13 @@ class CellSums(TransformerCost):
             + float(beside.attention_backward) / rate.attention_backward
         )
 
-    def _of_op(self, op: Op) -> tuple[float, ...]:
+    def _of_op(self, op: Op, timed: Axes = CELL_AXES) -> tuple[float, ...]:
         """Seconds in all, seconds exposed, and bytes along each axis."""
         kind = "F" if op.kind in FORWARD_KINDS else op.kind
-        key = kind, self._stages_like[op.stage], self.workload.lengths[op.mb][: op.slice + 1]
+        slices = self.workload.lengths[op.mb][: op.slice + 1]
+        key = kind, self._stages_like[op.stage], slices, timed
         if key not in self._known:
-            self._known[key] = self._sums(self._priced_parts(op))
+            self._known[key] = _sums(self._priced_parts(op), timed)
         return self._known[key]
 
     @cached_property
@@ -115,8 +121,9 @@ class CellSums(TransformerCost):
         apart. Stages of attention alone make each one different."""
         layers, last = self.workload.layers, len(self.workload.layers) - 1
         if self.workload.weightless:
-            return [(stage, False, False) for stage in range(len(layers))]
-        return [(count, stage == 0, stage == last) for stage, count in enumerate(layers)]
+            return [(stage, 0, False, False) for stage in range(len(layers))]
+        near = self.workload.windowed.tolist()
+        return [(each, near[at], at == 0, at == last) for at, each in enumerate(layers)]
 
     @cached_property
     def _like_stages(self) -> NDArray[np.int64]:
@@ -166,17 +173,12 @@ class CellSums(TransformerCost):
     def _prices(self) -> KnownPrices:
         return {}
 
-    @property
-    def _timed_axes(self) -> frozenset[str]:
-        """Axes along which what is sent takes time."""
-        return frozenset(CELL_AXES)
 
-    def _sums(self, parts: Sequence[tuple[int, Sequence[Price]]]) -> tuple[float, ...]:
-        timed = self._timed_axes
-        each = [(n, price) for n, part in parts for price in part if price[0] in timed]
-        total = sum([times * price[1] for times, price in each])
-        exposed = sum([times * price[2] for times, price in each])
-        sent: dict[str, float] = dict.fromkeys(CELL_AXES, 0.0)
-        for times, (axis, _, _, size) in each:
-            sent[axis] += times * size
-        return total, exposed, *sent.values()
+def _sums(parts: Sequence[tuple[int, Sequence[Price]]], timed: Axes) -> tuple[float, ...]:
+    each = [(n, price) for n, part in parts for price in part if price[0] in timed]
+    total = sum([times * price[1] for times, price in each])
+    exposed = sum([times * price[2] for times, price in each])
+    sent: dict[str, float] = dict.fromkeys(CELL_AXES, 0.0)
+    for times, (axis, _, _, size) in each:
+        sent[axis] += times * size
+    return total, exposed, *sent.values()

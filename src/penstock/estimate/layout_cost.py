@@ -21,6 +21,7 @@ from penstock.core.shape import Shape
 from penstock.core.table import LETTERS
 from penstock.cost import passes
 from penstock.cost.cell_sums import KnownPrices, KnownSums, KnownTables, RowSeconds
+from penstock.cost.cell_workload import CellWorkload
 from penstock.cost.collectives import (
     BACKWARD_KINDS,
     CELL_AXES,
@@ -31,9 +32,15 @@ from penstock.cost.collectives import (
 from penstock.cost.exchange import Exchange
 from penstock.cost.model import SIZES, Link
 from penstock.cost.transformer import PICOSECOND
-from penstock.cost.workload import WorkAmounts
+from penstock.cost.workload import WorkAmounts, Workload
 from penstock.estimate.cluster_links import ClusterLinks, seconds_of_each
-from penstock.estimate.kept_sums import KeptSums, collective_seconds, kept_sums
+from penstock.estimate.kept import (
+    KeptSeconds,
+    KeptSums,
+    collective_seconds,
+    kept_seconds,
+    kept_sums,
+)
 from penstock.estimate.layer_times import LayerTimes, heads_seconds, units_seconds
 from penstock.estimate.layout_bytes import LayoutBytes
 from penstock.estimate.update_times import UpdateTimes
@@ -70,9 +77,8 @@ class LayoutCost(LayoutBytes):
 
     def _exposed_in(self, kind: str, schedule: Schedule) -> RowSeconds:
         """What ops wait for ranks of their cell in one way, the other one being free."""
-        other = {"tensor": "sequence", "sequence": "tensor"}[kind]
-        alone = replace(self, free=frozenset({other}))
-        return self._once(kind, schedule, lambda: alone.waits(schedule))
+        axes = tuple(axis for axis in CELL_AXES if IN_CELL[axis] == kind)
+        return self._once(kind, schedule, lambda: self.waits(schedule, axes))
 
     def _once(self, name: str, schedule: Schedule, found: Callable[[], RowSeconds]) -> RowSeconds:
         """What was found for the schedule that was asked for last."""
@@ -106,18 +112,40 @@ class LayoutCost(LayoutBytes):
             if kind in UPDATING:
                 found[here] = self._updates(kind)[sorts.stage[here]]
             elif kind not in STAGE_KINDS:
-                of_kind = self._of_kind(kind)[number[here], sorts.alike[here]]
+                of_kind = self._by_stages(kind)[number[here], sorts.alike[here]]
                 found[here] = of_kind + self.times.between
         return found[sorts.of_row]
 
     def _updates(self, kind: str) -> RowSeconds:
         """Seconds of the end of a step on each stage, and behind them on each shard."""
-        seconds, shape = self.update.seconds, self.update.shape
-        stages = np.array([seconds(kind, stage) for stage in self._like_stages.tolist()])
-        return np.append(stages[self._like_numbers], [seconds(kind, shape.stages)] * shape.shards)
+        shape, stages = self.update.shape, [*self._like_stages.tolist()]
+        keys = [(kind, self.update.owners, self._stages_like[stage]) for stage in stages]
+        if any(key not in self._kept_seconds.of_ends for key in keys):
+            found = [self.update.seconds(kind, stage) for stage in stages]
+            self._kept_seconds.of_ends.update(zip(keys, found))
+        each = np.array([*map(self._kept_seconds.of_ends.__getitem__, keys)])[self._like_numbers]
+        of_shards = [self.update.seconds(kind, shape.stages)] * shape.shards if shape.shards else []
+        return np.append(each, of_shards)
+
+    def _by_stages(self, kind: str) -> NDArray[np.float64]:
+        """Seconds of ops of a kind, by stages that are alike and by unit; layouts with as many
+        layers on a stage have the same."""
+        known = self._kept_seconds.of_stages
+        keys = [(kind, self._stages_like[stage]) for stage in self._like_stages.tolist()]
+        if any(key not in known for key in keys):
+            known.update(zip(keys, self._of_kind(kind)))
+        return np.array([*map(known.__getitem__, keys)])
+
+    @cached_property
+    def _kept_seconds(self) -> KeptSeconds:
+        if type(self.workload) not in (Workload, CellWorkload):  # counted in another way
+            return KeptSeconds({}, {})
+        shape, counts = self.update.shape, (self.rows, self.again)
+        ends = (shape.embed, shape.loss, shape.devices)
+        return kept_seconds(self.times, self.share, counts, ends, self._units.lengths)
 
     def _of_kind(self, kind: str) -> NDArray[np.float64]:
-        """Seconds of ops of a kind, by stages that are alike and by unit."""
+        """The same, worked out."""
         at, work, chosen = LETTERS.index(kind), self._rates, self._like_stages
         every = np.array(self.workload.layers, np.int64)
         rest = work.linear[at] - passes.layer_products(self.workload.part)[at] * every
@@ -154,14 +182,9 @@ class LayoutCost(LayoutBytes):
         return found
 
     @cached_property
-    def _timed_axes(self) -> frozenset[str]:
-        return frozenset(axis for axis in CELL_AXES if IN_CELL[axis] not in self.free)
-
-    @cached_property
     def _kept_sums(self) -> KeptSums:
         groups = tuple(self.links.group(axis) for axis in CELL_AXES)
-        counts = (self.rows, self.again)
-        return kept_sums(self.share, self.hardware, groups, counts, self._timed_axes)
+        return kept_sums(self.share, self.hardware, groups, (self.rows, self.again))
 
     @property
     def _known(self) -> KnownSums:
