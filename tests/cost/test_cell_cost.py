@@ -13,10 +13,11 @@ from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.cost.cell_cost import CellCost, FreeBoundaries
 from penstock.cost.cell_workload import rank_workload
-from penstock.cost.collectives import Beside, Collective, op_collectives
+from penstock.cost.collectives import Beside, Collective
 from penstock.cost.hardware import Hardware, hardware
 from penstock.cost.mesh_links import MeshLinks
 from penstock.cost.model import Link
+from penstock.cost.op_collectives import op_collectives
 from penstock.cost.transformer import TransformerCost
 from penstock.cost.workload import Workload
 from penstock.errors import ShapeError

@@ -10,7 +10,8 @@ from penstock.arch.cell_shape import CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.presets import model
 from penstock.core.ops import Op
-from penstock.cost.collectives import Collective, SliceCollectives, op_collectives
+from penstock.cost.collectives import Collective, SliceCollectives
+from penstock.cost.op_collectives import op_collectives
 from penstock.cost.rank_share import RankShare
 from penstock.cost.volumes import gathered_elements, reduced_in_layer
 from penstock.cost.workload import Workload

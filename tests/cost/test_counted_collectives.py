@@ -15,7 +15,7 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.presets import model
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
-from penstock.cost.collectives import op_collectives
+from penstock.cost.op_collectives import op_collectives
 from penstock.cost.rank_share import RankShare
 from penstock.cost.workload import Workload
 from penstock.schedules import build

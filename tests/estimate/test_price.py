@@ -10,7 +10,7 @@ from estimate.layouts import BATCH, LLAMA_13B, LLAMA_65B, priced, row
 from penstock.errors import ShapeError
 from penstock.estimate.layout_cost import LayoutCost
 from penstock.estimate.memory_classes import CONTEXT, DRIVER
-from penstock.estimate.price import Estimate, estimate, estimate_below, estimate_step, layout_cost
+from penstock.estimate.price import Estimate, TimedStep, estimate, estimate_step, layout_cost
 from penstock.estimate.request import layout_from
 from penstock.estimate.step_schedule import step_schedule
 from penstock.sim import simulate
@@ -247,8 +247,8 @@ def _step(found: Estimate) -> int:
     return found.memory[0].activations + found.memory[0].keys_values
 
 
-def test_a_step_that_is_too_slow_has_no_memory() -> None:
+def test_a_step_is_timed_before_its_memory_is_worked_out() -> None:
     layout = layout_from(row())
     found = estimate_step(layout)
-    assert estimate_below(layout, 1.001 * found.seconds) == found
-    assert estimate_below(layout, found.seconds) == found.seconds
+    assert TimedStep.of(layout).seconds == found.seconds
+    assert TimedStep.of(layout).estimate() == found

@@ -20,9 +20,9 @@ from penstock.display import Displayed
 from penstock.errors import ShapeError
 
 Derived = TypeVar("Derived")
-ORDER_ALONE = ("report", "graph", "moves", "groups")
+ORDER_ALONE = ("report", "graph", "moves", "groups", "alike rows")
 """What is derived from the order of ops, whatever they weigh: the proof, who waits for whom, what
-moves between devices, what runs together."""
+moves between devices, what runs together, which ops are of one sort."""
 
 
 class Loan(NamedTuple):

@@ -6,11 +6,8 @@ rank that computes most; the others of its cell wait for it. Strands of a pair t
 each hides what the others wait for, as far as its own computing goes.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from functools import cached_property, lru_cache
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -18,32 +15,21 @@ from numpy.typing import NDArray
 
 from penstock.arch.mesh_shape import COPY_AXES
 from penstock.arch.parameters import layers_on_shards
-from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, Op
+from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
 from penstock.core.schedule import Schedule
+from penstock.core.table import LETTERS
 from penstock.cost.busiest_place import busiest_place
+from penstock.cost.cell_sums import Axes, CellSums, RowSeconds
 from penstock.cost.cell_workload import rank_workload
-from penstock.cost.collectives import (
-    BACKWARD_KINDS,
-    CELL_AXES,
-    FORWARD_KINDS,
-    Collective,
-    op_collectives,
-)
+from penstock.cost.collectives import CELL_AXES
 from penstock.cost.copies import Copies, Shard
-from penstock.cost.cut_collectives import cut_collectives
-from penstock.cost.cut_workload import CutWorkload
 from penstock.cost.mesh_links import MeshLinks
 from penstock.cost.model import Link
 from penstock.cost.rank_share import RankShare
-from penstock.cost.transformer import TransformerCost
 from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
 
-RowSeconds = NDArray[np.float64]
-StageLike = tuple[int, bool, bool]
-"""Layers of a stage, and whether it is the first and the last."""
-KnownSums = dict[tuple[str, StageLike, tuple[int, ...]], tuple[float, ...]]
-"""By kind, stage and slices up to the op's own: seconds and bytes of its collectives."""
+_STAGE_KINDS = np.array([letter in STAGE_KINDS for letter in LETTERS])
 
 
 class Communication(NamedTuple):
@@ -57,11 +43,9 @@ class Communication(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CellCost(TransformerCost):
+class CellCost(CellSums):
     """The cost model of a rank: its part of a workload, and what it sends."""
 
-    share: RankShare
-    links: MeshLinks
     copies: Copies
 
     @classmethod
@@ -102,41 +86,38 @@ class CellCost(TransformerCost):
 
     def inside(self, schedule: Schedule) -> Communication:
         """What each row has to do with other ranks of its cell."""
-        table = schedule.table
-        rows = np.flatnonzero(table.of_kinds(FORWARD_KINDS + BACKWARD_KINDS))
-        key = table.kind[rows].astype(np.int64) * len(self.workload.layers)
-        key += self._like_numbers[table.stage[rows]]
-        key = key * (schedule.shape.units + 1) + self._alike[schedule.unit[rows]]
-        _, first, which = np.unique(key, return_index=True, return_inverse=True)
-        each = np.array([self._of_op(op) for op in table.ops_at(rows[first].tolist())])
-        columns = np.zeros((len(table), 2 + len(CELL_AXES)))
-        if len(rows):
-            columns[rows] = each[which]
+        columns = self._of_sorts(schedule)[self.alike(schedule).of_row]
         total, exposed, *sent = columns.T
         self._take_turns(schedule, exposed)
         return Communication(total, exposed, dict(zip(CELL_AXES, sent)))
 
+    def waits(self, schedule: Schedule, timed: Axes = CELL_AXES) -> RowSeconds:
+        """What each row waits for other ranks of its cell along some axes, alone."""
+        exposed = self._of_sorts(schedule, timed)[:, 1][self.alike(schedule).of_row]
+        self._take_turns(schedule, exposed)
+        return exposed
+
     def between_copies(self, schedule: Schedule) -> Communication:
         """What ops of whole stages have to do with ranks that hold the same weights; all of it is
         their time, which the simulation may find to be hidden."""
-        table = schedule.table
-        columns = np.zeros((2, len(table)))
-        rows, homes = np.flatnonzero(table.of_kinds(STAGE_KINDS)), schedule.shape.homes
-        like = np.array([*map(self.copies.like, range(homes))], np.int64)[table.stage[rows]]
-        key = table.kind[rows].astype(np.int64) * homes + like
-        _, first, which = np.unique(key, return_index=True, return_inverse=True)
-        if len(rows):
-            ops = table.ops_at(rows[first].tolist())
-            each = [[*map(float, self.copies.sent(op.kind, op.stage))] for op in ops]
-            columns[:, rows] = np.array(each)[which].T
-        copies, holders = columns
-        total = self.copies_seconds(schedule, copies, holders)
+        sorts, homes = self.alike(schedule), schedule.shape.homes
+        columns = np.zeros((3, len(sorts.first)))
+        chosen = np.flatnonzero(_STAGE_KINDS[sorts.kind])
+        like = np.array([*map(self.copies.like, range(homes))], np.int64)
+        key = sorts.kind[chosen] * homes + like[sorts.stage[chosen]]
+        different, which = np.unique(key, return_inverse=True)
+        each = (divmod(number, homes) for number in different.tolist())
+        sent = [self.copies.sent(LETTERS[kind], stage) for kind, stage in each]
+        copies, holders = np.array(sent, np.float64).reshape(-1, 2).T
+        seconds = self.copies_seconds(schedule, copies, holders)
+        columns[:, chosen] = np.stack([seconds, copies, holders])[:, which]
+        total, copies, holders = columns[:, sorts.of_row]
         return Communication(total, total, {"copies": copies, "holders": holders})
 
     def copies_seconds(
         self, schedule: Schedule, copies: RowSeconds, holders: RowSeconds
     ) -> RowSeconds:
-        """Of so many bytes that each row sends to copies of its weights, and to tensor ranks that
+        """Of so many bytes that some ops send to copies of their weights, and to tensor ranks that
         hold some of the same parameters."""
         over_copies = copies / self.links.rate(*COPY_AXES)
         return np.asarray(over_copies + holders / self.links.rate("tensor"))
@@ -144,78 +125,6 @@ class CellCost(TransformerCost):
     def link(self, source: int, target: int) -> Link:
         rate = self.links.rate_between(source, target)
         return Link(self.hardware.latency, Fraction(1, rate))
-
-    def seconds(self, collective: Collective) -> float:
-        """Of one time, until the last byte is there."""
-        latency = collective.calls * float(self.hardware.latency)
-        return float(collective.sent) / self.links.rate(collective.axis) + latency
-
-    def exposed(self, collective: Collective) -> float:
-        """What of it is not hidden."""
-        return max(0.0, self.seconds(collective) - self.hidden(collective))
-
-    def hidden(self, collective: Collective) -> float:
-        """Seconds of what is computed while it runs."""
-        beside, rate = collective.beside, self.hardware
-        return (
-            beside.linear / rate.linear
-            + float(beside.attention) / rate.attention
-            + float(beside.attention_backward) / rate.attention_backward
-        )
-
-    def _of_op(self, op: Op) -> tuple[float, ...]:
-        """Seconds in all, seconds exposed, and bytes along each axis."""
-        kind = "F" if op.kind in FORWARD_KINDS else op.kind
-        key = kind, self._stages_like[op.stage], self.workload.lengths[op.mb][: op.slice + 1]
-        if key not in self._known:
-            self._known[key] = self._sums(self._collectives(op))
-        return self._known[key]
-
-    @cached_property
-    def _alike(self) -> NDArray[np.int64]:
-        """For each unit the first one of the same slices up to it; units of -1 come last."""
-        return _first_alike(self.workload.lengths)
-
-    @cached_property
-    def _stages_like(self) -> list[StageLike]:
-        """What stages that communicate alike have in common: as many layers, the ends of the model
-        apart. Stages of attention alone make each one different."""
-        layers, last = self.workload.layers, len(self.workload.layers) - 1
-        if self.workload.weightless:
-            return [(stage, False, False) for stage in range(len(layers))]
-        return [(count, stage == 0, stage == last) for stage, count in enumerate(layers)]
-
-    @cached_property
-    def _like_stages(self) -> NDArray[np.int64]:
-        """The first stage of each that stands for others."""
-        first: dict[StageLike, int] = {}
-        for stage, like in enumerate(self._stages_like):
-            first.setdefault(like, stage)
-        return np.array([*first.values()], np.int64)
-
-    @cached_property
-    def _like_numbers(self) -> NDArray[np.int64]:
-        """For each stage the number of the one that stands for it."""
-        number = {self._stages_like[at]: n for n, at in enumerate(self._like_stages)}
-        return np.array([*map(number.__getitem__, self._stages_like)], np.int64)
-
-    def _collectives(self, op: Op) -> list[Collective]:
-        if isinstance(self.workload, CutWorkload):
-            return cut_collectives(self.workload, self.share, op)
-        return op_collectives(self.workload, self.share, op)
-
-    @cached_property
-    def _known(self) -> KnownSums:
-        """Ops of equal slices of different microbatches are alike."""
-        return {}
-
-    def _sums(self, collectives: Sequence[Collective]) -> tuple[float, ...]:
-        total = sum(each.times * self.seconds(each) for each in collectives)
-        exposed = sum(each.times * self.exposed(each) for each in collectives)
-        sent = dict.fromkeys(CELL_AXES, 0.0)
-        for each in collectives:
-            sent[each.axis] += each.times * float(each.sent)
-        return total, exposed, *sent.values()
 
     def _take_turns(self, schedule: Schedule, exposed: RowSeconds) -> None:
         """Leave exposed in a pair what the computing of the other strands does not hide."""
@@ -245,18 +154,6 @@ class FreeBoundaries(CellCost):
 
     def link(self, source: int, target: int) -> Link:
         return Link()
-
-
-@lru_cache(maxsize=64)
-def _first_alike(microbatches: tuple[tuple[int, ...], ...]) -> NDArray[np.int64]:
-    """The number of each unit among those that differ, and behind them one more."""
-    known: dict[tuple[int, ...], int] = {}
-    of_lengths: dict[tuple[int, ...], list[int]] = {}
-    for lengths in dict.fromkeys(microbatches):
-        ends = range(1, len(lengths) + 1)
-        of_lengths[lengths] = [known.setdefault(lengths[:end], len(known)) for end in ends]
-    each = chain(*(of_lengths[lengths] for lengths in microbatches))
-    return np.array([*each, len(known)], np.int64)
 
 
 def _refuse_unpriced(schedule: Schedule, links: MeshLinks) -> None:

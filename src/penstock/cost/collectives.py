@@ -16,7 +16,7 @@ The names are those of `RankGroup` (model/parallel/group.py), whose calls are co
 Bytes are for sequences of one document; a ring leaves out keys that no query of a slice can see.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -29,9 +29,7 @@ from penstock.arch.layers.expert_mlp import ExpertMlp
 from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS
 from penstock.arch.layers.record import LayerRecord, wide_bytes
-from penstock.core.ops import Op
 from penstock.cost.rank_share import RankShare, RankTokens
-from penstock.cost.workload import Workload
 
 CellAxis = Literal["tensor", "ulysses", "ring"]
 FORWARD_KINDS, BACKWARD_KINDS = "FNR", "BI"
@@ -63,32 +61,9 @@ class Collective(NamedTuple):
     """How often all of this happens in an op: once for each layer."""
 
 
-def op_collectives(workload: Workload, share: RankShare, op: Op) -> list[Collective]:
-    """What a rank sends in an op of a schedule, from its beginning to its end."""
-    slice = slice_collectives(share, workload.lengths[op.mb][: op.slice + 1])
-    last = len(workload.layers) - 1
-    before: Iterable[Collective] = ()
-    behind: Iterable[Collective] = ()
-    if op.kind in FORWARD_KINDS:
-        before = slice.from_other_stage() if op.stage else slice.embedding_forward()
-    elif op.kind in BACKWARD_KINDS:
-        before = slice.from_other_stage() if op.stage < last else slice.loss_backward()
-        behind = () if op.stage else slice.embedding_backward()
-    return [*before, *_of_layers(workload, share, op), *behind]
-
-
-def _of_layers(workload: Workload, share: RankShare, op: Op) -> Iterator[Collective]:
-    """Those of the layers of an op, with a sliding window and without one."""
-    lengths, near = workload.lengths[op.mb][: op.slice + 1], int(workload.windowed[op.stage])
-    window = share.model.window
-    for layers, seen in ((workload.layers[op.stage] - near, None), (near, window)):
-        slice = slice_collectives(share, lengths, seen)
-        inside: Iterable[Collective] = ()
-        if op.kind in FORWARD_KINDS:
-            inside = slice.forward_of_layer
-        elif op.kind in BACKWARD_KINDS:
-            inside = slice.backward_of_layer[op.kind]
-        yield from (each._replace(times=layers) for each in inside if layers)
+SlicePart = tuple[Collective, ...]
+RepeatedPart = tuple[int, SlicePart]
+"""How often a part of an op happens, and what is sent in it each time."""
 
 
 @lru_cache(maxsize=1024)
@@ -109,12 +84,12 @@ class SliceCollectives:
     """Keys that a query sees, in layers with a sliding window."""
 
     @cached_property
-    def forward_of_layer(self) -> tuple[Collective, ...]:
+    def forward_of_layer(self) -> SlicePart:
         """What `layer_forward` yields."""
         return tuple(self.layer_forward())
 
     @cached_property
-    def backward_of_layer(self) -> dict[str, tuple[Collective, ...]]:
+    def backward_of_layer(self) -> dict[str, SlicePart]:
         """What `layer_backward` yields for each kind of op."""
         return {kind: tuple(self.layer_backward(kind)) for kind in BACKWARD_KINDS}
 
@@ -150,15 +125,21 @@ class SliceCollectives:
             size = 2 * self.tokens.whole * wide_bytes(self.share.model.element_bytes)
             yield Collective("add_up", "tensor", self._summed(size))
 
-    def embedding_forward(self) -> Iterator[Collective]:
+    @cached_property
+    def embedding_forward(self) -> SlicePart:
         """Rows of the vocabulary come from the rank that has them."""
-        yield from self._add_up()
+        return tuple(self._add_up())
 
-    def embedding_backward(self) -> Iterator[Collective]:
-        yield from self._gather()
+    @cached_property
+    def embedding_backward(self) -> SlicePart:
+        return tuple(self._gather())
 
-    def loss_backward(self) -> Iterator[Collective]:
+    @cached_property
+    def loss_backward(self) -> SlicePart:
         """The head and its loss: two small sums for each token, in 32 bits at least."""
+        return tuple(self._loss_backward())
+
+    def _loss_backward(self) -> Iterator[Collective]:
         yield from self._gather()
         if self.share.cell.tensor > 1:
             number = self._summed(self.tokens.whole * wide_bytes(self.share.model.element_bytes))
@@ -167,10 +148,12 @@ class SliceCollectives:
             yield Collective("add_up", "tensor", 2 * number, calls=pieces)
         yield from self._add_up()
 
-    def from_other_stage(self) -> Iterator[Collective]:
+    @cached_property
+    def from_other_stage(self) -> SlicePart:
         """Each tensor rank was sent its share of the tokens; where it holds all, they gather."""
         if self.share.cell.tensor > 1 and not self.share.scattered:
-            yield self._gather_of(self.tokens.handed)
+            return (self._gather_of(self.tokens.handed),)
+        return ()
 
     @cached_property
     def tokens(self) -> RankTokens:

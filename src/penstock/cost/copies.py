@@ -50,6 +50,10 @@ class CopiesSent(NamedTuple):
     """To tensor ranks that hold some of the same parameters."""
 
 
+KnownSent = dict[tuple[str, tuple[int, bool, bool]], CopiesSent]
+"""By kind of op, and by layers of a stage and whether it is the first and the last."""
+
+
 @dataclass(frozen=True)
 class Copies:
     """One of `count` ranks that hold the same stages."""
@@ -68,15 +72,28 @@ class Copies:
 
     def sent(self, kind: str, stage: int) -> CopiesSent:
         """What the rank sends in an op of a kind."""
-        key = kind, self.like(stage)
+        key = kind, self._size_like(stage)
         if key not in self._known:
-            self._known[key] = _sent(self, *key)
+            self._known[key] = self._work_out(kind, self.like(stage))
         return self._known[key]
 
     @cached_property
-    def _known(self) -> dict[tuple[str, int], CopiesSent]:
-        """What has been asked for: finding it by all that a copy is takes longer."""
-        return {}
+    def _known(self) -> KnownSent:
+        """What has been asked for, of layouts whose copies share as much."""
+        if self.weightless:
+            return {}
+        on_shards = (self.on_shards, self.devices)
+        return _known_sent(self.share, self.count, self.index, self.shard, on_shards)
+
+    def _size_like(self, stage: int) -> tuple[int, bool, bool]:
+        """What stages that send the same have in common: as many layers, the ends of the model
+        apart; shards stand behind all stages, and are told from them by layers below 0."""
+        last = len(self.layers) - 1
+        if self.weightless:
+            return (stage, False, False)
+        if stage > last:
+            return (last - stage, False, False)
+        return (self.layers[stage], stage == 0, stage == last)
 
     def like(self, stage: int) -> int:
         """Stages between the ends are alike, so the first of its size stands for each."""
@@ -85,8 +102,7 @@ class Copies:
             return stage
         return self.layers.index(self.layers[stage], 1)
 
-    def work_out(self, kind: str, stage: int) -> CopiesSent:
-        """The same, which others keep."""
+    def _work_out(self, kind: str, stage: int) -> CopiesSent:
         if kind == "Z":
             reduced = self._summed if self.shard == "none" else self._scattered
             return CopiesSent(reduced(stage), self._held_in_parts(stage))
@@ -168,9 +184,12 @@ def _layout_of(
     return stage_layout(model, parameters, *rank)
 
 
-@lru_cache(maxsize=4096)
-def _sent(copies: Copies, kind: str, stage: int) -> CopiesSent:
-    return copies.work_out(kind, stage)
+@lru_cache(maxsize=1024)
+def _known_sent(
+    share: RankShare, count: int, index: int, shard: Shard, on_shards: tuple[tuple[str, ...], int]
+) -> KnownSent:
+    """Where to keep what copies send; `on_shards` are layers that are cut, and for how many."""
+    return {}
 
 
 def _sum_for_all(elements: int, ranks: int) -> Fraction:

@@ -24,10 +24,10 @@ def cut_collectives(workload: CutWorkload, share: RankShare, op: Op) -> list[Col
         projection = () if heads else slice.projection(back=not forward)
         return [*projection, *slice.attention(op.kind)]
     if forward:
-        rest = slice.rest_forward() if op.stage else slice.embedding_forward()
+        rest = slice.rest_forward() if op.stage else slice.embedding_forward
         return [*rest, *(slice.front_forward() if heads and op.stage < last else ())]
-    front = slice.front_backward(heads=heads) if op.stage < last else slice.loss_backward()
-    return [*front, *(slice.rest_backward() if op.stage else slice.embedding_backward())]
+    front = slice.front_backward(heads=heads) if op.stage < last else slice.loss_backward
+    return [*front, *(slice.rest_backward() if op.stage else slice.embedding_backward)]
 
 
 class CutCollectives(SliceCollectives):
@@ -39,9 +39,9 @@ class CutCollectives(SliceCollectives):
 
     def front_backward(self, *, heads: bool) -> Iterator[Collective]:
         """Past the projection, where this part has it; otherwise its gradient has come too."""
-        yield from self.from_other_stage()
+        yield from self.from_other_stage
         if not heads:
-            yield from self.from_other_stage()
+            yield from self.from_other_stage
             return
         yield from self._gather()
         yield from self._projection_norms(self.share.part.attention)
@@ -49,7 +49,7 @@ class CutCollectives(SliceCollectives):
 
     def rest_forward(self) -> Iterator[Collective]:
         """Out of attention, into the MLP and out of it."""
-        yield from self.from_other_stage()
+        yield from self.from_other_stage
         yield from self._add_up()
         yield from self._gather()
         yield from self._add_up()
@@ -62,7 +62,7 @@ class CutCollectives(SliceCollectives):
 
     def projection(self, *, back: bool) -> Iterator[Collective]:
         """Its input, and the gradient of that."""
-        yield from self.from_other_stage()
+        yield from self.from_other_stage
         yield from self._gather()
         yield from self._projection_norms(self.share.part.attention)
         if back:

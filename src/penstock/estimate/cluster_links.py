@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.arch.mesh_shape import MeshShape
 from penstock.cluster.cluster import Cluster
 from penstock.cluster.collective_times import GroupLinks
 from penstock.cost.hardware import Hardware
@@ -36,6 +38,14 @@ class ClusterLinks(MeshLinks):
             places = (places[:, None] + steps).ravel()
         _, counts = np.unique(places // self.hardware.machine, return_counts=True)
         return GroupLinks(self.cluster, len(places), int(counts.min()))
+
+
+@lru_cache(maxsize=1024)
+def cluster_links(
+    mesh: MeshShape, devices: int, hardware: Hardware, cluster: Cluster
+) -> ClusterLinks:
+    """The links of a mesh; those of one mesh share the groups that were found."""
+    return ClusterLinks(mesh, devices, hardware, cluster)
 
 
 def seconds_of_each(

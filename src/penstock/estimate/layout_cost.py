@@ -15,28 +15,34 @@ from numpy.typing import NDArray
 
 from penstock.arch.mesh_shape import COPY_AXES
 from penstock.cluster.collective_times import GroupLinks
-from penstock.core.homes import stage_column
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.schedule import Loan, Schedule
 from penstock.core.shape import Shape
 from penstock.core.table import LETTERS
 from penstock.cost import passes
-from penstock.cost.cell_cost import CellCost, KnownSums, RowSeconds
+from penstock.cost.cell_sums import KnownPrices, KnownSums, KnownTables, RowSeconds
+from penstock.cost.cell_workload import CellWorkload
 from penstock.cost.collectives import (
     BACKWARD_KINDS,
     CELL_AXES,
-    FORWARD_KINDS,
     Collective,
+    RepeatedPart,
     slice_collectives,
 )
 from penstock.cost.exchange import Exchange
 from penstock.cost.model import SIZES, Link
-from penstock.cost.shares import Scaled
 from penstock.cost.transformer import PICOSECOND
-from penstock.cost.workload import WorkAmounts
+from penstock.cost.workload import WorkAmounts, Workload
 from penstock.estimate.cluster_links import ClusterLinks, seconds_of_each
-from penstock.estimate.known_sums import collective_seconds, known_sums
-from penstock.estimate.layer_times import LayerTimes, UnitTokens, heads_seconds, units_seconds
+from penstock.estimate.kept import (
+    KeptSeconds,
+    KeptSums,
+    collective_seconds,
+    kept_seconds,
+    kept_sums,
+)
+from penstock.estimate.layer_times import LayerTimes, heads_seconds, units_seconds
+from penstock.estimate.layout_bytes import LayoutBytes
 from penstock.estimate.update_times import UpdateTimes
 
 IN_CELL = {"tensor": "tensor", "ulysses": "sequence", "ring": "sequence"}
@@ -47,7 +53,7 @@ KINDS_OF_COMMUNICATION = ("tensor", "sequence", "stages", "copies")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayoutCost(CellCost):
+class LayoutCost(LayoutBytes):
     """The cost model of one rank."""
 
     links: ClusterLinks
@@ -55,12 +61,6 @@ class LayoutCost(CellCost):
     update: UpdateTimes
     kinds: frozenset[str]
     """Kinds of ops of its schedule."""
-    rows: int = 1
-    """Sequences side by side."""
-    again: int = 0
-    """Layers of each stage that keep only their input and are computed again; at most all."""
-    probabilities: int = 0
-    """Bytes of a pair that attention keeps for each head: 0 where a kernel keeps none."""
     free: frozenset[str] = frozenset()
     """Kinds of communication that take no time, to see what the others cost."""
     known: dict[str, tuple[Schedule, RowSeconds]] = field(default_factory=dict, compare=False)
@@ -68,8 +68,8 @@ class LayoutCost(CellCost):
 
     def _seconds(self, schedule: Schedule) -> RowSeconds:
         found = self.computing(schedule).copy()
-        for kind in {"tensor", "sequence"} - self.free:
-            if self.uses(kind):
+        for kind in ("tensor", "sequence"):  # sums of floats depend on their order
+            if kind not in self.free and self.uses(kind):
                 found += self._exposed_in(kind, schedule)
         if "copies" not in self.free:
             found += self._once("copies", schedule, lambda: self.between_copies(schedule).total)
@@ -77,9 +77,8 @@ class LayoutCost(CellCost):
 
     def _exposed_in(self, kind: str, schedule: Schedule) -> RowSeconds:
         """What ops wait for ranks of their cell in one way, the other one being free."""
-        other = {"tensor": "sequence", "sequence": "tensor"}[kind]
-        alone = replace(self, free=frozenset({other}))
-        return self._once(kind, schedule, lambda: alone.inside(schedule).exposed)
+        axes = tuple(axis for axis in CELL_AXES if IN_CELL[axis] == kind)
+        return self._once(kind, schedule, lambda: self.waits(schedule, axes))
 
     def _once(self, name: str, schedule: Schedule, found: Callable[[], RowSeconds]) -> RowSeconds:
         """What was found for the schedule that was asked for last."""
@@ -105,25 +104,48 @@ class LayoutCost(CellCost):
         return self._once("computing", schedule, lambda: self._computed(schedule))
 
     def _computed(self, schedule: Schedule) -> RowSeconds:
-        table = schedule.table
-        number, unit = self._like_numbers[stage_column(schedule)], self.unit_of[schedule.unit]
-        found = np.zeros(len(table))
-        for kind in table.kinds:
-            rows = np.flatnonzero(table.of_kinds(kind))
+        sorts, last = self.alike(schedule), schedule.shape.stages - 1
+        number = self._like_numbers[np.minimum(sorts.stage, last)]
+        found = np.zeros(len(sorts.first))
+        for kind in schedule.table.kinds:
+            here = sorts.of_kind(kind)
             if kind in UPDATING:
-                found[rows] = self._updates(kind)[table.stage[rows]]
+                found[here] = self._updates(kind)[sorts.stage[here]]
             elif kind not in STAGE_KINDS:
-                found[rows] = self._of_kind(kind)[number[rows], unit[rows]] + self.times.between
-        return found
+                of_kind = self._by_stages(kind)[number[here], sorts.alike[here]]
+                found[here] = of_kind + self.times.between
+        return found[sorts.of_row]
 
     def _updates(self, kind: str) -> RowSeconds:
         """Seconds of the end of a step on each stage, and behind them on each shard."""
-        seconds, shape = self.update.seconds, self.update.shape
-        stages = np.array([seconds(kind, stage) for stage in self._like_stages.tolist()])
-        return np.append(stages[self._like_numbers], [seconds(kind, shape.stages)] * shape.shards)
+        shape, stages = self.update.shape, [*self._like_stages.tolist()]
+        keys = [(kind, self.update.owners, self._stages_like[stage]) for stage in stages]
+        if any(key not in self._kept_seconds.of_ends for key in keys):
+            found = [self.update.seconds(kind, stage) for stage in stages]
+            self._kept_seconds.of_ends.update(zip(keys, found))
+        each = np.array([*map(self._kept_seconds.of_ends.__getitem__, keys)])[self._like_numbers]
+        of_shards = [self.update.seconds(kind, shape.stages)] * shape.shards if shape.shards else []
+        return np.append(each, of_shards)
+
+    def _by_stages(self, kind: str) -> NDArray[np.float64]:
+        """Seconds of ops of a kind, by stages that are alike and by unit; layouts with as many
+        layers on a stage have the same."""
+        known = self._kept_seconds.of_stages
+        keys = [(kind, self._stages_like[stage]) for stage in self._like_stages.tolist()]
+        if any(key not in known for key in keys):
+            known.update(zip(keys, self._of_kind(kind)))
+        return np.array([*map(known.__getitem__, keys)])
+
+    @cached_property
+    def _kept_seconds(self) -> KeptSeconds:
+        if type(self.workload) not in (Workload, CellWorkload):  # counted in another way
+            return KeptSeconds({}, {})
+        shape, counts = self.update.shape, (self.rows, self.again)
+        ends = (shape.embed, shape.loss, shape.devices)
+        return kept_seconds(self.times, self.share, counts, ends, self._units.lengths)
 
     def _of_kind(self, kind: str) -> NDArray[np.float64]:
-        """Seconds of ops of a kind, by stages that are alike and by unit."""
+        """The same, worked out."""
         at, work, chosen = LETTERS.index(kind), self._rates, self._like_stages
         every = np.array(self.workload.layers, np.int64)
         rest = work.linear[at] - passes.layer_products(self.workload.part)[at] * every
@@ -150,45 +172,31 @@ class LayoutCost(CellCost):
         there |= {"logits": shards, "given": shards}
         return tuple(size for size in SIZES if there.get(size, True))
 
-    @cached_property
-    def unit_of(self) -> NDArray[np.int64]:
-        """Which of the different units each unit is like; units of -1 come last."""
-        return self._unique[1]
-
-    @cached_property
-    def units(self) -> list[UnitTokens]:
-        """The different units, with all rows."""
-        work, rows = self.workload, self.rows
-        held = work.layer_bytes("input") // work.model.boundary_bytes
-        found: list[UnitTokens] = []
-        for first in self._unique[0].tolist():
-            whole, doubled = int(work.tokens[first]), int(work.mean_half_pairs[first])
-            keys = (doubled / whole + whole) / 2 if whole else 0.0
-            sizes = (int(held[first]), whole, doubled / 2, whole * keys)
-            found.append(UnitTokens(*(rows * size for size in sizes)))  # type: ignore[arg-type]
-        return found
-
-    @cached_property
-    def _unique(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        _, first, which = np.unique(self._alike, return_index=True, return_inverse=True)
-        return first, which
-
-    def _collectives(self, op: Op) -> list[Collective]:
+    def _parts(self, op: Op) -> list[RepeatedPart]:
         """Layers that are computed again send what their forward sends."""
-        found = super()._collectives(op)
+        found = super()._parts(op)
         again = min(self.again, self.workload.layers[op.stage])
         if again and op.kind in BACKWARD_KINDS:
             slice = slice_collectives(self.share, self.workload.lengths[op.mb][: op.slice + 1])
-            found = [*found, *(each._replace(times=again) for each in slice.forward_of_layer)]
-        return [each for each in found if IN_CELL[each.axis] not in self.free]
+            found = [*found, (again, slice.forward_of_layer)]
+        return found
 
     @cached_property
-    def _known(self) -> KnownSums:
+    def _kept_sums(self) -> KeptSums:
         groups = tuple(self.links.group(axis) for axis in CELL_AXES)
-        counts = (self.rows, self.again)
-        return known_sums(
-            self.share, self.hardware, groups, counts, self.free & {*IN_CELL.values()}
-        )
+        return kept_sums(self.share, self.hardware, groups, (self.rows, self.again))
+
+    @property
+    def _known(self) -> KnownSums:
+        return self._kept_sums.of_ops
+
+    @property
+    def _tables(self) -> KnownTables:
+        return self._kept_sums.of_stages
+
+    @property
+    def _prices(self) -> KnownPrices:
+        return self._kept_sums.of_parts
 
     def seconds(self, collective: Collective) -> float:
         group, calls = self.links.group(collective.axis), collective.calls
@@ -249,51 +257,6 @@ class LayoutCost(CellCost):
             for group in groups
         )
         return far, near
-
-    def amounts(self, schedule: Schedule, size: str) -> Scaled:
-        held = np.array(self.workload.bytes(schedule, size)) * self.rows
-        change = {"act": self._kept, "kv": self._keys, "temp": self._while_running}.get(size)
-        if change and (self.again or self.probabilities):
-            held += change(schedule) * self.rows
-        return Scaled(held, Fraction(1))
-
-    def _kept(self, schedule: Schedule) -> NDArray[np.int64]:
-        """What layers that are computed again do not keep, and what attention keeps of pairs."""
-        again, layers = self._again(schedule)
-        layer, given = (self.workload.layer_bytes(size)[schedule.unit] for size in ("act", "input"))
-        return np.asarray(
-            (layers - again) * self._pair_bytes[schedule.unit] - again * (layer - given)
-        )
-
-    def _keys(self, schedule: Schedule) -> NDArray[np.int64]:
-        """Keys and values of whole sequences, which no other slice needs, are made again too."""
-        again, _ = self._again(schedule)
-        whole = self.workload.layer_bytes("kv") * (1 - self.workload.cut)
-        return np.asarray(-again * whole[schedule.unit])
-
-    def _while_running(self, schedule: Schedule) -> NDArray[np.int64]:
-        """One layer that is computed again, and gradients of its pairs."""
-        again, _ = self._again(schedule)
-        whole = self.workload.layer_bytes("kv") * (1 - self.workload.cut)
-        layer = self.workload.layer_bytes("act") + whole + self._pair_bytes
-        backward = schedule.table.of_kinds(BACKWARD_KINDS)
-        both = schedule.table.of_kinds(BACKWARD_KINDS + FORWARD_KINDS)
-        found = (again > 0) * layer[schedule.unit] * backward
-        return np.asarray(found + self._pair_bytes[schedule.unit] * both)
-
-    def _again(self, schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Layers of each row that are computed again, and all of its stage."""
-        every = np.zeros(schedule.shape.homes, np.int64)
-        every[: len(self.workload.layers)] = self.workload.layers
-        layers = every[stage_column(schedule)]
-        return np.minimum(layers, self.again), layers
-
-    @cached_property
-    def _pair_bytes(self) -> NDArray[np.int64]:
-        """Bytes that attention of one layer keeps for the pairs of each unit."""
-        heads = self.workload.attended.heads * self.probabilities
-        each = np.array([int(unit.square) // self.rows * heads for unit in self.units], np.int64)
-        return each[self.unit_of]
 
 
 def _picoseconds(seconds: float) -> Fraction:

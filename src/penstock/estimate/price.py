@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 
 from penstock.arch.config import ModelConfig
@@ -12,7 +13,7 @@ from penstock.cost.cell_cost import CellCost
 from penstock.cost.temporary import fused_backward_bytes
 from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
-from penstock.estimate.cluster_links import ClusterLinks, hardware_of
+from penstock.estimate.cluster_links import cluster_links, hardware_of
 from penstock.estimate.host_room import fullest_host, room_on_host
 from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.layout import ALL_LAYERS, BYTES_OF, TrainingLayout
@@ -94,18 +95,33 @@ def estimate(layout: TrainingLayout) -> Estimate:
 
 def estimate_step(layout: TrainingLayout) -> Estimate:
     """The same without what is exposed, which takes more than half of the time."""
-    step = step_schedule(layout)
-    return _simulated(layout, step, layout_cost(layout, step))
+    return TimedStep.of(layout).estimate()
 
 
-def estimate_below(layout: TrainingLayout, limit: float) -> Estimate | float:
-    """The same of a step that takes less than so many seconds; of another one its seconds, where
-    memory does not matter any more."""
-    step = step_schedule(layout)
-    cost = layout_cost(layout, step)
-    done, tick = play(step.schedule, cost, "together")
-    seconds = _seconds(done, tick)
-    return _estimated(layout, step, cost, (done, tick)) if seconds < limit else seconds
+@dataclass(frozen=True)
+class TimedStep:
+    """A step of which it is known how long it takes, and no more: its memory takes as long to work
+    out, and does not matter where it is too slow."""
+
+    layout: TrainingLayout
+    step: StepSchedule
+    cost: LayoutCost
+    played: tuple[Run, Fraction]
+
+    @classmethod
+    def of(cls, layout: TrainingLayout) -> "TimedStep":
+        """Simulate a step of a layout."""
+        step = step_schedule(layout)
+        cost = layout_cost(layout, step)
+        return cls(layout, step, cost, play(step.schedule, cost, "together"))
+
+    @cached_property
+    def seconds(self) -> float:
+        return _seconds(*self.played)
+
+    def estimate(self) -> Estimate:
+        """The same as `estimate_step`."""
+        return _estimated(self.layout, self.step, self.cost, self.played)
 
 
 def _simulated(layout: TrainingLayout, step: StepSchedule, cost: LayoutCost) -> Estimate:
@@ -176,7 +192,7 @@ def workload_cost(
     if cluster.gpu.measured:
         times = profiled_times(times, sliced=sliced)
     hardware = hardware_of(cluster, times)
-    links = ClusterLinks(layout.mesh, layout.pipeline, hardware, cluster)
+    links = cluster_links(layout.mesh, layout.pipeline, hardware, cluster)
     rank = CellCost.on_mesh(workload, schedule, links, layout.shard)
     part, attended = rank.workload.part, rank.workload.attended
     times = replace(times, part=part, attended=attended, ring=layout.mesh.ring)

@@ -10,7 +10,7 @@ from penstock.cluster.gpu import ATTENTION_KERNELS
 from penstock.errors import ShapeError
 from penstock.estimate.host_room import SHARE_FOR_STEP, room_on_host
 from penstock.estimate.price import Estimate
-from penstock.planner.candidates import Kind
+from penstock.planner.divisions import Kind
 from penstock.planner.problem import PlanProblem
 from penstock.planner.processes import PlanProcesses
 from penstock.planner.search import SearchResult, order_by_promise

@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 from penstock.estimate.host_room import room_on_host
 from penstock.estimate.layout import Recompute, TrainingLayout
 from penstock.planner.bounding import BoundColumns, BoundDivisions, SharedPieces, cell_of
-from penstock.planner.divisions import Division, divisions
+from penstock.planner.divisions import Division, Kind, divisions
 from penstock.planner.entries import Entries, ScheduleEntry
 from penstock.planner.problem import PlanProblem
 from penstock.planner.processes import PlanProcesses
 from penstock.planner.variants import PlanVariant
 
 Bounded = Callable[[int], None]
-Kind = tuple[int, int, int]
-"""Ranks that share matrices, tokens and layers."""
 
 
 class CandidateGroup(NamedTuple):

@@ -10,12 +10,22 @@ from dataclasses import dataclass
 
 from penstock.arch.mesh_shape import MeshShape, refuse_misfits
 from penstock.errors import ShapeError
+from penstock.estimate.layout import TrainingLayout
 from penstock.planner.problem import PlanProblem
 
 ROWS = (1, 2, 4)
 """Sequences side by side that are tried."""
 FEWEST_SHARED_TOKENS = 256
 """Tokens of a rank below which sequences are not divided any more."""
+
+
+Kind = tuple[int, int, int]
+"""Ranks that share matrices, tokens and layers."""
+
+
+def kind_of(layout: TrainingLayout) -> Kind:
+    """Of which kind a layout is."""
+    return (layout.mesh.tensor, layout.mesh.sequence, layout.pipeline)
 
 
 @dataclass(frozen=True)
@@ -28,7 +38,7 @@ class Division:
     microbatches: int
 
     @property
-    def kind(self) -> tuple[int, int, int]:
+    def kind(self) -> Kind:
         """Ranks that share matrices, tokens and layers."""
         return (self.mesh.tensor, self.mesh.sequence, self.pipeline)
 

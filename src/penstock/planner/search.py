@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.estimate.price import Estimate
-from penstock.planner.candidates import Candidates, Kind
+from penstock.planner.candidates import Candidates
+from penstock.planner.divisions import Kind
 from penstock.planner.processes import PlanProcesses
 from penstock.planner.simulations import (
     CandidateOutcome,

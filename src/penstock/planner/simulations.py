@@ -9,11 +9,11 @@ import numpy as np
 from penstock.errors import PenstockError
 from penstock.estimate.host_room import room_on_host
 from penstock.estimate.layout import TrainingLayout
-from penstock.estimate.price import Estimate, estimate, estimate_below, estimate_step
+from penstock.estimate.price import Estimate, TimedStep, estimate, estimate_step
 from penstock.estimate.step_schedule import ScheduleRequest, schedule_request
 from penstock.planner.bounding import SharedPieces
 from penstock.planner.copy_bounds import CopyBounds, copy_bounds
-from penstock.planner.divisions import Division
+from penstock.planner.divisions import Division, Kind, kind_of
 from penstock.planner.processes import PlanProcesses
 
 
@@ -46,16 +46,44 @@ CandidateOutcome = Estimate | Slower | RuledOut | NoRoom | Refused
 
 @dataclass(frozen=True)
 class Simulate:
-    """The task to simulate candidates of one schedule, with what each has to stay below."""
+    """The task to simulate candidates of one schedule, with what each has to stay below.
+
+    The best of each kind is wanted. So the memory of the fastest is worked out first, and once one
+    of a kind fits, slower ones do not matter.
+    """
 
     each: tuple[tuple[TrainingLayout, float], ...]
 
     def run(self, pieces: SharedPieces) -> list[CandidateOutcome]:
         """What came of each."""
-        return [_outcome(pieces, layout, limit) for layout, limit in self.each]
+        found: dict[int, CandidateOutcome] = {}
+        fast: list[tuple[float, int, TimedStep]] = []
+        for at, (layout, limit) in enumerate(self.each):
+            outcome = _timed(pieces, layout, limit)
+            if isinstance(outcome, TimedStep):
+                fast.append((outcome.seconds, at, outcome))
+            else:
+                found[at] = outcome
+        fitting: set[Kind] = set()
+        for seconds, at, step in sorted(fast, key=lambda each: each[:2]):
+            kind = kind_of(step.layout)
+            found[at] = outcome = Slower(seconds) if kind in fitting else _with_memory(step)
+            if isinstance(outcome, Estimate) and outcome.fits:
+                fitting.add(kind)
+        return [found[at] for at in range(len(self.each))]
 
 
-def _outcome(pieces: SharedPieces, layout: TrainingLayout, limit: float) -> CandidateOutcome:
+def _with_memory(step: TimedStep) -> CandidateOutcome:
+    try:
+        return step.estimate()
+    except PenstockError as error:
+        return Refused(error.message)
+
+
+def _timed(
+    pieces: SharedPieces, layout: TrainingLayout, limit: float
+) -> TimedStep | CandidateOutcome:
+    """The step of a candidate, if it is fast enough for its memory to matter."""
     try:
         if layout.offload != "none":
             least = _copies(pieces, layout)
@@ -63,8 +91,8 @@ def _outcome(pieces: SharedPieces, layout: TrainingLayout, limit: float) -> Cand
                 return NoRoom(least.host)
             if least.seconds >= limit:
                 return RuledOut(least.seconds)
-        found = estimate_below(layout, limit)
-        return Slower(found) if isinstance(found, float) else found
+        step = TimedStep.of(layout)
+        return step if step.seconds < limit else Slower(step.seconds)
     except PenstockError as error:
         return Refused(error.message)
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.schedule import Schedule
-from penstock.cost.cell_cost import RowSeconds
+from penstock.cost.alike_rows import AlikeUnits, single_units
+from penstock.cost.cell_sums import RowSeconds
 from penstock.cost.cell_workload import CellWorkload
 from penstock.cost.passes import Counts
 from penstock.estimate.layout import BYTES_OF, TrainingLayout
@@ -53,9 +54,9 @@ class DocumentCost(LayoutCost):
         return cls(**{**values, "known": {}})
 
     @cached_property
-    def _alike(self) -> NDArray[np.int64]:
+    def _units(self) -> AlikeUnits:
         """Slices of as many tokens have different documents."""
-        return np.arange(len(self.workload.tokens))
+        return single_units(self.workload.lengths)
 
 
 class GroupSeconds(NamedTuple):
