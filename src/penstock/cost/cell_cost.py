@@ -40,7 +40,7 @@ from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
 
 RowSeconds = NDArray[np.float64]
-StageLike = tuple[int, bool, bool]
+StageLike = tuple[int | range, bool, bool]
 """Layers of a stage, and whether it is the first and the last."""
 KnownSums = dict[tuple[str, StageLike, tuple[int, ...]], tuple[float, ...]]
 """By kind, stage and slices up to the op's own: seconds and bytes of its collectives."""
@@ -179,11 +179,12 @@ class CellCost(TransformerCost):
     @cached_property
     def _stages_like(self) -> list[StageLike]:
         """What stages that communicate alike have in common: as many layers, the ends of the model
-        apart. Stages of attention alone make each one different."""
+        apart. Stages of attention alone make each one different, and so do layers that differ."""
         layers, last = self.workload.layers, len(self.workload.layers) - 1
         if self.workload.weightless:
             return [(stage, False, False) for stage in range(len(layers))]
-        return [(count, stage == 0, stage == last) for stage, count in enumerate(layers)]
+        own = self.workload.split if self.workload.model.blocks else layers
+        return [(each, stage == 0, stage == last) for stage, each in enumerate(own)]
 
     @cached_property
     def _like_stages(self) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ Bytes are for sequences of one document; a ring leaves out keys that no query of
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
@@ -30,6 +30,7 @@ from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS
 from penstock.arch.layers.record import LayerRecord, wide_bytes
 from penstock.core.ops import Op
+from penstock.cost.layer_sums import alike_layers
 from penstock.cost.rank_share import RankShare, RankTokens
 from penstock.cost.workload import Workload
 
@@ -78,11 +79,11 @@ def op_collectives(workload: Workload, share: RankShare, op: Op) -> list[Collect
 
 
 def _of_layers(workload: Workload, share: RankShare, op: Op) -> Iterator[Collective]:
-    """Those of the layers of an op, with a sliding window and without one."""
-    lengths, near = workload.lengths[op.mb][: op.slice + 1], int(workload.windowed[op.stage])
-    window = share.model.window
-    for layers, seen in ((workload.layers[op.stage] - near, None), (near, window)):
-        slice = slice_collectives(share, lengths, seen)
+    """Those of the layers of an op, of each kind, with a sliding window and without one."""
+    lengths = workload.lengths[op.mb][: op.slice + 1]
+    for kind, seen, layers in alike_layers(share.model, workload.split[op.stage]):
+        own = share if kind is share.model else replace(share, model=kind)
+        slice = slice_collectives(own, lengths, seen)
         inside: Iterable[Collective] = ()
         if op.kind in FORWARD_KINDS:
             inside = slice.forward_of_layer
@@ -222,7 +223,7 @@ class SliceCollectives:
         """Of the forward of attention."""
         start = sum(self.lengths[:-1])
         pairs = Fraction(self.share.half_pairs(start, self.lengths[-1], self.window), 2)
-        return pairs * self.share.attended.pair_flops
+        return pairs * self.share.attended.attending_kind.pair_flops
 
     def _attention_forward(self) -> Iterator[Collective]:
         yield from self._to_heads("queries", "keys", "keys")
