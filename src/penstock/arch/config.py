@@ -14,8 +14,7 @@ from penstock.arch.attention_rule import AttentionRule
 from penstock.arch.block_rules import BlockRules, refuse_blocks, refuse_unlike
 from penstock.arch.blocks import Block
 from penstock.arch.dealing import deal, deal_heads
-from penstock.arch.field_rules import AFTER as AFTER
-from penstock.arch.field_rules import BEFORE, BOTH, refuse_field
+from penstock.arch.field_rules import AFTER, BEFORE, BOTH, refuse_field
 from penstock.arch.layers.attention import HEAD, Attention
 from penstock.arch.layers.embedding import Embedding
 from penstock.arch.layers.expert_mlp import ExpertMlp
@@ -268,5 +267,5 @@ def _share(whole: ModelConfig, index: int, of: int) -> ModelConfig:
     queries, keys = map(len, deal_heads(whole.heads, whole.kv_heads, index, of)[:2])
     ffn, words = (len(deal(size, index, of)) for size in (whole.ffn, whole.vocabulary))
     blocks = tuple(block.share(index, of) for block in whole.blocks)
-    sizes = {"heads": queries, "kv_heads": keys, "ffn": ffn, "vocabulary": words}
-    return replace(whole, **sizes, blocks=blocks)
+    shared = replace(whole, heads=queries, kv_heads=keys, ffn=ffn, vocabulary=words)
+    return replace(shared, blocks=blocks) if blocks else shared

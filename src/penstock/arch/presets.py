@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from penstock.arch.blocks import Block
-from penstock.arch.config import AFTER, BOTH, ModelConfig
+from penstock.arch.config import ModelConfig
+from penstock.arch.field_rules import AFTER, BOTH
 from penstock.arch.layers.attention import PROJECTION
 from penstock.arch.layers.gated_mlp import GELU_TANH
 from penstock.arch.mixture import ExpertMixture

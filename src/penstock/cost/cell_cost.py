@@ -183,7 +183,7 @@ class CellCost(TransformerCost):
         layers, last = self.workload.layers, len(self.workload.layers) - 1
         if self.workload.weightless:
             return [(stage, False, False) for stage in range(len(layers))]
-        own = self.workload.split if self.workload.model.blocks else layers
+        own: Sequence[int | range] = self.workload.split if self.workload.model.blocks else layers
         return [(each, stage == 0, stage == last) for stage, each in enumerate(own)]
 
     @cached_property

@@ -21,6 +21,7 @@ from penstock.arch.mixture import share_experts
 from penstock.core.homes import stage_column
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
+from penstock.core.table import Ints
 from penstock.cost.loan_bytes import with_loan_bytes
 from penstock.cost.passes import Counts
 from penstock.cost.rank_share import RankShare, RankTokens
@@ -195,7 +196,7 @@ class CellWorkload(Workload):
         model, attending = self.attended.attending_kind, self.unbounded + self.windowed
         return with_loan_bytes(found, schedule, model, self.lengths, attending)
 
-    def _backward(self, stage: Counts, unit: Counts, given: Counts, kind: str) -> Counts:
+    def _backward(self, stage: Ints, unit: Ints, given: Counts, kind: str) -> Counts:
         """The most of the backward of each row: that of a layer, and what others have grown by. As
         a backward goes on, gradients that it leaves to earlier slices, and in an I what waits for
         W, take the place of what was kept. The former count from its start."""
