@@ -20,12 +20,10 @@ from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.schedule import Loan, Schedule
 from penstock.core.shape import Shape
 from penstock.core.table import LETTERS
-from penstock.cost import passes
 from penstock.cost.cell_cost import CellCost, KnownSums, RowSeconds
 from penstock.cost.collectives import (
     BACKWARD_KINDS,
     CELL_AXES,
-    FORWARD_KINDS,
     Collective,
     slice_collectives,
 )
@@ -37,6 +35,7 @@ from penstock.cost.workload import WorkAmounts
 from penstock.estimate.cluster_links import ClusterLinks, seconds_of_each
 from penstock.estimate.known_sums import collective_seconds, known_sums
 from penstock.estimate.layer_times import LayerTimes, UnitTokens, heads_seconds, units_seconds
+from penstock.estimate.layers_again import CHANGED_BYTES, LayersAgain
 from penstock.estimate.update_times import UpdateTimes
 
 IN_CELL = {"tensor": "tensor", "ulysses": "sequence", "ring": "sequence"}
@@ -125,18 +124,21 @@ class LayoutCost(CellCost):
     def _of_kind(self, kind: str) -> NDArray[np.float64]:
         """Seconds of ops of a kind, by stages that are alike and by unit."""
         at, work, chosen = LETTERS.index(kind), self._rates, self._like_stages
-        every = np.array(self.workload.layers, np.int64)
-        rest = work.linear[at] - passes.layer_products(self.workload.part)[at] * every
+        rest = work.linear[at] - self.workload.layer_products[at]
         moved = work.lookup[at] / self.times.lookup_rate(kind) + work.copy[at] / self.hardware.host
-        layers, units = every[chosen], tuple(self.units)
-        again = np.minimum(layers, self.again) * (kind in BACKWARD_KINDS)
-        seconds = units_seconds(self.times, units)
-        found = np.outer(layers, [each.of_kind(kind) for each in seconds])
-        found += np.outer(again, [each.forward for each in seconds])
-        found += np.outer(moved[chosen], [each.whole for each in units])
+        units, again = tuple(self.units), kind in BACKWARD_KINDS
+        found = np.outer(moved[chosen], [each.whole for each in units])
+        for own in self._layers.of_kinds:
+            seconds = units_seconds(own.times(self.times), units)
+            found += np.outer(own.layers[chosen], [each.of_kind(kind) for each in seconds])
+            found += np.outer(own.again[chosen] * again, [each.forward for each in seconds])
         for number in np.flatnonzero(rest[chosen]).tolist():
             found[number] += heads_seconds(self.times, units, float(rest[chosen[number]]), kind)
         return found
+
+    @cached_property
+    def _layers(self) -> LayersAgain:
+        return LayersAgain(self.workload, self.again)
 
     @cached_property
     def _rates(self) -> WorkAmounts:
@@ -176,10 +178,13 @@ class LayoutCost(CellCost):
     def _collectives(self, op: Op) -> list[Collective]:
         """Layers that are computed again send what their forward sends."""
         found = super()._collectives(op)
-        again = min(self.again, self.workload.layers[op.stage])
-        if again and op.kind in BACKWARD_KINDS:
-            slice = slice_collectives(self.share, self.workload.lengths[op.mb][: op.slice + 1])
-            found = [*found, *(each._replace(times=again) for each in slice.forward_of_layer)]
+        if self.again and op.kind in BACKWARD_KINDS:
+            lengths = self.workload.lengths[op.mb][: op.slice + 1]
+            again = self.workload.model.counts(self.workload.split[op.stage][: self.again])
+            for kind, count in again.items():
+                own = self.share if kind is self.share.model else replace(self.share, model=kind)
+                layer = slice_collectives(own, lengths).forward_of_layer
+                found = [*found, *(each._replace(times=count) for each in layer if count)]
         return [each for each in found if IN_CELL[each.axis] not in self.free]
 
     @cached_property
@@ -252,41 +257,10 @@ class LayoutCost(CellCost):
 
     def amounts(self, schedule: Schedule, size: str) -> Scaled:
         held = np.array(self.workload.bytes(schedule, size)) * self.rows
-        change = {"act": self._kept, "kv": self._keys, "temp": self._while_running}.get(size)
+        change = CHANGED_BYTES.get(size)
         if change and (self.again or self.probabilities):
-            held += change(schedule) * self.rows
+            held += change(self._layers, schedule, self._pair_bytes) * self.rows
         return Scaled(held, Fraction(1))
-
-    def _kept(self, schedule: Schedule) -> NDArray[np.int64]:
-        """What layers that are computed again do not keep, and what attention keeps of pairs."""
-        again, layers = self._again(schedule)
-        layer, given = (self.workload.layer_bytes(size)[schedule.unit] for size in ("act", "input"))
-        return np.asarray(
-            (layers - again) * self._pair_bytes[schedule.unit] - again * (layer - given)
-        )
-
-    def _keys(self, schedule: Schedule) -> NDArray[np.int64]:
-        """Keys and values of whole sequences, which no other slice needs, are made again too."""
-        again, _ = self._again(schedule)
-        whole = self.workload.layer_bytes("kv") * (1 - self.workload.cut)
-        return np.asarray(-again * whole[schedule.unit])
-
-    def _while_running(self, schedule: Schedule) -> NDArray[np.int64]:
-        """One layer that is computed again, and gradients of its pairs."""
-        again, _ = self._again(schedule)
-        whole = self.workload.layer_bytes("kv") * (1 - self.workload.cut)
-        layer = self.workload.layer_bytes("act") + whole + self._pair_bytes
-        backward = schedule.table.of_kinds(BACKWARD_KINDS)
-        both = schedule.table.of_kinds(BACKWARD_KINDS + FORWARD_KINDS)
-        found = (again > 0) * layer[schedule.unit] * backward
-        return np.asarray(found + self._pair_bytes[schedule.unit] * both)
-
-    def _again(self, schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Layers of each row that are computed again, and all of its stage."""
-        every = np.zeros(schedule.shape.homes, np.int64)
-        every[: len(self.workload.layers)] = self.workload.layers
-        layers = every[stage_column(schedule)]
-        return np.minimum(layers, self.again), layers
 
     @cached_property
     def _pair_bytes(self) -> NDArray[np.int64]:
