@@ -10,6 +10,7 @@ import torch
 
 from cost.counted_ranks import OpCount, computed_meanwhile, counted
 from loops import one_of
+from penstock.arch.blocks import Block
 from penstock.arch.cell_shape import CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.presets import model
@@ -27,6 +28,9 @@ TINY = replace(model("tiny"), layers=3, vocabulary=26, element_bytes=4)
 ODD = replace(TINY, hidden=12, ffn=10, heads=6, kv_heads=3, head_size=4)
 NORMED = replace(TINY, qk_norm=True, qk_norm_over="projection", norms="after")
 WINDOWED = replace(TINY, window=5, window_pattern=(True, False))
+BLOCKS = replace(
+    TINY, layers=5, blocks=(Block(192), Block(20, False), Block(36, False), Block(8), Block(10))
+)
 WHOLE = build("1f1b", devices=2, microbatches=2)
 SLICED = build("seq1f1b", devices=2, microbatches=2, slices=2)
 SCHEDULES = {
@@ -77,6 +81,12 @@ def test_every_op_of_every_rank_sends_what_was_predicted(named: str, cell: str) 
 def test_norms_over_all_heads_add_up_a_number_for_each_token(name: str) -> None:
     found = counted(SLICED, NORMED, CELLS[name], (9, 6))
     assert predicted(SLICED, NORMED, CELLS[name], (9, 6)) == found
+
+
+@pytest.mark.parametrize("name", ["tensor", "tensor x ulysses, replicated", "ring"])
+def test_layers_that_differ_are_counted_one_by_one(name: str) -> None:
+    found = counted(SLICED, BLOCKS, CELLS[name], (9, 6))
+    assert predicted(SLICED, BLOCKS, CELLS[name], (9, 6)) == found
 
 
 @pytest.mark.parametrize("name", ["ring", "ring of three"])

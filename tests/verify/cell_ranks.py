@@ -33,7 +33,7 @@ SUMS = ("batch_pieces", "engine", "stage_end", "sharding")
 """Modules of `penstock.run.step` that add up over groups of processes."""
 PASSED_OVER = {
     "linear_add",
-    "PostAttention._add_back",
+    "WayBack.forward",
     "HeadExchange._exchange",
     "RingSteps.pass_keys",
     "RingSteps.pass_on",

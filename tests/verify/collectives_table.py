@@ -51,7 +51,7 @@ def forward_of(sum_by: str) -> tuple[Collective, ...]:
     return (
         Collective("embedding", "TokenEmbedding.forward", sum_by),
         Collective("behind o", "PostAttention.forward", sum_by),
-        Collective("behind down", "PostAttention.forward", sum_by, TENSOR, 1),
+        Collective("behind down", "MlpBlock.forward", sum_by),
     )
 
 
@@ -62,7 +62,7 @@ def backward_of(sum_by: str, attention: str) -> tuple[Collective, ...]:
     """Sums of the backward; those in front of attention are in that function."""
     return (
         Collective("gradient of the head's input", "OutputLayer._through_head", sum_by),
-        Collective("gradient of the MLP's input", "PostAttention._mlp_backward", sum_by),
+        Collective("gradient of the MLP's input", "MlpBlock.backward", sum_by),
         Collective("gradient of attention's input", f"{attention}.backward", sum_by),
     )
 
@@ -70,15 +70,15 @@ def backward_of(sum_by: str, attention: str) -> tuple[Collective, ...]:
 def gathers_forward(attention: str) -> tuple[Collective, ...]:
     return (
         Collective("in front of q, k, v", f"{attention}.forward", "gather"),
-        Collective("in front of gate and up", "PostAttention.forward", "gather"),
+        Collective("in front of gate and up", "MlpBlock.forward", "gather"),
     )
 
 
 def gathers_backward(attention: str) -> tuple[Collective, ...]:
     return (
         Collective("in front of the head", "OutputLayer._through_head", "gather"),
-        Collective("gradient of the layer's output", "PostAttention._mlp_backward", "gather"),
-        Collective("the MLP's input again", "PostAttention._mlp_backward", "gather", TENSOR, 1),
+        Collective("gradient of the layer's output", "MlpBlock.backward", "gather"),
+        Collective("the MLP's input again", "MlpBlock.backward", "gather", TENSOR, 1),
         Collective("gradient behind attention", "PostAttention.backward", "gather"),
         Collective("attention's input again", f"{attention}.backward", "gather"),
         Collective("gradient of the embedding's rows", "TokenEmbedding.backward", "gather"),

@@ -19,9 +19,9 @@ pytestmark = pytest.mark.torch
 
 MEMBERS = (
     *("mistral-7b-v0.1", "gemma2-27b", "gemma3-12b", "phi-3-mini", "olmo2-7b"),
-    *("mixtral-8x7b", "qwen3-30b-a3b"),
+    *("mixtral-8x7b", "qwen3-30b-a3b", "tiny-fused"),
 )
-"""One of each family that has more than the usual trials have."""
+"""One of each family that has more than the usual trials have, and one whose layers differ."""
 EACH = 2
 """Trials of each member in every run of the tests."""
 

@@ -9,30 +9,28 @@ add up to is in arch/record_sums.py, published models are in arch/presets.py.
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
-from typing import Any
 
 from penstock.arch.attention_rule import AttentionRule
+from penstock.arch.block_rules import BlockRules, refuse_blocks, refuse_unlike
+from penstock.arch.blocks import Block
 from penstock.arch.dealing import deal, deal_heads
-from penstock.arch.layers.attention import HEAD, NORM_SPANS, Attention
+from penstock.arch.field_rules import AFTER, BEFORE, BOTH, refuse_field
+from penstock.arch.layers.attention import HEAD, Attention
 from penstock.arch.layers.embedding import Embedding
 from penstock.arch.layers.expert_mlp import ExpertMlp
-from penstock.arch.layers.gated_mlp import ACTIVATIONS, SILU, GatedMlp, PlainMlp
+from penstock.arch.layers.gated_mlp import SILU, GatedMlp, PlainMlp
 from penstock.arch.layers.lm_head import LmHead
 from penstock.arch.layers.norm import Norm
 from penstock.arch.layers.record import LayerRecord
-from penstock.arch.limits import LARGEST_OF_MODEL, MOST_MODEL_LAYERS, refuse_count, refuse_number
 from penstock.arch.lora import Lora
 from penstock.arch.mixture import ExpertMixture, refuse_beside_experts
 from penstock.arch.rope_scaling import RopeScaling
 from penstock.arch.trained import TrainedSums
-from penstock.errors import ShapeError, nearest, shown
-
-BEFORE, AFTER, BOTH = "before", "after", "both"
-NORM_PLACES = (BEFORE, AFTER, BOTH)
+from penstock.errors import ShapeError
 
 
 @dataclass(frozen=True)
-class ModelConfig(TrainedSums):
+class ModelConfig(BlockRules, TrainedSums):
     """A decoder: norms, rotary positions, grouped-query attention, an MLP."""
 
     layers: int
@@ -98,10 +96,13 @@ class ModelConfig(TrainedSums):
     another."""
     mixture: ExpertMixture | None = None
     """Experts in place of the MLP of every layer; None: there is one MLP."""
+    blocks: tuple[Block, ...] = ()
+    """What layers are made of where they differ, repeated along the model: the width of the MLP,
+    and whether there is attention; empty: all have attention and an MLP of width `ffn`."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            _refuse_field(field.name, getattr(self, field.name))
+            refuse_field(field.name, getattr(self, field.name))
         if self.heads % self.kv_heads:
             raise ShapeError(
                 f"{self.heads} heads cannot share {self.kv_heads} key/value heads evenly",
@@ -116,6 +117,8 @@ class ModelConfig(TrainedSums):
             self.rope_scaling.refuse_head(self.head_size)
         if self.mixture is not None:
             refuse_beside_experts(self)
+        if self.blocks:
+            refuse_blocks(self)
 
     @property
     def longest(self) -> int | None:
@@ -157,8 +160,8 @@ class ModelConfig(TrainedSums):
         return self.window is not None and pattern[layer % len(pattern)]
 
     def windowed(self, layers: range) -> int:
-        """How many of some layers have the window."""
-        return sum(map(self.has_window, layers))
+        """How many of some layers have attention with the window."""
+        return sum(map(self.has_window, self.attending(layers)))
 
     def with_rope_of(self, layer: int) -> "ModelConfig":
         """The model as if all its layers had the rotary positions of one."""
@@ -182,8 +185,8 @@ class ModelConfig(TrainedSums):
         near = self.windowed(range(self.layers))
         if self.window is None or not near or length <= self.window:
             return self.flops_per_token, self.flops_per_pair
-        fixed = near * self.pair_flops * self.window
-        return self.flops_per_token + fixed, (self.layers - near) * self.pair_flops
+        pair = self.attending_kind.pair_flops
+        return self.flops_per_token + near * pair * self.window, self.flops_per_pair - near * pair
 
     @property
     def score_scale(self) -> float:
@@ -197,11 +200,18 @@ class ModelConfig(TrainedSums):
 
     @cached_property
     def layer_records(self) -> tuple[LayerRecord, ...]:
-        """The records of one layer, in the order in which a forward meets them."""
+        """The records of one layer, in the order in which a forward meets them; of a model whose
+        layers are alike."""
+        refuse_unlike(self.kinds)
+        attention: tuple[LayerRecord, ...] = ()
+        if self.attends:
+            attention = (
+                *self._norms("input_layernorm", BEFORE, BOTH),
+                self.attention,
+                *self._norms("post_attention_layernorm", AFTER, BOTH),
+            )
         return self.as_trained(
-            *self._norms("input_layernorm", BEFORE, BOTH),
-            self.attention,
-            *self._norms("post_attention_layernorm", AFTER, BOTH),
+            *attention,
             *self._norms(MLP_NORM[self.norms], BEFORE, BOTH),
             self.mlp,
             *self._norms("post_feedforward_layernorm", AFTER, BOTH),
@@ -256,45 +266,6 @@ MLP_NORM = {BEFORE: "post_attention_layernorm", AFTER: "", BOTH: "pre_feedforwar
 def _share(whole: ModelConfig, index: int, of: int) -> ModelConfig:
     queries, keys = map(len, deal_heads(whole.heads, whole.kv_heads, index, of)[:2])
     ffn, words = (len(deal(size, index, of)) for size in (whole.ffn, whole.vocabulary))
-    return replace(whole, heads=queries, kv_heads=keys, ffn=ffn, vocabulary=words)
-
-
-def _refuse_field(name: str, value: Any) -> None:
-    if name in _OPTIONAL and value is None:
-        return
-    if name in _NUMBERS:
-        refuse_number(name, value)
-    elif name in _RECORDS:
-        kind = _RECORDS[name]
-        _refuse_unless(isinstance(value, kind), name, value, f"give a {kind.__name__} or None")
-    elif name == "window_pattern":
-        good = isinstance(value, tuple) and all(isinstance(each, bool) for each in value)
-        _refuse_unless(good, name, value, "give a list of true and false")
-    elif name in _CHOICES:
-        known = list(_CHOICES[name])
-        _refuse_unless(value in known, name, shown(value), nearest(str(value), known))
-    elif name in _SWITCHES:
-        _refuse_unless(isinstance(value, bool), name, value, "give true or false")
-    else:
-        refuse_count(name, value, MOST_MODEL_LAYERS if name == "layers" else LARGEST_OF_MODEL)
-
-
-def _refuse_unless(good: bool, name: str, value: Any, hint: str) -> None:
-    if not good:
-        raise ShapeError(f"{name} is {value}", hint=hint)
-
-
-_SWITCHES = (
-    *("gated", "tied", "qkv_bias", "qk_norm", "norm_adds_one", "scaled_embedding"),
-    "fused_files",
-)
-_NUMBERS = (
-    *("rope_theta", "norm_epsilon", "local_rope_theta", "score_cap", "logit_cap"),
-    "query_scalar",
-)
-_CHOICES = {"qk_norm_over": NORM_SPANS, "activation": ACTIVATIONS, "norms": NORM_PLACES}
-_RECORDS = {"rope_scaling": RopeScaling, "lora": Lora, "mixture": ExpertMixture}
-_OPTIONAL = (
-    *(*_RECORDS, "window", "local_rope_theta", "score_cap", "logit_cap"),
-    "query_scalar",
-)
+    blocks = tuple(block.share(index, of) for block in whole.blocks)
+    shared = replace(whole, heads=queries, kv_heads=keys, ffn=ffn, vocabulary=words)
+    return replace(shared, blocks=blocks) if blocks else shared

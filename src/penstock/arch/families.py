@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from penstock.arch.block_keys import BLOCK_KEY, family_name, read_blocks, write_blocks
 from penstock.arch.config import ModelConfig
 from penstock.arch.family import FAMILIES as FAMILIES
 from penstock.arch.family import Family
@@ -32,7 +33,7 @@ def from_huggingface(config: Mapping[str, Any]) -> ModelConfig:
     """The model that the content of a `config.json` describes."""
     family = family_of(config)
     stated = {key: value for key, value in config.items() if value is not None}
-    refuse_keys(stated, family.fixed, family.own_keys)
+    refuse_keys(stated, family.fixed, (*family.own_keys, BLOCK_KEY))
     values = {**family.defaults, **config}
     positions = stated.get("max_position_embeddings", family.defaults["max_position_embeddings"])
     turned = _rope(family, stated, positions)
@@ -50,6 +51,7 @@ def from_huggingface(config: Mapping[str, Any]) -> ModelConfig:
         **family.window.read(config)._asdict(),
         **family.parts,
         **_own_fields(family, values, head_size),
+        blocks=read_blocks(config),
     )
 
 
@@ -95,6 +97,7 @@ def to_huggingface(config: ModelConfig) -> dict[str, Any]:
         "attention_dropout": 0.0,
         "pad_token_id": None,  # transformers would assume one, perhaps beyond the vocabulary
         "torch_dtype": dtype_name(config),
+        **write_blocks(config, family.model_type),
     }
 
 
@@ -177,7 +180,7 @@ def _refuse_scaling(family: Family, scaling: RopeScaling | None) -> None:
 
 def family_of(config: Mapping[str, Any]) -> Family:
     """The family of the model that a `config.json` describes."""
-    name = str(config.get("model_type"))
+    name = family_name(str(config.get("model_type")))
     if name not in FAMILIES:
         raise ShapeError(
             f"model_type {shown(name)} is not supported",

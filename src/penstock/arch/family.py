@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.arch.config import AFTER, BOTH
+from penstock.arch.field_rules import AFTER, BOTH
 from penstock.arch.huggingface_keys import FixedKeys
 from penstock.arch.layers.attention import PROJECTION
 from penstock.arch.layers.gated_mlp import GELU_TANH

@@ -132,7 +132,8 @@ def _divisors(number: int, wanted: int) -> list[int]:
 def refuse_misfits(model: ModelConfig, mesh: MeshShape) -> None:
     """Refuse a mesh in which a rank would have no part of the model."""
     _refuse_experts(model, mesh.experts)
-    parts = (("query heads", model.heads), ("columns of the MLP", model.ffn))
+    columns = min(kind.ffn for kind in model.kinds)
+    parts = (("query heads", model.heads), ("columns of the MLP", columns))
     for what, count in (*parts, ("words of the vocabulary", model.vocabulary)):
         if mesh.tensor > count:
             raise ShapeError(

@@ -117,7 +117,7 @@ def shard_layout(
 
 def layer_parameters(config: ModelConfig, layer: int) -> Parameters:
     """The parameters of one layer, in the order in which a forward meets them."""
-    return _named(layer_prefix(layer), config.layer_records)
+    return _named(layer_prefix(layer), config.like(layer).layer_records)
 
 
 def between_parameters(config: ModelConfig, number: int) -> Parameters:

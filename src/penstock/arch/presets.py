@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from penstock.arch.config import AFTER, BOTH, ModelConfig
+from penstock.arch.blocks import Block
+from penstock.arch.config import ModelConfig
+from penstock.arch.field_rules import AFTER, BOTH
 from penstock.arch.layers.attention import PROJECTION
 from penstock.arch.layers.gated_mlp import GELU_TANH
 from penstock.arch.mixture import ExpertMixture
@@ -79,8 +81,15 @@ _GEMMA3_1B = _gemma3(ModelConfig(26, 1152, 6912, 4, 1, 256, 262144))
 _PHI3_MINI = ModelConfig(32, 3072, 8192, 32, 32, 96, 32064, fused_files=True)
 _PHI3_MEDIUM = ModelConfig(40, 5120, 17920, 40, 10, 128, 32064, fused_files=True)
 
+_FUSED_RUN = (
+    *(Block(192), Block(192)),
+    *(Block(512, False, (192, 128, 192)), Block(192, False)),
+)
+"""Two layers with attention, three MLPs that are fused, and one behind them that stays."""
+
 MODELS: dict[str, ModelConfig] = {
     "tiny": ModelConfig(4, 64, 192, 4, 2, 16, 256),
+    "tiny-fused": ModelConfig(*(4, 64, 192, 4, 2, 16, 256), blocks=_FUSED_RUN),
     "llama-7b": ModelConfig(
         32, 4096, 11008, 32, 32, 128, 32000, norm_epsilon=1e-6, max_positions=2048
     ),
@@ -127,7 +136,7 @@ MODELS: dict[str, ModelConfig] = {
     "olmo2-13b": _olmo2(ModelConfig(40, 5120, 13824, 40, 40, 128, 100352)),
     "olmo2-32b": _olmo2(ModelConfig(64, 5120, 27648, 40, 8, 128, 100352)),
 }
-"""Published configurations by name, and one that fits a test."""
+"""Published configurations by name, and two that fit a test."""
 
 
 def model(name: str) -> ModelConfig:

@@ -25,6 +25,10 @@ class RecordSums(Protocol):
         """The records of one layer, in the order in which a forward meets them."""
         ...
 
+    def total(self, name: str) -> int:
+        """The sum over all layers of something that a layer has."""
+        ...
+
     @property
     def embedding(self) -> Embedding: ...
 
@@ -53,14 +57,18 @@ class RecordSums(Protocol):
     def parameters(self) -> int:
         """Elements of the whole model: layers with their vectors, a last norm, embeddings."""
         embeddings = 1 if self.tied else 2
-        layers = self.layers * (self.layer_weights + self.layer_vectors)
+        layers = self.total("layer_weights") + self.total("layer_vectors")
         return layers + self.last_norm.vectors + embeddings * self.head_weights
 
     @property
     def active_parameters(self) -> int:
         """Of these, what one token meets: all, unless it chooses among experts."""
-        active = sum(record.active_weights for record in self.layer_records)
-        return self.parameters - self.layers * (self.layer_weights - active)
+        return self.parameters - self.total("layer_weights") + self.total("layer_active")
+
+    @cached_property
+    def layer_active(self) -> int:
+        """Elements of one layer's matrices that one token meets."""
+        return sum(record.active_weights for record in self.layer_records)
 
     @cached_property
     def head_weights(self) -> int:
@@ -75,7 +83,7 @@ class RecordSums(Protocol):
     @property
     def flops_per_token(self) -> int:
         """Forward FLOPs of one token in all weights, head included."""
-        return self.layers * self.layer_flops + self.head.flops_per_token
+        return self.total("layer_flops") + self.head.flops_per_token
 
     @cached_property
     def pair_flops(self) -> int:
@@ -85,7 +93,7 @@ class RecordSums(Protocol):
     @property
     def flops_per_pair(self) -> int:
         """Forward FLOPs of one query-key pair in all layers."""
-        return self.layers * self.pair_flops
+        return self.total("pair_flops")
 
     @property
     def boundary_bytes(self) -> int:

@@ -25,8 +25,8 @@ class AttentionPairs:
     def attended_half_pairs(self, schedule: Schedule) -> Counts:
         """Query-key pairs of each row in all layers of its stage, doubled to be whole."""
         stage, unit = stage_column(schedule), schedule.unit
-        layers, near = np.array(self.layers, np.int64), self.windowed
-        found = (layers - near)[stage] * self.half_pairs[unit]
+        near = self.windowed
+        found = self.unbounded[stage] * self.half_pairs[unit]
         if near.any():
             found = found + near[stage] * self.window_half_pairs[unit]
         return np.asarray(found, np.int64)
@@ -34,8 +34,20 @@ class AttentionPairs:
     @cached_property
     def windowed(self) -> Counts:
         """Layers of each stage that have a sliding window."""
-        ends = [*accumulate(self.layers, initial=0)]
-        return np.array([self.model.windowed(range(*each)) for each in pairwise(ends)], np.int64)
+        return np.array([*map(self.model.windowed, self.split)], np.int64)
+
+    @cached_property
+    def unbounded(self) -> Counts:
+        """Layers of each stage that have attention without a window."""
+        every = np.array(self.layers, np.int64)
+        if self.model.blocks:
+            every = np.array([len(self.model.attending(own)) for own in self.split], np.int64)
+        return np.asarray(every - self.windowed, np.int64)
+
+    @cached_property
+    def split(self) -> tuple[range, ...]:
+        """The layers of each stage."""
+        return tuple(range(*ends) for ends in pairwise(accumulate(self.layers, initial=0)))
 
     @cached_property
     def half_pairs(self) -> Counts:
@@ -55,8 +67,9 @@ class AttentionPairs:
 
     @property
     def mean_half_pairs(self) -> Counts:
-        """Of each unit in a layer, on average over all layers of the model, rounded down."""
-        near, every = self.model.windowed(range(self.model.layers)), self.model.layers
+        """Of each unit in a layer, on average over all layers that attend, rounded down."""
+        layers = range(self.model.layers)
+        near, every = self.model.windowed(layers), len(self.model.attending(layers))
         if not near:
             return self.half_pairs
         total = (every - near) * self.half_pairs + near * self.window_half_pairs

@@ -33,7 +33,7 @@ from penstock.cost.rank_share import RankShare
 from penstock.cost.transformer import TransformerCost
 
 RowSeconds = NDArray[np.float64]
-StageLike = tuple[int, int, bool, bool]
+StageLike = tuple[int | range, int, bool, bool]
 """Layers of a stage, how many of them have a window, and whether it is the first and the last."""
 Axes = tuple[CellAxis, ...]
 KnownSums = dict[tuple[str, StageLike, tuple[int, ...], Axes], tuple[float, ...]]
@@ -118,12 +118,13 @@ class CellSums(TransformerCost):
     @cached_property
     def _stages_like(self) -> list[StageLike]:
         """What stages that communicate alike have in common: as many layers, the ends of the model
-        apart. Stages of attention alone make each one different."""
+        apart. Stages of attention alone make each one different, and so do layers that differ."""
         layers, last = self.workload.layers, len(self.workload.layers) - 1
         if self.workload.weightless:
             return [(stage, 0, False, False) for stage in range(len(layers))]
         near = self.workload.windowed.tolist()
-        return [(each, near[at], at == 0, at == last) for at, each in enumerate(layers)]
+        own: Sequence[int | range] = self.workload.split if self.workload.model.blocks else layers
+        return [(each, near[at], at == 0, at == last) for at, each in enumerate(own)]
 
     @cached_property
     def _like_stages(self) -> NDArray[np.int64]:

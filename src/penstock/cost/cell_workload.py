@@ -21,6 +21,7 @@ from penstock.arch.mixture import share_experts
 from penstock.core.homes import stage_column
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
+from penstock.core.table import Ints
 from penstock.cost.loan_bytes import with_loan_bytes
 from penstock.cost.passes import Counts
 from penstock.cost.rank_share import RankShare, RankTokens
@@ -131,7 +132,11 @@ class CellWorkload(Workload):
     @property
     def _inside_blocks(self) -> int:
         """What blocks save, attention apart."""
-        return self.part.saved_bytes - self._norms - self.part.attention.saved_bytes
+        return self.part.saved_bytes - self._norms - self._attends * self.part.attention.saved_bytes
+
+    @property
+    def _attends(self) -> bool:
+        return self.part.attends
 
     @property
     def _of_attention(self) -> Counts:
@@ -139,8 +144,8 @@ class CellWorkload(Workload):
         backward, by token as the input of the projection back."""
         whole, attended = np.asarray(self.shared.whole), np.asarray(self.shared.attended)
         part, inside = self.part.attention, self.attended.attention
-        if self.cell.ulysses == 1:
-            return np.asarray(whole * part.saved_bytes, np.int64)
+        if self.cell.ulysses == 1 or not self._attends:
+            return np.asarray(whole * part.saved_bytes * self._attends, np.int64)
         again = part.query_width * part.element_bytes + part.before_norms_bytes
         # Values leave with the exchange; with norms on queries and keys they stay behind too.
         values = whole * part.sliced_bytes * (1 - self.cut)
@@ -152,7 +157,7 @@ class CellWorkload(Workload):
         if size == "ckpt":
             started = (stage > 0) | (shape.embed == "E")
             return np.asarray(started * self._handed[unit] * self.model.boundary_bytes, np.int64)
-        kept = np.array(self.layers, np.int64)[stage] * self._layer[size][unit]
+        kept = self._of_layers(lambda each: each._layer[size])[stage, unit]
         if size == "act":
             end = self.part.boundary_bytes if shape.loss == "F" else self._last_norm
             kept += self._at_last[stage] * np.asarray(self.shared.held)[unit] * end
@@ -169,35 +174,50 @@ class CellWorkload(Workload):
     def _bytes_per_token(self, shape: Shape, size: str) -> Counts:
         """On average over the longest unit, rounded up: what a copy to the host is charged for."""
         at = int(self.tokens.argmax())
-        layer = np.array(self.layers, np.int64) * self._layer[size][at]
-        return np.asarray(-(-layer // max(int(self.tokens[at]), 1)), np.int64)
+        layers = self._of_layers(lambda each: each._layer[size])[:, at]
+        return np.asarray(-(-layers // max(int(self.tokens[at]), 1)), np.int64)
+
+    def _of_layers(self, found: Callable[["CellWorkload"], Counts]) -> Counts:
+        """What layers have of each unit, summed over those of each stage."""
+        own = (np.outer(np.array(each.layers, np.int64), found(each)) for each in self.of_kinds)
+        return np.asarray(sum(own), np.int64)
 
     def _temporary(self, schedule: Schedule) -> Counts:
         table, unit, stage = schedule.table, schedule.unit, stage_column(schedule)
-        layers = np.array(self.layers, np.int64)[stage]
-        forward, backward = table.of_kinds("FNR"), table.of_kinds("B")
-        split, some = table.of_kinds("I"), layers > 0
         last = self._at_last[stage] * (schedule.shape.loss == "F")
-        columns = {name: np.array(column)[unit] for name, column in self._moments().items()}
+        columns = {name: column[unit] for name, column in self.moments.items()}
         given = np.where(last > 0, columns["own"], columns["given"])
         loss = last * columns["loss"]
-        # As a backward goes on, gradients that it leaves to earlier slices, and in an I what waits
-        # for W, take the place of what was kept. The former count from its start.
-        left, others = columns["left"], np.maximum(layers - 1, 0)
-        kept, waiting = self._layer["act"][unit], self._layer["stash"][unit]
-        grown = others * np.maximum(left - kept, 0)
-        together = np.maximum((columns["B"] + given) * some + grown, loss) - layers * left
-        grown = others * np.maximum(left + waiting - kept, 0)
-        parted = np.maximum((columns["I"] + given) * some + grown, loss) - layers * left
-        output = columns["F"] - last * columns["own"]
-        found = output * forward + together * backward + parted * split
-        layers = np.array(self.layers, np.int64)
-        return with_loan_bytes(found, schedule, self.attended, self.lengths, layers)
+        left = self._of_layers(lambda each: each.moments["left"])[stage, unit]
+        together = np.maximum(self._backward(stage, unit, given, "B"), loss) - left
+        parted = np.maximum(self._backward(stage, unit, given, "I"), loss) - left
+        found = (columns["F"] - last * columns["own"]) * table.of_kinds("FNR")
+        found += together * table.of_kinds("B") + parted * table.of_kinds("I")
+        model, attending = self.attended.attending_kind, self.unbounded + self.windowed
+        return with_loan_bytes(found, schedule, model, self.lengths, attending)
 
-    def _moments(self) -> dict[str, list[int]]:
+    def _backward(self, stage: Ints, unit: Ints, given: Counts, kind: str) -> Counts:
+        """The most of the backward of each row: that of a layer, and what others have grown by. As
+        a backward goes on, gradients that it leaves to earlier slices, and in an I what waits for
+        W, take the place of what was kept. The former count from its start."""
+        grown = self._of_layers(lambda each: each._growth(kind))
+        highest = [
+            (each.moments[kind] - each._growth(kind))[unit] + given + grown[stage, unit]
+            for each in self.of_kinds
+        ]
+        some = [np.array(each.layers)[stage] > 0 for each in self.of_kinds]
+        return np.asarray(np.max([own * there for own, there in zip(highest, some)], axis=0))
+
+    def _growth(self, kind: str) -> Counts:
+        """Of one layer, by unit."""
+        left, waiting = self.moments["left"], self._layer["stash"] * (kind == "I")
+        return np.asarray(np.maximum(left + waiting - self._layer["act"], 0), np.int64)
+
+    @cached_property
+    def moments(self) -> dict[str, Counts]:
         """What the ops of each unit need while they run, and the sizes of what they are given."""
         columns = zip(*self._of_slices(self._moments_of), (0,) * len(_MOMENTS))
-        return {name: [*values] for name, values in zip(_MOMENTS, columns)}
+        return {name: np.array(values, np.int64) for name, values in zip(_MOMENTS, columns)}
 
     def _moments_of(self, lengths: tuple[int, ...]) -> list[tuple[int, ...]]:
         """The same for each slice of a sequence, in the order of `_MOMENTS`."""

@@ -205,7 +205,7 @@ class SliceCollectives:
         """Of the forward of attention."""
         start = sum(self.lengths[:-1])
         pairs = Fraction(self.share.half_pairs(start, self.lengths[-1], self.window), 2)
-        return pairs * self.share.attended.pair_flops
+        return pairs * self.share.attended.attending_kind.pair_flops
 
     def _attention_forward(self) -> Iterator[Collective]:
         yield from self._to_heads("queries", "keys", "keys")

@@ -96,9 +96,10 @@ class Copies:
         return (self.layers[stage], stage == 0, stage == last)
 
     def like(self, stage: int) -> int:
-        """Stages between the ends are alike, so the first of its size stands for each."""
-        last = len(self.layers) - 1
-        if self.weightless or not 0 < stage < last:
+        """Stages between the ends are alike, so the first of its size stands for each, unless
+        layers differ."""
+        last, differ = len(self.layers) - 1, self.weightless or self.share.model.blocks
+        if differ or not 0 < stage < last:
             return stage
         return self.layers.index(self.layers[stage], 1)
 

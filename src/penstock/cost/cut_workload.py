@@ -85,12 +85,11 @@ class CutWorkload(CellWorkload):
 
     def rates(self, shape: Shape) -> WorkAmounts:
         found = super().rates(shape)
-        of_layers = np.outer(passes.layer_products(self.part), np.array(self.layers))
-        found = found._replace(linear=found.linear - of_layers + self._products)
+        found = found._replace(linear=found.linear - self.layer_products + self._products)
         if self.to_attention == HEADS:
             return found
         attends = passes.ATTENTION_FORWARD * (np.array(LETTERS) != "R")  # its output is kept
-        half_pair = np.full(len(self.layers), self.attended.pair_flops // 2)
+        half_pair = np.full(len(self.layers), self.attended.attending_kind.pair_flops // 2)
         return found._replace(attention=np.outer(attends, half_pair))
 
     @property

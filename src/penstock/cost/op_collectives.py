@@ -11,6 +11,7 @@ from penstock.cost.collectives import (
     SlicePart,
     slice_collectives,
 )
+from penstock.cost.layer_sums import alike_layers
 from penstock.cost.rank_share import RankShare
 from penstock.cost.workload import Workload
 
@@ -36,10 +37,11 @@ def op_parts(workload: Workload, share: RankShare, op: Op) -> list[RepeatedPart]
 
 
 def _of_layers(workload: Workload, share: RankShare, op: Op) -> Iterator[RepeatedPart]:
-    """Those of the layers of an op, with a sliding window and without one."""
-    lengths, near = workload.lengths[op.mb][: op.slice + 1], int(workload.windowed[op.stage])
-    for layers, seen in ((workload.layers[op.stage] - near, None), (near, share.model.window)):
+    """Those of the layers of an op, of each kind, with a sliding window and without one."""
+    lengths = workload.lengths[op.mb][: op.slice + 1]
+    for kind, seen, layers in alike_layers(share.model, workload.split[op.stage]):
+        own = share.of_kind(kind)
         if layers and op.kind in FORWARD_KINDS:
-            yield layers, slice_collectives(share, lengths, seen).forward_of_layer
+            yield layers, slice_collectives(own, lengths, seen).forward_of_layer
         elif layers and op.kind in BACKWARD_KINDS:
-            yield layers, slice_collectives(share, lengths, seen).backward_of_layer[op.kind]
+            yield layers, slice_collectives(own, lengths, seen).backward_of_layer[op.kind]

@@ -55,6 +55,10 @@ class RankShare:
         own = deal_heads(part.heads, part.kv_heads, self.place.ulysses, self.cell.ulysses)
         return replace(part, heads=len(own.queries), kv_heads=len(own.keys))
 
+    def of_kind(self, kind: ModelConfig) -> "RankShare":
+        """The same rank, of a model whose layers are all of one kind."""
+        return self if kind is self.model else replace(self, model=kind)
+
     @property
     def scattered(self) -> bool:
         """Whether tensor ranks hold their share of the tokens between blocks."""

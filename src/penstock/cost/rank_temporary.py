@@ -50,11 +50,11 @@ class RankMoments:
             own=tokens.held * part.boundary_bytes,
             ffn=tokens.whole * part.ffn_per_token * size,
             queries=tokens.whole * queries,
-            qkv=tokens.whole * (queries + part.kv_bytes),
+            qkv=tokens.whole * (queries + part.attending_kind.kv_bytes),
             q_inside=tokens.attended * q_inside,
-            qkv_inside=tokens.attended * (q_inside + inside.kv_bytes),
+            qkv_inside=tokens.attended * (q_inside + inside.attending_kind.kv_bytes),
             attended=AttentionMoments(share, tokens.attended, keys, left).most(),
-            left=left * inside.kv_bytes,
+            left=left * inside.attending_kind.kv_bytes * part.attends,
             turns=2 * tokens.whole * part.head_size * size * share.has_gap(count),
         )
 
@@ -83,7 +83,8 @@ class RankMoments:
         """The most of a layer's backward beside the gradient of its output; weight
         gradients may be `waiting` for a W."""
         put_off = waiting or self.share.cell.tensor == 1
-        return self.turns + max(*self._mlp(put_off), *self._attention(put_off))
+        attention = self._attention(put_off) if self.share.part.attends else ()
+        return self.turns + max(*self._mlp(put_off), *attention)
 
     def _mlp(self, put_off: bool) -> Iterator[int]:
         inwards = 2 * self.gathered + 2 * self.ffn

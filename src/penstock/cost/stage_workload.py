@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from penstock.arch.block_rules import refuse_cut
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
 from penstock.core.shape import Shape
@@ -21,5 +22,6 @@ def workload_for(
     split = tuple(map(len, split_layers(model.layers, shape.stages, counts)))
     cut = tuple(map(tuple, lengths))
     if shape.weightless:
+        refuse_cut(model)
         return CutWorkload(model, cut, split, to_attention=shape.to_attention)
     return Workload(model, cut, split)

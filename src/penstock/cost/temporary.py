@@ -6,7 +6,7 @@ layers. Each kind of layer says what its backward needs and what it leaves waiti
 (arch/layers/record.py); a backward meets the records of a layer from the last to the first.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from penstock.arch.config import ModelConfig
@@ -29,7 +29,11 @@ def fused_backward_bytes(model: ModelConfig) -> int:
 
 
 def _highest(model: ModelConfig, needed: Callable[[LayerRecord], int]) -> int:
-    records = model.layer_records[::-1]
+    """Of the kind of layer that needs most."""
+    return max(_highest_of_layer(kind.layer_records[::-1], needed) for kind in model.kinds)
+
+
+def _highest_of_layer(records: Sequence[LayerRecord], needed: Callable[[LayerRecord], int]) -> int:
     waiting = accumulate((record.waiting_bytes for record in records), initial=0)
     return max(needed(record) + before for record, before in zip(records, waiting))
 

@@ -85,8 +85,8 @@ class TransformerCost:
         lengths, model = self.workload.lengths[op.mb], self.workload.model
         pairs = Fraction(lengths[op.slice] * sum(lengths[: op.slice]), max(op.slice, 1))
         # layers with a window lend nothing
-        full = self.workload.layers[op.stage] - int(self.workload.windowed[op.stage])
-        flops = pairs * full * model.pair_flops
+        full = int(self.workload.unbounded[op.stage])
+        flops = pairs * full * model.attending_kind.pair_flops
         if op.kind in "FNR":
             seconds = flops / self.hardware.attention
         else:
@@ -99,7 +99,7 @@ class TransformerCost:
         lengths = self.workload.lengths[heavy.mb]
         lent = Fraction(loan.slices * sum(lengths[: heavy.slice]), max(heavy.slice, 1))
         each = layer_exchange(model, heavy.kind, lengths[heavy.slice], lent)
-        layers = self.workload.layers[heavy.stage] - int(self.workload.windowed[heavy.stage])
+        layers = int(self.workload.unbounded[heavy.stage])
         return Exchange(layers * each.there, layers * each.back)
 
 

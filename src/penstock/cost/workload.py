@@ -34,7 +34,7 @@ from penstock.core.ops import SHARD_KINDS
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.cost import passes
-from penstock.cost.attention_pairs import AttentionPairs
+from penstock.cost.layer_sums import LayerSums
 from penstock.cost.loan_bytes import with_loan_bytes
 from penstock.cost.passes import Counts
 from penstock.cost.shard_bytes import ShardBytes
@@ -64,7 +64,7 @@ class WorkAmounts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Workload(AttentionPairs):
+class Workload(LayerSums):
     """A model whose layers are divided into stages and whose sequences are cut into slices."""
 
     model: ModelConfig
@@ -86,8 +86,9 @@ class Workload(AttentionPairs):
         if min((min(lengths, default=0) for lengths in self.lengths), default=0) < 1:
             raise ShapeError("a slice has no tokens", hint="give each slice 1 token or more")
         tokens, most = max(map(sum, self.lengths)), max(self.layers)
-        weights = 2 * tokens * (most * self.model.layer_flops + 2 * self.model.head.flops_per_token)
-        if weights + most * self.model.pair_flops * tokens**2 > MOST_FLOPS:
+        layer = max(kind.layer_flops for kind in self.model.kinds)
+        weights = 2 * tokens * (most * layer + 2 * self.model.head.flops_per_token)
+        if weights + most * self.model.attending_kind.pair_flops * tokens**2 > MOST_FLOPS:
             raise ShapeError(
                 f"an op over {tokens:,} tokens would have more than {MOST_FLOPS:,} FLOPs",
                 hint="shorten the sequence, or put fewer layers on a stage",
@@ -121,23 +122,18 @@ class Workload(AttentionPairs):
 
     def elements(self, stage: int) -> tuple[int, int]:
         """Matrices and vectors of a stage's layers that are trained, the model's ends apart."""
-        layers, part = self.layers[stage], self.part
-        vectors = part.layer_vectors if part.trains_all else 0
-        return layers * (part.layer_trained - vectors), layers * vectors
+        every = int(self.summed("layer_trained")[stage])
+        vectors = int(self.summed("layer_vectors")[stage]) if self.part.trains_all else 0
+        return every - vectors, vectors
 
     def frozen(self, stage: int) -> int:
         """Elements of a stage's layers that are not trained."""
-        return self.layers[stage] * self.part.layer_frozen
+        return int(self.summed("layer_frozen")[stage])
 
     @property
     def weightless(self) -> frozenset[int]:
         """Stages of attention alone."""
         return frozenset()
-
-    @property
-    def part(self) -> ModelConfig:
-        """The model as a rank has it."""
-        return self.model
 
     @property
     def attended(self) -> ModelConfig:
@@ -168,10 +164,9 @@ class Workload(AttentionPairs):
         first = (np.arange(len(layers)) == 0) & (shape.embed == "F")
         on_shard = passes.LOOKUP_ALL * row + ends.lookup_own * -(-row // shape.devices)
         # of one layer: `attended_half_pairs` counts those of all layers of a stage
-        half_pair = np.full(len(layers), self.attended.pair_flops // 2)
+        half_pair = np.full(len(layers), self.attended.attending_kind.pair_flops // 2)
         return WorkAmounts(
-            linear=np.outer(passes.layer_products(model), layers)
-            + (head + shard) * model.head.flops_per_logit,
+            linear=self.layer_products + (head + shard) * model.head.flops_per_logit,
             attention=np.outer(passes.ATTENTION_FORWARD, half_pair),
             attention_backward=np.outer(passes.ATTENTION_BACKWARD, half_pair),
             lookup=np.outer(ends.lookup, first) * row + on_shard[:, None],
@@ -196,7 +191,7 @@ class Workload(AttentionPairs):
         held = self._kept(schedule, size)
         if size in _WITH_KEYS and schedule.table.kinds & _TAKING_KEYS:
             held += _WITH_KEYS[size] * self._with_activation(schedule)
-        if size == "act" and self.model.sliced_bytes:
+        if size == "act" and self.model.attending_kind.sliced_bytes:
             held += self._kept_of_slices(schedule)
         return np.asarray(held, np.int64)
 
@@ -225,7 +220,7 @@ class Workload(AttentionPairs):
 
     def _kept_of_slices(self, schedule: Schedule) -> Counts:
         """Bytes that slices keep beyond what whole sequences keep."""
-        per_token = np.array(self.layers, np.int64) * self.part.sliced_bytes
+        per_token = self.summed("sliced_bytes")
         tokens = (self.tokens * self.cut)[schedule.unit]
         return np.asarray(per_token[stage_column(schedule)] * tokens)
 
@@ -241,17 +236,19 @@ class Workload(AttentionPairs):
 
     def _temporary(self, schedule: Schedule) -> Counts:
         """Bytes that each op needs only while it runs."""
-        model, layers, table = self.model, np.array(self.layers, np.int64), schedule.table
+        model, table = self.model, schedule.table
         tokens, stage = self.tokens[schedule.unit], stage_column(schedule)
         forward, backward = table.of_kinds("FNR"), table.of_kinds("BI")
         loss = np.array([loss_bytes(model, int(n)) for n in self.tokens])[schedule.unit]
         loss *= self._at_last[stage] * (schedule.shape.loss == "F")
-        inside = np.maximum(self.inside(model) * tokens * (layers[stage] > 0), loss)
+        highest = [self.inside(each.part) * (np.array(each.layers) > 0) for each in self.of_kinds]
+        inside = np.maximum(np.max(highest, axis=0)[stage] * tokens, loss)
         # As an I goes on, what waits for W takes the place of what was kept.
-        more = max(0, model.stash_bytes - model.saved_bytes) * layers[stage] * tokens
+        more = self.summed_up(lambda part: max(0, part.stash_bytes - part.saved_bytes))[stage]
         outside = forward_bytes(model) * tokens
-        found = outside * forward + inside * backward + more * table.of_kinds("I")
-        return with_loan_bytes(found, schedule, model, self.lengths, layers)
+        found = outside * forward + inside * backward + more * tokens * table.of_kinds("I")
+        attending = self.unbounded + self.windowed
+        return with_loan_bytes(found, schedule, model.attending_kind, self.lengths, attending)
 
     def _bytes_per_token(self, shape: Shape, size: str) -> Counts:
         """Bytes of one token's buffer on each stage."""
@@ -261,8 +258,8 @@ class Workload(AttentionPairs):
             return np.asarray(started * model.boundary_bytes, np.int64)
         if size == "act":  # and what the last layer gives; shards need what its norm keeps
             end = model.boundary_bytes if shape.loss == "F" else model.last_norm.saved_bytes
-            return layers * model.saved_bytes + end * self._at_last
-        return layers * (model.stash_bytes if size == "stash" else model.kv_bytes)
+            return self.summed("saved_bytes") + end * self._at_last
+        return self.summed("stash_bytes" if size == "stash" else "kv_bytes")
 
     @cached_property
     def tokens(self) -> Counts:

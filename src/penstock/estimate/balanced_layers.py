@@ -5,13 +5,17 @@ the embedding, the head, what is waited for at a boundary. Two splits that diffe
 both.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arch.balanced_split import faster_split
+from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import even_split
+from penstock.arch.unequal_split import split_unequal
 from penstock.core.homes import weight_homes
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import layout_cost
@@ -28,12 +32,40 @@ def balanced_layers(layout: TrainingLayout) -> tuple[int, ...]:
     stages, layers = step.schedule.shape.stages, layout.model.layers
     if stages == 1 or stages > layers:
         return ()
+    if len(layout.model.kinds) > 1:
+        return _of_kinds(layout, step, [homes[stage][0] for stage in range(stages)])
     even = even_split(layers, stages)
     moved = (even[0] - 1, even[1] + 1, *even[2:])
     first, second = (_stage_seconds(layout, step, each) for each in (even, moved))
     layer = float(second[1] - first[1])
     more = [float(max(0.0, took)) / layer - count for took, count in zip(first, even)]
     return faster_split(layers, more, [homes[stage][0] for stage in range(stages)])
+
+
+def _of_kinds(layout: TrainingLayout, step: StepSchedule, homes: Sequence[int]) -> tuple[int, ...]:
+    """The same where layers differ: a stage of one layer more shows what that layer takes."""
+    layers, stages = layout.model.layers, len(homes)
+    even = even_split(layers, stages)
+    took = _stage_seconds(layout, step, even)
+    loads = _layer_seconds(layout, step, stages)
+    ends = [0, *accumulate(even)]
+    more = [float(took[at]) - sum(loads[ends[at] : ends[at + 1]]) for at in range(stages)]
+    found = split_unequal(loads, more, homes)
+    return () if found == even else found
+
+
+def _layer_seconds(layout: TrainingLayout, step: StepSchedule, stages: int) -> list[float]:
+    """What each layer takes: the difference that it makes to the second stage, of its kind."""
+    model = layout.model
+    spare = (0,) * (stages - 2)
+    found: dict[ModelConfig, float] = {}
+    for layer in range(model.layers):
+        kind = model.like(layer)
+        if kind not in found:
+            ends = [(at, model.layers - at, *spare) for at in (layer, layer + 1)]
+            longer, shorter = (_stage_seconds(layout, step, each)[1] for each in ends)
+            found[kind] = float(longer - shorter)
+    return [found[model.like(layer)] for layer in range(model.layers)]
 
 
 def _stage_seconds(

@@ -102,10 +102,12 @@ def _seconds(setting: GroupSetting, length: int) -> float:
     )
     if gpu.measured:
         times = profiled_times(times, sliced=False)
+    counts = model.counts(range(model.layers))
+    of_kinds = [(replace(times, part=kind, attended=kind), counts[kind]) for kind in counts]
     unit = UnitTokens(length, length, length * (length + 1) / 2, float(length * length))
     products = 4.0 + 2.0 * model.trains_all
     head = times.head_seconds(length, products * model.head_weights * length, "B")
-    return model.layers * sum(times.seconds(unit)) + head
+    return sum(count * sum(each.seconds(unit)) for each, count in of_kinds) + head
 
 
 def _exchange(setting: GroupSetting, degree: int, lengths: Sequence[int]) -> ExchangeCost:
@@ -116,7 +118,7 @@ def _exchange(setting: GroupSetting, degree: int, lengths: Sequence[int]) -> Exc
     attention = model.attention
     heads = 2 * (attention.query_width + attention.key_width) * model.element_bytes
     each = [length * heads / 2 * (degree - 1) / degree**2 for length in lengths]
-    calls = EXCHANGES * model.layers
+    calls = EXCHANGES * len(model.attending(range(model.layers)))
     seconds = [calls * _call_seconds(setting.cluster, degree, sent) for sent in each]
     token, start = _fit([(length / degree, 1) for length in lengths], seconds)
     return ExchangeCost(token, start)
@@ -153,7 +155,7 @@ def _capacity(setting: GroupSetting) -> int:
     model, gpu = setting.sized, setting.cluster.gpu
     context = gpu.measured.context if gpu.measured else CONTEXT + DRIVER
     free = gpu.memory - context - _state_bytes(setting)
-    kept = model.layers * (model.saved_bytes + model.kv_bytes) + fused_backward_bytes(model)
+    kept = model.total("saved_bytes") + model.total("kv_bytes") + fused_backward_bytes(model)
     tokens = int(free // kept)
     if tokens < 1:
         raise PlanError(

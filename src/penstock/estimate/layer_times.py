@@ -49,6 +49,8 @@ NARROW_HEAD = PassShares(0.74, 0.80)
 an assumption."""
 SMALL_KERNELS = 6
 """Kernels of a layer's forward beside products and attention: norms, sums, rotation, gate."""
+MLP_KERNELS = 3
+"""The same of a layer without attention: norm, sum, gate."""
 
 
 class UnitTokens(NamedTuple):
@@ -192,24 +194,29 @@ class LayerTimes:
     def _moved(self, unit: UnitTokens) -> PassShares:
         """Seconds of kernels that only move bytes."""
         size, attention = self.part.element_bytes, self.part.attention
-        norms = PassShares(4 * size, 6 * size)
+        blocks = 1 + self.part.attends  # each has a norm and a sum
+        norms = PassShares(2 * blocks * size, 3 * blocks * size)
         if not self.fused_norm:
-            norms = PassShares(*(2 * each * size / 2 for each in PLAIN_NORM))
-        rotated = 2 * (attention.query_width + attention.key_width) * size * unit.whole
+            norms = PassShares(*(blocks * each * size / 2 for each in PLAIN_NORM))
+        turned = (attention.query_width + attention.key_width) * self.part.attends
+        rotated = 2 * turned * size * unit.whole
         gate = PassShares(3, 5) if self.part.gated else PassShares(2, 3)
         outside = self.part.hidden * unit.held
         inside = self.part.ffn_per_token * unit.whole * size
-        kernels = SMALL_KERNELS * KERNEL_START
+        kernels = (SMALL_KERNELS if self.part.attends else MLP_KERNELS) * KERNEL_START
         return PassShares(
             *(
                 kernels
-                + (outside * (norm + 6 * size) + rotated + gates * inside) / self.memory_rate
+                + (outside * (norm + 3 * blocks * size) + rotated + gates * inside)
+                / self.memory_rate
                 for norm, gates in zip(norms, gate)
             )
         )
 
     def attention_seconds(self, unit: UnitTokens) -> PassShares:
         """Of a layer's attention, forward and backward."""
+        if not self.part.attends:
+            return PassShares(0.0, 0.0)
         if self.attention == "unfused" or self.part.score_cap is not None:
             return self._plain_attention(unit)  # no fused kernel bounds scores
         reached: PassShares = getattr(self.gpu.reached, self.attention)

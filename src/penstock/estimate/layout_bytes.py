@@ -8,12 +8,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.homes import stage_column
 from penstock.core.schedule import Schedule
 from penstock.cost.cell_cost import CellCost
-from penstock.cost.collectives import BACKWARD_KINDS, FORWARD_KINDS
 from penstock.cost.shares import Scaled
 from penstock.estimate.layer_times import UnitTokens
+from penstock.estimate.layers_again import CHANGED_BYTES, LayersAgain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,41 +46,14 @@ class LayoutBytes(CellCost):
 
     def amounts(self, schedule: Schedule, size: str) -> Scaled:
         held = np.array(self.workload.bytes(schedule, size)) * self.rows
-        change = {"act": self._kept, "kv": self._keys, "temp": self._while_running}.get(size)
+        change = CHANGED_BYTES.get(size)
         if change and (self.again or self.probabilities):
-            held += change(schedule) * self.rows
+            held += change(self._layers, schedule, self._pair_bytes) * self.rows
         return Scaled(held, Fraction(1))
 
-    def _kept(self, schedule: Schedule) -> NDArray[np.int64]:
-        """What layers that are computed again do not keep, and what attention keeps of pairs."""
-        again, layers = self._again(schedule)
-        layer, given = (self.workload.layer_bytes(size)[schedule.unit] for size in ("act", "input"))
-        return np.asarray(
-            (layers - again) * self._pair_bytes[schedule.unit] - again * (layer - given)
-        )
-
-    def _keys(self, schedule: Schedule) -> NDArray[np.int64]:
-        """Keys and values of whole sequences, which no other slice needs, are made again too."""
-        again, _ = self._again(schedule)
-        whole = self.workload.layer_bytes("kv") * (1 - self.workload.cut)
-        return np.asarray(-again * whole[schedule.unit])
-
-    def _while_running(self, schedule: Schedule) -> NDArray[np.int64]:
-        """One layer that is computed again, and gradients of its pairs."""
-        again, _ = self._again(schedule)
-        whole = self.workload.layer_bytes("kv") * (1 - self.workload.cut)
-        layer = self.workload.layer_bytes("act") + whole + self._pair_bytes
-        backward = schedule.table.of_kinds(BACKWARD_KINDS)
-        both = schedule.table.of_kinds(BACKWARD_KINDS + FORWARD_KINDS)
-        found = (again > 0) * layer[schedule.unit] * backward
-        return np.asarray(found + self._pair_bytes[schedule.unit] * both)
-
-    def _again(self, schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Layers of each row that are computed again, and all of its stage."""
-        every = np.zeros(schedule.shape.homes, np.int64)
-        every[: len(self.workload.layers)] = self.workload.layers
-        layers = every[stage_column(schedule)]
-        return np.minimum(layers, self.again), layers
+    @cached_property
+    def _layers(self) -> LayersAgain:
+        return LayersAgain(self.workload, self.again)
 
     @cached_property
     def _pair_bytes(self) -> NDArray[np.int64]:

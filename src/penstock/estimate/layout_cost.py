@@ -19,7 +19,6 @@ from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.schedule import Loan, Schedule
 from penstock.core.shape import Shape
 from penstock.core.table import LETTERS
-from penstock.cost import passes
 from penstock.cost.cell_sums import KnownPrices, KnownSums, KnownTables, RowSeconds
 from penstock.cost.cell_workload import CellWorkload
 from penstock.cost.collectives import (
@@ -147,15 +146,14 @@ class LayoutCost(LayoutBytes):
     def _of_kind(self, kind: str) -> NDArray[np.float64]:
         """The same, worked out."""
         at, work, chosen = LETTERS.index(kind), self._rates, self._like_stages
-        every = np.array(self.workload.layers, np.int64)
-        rest = work.linear[at] - passes.layer_products(self.workload.part)[at] * every
+        rest = work.linear[at] - self.workload.layer_products[at]
         moved = work.lookup[at] / self.times.lookup_rate(kind) + work.copy[at] / self.hardware.host
-        layers, units = every[chosen], tuple(self.units)
-        again = np.minimum(layers, self.again) * (kind in BACKWARD_KINDS)
-        seconds = units_seconds(self.times, units)
-        found = np.outer(layers, [each.of_kind(kind) for each in seconds])
-        found += np.outer(again, [each.forward for each in seconds])
-        found += np.outer(moved[chosen], [each.whole for each in units])
+        units, again = tuple(self.units), kind in BACKWARD_KINDS
+        found = np.outer(moved[chosen], [each.whole for each in units])
+        for own in self._layers.of_kinds:
+            seconds = units_seconds(own.times(self.times), units)
+            found += np.outer(own.layers[chosen], [each.of_kind(kind) for each in seconds])
+            found += np.outer(own.again[chosen] * again, [each.forward for each in seconds])
         for number in np.flatnonzero(rest[chosen]).tolist():
             found[number] += heads_seconds(self.times, units, float(rest[chosen[number]]), kind)
         return found
@@ -175,10 +173,12 @@ class LayoutCost(LayoutBytes):
     def _parts(self, op: Op) -> list[RepeatedPart]:
         """Layers that are computed again send what their forward sends."""
         found = super()._parts(op)
-        again = min(self.again, self.workload.layers[op.stage])
-        if again and op.kind in BACKWARD_KINDS:
-            slice = slice_collectives(self.share, self.workload.lengths[op.mb][: op.slice + 1])
-            found = [*found, (again, slice.forward_of_layer)]
+        if self.again and op.kind in BACKWARD_KINDS:
+            lengths = self.workload.lengths[op.mb][: op.slice + 1]
+            again = self.workload.model.counts(self.workload.split[op.stage][: self.again])
+            shares = ((count, self.share.of_kind(kind)) for kind, count in again.items() if count)
+            layers = ((n, slice_collectives(own, lengths).forward_of_layer) for n, own in shares)
+            found = [*found, *layers]
         return found
 
     @cached_property

@@ -25,7 +25,13 @@ def layer_moved(part: ModelConfig, unit: UnitTokens) -> dict[tuple[str, str], fl
     turned = (attention.query_width + attention.key_width) * unit.whole * size
     inside = part.ffn_per_token * unit.whole * size
     gate = (3, 5) if part.gated else (2, 3)
-    elements = {"norm": (4, 6), "sum": (6, 6), "rotation": (2, 2), "gate": gate}
+    blocks, turned = 1 + part.attends, turned * part.attends
+    elements = {
+        "norm": (2 * blocks, 3 * blocks),
+        "sum": (3 * blocks, 3 * blocks),
+        "rotation": (2, 2),
+        "gate": gate,
+    }
     whole = {"norm": outside, "sum": outside, "rotation": turned, "gate": inside}
     return {
         (name, passed): float(count * whole[name])
@@ -96,6 +102,8 @@ class ProfiledTimes(LayerTimes):
 
     def attention_seconds(self, unit: UnitTokens) -> PassShares:
         """Forward and backward, one by one; FLOPs of a backward count as twice the forward's."""
+        if not self.part.attends:
+            return PassShares(0.0, 0.0)
         if self.part.score_cap is not None:
             return self._plain_attention(unit)  # other kernels than those that were measured
         flops = unit.pairs * self.attended.pair_flops

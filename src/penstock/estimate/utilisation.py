@@ -13,7 +13,7 @@ from penstock.arch.config import ModelConfig
 def token_flops(model: ModelConfig, tokens: int) -> int:
     """FLOPs of a token of a sequence, forward and backward."""
     embeddings = 1 if model.tied else 2
-    weights = model.layers * model.layer_flops // 2 + embeddings * model.head_weights
+    weights = model.total("layer_flops") // 2 + embeddings * model.head_weights
     trained = weights if model.trains_all else model.trained_parameters
     return 4 * weights + 2 * trained + 3 * model.flops_per_pair * tokens
 
@@ -24,6 +24,6 @@ def unmasked_flops(model: ModelConfig, tokens: int) -> float:
 
 
 def token_flops_again(model: ModelConfig, tokens: int, again: int) -> int:
-    """The same with so many layers computed again."""
-    layer = model.layer_flops + model.pair_flops * tokens
-    return token_flops(model, tokens) + again * layer
+    """The same with so many layers computed again; where layers differ, of the average."""
+    layers = model.total("layer_flops") + model.flops_per_pair * tokens
+    return token_flops(model, tokens) + again * layers // model.layers

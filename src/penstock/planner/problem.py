@@ -36,12 +36,21 @@ class PlanProblem:
 
     def __post_init__(self) -> None:
         self.model.refuse_length(self.tokens)
+        self._refuse_blocks()
         self._refuse_layers()
         if self.batch_tokens % self.tokens:
             raise ShapeError(
                 f"batch_tokens is {self.batch_tokens:,}, which is not a number of sequences of "
                 f"{self.tokens:,} tokens",
                 hint=f"give {self.near(self.tokens)}",
+            )
+
+    def _refuse_blocks(self) -> None:
+        if len(self.model.kinds) > 1:
+            raise ShapeError(
+                f"layers of the model are of {len(self.model.kinds)} kinds, but bounds of plans "
+                "count equal layers",
+                hint="ask `penstock estimate` for the layouts that you have in mind",
             )
 
     def _refuse_layers(self) -> None:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import product
 
+from penstock.arch.block_rules import refuse_cut
 from penstock.arch.cell_shape import ONE_RANK
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -101,6 +102,8 @@ def _runnable(trial: Trial) -> Trial:
     """The trial, refused where its schedule cannot run its model."""
     shape, model = trial.schedule.shape, trial.work.model
     refuse_experts(model, cut=bool(shape.weightless), on_shards=on_shards(shape))
+    if shape.weightless:
+        refuse_cut(model)
     return trial
 
 

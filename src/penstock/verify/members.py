@@ -8,6 +8,7 @@ reached.
 
 from dataclasses import replace
 
+from penstock.arch.blocks import Block
 from penstock.arch.config import ModelConfig
 from penstock.arch.mixture import ExpertMixture
 from penstock.arch.presets import model
@@ -46,7 +47,13 @@ def small_member(config: ModelConfig, like: ModelConfig) -> ModelConfig:
         logit_cap=None if config.logit_cap is None else CAP,
         query_scalar=None if config.query_scalar is None else 1.5 * like.head_size,
         mixture=None if config.mixture is None else few_experts(config.mixture),
+        blocks=tuple(_narrow(block, config.ffn, like.ffn) for block in config.blocks),
     )
+
+
+def _narrow(block: Block, ffn: int, width: int) -> Block:
+    """A block of a small model; its MLP is as much wider than others as before."""
+    return replace(block, ffn=block.ffn * width // ffn, fused=())
 
 
 def few_experts(mixture: ExpertMixture) -> ExpertMixture:

@@ -104,11 +104,12 @@ class PlainAttention(nn.Module):
 class ReferenceMlp(nn.Module):
     """silu(gate) x up, and down again; or with GELU."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
-        self.gate_proj = nn.Linear(config.hidden, config.ffn, bias=False)
-        self.up_proj = nn.Linear(config.hidden, config.ffn, bias=False)
-        self.down_proj = nn.Linear(config.ffn, config.hidden, bias=False)
+        width = config.blocks[layer % len(config.blocks)].ffn if config.blocks else config.ffn
+        self.gate_proj = nn.Linear(config.hidden, width, bias=False)
+        self.up_proj = nn.Linear(config.hidden, width, bias=False)
+        self.down_proj = nn.Linear(width, config.hidden, bias=False)
         gates = {"silu": nn.SiLU(), "gelu_tanh": nn.GELU(approximate="tanh")}
         self.gate = gates[config.activation]
 
@@ -117,10 +118,10 @@ class ReferenceMlp(nn.Module):
         return out
 
 
-def reference_mlp(config: ModelConfig) -> tuple[str, nn.Module]:
+def reference_mlp(config: ModelConfig, layer: int) -> tuple[str, nn.Module]:
     """The second block of a layer, and what it is called."""
     if config.mixture is None:
-        return "mlp", ReferenceMlp(config)
+        return "mlp", ReferenceMlp(config, layer)
     return BLOCK_NAMES[config.mixture.family], ReferenceExperts(config, config.mixture)
 
 
@@ -136,7 +137,7 @@ class PlainLayer(nn.Module):
         self.self_attn = PlainAttention(config, attention, layer)
         self.post_attention_layernorm = self._norm(config, True)
         self.pre_feedforward_layernorm = self._norm(config, both)
-        self.block, mlp = reference_mlp(config)
+        self.block, mlp = reference_mlp(config, layer)
         self.add_module(self.block, mlp)
         self.post_feedforward_layernorm = self._norm(config, after)
         self.ends_attention = after
@@ -157,6 +158,32 @@ class PlainLayer(nn.Module):
         return out
 
 
+class PlainMlpLayer(nn.Module):
+    """An MLP beside what it is added to, with a norm before it, after it, or both."""
+
+    def __init__(self, config: ModelConfig, layer: int) -> None:
+        super().__init__()
+        before, after = config.norms != "after", config.norms != "before"
+        self.in_front = "pre_feedforward_layernorm" if after else "post_attention_layernorm"
+        norm = PlainNorm(config.hidden, config) if before else nn.Identity()
+        self.add_module(self.in_front, norm)
+        self.mlp = ReferenceMlp(config, layer)
+        last = PlainNorm(config.hidden, config) if after else nn.Identity()
+        self.post_feedforward_layernorm = last
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        inner = self.mlp(self.get_submodule(self.in_front)(x))
+        out: Tensor = x + self.post_feedforward_layernorm(inner)
+        return out
+
+
+def plain_layer(config: ModelConfig, attention: AttentionFunction, layer: int) -> nn.Module:
+    """A layer, with attention unless its block has none."""
+    if config.blocks and not config.blocks[layer % len(config.blocks)].attention:
+        return PlainMlpLayer(config, layer)
+    return PlainLayer(config, attention, layer)
+
+
 class PlainStage(nn.Module):
     """Some layers, with the embedding in front of the first and the head behind the last.
 
@@ -171,7 +198,7 @@ class PlainStage(nn.Module):
         _refuse_unknown(config, tied_apart=config.tied and first != last)
         self.embed_tokens = _embedding(config) if first else None
         self.layers = nn.ModuleDict(
-            {str(layer): PlainLayer(config, attention, layer) for layer in layers}
+            {str(layer): plain_layer(config, attention, layer) for layer in layers}
         )
         self.norm = PlainNorm(config.hidden, config) if last else None
         own = last and not config.tied

@@ -132,8 +132,10 @@ def test_weights_are_what_a_token_is_multiplied_by(name: str) -> None:
     config = model(name)
     unmet = (config.parameters - config.active_parameters) // config.layers
     assert bool(unmet) == (config.mixture is not None)
-    assert config.layer_flops == 2 * (config.layer_weights - unmet)
-    assert config.flops_per_token == config.layers * config.layer_flops + 2 * config.head_weights
+    for kind in config.kinds:
+        assert kind.layer_flops == 2 * (kind.layer_weights - unmet)
+    layers = sum(config.like(layer).layer_flops for layer in range(config.layers))
+    assert config.flops_per_token == layers + 2 * config.head_weights
 
 
 def test_a_plain_mlp_has_no_gate() -> None:

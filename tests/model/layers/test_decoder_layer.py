@@ -93,7 +93,7 @@ def test_what_is_kept_is_not_written_to_by_the_backward() -> None:
     )
     x, dz = torch.randn(2, LENGTH, model.hidden, dtype=torch.float64)
     _, saved = result_of(layer.forward(own, x, context))
-    inputs = (saved.a, saved.post.b, saved.post.gated, saved.attention.out, dz)
+    inputs = (saved.a, saved.post.mlp.b, saved.post.mlp.gated, saved.attention.out, dz)
     copies = [tensor.clone() for tensor in inputs]
     result_of(layer.backward(own, d_own, saved, dz, context, Queue()))
     for before, after in zip(copies, inputs):

@@ -212,7 +212,7 @@ def test_nothing_is_recorded_by_autograd() -> None:
     stage.weights.value.requires_grad_()
     _, act, _ = stage.forward(piece, None, None)
     assert not act.out.requires_grad
-    assert not act.layers[0].post.gate_up.requires_grad
+    assert not act.layers[0].post.mlp.gate_up.requires_grad
 
 
 def test_every_op_reads_and_writes_the_buffers_it_is_given() -> None:

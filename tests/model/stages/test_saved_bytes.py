@@ -19,7 +19,7 @@ pytestmark = pytest.mark.torch
 LENGTH = 11
 FAMILIES = (
     *("llama3-8b", "mistral-7b-v0.1", "qwen2.5-7b", "qwen3-8b", "gemma2-9b", "gemma3-12b"),
-    *("phi-4", "olmo2-7b", "olmo2-32b"),
+    *("phi-4", "olmo2-7b", "olmo2-32b", "tiny-fused"),
 )
 
 
@@ -44,8 +44,7 @@ def test_a_forward_keeps_what_the_records_say(name: str) -> None:
     (held,) = stages_of(config, [config.layers], LENGTH, torch.float32)
     (piece,) = cut(microbatch_of(((0,),), LENGTH), (LENGTH,))
     act = held.forward(piece, None, None)[1]
-    token = config.saved_bytes + config.kv_bytes
-    assert held_bytes(act) == LENGTH * config.layers * token
+    assert held_bytes(act) == LENGTH * (config.total("saved_bytes") + config.total("kv_bytes"))
 
 
 @each("name", FAMILIES)
@@ -56,4 +55,4 @@ def test_what_waits_for_the_weight_gradient_is_what_the_records_say(name: str) -
     act = held.forward(piece, None, None)[1]
     stash = held.input_gradient(piece, act, None, None, None)[2]
     waiting = [tensor for product in stash for tensor in (product.x, product.dy)]
-    assert sum(tensor.nbytes for tensor in waiting) == LENGTH * config.layers * config.stash_bytes
+    assert sum(tensor.nbytes for tensor in waiting) == LENGTH * config.total("stash_bytes")

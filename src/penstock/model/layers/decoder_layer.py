@@ -43,6 +43,8 @@ class LayerSaved(NamedTuple):
 class DecoderLayer:
     """The arithmetic of a layer; it owns no tensor."""
 
+    attends = True
+
     def __init__(self, config: ModelConfig, number: int, cell: Cell = SINGLE_RANK) -> None:
         """`config` has the sizes of this rank's matrices."""
         self.number, self.norm = number, InputNorm(config)

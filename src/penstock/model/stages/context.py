@@ -31,7 +31,10 @@ class SequenceContext:
     ) -> None:
         """`config` has the heads of this rank's matrices, `layers` are numbers of the model's,
         `like` has the type and the device of what is computed."""
-        self.config, self.cell, self.layers = config, cell, len(layers)
+        attending = config.attending(layers)
+        self.config, self.cell, self.layers = config, cell, len(attending)
+        self.numbers = [len(config.attending(layers[:number])) for number in range(len(layers))]
+        """Of attentions in front of each layer: keys and values are kept of these alone."""
         self.rules = [config.attention_rule(layer) for layer in layers]
         self.query_scale = config.score_scale
         self.ring = cell.ring.size if cell.ring else 1
@@ -61,7 +64,7 @@ class SequenceContext:
         def of_layer(layer: int) -> SliceContext:
             rule = self.rules[layer].within(piece.end)
             cos, sin = tables[self.table_of[layer]]
-            at = SliceOfLayer(piece, memory, layer, rule)
+            at = SliceOfLayer(piece, memory, self.numbers[layer], rule)
             return SliceContext(at, cos, sin, written, self.query_scale)
 
         return of_layer

@@ -18,10 +18,10 @@ from penstock.arch.parameters import EMBEDDING, HEAD, LAST_NORM
 from penstock.errors import RunError
 from penstock.model.attention.memory import KeyValues
 from penstock.model.attention.piece import Piece
-from penstock.model.layers.decoder_layer import DecoderLayer, LayerSaved
 from penstock.model.layers.embedding import TokenEmbedding
 from penstock.model.layers.final_norm import FinalNorm, NormSaved
 from penstock.model.layers.linear import Queue, add_products
+from penstock.model.layers.mlp_layer import layer_of
 from penstock.model.layers.output_layer import OutputLayer
 from penstock.model.layers.views import Views
 from penstock.model.parallel.cell import SINGLE_RANK, Cell, begun_in_cell, result_of
@@ -50,7 +50,7 @@ class DecoderStage:
         """`config` has the sizes of this rank's matrices, `length` is the longest sequence it will
         see, `like` has the type and the device of what is computed."""
         self.config, self.layout, self.cell = config, layout, cell
-        self.layers = [DecoderLayer(config, layer, cell) for layer in layers]
+        self.layers = [layer_of(config, layer, cell) for layer in layers]
         word = first_word(layout, EMBEDDING)
         self.embedding = TokenEmbedding(cell, word, config.embedding_scale)
         self.output = None
@@ -193,7 +193,7 @@ class DecoderStage:
         written: bool,
     ) -> Work[tuple[StageSaved, Tensor]]:
         """What is kept, and what the layers give."""
-        kept: list[LayerSaved] = []
+        kept: list[Any] = []
         context = self.context.of_slice(piece, kv, written=written)
         rows, loads = self.loads.open(x)
         y = yield from self._first_input(weights, piece, rows)

@@ -1,11 +1,10 @@
 """What a stage of a decoder works with: its weights as its layers take them, and what it keeps of a
 slice."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from penstock.model.layers.decoder_layer import LayerSaved, LayerWeights
 from penstock.model.layers.final_norm import NormSaved
 from penstock.model.layers.output_layer import OutputWeights
 
@@ -14,7 +13,8 @@ class StageWeights(NamedTuple):
     """Weights of a stage, or their gradients."""
 
     embedding: Tensor | None
-    layers: list[LayerWeights]
+    layers: list[Any]
+    """As each kind of layer has them."""
     output: OutputWeights | None
     norm: Tensor | None
     """Of the last stage where it has no head."""
@@ -25,7 +25,7 @@ class StageWeights(NamedTuple):
 class StageSaved(NamedTuple):
     """What a stage keeps of one slice."""
 
-    layers: list[LayerSaved]
+    layers: list[Any]
     out: Tensor | None
     """What the layers gave, on the last stage: its backward starts with the loss."""
     norm: NormSaved | None

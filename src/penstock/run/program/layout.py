@@ -7,6 +7,7 @@ from functools import cached_property
 import torch
 
 from penstock.arch.attention_cut import HEADS, Crossing, crossings
+from penstock.arch.block_rules import refuse_cut
 from penstock.arch.cell_shape import ONE_RANK, CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
@@ -54,6 +55,7 @@ class Layout:
     def __post_init__(self) -> None:
         refuse_experts(self.model, cut=self.cut_at_attention, on_shards=self.on_shards)
         if self.cut_at_attention:
+            refuse_cut(self.model)
             self._refuse_other_cuts()
         if self.model.lora is not None and self.to_attention != HEADS:
             raise ShapeError(

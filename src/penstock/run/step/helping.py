@@ -13,7 +13,8 @@ from penstock.run.step.stages import tensor_index
 def helping_of(layout: Layout, device: torch.device, cell: Cell = SINGLE_RANK) -> Helping:
     """With the heads that the rank at the same place in the other cell has."""
     model = layout.model_of(tensor_index(cell))
-    layers = tuple([model.attention_rule(layer) for layer in own] for own in layout.split)
+    attending = map(model.attending, layout.split)
+    layers = tuple([model.attention_rule(layer) for layer in own] for own in attending)
     heads, kv_heads = model.heads, model.kv_heads
     if cell.ulysses is not None:
         share = deal_heads(heads, kv_heads, cell.ulysses.index, cell.ulysses.size)

@@ -1,0 +1,67 @@
+"""Sums over the layers of stages, which need not be alike.
+
+A workload of a model whose layers differ is one workload for each kind of layer, with the layers of
+that kind on each stage; what layers have of something adds up over them.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from typing import Any, Self
+
+import numpy as np
+
+from penstock.arch.config import ModelConfig
+from penstock.cost import passes
+from penstock.cost.attention_pairs import AttentionPairs
+from penstock.cost.passes import Counts
+
+
+class LayerSums(AttentionPairs):
+    """Those of a workload, which has these."""
+
+    @property
+    def part(self) -> ModelConfig:
+        """The model as a rank has it."""
+        return self.model
+
+    @cached_property
+    def of_kinds(self) -> tuple[Self, ...]:
+        """The same with the layers of one kind alone, for each kind of layer that the model has.
+        What the ends of the model and windows of some layers add is not in it."""
+        if len(self.model.kinds) == 1:
+            return (self,)
+        own: Any = self
+        counts = [self.model.counts(each) for each in self.split]
+        layers = {kind: tuple(each[kind] for each in counts) for kind in self.model.kinds}
+        return tuple(
+            replace(own, model=replace(kind, layers=sum(each), window=None), layers=each)
+            for kind, each in layers.items()
+        )
+
+    def summed_up(self, found: Callable[[ModelConfig], int]) -> Counts:
+        """What layers have of something, summed over those of each stage."""
+        own = ((np.array(each.layers, np.int64), found(each.part)) for each in self.of_kinds)
+        return np.asarray(sum(layers * size for layers, size in own), np.int64)
+
+    def summed(self, name: str) -> Counts:
+        """The same, by the name of it."""
+        return self.summed_up(lambda part: int(getattr(part, name)))
+
+    @property
+    def layer_products(self) -> Counts:
+        """FLOPs of one token in the products of the layers of each stage, by kind of op."""
+        own = (np.outer(passes.layer_products(each.part), each.layers) for each in self.of_kinds)
+        return np.asarray(sum(own))
+
+
+@lru_cache(maxsize=1024)
+def alike_layers(
+    model: ModelConfig, layers: range
+) -> tuple[tuple[ModelConfig, int | None, int], ...]:
+    """Kinds and windows of some layers, and how many there are of each; without a window first."""
+    every = range(layers.start, layers.stop)
+    near = [at for at in model.attending(every) if model.has_window(at)]
+    groups = ((None, [at for at in every if at not in {*near}]), (model.window, near))
+    found = ((seen, model.counts(own)) for seen, own in groups)
+    return tuple((kind, seen, count) for seen, each in found for kind, count in each.items())
