@@ -9,26 +9,27 @@ add up to is in arch/record_sums.py, published models are in arch/presets.py.
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
-from typing import Any
 
 from penstock.arch.attention_rule import AttentionRule
 from penstock.arch.dealing import deal, deal_heads
-from penstock.arch.layers.attention import HEAD, NORM_SPANS, Attention
+from penstock.arch.field_rules import refuse_field
+from penstock.arch.layers.attention import HEAD, Attention
+from penstock.arch.layers.bracket import Bypass, Scorer
 from penstock.arch.layers.embedding import Embedding
 from penstock.arch.layers.expert_mlp import ExpertMlp
-from penstock.arch.layers.gated_mlp import ACTIVATIONS, SILU, GatedMlp, PlainMlp
+from penstock.arch.layers.gated_mlp import SILU, GatedMlp, PlainMlp
 from penstock.arch.layers.lm_head import LmHead
+from penstock.arch.layers.norm import AFTER as AFTER
+from penstock.arch.layers.norm import BEFORE as BEFORE
+from penstock.arch.layers.norm import BOTH as BOTH
 from penstock.arch.layers.norm import Norm
 from penstock.arch.layers.record import LayerRecord
-from penstock.arch.limits import LARGEST_OF_MODEL, MOST_MODEL_LAYERS, refuse_count, refuse_number
 from penstock.arch.lora import Lora
 from penstock.arch.mixture import ExpertMixture, refuse_beside_experts
 from penstock.arch.rope_scaling import RopeScaling
+from penstock.arch.subsampling import Subsampling, refuse_beside_subsampling
 from penstock.arch.trained import TrainedSums
-from penstock.errors import ShapeError, nearest, shown
-
-BEFORE, AFTER, BOTH = "before", "after", "both"
-NORM_PLACES = (BEFORE, AFTER, BOTH)
+from penstock.errors import ShapeError
 
 
 @dataclass(frozen=True)
@@ -98,10 +99,12 @@ class ModelConfig(TrainedSums):
     another."""
     mixture: ExpertMixture | None = None
     """Experts in place of the MLP of every layer; None: there is one MLP."""
+    subsampling: Subsampling | None = None
+    """Layers that only some tokens go through; None: all tokens go through all layers."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            _refuse_field(field.name, getattr(self, field.name))
+            refuse_field(field.name, getattr(self, field.name))
         if self.heads % self.kv_heads:
             raise ShapeError(
                 f"{self.heads} heads cannot share {self.kv_heads} key/value heads evenly",
@@ -116,6 +119,8 @@ class ModelConfig(TrainedSums):
             self.rope_scaling.refuse_head(self.head_size)
         if self.mixture is not None:
             refuse_beside_experts(self)
+        if self.subsampling is not None:
+            refuse_beside_subsampling(self)
 
     @property
     def longest(self) -> int | None:
@@ -234,6 +239,20 @@ class ModelConfig(TrainedSums):
         parts, norm = (self.qkv_bias, self.qk_norm), (self.qk_norm_over, self.norm_adds_one)
         return Attention(self.hidden, *heads, *parts, self.element_bytes, *norm)
 
+    def opening_records(self, layer: int) -> tuple[LayerRecord, ...]:
+        """Scorers of the brackets that open in front of a layer."""
+        if self.subsampling is None:
+            return ()
+        sizes = (self.hidden, self.element_bytes)
+        return tuple(Scorer(pair.number, *sizes) for pair in self.subsampling.opened(layer))
+
+    def closing_records(self, layer: int) -> tuple[LayerRecord, ...]:
+        """Bypasses of the brackets that close behind a layer."""
+        if self.subsampling is None:
+            return ()
+        sizes = (self.hidden, self.element_bytes)
+        return tuple(Bypass(pair.number, *sizes) for pair in self.subsampling.closed(layer))
+
     @cached_property
     def embedding(self) -> Embedding:
         return Embedding(self.vocabulary, self.hidden, self.element_bytes)
@@ -248,6 +267,15 @@ class ModelConfig(TrainedSums):
         return LmHead(self.vocabulary, self.hidden, self.element_bytes, self.logit_cap)
 
 
+def with_layers(config: ModelConfig, layers: int) -> ModelConfig:
+    """A model with another number of layers, and the same brackets around as large a part of
+    them."""
+    subsampling = config.subsampling
+    if subsampling is not None:
+        subsampling = replace(subsampling, structure=subsampling.over(layers))
+    return replace(config, layers=layers, subsampling=subsampling)
+
+
 MLP_NORM = {BEFORE: "post_attention_layernorm", AFTER: "", BOTH: "pre_feedforward_layernorm"}
 """What the norm in front of the MLP is called, by where the norms of a layer stand."""
 
@@ -257,44 +285,3 @@ def _share(whole: ModelConfig, index: int, of: int) -> ModelConfig:
     queries, keys = map(len, deal_heads(whole.heads, whole.kv_heads, index, of)[:2])
     ffn, words = (len(deal(size, index, of)) for size in (whole.ffn, whole.vocabulary))
     return replace(whole, heads=queries, kv_heads=keys, ffn=ffn, vocabulary=words)
-
-
-def _refuse_field(name: str, value: Any) -> None:
-    if name in _OPTIONAL and value is None:
-        return
-    if name in _NUMBERS:
-        refuse_number(name, value)
-    elif name in _RECORDS:
-        kind = _RECORDS[name]
-        _refuse_unless(isinstance(value, kind), name, value, f"give a {kind.__name__} or None")
-    elif name == "window_pattern":
-        good = isinstance(value, tuple) and all(isinstance(each, bool) for each in value)
-        _refuse_unless(good, name, value, "give a list of true and false")
-    elif name in _CHOICES:
-        known = list(_CHOICES[name])
-        _refuse_unless(value in known, name, shown(value), nearest(str(value), known))
-    elif name in _SWITCHES:
-        _refuse_unless(isinstance(value, bool), name, value, "give true or false")
-    else:
-        refuse_count(name, value, MOST_MODEL_LAYERS if name == "layers" else LARGEST_OF_MODEL)
-
-
-def _refuse_unless(good: bool, name: str, value: Any, hint: str) -> None:
-    if not good:
-        raise ShapeError(f"{name} is {value}", hint=hint)
-
-
-_SWITCHES = (
-    *("gated", "tied", "qkv_bias", "qk_norm", "norm_adds_one", "scaled_embedding"),
-    "fused_files",
-)
-_NUMBERS = (
-    *("rope_theta", "norm_epsilon", "local_rope_theta", "score_cap", "logit_cap"),
-    "query_scalar",
-)
-_CHOICES = {"qk_norm_over": NORM_SPANS, "activation": ACTIVATIONS, "norms": NORM_PLACES}
-_RECORDS = {"rope_scaling": RopeScaling, "lora": Lora, "mixture": ExpertMixture}
-_OPTIONAL = (
-    *(*_RECORDS, "window", "local_rope_theta", "score_cap", "logit_cap"),
-    "query_scalar",
-)

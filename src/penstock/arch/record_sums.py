@@ -20,6 +20,14 @@ class RecordSums(Protocol):
     element_bytes: int
     tied: bool
 
+    def opening_records(self, layer: int) -> tuple[LayerRecord, ...]:
+        """Scorers of the brackets that open in front of a layer."""
+        ...
+
+    def closing_records(self, layer: int) -> tuple[LayerRecord, ...]:
+        """Bypasses of the brackets that close behind a layer."""
+        ...
+
     @property
     def layer_records(self) -> tuple[LayerRecord, ...]:
         """The records of one layer, in the order in which a forward meets them."""
@@ -54,7 +62,13 @@ class RecordSums(Protocol):
         """Elements of the whole model: layers with their vectors, a last norm, embeddings."""
         embeddings = 1 if self.tied else 2
         layers = self.layers * (self.layer_weights + self.layer_vectors)
-        return layers + self.last_norm.vectors + embeddings * self.head_weights
+        ends = self.last_norm.vectors + embeddings * self.head_weights
+        return layers + self.bracket_vectors(range(self.layers)) + ends
+
+    def bracket_vectors(self, layers: range) -> int:
+        """Elements of scorers and bypasses in front of some layers and behind them."""
+        both = (self.opening_records, self.closing_records)
+        return sum(each.vectors for of in both for layer in layers for each in of(layer))
 
     @property
     def active_parameters(self) -> int:

@@ -58,7 +58,8 @@ class TrainedSums(RecordSums):
         """
         ends = sum(record.trained for record in (*self.input_records, *self.output_records))
         twice = self.head.weights if self.tied and self.trains_all else 0
-        return self.layers * self.layer_trained + ends - twice
+        between = self.bracket_vectors(range(self.layers))
+        return self.layers * self.layer_trained + between + ends - twice
 
     @cached_property
     def step_flops_per_token(self) -> int:

@@ -14,7 +14,7 @@ from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
 from penstock.run.program.layout import on_shards, refuse_experts
-from penstock.run.program.unsupported import why_not
+from penstock.run.program.unsupported import refuse_subsampling, why_not
 from penstock.schedules import Case, Spec
 from penstock.verify.variants import VARIANTS, Trial, Variant
 
@@ -101,6 +101,7 @@ def _runnable(trial: Trial) -> Trial:
     """The trial, refused where its schedule cannot run its model."""
     shape, model = trial.schedule.shape, trial.work.model
     refuse_experts(model, cut=bool(shape.weightless), on_shards=on_shards(shape))
+    refuse_subsampling(model, trial.schedule, trial.cell)
     return trial
 
 
