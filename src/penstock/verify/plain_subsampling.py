@@ -36,10 +36,12 @@ class _Balanced(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         scores, counted = ctx.saved_tensors
+        if not counted.any():
+            return gradients[0], None, None
         with torch.enable_grad():
             own = scores[counted].detach().requires_grad_()
             mean, root = own.mean(), (own * own).mean().sqrt()
-            ratio = mean / own.std(unbiased=False)
+            ratio = mean / (own - mean).square().mean().clamp(min=1e-20).sqrt()
             low, high = (0.8139535 * atanh(2 * q - 1) for q in (ctx.keep - 0.05, ctx.keep + 0.05))
             bounded = root.clamp(1.2533, 4 * 1.2533)
             loss = (ratio - ratio.clamp(low, high)).abs() + (bounded / root).log().abs()

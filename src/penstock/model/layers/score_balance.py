@@ -55,23 +55,23 @@ def mean_bounds(keep: float) -> tuple[float, float]:
     )
 
 
-def balanced_gradient(
-    d_scores: Tensor, scores: Tensor, keep: float, padding: Tensor | None = None
-) -> Tensor:
+def balanced_gradient(d_scores: Tensor, scores: Tensor, keep: float) -> Tensor:
     """The gradient of scores with a push towards the bounds: scale-free, and nothing where the
-    gradient is zero."""
-    counted = torch.ones_like(scores) if padding is None else (~padding).to(scores)
-    push = _push(scores, counted, mean_bounds(keep))
-    root = ((push * push).sum() / counted.sum()).sqrt().clamp(min=TINY)
+    gradient is zero. Padding, whose score is minus infinity, does not count."""
+    finite = scores.isfinite()
+    counted = finite.to(scores)
+    push = _push(torch.where(finite, scores, 0), counted, mean_bounds(keep))
+    root = ((push * push).sum() / counted.sum().clamp(min=1)).sqrt().clamp(min=TINY)
     return d_scores + d_scores.abs() * (push * (BALANCER_SCALE / root))
 
 
 def _push(scores: Tensor, counted: Tensor, bounds: tuple[float, float]) -> Tensor:
     """The gradient of |m - clamp(m)| + |log(clamp(r) / r)| of all scores that count, where m is
     their mean in standard deviations and r the root of their mean square."""
-    number, own = counted.sum(), scores * counted
-    mean, square = own.sum() / number, (own * own).sum() / number
-    deviation = (square - mean * mean).clamp(min=TINY).sqrt()
+    number = counted.sum().clamp(min=1)
+    mean = scores.sum() / number
+    square, off_mean = (scores * scores).sum() / number, (scores - mean) * counted
+    deviation = ((off_mean * off_mean).sum() / number).clamp(min=TINY).sqrt()
     root, m = square.clamp(min=TINY).sqrt(), mean / deviation
     off = torch.sign(m - m.clamp(*bounds))
     by_mean = (1 - m * (scores - mean) / deviation) / deviation

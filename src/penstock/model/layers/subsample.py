@@ -38,15 +38,12 @@ def scores_of(x: Tensor, scorer: Tensor, rows: int) -> Tensor:
     return torch.mv(x.to(wide), scorer.to(wide)).view(rows, -1)
 
 
-def select(
-    scores: Tensor, count: int, *, flip: bool | None, padding: Tensor | None = None
-) -> Selection:
+def select(scores: Tensor, count: int, *, flip: bool | None) -> Selection:
     """The `count` tokens of each row with the largest scores, the first of those that are equal.
     With `flip` None no weight is taken off; otherwise it says whether those that missed are met
-    from the last on. Padding has no weight and is kept only where nothing else is left."""
+    from the last on. Padding has a score of minus infinity: it is kept only where nothing else is
+    left, and has no weight."""
     tokens = scores.shape[1]
-    if padding is not None:
-        scores = scores.masked_fill(padding, -torch.inf)
     ordered, order = scores.sort(dim=1, descending=True, stable=True)
     weights = ordered.clamp(0, 1)
     own, rivals = weights[:, :count], order[:, :0]

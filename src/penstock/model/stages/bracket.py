@@ -50,7 +50,9 @@ class Brackets:
         """The kept tokens, what the bracket that closes needs, and what the way back needs."""
         whole = yield from gather_tokens(self.tokens, x, around.tokens.numel())
         scores = scores_of(whole, scorer, around.rows)
-        selection = self._select(pair, scores, around, padding)
+        if padding is not None:
+            scores = scores.masked_fill(padding, -torch.inf)
+        selection = self._select(pair, scores, around)
         y = whole[flat_places(selection.kept, scores.shape[1])]
         carried = OpenBracket(x, selection.kept, selection.weights)
         return self.tokens.hold(y), carried, ScoredSaved(x, scores, selection)
@@ -93,7 +95,6 @@ class Brackets:
         d: Tensor,
         back: BracketGradient,
         around: Piece,
-        padding: Tensor | None,
     ) -> Work[Tensor]:
         """The gradient of what went into the bracket, of those of its kept tokens and of what went
         past them."""
@@ -101,36 +102,28 @@ class Brackets:
         dy = yield from gather_tokens(self.tokens, d, kept.numel())
         past = yield from gather_tokens(self.tokens, back.x, count)
         x = yield from gather_tokens(self.tokens, saved.x, count)
-        d_scores = self._score_gradient(pair, saved, back.weights, around, padding).flatten()
+        d_scores = self._score_gradient(pair, saved, back.weights, around).flatten()
         wide = precise(x.dtype)
         gradient.add_(d_scores @ x.to(wide))
         dx = torch.addr(past.to(wide), d_scores, scorer.to(wide)).to(x.dtype)
         dx[flat_places(kept, saved.scores.shape[1])] += dy  # a token is kept once: one place each
         return self.tokens.hold(dx)
 
-    def _select(
-        self, pair: Pair, scores: Tensor, around: Piece, padding: Tensor | None
-    ) -> Selection:
+    def _select(self, pair: Pair, scores: Tensor, around: Piece) -> Selection:
         if around.levels is None:
             return select_positive(scores)
         span, moment = around.levels.spans[pair.level - 1], around.levels.moment
         flip = None if moment is None else moment.draw(pair.number, Purpose.FLIP) < FLIP_CHANCE
-        return select(scores, span.end - span.start, flip=flip, padding=padding)
+        return select(scores, span.end - span.start, flip=flip)
 
     def _score_gradient(
-        self,
-        pair: Pair,
-        saved: ScoredSaved,
-        d_weights: Tensor,
-        around: Piece,
-        padding: Tensor | None,
+        self, pair: Pair, saved: ScoredSaved, d_weights: Tensor, around: Piece
     ) -> Tensor:
         scores, moment = saved.scores, _moment(around)
         found = score_gradient(scores, saved.selection, d_weights)
-        if moment.draw(pair.number, Purpose.BALANCER) < balancer_chance(
-            self.subsampling, moment.step
-        ):
-            found = balanced_gradient(found, scores, self.subsampling.keep, padding)
+        chance = balancer_chance(self.subsampling, moment.step)
+        if moment.draw(pair.number, Purpose.BALANCER) < chance:
+            found = balanced_gradient(found, scores, self.subsampling.keep)
         return found
 
 

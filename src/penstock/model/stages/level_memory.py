@@ -47,14 +47,23 @@ class LevelMemory:
             each.close_gradients()
 
 
+FAR = 1 << 40
+"""Behind every token."""
+
+
 def kept_documents(documents: Documents, positions: Sequence[Sequence[int]]) -> Documents:
     """Where documents begin among kept tokens; one of which nothing is kept is not there.
+
+    Rows that have the same documents so far may not have the same ones in later slices, whose
+    gradients reach back differently far. So each of several rows has a last start of its own,
+    behind all tokens, and none is computed together with another.
 
     >>> kept_documents(((0, 5, 6, 9),), [[1, 2, 7, 8]])
     ((0, 2),)
     """
     found = []
-    for starts, at in zip(documents, positions):
+    for row, (starts, at) in enumerate(zip(documents, positions)):
         begun = dict.fromkeys(bisect_left(at, start) for start in starts)
-        found.append(tuple(each for each in begun if each < len(at)) or (0,))
+        own = tuple(each for each in begun if each < len(at)) or (0,)
+        found.append(own if len(documents) == 1 else (*own, FAR + row))
     return tuple(found)

@@ -118,20 +118,11 @@ class BackwardWalk:
 
     def open_bracket(self, scorer: Tensor, gradient: Tensor, pair: Pair, d: Tensor) -> Work[Tensor]:
         """The gradient of what went into the bracket."""
-        parent = self._parent(pair)
-        padding = _padding(self.piece, self.saved.kept[parent.number] if parent else None)
-        return (
-            yield from self.brackets.open_backward(
-                scorer,
-                gradient,
-                pair,
-                self.saved.scored.pop(),
-                d,
-                self.back.pop(),
-                self._around(pair),
-                padding,
-            )
+        saved, back = self.saved.scored.pop(), self.back.pop()
+        work = self.brackets.open_backward(
+            scorer, gradient, pair, saved, d, back, self._around(pair)
         )
+        return (yield from work)
 
     def _parent(self, pair: Pair) -> Pair | None:
         return self.regions.subsampling.parent(pair)
