@@ -182,15 +182,23 @@ class Subsampling:
             by_level.append([Span(end - own, end, ends[-1]) for own, end in zip(kept, ends)])
         return [*zip(*by_level)]
 
+    @property
+    def fewest(self) -> int:
+        """Layers of the smallest model with the same brackets."""
+        return sum("T" in run for run in self._runs)
+
+    @property
+    def _runs(self) -> list[str]:
+        """Runs of layers, and brackets between them."""
+        return self.structure.replace("(", " ( ").replace(")", " ) ").split()
+
     def over(self, layers: int) -> str:
         """A structure of so many layers with the same brackets, as evenly spread as can be.
 
         >>> Subsampling("TTT(TT)TTT").over(4)
         'T(T)TT'
         """
-        runs = self.structure.replace("(", " ( ").replace(")", " ) ").split(" ")
-        runs = [run for run in runs if run]
-        inside = sum("T" in run for run in runs)
+        runs, inside = self._runs, self.fewest
         if layers < inside:
             raise ShapeError(
                 f"structure {self.structure} has {inside} runs of layers, but the model has "

@@ -64,7 +64,7 @@ class SubsampledStage(DecoderStage):
         )
         return SubsampledWeights(*plain, scorers, bypasses)
 
-    def _memory(self, piece: Piece, kv: Any) -> Any:
+    def memory(self, piece: Piece, kv: Any) -> Any:
         return self.regions.memory(piece, kv)
 
     def _saving(
