@@ -58,7 +58,8 @@ class ModelBoundary(NamedTuple):
     """What else goes over each, where tokens are left out (model/stages/carried_levels.py)."""
 
     def pattern(self, buf: Buf, piece: Piece) -> Tensor:
-        carried = self.levels[_crossed(buf)] if self.levels else None
+        between = self.levels and buf.name in _BETWEEN_STAGES
+        carried = self.levels[_crossed(buf)] if between else None
         if carried is not None:
             flat = (carried.elements(piece),)
             return torch.empty((), dtype=self.dtype, device=self.device).expand(flat)
@@ -81,6 +82,10 @@ class AnyBoundary(NamedTuple):
 
     def pattern(self, buf: Buf, piece: Piece) -> Tensor:
         return (self.patterns if buf.name == "x" else self.gradients)[_crossed(buf)]
+
+
+_BETWEEN_STAGES = ("x", "g")
+"""Buffers that go from stage to stage, and not to or from shards of the vocabulary."""
 
 
 def _crossed(buf: Buf) -> int:
