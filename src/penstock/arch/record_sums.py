@@ -3,6 +3,7 @@
 Whoever needs more than a sum walks `layer_records`.
 """
 
+from fractions import Fraction
 from functools import cached_property
 from typing import Protocol
 
@@ -10,6 +11,7 @@ from penstock.arch.layers.embedding import Embedding
 from penstock.arch.layers.lm_head import LmHead
 from penstock.arch.layers.norm import Norm
 from penstock.arch.layers.record import LayerRecord
+from penstock.arch.subsampling import Subsampling
 
 
 class RecordSums(Protocol):
@@ -19,6 +21,7 @@ class RecordSums(Protocol):
     hidden: int
     element_bytes: int
     tied: bool
+    subsampling: Subsampling | None
 
     def opening_records(self, layer: int) -> tuple[LayerRecord, ...]:
         """Scorers of the brackets that open in front of a layer."""
@@ -86,10 +89,17 @@ class RecordSums(Protocol):
         """Forward FLOPs of one token in the weights of one layer."""
         return sum(record.flops_per_token for record in self.layer_records)
 
+    def layers_met(self, power: int = 1) -> Fraction:
+        """Layers that a token goes through, or a pair of tokens (2): all, unless some are left
+        out."""
+        if self.subsampling is None:
+            return Fraction(self.layers)
+        return self.subsampling.layers_met(power)
+
     @property
     def flops_per_token(self) -> int:
-        """Forward FLOPs of one token in all weights, head included."""
-        return self.layers * self.layer_flops + self.head.flops_per_token
+        """Forward FLOPs of one token in all weights that it meets, head included."""
+        return round(self.layers_met() * self.layer_flops) + self.head.flops_per_token
 
     @cached_property
     def pair_flops(self) -> int:
@@ -98,8 +108,8 @@ class RecordSums(Protocol):
 
     @property
     def flops_per_pair(self) -> int:
-        """Forward FLOPs of one query-key pair in all layers."""
-        return self.layers * self.pair_flops
+        """Forward FLOPs of one query-key pair in all layers, where both are there."""
+        return round(self.layers_met(2) * self.pair_flops)
 
     @property
     def boundary_bytes(self) -> int:

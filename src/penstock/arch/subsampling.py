@@ -153,6 +153,16 @@ class Subsampling:
             for layer in range(self.layers)
         )
 
+    def layers_met(self, power: int = 1) -> Fraction:
+        """Layers that a token goes through, on average; with power 2 those that a pair of tokens
+        goes through.
+
+        >>> float(Subsampling("T(T(T)T)", keep=0.5).layers_met())
+        2.25
+        """
+        share = Fraction(str(self.keep)) ** power
+        return sum((share**level for level in self.levels), Fraction(0))
+
     @property
     def deepest(self) -> int:
         return max(self.levels)

@@ -67,7 +67,7 @@ class TrainedSums(RecordSums):
         gradient, and weight gradients of what is trained. Nothing is computed twice."""
         layer = 2 * sum(record.flops_per_token for record in self.layer_records)
         head = (2 + self.trains_all) * self.head.flops_per_token
-        return self.layers * (layer + self.layer_weight_flops) + head
+        return round(self.layers_met() * (layer + self.layer_weight_flops)) + head
 
     @cached_property
     def layer_input_flops(self) -> int:

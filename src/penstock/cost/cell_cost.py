@@ -179,9 +179,10 @@ class CellCost(TransformerCost):
     @cached_property
     def _stages_like(self) -> list[StageLike]:
         """What stages that communicate alike have in common: as many layers, the ends of the model
-        apart. Stages of attention alone make each one different."""
+        apart. Stages of attention alone, and tokens that are left out, make each one
+        different."""
         layers, last = self.workload.layers, len(self.workload.layers) - 1
-        if self.workload.weightless:
+        if self.workload.weightless or self.workload.model.subsampling is not None:
             return [(stage, False, False) for stage in range(len(layers))]
         return [(count, stage == 0, stage == last) for stage, count in enumerate(layers)]
 

@@ -6,6 +6,7 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
 from penstock.core.shape import Shape
 from penstock.cost.cut_workload import CutWorkload
+from penstock.cost.kept_workload import KeptWorkload
 from penstock.cost.workload import Workload
 
 
@@ -22,4 +23,4 @@ def workload_for(
     cut = tuple(map(tuple, lengths))
     if shape.weightless:
         return CutWorkload(model, cut, split, to_attention=shape.to_attention)
-    return Workload(model, cut, split)
+    return (Workload if model.subsampling is None else KeptWorkload)(model, cut, split)

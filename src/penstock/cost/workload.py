@@ -22,9 +22,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
@@ -39,6 +40,7 @@ from penstock.cost.loan_bytes import with_loan_bytes
 from penstock.cost.passes import Counts
 from penstock.cost.shard_bytes import ShardBytes
 from penstock.cost.temporary import backward_bytes, forward_bytes, loss_bytes
+from penstock.cost.work_amounts import WorkAmounts
 from penstock.errors import ShapeError
 
 MOST_FLOPS = 2**62
@@ -47,20 +49,6 @@ _WITH_KEYS = {"act": 1, "kv": -1}
 """Sizes between which keys and values go that live and die with the activation."""
 _TAKING_KEYS = frozenset("RO")
 """Kinds of ops that make or move an activation with its keys and values."""
-
-
-class WorkAmounts(NamedTuple):
-    """How much of each kind of work is done; FLOPs, then bytes."""
-
-    linear: Counts
-    attention: Counts
-    attention_backward: Counts
-    lookup: Counts
-    copy: Counts
-
-    @property
-    def flops(self) -> Counts:
-        return self.linear + self.attention + self.attention_backward
 
 
 @dataclass(frozen=True)
@@ -85,12 +73,21 @@ class Workload(AttentionPairs):
             )
         if min((min(lengths, default=0) for lengths in self.lengths), default=0) < 1:
             raise ShapeError("a slice has no tokens", hint="give each slice 1 token or more")
+        self._refuse_brackets()
         tokens, most = max(map(sum, self.lengths)), max(self.layers)
         weights = 2 * tokens * (most * self.model.layer_flops + 2 * self.model.head.flops_per_token)
         if weights + most * self.model.pair_flops * tokens**2 > MOST_FLOPS:
             raise ShapeError(
                 f"an op over {tokens:,} tokens would have more than {MOST_FLOPS:,} FLOPs",
                 hint="shorten the sequence, or put fewer layers on a stage",
+            )
+
+    def _refuse_brackets(self) -> None:
+        """Refuse a model that leaves out tokens, unless they are counted."""
+        if self.model.subsampling is not None:
+            raise ShapeError(
+                "the model leaves out tokens: neither cells nor unequal documents are counted so",
+                hint="take one rank for each device, and sequences of one length",
             )
 
     @classmethod
@@ -129,6 +126,11 @@ class Workload(AttentionPairs):
         """Elements of a stage's layers that are not trained."""
         return self.layers[stage] * self.part.layer_frozen
 
+    @cached_property
+    def met(self) -> NDArray[Any]:
+        """Layers of each stage that a token goes through: all of them."""
+        return np.array(self.layers, np.int64)
+
     @property
     def weightless(self) -> frozenset[int]:
         """Stages of attention alone."""
@@ -161,7 +163,7 @@ class Workload(AttentionPairs):
     def rates(self, shape: Shape) -> WorkAmounts:
         """Work of each kind of op on each stage: attention per half pair of a layer, the others per
         token."""
-        model, layers = self.part, np.array(self.layers, np.int64)
+        model, layers = self.part, self.met
         ends, row = passes.end_passes(model, shape.loss), model.embedding.row_bytes
         head = np.outer(ends.head, self._at_last) * (shape.loss == "F") * model.vocabulary
         shard = ends.shard[:, None] * -(-model.vocabulary // shape.devices)
@@ -225,9 +227,9 @@ class Workload(AttentionPairs):
 
     def _kept_of_slices(self, schedule: Schedule) -> Counts:
         """Bytes that slices keep beyond what whole sequences keep."""
-        per_token = np.array(self.layers, np.int64) * self.part.sliced_bytes
+        per_token = self.met * self.part.sliced_bytes
         tokens = (self.tokens * self.cut)[schedule.unit]
-        return np.asarray(per_token[stage_column(schedule)] * tokens)
+        return np.asarray(per_token[stage_column(schedule)] * tokens, np.int64)
 
     def _with_activation(self, schedule: Schedule) -> Counts:
         """Bytes of keys and values that are made again with the activation, or moved with it: those
@@ -255,7 +257,7 @@ class Workload(AttentionPairs):
 
     def _bytes_per_token(self, shape: Shape, size: str) -> Counts:
         """Bytes of one token's buffer on each stage."""
-        model, layers = self.model, np.array(self.layers, np.int64)
+        model, layers = self.model, self.met
         if size == "ckpt":  # the first stage starts from tokens, which the batch holds anyway
             started = (np.arange(len(layers)) > 0) | (shape.embed == "E")
             return np.asarray(started * model.boundary_bytes, np.int64)

@@ -33,7 +33,7 @@ from penstock.cost.exchange import Exchange
 from penstock.cost.model import SIZES, Link
 from penstock.cost.shares import Scaled
 from penstock.cost.transformer import PICOSECOND
-from penstock.cost.workload import WorkAmounts
+from penstock.cost.work_amounts import WorkAmounts
 from penstock.estimate.cluster_links import ClusterLinks, seconds_of_each
 from penstock.estimate.known_sums import collective_seconds, known_sums
 from penstock.estimate.layer_times import LayerTimes, UnitTokens, heads_seconds, units_seconds

@@ -14,8 +14,8 @@ from penstock.arch.subsampling import SCORER_RATE
 
 @dataclass(frozen=True)
 class Scorer(LayerRecord):
-    """Gives each token a score: h products. Of those in front of the bracket it keeps h elements
-    and a score."""
+    """Gives each token a score. Of each token in front of the bracket it keeps h elements and a
+    score; its h products are not counted, as those of norms are not."""
 
     number: int
     """Of the pair."""
@@ -26,10 +26,6 @@ class Scorer(LayerRecord):
     def parameters(self) -> tuple[Parameter, ...]:
         name, start = scorer_name(self.number), InitialValue.UNIFORM
         return (Parameter(name, (self.hidden,), start, rate=SCORER_RATE),)
-
-    @property
-    def flops_per_token(self) -> int:
-        return 2 * self.hidden
 
     @property
     def saved_bytes(self) -> int:
