@@ -10,7 +10,8 @@ from penstock.arch.presets import model
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.cost.workload import WorkAmounts, Workload
+from penstock.cost.work_amounts import WorkAmounts
+from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
 from penstock.schedules import build
 from penstock.transform import recompute_all, split_backward

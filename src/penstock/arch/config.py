@@ -14,17 +14,19 @@ from penstock.arch.attention_rule import AttentionRule
 from penstock.arch.block_rules import BlockRules, refuse_blocks, refuse_unlike
 from penstock.arch.blocks import Block
 from penstock.arch.dealing import deal, deal_heads
-from penstock.arch.field_rules import AFTER, BEFORE, BOTH, refuse_field
+from penstock.arch.field_rules import refuse_field
 from penstock.arch.layers.attention import HEAD, Attention
+from penstock.arch.layers.bracket import Bypass, Scorer
 from penstock.arch.layers.embedding import Embedding
 from penstock.arch.layers.expert_mlp import ExpertMlp
 from penstock.arch.layers.gated_mlp import SILU, GatedMlp, PlainMlp
 from penstock.arch.layers.lm_head import LmHead
-from penstock.arch.layers.norm import Norm
+from penstock.arch.layers.norm import AFTER, BEFORE, BOTH, Norm
 from penstock.arch.layers.record import LayerRecord
 from penstock.arch.lora import Lora
 from penstock.arch.mixture import ExpertMixture, refuse_beside_experts
 from penstock.arch.rope_scaling import RopeScaling
+from penstock.arch.subsampling import Subsampling, refuse_beside_subsampling
 from penstock.arch.trained import TrainedSums
 from penstock.errors import ShapeError
 
@@ -99,6 +101,8 @@ class ModelConfig(BlockRules, TrainedSums):
     blocks: tuple[Block, ...] = ()
     """What layers are made of where they differ, repeated along the model: the width of the MLP,
     and whether there is attention; empty: all have attention and an MLP of width `ffn`."""
+    subsampling: Subsampling | None = None
+    """Layers that only some tokens go through; None: all tokens go through all layers."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -119,6 +123,8 @@ class ModelConfig(BlockRules, TrainedSums):
             refuse_beside_experts(self)
         if self.blocks:
             refuse_blocks(self)
+        if self.subsampling is not None:
+            refuse_beside_subsampling(self)
 
     @property
     def longest(self) -> int | None:
@@ -244,6 +250,20 @@ class ModelConfig(BlockRules, TrainedSums):
         parts, norm = (self.qkv_bias, self.qk_norm), (self.qk_norm_over, self.norm_adds_one)
         return Attention(self.hidden, *heads, *parts, self.element_bytes, *norm)
 
+    def opening_records(self, layer: int) -> tuple[LayerRecord, ...]:
+        """Scorers of the brackets that open in front of a layer."""
+        if self.subsampling is None:
+            return ()
+        sizes = (self.hidden, self.element_bytes)
+        return tuple(Scorer(pair.number, *sizes) for pair in self.subsampling.opened(layer))
+
+    def closing_records(self, layer: int) -> tuple[LayerRecord, ...]:
+        """Bypasses of the brackets that close behind a layer."""
+        if self.subsampling is None:
+            return ()
+        sizes = (self.hidden, self.element_bytes)
+        return tuple(Bypass(pair.number, *sizes) for pair in self.subsampling.closed(layer))
+
     @cached_property
     def embedding(self) -> Embedding:
         return Embedding(self.vocabulary, self.hidden, self.element_bytes)
@@ -256,6 +276,15 @@ class ModelConfig(BlockRules, TrainedSums):
     @cached_property
     def head(self) -> LmHead:
         return LmHead(self.vocabulary, self.hidden, self.element_bytes, self.logit_cap)
+
+
+def with_layers(config: ModelConfig, layers: int) -> ModelConfig:
+    """A model with another number of layers, and the same brackets around as large a part of
+    them."""
+    subsampling = config.subsampling
+    if subsampling is not None:
+        subsampling = replace(subsampling, structure=subsampling.over(layers))
+    return replace(config, layers=layers, subsampling=subsampling)
 
 
 MLP_NORM = {BEFORE: "post_attention_layernorm", AFTER: "", BOTH: "pre_feedforward_layernorm"}

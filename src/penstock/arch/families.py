@@ -16,6 +16,7 @@ from penstock.arch.family import Family
 from penstock.arch.huggingface_keys import SIZE_KEYS, refuse_keys
 from penstock.arch.rope_keys import LOCAL_KEY, part_local, read_rope, write_rope
 from penstock.arch.rope_scaling import RopeScaling
+from penstock.arch.subsampling_keys import read_subsampling, write_subsampling
 from penstock.errors import ShapeError, shown
 
 BYTES: Mapping[str, int] = {"bfloat16": 2, "float16": 2, "float32": 4, "float64": 8}
@@ -31,6 +32,7 @@ _USUAL = {each.name: each.default for each in fields(ModelConfig)}
 
 def from_huggingface(config: Mapping[str, Any]) -> ModelConfig:
     """The model that the content of a `config.json` describes."""
+    config, subsampling = read_subsampling(config)
     family = family_of(config)
     stated = {key: value for key, value in config.items() if value is not None}
     refuse_keys(stated, family.fixed, (*family.own_keys, BLOCK_KEY))
@@ -52,6 +54,7 @@ def from_huggingface(config: Mapping[str, Any]) -> ModelConfig:
         **family.parts,
         **_own_fields(family, values, head_size),
         blocks=read_blocks(config),
+        subsampling=subsampling,
     )
 
 
@@ -80,7 +83,7 @@ def to_huggingface(config: ModelConfig) -> dict[str, Any]:
     family = FAMILIES[_model_type(config)]
     _refuse_unstated(config, family)
     _refuse_scaling(family, config.rope_scaling)
-    return {
+    stated = {
         "architectures": [family.architecture],
         "model_type": family.model_type,
         **{theirs: getattr(config, ours) for ours, theirs in SIZE_KEYS.items()},
@@ -99,6 +102,7 @@ def to_huggingface(config: ModelConfig) -> dict[str, Any]:
         "torch_dtype": dtype_name(config),
         **write_blocks(config, family.model_type),
     }
+    return write_subsampling(stated, config.subsampling)
 
 
 def _own_keys(config: ModelConfig, family: Family) -> dict[str, Any]:

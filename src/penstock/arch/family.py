@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.arch.field_rules import AFTER, BOTH
 from penstock.arch.huggingface_keys import FixedKeys
 from penstock.arch.layers.attention import PROJECTION
 from penstock.arch.layers.gated_mlp import GELU_TANH
+from penstock.arch.layers.norm import AFTER, BOTH
 from penstock.arch.mixture import ExpertMixture
 from penstock.arch.mixture_keys import MIXTRAL, QWEN3_MOE, ROUTER_DEFAULTS, MixtureKeys
 from penstock.arch.rope_keys import LOCAL_KEY, PLAIN_THETA

@@ -1,22 +1,21 @@
-"""What each field of a model may be, whatever the others are."""
+"""Which values the fields of a model may have: a file or a table may state others."""
 
 from typing import Any
 
 from penstock.arch.blocks import Block
 from penstock.arch.layers.attention import NORM_SPANS
 from penstock.arch.layers.gated_mlp import ACTIVATIONS
+from penstock.arch.layers.norm import NORM_PLACES
 from penstock.arch.limits import LARGEST_OF_MODEL, MOST_MODEL_LAYERS, refuse_count, refuse_number
 from penstock.arch.lora import Lora
 from penstock.arch.mixture import ExpertMixture
 from penstock.arch.rope_scaling import RopeScaling
+from penstock.arch.subsampling import Subsampling
 from penstock.errors import ShapeError, nearest, shown
-
-BEFORE, AFTER, BOTH = "before", "after", "both"
-NORM_PLACES = (BEFORE, AFTER, BOTH)
 
 
 def refuse_field(name: str, value: Any) -> None:
-    """Refuse the value of one field, whatever the others are."""
+    """Refuse a value that a field of that name cannot have."""
     if name in _OPTIONAL and value is None:
         return
     if name in _NUMBERS:
@@ -53,7 +52,12 @@ _NUMBERS = (
     "query_scalar",
 )
 _CHOICES = {"qk_norm_over": NORM_SPANS, "activation": ACTIVATIONS, "norms": NORM_PLACES}
-_RECORDS = {"rope_scaling": RopeScaling, "lora": Lora, "mixture": ExpertMixture}
+_RECORDS = {
+    "rope_scaling": RopeScaling,
+    "lora": Lora,
+    "mixture": ExpertMixture,
+    "subsampling": Subsampling,
+}
 _OPTIONAL = (
     *(*_RECORDS, "window", "local_rope_theta", "score_cap", "logit_cap"),
     "query_scalar",

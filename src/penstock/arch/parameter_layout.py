@@ -39,6 +39,8 @@ class ParameterPart:
     """What its gradient is a sum over, where holders may each have only some of it."""
     of_replica: bool = False
     """Whether one replica alone holds it, so that its gradient is not added up over replicas."""
+    rate: float = 1.0
+    """What the learning rate is multiplied by."""
 
     @property
     def local_shape(self) -> TensorShape:
@@ -176,4 +178,5 @@ def _part(name: str, parameter: Parameter, offset: int, index: int, of: int) -> 
         tuple(dict.fromkeys(holders)),
         parameter.adds_over,
         parameter.of_replica,
+        parameter.rate,
     )

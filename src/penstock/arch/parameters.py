@@ -62,7 +62,9 @@ def stage_parameters(config: ModelConfig, layers: range, stage: int, stages: int
     not."""
     found = _named("", config.input_records) if stage == 0 else {}
     for layer in layers:
+        found |= _named("", config.opening_records(layer))
         found |= layer_parameters(config, layer)
+        found |= _named("", config.closing_records(layer))
     return found | (_named("", config.output_records) if stage == stages - 1 else {})
 
 

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 from penstock.arch.blocks import Block
 from penstock.arch.config import ModelConfig
-from penstock.arch.field_rules import AFTER, BOTH
 from penstock.arch.layers.attention import PROJECTION
 from penstock.arch.layers.gated_mlp import GELU_TANH
+from penstock.arch.layers.norm import AFTER, BOTH
 from penstock.arch.mixture import ExpertMixture
 from penstock.arch.rope_scaling import RopeScaling
+from penstock.arch.subsampling import Subsampling
 from penstock.errors import ShapeError, nearest
 
 
@@ -131,6 +132,11 @@ MODELS: dict[str, ModelConfig] = {
     "qwen3-30b-a3b": replace(
         _qwen3(ModelConfig(48, 2048, 768, 32, 4, 128, 151936)),
         mixture=ExpertMixture(128, 8, balance=0.001, family="qwen3_moe"),
+    ),
+    "subllm-1.3b": ModelConfig(
+        *(24, 2048, 5504, 16, 16, 128, 32000),
+        max_positions=4096,
+        subsampling=Subsampling("TTTTT(TTTTT(TTTT)TTTTT)TTTTT"),
     ),
     "olmo2-7b": _olmo2(ModelConfig(32, 4096, 11008, 32, 32, 128, 100352)),
     "olmo2-13b": _olmo2(ModelConfig(40, 5120, 13824, 40, 40, 128, 100352)),

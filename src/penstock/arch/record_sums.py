@@ -3,6 +3,8 @@
 Whoever needs more than a sum walks `layer_records`.
 """
 
+from collections.abc import Iterable
+from fractions import Fraction
 from functools import cached_property
 from typing import Protocol
 
@@ -10,6 +12,7 @@ from penstock.arch.layers.embedding import Embedding
 from penstock.arch.layers.lm_head import LmHead
 from penstock.arch.layers.norm import Norm
 from penstock.arch.layers.record import LayerRecord
+from penstock.arch.subsampling import Subsampling
 
 
 class RecordSums(Protocol):
@@ -19,10 +22,23 @@ class RecordSums(Protocol):
     hidden: int
     element_bytes: int
     tied: bool
+    subsampling: Subsampling | None
+
+    def opening_records(self, layer: int) -> tuple[LayerRecord, ...]:
+        """Scorers of the brackets that open in front of a layer."""
+        ...
+
+    def closing_records(self, layer: int) -> tuple[LayerRecord, ...]:
+        """Bypasses of the brackets that close behind a layer."""
+        ...
 
     @property
     def layer_records(self) -> tuple[LayerRecord, ...]:
         """The records of one layer, in the order in which a forward meets them."""
+        ...
+
+    def attending(self, layers: Iterable[int]) -> list[int]:
+        """Those of some layers that have attention."""
         ...
 
     def total(self, name: str) -> int:
@@ -58,7 +74,13 @@ class RecordSums(Protocol):
         """Elements of the whole model: layers with their vectors, a last norm, embeddings."""
         embeddings = 1 if self.tied else 2
         layers = self.total("layer_weights") + self.total("layer_vectors")
-        return layers + self.last_norm.vectors + embeddings * self.head_weights
+        ends = self.last_norm.vectors + embeddings * self.head_weights
+        return layers + self.bracket_vectors(range(self.layers)) + ends
+
+    def bracket_vectors(self, layers: range) -> int:
+        """Elements of scorers and bypasses in front of some layers and behind them."""
+        both = (self.opening_records, self.closing_records)
+        return sum(each.vectors for of in both for layer in layers for each in of(layer))
 
     @property
     def active_parameters(self) -> int:
@@ -80,10 +102,24 @@ class RecordSums(Protocol):
         """Forward FLOPs of one token in the weights of one layer."""
         return sum(record.flops_per_token for record in self.layer_records)
 
+    def layers_met(self, power: int = 1) -> Fraction:
+        """Layers that a token goes through, or a pair of tokens (2): all, unless some are left
+        out."""
+        if self.subsampling is None:
+            return Fraction(len(self.attending(range(self.layers))) if power == 2 else self.layers)
+        return self.subsampling.layers_met(power)
+
+    def met(self, name: str, power: int = 1) -> int:
+        """The sum over the layers that a token goes through, or a pair of tokens (2)."""
+        if self.subsampling is None:
+            return self.total(name)
+        each: int = getattr(self, name)
+        return round(self.subsampling.layers_met(power) * each)
+
     @property
     def flops_per_token(self) -> int:
-        """Forward FLOPs of one token in all weights, head included."""
-        return self.total("layer_flops") + self.head.flops_per_token
+        """Forward FLOPs of one token in all weights that it meets, head included."""
+        return self.met("layer_flops") + self.head.flops_per_token
 
     @cached_property
     def pair_flops(self) -> int:
@@ -92,8 +128,8 @@ class RecordSums(Protocol):
 
     @property
     def flops_per_pair(self) -> int:
-        """Forward FLOPs of one query-key pair in all layers."""
-        return self.total("pair_flops")
+        """Forward FLOPs of one query-key pair in all layers, where both are there."""
+        return self.met("pair_flops", 2)
 
     @property
     def boundary_bytes(self) -> int:

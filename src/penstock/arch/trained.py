@@ -58,13 +58,14 @@ class TrainedSums(RecordSums):
         """
         ends = sum(record.trained for record in (*self.input_records, *self.output_records))
         twice = self.head.weights if self.tied and self.trains_all else 0
-        return self.total("layer_trained") + ends - twice
+        between = self.bracket_vectors(range(self.layers))
+        return self.total("layer_trained") + between + ends - twice
 
     @cached_property
     def step_flops_per_token(self) -> int:
         """FLOPs of one token of a training step in all weights, head included: forward, input
         gradient, and weight gradients of what is trained. Nothing is computed twice."""
-        layers = 2 * self.total("layer_flops") + self.total("layer_weight_flops")
+        layers = 2 * self.met("layer_flops") + self.met("layer_weight_flops")
         return layers + (2 + self.trains_all) * self.head.flops_per_token
 
     @cached_property

@@ -118,9 +118,10 @@ class CellSums(TransformerCost):
     @cached_property
     def _stages_like(self) -> list[StageLike]:
         """What stages that communicate alike have in common: as many layers, the ends of the model
-        apart. Stages of attention alone make each one different, and so do layers that differ."""
+        apart. Stages of attention alone, tokens that are left out and layers that differ make each
+        one different."""
         layers, last = self.workload.layers, len(self.workload.layers) - 1
-        if self.workload.weightless:
+        if self.workload.weightless or self.workload.model.subsampling is not None:
             return [(stage, 0, False, False) for stage in range(len(layers))]
         near = self.workload.windowed.tolist()
         own: Sequence[int | range] = self.workload.split if self.workload.model.blocks else layers

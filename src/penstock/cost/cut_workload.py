@@ -36,7 +36,7 @@ from penstock.cost.cell_workload import CellWorkload
 from penstock.cost.cut_moments import CutMoments, WeightMoments
 from penstock.cost.passes import Counts
 from penstock.cost.rank_temporary import RankMoments
-from penstock.cost.workload import WorkAmounts
+from penstock.cost.work_amounts import WorkAmounts
 
 _FIRST, _BETWEEN, _LAST, _ATTENTION = range(4)
 """What a stage of such a model is."""

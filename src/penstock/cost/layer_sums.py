@@ -10,6 +10,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.arch.config import ModelConfig
 from penstock.cost import passes
@@ -48,10 +49,19 @@ class LayerSums(AttentionPairs):
         """The same, by the name of it."""
         return self.summed_up(lambda part: int(getattr(part, name)))
 
+    @cached_property
+    def met(self) -> NDArray[Any]:
+        """Layers of each stage that a token goes through: all of them."""
+        return np.array(self.layers, np.int64)
+
+    def met_sum(self, name: str) -> NDArray[Any]:
+        """What layers have of something, summed over those of each stage that a token meets."""
+        return np.asarray(sum(each.met * getattr(each.part, name) for each in self.of_kinds))
+
     @property
     def layer_products(self) -> Counts:
         """FLOPs of one token in the products of the layers of each stage, by kind of op."""
-        own = (np.outer(passes.layer_products(each.part), each.layers) for each in self.of_kinds)
+        own = (np.outer(passes.layer_products(each.part), each.met) for each in self.of_kinds)
         return np.asarray(sum(own))
 
 

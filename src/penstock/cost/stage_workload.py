@@ -7,6 +7,7 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
 from penstock.core.shape import Shape
 from penstock.cost.cut_workload import CutWorkload
+from penstock.cost.kept_workload import KeptWorkload
 from penstock.cost.workload import Workload
 
 
@@ -24,4 +25,4 @@ def workload_for(
     if shape.weightless:
         refuse_cut(model)
         return CutWorkload(model, cut, split, to_attention=shape.to_attention)
-    return Workload(model, cut, split)
+    return (Workload if model.subsampling is None else KeptWorkload)(model, cut, split)

@@ -21,6 +21,7 @@ from penstock.cost.hardware import Hardware
 from penstock.cost.layer_exchange import layer_exchange
 from penstock.cost.model import SIZES, Link
 from penstock.cost.shares import Scaled
+from penstock.cost.stage_workload import workload_for
 from penstock.cost.workload import Workload
 from penstock.errors import ShapeError, nearest
 
@@ -42,7 +43,7 @@ class TransformerCost:
         cls, shape: Shape, model: ModelConfig, hardware: Hardware, lengths: Sequence[int]
     ) -> "TransformerCost":
         """Every microbatch with the same slices, the layers spread evenly over the stages."""
-        return cls(Workload.of(shape, model, lengths), hardware)
+        return cls(workload_for(shape, model, (lengths,) * shape.microbatches), hardware)
 
     @property
     def sized(self) -> tuple[str, ...]:

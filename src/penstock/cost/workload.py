@@ -22,7 +22,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -39,6 +38,7 @@ from penstock.cost.loan_bytes import with_loan_bytes
 from penstock.cost.passes import Counts
 from penstock.cost.shard_bytes import ShardBytes
 from penstock.cost.temporary import backward_bytes, forward_bytes, loss_bytes
+from penstock.cost.work_amounts import WorkAmounts
 from penstock.errors import ShapeError
 
 MOST_FLOPS = 2**62
@@ -47,20 +47,6 @@ _WITH_KEYS = {"act": 1, "kv": -1}
 """Sizes between which keys and values go that live and die with the activation."""
 _TAKING_KEYS = frozenset("RO")
 """Kinds of ops that make or move an activation with its keys and values."""
-
-
-class WorkAmounts(NamedTuple):
-    """How much of each kind of work is done; FLOPs, then bytes."""
-
-    linear: Counts
-    attention: Counts
-    attention_backward: Counts
-    lookup: Counts
-    copy: Counts
-
-    @property
-    def flops(self) -> Counts:
-        return self.linear + self.attention + self.attention_backward
 
 
 @dataclass(frozen=True)
@@ -85,6 +71,7 @@ class Workload(LayerSums):
             )
         if min((min(lengths, default=0) for lengths in self.lengths), default=0) < 1:
             raise ShapeError("a slice has no tokens", hint="give each slice 1 token or more")
+        self._refuse_brackets()
         tokens, most = max(map(sum, self.lengths)), max(self.layers)
         layer = max(kind.layer_flops for kind in self.model.kinds)
         weights = 2 * tokens * (most * layer + 2 * self.model.head.flops_per_token)
@@ -92,6 +79,14 @@ class Workload(LayerSums):
             raise ShapeError(
                 f"an op over {tokens:,} tokens would have more than {MOST_FLOPS:,} FLOPs",
                 hint="shorten the sequence, or put fewer layers on a stage",
+            )
+
+    def _refuse_brackets(self) -> None:
+        """Refuse a model that leaves out tokens, unless they are counted."""
+        if self.model.subsampling is not None:
+            raise ShapeError(
+                "the model leaves out tokens: neither cells nor unequal documents are counted so",
+                hint="take one rank for each device, and sequences of one length",
             )
 
     @classmethod
@@ -157,7 +152,7 @@ class Workload(LayerSums):
     def rates(self, shape: Shape) -> WorkAmounts:
         """Work of each kind of op on each stage: attention per half pair of a layer, the others per
         token."""
-        model, layers = self.part, np.array(self.layers, np.int64)
+        model, layers = self.part, self.met
         ends, row = passes.end_passes(model, shape.loss), model.embedding.row_bytes
         head = np.outer(ends.head, self._at_last) * (shape.loss == "F") * model.vocabulary
         shard = ends.shard[:, None] * -(-model.vocabulary // shape.devices)
@@ -220,9 +215,9 @@ class Workload(LayerSums):
 
     def _kept_of_slices(self, schedule: Schedule) -> Counts:
         """Bytes that slices keep beyond what whole sequences keep."""
-        per_token = self.summed("sliced_bytes")
+        per_token = self.met_sum("sliced_bytes")
         tokens = (self.tokens * self.cut)[schedule.unit]
-        return np.asarray(per_token[stage_column(schedule)] * tokens)
+        return np.asarray(per_token[stage_column(schedule)] * tokens, np.int64)
 
     def _with_activation(self, schedule: Schedule) -> Counts:
         """Bytes of keys and values that are made again with the activation, or moved with it: those
@@ -252,14 +247,14 @@ class Workload(LayerSums):
 
     def _bytes_per_token(self, shape: Shape, size: str) -> Counts:
         """Bytes of one token's buffer on each stage."""
-        model, layers = self.model, np.array(self.layers, np.int64)
+        model, layers = self.model, self.met
         if size == "ckpt":  # the first stage starts from tokens, which the batch holds anyway
             started = (np.arange(len(layers)) > 0) | (shape.embed == "E")
             return np.asarray(started * model.boundary_bytes, np.int64)
         if size == "act":  # and what the last layer gives; shards need what its norm keeps
             end = model.boundary_bytes if shape.loss == "F" else model.last_norm.saved_bytes
-            return self.summed("saved_bytes") + end * self._at_last
-        return self.summed("stash_bytes" if size == "stash" else "kv_bytes")
+            return np.asarray(self.met_sum("saved_bytes") + end * self._at_last)
+        return self.met_sum("stash_bytes" if size == "stash" else "kv_bytes")
 
     @cached_property
     def tokens(self) -> Counts:

@@ -76,6 +76,7 @@ class TrainingLayout:
         refuse_count("batch_tokens", self.batch_tokens, 1 << 50)
         refuse_misfits(self.model, self.mesh)
         refuse_unpriced(self.mesh)
+        refuse_unequal_layers(self.model)
         self._refuse_layers()
         self.model.refuse_length(self.tokens)
         self._refuse_ranks()
@@ -136,3 +137,13 @@ class TrainingLayout:
     def copies(self) -> int:
         """Ranks that hold the same weights."""
         return self.mesh.replicas * self.mesh.sequence
+
+
+def refuse_unequal_layers(model: ModelConfig) -> None:
+    """Refuse a model that leaves out tokens: layers of different levels take different times."""
+    if model.subsampling is not None:
+        raise ShapeError(
+            "the model leaves out tokens, so that its layers take unequal times, which is not "
+            "estimated",
+            hint="`penstock simulate --model` counts the tokens that each layer has",
+        )

@@ -31,7 +31,8 @@ from penstock.cost.collectives import (
 from penstock.cost.exchange import Exchange
 from penstock.cost.model import SIZES, Link
 from penstock.cost.transformer import PICOSECOND
-from penstock.cost.workload import WorkAmounts, Workload
+from penstock.cost.work_amounts import WorkAmounts
+from penstock.cost.workload import Workload
 from penstock.estimate.cluster_links import ClusterLinks, seconds_of_each
 from penstock.estimate.kept import (
     KeptSeconds,

@@ -13,7 +13,7 @@ from penstock.arch.config import ModelConfig
 def token_flops(model: ModelConfig, tokens: int) -> int:
     """FLOPs of a token of a sequence, forward and backward."""
     embeddings = 1 if model.tied else 2
-    weights = model.total("layer_flops") // 2 + embeddings * model.head_weights
+    weights = model.met("layer_flops") // 2 + embeddings * model.head_weights
     trained = weights if model.trains_all else model.trained_parameters
     return 4 * weights + 2 * trained + 3 * model.flops_per_pair * tokens
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from penstock.arch.blocks import Block
 from penstock.arch.config import ModelConfig
-from penstock.arch.field_rules import BEFORE
+from penstock.arch.layers.norm import BEFORE
 from penstock.errors import ShapeError, nearest, shown
 
 NormMode = Literal["last", "own"]

@@ -15,7 +15,7 @@ from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
 from penstock.run.program.layout import on_shards, refuse_experts
-from penstock.run.program.unsupported import why_not
+from penstock.run.program.unsupported import refuse_subsampling, why_not
 from penstock.schedules import Case, Spec
 from penstock.verify.variants import VARIANTS, Trial, Variant
 
@@ -104,6 +104,7 @@ def _runnable(trial: Trial) -> Trial:
     refuse_experts(model, cut=bool(shape.weightless), on_shards=on_shards(shape))
     if shape.weightless:
         refuse_cut(model)
+    refuse_subsampling(model, trial.schedule, trial.cell)
     return trial
 
 

@@ -9,7 +9,7 @@ reached.
 from dataclasses import replace
 
 from penstock.arch.blocks import Block
-from penstock.arch.config import ModelConfig
+from penstock.arch.config import ModelConfig, with_layers
 from penstock.arch.mixture import ExpertMixture
 from penstock.arch.presets import model
 from penstock.verify.scale import TrialScale
@@ -34,6 +34,10 @@ def small_member(config: ModelConfig, like: ModelConfig) -> ModelConfig:
             *("rope_theta", "max_positions", "element_bytes"),
         )
     }
+    subsampling = config.subsampling
+    if subsampling is not None:
+        config = with_layers(config, subsampling.fewest)
+        sizes["layers"] = config.layers
     grouped = config.kv_heads < config.heads
     scaling = config.rope_scaling
     return replace(

@@ -23,6 +23,7 @@ from penstock.data.batch import IGNORE, Microbatch
 from penstock.errors import ShapeError
 from penstock.verify.plain_decoder import PlainStage, square_attention, stored_name
 from penstock.verify.plain_experts import scores_in, weighted_balance
+from penstock.verify.plain_subsampling import subsampled_loss
 
 Named = dict[str, Tensor]
 """Tensors by the name of their parameter."""
@@ -37,10 +38,13 @@ class Answer(NamedTuple):
 
 
 def answer(
-    model: ModelConfig, parameters: Mapping[str, Tensor], batch: Sequence[Microbatch]
+    model: ModelConfig,
+    parameters: Mapping[str, Tensor],
+    batch: Sequence[Microbatch],
+    slices: Sequence[Sequence[int]] = (),
 ) -> Answer:
     """Loss and gradients of a batch, in the type of the parameters and where they are; gradients of
-    what is trained."""
+    what is trained. Where a model leaves out tokens, `slices` are those of each microbatch."""
     leaves = {name: value.clone() for name, value in parameters.items()}
     adapters = [name for name in leaves if ".lora_" in name]
     trained = {name: leaves[name].requires_grad_() for name in adapters or leaves}
@@ -49,9 +53,12 @@ def answer(
         raise ShapeError("no label of the batch counts, so it has no mean loss")
     decoder, total = whole_decoder(model, max(each.length for each in batch)), 0.0
     device = next(iter(leaves.values())).device
-    for microbatch in batch:
+    for number, microbatch in enumerate(batch):
         parts, scores = [], []
-        for tokens, targets in _documents(microbatch, device):
+        if model.subsampling is not None:
+            own = slices[number] if slices else (microbatch.length,)
+            parts.append(subsampled_loss(model, leaves, microbatch, own, number) / labels)
+        for tokens, targets in () if model.subsampling else _documents(microbatch, device):
             logits = document_logits(decoder, merged_adapters(model, leaves), tokens)
             parts.append(document_loss(logits, targets) / labels)
             scores += scores_in(decoder)

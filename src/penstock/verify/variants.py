@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from penstock.arch.cell_shape import ONE_RANK, CellShape
-from penstock.arch.config import ModelConfig
+from penstock.arch.config import ModelConfig, with_layers
 from penstock.arch.lora import Lora
 from penstock.arch.mesh_shape import MeshShape
 from penstock.check import check
@@ -60,6 +60,8 @@ class TrialWork:
 
     model: ModelConfig
     batch: Batch
+    slices: tuple[Lengths, ...] = ()
+    """Of each microbatch, where a model leaves out tokens: each slice keeps its own share."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +156,8 @@ class Variant:
             self.documents,
             unequal_totals(cuts, length) * self.replicas,
         )
-        work = TrialWork(self._model(layers), batch)
+        model = self._model(layers)
+        work = TrialWork(model, batch, cuts * self.replicas if model.subsampling else ())
         split = () if shape.weightless else self.split(layers, shape.stages)
         if shape.weightless and self.more_layers:
             raise ShapeError(
@@ -174,8 +177,8 @@ class Variant:
         return found
 
     def _model(self, layers: int) -> ModelConfig:
-        own, biased = self.scale.model, self.biased
-        plain = replace(own, layers=layers, tied=self.tied or own.tied, lora=self.lora)
+        own, biased = with_layers(self.scale.model, layers), self.biased
+        plain = replace(own, tied=self.tied or own.tied, lora=self.lora)
         bias, norm = biased or own.qkv_bias, biased or own.qk_norm
         return replace(plain, qkv_bias=bias, qk_norm=norm)
 

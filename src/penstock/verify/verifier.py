@@ -139,7 +139,7 @@ class Verifier:
             placed = {name: value.to(trial.scale.device) for name, value in parameters.items()}
             batch = microbatches_of(work.batch, work.model.vocabulary)
             with _one_thread():
-                loss, gradients = answer(work.model, placed, batch)
+                loss, gradients = answer(work.model, placed, batch, work.slices)
             self._answers[work] = Answer(loss, {name: g.cpu() for name, g in gradients.items()})
         return self._answers[work]
 

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from penstock.arch.layers.parameter import InitialValue, Parameter
 from penstock.arch.layers.record import LayerRecord, wide_bytes
 
+BEFORE, AFTER, BOTH = "before", "after", "both"
+NORM_PLACES = (BEFORE, AFTER, BOTH)
+"""Where the norms of a layer stand, beside attention and MLP."""
+
 
 def norm_start(adds_one: bool) -> InitialValue:
     """What the weight of a norm starts as, so that it multiplies by 1."""

@@ -19,6 +19,7 @@ class InitialValue(Enum):
 
     ONES = "ones"
     ZEROS = "zeros"
+    HALVES = "one half"
     NORMAL = "normal"
     NORMAL_TO_RESIDUAL = "normal, smaller the more layers add to the residual"
     UNIFORM = "uniform, smaller the more inputs there are"
@@ -69,6 +70,8 @@ class Parameter:
     """Whose it is, where it belongs to one of several experts; ranks may share these too."""
     of_replica: bool = False
     """Whether one replica alone holds it."""
+    rate: float = 1.0
+    """What the learning rate is multiplied by."""
 
     @property
     def elements(self) -> int:

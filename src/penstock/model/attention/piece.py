@@ -9,6 +9,7 @@ from torch import Tensor
 
 from penstock.data.batch import Microbatch
 from penstock.model.attention.op_loans import OpLoans
+from penstock.model.attention.piece_levels import PieceLevels
 from penstock.model.parallel.group import RankGroup
 
 
@@ -45,6 +46,8 @@ class Piece(NamedTuple):
     """Those of the op that works on it, if it lends attention work or helps with it."""
     share: float = 1.0
     """Weight of the whole microbatch in the loss: its labels that count, of the global batch's."""
+    levels: PieceLevels | None = None
+    """How many tokens are kept, where a model leaves out some."""
 
     @property
     def rows(self) -> int:

@@ -28,6 +28,8 @@ def initialise(config: ModelConfig, name: str, out: Tensor, seed: int) -> None:
         out.fill_(1.0)
     elif start is InitialValue.ZEROS:
         out.zero_()
+    elif start is InitialValue.HALVES:
+        out.fill_(0.5)
     else:
         stream = torch.Generator().manual_seed(_seed(seed, name))
         out.copy_(_random(start, torch.empty(out.shape, dtype=torch.float32), config, stream))
@@ -37,7 +39,7 @@ def _random(
     start: InitialValue, out: Tensor, config: ModelConfig, stream: torch.Generator
 ) -> Tensor:
     if start is InitialValue.UNIFORM:  # as PEFT: Kaiming's for a slope of sqrt(5)
-        bound = 1 / sqrt(out.shape[1])
+        bound = 1 / sqrt(out.shape[-1])
         return out.uniform_(-bound, bound, generator=stream)
     back = start is InitialValue.NORMAL_TO_RESIDUAL
     return out.normal_(0, SPREAD / sqrt(2 * config.layers) if back else SPREAD, generator=stream)

@@ -10,9 +10,9 @@ from torch import Tensor
 from triton import language as tl
 
 
-@triton.jit(do_not_specialize=["tokens"])
+@triton.jit(do_not_specialize=["tokens", "table_row"])
 def _turn(
-    x, out, cos, sin, tokens, heads, sign,
+    x, out, cos, sin, tokens, heads, sign, table_row,
     x_row, x_token, x_head, out_row, out_token, out_head,
     half: tl.constexpr, half_block: tl.constexpr, some: tl.constexpr,
 ):  # fmt: skip
@@ -21,8 +21,9 @@ def _turn(
     head = (tl.program_id(1) * some + tl.arange(0, some))[:, None]
     at = tl.arange(0, half_block)[None, :]
     inside = (head < heads) & (at < half)
-    c = tl.load(cos + token * 2 * half + at, mask=at < half).to(tl.float32)
-    s = tl.load(sin + token * 2 * half + at, mask=at < half).to(tl.float32) * sign
+    turned = (row * table_row + token) * 2 * half + at
+    c = tl.load(cos + turned, mask=at < half).to(tl.float32)
+    s = tl.load(sin + turned, mask=at < half).to(tl.float32) * sign
     source = x + row * x_row + token * x_token + head * x_head + at
     first = tl.load(source, mask=inside).to(tl.float32)
     second = tl.load(source + half, mask=inside).to(tl.float32)
@@ -33,10 +34,11 @@ def _turn(
 
 def turn_into(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor, sign: float = 1.0) -> None:
     """Turn `x` [rows, tokens, heads, head_size] into `out`, which may be `x` itself; with `sign` -1
-    back. The tables are [tokens, 1, head_size]."""
+    back. The tables are [tokens, 1, head_size], or [rows, tokens, 1, head_size]."""
     rows, tokens, heads, size = x.shape
+    table_row = tokens if cos.dim() == 4 else 0
     block = min(triton.next_power_of_2(heads), 16)
     _turn[(rows * tokens, triton.cdiv(heads, block))](
-        x, out, cos, sin, tokens, heads, sign, *x.stride()[:3], *out.stride()[:3],
+        x, out, cos, sin, tokens, heads, sign, table_row, *x.stride()[:3], *out.stride()[:3],
         half=size // 2, half_block=triton.next_power_of_2(size // 2), some=block,
     )  # fmt: skip

@@ -22,7 +22,7 @@ class SliceContext(NamedTuple):
 
     at: SliceOfLayer
     cos: Tensor
-    """[tokens, 1, head_size]"""
+    """[tokens, 1, head_size]; [rows, tokens, 1, head_size] where rows have other positions"""
     sin: Tensor
     written: bool
     """Whether the memory has the slice's keys and values already, so that they are not written."""

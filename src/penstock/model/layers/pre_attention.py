@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from penstock.arch.config import ModelConfig
-from penstock.arch.field_rules import AFTER
+from penstock.arch.layers.norm import AFTER
 from penstock.arch.parameters import layer_prefix
 from penstock.model.attention.piece import Piece
 from penstock.model.layers.linear import Queue

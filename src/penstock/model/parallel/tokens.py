@@ -69,6 +69,10 @@ class TokenShares(Protocol):
         """What is held of the sum of all ranks' parts, each of all tokens; the part is gone."""
         ...
 
+    def hold(self, whole: Tensor) -> Tensor:
+        """What is held of all tokens, which every rank has."""
+        ...
+
     def hand_on(self, held: Tensor) -> Tensor:
         """What goes to the next stage."""
         ...
@@ -92,6 +96,9 @@ class AllTokens:
 
     def add_up(self, part: Tensor) -> TokensUnderWay:
         return part, None
+
+    def hold(self, whole: Tensor) -> Tensor:
+        return whole
 
     def hand_on(self, held: Tensor) -> Tensor:
         return held
@@ -122,6 +129,10 @@ class Scattered:
     def add_up(self, part: Tensor) -> TokensUnderWay:
         return self.group.scatter_sum(part, deal_sizes(len(part), self.group.size))
 
+    def hold(self, whole: Tensor) -> Tensor:
+        own = deal(len(whole), self.group.index, self.group.size)
+        return whole[own.start : own.stop].clone()  # a view would keep all of it
+
     def hand_on(self, held: Tensor) -> Tensor:
         return held
 
@@ -147,6 +158,9 @@ class Replicated:
 
     def add_up(self, part: Tensor) -> TokensUnderWay:
         return part, self.group.add_up(part)
+
+    def hold(self, whole: Tensor) -> Tensor:
+        return whole
 
     def hand_on(self, held: Tensor) -> Tensor:
         own = deal(len(held), self.group.index, self.group.size)

@@ -1,6 +1,6 @@
 """What attention needs beside weights: how positions turn, and the memory of a sequence."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ class SequenceContext:
     def __init__(
         self,
         config: ModelConfig,
-        layers: range,
+        layers: Sequence[int],
         length: int,
         like: Tensor,
         cell: Cell = SINGLE_RANK,
@@ -56,10 +56,19 @@ class SequenceContext:
         return kind(*size, dtype=self.dtype, device=self.device)
 
     def of_slice(
-        self, piece: Piece, memory: KeyValues | None, *, written: bool
+        self,
+        piece: Piece,
+        memory: KeyValues | None,
+        *,
+        written: bool,
+        at: Tensor | None = None,
     ) -> Callable[[int], SliceContext]:
-        """What each layer is told about a slice, by the number of the layer."""
-        tables = [[_rows(table, piece.positions) for table in both] for both in self.tables]
+        """What each layer is told about a slice, by the number of the layer. `at` are positions
+        [rows, tokens], where these are not those of all tokens of the slice."""
+        tables = [
+            [_rows(table, piece.positions) if at is None else table[at] for table in both]
+            for both in self.tables
+        ]
 
         def of_layer(layer: int) -> SliceContext:
             rule = self.rules[layer].within(piece.end)

@@ -76,7 +76,7 @@ class DecoderStage:
     def forward(
         self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any
     ) -> Work[Forward]:
-        memory = self._memory(piece, kv)
+        memory = self.memory(piece, kv)
         saved, y = yield from self._saving(weights, piece, x, memory, written=False)
         return self._handed_on(y, saved.loads), saved, memory
 
@@ -85,7 +85,7 @@ class DecoderStage:
     def forward_light(
         self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any
     ) -> Work[Forward]:
-        memory = self._memory(piece, kv)
+        memory = self.memory(piece, kv)
         y, loads = yield from self._without_saving(weights, piece, x, memory)
         return self._handed_on(self._normed(weights, y)[0], loads), x, memory
 
@@ -94,7 +94,7 @@ class DecoderStage:
     def evaluate(
         self, weights: StageWeights, piece: Piece, x: Tensor | None, kv: Any
     ) -> Work[Forward]:
-        memory = self._memory(piece, kv)
+        memory = self.memory(piece, kv)
         y, loads = yield from self._without_saving(weights, piece, x, memory)
         if self.output is None or weights.output is None:
             return self._handed_on(self._normed(weights, y)[0], loads), None, memory
@@ -153,7 +153,7 @@ class DecoderStage:
         that is alone."""
         if self.output is None or weights.output is None:
             raise RunError("a stage without the head has no logits", hint="ask the last stage")
-        memory = self._memory(piece, kv)
+        memory = self.memory(piece, kv)
         y, _ = result_of(self._without_saving(weights, piece, x, memory))
         return self.output.logits(weights.output, y).view(piece.rows, piece.end - piece.start, -1)
 
@@ -218,7 +218,7 @@ class DecoderStage:
             del saved
         return y, (yield from self.loads.close(loads, kv))
 
-    def _memory(self, piece: Piece, kv: Any) -> Any:
+    def memory(self, piece: Piece, kv: Any) -> Any:
         """What slices of a sequence leave each other on this stage."""
         return self.loads.memory(piece, self.context.memory(piece, kv))
 

@@ -10,6 +10,7 @@ from penstock.arch.attention_cut import WHOLE_LAYERS, Crossing
 from penstock.core.buffers import BUFFERS, Buf
 from penstock.model.attention.piece import Piece
 from penstock.model.parallel.tokens import TokenShares
+from penstock.model.stages.carried_levels import CarriedLevels
 from penstock.run.program.calls import Post
 
 
@@ -53,8 +54,15 @@ class ModelBoundary(NamedTuple):
     tokens: TokenShares
     dtype: torch.dtype
     device: torch.device
+    levels: tuple[CarriedLevels | None, ...] = ()
+    """What else goes over each, where tokens are left out (model/stages/carried_levels.py)."""
 
     def pattern(self, buf: Buf, piece: Piece) -> Tensor:
+        between = self.levels and buf.name in _BETWEEN_STAGES
+        carried = self.levels[_crossed(buf)] if between else None
+        if carried is not None:
+            flat = (carried.elements(piece),)
+            return torch.empty((), dtype=self.dtype, device=self.device).expand(flat)
         count, crossing = piece.tokens.numel(), self.crossings[_crossed(buf)]
         handed = self.tokens.handed(count)
         flat = (crossing.elements(self.hidden, count, handed),)
@@ -74,6 +82,10 @@ class AnyBoundary(NamedTuple):
 
     def pattern(self, buf: Buf, piece: Piece) -> Tensor:
         return (self.patterns if buf.name == "x" else self.gradients)[_crossed(buf)]
+
+
+_BETWEEN_STAGES = ("x", "g")
+"""Buffers that go from stage to stage, and not to or from shards of the vocabulary."""
 
 
 def _crossed(buf: Buf) -> int:

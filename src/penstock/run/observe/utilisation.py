@@ -22,9 +22,13 @@ def model_flops(model: ModelConfig, documents: Sequence[int]) -> int:
     """FLOPs of one training step on documents of these lengths: three forwards, without the weight
     gradients of what is frozen."""
     near = model.windowed(range(model.layers))
-    each = ((len(model.attending(range(model.layers))) - near, None), (near, model.window))
-    half_pairs = sum(
-        layers * seen_half_pairs(length, window) for layers, window in each for length in documents
+    each = ((model.layers_met(2) - near, None), (near, model.window))
+    half_pairs = round(
+        sum(
+            layers * seen_half_pairs(length, window)
+            for layers, window in each
+            for length in documents
+        )
     )
     products = model.step_flops_per_token * sum(documents)
     return products + 3 * (model.attending_kind.pair_flops * half_pairs // 2)

@@ -7,6 +7,7 @@ import torch
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.errors import RunError
 from penstock.model.attention.piece import Piece, pieces_of
+from penstock.run.program.piece_levels import with_levels
 from penstock.run.program.step_plan import StepPlan
 
 
@@ -28,6 +29,8 @@ def cut_batch(
         )
         cut = (sum(lengths),) if plan.groups else lengths
         pieces += pieces_of(mb, moved, cut, scale)
+    if plan.layout.model.subsampling is not None:
+        return with_levels(pieces, batch, plan.lengths, plan.layout.model.subsampling)
     if plan.layout.model.mixture is None:  # nothing else asks, and counting takes time
         return pieces
     shares = [microbatch.valid * scale for microbatch in batch]

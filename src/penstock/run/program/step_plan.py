@@ -16,7 +16,11 @@ from penstock.run.program.layout import Layout, homes_of, on_shards
 from penstock.run.program.sharded_schedule import BufferCounts, schedule_for
 from penstock.run.program.step_end import StepEnd, end_step
 from penstock.run.program.token_groups import MicrobatchGroups, refuse_groups
-from penstock.run.program.unsupported import refuse_beside_groups, refuse_loans_in_cells
+from penstock.run.program.unsupported import (
+    refuse_beside_groups,
+    refuse_loans_in_cells,
+    refuse_subsampling,
+)
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class StepPlan:
             )
         self._refuse_other_homes()
         refuse_loans_in_cells(self.schedule, self.layout.cell)
+        refuse_subsampling(self.layout.model, self.schedule, self.layout.cell)
         if self.groups:
             refuse_groups(self.groups, self.lengths, self.layout.cell.ulysses)
             refuse_beside_groups(self.schedule, self.rows)

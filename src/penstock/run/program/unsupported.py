@@ -5,6 +5,7 @@ starts.
 """
 
 from penstock.arch.cell_shape import CellShape
+from penstock.arch.config import ModelConfig
 from penstock.core.loans import helps_of
 from penstock.core.program import Program
 from penstock.core.schedule import Schedule
@@ -48,6 +49,23 @@ def refuse_loans_in_cells(schedule: Schedule, cell: CellShape) -> None:
             hint="take tensor or ulysses ranks instead of a ring, or a schedule without loans and "
             "gangs",
         )
+
+
+def refuse_subsampling(model: ModelConfig, schedule: Schedule, cell: CellShape) -> None:
+    """Refuse a model that leaves out tokens where these are on several ranks, or where attention is
+    computed elsewhere."""
+    if model.subsampling is None:
+        return
+    problem, hint = "", "take a schedule of whole layers, without loans and gangs"
+    if schedule.shape.weightless:
+        problem = f"{schedule.name} cuts layers at their attention"
+    elif helps_of(schedule):
+        problem = f"{schedule.name} lends or shares attention work"
+    elif cell.sequence > 1:
+        problem = f"{cell.sequence} ranks share the tokens of each slice"
+        hint = "take tensor ranks, or more devices, instead of ulysses and ring ranks"
+    if problem:
+        raise ShapeError(f"the model leaves out tokens, but {problem}", hint=hint)
 
 
 def refuse_beside_groups(schedule: Schedule, rows: int) -> None:

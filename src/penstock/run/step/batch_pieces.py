@@ -1,6 +1,6 @@
 """A batch as an engine needs it: its labels counted over replicas, its slices for this rank."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 
@@ -19,9 +19,11 @@ from penstock.model.parallel.cell import Cell
 from penstock.model.parallel.group import RankGroup
 from penstock.run.comm.collective import add_up
 from penstock.run.comm.mesh import Mesh
+from penstock.run.program.piece_levels import at_step
 from penstock.run.program.pieces import cut_batch
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.program.token_groups import MicrobatchGroups, place_in
+from penstock.run.step.optimizer import StageOptimizer
 
 Sharers = Mapping[int, RankGroup | None]
 """The group of a rank by how many ranks it has, of those that exchange tokens for heads."""
@@ -56,6 +58,18 @@ def own_pieces(
     if plan.layout.cell.sequence == 1:
         return pieces
     return [take_positions(each, own_positions(each.start, each.end, cell)) for each in pieces]
+
+
+def in_step(
+    pieces: list[Piece], plan: StepPlan, optimizers: Iterable[StageOptimizer], mesh: Mesh
+) -> list[Piece]:
+    """The pieces as a training step works on them; what a step draws depends on how many updates
+    came before it, which is asked only where something is drawn."""
+    subsampling = plan.layout.model.subsampling
+    if subsampling is None:
+        return pieces
+    step = max((each.steps for each in optimizers), default=0)
+    return at_step(pieces, subsampling, step, mesh.replica * len(plan.lengths))
 
 
 def _of_group(

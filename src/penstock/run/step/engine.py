@@ -36,7 +36,7 @@ from penstock.run.program.rotation import Rotation, rotation_of
 from penstock.run.program.step_end import with_host_updates
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.agreement import agree_on_plan
-from penstock.run.step.batch_pieces import count_labels, own_pieces
+from penstock.run.step.batch_pieces import count_labels, in_step, own_pieces
 from penstock.run.step.former_step import FORMER, FormerStep, Unconfirmed, left_totals
 from penstock.run.step.full_sharding import BufferPool, FullShards, StageGather
 from penstock.run.step.groups import connect_devices, make_holder_groups, make_token_groups
@@ -283,7 +283,8 @@ class Engine:
             for weights in self.weights.values():
                 weights.grad.zero_()
         self._rate.scale = 1 / max(labels, 1)
-        return self._pieces(batch, labels)
+        pieces = self._pieces(batch, labels)
+        return in_step(pieces, self.plan, self.optimizers.values(), self.mesh)
 
     def _pieces(self, batch: Sequence[Microbatch], labels: int) -> list[Piece]:
         return own_pieces(self.plan, batch, labels, self.device, self.cell, self._sharers)

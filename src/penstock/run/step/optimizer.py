@@ -71,10 +71,11 @@ class InPlace:
 
 def make_optimizer(settings: AdamW | NoUpdate, weights: Weights) -> StageOptimizer:
     """The optimizer of a stage: one kernel over its flat buffers where that can be, else
-    PyTorch's."""
+    PyTorch's; the kernel has one learning rate."""
     if isinstance(settings, NoUpdate):
         return Frozen()
-    return (FusedAdamW if fusible(weights.main) else TorchAdamW)(settings, weights)
+    one_rate = all(part.part.rate == 1 for part in weights.own.parts.values())
+    return (FusedAdamW if fusible(weights.main) and one_rate else TorchAdamW)(settings, weights)
 
 
 class Frozen(InPlace):
@@ -88,9 +89,12 @@ class Frozen(InPlace):
 
 
 class ParameterGroup(NamedTuple):
-    """Parameters that decay alike, each with its gradient, its moments and its count of updates."""
+    """Parameters that decay alike and have one learning rate, each with its gradient, its moments
+    and its count of updates."""
 
     decay: float
+    rate: float
+    """What the learning rate is multiplied by."""
     mains: list[Tensor]
     grads: list[Tensor]
     firsts: list[Tensor]
@@ -98,8 +102,8 @@ class ParameterGroup(NamedTuple):
     steps: list[Tensor]
 
     @classmethod
-    def empty(cls, decay: float) -> "ParameterGroup":
-        return cls(decay, [], [], [], [], [])
+    def empty(cls, decay: float, rate: float) -> "ParameterGroup":
+        return cls(decay, rate, [], [], [], [], [])
 
 
 class TorchAdamW(InPlace):
@@ -112,16 +116,18 @@ class TorchAdamW(InPlace):
     def __init__(self, settings: AdamW, weights: Weights) -> None:
         self._settings, self._weights = settings, weights
         self.moments = new_moments(weights)
-        self._groups = ParameterGroup.empty(0.0), ParameterGroup.empty(settings.weight_decay)
+        found: dict[tuple[float, float], ParameterGroup] = {}
         buffers = (weights.main, weights.grad, *self.moments.values())
         mains, grads, firsts, seconds = map(weights.owned, buffers)
         for name, part in weights.own.parts.items():
-            group, main = self._groups[len(part.shape) > 1], mains[name]
+            kind = (settings.weight_decay if len(part.shape) > 1 else 0.0, part.part.rate)
+            group, main = found.setdefault(kind, ParameterGroup.empty(*kind)), mains[name]
             group.mains.append(main)
             group.grads.append(grads[name])
             group.firsts.append(firsts[name])
             group.seconds.append(seconds[name])
             group.steps.append(torch.tensor(0.0, device=main.device if main.is_cuda else None))
+        self._groups = tuple(found.values())
 
     @torch.no_grad()
     def update(self, rate: float, factor: float) -> None:
@@ -146,7 +152,7 @@ class TorchAdamW(InPlace):
             amsgrad=False,
             beta1=beta1,
             beta2=beta2,
-            lr=rate,
+            lr=rate * group.rate,
             weight_decay=group.decay,
             eps=self._settings.epsilon,
             maximize=False,

@@ -10,9 +10,11 @@ from penstock.arch.ownership import Ownership
 from penstock.model.parallel.cell import SINGLE_RANK, Cell
 from penstock.model.stages.attention_stage import AttentionStage
 from penstock.model.stages.between_attentions import BetweenAttentionsStage
+from penstock.model.stages.carried_levels import carried_over
 from penstock.model.stages.decoder import DecoderStage
 from penstock.model.stages.projecting_attention import ProjectingAttentionStage
 from penstock.model.stages.stage import Viewing
+from penstock.model.stages.subsampled import SubsampledStage
 from penstock.model.stages.vocabulary_shard import VocabularyShard
 from penstock.model.stages.weights import Weights
 from penstock.run.execute.boundary import ModelBoundary
@@ -39,7 +41,7 @@ def stage_of(
     if layout.cut_at_attention:
         return BetweenAttentionsStage(model, stage // 2, parameters, cell, layout.to_attention)
     like = torch.empty((), dtype=layout.dtype, device=device)
-    return DecoderStage(
+    return (DecoderStage if model.subsampling is None else SubsampledStage)(
         model,
         layout.split[stage],
         parameters,
@@ -58,7 +60,12 @@ def tensor_index(cell: Cell) -> int:
 def boundary_of(layout: Layout, device: torch.device, cell: Cell = SINGLE_RANK) -> ModelBoundary:
     """What a rank sends to the next stage and receives from it."""
     crossings = layout.crossings(tensor_index(cell))
-    return ModelBoundary(crossings, layout.model.hidden, cell.tokens, layout.dtype, device)
+    carried = tuple(
+        carried_over(layout.model, layers.stop, layout.dtype, cell.tokens)
+        for layers in (layout.split[:-1] if layout.model.subsampling else ())
+    )
+    sizes = (crossings, layout.model.hidden, cell.tokens, layout.dtype, device)
+    return ModelBoundary(*sizes, carried)
 
 
 def home_views(
