@@ -110,6 +110,7 @@ VARIANTS: dict[str, Json] = {
         "rope_scaling": {"rope_type": "linear", "factor": 8.0},
     },
     "phi3": {"model_type": "phi3", "sliding_window": 20},
+    "phi3, a share of each head": {"model_type": "phi3", "partial_rotary_factor": 0.5},
     "phi3, longrope, short": {"model_type": "phi3", **LONGROPE},
     "phi3, longrope, long": {
         "model_type": "phi3",

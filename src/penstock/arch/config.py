@@ -26,13 +26,14 @@ from penstock.arch.layers.record import LayerRecord
 from penstock.arch.lora import Lora
 from penstock.arch.mixture import ExpertMixture, refuse_beside_experts
 from penstock.arch.rope_scaling import RopeScaling
+from penstock.arch.rotary_rules import RotaryRules, refuse_rotary
 from penstock.arch.subsampling import Subsampling, refuse_beside_subsampling
 from penstock.arch.trained import TrainedSums
 from penstock.errors import ShapeError
 
 
 @dataclass(frozen=True)
-class ModelConfig(BlockRules, TrainedSums):
+class ModelConfig(BlockRules, RotaryRules, TrainedSums):
     """A decoder: norms, rotary positions, grouped-query attention, an MLP."""
 
     layers: int
@@ -98,6 +99,8 @@ class ModelConfig(BlockRules, TrainedSums):
     another."""
     mixture: ExpertMixture | None = None
     """Experts in place of the MLP of every layer; None: there is one MLP."""
+    rotary_size: int | None = None
+    """Elements at the start of each head that rotary positions turn; None: all of them."""
     blocks: tuple[Block, ...] = ()
     """What layers are made of where they differ, repeated along the model: the width of the MLP,
     and whether there is attention; empty: all have attention and an MLP of width `ffn`."""
@@ -112,35 +115,13 @@ class ModelConfig(BlockRules, TrainedSums):
                 f"{self.heads} heads cannot share {self.kv_heads} key/value heads evenly",
                 hint="kv_heads must divide heads",
             )
-        if self.head_size % 2:
-            raise ShapeError(
-                f"head_size is {self.head_size}, but rotary positions rotate pairs of elements",
-                hint="give an even head_size",
-            )
-        if self.rope_scaling is not None:
-            self.rope_scaling.refuse_head(self.head_size)
+        refuse_rotary(self)
         if self.mixture is not None:
             refuse_beside_experts(self)
         if self.blocks:
             refuse_blocks(self)
         if self.subsampling is not None:
             refuse_beside_subsampling(self)
-
-    @property
-    def longest(self) -> int | None:
-        """Tokens up to which fixed frequencies are this model; None: any."""
-        dynamic = self.rope_scaling is not None and self.rope_scaling.kind == "dynamic"
-        return self.max_positions if dynamic else None
-
-    def refuse_length(self, length: int) -> None:
-        """Refuse sequences that dynamic frequencies would change."""
-        if self.longest is None or length <= self.longest:
-            return
-        raise ShapeError(
-            f"a sequence of {length} tokens exceeds the {self.max_positions} positions up to which "
-            "dynamic rope scaling is fixed",
-            hint=f"train on at most {self.longest} tokens, where it makes no difference",
-        )
 
     def share(self, index: int, of: int) -> "ModelConfig":
         """What rank `index` of `of` that share the matrices computes with: some of the heads, of
@@ -168,15 +149,6 @@ class ModelConfig(BlockRules, TrainedSums):
     def windowed(self, layers: range) -> int:
         """How many of some layers have attention with the window."""
         return sum(map(self.has_window, self.attending(layers)))
-
-    def with_rope_of(self, layer: int) -> "ModelConfig":
-        """The model as if all its layers had the rotary positions of one."""
-        if self.local_rope_theta is None:
-            return self
-        if not self.has_window(layer):
-            return replace(self, local_rope_theta=None)
-        theta = self.local_rope_theta
-        return replace(self, rope_theta=theta, rope_scaling=None, local_rope_theta=None)
 
     def growing_flops(self, length: int) -> tuple[int, int]:
         """Forward FLOPs of a token of long sequences of that length: what it costs anywhere, and

@@ -14,7 +14,15 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.family import FAMILIES as FAMILIES
 from penstock.arch.family import Family
 from penstock.arch.huggingface_keys import SIZE_KEYS, refuse_keys
-from penstock.arch.rope_keys import LOCAL_KEY, part_local, read_rope, write_rope
+from penstock.arch.rope_keys import (
+    LOCAL_KEY,
+    SHARE_KEY,
+    part_local,
+    read_rope,
+    read_rotary_size,
+    rotary_share,
+    write_rope,
+)
 from penstock.arch.rope_scaling import RopeScaling
 from penstock.arch.subsampling_keys import read_subsampling, write_subsampling
 from penstock.errors import ShapeError, shown
@@ -38,8 +46,8 @@ def from_huggingface(config: Mapping[str, Any]) -> ModelConfig:
     refuse_keys(stated, family.fixed, (*family.own_keys, BLOCK_KEY))
     values = {**family.defaults, **config}
     positions = stated.get("max_position_embeddings", family.defaults["max_position_embeddings"])
-    turned = _rope(family, stated, positions)
     head_size = values.get("head_dim") or _head_size(stated)
+    turned = _rope(family, stated, positions, head_size)
     sizes = {ours: stated[theirs] for ours, theirs in SIZE_KEYS.items()}
     return ModelConfig(
         **(sizes | (family.mixture.read(values) if family.mixture else {})),
@@ -58,7 +66,7 @@ def from_huggingface(config: Mapping[str, Any]) -> ModelConfig:
     )
 
 
-def _rope(family: Family, stated: dict[str, Any], positions: int) -> dict[str, Any]:
+def _rope(family: Family, stated: dict[str, Any], positions: int, head_size: int) -> dict[str, Any]:
     """The fields of rotary positions."""
     local = None
     if family.local_theta is not None:
@@ -67,12 +75,14 @@ def _rope(family: Family, stated: dict[str, Any], positions: int) -> dict[str, A
     plain = {key: family.defaults[key] for key in inherited if key in family.defaults}
     theta, scaling = read_rope({**plain, **stated}, positions, family.theta)
     _refuse_scaling(family, scaling)
-    return {"rope_theta": theta, "rope_scaling": scaling, "local_rope_theta": local}
+    size = read_rotary_size(stated, head_size, family.turns_a_share)
+    found = {"rope_theta": theta, "rope_scaling": scaling, "local_rope_theta": local}
+    return found | {"rotary_size": size}
 
 
 def _own_fields(family: Family, values: Mapping[str, Any], head_size: int) -> dict[str, Any]:
     """Fields that only this family has; a scalar that is the head size is no other."""
-    found = {name: values.get(key) for name, key in family.keys.items()}
+    found = {name: values.get(key) for name, key in family.keys.items() if key != SHARE_KEY}
     if found.get("query_scalar") == head_size:
         found["query_scalar"] = None
     return found
@@ -108,6 +118,8 @@ def to_huggingface(config: ModelConfig) -> dict[str, Any]:
 def _own_keys(config: ModelConfig, family: Family) -> dict[str, Any]:
     """Keys that only this family has."""
     found = {key: getattr(config, name) for name, key in family.keys.items()}
+    if SHARE_KEY in found:
+        found[SHARE_KEY] = rotary_share(config)
     if "query_scalar" in family.keys:
         scalar = config.query_scalar or config.head_size
         # transformers wants an integer where it is one

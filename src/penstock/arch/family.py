@@ -15,7 +15,7 @@ from penstock.arch.layers.gated_mlp import GELU_TANH
 from penstock.arch.layers.norm import AFTER, BOTH
 from penstock.arch.mixture import ExpertMixture
 from penstock.arch.mixture_keys import MIXTRAL, QWEN3_MOE, ROUTER_DEFAULTS, MixtureKeys
-from penstock.arch.rope_keys import LOCAL_KEY, PLAIN_THETA
+from penstock.arch.rope_keys import LOCAL_KEY, PLAIN_THETA, SHARE_KEY
 from penstock.arch.rope_scaling import NUMBERS
 from penstock.arch.window_keys import (
     NO_WINDOW,
@@ -101,6 +101,11 @@ class Family:
         return own == (mixture.family if mixture else None)
 
     @property
+    def turns_a_share(self) -> bool:
+        """Whether files may say that a share of each head is turned."""
+        return SHARE_KEY in self.keys.values()
+
+    @property
     def own_keys(self) -> tuple[str, ...]:
         """Keys that other families do not have."""
         local = (LOCAL_KEY,) if self.local_theta is not None else ()
@@ -169,6 +174,7 @@ FAMILIES: Mapping[str, Family] = {
                 "rms_norm_eps": 1e-5,
             },
             {"fused_files": True},
+            {"rotary_size": SHARE_KEY},
             fixed=PHI_KEYS,
             scalings=("longrope",),
         ),

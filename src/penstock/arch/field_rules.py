@@ -59,6 +59,6 @@ _RECORDS = {
     "subsampling": Subsampling,
 }
 _OPTIONAL = (
-    *(*_RECORDS, "window", "local_rope_theta", "score_cap", "logit_cap"),
+    *(*_RECORDS, "window", "rotary_size", "local_rope_theta", "score_cap", "logit_cap"),
     "query_scalar",
 )

@@ -10,6 +10,7 @@ and "rope_local_base_freq" stands beside it in the first.
 """
 
 from collections.abc import Mapping
+from math import nextafter
 from typing import Any
 
 from penstock.arch.config import ModelConfig
@@ -26,6 +27,7 @@ ROPE_KEYS = (
 
 PLAIN_THETA = 10000.0
 LOCAL_KEY = "rope_local_base_freq"
+SHARE_KEY = "partial_rotary_factor"
 
 _THEIRS: Mapping[str, str] = {
     "factor": "factor",
@@ -52,13 +54,6 @@ def read_rope(
     """Base and variant of the frequencies of a config with that many positions; `plain` is the base
     where a file leaves it out."""
     stated = _stated(config)
-    partial = stated.get("partial_rotary_factor", config.get("partial_rotary_factor"))
-    if partial not in (None, 1):
-        raise ShapeError(
-            f"partial_rotary_factor is {shown(partial)}, but rotary positions "
-            "are applied to whole heads only",
-            hint="models that apply them to a part of each head are not supported",
-        )
     theta = stated.get("rope_theta", config.get("rope_theta", plain))
     kind = _kind(stated)
     if kind == "default":
@@ -70,6 +65,26 @@ def read_rope(
             hint=f"these are: default, {', '.join(NUMBERS)}",
         )
     return theta, _scaling(kind, {**_inherited(config, kind, positions), **stated}, positions)
+
+
+def read_rotary_size(config: Mapping[str, Any], head_size: int, known: bool) -> int | None:
+    """Elements of a head that are turned, where a family knows of such a share; None: all."""
+    share = _stated(config).get(SHARE_KEY, config.get(SHARE_KEY))
+    if share is None or share == 1:
+        return None
+    if not known:
+        raise ShapeError(
+            f"{SHARE_KEY} is {shown(share)}, but models of this type turn whole heads",
+            hint=f"leave out {SHARE_KEY}",
+        )
+    refuse_number(SHARE_KEY, share)
+    return int(head_size * share)
+
+
+def rotary_share(config: ModelConfig) -> float:
+    """The number that stands for the elements of a head that are turned."""
+    share = config.turned_size / config.head_size
+    return share if int(config.head_size * share) == config.turned_size else nextafter(share, 1)
 
 
 def part_local(config: Mapping[str, Any], plain: float) -> tuple[dict[str, Any], float]:

@@ -55,7 +55,7 @@ class RankMoments:
             qkv_inside=tokens.attended * (q_inside + inside.attending_kind.kv_bytes),
             attended=AttentionMoments(share, tokens.attended, keys, left).most(),
             left=left * inside.attending_kind.kv_bytes * part.attends,
-            turns=2 * tokens.whole * part.head_size * size * share.has_gap(count),
+            turns=2 * tokens.whole * part.turned_size * size * share.has_gap(count),
         )
 
     @property

@@ -1,7 +1,8 @@
 """Rotary positions: tables of cosines and sines, and the turn of queries and keys by them.
 
-A pair of elements (i, i + d/2) of a head is turned by position x frequency[i]. A turn needs only
-the tables to be undone, so the backward keeps no queries and no keys.
+A pair of elements (i, i + d/2) of a head is turned by position x frequency[i], where d elements at
+the start of a head are turned: as many as the tables have, usually all. A turn needs only the
+tables to be undone, so the backward keeps no queries and no keys.
 
 The tables are worked out in 32 bits with the operations of the transformers library in their order,
 since a checkpoint was trained with those roundings and they reach the logits at long positions; a
@@ -23,8 +24,8 @@ from penstock.model.kernels.choice import fusible
 def rope_tables(
     config: ModelConfig, positions: range, dtype: torch.dtype, device: torch.device | str
 ) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of these positions, each [positions, head_size]; both halves are equal. The
-    last position decides where frequencies depend on the length of sequences."""
+    """Cosines and sines of these positions, each [positions, turned_size]; both halves are equal.
+    The last position decides where frequencies depend on the length of sequences."""
     config.refuse_length(max(positions, default=-1) + 1)
     precision = torch.promote_types(dtype, torch.float32)
     at = torch.arange(positions.start, positions.stop, positions.step, device=device)
@@ -44,7 +45,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 def rotate_back(g: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """The gradient of what was turned, from the gradient `g` of what came out."""
-    return _turn(g, cos, -sin)
+    return _turn(g, cos, sin, -1)
 
 
 def rotate_into(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
@@ -52,7 +53,9 @@ def rotate_into(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor) -> None:
     `fusible` says so."""
     from penstock.model.kernels.rope import turn_into  # deferred: needs Triton
 
-    turn_into(out, x, cos, sin)
+    size = cos.shape[-1]
+    _copy_rest(out, x, size)
+    turn_into(out[..., :size], x[..., :size], cos, sin)
 
 
 def rotate_back_into(out: Tensor, g: Tensor, cos: Tensor, sin: Tensor) -> None:
@@ -60,12 +63,11 @@ def rotate_back_into(out: Tensor, g: Tensor, cos: Tensor, sin: Tensor) -> None:
     if fusible(g):
         from penstock.model.kernels.rope import turn_into  # deferred: needs Triton
 
-        turn_into(out, g, cos, sin, sign=-1.0)
+        size = cos.shape[-1]
+        _copy_rest(out, g, size)
+        turn_into(out[..., :size], g[..., :size], cos, sin, sign=-1.0)
         return
-    half = g.shape[-1] // 2
-    torch.mul(g, cos, out=out)
-    out[..., :half].addcmul_(g[..., half:], sin[..., :half])
-    out[..., half:].addcmul_(g[..., :half], sin[..., half:], value=-1)
+    _turn_into(out, g, cos, sin, -1)
 
 
 class _Rotate(torch.autograd.Function):
@@ -81,17 +83,30 @@ class _Rotate(torch.autograd.Function):
         return rotate_back(gradients[0], *ctx.saved_tensors), None, None
 
 
-def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    half = x.shape[-1] // 2
-    out = x * cos
-    out[..., :half].addcmul_(x[..., half:], sin[..., :half], value=-1)
-    out[..., half:].addcmul_(x[..., :half], sin[..., half:])
+def _turn(x: Tensor, cos: Tensor, sin: Tensor, sign: int = 1) -> Tensor:
+    out = torch.empty_like(x)
+    _turn_into(out, x, cos, sin, sign)
     return out
 
 
+def _turn_into(out: Tensor, x: Tensor, cos: Tensor, sin: Tensor, sign: int) -> None:
+    size, half = cos.shape[-1], cos.shape[-1] // 2
+    _copy_rest(out, x, size)
+    out, x = out[..., :size], x[..., :size]
+    torch.mul(x, cos, out=out)
+    out[..., :half].addcmul_(x[..., half:], sin[..., :half], value=-sign)
+    out[..., half:].addcmul_(x[..., :half], sin[..., half:], value=sign)
+
+
+def _copy_rest(out: Tensor, x: Tensor, size: int) -> None:
+    """What is not turned, where it is to lie elsewhere."""
+    if size < x.shape[-1] and out.data_ptr() != x.data_ptr():
+        out[..., size:].copy_(x[..., size:])
+
+
 def frequencies(config: ModelConfig, precision: torch.dtype, length: int = 0) -> Tensor:
-    """Turn per position of each pair of elements, [head_size / 2], in sequences up to a length."""
-    exponents = torch.arange(0, config.head_size, 2, dtype=precision) / config.head_size
+    """Turn per position of each pair, [turned_size / 2], in sequences up to a length."""
+    exponents = torch.arange(0, config.turned_size, 2, dtype=precision) / config.turned_size
     powers = config.rope_theta**exponents
     scaling = config.rope_scaling
     if scaling is not None and scaling.kind == "longrope":
@@ -127,12 +142,12 @@ def _ramp_ends(scaling: RopeScaling, config: ModelConfig) -> tuple[float, float]
     """Elements that make beta_fast and beta_slow turns within the original positions."""
     turns = scaling.original_positions / (2 * pi)
     low, high = (
-        config.head_size * log(turns / beta) / (2 * log(config.rope_theta))
+        config.turned_size * log(turns / beta) / (2 * log(config.rope_theta))
         for beta in (scaling.beta_fast, scaling.beta_slow)
     )
     if scaling.truncate:
         low, high = floor(low), ceil(high)
-    low, high = max(low, 0), min(high, config.head_size - 1)
+    low, high = max(low, 0), min(high, config.turned_size - 1)
     return low, high if high != low else high + 0.001  # a ramp of no width is a step
 
 

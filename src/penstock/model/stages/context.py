@@ -87,7 +87,7 @@ def _heads_in_attention(config: ModelConfig, ranks: RankGroup | None) -> int:
 
 
 def _tables(config: ModelConfig, length: int, like: Tensor) -> list[Tensor]:
-    """Cosines and sines of all positions, [positions, 1, head_size]."""
+    """Cosines and sines of all positions, [positions, 1, turned_size]."""
     both = rope_tables(config, range(length), like.dtype, like.device)
     return [table.unsqueeze(1) for table in both]
 
