@@ -7,7 +7,7 @@ import pytest
 
 from loops import each
 from penstock.arch.block_rules import refuse_cut
-from penstock.arch.blocks import Block
+from penstock.arch.blocks import LayerBlock
 from penstock.arch.config import ModelConfig
 from penstock.arch.families import from_huggingface, to_huggingface
 from penstock.arch.mesh_shape import MeshShape, refuse_misfits
@@ -37,7 +37,7 @@ def test_sums_are_over_all_layers() -> None:
 
 
 def test_a_model_of_blocks_that_are_alike_is_a_plain_one() -> None:
-    same = replace(PLAIN, blocks=(Block(192),))
+    same = replace(PLAIN, blocks=(LayerBlock(192),))
     assert expected_shapes(same) == expected_shapes(PLAIN)
     assert same.parameters == PLAIN.parameters
     assert len(same.kinds) == 1
@@ -59,7 +59,7 @@ def test_ranks_share_every_width() -> None:
     shared = FUSED.share(1, 3)
     assert [block.ffn for block in shared.blocks] == [64, 64, 171, 64]
     refuse_misfits(FUSED, MeshShape(tensor=4))
-    narrow = replace(FUSED, blocks=(Block(192), Block(3, False)))
+    narrow = replace(FUSED, blocks=(LayerBlock(192), LayerBlock(3, False)))
     with pytest.raises(ShapeError, match="the model has 3 columns of the MLP"):
         refuse_misfits(narrow, MeshShape(tensor=4))
 
@@ -110,12 +110,12 @@ def test_blocks_that_make_no_model_are_refused(name: str) -> None:
 
 def test_blocks_beside_experts_and_cuts_at_attention_are_refused() -> None:
     with pytest.raises(ShapeError, match="blocks of different layers, and experts"):
-        replace(PLAIN, mixture=ExpertMixture(4, 2), blocks=(Block(192),))
+        replace(PLAIN, mixture=ExpertMixture(4, 2), blocks=(LayerBlock(192),))
     with pytest.raises(ShapeError, match="in this model layer 2 has none"):
         refuse_cut(FUSED)
     with pytest.raises(ShapeError, match="in this model layers differ"):
-        refuse_cut(replace(PLAIN, blocks=(Block(192), Block(64))))
-    refuse_cut(replace(PLAIN, blocks=(Block(64),)))
+        refuse_cut(replace(PLAIN, blocks=(LayerBlock(192), LayerBlock(64))))
+    refuse_cut(replace(PLAIN, blocks=(LayerBlock(64),)))
     wrong: Any = ("attention",)
-    with pytest.raises(ShapeError, match="give a Block for each layer"):
+    with pytest.raises(ShapeError, match="give a LayerBlock for each layer"):
         ModelConfig(4, 64, 192, 4, 2, 16, 256, blocks=wrong)

@@ -10,7 +10,7 @@ import torch
 
 from cost.counted_ranks import OpCount, computed_meanwhile, counted
 from loops import one_of
-from penstock.arch.blocks import Block
+from penstock.arch.blocks import LayerBlock
 from penstock.arch.cell_shape import CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.presets import model
@@ -28,9 +28,8 @@ TINY = replace(model("tiny"), layers=3, vocabulary=26, element_bytes=4)
 ODD = replace(TINY, hidden=12, ffn=10, heads=6, kv_heads=3, head_size=4)
 NORMED = replace(TINY, qk_norm=True, qk_norm_over="projection", norms="after")
 WINDOWED = replace(TINY, window=5, window_pattern=(True, False))
-BLOCKS = replace(
-    TINY, layers=5, blocks=(Block(192), Block(20, False), Block(36, False), Block(8), Block(10))
-)
+WIDTHS = ((192, True), (20, False), (36, False), (8, True), (10, True))
+BLOCKS = replace(TINY, layers=5, blocks=tuple(LayerBlock(*each) for each in WIDTHS))
 WHOLE = build("1f1b", devices=2, microbatches=2)
 SLICED = build("seq1f1b", devices=2, microbatches=2, slices=2)
 SCHEDULES = {

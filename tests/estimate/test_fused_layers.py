@@ -14,12 +14,12 @@ from penstock.estimate.balanced_layers import balanced_layers
 from penstock.estimate.layout import Recompute, TrainingLayout
 from penstock.estimate.price import estimate, layout_cost
 from penstock.estimate.step_schedule import step_schedule
-from penstock.fusion.fusion_plan import fused_model, read_plan, without_attention
+from penstock.fusion.fusion_plan import fused_model, read_fusion_plan, without_attention
 from penstock.planner.problem import PlanProblem
 
 LLAMA = replace(model("llama3-70b"), layers=16)
 REMOVED = without_attention(LLAMA, range(8, 14))
-FUSED = fused_model(LLAMA, read_plan("remove=8-13 fuse=8-12"))
+FUSED = fused_model(LLAMA, read_fusion_plan("remove=8-13 fuse=8-12"))
 
 
 def layout(config: ModelConfig, pipeline: int = 1, tensor: int = 8) -> TrainingLayout:

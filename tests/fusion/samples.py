@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from penstock.arch.blocks import Block
+from penstock.arch.blocks import LayerBlock
 from penstock.arch.config import ModelConfig
 from penstock.arch.parameters import layer_prefix
 from penstock.fusion.fused_layers import Apart, fuse_tensors_of
@@ -25,8 +25,8 @@ GATES: dict[str, Callable[[Tensor], Tensor]] = {
 def run_model(widths: Sequence[int], **more: object) -> ModelConfig:
     """A layer with attention, a run of MLPs of these widths, and another layer with attention."""
     sizes = ModelConfig(len(widths) + 2, 12, 20, 4, 2, 6, 23, norm_epsilon=EPSILON, element_bytes=8)
-    inside = (Block(width, attention=False) for width in widths)
-    return replace(sizes, blocks=(Block(20), *inside, Block(20)), **more)  # type: ignore[arg-type]
+    inside = (LayerBlock(width, attention=False) for width in widths)
+    return replace(sizes, blocks=(LayerBlock(20), *inside, LayerBlock(20)), **more)  # type: ignore[arg-type]
 
 
 def weights_of(model: ModelConfig) -> Named:

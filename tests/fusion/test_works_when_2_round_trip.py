@@ -12,7 +12,7 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.parameters import expected_shapes
 from penstock.errors import PenstockError
 from penstock.fusion.fused_folder import APART, fuse_folder, unfuse_folder
-from penstock.fusion.fusion_plan import FusionPlan, fused_model, read_plan
+from penstock.fusion.fusion_plan import FusionPlan, fused_model, read_fusion_plan
 from penstock.model.io.huggingface import read_config, read_weights, write
 from penstock.model.io.safetensors_files import read_json
 
@@ -50,7 +50,7 @@ def test_a_folder_comes_back_as_it_was(tmp_path: Path, norm: str, dtype: torch.d
         if name.endswith("norm.weight"):  # nothing can be divided by these
             tensor[0], tensor[1], tensor[2] = 0.0, -0.0, 1e-7
     write(here / "model", model, tensors, dtype)
-    plan = read_plan(f"fuse=1-3 norm={norm} multiple=16")
+    plan = read_fusion_plan(f"fuse=1-3 norm={norm} multiple=16")
     fuse_folder(here / "model", plan, here / "fused")
     fused = read_config(here / "fused")
     assert fused.block(1).fused == (8, 5, 7)
@@ -64,10 +64,13 @@ def test_attention_is_removed_first_and_does_not_come_back(tmp_path: Path) -> No
     model = run_model((8, 5))
     tensors = random_tensors(model, torch.float32)
     write(tmp_path / "model", model, tensors, torch.float32)
-    fuse_folder(tmp_path / "model", read_plan("remove=3 fuse=1-2"), tmp_path / "fused")
+    plan = read_fusion_plan("remove=3 fuse=1-2")
+    fuse_folder(tmp_path / "model", plan, tmp_path / "fused")
     fused = read_config(tmp_path / "fused")
     assert [block.attention for block in fused.blocks] == [True, False, False]
-    assert fused == fused_model(read_config(tmp_path / "model"), read_plan("remove=3 fuse=1-2"))
+    assert fused == fused_model(
+        read_config(tmp_path / "model"), read_fusion_plan("remove=3 fuse=1-2")
+    )
     unfuse_folder(tmp_path / "fused", tmp_path / "again")
     left = {
         name: tensor
@@ -81,7 +84,7 @@ def test_without_what_was_kept_apart_parts_have_the_norm_of_the_run(tmp_path: Pa
     model = run_model((8, 5))
     tensors = random_tensors(model, torch.float32)
     write(tmp_path / "model", model, tensors, torch.float32)
-    fuse_folder(tmp_path / "model", read_plan("fuse=1-2"), tmp_path / "fused")
+    fuse_folder(tmp_path / "model", read_fusion_plan("fuse=1-2"), tmp_path / "fused")
     (tmp_path / "fused" / APART).unlink()
     unfuse_folder(tmp_path / "fused", tmp_path / "again")
     found, name = stored(tmp_path / "again"), "model.layers.{}.post_attention_layernorm.weight"
@@ -123,7 +126,7 @@ REFUSED = {
 @each("text", REFUSED)
 def test_plans_that_do_not_fit_are_refused(text: str) -> None:
     with pytest.raises(PenstockError, match=REFUSED[text]):
-        fused_model(run_model((8, 5)), read_plan(text))
+        fused_model(run_model((8, 5)), read_fusion_plan(text))
 
 
 def test_runs_with_norms_behind_blocks_or_fused_already_are_refused() -> None:

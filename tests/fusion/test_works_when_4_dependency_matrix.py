@@ -9,7 +9,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from fusion.samples import Named, run_model, weights_of
-from penstock.arch.blocks import Block
+from penstock.arch.blocks import LayerBlock
 from penstock.arch.config import ModelConfig
 from penstock.data import Microbatch
 from penstock.data.batch import IGNORE
@@ -104,5 +104,5 @@ def test_the_loss_is_that_of_the_oracle_and_an_order_changes_it() -> None:
 
 
 def test_a_stage_without_any_attention_is_measured_too() -> None:
-    plain = ModelConfig(2, 12, 20, 4, 2, 6, 23, element_bytes=8, blocks=(Block(20, False),))
+    plain = ModelConfig(2, 12, 20, 4, 2, 6, 23, element_bytes=8, blocks=(LayerBlock(20, False),))
     assert measured(plain, weights_of(plain)).matrix[0, 1] > 0

@@ -11,7 +11,10 @@ from functools import cache, cached_property
 from pathlib import Path
 
 PACKAGE = "penstock"
-TORCH_LAYERS = ("model", "run", "data", "train", "verify", "bench.measure", "profiling.measure")
+TORCH_LAYERS = (
+    *("model", "run", "data", "train", "verify", "fusion", "bench.measure"),
+    "profiling.measure",
+)
 SOURCE_SUFFIXES = (".py", ".js", ".css", ".html")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -116,7 +116,7 @@ def test_torch_outside_its_layers_is_refused(plant: Plant, statement: str) -> No
     (complaint,) = wrong_packages(root, STANDARD)
     assert complaint.startswith("src/penstock/sim/engine.py:1: imports torch")
     assert complaint.endswith(
-        "but model, run, data, train, verify, bench.measure, profiling.measure may do so"
+        "but model, run, data, train, verify, fusion, bench.measure, profiling.measure may do so"
     )
 
 

@@ -11,11 +11,11 @@ own: other programs refuse it by name, instead of reading a part of it as someth
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.arch.blocks import Block
+from penstock.arch.blocks import LayerBlock
 from penstock.arch.config import ModelConfig
 from penstock.errors import ShapeError, shown
 
-PREFIX = "penstock_"
+BLOCK_PREFIX = "penstock_"
 """In front of the family that the other parts of a model with blocks are of."""
 ARCHITECTURE = "PenstockForCausalLM"
 BLOCK_KEY = "block_configs"
@@ -28,18 +28,18 @@ def family_name(model_type: str) -> str:
     >>> family_name("penstock_llama"), family_name("llama")
     ('llama', 'llama')
     """
-    return model_type.removeprefix(PREFIX)
+    return model_type.removeprefix(BLOCK_PREFIX)
 
 
-def read_blocks(config: Mapping[str, Any]) -> tuple[Block, ...]:
+def read_blocks(config: Mapping[str, Any]) -> tuple[LayerBlock, ...]:
     """The blocks that a `config.json` states; none where its model is of a plain family."""
-    stated, named = config.get(BLOCK_KEY), str(config.get("model_type")).startswith(PREFIX)
+    stated, named = config.get(BLOCK_KEY), str(config.get("model_type")).startswith(BLOCK_PREFIX)
     if stated is None and not named:
         return ()
     if not named or not isinstance(stated, list):
         raise ShapeError(
             f"model_type is {shown(config.get('model_type'))} and {BLOCK_KEY} is {shown(stated)}",
-            hint=f"a model_type that begins with {PREFIX!r} has a list of blocks, others have none",
+            hint=f"a model_type that begins with {BLOCK_PREFIX!r} has a list of blocks, others none",
         )
     layers = config.get("num_hidden_layers")
     if not stated or not isinstance(layers, int) or layers % len(stated):
@@ -50,7 +50,7 @@ def read_blocks(config: Mapping[str, Any]) -> tuple[Block, ...]:
     return tuple(_block(number, each) for number, each in enumerate(stated))
 
 
-def _block(number: int, stated: Any) -> Block:
+def _block(number: int, stated: Any) -> LayerBlock:
     if not isinstance(stated, dict) or not {"intermediate_size"} <= {*stated} <= {*_KEYS}:
         raise ShapeError(
             f"{BLOCK_KEY}: block {number} is {shown(stated)}",
@@ -60,7 +60,7 @@ def _block(number: int, stated: Any) -> Block:
     if isinstance(values.get("fused"), list):
         values["fused"] = tuple(values["fused"])
     try:
-        return Block(**values)
+        return LayerBlock(**values)
     except ShapeError as error:
         where = f"{BLOCK_KEY}: block {number}: {error.message}"
         raise ShapeError(where, hint=error.hint) from error
@@ -77,11 +77,11 @@ def write_blocks(config: ModelConfig, model_type: str) -> dict[str, Any]:
     )
     return {
         "architectures": [ARCHITECTURE],
-        "model_type": PREFIX + model_type,
+        "model_type": BLOCK_PREFIX + model_type,
         BLOCK_KEY: [_written(block) for block in every],
     }
 
 
-def _written(block: Block) -> dict[str, Any]:
+def _written(block: LayerBlock) -> dict[str, Any]:
     fused = {"fused": [*block.fused]} if block.fused else {}
     return {"attention": block.attention, "intermediate_size": block.ffn, **fused}

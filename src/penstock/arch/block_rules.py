@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from penstock.arch.blocks import Block
+from penstock.arch.blocks import LayerBlock
 from penstock.errors import ShapeError
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ class BlockRules(Protocol):
 
     layers: int
     ffn: int
-    blocks: tuple[Block, ...]
+    blocks: tuple[LayerBlock, ...]
 
-    def block(self, layer: int) -> Block:
+    def block(self, layer: int) -> LayerBlock:
         """What a layer is made of."""
-        return self.blocks[layer % len(self.blocks)] if self.blocks else Block(self.ffn)
+        return self.blocks[layer % len(self.blocks)] if self.blocks else LayerBlock(self.ffn)
 
     def attending(self, layers: Iterable[int]) -> list[int]:
         """Those of some layers that have attention."""
@@ -67,7 +67,7 @@ class BlockRules(Protocol):
 
 
 @lru_cache(maxsize=1024)
-def _alike(model: "ModelConfig", block: Block) -> "ModelConfig":
+def _alike(model: "ModelConfig", block: LayerBlock) -> "ModelConfig":
     found: ModelConfig = replace(model, ffn=block.ffn, blocks=(block,))
     return found
 

@@ -9,7 +9,7 @@ from penstock.errors import ShapeError, shown
 
 
 @dataclass(frozen=True)
-class Block:
+class LayerBlock:
     """What a layer is made of."""
 
     ffn: int
@@ -37,9 +37,9 @@ class Block:
         if self.fused and self.attention:
             raise ShapeError(
                 f"a layer with attention has {len(self.fused)} fused MLPs",
-                hint="MLPs are fused where no attention stands between them",
+                hint="MLPs are fused where no attention is between them",
             )
 
-    def share(self, index: int, of: int) -> "Block":
+    def share(self, index: int, of: int) -> "LayerBlock":
         """What rank `index` of `of` that share the matrices has."""
         return replace(self, ffn=len(deal(self.ffn, index, of)), fused=())

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 
 from penstock.arch.attention_rule import AttentionRule
 from penstock.arch.block_rules import BlockRules, refuse_blocks, refuse_unlike
-from penstock.arch.blocks import Block
+from penstock.arch.blocks import LayerBlock
 from penstock.arch.dealing import deal, deal_heads
 from penstock.arch.field_rules import refuse_field
 from penstock.arch.layers.attention import HEAD, Attention
@@ -101,7 +101,7 @@ class ModelConfig(BlockRules, RotaryRules, TrainedSums):
     """Experts in place of the MLP of every layer; None: there is one MLP."""
     rotary_size: int | None = None
     """Elements at the start of each head that rotary positions turn; None: all of them."""
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[LayerBlock, ...] = ()
     """What layers are made of where they differ, repeated along the model: the width of the MLP,
     and whether there is attention; empty: all have attention and an MLP of width `ffn`."""
     subsampling: Subsampling | None = None

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from penstock.arch.blocks import Block
+from penstock.arch.blocks import LayerBlock
 from penstock.arch.layers.attention import NORM_SPANS
 from penstock.arch.layers.gated_mlp import ACTIVATIONS
 from penstock.arch.layers.norm import NORM_PLACES
@@ -27,8 +27,8 @@ def refuse_field(name: str, value: Any) -> None:
         good = isinstance(value, tuple) and all(isinstance(each, bool) for each in value)
         _refuse_unless(good, name, value, "give a list of true and false")
     elif name == "blocks":
-        good = isinstance(value, tuple) and all(isinstance(each, Block) for each in value)
-        _refuse_unless(good, name, shown(value), "give a Block for each layer")
+        good = isinstance(value, tuple) and all(isinstance(each, LayerBlock) for each in value)
+        _refuse_unless(good, name, shown(value), "give a LayerBlock for each layer")
     elif name in _CHOICES:
         known = list(_CHOICES[name])
         _refuse_unless(value in known, name, shown(value), nearest(str(value), known))

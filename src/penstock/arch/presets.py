@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from penstock.arch.blocks import Block
+from penstock.arch.blocks import LayerBlock
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.attention import PROJECTION
 from penstock.arch.layers.gated_mlp import GELU_TANH
@@ -83,8 +83,8 @@ _PHI3_MINI = ModelConfig(32, 3072, 8192, 32, 32, 96, 32064, fused_files=True)
 _PHI3_MEDIUM = ModelConfig(40, 5120, 17920, 40, 10, 128, 32064, fused_files=True)
 
 _FUSED_RUN = (
-    *(Block(192), Block(192)),
-    *(Block(512, False, (192, 128, 192)), Block(192, False)),
+    *(LayerBlock(192), LayerBlock(192)),
+    *(LayerBlock(512, False, (192, 128, 192)), LayerBlock(192, False)),
 )
 """Two layers with attention, three MLPs that are fused, and one behind them that stays."""
 

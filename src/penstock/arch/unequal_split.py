@@ -9,7 +9,8 @@ are then moved over single boundaries as long as the slowest device gets faster.
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-Loads = Sequence[float]
+from penstock.arch.balanced_split import Loads
+
 ROUNDED = 9
 """Digits by which loads are compared, so that sums in another order are equal."""
 

@@ -7,15 +7,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.core.homes import stage_column
 from penstock.core.schedule import Schedule
 from penstock.cost.collectives import BACKWARD_KINDS, FORWARD_KINDS
+from penstock.cost.passes import Counts
 from penstock.cost.workload import Workload
 from penstock.estimate.layer_times import LayerTimes
-
-Counts = NDArray[np.int64]
 
 
 class KindOfLayers(NamedTuple):

@@ -16,24 +16,22 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from penstock.errors import ShapeError
 from penstock.fusion.residual_stream import ResidualStream, Sequence
-
-Matrix = NDArray[np.float64]
+from penstock.fusion.selection import DependencyMatrix
 
 
 @dataclass(frozen=True, eq=False)
 class Dependencies:
     """What was measured of a model, block by block."""
 
-    matrix: Matrix
+    matrix: DependencyMatrix
     """[left out, looked at]; 0 on the diagonal and in front of the block that is left out."""
-    moved: Matrix
+    moved: DependencyMatrix
     """Distance between input and output of each block."""
-    added: Matrix
+    added: DependencyMatrix
     """Size of what each block adds, over that of its input."""
     loss: float
     """Of a label, on average."""
@@ -75,7 +73,7 @@ def _states(stream: ResidualStream, sequence: Sequence) -> list[Tensor]:
 
 def _without(
     stream: ResidualStream, sequence: Sequence, states: list[Tensor], left_out: int
-) -> Matrix:
+) -> DependencyMatrix:
     """How far what each block adds is from what it adds in the intact model, summed over tokens."""
     found, x = np.zeros(stream.model.layers), states[left_out]
     for layer in range(left_out + 1, stream.model.layers):

@@ -24,7 +24,7 @@ def lost_bits(matrix: Tensor, scaled: Tensor, scale: Tensor) -> Tensor:
     return lost.to(next(fits))
 
 
-def unfolded(scaled: Tensor, scale: Tensor, lost: Tensor) -> Tensor:
+def unfold(scaled: Tensor, scale: Tensor, lost: Tensor) -> Tensor:
     """The matrix that was multiplied."""
     whole = _WHOLE[scaled.element_size()]
     return (_divided(scaled, scale).view(whole) + lost.to(whole)).view(scaled.dtype)

@@ -16,12 +16,12 @@ from torch import Tensor
 from penstock.arch.config import ModelConfig
 from penstock.arch.families import to_huggingface
 from penstock.errors import ShapeError
-from penstock.fusion.fused_layers import Apart, Named, fuse_tensors_of, unfuse_tensors_of
+from penstock.fusion.fused_layers import Apart, TensorsByName, fuse_tensors_of, unfuse_tensors_of
 from penstock.fusion.fusion_plan import FusionPlan, fused_model
 from penstock.fusion.unfused_model import unfused_model
 from penstock.model.io.huggingface import OURS, read_config, read_weights, refuse_foreign, write
 from penstock.model.io.kept_files import KeptFiles, kept_of_model, stored_dtype
-from penstock.model.io.safetensors_files import explain_write_errors, open_safetensors
+from penstock.model.io.safetensors_files import open_safetensors, save_as_is
 
 APART = "unfuse.safetensors"
 
@@ -56,7 +56,7 @@ class _Stored:
     def __init__(self, folder: Path) -> None:
         self.folder, self.dtype = folder, _dtype(folder)
 
-    def __call__(self, names: Sequence[str]) -> Named:
+    def __call__(self, names: Sequence[str]) -> TensorsByName:
         found = dict(read_weights(self.folder, names))
         for name, tensor in found.items():
             if tensor.dtype != self.dtype:
@@ -72,37 +72,30 @@ def _put_apart(
     found: Iterator[tuple[str, Tensor] | Apart], path: Path
 ) -> Iterator[tuple[str, Tensor]]:
     """Tensors of the model; the others are in a file when all have come."""
-    apart: Named = {}
+    apart: TensorsByName = {}
     for each in found:
         if isinstance(each, Apart):
             apart[each.name] = each.tensor
         else:
             yield each
-    _save(path, apart)
+    save_as_is(path, apart)
 
 
 def _kept(source: Path, model: ModelConfig, other: ModelConfig, target: Path) -> KeptFiles:
     """What is written beside the weights; refused where the folder cannot be written."""
     kept = kept_of_model(source)
     refuse_foreign(target, kept, (*OURS, APART))
-    return kept._replace(stated=restated(kept.stated, model, other))
+    return kept._replace(stated=restate_config(kept.stated, model, other))
 
 
-def restated(stated: Mapping[str, Any], old: ModelConfig, new: ModelConfig) -> dict[str, Any]:
+def restate_config(stated: Mapping[str, Any], old: ModelConfig, new: ModelConfig) -> dict[str, Any]:
     """A `config.json` of one model as that of another: keys that say the same of both stay."""
     before, after = to_huggingface(old), to_huggingface(new)
     same = {key: value for key, value in stated.items() if key in after or key not in before}
     return {**same, **{key: value for key, value in after.items() if before.get(key) != value}}
 
 
-def _save(path: Path, tensors: Named) -> None:
-    with explain_write_errors(path):
-        from safetensors.torch import save_file
-
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, str(path))
-
-
-def _read_apart(folder: Path) -> Named:
+def _read_apart(folder: Path) -> TensorsByName:
     if not (folder / APART).exists():
         return {}
     with open_safetensors(folder / APART) as file:

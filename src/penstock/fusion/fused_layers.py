@@ -13,12 +13,12 @@ from torch import Tensor
 
 from penstock.arch.config import MLP_NORM, ModelConfig
 from penstock.arch.parameters import layer_parameters, layer_prefix, model_parameters
-from penstock.fusion.exact_unfold import lost_bits, unfolded
+from penstock.fusion.exact_unfold import lost_bits, unfold
 from penstock.fusion.fusion_plan import FusionPlan, fused_sources, without_attention
 from penstock.fusion.mlp_matrices import MlpMatrices, fuse_mlps, scaled_inputs, split_mlp
 
-Named = dict[str, Tensor]
-Reading = Callable[[Sequence[str]], Named]
+TensorsByName = dict[str, Tensor]
+Reading = Callable[[Sequence[str]], TensorsByName]
 """Tensors of a model by their names."""
 MATRICES = {"up": "mlp.up_proj.weight", "gate": "mlp.gate_proj.weight"}
 DOWN = "mlp.down_proj.weight"
@@ -46,7 +46,7 @@ def fuse_tensors_of(
 
 
 def unfuse_tensors_of(
-    model: ModelConfig, read: Reading, apart: Named
+    model: ModelConfig, read: Reading, apart: TensorsByName
 ) -> Iterator[tuple[str, Tensor]]:
     """The tensors of the model that was fused; without what was kept apart, parts of a run have the
     norm of the run."""
@@ -107,20 +107,20 @@ def _member(
     part: MlpMatrices,
     place: tuple[int, int],
     number: int,
-    tensors: Named,
-    apart: Named,
+    tensors: TensorsByName,
+    apart: TensorsByName,
 ) -> Iterator[tuple[str, Tensor]]:
     """The tensors of one part of a run."""
     norm = apart.get(_apart(*place, "norm"), tensors[norm_name(model, place[0])])
     for name in MATRICES:
         if (lost := apart.get(_apart(*place, name))) is not None:
             scale = _factor(model, norm)
-            part = part._replace(**{name: unfolded(getattr(part, name), scale, lost)})
+            part = part._replace(**{name: unfold(getattr(part, name), scale, lost)})
     yield norm_name(model, number), norm
     yield from _named(part, number)
 
 
-def _members(model: ModelConfig, layer: int, tensors: Named) -> list[MlpMatrices]:
+def _members(model: ModelConfig, layer: int, tensors: TensorsByName) -> list[MlpMatrices]:
     return split_mlp(_matrices(tensors, layer), model.block(layer).fused)
 
 
@@ -132,7 +132,7 @@ def _apart(layer: int, member: int, name: str) -> str:
     return f"layers.{layer}.parts.{member}.{name}"
 
 
-def _matrices(tensors: Named, layer: int) -> MlpMatrices:
+def _matrices(tensors: TensorsByName, layer: int) -> MlpMatrices:
     prefix = layer_prefix(layer)
     inside = {name: tensors[prefix + stored] for name, stored in MATRICES.items()}
     return MlpMatrices(down=tensors[prefix + DOWN], **inside)
@@ -150,7 +150,7 @@ def _factor(model: ModelConfig, norm: Tensor) -> Tensor:
     return norm + 1 if model.norm_adds_one else norm
 
 
-def _renamed(tensors: Named, layer: int, number: int) -> Iterator[tuple[str, Tensor]]:
+def _renamed(tensors: TensorsByName, layer: int, number: int) -> Iterator[tuple[str, Tensor]]:
     """The tensors of a layer that has another number now."""
     old, new = layer_prefix(layer), layer_prefix(number)
     for name, tensor in tensors.items():

@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
-from penstock.arch.blocks import Block
+from penstock.arch.blocks import LayerBlock
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.norm import BEFORE
+from penstock.arch.limits import LARGEST_OF_MODEL, MOST_MODEL_LAYERS
 from penstock.errors import ShapeError, nearest, shown
 
 NormMode = Literal["last", "own"]
 NORM_MODES: tuple[NormMode, ...] = get_args(NormMode)
-MOST_LAYERS = 100_000
-"""Numbers in a plan above this are no layers."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,9 @@ def _layers(key: str, text: str) -> tuple[range, ...]:
     for part in text.split(","):
         first, dash, last = part.partition("-")
         ends = (first, last if dash else first)
-        if not all(end.isascii() and end.isdecimal() and int(end) < MOST_LAYERS for end in ends):
+        if not all(
+            end.isascii() and end.isdecimal() and int(end) < MOST_MODEL_LAYERS for end in ends
+        ):
             raise ShapeError(
                 f"the plan has {key}={shown(text)}", hint="give layers and ranges such as 1-3,6"
             )
@@ -88,7 +89,7 @@ def _mode(key: str, text: str) -> NormMode:
 
 
 def _count(key: str, text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or not 0 < int(text) < MOST_LAYERS:
+    if not text.isascii() or not text.isdecimal() or not 0 < int(text) < LARGEST_OF_MODEL:
         raise ShapeError(f"the plan has {key}={shown(text)}", hint="give a whole number above 0")
     return int(text)
 
@@ -152,12 +153,12 @@ def fused_sources(model: ModelConfig, plan: FusionPlan) -> list[range]:
     return found
 
 
-def _fused(model: ModelConfig, layers: range, multiple: int) -> Block:
+def _fused(model: ModelConfig, layers: range, multiple: int) -> LayerBlock:
     if len(layers) == 1:
         return model.block(layers[0])
     widths = tuple(model.block(layer).ffn for layer in layers)
     whole = sum(widths)
-    return Block(whole + -whole % multiple, False, widths)
+    return LayerBlock(whole + -whole % multiple, False, widths)
 
 
 def _refuse_unknown(model: ModelConfig, layers: Iterable[int]) -> None:
@@ -179,7 +180,7 @@ def _refuse_runs(model: ModelConfig, runs: tuple[range, ...]) -> None:
         if attending := model.attending(own):
             raise ShapeError(
                 f"fuse={_written(own)}: layer {attending[0]} has attention",
-                hint="MLPs are fused where no attention stands between them: add it to remove=",
+                hint="MLPs are fused where no attention is between them: add it to remove=",
             )
         if twice := [layer for layer in own if model.block(layer).fused]:
             raise ShapeError(
@@ -196,5 +197,5 @@ def _refuse_runs(model: ModelConfig, runs: tuple[range, ...]) -> None:
         what = f"norms {model.norms} its blocks" if model.norms != BEFORE else "adapters of LoRA"
         raise ShapeError(
             f"MLPs of a model with {what} cannot be fused",
-            hint="a sum of MLPs is one MLP where nothing but a norm in front stands beside it",
+            hint="a sum of MLPs is one MLP where a norm in front of it is all that it has",
         )

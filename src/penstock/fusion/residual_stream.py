@@ -13,6 +13,7 @@ from penstock.arch.parameters import EMBEDDING, HEAD, stage_layout, stage_parame
 from penstock.data import Microbatch
 from penstock.model.attention.piece import Piece, pieces_of
 from penstock.model.layers.attend import SliceContext
+from penstock.model.layers.mlp_block import MlpBlock
 from penstock.model.parallel.cell import result_of
 from penstock.model.stages.decoder import DecoderStage
 from penstock.model.stages.weights import Weights
@@ -44,6 +45,13 @@ class ResidualStream:
         context = sequence.context(self, layer)
         own = self.weights.layers[layer]
         y, _ = result_of(self.stage.layers[layer].forward(own, x, context))
+        return y
+
+    @torch.no_grad()
+    def mlp_alone(self, layer: int, x: Tensor, sequence: "Sequence") -> Tensor:
+        """What a block makes of it without its attention."""
+        own = self.weights.layers[layer].post.mlp
+        y, _ = result_of(MlpBlock(self.model).forward(own, x, sequence.piece.tokens.numel()))
         return y
 
     def through(self, layers: Iterable[int], x: Tensor, sequence: "Sequence") -> Tensor:

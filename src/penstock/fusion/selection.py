@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-Matrix = NDArray[np.float64]
+DependencyMatrix = NDArray[np.float64]
 
-WINDOW = 4
+WINDOW_BLOCKS = 4
 """Whole blocks that may run side by side."""
 
 
-def low_runs(matrix: Matrix, attends: Sequence[bool], limit: float) -> list[range]:
+def low_runs(matrix: DependencyMatrix, attends: Sequence[bool], limit: float) -> list[range]:
     """Stretches of blocks without attention, as long as they can be, in which no block depends on
     another one by more than `limit`; from the front."""
     found: list[range] = []
@@ -30,14 +30,14 @@ def low_runs(matrix: Matrix, attends: Sequence[bool], limit: float) -> list[rang
     return found
 
 
-def _highest(matrix: Matrix, first: int, last: int) -> float:
+def _highest(matrix: DependencyMatrix, first: int, last: int) -> float:
     """The highest dependency among some blocks, themselves apart."""
     inside = matrix[first : last + 1, first : last + 1]
     return float(np.triu(inside, 1).max(initial=0.0))
 
 
 def fusable_runs(
-    matrix: Matrix,
+    matrix: DependencyMatrix,
     attends: Sequence[bool],
     limit: float,
     widths: Sequence[int] = (),
@@ -67,7 +67,10 @@ def _cut(run: range, widths: Sequence[int], most: int | None) -> list[range]:
 
 
 def parallel_windows(
-    matrix: Matrix, attends: Sequence[bool], size: int = WINDOW, count: int | None = None
+    matrix: DependencyMatrix,
+    attends: Sequence[bool],
+    size: int = WINDOW_BLOCKS,
+    count: int | None = None,
 ) -> list[range]:
     """Windows of consecutive whole blocks, the least dependent first: that with the smallest
     highest dependency, of equals that with the smallest sum, of equals the first. None overlaps
@@ -83,6 +86,6 @@ def parallel_windows(
     return found[:count]
 
 
-def _statistics(matrix: Matrix, start: int, size: int) -> tuple[float, float]:
+def _statistics(matrix: DependencyMatrix, start: int, size: int) -> tuple[float, float]:
     inside = np.triu(matrix[start : start + size, start : start + size], 1)
     return float(inside.max(initial=0.0)), float(inside.sum())

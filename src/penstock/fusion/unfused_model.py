@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from penstock.arch.blocks import Block
+from penstock.arch.blocks import LayerBlock
 from penstock.arch.config import ModelConfig
 from penstock.errors import ShapeError
 
@@ -26,5 +26,5 @@ def unfused_model(model: ModelConfig) -> ModelConfig:
     return replace(model, layers=len(found), blocks=found, window_pattern=windows)
 
 
-def _parts(block: Block) -> tuple[Block, ...]:
-    return tuple(Block(width, False) for width in block.fused) or (block,)
+def _parts(block: LayerBlock) -> tuple[LayerBlock, ...]:
+    return tuple(LayerBlock(width, False) for width in block.fused) or (block,)

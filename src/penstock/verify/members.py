@@ -8,7 +8,7 @@ reached.
 
 from dataclasses import replace
 
-from penstock.arch.blocks import Block
+from penstock.arch.blocks import LayerBlock
 from penstock.arch.config import ModelConfig, with_layers
 from penstock.arch.mixture import ExpertMixture
 from penstock.arch.presets import model
@@ -55,7 +55,7 @@ def small_member(config: ModelConfig, like: ModelConfig) -> ModelConfig:
     )
 
 
-def _narrow(block: Block, ffn: int, width: int) -> Block:
+def _narrow(block: LayerBlock, ffn: int, width: int) -> LayerBlock:
     """A block of a small model; its MLP is as much wider than others as before."""
     return replace(block, ffn=block.ffn * width // ffn, fused=())
 

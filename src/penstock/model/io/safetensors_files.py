@@ -115,10 +115,16 @@ def save(
         # a stage's parameters are views of one buffer, and the format refuses shared memory
         own[name] = tensor.detach().to(device="cpu", dtype=dtype, copy=True).contiguous()
         _refuse_overflow(path, name, own[name], tensor)
+    save_as_is(path, own)
+
+
+def save_as_is(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """The same in the types that tensors have, none of which share memory."""
+    whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
     with explain_write_errors(path):
         from safetensors.torch import save_file
 
-        save_file(own, str(path), metadata={"format": "pt"})
+        save_file(whole, str(path), metadata={"format": "pt"})
         sync_path(path)
 
 

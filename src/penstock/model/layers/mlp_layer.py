@@ -18,7 +18,7 @@ from penstock.model.parallel.cell import SINGLE_RANK, Cell
 from penstock.model.parallel.group import Work
 
 
-class Layer(Protocol):
+class StageLayer(Protocol):
     """A layer of any kind."""
 
     attends: bool
@@ -81,7 +81,7 @@ class MlpLayer:
         return (yield from self.mlp.backward(weights, gradients, saved.post, dz, queue))
 
 
-def layer_of(config: ModelConfig, number: int, cell: Cell = SINGLE_RANK) -> Layer:
+def layer_of(config: ModelConfig, number: int, cell: Cell = SINGLE_RANK) -> StageLayer:
     """A layer of a model; `config` has the sizes of this rank's matrices."""
     kind = DecoderLayer if config.block(number).attention else MlpLayer
     return kind(config, number, cell)
