@@ -85,6 +85,18 @@ def show_wait(what: str) -> Iterator[None]:
 
 
 @contextmanager
+def show_passes(what: str) -> Iterator[Callable[[int], None]]:
+    """A function to be told of passes that are done, which are counted where a person waits."""
+    done = [0]
+
+    def tell(passes: int) -> None:
+        done[0] += passes
+
+    with _every(EVERY, lambda seconds: note(f"{what}: {done[0]:,} passes, {seconds:.0f} s")):
+        yield tell
+
+
+@contextmanager
 def _every(seconds: float, say: Callable[[float], None]) -> Iterator[None]:
     """Say something again and again until the block ends."""
     over, since = Event(), monotonic()

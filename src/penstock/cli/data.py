@@ -1,7 +1,5 @@
 """`penstock data`: what a corpus looks like before it is trained on."""
 
-import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +15,7 @@ from penstock.cli._data_report import (
     report_html,
     report_text,
 )
-from penstock.cli._needs import need_pydantic
+from penstock.cli._data_settings import data_cache, data_settings
 from penstock.cli._output import emit, emit_json, emit_table, note, width
 from penstock.cli._policy_rows import PricedModel, any_length_schedule
 from penstock.cli._progress import show_bytes, show_wait
@@ -25,17 +23,13 @@ from penstock.cli._request import AsJson
 from penstock.cluster.read import read_cluster
 from penstock.core.numbers import read_tokens
 from penstock.data.open_source import source_files
-from penstock.data.settings import SOURCES, DataSettings
 from penstock.data.stats.policies import BatchRule
 from penstock.errors import ShapeError, shown
 from penstock.files import save_text
 from penstock.schedules import find
 
 if TYPE_CHECKING:
-    from penstock.train.config.settings import Settings
-
-RECORDS, ARRAYS = (".jsonl", ".parquet", ".arrow"), (".npy", ".bin")
-"""Endings that tell what a file holds; others are text."""
+    pass
 
 
 def _option(metavar: str, text: str) -> Any:
@@ -109,13 +103,13 @@ def stats(
     Text is tokenised once and kept; work that is interrupted continues where it was.
     """
     given = {"source": source, "tokenizer": tokenizer, "format": form, "field": field}
-    settings, sizes = _settings(files, {name: value for name, value in given.items() if value})
+    settings, sizes = data_settings(files, {name: value for name, value in given.items() if value})
     paths = source_files(settings, settings.paths)
     flags = {"--length": length, "--batch": batch, "--slice-tokens": slice_tokens}
     asked = BatchRule(*(_tokens(*flag) or size for flag, size in zip(flags.items(), sizes)))
     priced = _priced_model(model, cluster, mesh, devices, schedule) if model else None
     with show_bytes("tokenising") as progress:
-        opened = open_corpus(settings, paths, cache or _cache(), progress)
+        opened = open_corpus(settings, paths, cache or data_cache(), progress)
     with show_wait("comparing policies"):
         report = corpus_report(opened, asked, priced)
     _show(report, html, as_json=as_json)
@@ -154,41 +148,6 @@ def _show(report: CorpusReport, html: Path | None, *, as_json: bool) -> None:
         emit(bars)
 
 
-def _settings(files: list[str], given: dict[str, Any]) -> tuple[DataSettings, BatchRule]:
-    """What is read, and the sizes that a configuration says, 0 where it says none."""
-    if len(files) == 1 and files[0].endswith(".toml"):
-        need_pydantic()
-        from penstock.train.config.load import load
-
-        found = load(Path(files[0]))
-        return replace(found.data, **given), _planned(found)
-    source: Any = given.pop("source", "") or _source(files)
-    if source not in SOURCES:
-        raise ShapeError(
-            f"there is no source {shown(source)}", hint=f"one of: {', '.join(SOURCES)}"
-        )
-    return DataSettings(paths=tuple(files), **given, source=source), BatchRule(0, 0, 0)
-
-
-def _planned(found: "Settings") -> BatchRule:
-    """The sizes of a run."""
-    batch = found.batch
-    whole = found.mesh.replicas * batch.microbatches * batch.rows * batch.length
-    return BatchRule(batch.length, batch.tokens or whole, found.data.slice_tokens)
-
-
-def _source(files: list[str]) -> str:
-    """What files hold, by their endings; a folder holds records, or else text.
-
-    >>> _source(["a.jsonl", "b.parquet"]), _source(["a.npy"]), _source(["books/*.txt"])
-    ('records', 'tokens', 'text')
-    """
-    endings = {Path(file).suffix for file in files if not os.path.isdir(file)}
-    if endings and endings <= set(ARRAYS):
-        return "tokens"
-    return "records" if endings <= set(RECORDS) else "text"
-
-
 def _tokens(flag: str, text: str) -> int:
     if not text:
         return 0
@@ -199,7 +158,3 @@ def _tokens(flag: str, text: str) -> int:
     if found < 1:
         raise ShapeError(f"{flag} is {shown(text)}", hint="give a number of tokens, such as 64K")
     return found
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"

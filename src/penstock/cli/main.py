@@ -25,7 +25,8 @@ from penstock.run.process.exit_codes import INTERRUPTED, MISUSE
 
 VERBS = (
     *("list", "show", "check", "simulate", "compare", "best", "estimate", "plan"),
-    *("verify", "train", "launch", "export", "data", "profile", "bench"),
+    *("verify", "train", "launch", "export", "fuse", "unfuse", "data", "profile"),
+    "bench",
 )
 
 THREADS = "OPENBLAS_NUM_THREADS"

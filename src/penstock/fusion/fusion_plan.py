@@ -37,7 +37,7 @@ class FusionPlan:
     """What widths of fused MLPs are rounded up to."""
 
     def __str__(self) -> str:
-        """As `read_plan` reads it."""
+        """As `read_fusion_plan` reads it."""
         words = {
             "remove": ",".join(map(_written, _ranges(self.remove))),
             "fuse": ",".join(map(_written, self.fuse)),
@@ -47,10 +47,10 @@ class FusionPlan:
         return " ".join(f"{key}={value}" for key, value in words.items() if value)
 
 
-def read_plan(text: str) -> FusionPlan:
+def read_fusion_plan(text: str) -> FusionPlan:
     """A plan of its text.
 
-    >>> str(read_plan("remove=1-3,6 fuse=1-2"))
+    >>> str(read_fusion_plan("remove=1-3,6 fuse=1-2"))
     'remove=1-3,6 fuse=1-2 norm=last'
     """
     given: dict[str, Any] = {}

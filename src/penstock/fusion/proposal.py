@@ -94,14 +94,28 @@ def propose(
     stream = ResidualStream(model, tensors, length)
     scores = {} if wanted.attentions is None else attention_scores(stream, data, progress)
     remove = removed_attentions(model, scores, wanted.attentions)
-    left = without_attention(model, remove) if remove else model
-    found = measure_dependencies(ResidualStream(left, tensors, length), data, progress)
+    measured = measure_plan(model, tensors, data, FusionPlan(remove), progress).dependencies
+    left = without_attention(model, remove)
     blocks = [left.block(layer) for layer in range(left.layers)]
     attends = [block.attention or bool(block.fused) for block in blocks]
     widths = [block.ffn for block in blocks]
-    runs = fusable_runs(found.matrix, attends, wanted.limit, widths, wanted.most)
+    runs = fusable_runs(measured.matrix, attends, wanted.limit, widths, wanted.most)
     plan = FusionPlan(remove, tuple(runs), wanted.norm, wanted.multiple)
-    return FusionProposal(plan, scores, found)
+    return FusionProposal(plan, scores, measured)
+
+
+def measure_plan(
+    model: ModelConfig,
+    tensors: TensorsByName,
+    data: Sequence[Calibration],
+    plan: FusionPlan,
+    progress: PassesDone = lambda passes: None,
+) -> FusionProposal:
+    """A plan that is given, with the dependencies of the model without the attentions that go."""
+    length = max(sequence.piece.length for sequence in data)
+    left = without_attention(model, plan.remove)
+    found = measure_dependencies(ResidualStream(left, tensors, length), data, progress)
+    return FusionProposal(plan, {}, found)
 
 
 @dataclass(frozen=True)
@@ -121,7 +135,7 @@ def plan_losses(
 ) -> PlanLosses:
     """What a plan does to the loss."""
     length = max(sequence.piece.length for sequence in data)
-    left = without_attention(model, plan.remove) if plan.remove else model
+    left = without_attention(model, plan.remove)
     stream = ResidualStream(left, tensors, length)
     order = [*range(left.layers)]
     for run in plan.fuse:
