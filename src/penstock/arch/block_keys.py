@@ -39,8 +39,7 @@ def read_blocks(config: Mapping[str, Any]) -> tuple[LayerBlock, ...]:
     if not named or not isinstance(stated, list):
         raise ShapeError(
             f"model_type is {shown(config.get('model_type'))} and {BLOCK_KEY} is {shown(stated)}",
-            hint=f"a model_type that begins with {BLOCK_PREFIX!r} has a list of blocks, others have "
-            "none",
+            hint=f"a model_type that starts with {BLOCK_PREFIX!r} has blocks, others have none",
         )
     layers = config.get("num_hidden_layers")
     if not stated or not isinstance(layers, int) or layers % len(stated):

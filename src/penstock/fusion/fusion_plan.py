@@ -2,7 +2,7 @@
 
 As text, with layers that count from 0 and ranges with both ends:
 
-    remove=3-8 fuse=3-5,6-7 norm=last multiple=64
+    remove=3-8 fuse=3-5,6-7 norm=last multiple=64       or with ; in place of spaces
 
 Layers are those of the model that is given; what stays keeps its order.
 """
@@ -54,7 +54,7 @@ def read_fusion_plan(text: str) -> FusionPlan:
     'remove=1-3,6 fuse=1-2 norm=last'
     """
     given: dict[str, Any] = {}
-    for word in text.split():
+    for word in text.replace(";", " ").split():
         key, equals, value = word.partition("=")
         if key not in _READ or not equals or key in given:
             raise ShapeError(
