@@ -25,6 +25,7 @@ PAGES = tuple(
         "docs/tutorial/first-steps.md",
         "docs/concepts/cell-costs.md",
         "docs/concepts/estimate.md",
+        "docs/concepts/ffn-fusion.md",
         "docs/concepts/profile.md",
         "docs/concepts/plan.md",
         "docs/concepts/auto-plan.md",

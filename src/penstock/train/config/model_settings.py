@@ -5,7 +5,7 @@ preset, the numbers given replace its own; once they are known, the preset is go
 """
 
 from dataclasses import MISSING, fields, is_dataclass, replace
-from types import UnionType
+from types import GenericAlias, UnionType
 from typing import Annotated, Any, Literal, Self, get_args, get_type_hints
 
 from pydantic import Field, ModelWrapValidatorHandler, TypeAdapter, create_model, model_validator
@@ -51,6 +51,8 @@ def _key_type(hint: Any) -> Any:
         hint = next(inner for inner in get_args(hint) if inner is not type(None))
     if is_dataclass(hint):
         return Annotated[hint, FromTable()]
+    if get_args(hint) and is_dataclass(get_args(hint)[0]):
+        return GenericAlias(tuple, (_key_type(get_args(hint)[0]), ...))
     return {int: Count, float: Positive}.get(hint, hint)
 
 
