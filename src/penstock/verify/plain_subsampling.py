@@ -86,8 +86,8 @@ class _Tokens(NamedTuple):
     """Of each slice."""
 
     def take(self, kept: Tensor, lengths: Sequence[int]) -> "_Tokens":
-        found = (each.gather(1, kept) for each in self[:3])
-        return _Tokens(*found, tuple(lengths))
+        places, documents, counted = (each.gather(1, kept) for each in self[:3])
+        return _Tokens(places, documents, counted, tuple(lengths))
 
 
 def selected(scores: Tensor, count: int, turned: bool) -> tuple[Tensor, Tensor]:

@@ -85,7 +85,7 @@ class CarriedLevels:
     def split(self, piece: Piece, message: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """The rows of a message, those of each open bracket, and its numbers as weights. What
         layers keep is copied, or it would keep the whole message."""
-        parts = message.split(self._sizes(piece))
+        parts = torch.split(message, self._sizes(piece))
         rows = [part.view(-1, self.hidden) for part in parts[: self.level + 1]]
         numbers = [part.clone().view(self.wide).view(piece.rows, -1) for part in parts[len(rows) :]]
         return rows[0].clone(), rows[1:], numbers

@@ -22,10 +22,10 @@ from penstock.model.parallel.group import Work
 from penstock.model.stages.bracket import Brackets
 from penstock.model.stages.carried_levels import BracketGradient, OpenBracket, carried_over
 from penstock.model.stages.decoder import DecoderStage
+from penstock.model.stages.decoder_values import BracketWeights, StageWeights
 from penstock.model.stages.kept_tokens import KeptRegions
 from penstock.model.stages.subsampled_values import (
     SubsampledSaved,
-    SubsampledWeights,
 )
 from penstock.model.stages.subsampled_walk import BackwardWalk, ForwardWalk, Keeping, KeepingNothing
 
@@ -55,14 +55,14 @@ class SubsampledStage(DecoderStage):
         self.brackets = Brackets(self.subsampling, cell.tokens)
         self.regions = KeptRegions(config, layers, length, like, cell)
 
-    def views(self, flat: Tensor, frozen: Tensor | None = None) -> SubsampledWeights:
+    def views(self, flat: Tensor, frozen: Tensor | None = None) -> StageWeights:
         plain, views = super().views(flat, frozen), Views(self.layout, flat, frozen)
         pairs = [pair.number for pair in self.subsampling.pairs]
         scorers, bypasses = (
             {number: views.vector(name(number)) for number in pairs if name(number) in views}
             for name in (scorer_name, bypass_name)
         )
-        return SubsampledWeights(*plain, scorers, bypasses)
+        return plain._replace(brackets=BracketWeights(scorers, bypasses))
 
     def memory(self, piece: Piece, kv: Any) -> Any:
         return self.regions.memory(piece, kv)
@@ -88,7 +88,7 @@ class SubsampledStage(DecoderStage):
 
     def _through(
         self,
-        weights: SubsampledWeights,
+        weights: StageWeights,
         piece: Piece,
         x: Tensor | None,
         kv: Any,
@@ -98,15 +98,17 @@ class SubsampledStage(DecoderStage):
     ) -> Work[tuple[Tensor, ForwardWalk]]:
         """What the layers give, and the brackets that are still open behind them."""
         walk, rows = self._begun(piece, x, kv)
+        brackets = weights.brackets
+        assert brackets is not None  # made by views
         y = yield from self._first_input(weights, walk.inside(), rows)
         for number, layer in enumerate(self.numbers):
             for pair in self.subsampling.opened(layer):
-                y = yield from walk.open_bracket(weights.scorers[pair.number], pair, y, keeping)
+                y = yield from walk.open_bracket(brackets.scorers[pair.number], pair, y, keeping)
             context = self.regions.context(piece, layer, walk.kept, kv, written=written)
             y, saved = yield from self.layers[number].forward(weights.layers[number], y, context)
             keeping.layers.append(saved)
             for pair in self.subsampling.closed(layer):
-                y = yield from walk.close_bracket(weights.bypasses[pair.number], pair, y, keeping)
+                y = yield from walk.close_bracket(brackets.bypasses[pair.number], pair, y, keeping)
         return y, walk
 
     def _begun(self, piece: Piece, x: Tensor | None, kv: Any) -> tuple[ForwardWalk, Tensor | None]:
@@ -146,14 +148,14 @@ class SubsampledStage(DecoderStage):
         for number in reversed(range(len(self.layers))):
             layer = self.numbers[number]
             for pair in reversed(self.subsampling.closed(layer)):
-                scale, own = (each.bypasses[pair.number] for each in (weights, gradients))
+                scale, own = (each.brackets.bypasses[pair.number] for each in (weights, gradients))
                 dx = yield from walk.close_bracket(scale, own, pair, dx)
             context = self.regions.context(piece, layer, act.kept, kv, written=True)
             of_layer = (weights.layers[number], gradients.layers[number], act.layers.pop())
             dx = yield from self.layers[number].backward(*of_layer, dx, context, queue)
             queue.meanwhile()
             for pair in reversed(self.subsampling.opened(layer)):
-                scorer, own = (each.scorers[pair.number] for each in (weights, gradients))
+                scorer, own = (each.brackets.scorers[pair.number] for each in (weights, gradients))
                 dx = yield from walk.open_bracket(scorer, own, pair, dx)
         if kv is not None and piece.slice == 0:
             kv.close_gradients()
