@@ -1,4 +1,4 @@
-"""A model that leaves out tokens beside the plain one, and what it says. `python examples/subllm.py`
+"""A model that leaves out tokens beside the plain one, and what it says: examples/subllm.py
 
 Trains examples/subllm.toml and the same without its brackets: two to three minutes on two free
 cores. Prints loss by tokens and by seconds of both, the FLOPs of a step, and a text that the model
