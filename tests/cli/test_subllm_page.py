@@ -37,8 +37,6 @@ def test_the_table_of_flops_is_that_of_the_model() -> None:
     plain = replace(kept, subsampling=None)
     rows = []
     for length in (2048, 4096, 8192, 32768):
-        flops = [
-            each.flops_per_token + each.flops_per_pair * length / 2 for each in (kept, plain)
-        ]
+        flops = [each.flops_per_token + each.flops_per_pair * length / 2 for each in (kept, plain)]
         rows.append(f"| {length} | {flops[0] / flops[1]:.3f} |")
     assert table("ratios") == rows

@@ -21,7 +21,7 @@ from penstock.model.layers.subsample import (
     upsample,
     upsample_backward,
 )
-from penstock.verify.plain_subsampling import selected
+from penstock.verify.plain_subsampling import plain_selection
 
 pytestmark = pytest.mark.torch
 
@@ -86,7 +86,7 @@ def test_padding_is_kept_only_where_nothing_else_is_left() -> None:
 def test_a_selection_and_its_gradient_are_those_of_the_text(count: int, flip: bool) -> None:
     scores = torch.randn(2, 9, dtype=torch.float64).requires_grad_()
     found = select(scores.detach(), count, flip=flip)
-    plain = [selected(row, count, flip) for row in scores]
+    plain = [plain_selection(row, count, flip) for row in scores]
     assert found.kept.tolist() == [kept.tolist() for kept, _ in plain]
     right = torch.stack([weights for _, weights in plain])
     torch.testing.assert_close(found.weights, right.detach(), rtol=0, atol=0)
