@@ -20,7 +20,7 @@ from penstock.train.loop.setup import architecture
 
 CONFIG = Path(__file__).with_name("subllm.toml")
 OUT = Path("runs/subllm-example")
-PROMPT = "def __init__(self, "
+PROMPT = Path(subprocess.__file__).read_bytes()[20_000:21_000]
 
 
 def train(name: str, text: str, steps: int) -> Path:
@@ -73,14 +73,14 @@ def main() -> None:
 
 def say(folder: Path) -> None:
     """What the model goes on with, and that it is what one forward of all of it says."""
-    prompt = list(PROMPT.encode())
-    generation = load_generation(folder, 200)
+    prompt, longest = list(PROMPT), len(PROMPT) + 60
+    generation = load_generation(folder, longest)
     found = generation.continued(prompt, 60)
-    print(repr(PROMPT), "->", repr(bytes(found).decode(errors="replace")))
+    print(repr(PROMPT[-40:].decode()), "->", repr(bytes(found).decode(errors="replace")))
     tokens = len(prompt) + len(found) - 1
     for number, kept in generation.kept().items():
         print(f"pair {number}: {kept} of {tokens} tokens are kept, {kept / tokens:.2f}")
-    whole = load_generation(folder, 200).feed(prompt + found[:-1])
+    whole = load_generation(folder, longest).feed(prompt + found[:-1])
     assert torch.equal(whole[len(prompt) - 1 :].argmax(-1), torch.tensor(found))
 
 
