@@ -78,6 +78,16 @@ def test_what_goes_over_a_boundary_is_what_messages_hold() -> None:
     )
 
 
+def test_what_stays_on_its_device_is_not_sent() -> None:
+    """The same over 8 stages in a V: both brackets of each pair are on one device."""
+    schedule = build("zb-v", devices=4, microbatches=4)
+    own = workload_for(schedule.shape, SUBLLM, ((4096,),) * 4)
+    first, second, h = 2621, 1677, 2048 * 2
+    outer, middle = first * h + 8 * first, second * h + 8 * (first + second)
+    sent = own.applied_to(schedule).shape.boundary_bytes
+    assert sent == (4096 * h, outer, outer, middle, outer, outer, 4096 * h)
+
+
 def test_a_step_of_unequal_stages_is_simulated_with_their_tokens() -> None:
     """More devices wait where layers have few tokens; the whole is shorter all the same."""
     schedule = build("1f1b", devices=4, microbatches=8)

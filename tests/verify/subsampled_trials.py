@@ -20,8 +20,13 @@ def with_brackets(variant: Variant, structure: str = STRUCTURE, keep: float = 0.
     return replace(variant, scale=replace(variant.scale, model=kept))
 
 
-def subsampled_trial(schedule: str, variant: str) -> Trial:
+EVEN = "T(T(TTTT)T)T"
+"""As many layers before each pair as after it: in a V both of its brackets are on one device."""
+
+
+def subsampled_trial(schedule: str, variant: str, structure: str = STRUCTURE) -> Trial:
     """One schedule under one variant."""
-    found, notes = trials_by_name(registry()[schedule], [with_brackets(BY_NAME[variant])])
+    changed = with_brackets(BY_NAME[variant], structure)
+    found, notes = trials_by_name(registry()[schedule], [changed])
     assert found, notes
     return found[0]

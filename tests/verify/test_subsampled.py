@@ -1,14 +1,17 @@
 """Models that leave out tokens on real processes: equal to one plain process in every schedule."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from loops import each
 from penstock.schedules import registry
 from penstock.verify.cases import trials_by_name
+from penstock.verify.trial import trial_plan
 from penstock.verify.variants import Trial
 from penstock.verify.verifier import TrialJob, Verifier
 from verify import subsampled_mistakes
-from verify.subsampled_trials import BY_NAME, subsampled_trial, with_brackets
+from verify.subsampled_trials import BY_NAME, EVEN, subsampled_trial, with_brackets
 
 pytestmark = pytest.mark.torch
 
@@ -20,6 +23,12 @@ SOME = (
     ("seq1f1b", "tensor"),
 )
 """Schedules and variants that each need something else of brackets."""
+LOCAL = (("zb-v", "documents"), ("dualpipev", "tensor"))
+"""Those in which what goes past brackets stays on its device."""
+MORE_LOCAL = (
+    *(("1f1b-v", "labels"), ("v-half", "recompute"), ("stp-offload", "float32")),
+    *(("v-zb", "ragged"), ("vocab-v-half", "tied"), ("zb-v", "full")),
+)
 MORE = (
     ("gpipe", "replicas"),
     ("zb-h1", "layers"),
@@ -49,6 +58,22 @@ def _equal(verifier: Verifier, trials: list[Trial]) -> None:
 
 def test_kept_tokens_are_equal_to_one_process_in_pipelines(verifier: Verifier) -> None:
     _equal(verifier, [subsampled_trial(*each) for each in SOME])
+
+
+def _local(cases: Sequence[tuple[str, str]]) -> list[Trial]:
+    trials = [subsampled_trial(*each, EVEN) for each in cases]
+    found = {trial.schedule.name: trial_plan(trial).layout.local_pairs for trial in trials}
+    assert all(found.values()), found
+    return trials
+
+
+def test_what_stays_on_its_device_is_equal_to_one_process(verifier: Verifier) -> None:
+    _equal(verifier, _local(LOCAL))
+
+
+@pytest.mark.matrix
+def test_what_stays_on_its_device_is_equal_in_more_pipelines(verifier: Verifier) -> None:
+    _equal(verifier, _local(MORE_LOCAL))
 
 
 @pytest.mark.matrix

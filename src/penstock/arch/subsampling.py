@@ -36,7 +36,7 @@ class Pair(NamedTuple):
     """Of the layers directly inside of it, from 1 on."""
 
 
-class Span(NamedTuple):
+class KeptSpan(NamedTuple):
     """Where the kept tokens of a slice stand among those of its sequence, on one level."""
 
     start: int
@@ -52,7 +52,7 @@ class Subsampling:
     structure: str
     """`T` a layer, `(` tokens are left out, `)` they are there again; `TT(TT)TT`."""
     keep: float = 0.64
-    """Share of the tokens that a bracket keeps of those in front of it."""
+    """Share of its tokens that a bracket keeps."""
     bypass_steps: int = 20000
     """Steps in which the least that a bypass takes falls from 0.9 to 0.2."""
     balancer_steps: int = 8000
@@ -77,7 +77,7 @@ class Subsampling:
         if min(depths, default=0) < 0 or (depths and depths[-1] != 0):
             raise ShapeError(
                 f"structure {shown(self.structure)} has brackets that do not match",
-                hint="close every ( with a ) behind it",
+                hint="close every ( with a ) after it",
             )
         if "(" not in self.structure or "()" in self.structure:
             raise ShapeError(
@@ -179,18 +179,34 @@ class Subsampling:
             tokens = tokens and 1 + int(share * (tokens - 1))
         return tokens
 
-    def spans(self, lengths: Sequence[int]) -> list[tuple[Span, ...]]:
+    def spans(self, lengths: Sequence[int]) -> list[tuple[KeptSpan, ...]]:
         """Where what is kept of each slice stands on every level, from level 1 on.
 
         >>> Subsampling("T(T)", keep=0.5).spans((8, 3))
-        [(Span(start=0, end=4, length=6),), (Span(start=4, end=6, length=6),)]
+        [(KeptSpan(start=0, end=4, length=6),), (KeptSpan(start=4, end=6, length=6),)]
         """
         by_level = []
         for level in range(1, self.deepest + 1):
             kept = [self.kept(length, level) for length in lengths]
             ends = [*accumulate(kept)]
-            by_level.append([Span(end - own, end, ends[-1]) for own, end in zip(kept, ends)])
+            by_level.append([KeptSpan(end - own, end, ends[-1]) for own, end in zip(kept, ends)])
         return [*zip(*by_level)]
+
+    def local_pairs(
+        self, split: Sequence[range], homes: Mapping[int, int | None]
+    ) -> frozenset[int]:
+        """Pairs that open and close on different stages of one device: what goes past them can
+        stay there.
+
+        >>> halves = [range(0, 2), range(2, 4), range(4, 6)]
+        >>> sorted(Subsampling("T(T(TT)T)T").local_pairs(halves, {0: 0, 1: 1, 2: 0}))
+        [0]
+        """
+        stage_of = {layer: stage for stage, layers in enumerate(split) for layer in layers}
+        ends = [(pair.number, stage_of[pair.first], stage_of[pair.last]) for pair in self.pairs]
+        return frozenset(
+            number for number, first, last in ends if first != last and homes[first] == homes[last]
+        )
 
     @property
     def fewest(self) -> int:
@@ -203,11 +219,14 @@ class Subsampling:
         return self.structure.replace("(", " ( ").replace(")", " ) ").split()
 
     def over(self, layers: int) -> str:
-        """A structure of so many layers with the same brackets, as evenly spread as can be.
+        """A structure of so many layers with the same brackets: this one where it has as many,
+        else as evenly spread as can be.
 
         >>> Subsampling("TTT(TT)TTT").over(4)
         'T(T)TT'
         """
+        if layers == self.layers:
+            return self.structure
         runs, inside = self._runs, self.fewest
         if layers < inside:
             raise ShapeError(

@@ -8,7 +8,8 @@ that is kept (model/stages/carried_levels.py):
     boundary    n_d h + sum over open brackets of (n_e-1 h + 2 n_e words)       e = 1..d
 """
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 
@@ -17,14 +18,14 @@ from numpy.typing import NDArray
 
 from penstock.arch.layers.record import wide_bytes
 from penstock.arch.subsampling import Subsampling
-from penstock.core.homes import stage_column
+from penstock.core.homes import stage_column, weight_homes
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.cost.passes import Counts
 from penstock.cost.work_amounts import WorkAmounts
 from penstock.cost.workload import Workload
 
-Shares = NDArray[np.float64]
+LayerShares = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -54,12 +55,12 @@ class KeptWorkload(Workload):
         return np.array(found, np.int64)
 
     @cached_property
-    def met(self) -> Shares:
+    def met(self) -> LayerShares:
         """Layers of each stage that a token of the sequence goes through, on average."""
         return np.asarray(self.level_layers @ self._share_of_level)
 
     @cached_property
-    def _share_of_level(self) -> Shares:
+    def _share_of_level(self) -> LayerShares:
         levels = range(self.subsampling.deepest + 1)
         return np.array([float(self.subsampling.keep) ** level for level in levels])
 
@@ -81,17 +82,27 @@ class KeptWorkload(Workload):
         found = super().rates(shape)
         return WorkAmounts(*(np.rint(table).astype(np.int64) for table in found))
 
+    def applied_to(self, schedule: Schedule) -> Schedule:
+        """What stays on a device, where both brackets of a pair are on it, is not sent."""
+        found = super().applied_to(schedule)
+        homes = {stage: each[0] for stage, each in weight_homes(schedule).items()}
+        local = self.subsampling.local_pairs(self.stage_layers, homes)
+        longest, ends = max(map(sum, self.lengths)), accumulate(self.layers[:-1])
+        sent = tuple(self.message_bytes(longest, boundary, local) for boundary in ends)
+        return replace(found, shape=replace(found.shape, boundary_bytes=sent), derived={})
+
     def boundaries(self, tokens: int) -> tuple[int, ...]:
         ends = accumulate(self.layers[:-1])
         return tuple(self.message_bytes(tokens, boundary) for boundary in ends)
 
-    def message_bytes(self, tokens: int, boundary: int) -> int:
-        """Bytes that go over the boundary in front of a layer, of so many tokens."""
-        level = len(self.subsampling.around(boundary))
-        counts = [self.subsampling.kept(tokens, each) for each in range(level + 1)]
+    def message_bytes(self, tokens: int, boundary: int, local: Collection[int] = ()) -> int:
+        """Bytes that go over the boundary in front of a layer, of so many tokens, where what goes
+        past some pairs stays where it is."""
+        around = self.subsampling.around(boundary)
+        counts = [self.subsampling.kept(tokens, each) for each in range(len(around) + 1)]
+        past = [own for own, pair in zip(counts, around) if pair.number not in local]
         words = 2 * wide_bytes(self.model.element_bytes)
-        rows = (counts[-1] + sum(counts[:-1])) * self.model.boundary_bytes
-        return rows + words * sum(counts[1:])
+        return (counts[-1] + sum(past)) * self.model.boundary_bytes + words * sum(counts[1:])
 
     def elements(self, stage: int) -> tuple[int, int]:
         matrices, vectors = super().elements(stage)
@@ -109,7 +120,7 @@ class KeptWorkload(Workload):
         return np.asarray(np.rint(found), np.int64)
 
     @cached_property
-    def _saved_by_brackets(self) -> Shares:
+    def _saved_by_brackets(self) -> LayerShares:
         """Bytes of a token that scorers and bypasses of each stage keep, on average."""
         found = np.zeros(len(self.layers))
         for stage, layers in enumerate(self.stage_layers):

@@ -86,11 +86,11 @@ class _Tokens(NamedTuple):
     """Of each slice."""
 
     def take(self, kept: Tensor, lengths: Sequence[int]) -> "_Tokens":
-        found = (each.gather(1, kept) for each in self[:3])
-        return _Tokens(*found, tuple(lengths))
+        places, documents, counted = (each.gather(1, kept) for each in self[:3])
+        return _Tokens(places, documents, counted, tuple(lengths))
 
 
-def selected(scores: Tensor, count: int, turned: bool) -> tuple[Tensor, Tensor]:
+def plain_selection(scores: Tensor, count: int, turned: bool) -> tuple[Tensor, Tensor]:
     """The kept tokens of one row and their weights, as the paper's text goes."""
     values = scores.tolist()
     order = sorted(range(len(values)), key=lambda token: -values[token])
@@ -156,7 +156,7 @@ class PlainSubsampled:
                 int((length + 1 / self.subsampling.keep - 1) * self.subsampling.keep + 1e-9)
             )
             turned = self.moment.draw(pair.number, Purpose.FLIP) < 0.5
-            found = [selected(row, sizes[-1], turned) for row in scores]
+            found = [plain_selection(row, sizes[-1], turned) for row in scores]
             kept.append(torch.stack([own for own, _ in found]) + start)
             weights.append(torch.stack([own for _, own in found]))
             start += length

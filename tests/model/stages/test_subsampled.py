@@ -17,7 +17,7 @@ from penstock.model.attention.piece import Piece, pieces_of
 from penstock.model.attention.piece_levels import PieceLevels
 from penstock.model.stages.generation import Generation
 from penstock.run.program.layout import Layout
-from penstock.run.program.piece_levels import at_step, padding_of, with_levels
+from penstock.run.program.piece_levels import padding_of, with_levels, with_moment
 from penstock.run.step.stages import empty_weights, stage_of
 from penstock.schedules import build
 
@@ -50,7 +50,7 @@ def training(model: ModelConfig, microbatch: Microbatch, lengths: Sequence[int])
     pieces = pieces_of(0, microbatch, lengths, 1 / microbatch.valid)
     assert model.subsampling is not None
     cut = with_levels(pieces, [microbatch], [lengths], model.subsampling)
-    return at_step(cut, model.subsampling, 0, 0)
+    return with_moment(cut, model.subsampling, 0, 0)
 
 
 def set_weights(held: Held, **values: float | Tensor) -> None:

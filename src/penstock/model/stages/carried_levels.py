@@ -7,6 +7,7 @@ schedule, and no op and no edge is new. Outermost bracket first:
     x of the next stage        y | x of each bracket        | kept tokens and their weights
     g of the stage before     dy | dx of each bracket       | nothing, and d weights
 
+Where a bracket closes on the device that it opened on, x and dx stay there (local_brackets.py).
 Kept tokens are whole numbers of as many bytes as the weights, which are in 32 bits at least.
 """
 
@@ -54,9 +55,11 @@ def level_tokens(piece: Piece, level: int) -> int:
 class CarriedLevels:
     """Over one boundary between stages, on a rank."""
 
-    def __init__(self, hidden: int, dtype: torch.dtype, tokens: TokenShares, level: int) -> None:
-        """`level` is how many brackets are open there."""
-        self.hidden, self.tokens, self.level = hidden, tokens, level
+    def __init__(
+        self, hidden: int, dtype: torch.dtype, tokens: TokenShares, travels: Sequence[bool]
+    ) -> None:
+        """`travels` says of each bracket that is open there whether what went into it does."""
+        self.hidden, self.tokens, self.travels = hidden, tokens, travels
         self.wide = precise(dtype)
         self.words = self.wide.itemsize // dtype.itemsize
         """Elements of a message that one kept token, or one weight, takes."""
@@ -85,8 +88,11 @@ class CarriedLevels:
     def split(self, piece: Piece, message: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """The rows of a message, those of each open bracket, and its numbers as weights. What
         layers keep is copied, or it would keep the whole message."""
-        parts = message.split(self._sizes(piece))
-        rows = [part.view(-1, self.hidden) for part in parts[: self.level + 1]]
+        parts = torch.split(message, self._sizes(piece))
+        rows = [
+            part.view(part.numel() // self.hidden, self.hidden)
+            for part in parts[: len(self.travels) + 1]
+        ]
         numbers = [part.clone().view(self.wide).view(piece.rows, -1) for part in parts[len(rows) :]]
         return rows[0].clone(), rows[1:], numbers
 
@@ -100,14 +106,21 @@ class CarriedLevels:
         return torch.cat([*flat, *(part.contiguous().flatten().view(dtype) for part in numbers)])
 
     def _sizes(self, piece: Piece) -> list[int]:
-        counts = [level_tokens(piece, level) for level in range(self.level + 1)]
-        handed = [self.tokens.handed(count) * self.hidden for count in (counts[-1], *counts[:-1])]
+        counts = [level_tokens(piece, level) for level in range(len(self.travels) + 1)]
+        past = [count * travels for count, travels in zip(counts, self.travels)]
+        handed = [self.tokens.handed(count) * self.hidden for count in (counts[-1], *past)]
         return [*handed, *(self.words * count for count in counts[1:] for _ in range(2))]
 
 
 def carried_over(
-    config: ModelConfig, boundary: int, dtype: torch.dtype, tokens: TokenShares
+    config: ModelConfig,
+    boundary: int,
+    dtype: torch.dtype,
+    tokens: TokenShares,
+    local: frozenset[int],
 ) -> CarriedLevels | None:
-    """What goes over the boundary in front of a layer; None where no bracket is open there."""
+    """What goes over the boundary in front of a layer, where some pairs are `local`; None where no
+    bracket is open there."""
     around = () if config.subsampling is None else config.subsampling.around(boundary)
-    return CarriedLevels(config.hidden, dtype, tokens, len(around)) if around else None
+    travels = [pair.number not in local for pair in around]
+    return CarriedLevels(config.hidden, dtype, tokens, travels) if around else None

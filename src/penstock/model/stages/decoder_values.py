@@ -9,6 +9,15 @@ from penstock.model.layers.final_norm import NormSaved
 from penstock.model.layers.output_layer import OutputWeights
 
 
+class BracketWeights(NamedTuple):
+    """Of the brackets of a stage, or their gradients, by the number of their pair."""
+
+    scorers: dict[int, Tensor]
+    """Of those that open here."""
+    bypasses: dict[int, Tensor]
+    """Of those that close here."""
+
+
 class StageWeights(NamedTuple):
     """Weights of a stage, or their gradients."""
 
@@ -20,6 +29,8 @@ class StageWeights(NamedTuple):
     """Of the last stage where it has no head."""
     matrices: list[Tensor]
     """By the number that a queue knows them by."""
+    brackets: BracketWeights | None = None
+    """Where the model leaves out tokens (subsampled.py)."""
 
 
 class StageSaved(NamedTuple):

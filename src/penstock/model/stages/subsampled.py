@@ -13,19 +13,26 @@ from torch import Tensor
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.bracket import bypass_name, scorer_name
 from penstock.arch.parameter_layout import ParameterLayout
-from penstock.arch.subsampling import Subsampling
+from penstock.arch.subsampling import Pair, Subsampling
 from penstock.model.attention.piece import Piece
 from penstock.model.layers.linear import Queue
 from penstock.model.layers.views import Views
 from penstock.model.parallel.cell import SINGLE_RANK, Cell
 from penstock.model.parallel.group import Work
+from penstock.model.parallel.tokens import wait_for
 from penstock.model.stages.bracket import Brackets
-from penstock.model.stages.carried_levels import BracketGradient, OpenBracket, carried_over
+from penstock.model.stages.carried_levels import (
+    BracketGradient,
+    OpenBracket,
+    carried_over,
+    level_tokens,
+)
 from penstock.model.stages.decoder import DecoderStage
+from penstock.model.stages.decoder_values import BracketWeights, StageWeights
 from penstock.model.stages.kept_tokens import KeptRegions
+from penstock.model.stages.local_brackets import LocalBrackets
 from penstock.model.stages.subsampled_values import (
     SubsampledSaved,
-    SubsampledWeights,
 )
 from penstock.model.stages.subsampled_walk import BackwardWalk, ForwardWalk, Keeping, KeepingNothing
 
@@ -43,26 +50,30 @@ class SubsampledStage(DecoderStage):
         like: Tensor,
         cell: Cell = SINGLE_RANK,
         first: bool = True,
+        local: LocalBrackets | None = None,
     ) -> None:
+        """`local` is shared by the stages of a device."""
         super().__init__(config, layers, layout, length=length, like=like, cell=cell, first=first)
         assert config.subsampling is not None  # others are plain stages
         self.subsampling: Subsampling = config.subsampling
         self.numbers = layers
         self.before = self.subsampling.around(layers.start)
         self.behind = self.subsampling.around(layers.stop)
-        self.taken = carried_over(config, layers.start, like.dtype, cell.tokens)
-        self.handed = carried_over(config, layers.stop, like.dtype, cell.tokens)
+        self.local = local or LocalBrackets()
+        ends = (like.dtype, cell.tokens, self.local.pairs)
+        self.taken = carried_over(config, layers.start, *ends)
+        self.handed = carried_over(config, layers.stop, *ends)
         self.brackets = Brackets(self.subsampling, cell.tokens)
         self.regions = KeptRegions(config, layers, length, like, cell)
 
-    def views(self, flat: Tensor, frozen: Tensor | None = None) -> SubsampledWeights:
+    def views(self, flat: Tensor, frozen: Tensor | None = None) -> StageWeights:
         plain, views = super().views(flat, frozen), Views(self.layout, flat, frozen)
         pairs = [pair.number for pair in self.subsampling.pairs]
         scorers, bypasses = (
             {number: views.vector(name(number)) for number in pairs if name(number) in views}
             for name in (scorer_name, bypass_name)
         )
-        return SubsampledWeights(*plain, scorers, bypasses)
+        return plain._replace(brackets=BracketWeights(scorers, bypasses))
 
     def memory(self, piece: Piece, kv: Any) -> Any:
         return self.regions.memory(piece, kv)
@@ -88,7 +99,7 @@ class SubsampledStage(DecoderStage):
 
     def _through(
         self,
-        weights: SubsampledWeights,
+        weights: StageWeights,
         piece: Piece,
         x: Tensor | None,
         kv: Any,
@@ -97,29 +108,42 @@ class SubsampledStage(DecoderStage):
         written: bool,
     ) -> Work[tuple[Tensor, ForwardWalk]]:
         """What the layers give, and the brackets that are still open behind them."""
-        walk, rows = self._begun(piece, x, kv)
+        walk, rows = yield from self._begun(piece, x, kv)
+        brackets = weights.brackets
+        assert brackets is not None  # made by views
         y = yield from self._first_input(weights, walk.inside(), rows)
         for number, layer in enumerate(self.numbers):
             for pair in self.subsampling.opened(layer):
-                y = yield from walk.open_bracket(weights.scorers[pair.number], pair, y, keeping)
+                y = yield from walk.open_bracket(brackets.scorers[pair.number], pair, y, keeping)
             context = self.regions.context(piece, layer, walk.kept, kv, written=written)
             y, saved = yield from self.layers[number].forward(weights.layers[number], y, context)
             keeping.layers.append(saved)
             for pair in self.subsampling.closed(layer):
-                y = yield from walk.close_bracket(weights.bypasses[pair.number], pair, y, keeping)
+                y = yield from walk.close_bracket(brackets.bypasses[pair.number], pair, y, keeping)
         return y, walk
 
-    def _begun(self, piece: Piece, x: Tensor | None, kv: Any) -> tuple[ForwardWalk, Tensor | None]:
+    def _begun(
+        self, piece: Piece, x: Tensor | None, kv: Any
+    ) -> Work[tuple[ForwardWalk, Tensor | None]]:
         """A walk with the brackets that are open in front of the stage, and the rows that it
         begins with."""
-        walk = ForwardWalk(self.brackets, self.regions, piece, kv)
+        walk = ForwardWalk(self.brackets, self.regions, piece, kv, self.local)
         if self.taken is None or x is None:
             return walk, x
         rows, brackets, numbers = self.taken.split(piece, x)
         for pair, own, kept, weights in zip(self.before, brackets, numbers[::2], numbers[1::2]):
-            held = self.taken.opened(kept)
-            walk.enter(pair, OpenBracket(own, held, weights))
+            held = yield from self._taken_over(piece, pair, own)
+            walk.enter(pair, OpenBracket(held, self.taken.opened(kept), weights))
         return walk, rows
+
+    def _taken_over(self, piece: Piece, pair: Pair, handed: Tensor) -> Work[Tensor]:
+        """What is held of what went past a bracket, of what came from another stage."""
+        if pair in self.local:
+            return handed
+        count = level_tokens(piece, pair.level - 1)
+        held, pending = self.cell.tokens.take_over(handed, count)
+        yield from wait_for(pending)
+        return held
 
     def _handed_on(self, y: Tensor, loads: Any) -> Tensor | None:
         """The next stage's input; what is carried is let go of."""
@@ -140,20 +164,20 @@ class SubsampledStage(DecoderStage):
         kv: Any,
         queue: Queue,
     ) -> Work[tuple[Tensor | None, Tensor | None]]:
-        walk, rows = self._begun_backward(piece, act, g, kv)
+        walk, rows = yield from self._begun_backward(piece, act, g, kv)
         inside = walk.inside(self.behind)
         loss, dx = yield from self._output_gradient(weights, gradients, inside, act, rows)
         for number in reversed(range(len(self.layers))):
             layer = self.numbers[number]
             for pair in reversed(self.subsampling.closed(layer)):
-                scale, own = (each.bypasses[pair.number] for each in (weights, gradients))
+                scale, own = (each.brackets.bypasses[pair.number] for each in (weights, gradients))
                 dx = yield from walk.close_bracket(scale, own, pair, dx)
             context = self.regions.context(piece, layer, act.kept, kv, written=True)
             of_layer = (weights.layers[number], gradients.layers[number], act.layers.pop())
             dx = yield from self.layers[number].backward(*of_layer, dx, context, queue)
             queue.meanwhile()
             for pair in reversed(self.subsampling.opened(layer)):
-                scorer, own = (each.scorers[pair.number] for each in (weights, gradients))
+                scorer, own = (each.brackets.scorers[pair.number] for each in (weights, gradients))
                 dx = yield from walk.open_bracket(scorer, own, pair, dx)
         if kv is not None and piece.slice == 0:
             kv.close_gradients()
@@ -161,12 +185,14 @@ class SubsampledStage(DecoderStage):
 
     def _begun_backward(
         self, piece: Piece, act: Any, g: Tensor | None, kv: Any
-    ) -> tuple[BackwardWalk, Tensor | None]:
-        walk = BackwardWalk(self.brackets, self.regions, piece, act, kv)
+    ) -> Work[tuple[BackwardWalk, Tensor | None]]:
+        walk = BackwardWalk(self.brackets, self.regions, piece, act, kv, self.local)
         if self.handed is None or g is None:
             return walk, g
         rows, brackets, numbers = self.handed.split(piece, g)
-        walk.back += [BracketGradient(*each) for each in zip(brackets, numbers[1::2])]
+        for pair, own, weights in zip(self.behind, brackets, numbers[1::2]):
+            held = yield from self._taken_over(piece, pair, own)
+            walk.back.append(BracketGradient(held, weights))
         return walk, rows
 
     def _left(

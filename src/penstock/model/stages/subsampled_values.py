@@ -4,26 +4,11 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from penstock.model.layers.decoder_layer import LayerSaved, LayerWeights
+from penstock.model.layers.decoder_layer import LayerSaved
 from penstock.model.layers.final_norm import NormSaved
-from penstock.model.layers.output_layer import OutputWeights
 from penstock.model.layers.subsample import Selection, UpsampledSaved
 from penstock.model.stages.carried_levels import OpenBracket
 from penstock.model.stages.level_memory import Documents
-
-
-class SubsampledWeights(NamedTuple):
-    """Weights of a stage, or their gradients."""
-
-    embedding: Tensor | None
-    layers: list[LayerWeights]
-    output: OutputWeights | None
-    norm: Tensor | None
-    matrices: list[Tensor]
-    scorers: dict[int, Tensor]
-    """By the number of the pair, of those that open here."""
-    bypasses: dict[int, Tensor]
-    """Of those that close here."""
 
 
 class KeptTokens(NamedTuple):

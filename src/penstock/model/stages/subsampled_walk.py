@@ -13,6 +13,7 @@ from penstock.model.stages.bracket import Brackets
 from penstock.model.stages.carried_levels import BracketGradient, OpenBracket
 from penstock.model.stages.kept_tokens import KeptRegions
 from penstock.model.stages.level_memory import LevelMemory
+from penstock.model.stages.local_brackets import LocalBrackets
 from penstock.model.stages.subsampled_values import KeptTokens, ScoredSaved, SubsampledSaved
 
 
@@ -39,9 +40,15 @@ class ForwardWalk:
     """Forward through the layers of a stage, on one slice."""
 
     def __init__(
-        self, brackets: Brackets, regions: KeptRegions, piece: Piece, memory: LevelMemory | None
+        self,
+        brackets: Brackets,
+        regions: KeptRegions,
+        piece: Piece,
+        memory: LevelMemory | None,
+        local: LocalBrackets,
     ) -> None:
-        self.brackets, self.regions, self.piece, self.memory = brackets, regions, piece, memory
+        self.brackets, self.regions, self.piece = brackets, regions, piece
+        self.memory, self.local = memory, local
         self.open: list[OpenBracket] = []
         self.pairs: list[Pair] = []
         self.kept: dict[int, KeptTokens] = {}
@@ -69,6 +76,9 @@ class ForwardWalk:
         padding = _padding(self.piece, self.kept[self.pairs[-1].number] if self.pairs else None)
         work = self.brackets.open(scorer, pair, x, self.inside(), padding)
         y, carried, saved = yield from work
+        if pair in self.local:
+            self.local.keep(self.piece, pair, x)
+            carried, saved = carried._replace(x=x[:0]), saved._replace(x=x[:0])
         self.enter(pair, carried)
         keeping.scored.append(saved)
         return y
@@ -78,7 +88,10 @@ class ForwardWalk:
     ) -> Work[Tensor]:
         """All tokens that were there in front of the bracket."""
         self.pairs.pop()
-        work = self.brackets.close(scale, self.open.pop(), y, self.inside())
+        carried = self.open.pop()
+        if pair in self.local:
+            carried = carried._replace(x=self.local.find(self.piece, pair))
+        work = self.brackets.close(scale, carried, y, self.inside())
         out, saved = yield from work
         keeping.upsampled.append(saved)
         return out
@@ -94,9 +107,10 @@ class BackwardWalk:
         piece: Piece,
         saved: SubsampledSaved,
         memory: LevelMemory | None,
+        local: LocalBrackets,
     ) -> None:
         self.brackets, self.regions, self.piece = brackets, regions, piece
-        self.saved, self.memory = saved, memory
+        self.saved, self.memory, self.local = saved, memory, local
         self.back: list[BracketGradient] = []
         """Of brackets that are open, outermost first."""
 
@@ -113,12 +127,18 @@ class BackwardWalk:
             scale, gradient, pair, self.saved.upsampled.pop(), d, self._around(pair)
         )
         dy, back = yield from work
+        if pair in self.local:
+            self.local.keep_gradient(self.piece, pair, back.x)
+            back = back._replace(x=back.x[:0])
         self.back.append(back)
         return dy
 
     def open_bracket(self, scorer: Tensor, gradient: Tensor, pair: Pair, d: Tensor) -> Work[Tensor]:
         """The gradient of what went into the bracket."""
         saved, back = self.saved.scored.pop(), self.back.pop()
+        if pair in self.local:
+            saved = saved._replace(x=self.local.take(self.piece, pair))
+            back = back._replace(x=self.local.take_gradient(self.piece, pair))
         work = self.brackets.open_backward(
             scorer, gradient, pair, saved, d, back, self._around(pair)
         )

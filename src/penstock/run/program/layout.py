@@ -151,6 +151,13 @@ class Layout:
         return split_layers(self.model.layers, self.stages, self.layers)
 
     @cached_property
+    def local_pairs(self) -> frozenset[int]:
+        """Pairs of brackets on different stages of one device."""
+        if self.model.subsampling is None:
+            return frozenset()
+        return self.model.subsampling.local_pairs(self.split, dict(enumerate(self.homes)))
+
+    @cached_property
     def names(self) -> dict[str, int]:
         """The place of every parameter that is trained along the model; a tied head is the
         embedding."""

@@ -35,7 +35,7 @@ def with_levels(
     return found
 
 
-def at_step(
+def with_moment(
     pieces: Sequence[Piece], subsampling: Subsampling, step: int, first: int
 ) -> list[Piece]:
     """The pieces as a training step works on them: `step` updates came before, and `first` is the

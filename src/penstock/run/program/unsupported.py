@@ -64,6 +64,9 @@ def refuse_subsampling(model: ModelConfig, schedule: Schedule, cell: CellShape) 
     elif cell.sequence > 1:
         problem = f"{cell.sequence} ranks share the tokens of each slice"
         hint = "take tensor ranks, or more devices, instead of ulysses and ring ranks"
+    elif cell.ranks > 1 and "O" in schedule.table.kinds:
+        problem = f"{schedule.name} offloads activations of {cell.ranks} ranks of each device"
+        hint = "take one rank for each device, or a schedule without offloads"
     if problem:
         raise ShapeError(f"the model leaves out tokens, but {problem}", hint=hint)
 

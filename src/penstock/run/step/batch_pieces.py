@@ -19,7 +19,7 @@ from penstock.model.parallel.cell import Cell
 from penstock.model.parallel.group import RankGroup
 from penstock.run.comm.collective import add_up
 from penstock.run.comm.mesh import Mesh
-from penstock.run.program.piece_levels import at_step
+from penstock.run.program.piece_levels import with_moment
 from penstock.run.program.pieces import cut_batch
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.program.token_groups import MicrobatchGroups, place_in
@@ -69,7 +69,7 @@ def in_step(
     if subsampling is None:
         return pieces
     step = max((each.steps for each in optimizers), default=0)
-    return at_step(pieces, subsampling, step, mesh.replica * len(plan.lengths))
+    return with_moment(pieces, subsampling, step, mesh.replica * len(plan.lengths))
 
 
 def _of_group(

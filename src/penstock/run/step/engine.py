@@ -52,7 +52,7 @@ from penstock.run.step.programs import Programs
 from penstock.run.step.shard_sums import ShardSums
 from penstock.run.step.sharding import ReplicatedOptimizer, Sharding
 from penstock.run.step.stage_end import Rate, StageEnd
-from penstock.run.step.stages import boundary_of, home_views, stage_of, weightless_stages
+from penstock.run.step.stages import boundary_of, home_views, stages_on, weightless_stages
 from penstock.run.step.validation import validation_named
 from penstock.run.watchdog.position import Tracker
 
@@ -79,7 +79,7 @@ class Engine:
         self.cell = mesh.cell(self.layout.cell)
         mine, at = self.layout.stages_of(mesh.device), (device, self.cell)
         self._shard_sums = ShardSums.on(mesh, device) if self.layout.on_shards else None
-        self.stages = {stage: stage_of(self.layout, stage, *at) for stage in mine}
+        self.stages = stages_on(self.layout, mine, *at)
         away = host_weights(self.layout, mesh, adam.host_stages, device)
         self.weights = held_weights(plan, mesh, self.sharding, device, away)
         self.owners = max((weights.own.of for weights in self.weights.values()), default=1)

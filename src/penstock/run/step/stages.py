@@ -1,6 +1,6 @@
 """The stages of a layout: layers, or what lies between two attentions, or attention."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from penstock.model.stages.attention_stage import AttentionStage
 from penstock.model.stages.between_attentions import BetweenAttentionsStage
 from penstock.model.stages.carried_levels import carried_over
 from penstock.model.stages.decoder import DecoderStage
+from penstock.model.stages.local_brackets import LocalBrackets
 from penstock.model.stages.projecting_attention import ProjectingAttentionStage
 from penstock.model.stages.stage import Viewing
 from penstock.model.stages.subsampled import SubsampledStage
@@ -30,10 +31,27 @@ def empty_weights(
     return Weights.empty(parameters, dtype=layout.dtype, main=layout.main, device=device, own=own)
 
 
+Weighted = DecoderStage | BetweenAttentionsStage | VocabularyShard
+"""What has weights: a stage, or a shard of the vocabulary."""
+
+
+def stages_on(
+    layout: Layout, stages: Iterable[int], device: torch.device, cell: Cell = SINGLE_RANK
+) -> dict[int, Weighted]:
+    """Stages of one device, by number."""
+    local = LocalBrackets(layout.local_pairs)
+    return {stage: stage_of(layout, stage, device, cell, local) for stage in stages}
+
+
 def stage_of(
-    layout: Layout, stage: int, device: torch.device, cell: Cell = SINGLE_RANK
-) -> DecoderStage | BetweenAttentionsStage | VocabularyShard:
-    """A stage that has weights, or the vocabulary shard of a number behind all stages."""
+    layout: Layout,
+    stage: int,
+    device: torch.device,
+    cell: Cell = SINGLE_RANK,
+    local: LocalBrackets | None = None,
+) -> Weighted:
+    """A stage that has weights, or the vocabulary shard of a number behind all stages; `local` is
+    what it shares with others of its device."""
     index, replica = tensor_index(cell), cell.experts.index if cell.experts else 0
     model, parameters = layout.model_of(index), layout.parameters(stage, index, replica)
     if stage >= layout.stages:
@@ -41,15 +59,11 @@ def stage_of(
     if layout.cut_at_attention:
         return BetweenAttentionsStage(model, stage // 2, parameters, cell, layout.to_attention)
     like = torch.empty((), dtype=layout.dtype, device=device)
-    return (DecoderStage if model.subsampling is None else SubsampledStage)(
-        model,
-        layout.split[stage],
-        parameters,
-        length=layout.longest,
-        like=like,
-        cell=cell,
-        first=stage == 0,
-    )
+    sizes: dict[str, Any] = {"length": layout.longest, "like": like, "cell": cell}
+    place = (model, layout.split[stage], parameters)
+    if model.subsampling is None:
+        return DecoderStage(*place, **sizes, first=stage == 0)
+    return SubsampledStage(*place, **sizes, first=stage == 0, local=local)
 
 
 def tensor_index(cell: Cell) -> int:
@@ -61,7 +75,7 @@ def boundary_of(layout: Layout, device: torch.device, cell: Cell = SINGLE_RANK) 
     """What a rank sends to the next stage and receives from it."""
     crossings = layout.crossings(tensor_index(cell))
     carried = tuple(
-        carried_over(layout.model, layers.stop, layout.dtype, cell.tokens)
+        carried_over(layout.model, layers.stop, layout.dtype, cell.tokens, layout.local_pairs)
         for layers in (layout.split[:-1] if layout.model.subsampling else ())
     )
     sizes = (crossings, layout.model.hidden, cell.tokens, layout.dtype, device)

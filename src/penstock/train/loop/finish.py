@@ -28,7 +28,15 @@ def _outcome(trainer: Trainer, finished: bool) -> RunOutcome | None:
     if trainer.settings.checkpoint.export:
         export_weights(trainer)
     ended = _ended(trainer)
-    return report(ended) if trainer.settings.log.report else plain_outcome(ended, finished=True)
+    reported = trainer.settings.log.report and _is_counted(ended)
+    return report(ended) if reported else plain_outcome(ended, finished=True)
+
+
+def _is_counted(run: EndedRun) -> bool:
+    """Whether the work of each rank is known: not of one that shares the matrices of a model which
+    leaves out tokens (cost/kept_workload.py)."""
+    layout = run.engine.layout
+    return layout.model.subsampling is None or layout.cell.ranks == 1
 
 
 def _ended(trainer: Trainer) -> EndedRun:

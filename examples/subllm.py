@@ -1,0 +1,88 @@
+"""A model that leaves out tokens beside the plain one, and what it says: examples/subllm.py
+
+Trains examples/subllm.toml and the same without its brackets: two to three minutes on two free
+cores. Prints loss by tokens and by seconds of both, the FLOPs of a step, and a text that the model
+goes on with, token by token. A number behind it is the number of steps.
+"""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import torch
+
+from penstock.run.observe.utilisation import model_flops
+from penstock.run.step.load_generation import load_generation
+from penstock.train.config.load import load
+from penstock.train.loop.setup import architecture
+
+CONFIG = Path(__file__).with_name("subllm.toml")
+OUT = Path("runs/subllm-example")
+PROMPT = Path(subprocess.__file__).read_bytes()[20_000:21_000]
+
+
+def train(name: str, text: str, steps: int) -> Path:
+    """A run of a configuration, in a folder of its own."""
+    folder = OUT / name
+    folder.mkdir(parents=True, exist_ok=True)
+    config = folder / "config.toml"
+    config.write_text(text)
+    changes = [f"run.steps={steps}", f"run.directory={folder / 'run'}"]
+    changes += [f"checkpoint.export={folder / 'export'}"]
+    options = [part for change in changes for part in ("--set", change)]
+    print(f"training {name}, see {folder}/log", file=sys.stderr)
+    with (folder / "log").open("w") as log:
+        command = [sys.executable, "-m", "penstock", "train", str(config), *options]
+        subprocess.run(command, check=True, stdout=log, stderr=log)
+    return folder
+
+
+def records(folder: Path, file: str) -> list[dict[str, float]]:
+    lines = (folder / "run" / file).read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def main() -> None:
+    text = CONFIG.read_text()
+    steps = int(sys.argv[1]) if len(sys.argv) > 1 else tomllib.loads(text)["run"]["steps"]
+    head, _, rest = text.partition("[model.subsampling]")
+    texts = {"subllm": text, "plain": head + rest[rest.index("[data]") :]}
+    folders = {name: train(name, each, steps) for name, each in texts.items()}
+    print(f"{'tokens':>8}  {'loss':^17}  {'seconds':^17}")
+    print(f"{'':>8}  {'subllm':>8} {'plain':>8}  {'subllm':>8} {'plain':>8}")
+    every = max(steps // 6, 1)
+    for last in range(every, steps + 1, every):
+        cells = [f"{records(folders['subllm'], 'metrics.jsonl')[last - 1]['tokens']:>8}"]
+        for file, key, whole in (
+            ("metrics.jsonl", "loss", False),
+            ("timing.jsonl", "seconds", True),
+        ):
+            for folder in folders.values():
+                values = [each[key] for each in records(folder, file)]
+                shown = sum(values[:last]) if whole else sum(values[last - every : last]) / every
+                cells.append(f"{shown:8.3f}")
+        print(f"{cells[0]}  {cells[1]} {cells[2]}  {cells[3]} {cells[4]}")
+    models = [architecture(load(folder / "config.toml", ())) for folder in folders.values()]
+    lengths = [load(folders["subllm"] / "config.toml", ()).batch.length]
+    flops = [model_flops(model, lengths) for model in models]
+    print(f"FLOPs of a sequence: {flops[0]:,} of {flops[1]:,}, {flops[0] / flops[1]:.3f}")
+    say(folders["subllm"] / "export")
+
+
+def say(folder: Path) -> None:
+    """What the model goes on with, and that it is what one forward of all of it says."""
+    prompt, longest = list(PROMPT), len(PROMPT) + 60
+    generation = load_generation(folder, longest)
+    found = generation.continued(prompt, 60)
+    print(repr(PROMPT[-40:].decode()), "->", repr(bytes(found).decode(errors="replace")))
+    tokens = len(prompt) + len(found) - 1
+    for number, kept in generation.kept().items():
+        print(f"pair {number}: {kept} of {tokens} tokens are kept, {kept / tokens:.2f}")
+    whole = load_generation(folder, longest).feed(prompt + found[:-1])
+    assert torch.equal(whole[len(prompt) - 1 :].argmax(-1), torch.tensor(found))
+
+
+if __name__ == "__main__":
+    main()
