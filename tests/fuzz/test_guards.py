@@ -145,7 +145,7 @@ MISTAKES = {
         r"AssertionError",
         {
             "penstock.arch.huggingface_keys.LARGEST_OF_MODEL": ENDLESS,
-            "penstock.arch.config.LARGEST_OF_MODEL": ENDLESS,
+            "penstock.arch.field_rules.LARGEST_OF_MODEL": ENDLESS,
         },
     ),
     "10^18 layers": Mistake(
