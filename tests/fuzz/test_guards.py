@@ -154,7 +154,7 @@ MISTAKES = {
         r"AssertionError|MemoryError",
         {
             "penstock.arch.huggingface_keys.MOST_MODEL_LAYERS": ENDLESS,
-            "penstock.arch.config.MOST_MODEL_LAYERS": ENDLESS,
+            "penstock.arch.field_rules.MOST_MODEL_LAYERS": ENDLESS,
         },
     ),
     "a number of 5,000 digits": Mistake(
