@@ -1,0 +1,43 @@
+"""What is kept from one layout for others does not change what they cost."""
+
+from typing import Any
+
+from estimate.layouts import row
+from penstock.cost.collectives import slice_collectives
+from penstock.cost.copies import _known_sent
+from penstock.estimate.cluster_links import cluster_links
+from penstock.estimate.kept import kept_seconds, kept_sums
+from penstock.estimate.price import Estimate, estimate
+from penstock.estimate.request import layout_from
+
+KEPT: Any = (kept_sums, kept_seconds, _known_sent, slice_collectives, cluster_links)
+SHAPE = {"mesh": "tensor=2,sequence=2,pipeline=4", "tokens": 8192, "batch_tokens": 32 * 8192}
+LAYOUTS = [
+    layout_from(row(**SHAPE | changes))
+    for changes in (
+        {},
+        {"layers": "11,9,11,9"},
+        {"shard": "full", "schedule": "seq1f1b", "slices": 4},
+        {"shard": "none", "rows": 2, "recompute": "all"},
+        {"recompute": "layers=3", "attention": "unfused"},
+        {"offload": "all", "schedule": "interleaved", "chunks": 2},
+        {"mesh": "sequence=4,ring=4,pipeline=4", "model": "gemma3-1b", "cluster": "h100:64"},
+        {"mesh": "pipeline=8", "vocabulary": True},
+    )
+]
+
+
+def _alone(number: int) -> Estimate:
+    for each in KEPT:
+        each.cache_clear()
+    return estimate(LAYOUTS[number])
+
+
+def test_layouts_cost_the_same_alone_and_after_others() -> None:
+    alone = [_alone(number) for number in range(len(LAYOUTS))]
+    for each in KEPT:
+        each.cache_clear()
+    assert [*map(estimate, LAYOUTS)] == alone
+    for each in KEPT:
+        each.cache_clear()
+    assert [*map(estimate, reversed(LAYOUTS))] == alone[::-1]
