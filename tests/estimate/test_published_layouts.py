@@ -1,9 +1,10 @@
 """Worked examples and rules of the sweep of arXiv:2311.05610, as rows of an estimate.
 
 Its authors give MFU = tokens (6 N + 12 L h s)/(seconds x GPUs x peak), with N = L(4 h^2 + 3 h f)
-+ 2 V h, which their published steps reproduce to 0.2 %. Section numbers are those of our notes on
-it: 6 the worked examples, 7 what must hold (7.1 is the utilisation of section 6; 7.5, times and
-memory of one's own GPU, is tested with profiles; 7.6, more memory and fewer kernels, with plans).
++ 2 V h, which their published steps reproduce to 0.2 %. Section 6 is the worked examples, section 7
+what must hold: 7.1 is the utilisation of section 6; 7.5, times and memory of one's own GPU, is
+tested with profiles (tests/profiling); 7.6, more memory and fewer kernels, with plans
+(tests/planner).
 """
 
 from fractions import Fraction
