@@ -12,6 +12,15 @@ from penstock.estimate.request import layout_from
 
 KEPT: Any = (kept_sums, kept_seconds, _known_sent, slice_collectives, cluster_links)
 SHAPE = {"mesh": "tensor=2,sequence=2,pipeline=4", "tokens": 8192, "batch_tokens": 32 * 8192}
+DIFFERENT = {
+    "model": "tiny-fused",
+    "cluster": "h100:12",
+    "mesh": "tensor=2,pipeline=3",
+    "tokens": 256,
+    "batch_tokens": 8 * 256,
+    "shard": "full",
+}
+"""A model whose layers are not all alike."""
 LAYOUTS = [
     layout_from(row(**SHAPE | changes))
     for changes in (
@@ -23,6 +32,7 @@ LAYOUTS = [
         {"offload": "all", "schedule": "interleaved", "chunks": 2},
         {"mesh": "sequence=4,ring=4,pipeline=4", "model": "gemma3-1b", "cluster": "h100:64"},
         {"mesh": "pipeline=8", "vocabulary": True},
+        *({**DIFFERENT, "layers": layers} for layers in ("1,1,2", "2,1,1", "1,2,1")),
     )
 ]
 

@@ -118,13 +118,14 @@ class CellSums(TransformerCost):
     @cached_property
     def _stages_like(self) -> list[StageLike]:
         """What stages that communicate alike have in common: as many layers, the ends of the model
-        apart. Stages of attention alone, tokens that are left out and layers that differ make each
-        one different."""
+        apart. Where layers differ, or have tokens left out, they are the same layers: other layouts
+        have other layers on a stage of the same number. Stages of attention alone are different."""
         layers, last = self.workload.layers, len(self.workload.layers) - 1
-        if self.workload.weightless or self.workload.model.subsampling is not None:
+        if self.workload.weightless:
             return [(stage, 0, False, False) for stage in range(len(layers))]
-        near = self.workload.windowed.tolist()
-        own: Sequence[int | range] = self.workload.split if self.workload.model.blocks else layers
+        near, model = self.workload.windowed.tolist(), self.workload.model
+        differ = model.blocks or model.subsampling is not None
+        own: Sequence[int | range] = self.workload.split if differ else layers
         return [(each, near[at], at == 0, at == last) for at, each in enumerate(own)]
 
     @cached_property
