@@ -3,8 +3,11 @@
 from typing import Any
 
 from estimate.layouts import row
+from penstock.arch.cell_shape import CellShape
+from penstock.arch.presets import model
 from penstock.cost.collectives import slice_collectives
-from penstock.cost.copies import _known_sent
+from penstock.cost.copies import Copies, _known_sent
+from penstock.cost.rank_share import RankShare
 from penstock.estimate.cluster_links import cluster_links
 from penstock.estimate.kept import kept_seconds, kept_sums
 from penstock.estimate.price import Estimate, estimate
@@ -51,3 +54,11 @@ def test_layouts_cost_the_same_alone_and_after_others() -> None:
     for each in KEPT:
         each.cache_clear()
     assert [*map(estimate, reversed(LAYOUTS))] == alone[::-1]
+
+
+def test_copies_of_stages_with_other_layers_send_something_else() -> None:
+    """As many layers are not enough where layers differ, whichever split was asked for first."""
+    share = RankShare(model("tiny-fused"), CellShape(tensor=2))
+    splits = ((1, 1, 2), (2, 1, 1), (1, 1, 1, 1))
+    first, second, third = (Copies(share, each, 4, shard="full").sent("Z", 1) for each in splits)
+    assert first == third != second
