@@ -1,4 +1,5 @@
-"""More memory is never worse: over clusters and sizes, and where a search is cut off."""
+"""More memory is never worse (arXiv:2311.05610, what must hold, 6): over clusters and sizes, and
+where a search is cut off."""
 
 from functools import lru_cache
 from itertools import pairwise

@@ -18,7 +18,10 @@ def annotations(schedule: Schedule) -> Iterator[Finding]:
     if not any(fields):
         return
     rows = schedule.table.rows_by_op
-    absent = [(what, op) for what, ops in _named(schedule) for op in ops if op not in rows]
+    missing = {*chain(*(ops for _, ops in _named(schedule)))} - rows.keys()
+    absent = [
+        (what, op) for what, ops in _named(schedule) if missing for op in ops if op in missing
+    ]
     if absent:
         yield from (_absent(what, op) for what, op in absent[:8])
         return

@@ -16,7 +16,6 @@ from penstock.core.gangs import helping_rows
 from penstock.core.homes import home_edges
 from penstock.core.kernel import kernel
 from penstock.core.loans import loan_edges
-from penstock.core.ops import Op
 from penstock.core.rules import ABSENT, NAMES, Compiled, compile_merged, compile_rules
 from penstock.core.schedule import Schedule
 from penstock.core.table import Ints
@@ -155,16 +154,12 @@ def _after_edges(schedule: Schedule) -> list[tuple[int, int, int]]:
     if not schedule.after:
         return []
     rows = schedule.table.rows_by_op
-    none: list[int] = []
-
-    def of(op: Op) -> list[int]:
-        return rows.get(op, none)
-
     return [
         (reader, writer, AFTER)
         for op, earlier in schedule.after
-        for reader in of(op)
-        for writer in of(earlier)
+        if op in rows and earlier in rows
+        for reader in rows[op]
+        for writer in rows[earlier]
     ]
 
 

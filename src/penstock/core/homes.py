@@ -55,8 +55,14 @@ def shard_homes(shape: Shape) -> dict[int, list[int]]:
 
 
 def home_column(schedule: Schedule) -> Ints:
-    """For every row the number of the stage or shard whose weights it is about."""
+    """For every row the number of the stage or shard whose weights it is about; kept with it."""
+    return schedule.derive("home column", _home_column)
+
+
+def _home_column(schedule: Schedule) -> Ints:
     table = schedule.table
+    if not table.kinds & SHARD_KINDS:
+        return table.stage
     behind = schedule.shape.stages * table.of_kinds(SHARD_KINDS)
     numbers: Ints = (table.stage + behind).astype(np.int32)
     return numbers
@@ -92,15 +98,41 @@ def _turns(schedule: Schedule, name: str) -> list[tuple[int, int]]:
                 continue
             assert not ref.stage, "weights are those of the op's own stage"
             newer = BUFFERS[name].newer if name == ref.buffer and _newest(ref) else ""
-            written = _grouped(schedule, kinds_writing(name))
-            replaced = _grouped(schedule, kinds_writing(newer)) if newer else {}
-            for home, readers in rows_by_home(schedule, kind).items():
+            written = _ends_by_home(schedule, kinds_writing(name), away=True)
+            replaced = _ends_by_home(schedule, kinds_writing(newer), away=True) if newer else {}
+            for home, readers in _ends_by_home(schedule, kind, away=False).items():
                 if BUFFERS[name].collective:
                     parts = parts_of(schedule, name, home[0])
-                    edges += [(int(readers[first]), writer) for writer in parts]
+                    edges += [(readers[first], writer) for writer in parts]
                 elif home in written and home not in replaced:
-                    edges.append((int(readers[first]), int(written[home][first])))
+                    edges.append((readers[first], written[home][first]))
     return edges
+
+
+def _ends_by_home(
+    schedule: Schedule, kinds: Collection[str], *, away: bool
+) -> dict[tuple[int, int], tuple[int, int]]:
+    """The first and the last row of some kinds, by the stage or shard and the device they stand
+    for; with members of a gang `away` from home, or without them."""
+    away = away or not schedule.gangs
+    name = f"ends of {''.join(sorted(kinds))} by home{', away too' * away}"
+    return schedule.derive(name, lambda each: _find_ends(each, kinds, away=away))
+
+
+def _find_ends(
+    schedule: Schedule, kinds: Collection[str], *, away: bool
+) -> dict[tuple[int, int], tuple[int, int]]:
+    chosen = schedule.table.of_kinds(kinds)
+    if not away:
+        chosen &= ~helping_rows(schedule)
+    rows, devices = np.flatnonzero(chosen), schedule.shape.devices
+    key = home_column(schedule)[rows] * devices + schedule.table.device[rows]
+    first, last = np.full((2, int(key.max(initial=-1)) + 1), -1)
+    first[key[::-1]], last[key] = rows[::-1], rows  # of equal keys the last one stays
+    homes = np.flatnonzero(first >= 0)
+    homes = homes[np.argsort(first[homes])]
+    ends = zip(first[homes].tolist(), last[homes].tolist())
+    return {divmod(home, devices): each for home, each in zip(homes.tolist(), ends)}
 
 
 def parts_of(schedule: Schedule, name: str, stage: int) -> list[int]:

@@ -189,9 +189,12 @@ class Table:
     @cached_property
     def rows_by_op(self) -> dict[Op, list[int]]:
         """Every row of every op; more than one for a gang, or for a mistake."""
-        rows: dict[Op, list[int]] = {}
-        for row, op in enumerate(self.ops()):
-            rows.setdefault(op, []).append(row)
+        ops = self.ops()
+        rows = {op: [row] for row, op in enumerate(ops)}
+        if len(rows) < len(ops):
+            rows = {op: [] for op in rows}
+            for row, op in enumerate(ops):
+                rows[op].append(row)
         return rows
 
     def row_of(self, op: Op) -> int:

@@ -40,9 +40,9 @@ KnownSums = dict[tuple[str, StageLike, tuple[int, ...], Axes], tuple[float, ...]
 """By kind, stage, slices up to the op's own, and axes: seconds and bytes of its collectives."""
 KnownTables = dict[tuple[str, StageLike, tuple[tuple[int, ...], ...], Axes], RowSeconds]
 """By kind, stage, slices up to each unit that differs, and axes: the same of all these."""
-Price = tuple[str, float, float, float]
+CollectiveSeconds = tuple[str, float, float, float]
 """Of a collective: its axis, seconds in all, seconds exposed, bytes."""
-KnownPrices = dict[int, tuple[SlicePart, list[Price]]]
+KnownSeconds = dict[int, tuple[SlicePart, list[CollectiveSeconds]]]
 """By the place of a part in memory: the part, and its prices."""
 _COMMUNICATES = np.array([letter in FORWARD_KINDS + BACKWARD_KINDS for letter in LETTERS])
 
@@ -118,13 +118,14 @@ class CellSums(TransformerCost):
     @cached_property
     def _stages_like(self) -> list[StageLike]:
         """What stages that communicate alike have in common: as many layers, the ends of the model
-        apart. Stages of attention alone, tokens that are left out and layers that differ make each
-        one different."""
+        apart. Where layers differ, or have tokens left out, they are the same layers: other layouts
+        have other layers on a stage of the same number. Stages of attention alone are different."""
         layers, last = self.workload.layers, len(self.workload.layers) - 1
-        if self.workload.weightless or self.workload.model.subsampling is not None:
+        if self.workload.weightless:
             return [(stage, 0, False, False) for stage in range(len(layers))]
-        near = self.workload.windowed.tolist()
-        own: Sequence[int | range] = self.workload.split if self.workload.model.blocks else layers
+        near, model = self.workload.windowed.tolist(), self.workload.model
+        differ = model.blocks or model.subsampling is not None
+        own: Sequence[int | range] = self.workload.split if differ else layers
         return [(each, near[at], at == 0, at == last) for at, each in enumerate(own)]
 
     @cached_property
@@ -141,7 +142,7 @@ class CellSums(TransformerCost):
         number = {self._stages_like[at]: n for n, at in enumerate(self._like_stages)}
         return np.array([*map(number.__getitem__, self._stages_like)], np.int64)
 
-    def _priced_parts(self, op: Op) -> list[tuple[int, list[Price]]]:
+    def _priced_parts(self, op: Op) -> list[tuple[int, list[CollectiveSeconds]]]:
         """What a rank sends in an op: how often, and each time what."""
         if isinstance(self.workload, CutWorkload):
             found = cut_collectives(self.workload, self.share, op)
@@ -152,14 +153,14 @@ class CellSums(TransformerCost):
     def _parts(self, op: Op) -> list[RepeatedPart]:
         return op_parts(self.workload, self.share, op)
 
-    def _priced(self, part: SlicePart) -> list[Price]:
+    def _priced(self, part: SlicePart) -> list[CollectiveSeconds]:
         """The prices of a part that all ops of a slice have in common. It is known by its place in
         memory, where it stays because it is kept: comparing what is in it takes longer."""
         if id(part) not in self._prices:
             self._prices[id(part)] = part, [*map(self._price, part)]
         return self._prices[id(part)][1]
 
-    def _price(self, each: Collective) -> Price:
+    def _price(self, each: Collective) -> CollectiveSeconds:
         return each.axis, self.seconds(each), self.exposed(each), float(each.sent)
 
     @cached_property
@@ -172,11 +173,13 @@ class CellSums(TransformerCost):
         return {}
 
     @cached_property
-    def _prices(self) -> KnownPrices:
+    def _prices(self) -> KnownSeconds:
         return {}
 
 
-def _sums(parts: Sequence[tuple[int, Sequence[Price]]], timed: Axes) -> tuple[float, ...]:
+def _sums(
+    parts: Sequence[tuple[int, Sequence[CollectiveSeconds]]], timed: Axes
+) -> tuple[float, ...]:
     each = [(n, price) for n, part in parts for price in part if price[0] in timed]
     total = sum([times * price[1] for times, price in each])
     exposed = sum([times * price[2] for times, price in each])

@@ -50,8 +50,10 @@ class CopiesSent(NamedTuple):
     """To tensor ranks that hold some of the same parameters."""
 
 
-KnownSent = dict[tuple[str, tuple[int, bool, bool]], CopiesSent]
-"""By kind of op, and by layers of a stage and whether it is the first and the last."""
+SizeLike = tuple[int | range, bool, bool]
+"""Layers of a stage, and whether it is the first and the last."""
+KnownSent = dict[tuple[str, SizeLike], CopiesSent]
+"""By kind of op and stage."""
 
 
 @dataclass(frozen=True)
@@ -85,23 +87,30 @@ class Copies:
         on_shards = (self.on_shards, self.devices)
         return _known_sent(self.share, self.count, self.index, self.shard, on_shards)
 
-    def _size_like(self, stage: int) -> tuple[int, bool, bool]:
-        """What stages that send the same have in common: as many layers, the ends of the model
-        apart; shards stand behind all stages, and are told from them by layers below 0."""
+    def _size_like(self, stage: int) -> SizeLike:
+        """What stages that send the same have in common: as many layers, or the same ones where
+        layers differ, the ends of the model apart; shards stand behind all stages, and are told
+        from them by layers below 0."""
         last = len(self.layers) - 1
         if self.weightless:
             return (stage, False, False)
         if stage > last:
             return (last - stage, False, False)
-        return (self.layers[stage], stage == 0, stage == last)
+        own = self._split[stage] if self._differ else self.layers[stage]
+        return (own, stage == 0, stage == last)
 
     def like(self, stage: int) -> int:
         """Stages between the ends are alike, so the first of its size stands for each, unless
         layers differ."""
-        last, differ = len(self.layers) - 1, self.weightless or self.share.model.blocks
-        if differ or not 0 < stage < last:
+        last = len(self.layers) - 1
+        if self.weightless or self._differ or not 0 < stage < last:
             return stage
         return self.layers.index(self.layers[stage], 1)
+
+    @property
+    def _differ(self) -> bool:
+        """Whether layers have different parameters."""
+        return bool(self.share.model.blocks) or self.share.model.subsampling is not None
 
     def _work_out(self, kind: str, stage: int) -> CopiesSent:
         if kind == "Z":

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cluster.collective_times import GroupLinks
-from penstock.cost.cell_sums import KnownPrices, KnownSums, KnownTables, StageLike
+from penstock.cost.cell_sums import KnownSeconds, KnownSums, KnownTables, StageLike
 from penstock.cost.hardware import Hardware
 from penstock.cost.rank_share import RankShare
 from penstock.estimate.layer_times import LayerTimes
@@ -32,7 +32,7 @@ class KeptSums(NamedTuple):
 
     of_ops: KnownSums
     of_stages: KnownTables
-    of_parts: KnownPrices
+    of_parts: KnownSeconds
 
 
 @lru_cache(maxsize=1024)

@@ -19,7 +19,7 @@ from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.schedule import Loan, Schedule
 from penstock.core.shape import Shape
 from penstock.core.table import LETTERS
-from penstock.cost.cell_sums import KnownPrices, KnownSums, KnownTables, RowSeconds
+from penstock.cost.cell_sums import KnownSeconds, KnownSums, KnownTables, RowSeconds
 from penstock.cost.cell_workload import CellWorkload
 from penstock.cost.collectives import (
     BACKWARD_KINDS,
@@ -196,7 +196,7 @@ class LayoutCost(LayoutBytes):
         return self._kept_sums.of_stages
 
     @property
-    def _prices(self) -> KnownPrices:
+    def _prices(self) -> KnownSeconds:
         return self._kept_sums.of_parts
 
     def seconds(self, collective: Collective) -> float:

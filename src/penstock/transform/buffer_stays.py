@@ -186,7 +186,8 @@ def _users(of_each: Sequence[Sequence[Stay]]) -> BufferUsers:
 
 
 def _uses(schedule: Schedule, lane: int, kinds: frozenset[str]) -> tuple[list[Use], list[Use]]:
-    """Ops of these kinds of a lane: those of stages that have weights, and those of a shard."""
+    """Ops of these kinds of a lane: those of stages that have weights, and those of a shard. Of
+    several of one stage in a row the first and the last say all."""
     rows, shape = slice(*schedule.table.lane_start[lane : lane + 2].tolist()), schedule.shape
     home = home_column(schedule)[rows]
     chosen = schedule.table.of_kinds(kinds)[rows]
@@ -195,6 +196,8 @@ def _uses(schedule: Schedule, lane: int, kinds: frozenset[str]) -> tuple[list[Us
     items, found = item_numbers(schedule)[rows], []
     for of_part in (home < shape.stages, home >= shape.stages):
         places = np.flatnonzero(chosen & of_part)
+        changes = np.diff(home[places], prepend=-1, append=-1) != 0
+        places = places[changes[:-1] | changes[1:]]
         columns = (places, items[places], home[places])
         found.append([*map(Use, *(column.tolist() for column in columns))])
     return found[0], found[1]
