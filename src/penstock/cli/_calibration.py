@@ -10,11 +10,9 @@ from penstock.cli._progress import show_bytes
 from penstock.data.settings import DataSettings
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from penstock.fusion.residual_stream import Sequence
 
-TOKENIZER = "tokenizer.json"
+TOKENIZER_FILE = "tokenizer.json"
 
 
 class CalibrationSize(NamedTuple):
@@ -29,13 +27,13 @@ class CalibrationSize(NamedTuple):
 
 
 def calibration_data(
-    model: ModelConfig, folder: Path, files: list[str], size: CalibrationSize
+    model: ModelConfig, folder: Path, files: list[str] | None, size: CalibrationSize
 ) -> "list[Sequence]":
     """Sequences of some files, or of the sources of Python's standard library."""
     from penstock.data import open_data
     from penstock.fusion.residual_stream import Sequence
 
-    settings = _settings(folder, files)
+    settings = _settings(folder, files or [])
     model.refuse_length(size.length)
     with show_bytes("tokenising") as progress:
         sizes = (size.length, model.vocabulary, size.seed)
@@ -45,22 +43,9 @@ def calibration_data(
 
 def _settings(folder: Path, files: list[str]) -> DataSettings:
     """The tokenizer is that of the model, unless a configuration names another."""
-    own = str(folder) if (folder / TOKENIZER).exists() else "byte"
+    own = str(folder) if (folder / TOKENIZER_FILE).exists() else "byte"
     if not files:
         return DataSettings(tokenizer=own)
     found, _ = data_settings(files, {})
     named = found.tokenizer != "byte" or found.source == "tokens"
     return found if named else replace(found, tokenizer=own)
-
-
-def wide_weights(folder: Path, model: ModelConfig) -> "dict[str, Tensor]":
-    """The weights of a folder in 32 bits at least."""
-    import torch
-
-    from penstock.arch.parameters import expected_shapes
-    from penstock.model.io.huggingface import read_weights
-
-    return {
-        name: tensor.to(torch.promote_types(tensor.dtype, torch.float32))
-        for name, tensor in read_weights(folder, expected_shapes(model))
-    }

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.arch.config import ModelConfig
-from penstock.cli._calibration import CalibrationSize, calibration_data, wide_weights
+from penstock.cli._calibration import CalibrationSize, calibration_data
 from penstock.cli._fusion_report import (
     HEADS,
     block_rows,
@@ -36,19 +36,25 @@ def _option(metavar: str, text: str, *names: str) -> Any:
     return typer.Option(*names, metavar=metavar, show_default=False, help=text)
 
 
+PlanText = Annotated[
+    str,
+    _option("PLAN", "What is done, as 'remove=1-3 fuse=1-2 norm=last'; proposed if left out."),
+]
+FilesToMeasure = Annotated[
+    list[str] | None,
+    _option("FILES", "Text, records or arrays to measure with; Python's sources if left out."),
+]
+KeptAttentions = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="N", help="Attentions that a proposal leaves; all if left out."),
+]
+
+
 def fuse(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A Hugging Face folder.")],
-    plan: Annotated[
-        str,
-        _option("PLAN", "What is done, as 'remove=1-3 fuse=1-2 norm=last'; proposed if left out."),
-    ] = "",
+    plan: PlanText = "",
     to: Annotated[Path | None, _option("FOLDER", "Where the fused model is written.")] = None,
-    attentions: Annotated[
-        int | None,
-        typer.Option(
-            min=0, metavar="N", help="Attentions that a proposal leaves; all if left out."
-        ),
-    ] = None,
+    attentions: KeptAttentions = None,
     limit: Annotated[
         float,
         typer.Option(min=0.0, metavar="X", help="Dependency up to which MLPs may be fused."),
@@ -63,10 +69,7 @@ def fuse(
     multiple: Annotated[
         int, typer.Option(min=1, metavar="N", help="What widths are rounded up to, with zeros.")
     ] = 1,
-    data: Annotated[
-        list[str] | None,
-        _option("FILES", "Text, records or arrays to measure with; Python's sources if left out."),
-    ] = None,
+    data: FilesToMeasure = None,
     sequences: Annotated[int, typer.Option(min=1, metavar="N", help="Sequences of them.")] = 8,
     length: Annotated[int, typer.Option(min=2, metavar="N", help="Tokens of a sequence.")] = 1024,
     seed: Annotated[int, typer.Option(metavar="N", help="Which sequences are taken.")] = 0,
@@ -85,24 +88,24 @@ def fuse(
 
     found = read_config(model)
     given = read_fusion_plan(plan) if plan else None
+    fused_model(found, given or read_fusion_plan(""))  # refused before anything is measured
     style = read_fusion_plan(f"norm={norm} multiple={multiple}")
-    if given is not None:
-        fused_model(found, given)  # refused before anything is measured
-    asked = FusionRequest(attentions, limit, most, style.norm, style.multiple)
+    asked = given or FusionRequest(attentions, limit, most, style.norm, style.multiple)
     size = CalibrationSize(sequences, length, seed)
-    proposal, losses = _measure(
-        found, model, given or asked, calibration_data(found, model, data or [], size)
-    )
+    proposal, losses = _measure(found, model, asked, calibration_data(found, model, data, size))
     note(f"measured with {size}")
-    if svg is not None:
-        save_text(svg, heat_map_svg(proposal))
-        note(f"wrote {svg}")
+    _draw(proposal, svg)
     if as_json:
         emit_json(fusion_record(proposal, losses))
     else:
         _show(found, proposal, losses)
-    if to is not None:
-        _write(model, proposal.plan, to)
+    _write(model, proposal.plan, to)
+
+
+def _draw(found: "FusionProposal", svg: Path | None) -> None:
+    if svg is not None:
+        save_text(svg, heat_map_svg(found))
+        note(f"wrote {svg}")
 
 
 def _measure(
@@ -112,10 +115,11 @@ def _measure(
     data: "list[Sequence]",
 ) -> "tuple[FusionProposal, PlanLosses]":
     """A plan, given or proposed, and what it does to the loss."""
+    from penstock.fusion.fused_folder import read_wide_weights
     from penstock.fusion.fusion_plan import FusionPlan
     from penstock.fusion.proposal import measure_plan, plan_losses, propose
 
-    tensors = wide_weights(folder, model)
+    tensors = read_wide_weights(folder, model)
     with show_passes("measuring") as progress:
         if isinstance(asked, FusionPlan):
             found = measure_plan(model, tensors, data, asked, progress)
@@ -134,9 +138,11 @@ def _show(model: ModelConfig, found: "FusionProposal", losses: "PlanLosses") -> 
     emit(f"--plan '{found.plan}'")
 
 
-def _write(source: Path, plan: "FusionPlan", target: Path) -> None:
+def _write(source: Path, plan: "FusionPlan", target: Path | None) -> None:
     from penstock.fusion.fused_folder import fuse_folder
 
+    if target is None:
+        return
     if not plan.fuse and not plan.remove:
         raise ShapeError(
             "the plan fuses nothing and removes nothing, so that no model is written",

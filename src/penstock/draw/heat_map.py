@@ -13,7 +13,7 @@ from math import log10
 LEVELS = ((1e-3, ":"), (1e-2, "-"), (3e-2, "="), (1e-1, "+"), (3e-1, "*"))
 """Numbers up to these have the character; above the last they have `MOST`."""
 MOST, NOTHING = "#", "."
-LEAST = 1e-4
+PALEST = 1e-4
 """The palest colour; the darkest is 1."""
 CELL, LEFT, TOP = 26, 96, 58
 """Pixels of a square, and of the room for labels."""
@@ -66,13 +66,13 @@ def svg_heat_map(square: Square, runs: Sequence[range], title: str) -> str:
         parts.append(_text(LEFT - 10, TOP + (at + 0.65) * CELL, str(at), anchor="end"))
     parts += [_square(square, at, to) for at in range(size) for to in range(at + 1, size)]
     parts += [_frame(run) for run in runs]
-    legend = f"pale {LEAST:g} or less, dark 1, logarithmic; frames: runs that are fused"
+    legend = f"pale {PALEST:g} or less, dark 1, logarithmic; frames: runs that are fused"
     return "\n".join([*parts, _text(12, height - 14, legend, anchor="start"), "</svg>\n"])
 
 
 def _square(square: Square, left_out: int, looked_at: int) -> str:
     number = square[left_out][looked_at]
-    share = 1 - min(max(log10(max(number, LEAST)) / log10(LEAST), 0.0), 1.0)
+    share = 1 - min(max(log10(max(number, PALEST)) / log10(PALEST), 0.0), 1.0)
     shade = [round(pale + share * (dark - pale)) for pale, dark in zip(PALE, DARK)]
     x, y = LEFT + looked_at * CELL, TOP + left_out * CELL
     colour = "#{:02x}{:02x}{:02x}".format(*shade)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.families import to_huggingface
+from penstock.arch.parameters import expected_shapes
 from penstock.errors import ShapeError
 from penstock.fusion.fused_layers import Apart, TensorsByName, fuse_tensors_of, unfuse_tensors_of
 from penstock.fusion.fusion_plan import FusionPlan, fused_model
@@ -48,6 +49,14 @@ def unfuse_folder(source: Path, target: Path) -> ModelConfig:
     tensors = unfuse_tensors_of(model, _Stored(source), _read_apart(source))
     write(target, unfused, tensors, _dtype(source), kept=kept)
     return unfused
+
+
+def read_wide_weights(folder: Path, model: ModelConfig) -> TensorsByName:
+    """The weights of a folder in 32 bits at least, to measure with."""
+    return {
+        name: tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+        for name, tensor in read_weights(folder, expected_shapes(model))
+    }
 
 
 class _Stored:

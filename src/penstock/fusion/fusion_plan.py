@@ -197,5 +197,5 @@ def _refuse_runs(model: ModelConfig, runs: tuple[range, ...]) -> None:
         what = f"norms {model.norms} its blocks" if model.norms != BEFORE else "adapters of LoRA"
         raise ShapeError(
             f"MLPs of a model with {what} cannot be fused",
-            hint="a sum of MLPs is one MLP where a norm in front of it is all that it has",
+            hint="a sum of MLPs is one MLP where a norm before it is all that it has",
         )

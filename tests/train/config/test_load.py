@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from clock import within
 from loops import each
+from penstock.arch.blocks import LayerBlock
 from penstock.arch.presets import MODELS
 from penstock.errors import PenstockError, ShapeError
 from penstock.train.config.load import load, loads
@@ -47,6 +48,28 @@ def test_keys_of_the_file_take_the_place_of_defaults() -> None:
         1.0,
         float,
     )
+
+
+BLOCKS = """
+[model]
+preset = "tiny"
+[[model.blocks]]
+ffn = 64
+[[model.blocks]]
+ffn = 96
+attention = false
+fused = [64, 32]
+"""
+
+
+def test_blocks_of_layers_are_a_list_of_tables() -> None:
+    settings = loads(SHORT + BLOCKS)
+    model = settings.model.config
+    assert model is not None
+    assert model.blocks == (LayerBlock(64), LayerBlock(96, attention=False, fused=(64, 32)))
+    assert loads(dump(settings)) == settings
+    wrong = refusal(SHORT + BLOCKS.replace("32]", "33]"))
+    assert "MLPs of 64, 33 columns (97 together) are fused to one of 96" in wrong
 
 
 def test_the_run_is_called_as_the_file_unless_it_is_named(tmp_path: Path) -> None:
