@@ -10,11 +10,21 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from time import process_time
 
 import torch
 
+from penstock.data.batch import Microbatch
+from penstock.model.io.huggingface import read_config
+from penstock.run.comm.grid import Grid
+from penstock.run.comm.mesh import Mesh
 from penstock.run.observe.utilisation import model_flops
-from penstock.run.step.load_generation import load_generation
+from penstock.run.program.layout import Layout
+from penstock.run.program.step_plan import StepPlan
+from penstock.run.step.build import engine_on
+from penstock.run.step.load_generation import ONE_STAGE, load_generation
+from penstock.run.step.optimizer import NoUpdate
+from penstock.run.step.state import begin
 from penstock.train.config.load import load
 from penstock.train.loop.setup import architecture
 
@@ -68,7 +78,27 @@ def main() -> None:
     lengths = [load(folders["subllm"] / "config.toml", ()).batch.length]
     flops = [model_flops(model, lengths) for model in models]
     print(f"FLOPs of a sequence: {flops[0]:,} of {flops[1]:,}, {flops[0] / flops[1]:.3f}")
+    seconds = [cpu_seconds(folder / "export", lengths[0]) for folder in folders.values()]
+    print(
+        f"CPU seconds of one: {seconds[0]:.3f} of {seconds[1]:.3f}, {seconds[0] / seconds[1]:.3f}"
+    )
     say(folders["subllm"] / "export")
+
+
+def cpu_seconds(folder: Path, length: int) -> float:
+    """Of a forward and a backward of one sequence by one thread; other processes do not count."""
+    torch.set_num_threads(1)
+    layout = Layout.of(read_config(folder), ONE_STAGE, length)
+    plan = StepPlan(layout, ONE_STAGE, ((length,),))
+    engine = engine_on(Mesh(Grid()), plan, NoUpdate(), torch.device("cpu"))
+    begin(engine, seed=0)
+    words = torch.randint(256, (1, length))
+    found = []
+    for _ in range(8):
+        start = process_time()
+        engine.gradients([Microbatch(words, words, ((0,),))])
+        found.append(process_time() - start)
+    return min(found)
 
 
 def say(folder: Path) -> None:

@@ -164,3 +164,27 @@ def test_a_bypass_out_of_its_range_is_led_back() -> None:
     scale = torch.tensor([0.1, 0.1, 0.5, 1.2, 1.2])
     gradient = torch.tensor([1.0, -1.0, 1.0, 1.0, -1.0])
     assert limited_gradient(gradient, scale, 0.2).tolist() == [-1.0, -1.0, 1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("start", [3.0, -3.0])
+def test_section_5_4_the_share_of_positive_scores_comes_to_what_is_kept(start: float) -> None:
+    """Whatever a gradient without a direction is, almost all or almost none being positive before;
+    the bounds themselves are a crude inverse of the share."""
+    generator = torch.Generator().manual_seed(1)
+    centre = torch.randn(8, generator=generator)
+    scorer = start * centre / centre.norm()
+    optimizer = torch.optim.Adam([scorer.requires_grad_()], lr=0.02)
+
+    def scored(count: int) -> tuple[Tensor, Tensor]:
+        x = centre + torch.randn(count, 8, generator=generator)
+        return x, (x @ scorer.detach())[None]
+
+    before = float((scored(4000)[1] > 0).float().mean())
+    assert before > 0.95 or before < 0.05
+    for _ in range(350):
+        x, scores = scored(2048)
+        d = balanced_gradient(torch.randn(1, 2048, generator=generator), scores, 0.64)
+        scorer.grad = d[0] @ x
+        optimizer.step()
+    after = float((scored(20_000)[1] > 0).float().mean())
+    assert abs(after - 0.64) < 0.07

@@ -19,7 +19,7 @@ ROOT_BOUNDS = (1.2533, 4 * 1.2533)
 """Least and largest root of the mean square of scores."""
 BALANCER_SCALE = 0.04
 LIMITER_CHANCE = 0.6
-LEAST = (0.9, 0.2)
+LEAST_SCALE = (0.9, 0.2)
 """What a bypass takes at least, at the first step and from `bypass_steps` on."""
 CHANCE = (1.0, 0.25)
 """How often the balancer works, at the first step and from `balancer_steps` on."""
@@ -32,7 +32,7 @@ def least_scale(subsampling: Subsampling, step: int) -> float:
     >>> least_scale(Subsampling("T(T)"), 0), least_scale(Subsampling("T(T)"), 30000)
     (0.9, 0.2)
     """
-    return _ramp(LEAST, step, subsampling.bypass_steps)
+    return _ramp(LEAST_SCALE, step, subsampling.bypass_steps)
 
 
 def balancer_chance(subsampling: Subsampling, step: int) -> float:

@@ -49,11 +49,10 @@ class SubsampledStage(DecoderStage):
         length: int,
         like: Tensor,
         cell: Cell = SINGLE_RANK,
-        first: bool = True,
         local: LocalBrackets | None = None,
     ) -> None:
         """`local` is shared by the stages of a device."""
-        super().__init__(config, layers, layout, length=length, like=like, cell=cell, first=first)
+        super().__init__(config, layers, layout, length=length, like=like, cell=cell)
         assert config.subsampling is not None  # others are plain stages
         self.subsampling: Subsampling = config.subsampling
         self.numbers = layers

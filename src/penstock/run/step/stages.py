@@ -63,7 +63,7 @@ def stage_of(
     place = (model, layout.split[stage], parameters)
     if model.subsampling is None:
         return DecoderStage(*place, **sizes, first=stage == 0)
-    return SubsampledStage(*place, **sizes, first=stage == 0, local=local)
+    return SubsampledStage(*place, **sizes, local=local)
 
 
 def tensor_index(cell: Cell) -> int:
