@@ -54,16 +54,16 @@ def is_plain(schedule: Schedule, cost: object) -> bool:
     )
 
 
-Crossing = dict[str, tuple[list[Rule], list[Rule]]]
+CrossingRules = dict[str, tuple[list[Rule], list[Rule]]]
 """By kind: what it reads and what it writes of buffers that cross."""
 
 
-def _crossing(schedule: Schedule) -> Crossing:
+def _crossing(schedule: Schedule) -> CrossingRules:
     """References to buffers that are written for another stage than the writer's."""
     return schedule.derive("references to other stages", _find_crossing)
 
 
-def _find_crossing(schedule: Schedule) -> Crossing:
+def _find_crossing(schedule: Schedule) -> CrossingRules:
     table = rules(schedule.shape)
     written = [rule for _, writes in table.values() for rule in writes]
     across = {r.buffer for r in written if r.offset and BUFFERS[r.buffer].per != "home"}
