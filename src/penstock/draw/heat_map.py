@@ -17,6 +17,8 @@ PALEST = 1e-4
 """The palest colour; the darkest is 1."""
 CELL, LEFT, TOP = 26, 96, 58
 """Pixels of a square, and of the room for labels."""
+LETTER = 0.55
+"""Width of a letter, of the size of its font."""
 PALE, DARK = (255, 246, 214), (150, 30, 20)
 MOST_WRITTEN = 16
 """Blocks up to which the drawing has numbers in its squares."""
@@ -52,7 +54,9 @@ def _character(left_out: int, looked_at: int, number: float) -> str:
 def svg_heat_map(square: Square, runs: Sequence[range], title: str) -> str:
     """The same as a drawing; runs have a frame."""
     size = len(square)
-    width, height = LEFT + size * CELL + 20, TOP + size * CELL + 40
+    legend = f"pale {PALEST:g} or less, dark 1, logarithmic; frames: runs that are fused"
+    words = max(13 * len(title), 11 * len(legend)) * LETTER
+    width, height = max(LEFT + size * CELL + 20, 24 + round(words)), TOP + size * CELL + 40
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="11">',
@@ -66,7 +70,6 @@ def svg_heat_map(square: Square, runs: Sequence[range], title: str) -> str:
         parts.append(_text(LEFT - 10, TOP + (at + 0.65) * CELL, str(at), anchor="end"))
     parts += [_square(square, at, to) for at in range(size) for to in range(at + 1, size)]
     parts += [_frame(run) for run in runs]
-    legend = f"pale {PALEST:g} or less, dark 1, logarithmic; frames: runs that are fused"
     return "\n".join([*parts, _text(12, height - 14, legend, anchor="start"), "</svg>\n"])
 
 
