@@ -49,6 +49,9 @@ names = texts.filter(bool)
 rows = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 
 
+windows = st.none() | st.integers(1, 4096)
+
+
 @st.composite
 def models(draw: st.DrawFn) -> ModelSettings:
     if draw(st.booleans()):
@@ -57,7 +60,7 @@ def models(draw: st.DrawFn) -> ModelSettings:
     scaling = RopeScaling("llama3", draw(st.floats(1, 64)), original_positions=8192)
     changes: dict[str, Any] = {
         "tied": draw(st.booleans()),
-        "window": draw(st.none() | st.integers(1, 4096)),
+        "window": draw(windows) if base.subsampling is None else None,
         "rope_scaling": draw(st.sampled_from([None, scaling])),
         "rope_theta": draw(st.floats(1e-30, 1e12)),
     }

@@ -13,7 +13,13 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.rope_scaling import RopeScaling
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.errors import ShapeError
-from penstock.verify import oracle, plain_decoder, plain_experts, plain_rotary
+from penstock.verify import (
+    oracle,
+    plain_decoder,
+    plain_experts,
+    plain_rotary,
+    plain_subsampling,
+)
 from penstock.verify.material import microbatches_of, parameters_of
 from penstock.verify.oracle import Answer, Named, answer
 from penstock.verify.variants import Batch
@@ -116,6 +122,7 @@ def test_it_borrows_nothing_from_what_it_judges() -> None:
         "penstock.errors",
         "penstock.verify.plain_decoder",
         "penstock.verify.plain_experts",
+        "penstock.verify.plain_subsampling",
     }
     names = "penstock.arch.layers.expert_mlp"
     assert _ours(plain_decoder) == {
@@ -128,6 +135,14 @@ def test_it_borrows_nothing_from_what_it_judges() -> None:
     }
     assert _ours(plain_experts) == {"penstock.arch.config", "penstock.arch.mixture", names}
     assert _ours(plain_rotary) == {"penstock.arch.config", "penstock.errors"}
+    assert _ours(plain_subsampling) == {
+        "penstock.arch.attention_rule",
+        "penstock.arch.config",
+        "penstock.arch.draws",  # what is drawn at random belongs to the model
+        "penstock.arch.subsampling",
+        "penstock.data.batch",
+        "penstock.verify.plain_decoder",
+    }
 
 
 def _ours(module: ModuleType) -> set[str]:

@@ -223,7 +223,7 @@ class Subsampling:
         else as evenly spread as can be.
 
         >>> Subsampling("TTT(TT)TTT").over(4)
-        'T(T)TT'
+        'TT(T)T'
         """
         if layers == self.layers:
             return self.structure
