@@ -32,7 +32,7 @@ MESHES = {
 }
 
 
-@pytest.mark.parametrize("mesh", one_of(3, ((mesh,) for mesh in MESHES)))
+@pytest.mark.parametrize("mesh", one_of(8, ((mesh,) for mesh in MESHES)))
 def test_section_9_gradients_equal_those_of_running_every_sequence_alone(
     ranks: Crew, mesh: str
 ) -> None:

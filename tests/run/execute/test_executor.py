@@ -38,7 +38,7 @@ from run.threads import Office, Rig, in_order, shuffled
 
 pytestmark = pytest.mark.torch
 
-every_schedule = pytest.mark.parametrize("name", one_of(3, ((name,) for name in registry())))
+every_schedule = pytest.mark.parametrize("name", one_of(4, ((name,) for name in registry())))
 SHALLOW = replace(CPU, layers=4)
 """What an executor does is the same for any layers: of three stages one has two of them."""
 

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import penstock
+from loops import one_of
 from penstock.run.launch.worker_pool import Crew
 from penstock.transform import recompute_all
 from run import own_loop_jobs as jobs
@@ -29,7 +30,7 @@ def crew() -> Iterator[Crew]:
         yield members
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", one_of(3, ((name,) for name in SCHEDULES)))
 def test_an_own_loop_over_two_ranks_equals_one_process(crew: Crew, name: str) -> None:
     schedule = SCHEDULES[name]
     losses, weights = jobs.one_process(schedule.shape.stages, 4, steps=3)

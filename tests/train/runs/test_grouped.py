@@ -34,7 +34,7 @@ MESHES: dict[str, tuple[int, tuple[str, ...]]] = {
 """Ranks, and what else is changed."""
 
 
-@pytest.mark.parametrize("mesh", one_of(4, ((mesh,) for mesh in MESHES)))
+@pytest.mark.parametrize("mesh", one_of(8, ((mesh,) for mesh in MESHES)))
 def test_the_trajectory_is_that_of_packed_sequences(
     setting: Setting, undisturbed: Ran, mesh: str
 ) -> None:

@@ -30,7 +30,7 @@ MESHES: dict[str, tuple[int, tuple[str, ...]]] = {
 """Ranks, and what else is changed."""
 
 
-@pytest.mark.parametrize("mesh", one_of(4, ((mesh,) for mesh in MESHES)))
+@pytest.mark.parametrize("mesh", one_of(8, ((mesh,) for mesh in MESHES)))
 def test_the_trajectory_is_that_of_packed_sequences(
     setting: Setting, undisturbed: Ran, mesh: str
 ) -> None:
@@ -61,7 +61,7 @@ def chosen(setting: Setting) -> Ran:
     return ran
 
 
-@pytest.mark.parametrize("stopped", one_of(4, ((step,) for step in range(1, 8))))
+@pytest.mark.parametrize("stopped", one_of(7, ((step,) for step in range(1, 8))))
 def test_a_run_that_was_interrupted_goes_on_bit_for_bit(
     setting: Setting, chosen: Ran, stopped: int
 ) -> None:
