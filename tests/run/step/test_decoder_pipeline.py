@@ -51,6 +51,8 @@ def test_ten_steps_equal_those_of_transformers(pair: Crew, kind: str, name: str)
         assert found == pytest.approx(losses, rel=1e-10 * more)
         for key, value in first:
             near = {"rtol": 1e-10 * more, "atol": 1e-13 * more}
+            if kind in ROUNDED:  # a sum in 32 bits is as exact as its largest terms are
+                near["atol"] = 2.0**-21 * float(gradients[key].abs().max())
             torch.testing.assert_close(value, gradients[key], **near, msg=key)
         for key, value in last:
             near = {"rtol": 1e-8 * more, "atol": 1e-10 * more}
