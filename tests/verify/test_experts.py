@@ -19,6 +19,7 @@ SOME = (
     ("seq1f1b", "ragged"),
     ("seq1f1b", "ring"),
     ("1f1b", "tensor"),
+    ("zb-h1", "groups"),
 )
 """Schedules and variants that each need something else of loads and slopes."""
 MORE = (
@@ -27,7 +28,6 @@ MORE = (
     ("seq1f1b-zb", "lengths"),
     ("slimpipe", "recompute"),
     ("seq1f1b", "ulysses"),
-    ("zb-h1", "groups"),
     ("1f1b", "shard"),
     ("seq1f1b", "full"),
     ("dualpipev", "tied"),

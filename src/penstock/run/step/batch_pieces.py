@@ -87,5 +87,5 @@ def _of_group(
     group = sharers.get(place.ranks)
     cut = deal_sizes(len(place.tokens), slices)
     for piece in pieces_of(whole.mb, take_tokens(whole, place.tokens), cut, whole.scale):
-        shared = piece._replace(sharers=PieceSharers(group))
+        shared = piece._replace(sharers=PieceSharers(group), share=whole.share)
         yield take_positions(shared, shared_positions(piece.start, piece.end, cell, group))
