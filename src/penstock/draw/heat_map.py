@@ -17,7 +17,7 @@ PALEST = 1e-4
 """The palest colour; the darkest is 1."""
 CELL, LEFT, TOP = 26, 96, 58
 """Pixels of a square, and of the room for labels."""
-LETTER = 0.55
+LETTER_WIDTH = 0.55
 """Width of a letter, of the size of its font."""
 PALE, DARK = (255, 246, 214), (150, 30, 20)
 MOST_WRITTEN = 16
@@ -55,7 +55,7 @@ def svg_heat_map(square: Square, runs: Sequence[range], title: str) -> str:
     """The same as a drawing; runs have a frame."""
     size = len(square)
     legend = f"pale {PALEST:g} or less, dark 1, logarithmic; frames: runs that are fused"
-    words = max(13 * len(title), 11 * len(legend)) * LETTER
+    words = max(13 * len(title), 11 * len(legend)) * LETTER_WIDTH
     width, height = max(LEFT + size * CELL + 20, 24 + round(words)), TOP + size * CELL + 40
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
