@@ -75,7 +75,13 @@ def _rope(family: Family, stated: dict[str, Any], positions: int, head_size: int
     plain = {key: family.defaults[key] for key in inherited if key in family.defaults}
     theta, scaling = read_rope({**plain, **stated}, positions, family.theta)
     _refuse_scaling(family, scaling)
-    size = read_rotary_size(stated, head_size, family.turns_a_share)
+    size = read_rotary_size(stated, head_size)
+    if size is not None and SHARE_KEY not in family.keys.values():
+        raise ShapeError(
+            f"{SHARE_KEY} is {size / head_size:g}, but model_type {family.model_type!r} turns "
+            "whole heads",
+            hint=f"leave out {SHARE_KEY}",
+        )
     found = {"rope_theta": theta, "rope_scaling": scaling, "local_rope_theta": local}
     return found | {"rotary_size": size}
 

@@ -101,11 +101,6 @@ class Family:
         return own == (mixture.family if mixture else None)
 
     @property
-    def turns_a_share(self) -> bool:
-        """Whether files may say that a share of each head is turned."""
-        return SHARE_KEY in self.keys.values()
-
-    @property
     def own_keys(self) -> tuple[str, ...]:
         """Keys that other families do not have."""
         local = (LOCAL_KEY,) if self.local_theta is not None else ()

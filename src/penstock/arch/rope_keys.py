@@ -67,16 +67,11 @@ def read_rope(
     return theta, _scaling(kind, {**_inherited(config, kind, positions), **stated}, positions)
 
 
-def read_rotary_size(config: Mapping[str, Any], head_size: int, known: bool) -> int | None:
-    """Elements of a head that are turned, where a family knows of such a share; None: all."""
+def read_rotary_size(config: Mapping[str, Any], head_size: int) -> int | None:
+    """Elements of a head that are turned; None: all of them."""
     share = _stated(config).get(SHARE_KEY, config.get(SHARE_KEY))
     if share is None or share == 1:
         return None
-    if not known:
-        raise ShapeError(
-            f"{SHARE_KEY} is {shown(share)}, but models of this type turn whole heads",
-            hint=f"leave out {SHARE_KEY}",
-        )
     refuse_number(SHARE_KEY, share)
     return int(head_size * share)
 
