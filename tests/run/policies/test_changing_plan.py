@@ -27,9 +27,9 @@ from run.policies.jobs import adaptive_by_hops
 
 pytestmark = pytest.mark.torch
 
-QUIET, LATE = 0.0, 0.15
+QUIET, LATE = 0.0, 0.3
 WAITS = {"F": 0.01, "B": 0.02, "I": 0.01, "W": 0.01}
-AT_ONCE = SlowMachine([{}] * 4, [0.0] * 10)
+AT_ONCE = SlowMachine([{}] * 4, [0.0] * 12)
 """Nothing is made slow."""
 
 
@@ -73,13 +73,18 @@ def test_all_ranks_take_the_plan_that_one_of_them_has_chosen(ranks: Crew) -> Non
 
 
 def test_late_transfers_raise_the_group_and_fast_ones_lower_it(ranks: Crew) -> None:
-    """Measured: ops take 30 ms for a microbatch, transfers 150 ms more in four of the steps."""
+    """Measured: ops take 60 ms for a microbatch, transfers 300 ms more in two of the steps.
+
+    A group is kept while transfers take a third of an op, and processes that share a machine with
+    others are woken late: so ops are long, and the run may look three times at quick transfers.
+    """
     candidates = _candidates((1, 2), (2, 2), (4, 2))
-    slow = SlowMachine([WAITS] * 4, [QUIET] * 2 + [LATE] * 4 + [QUIET] * 4)
+    waits = {kind: 2 * time for kind, time in WAITS.items()}
+    slow = SlowMachine([waits] * 4, [QUIET] * 2 + [LATE] * 2 + [QUIET] * 8)
     found = ranks.run(adaptive_steps, candidates, slow, 2, Fraction(1, 5))
     groups = [int(plan.partition("+group")[2] or 1) for plan in _the_same_everywhere(found)]
-    assert groups[6] > 1  # after a look at a late step
-    assert groups[8] < groups[6]  # after a look at one that was not
+    assert groups[4] > 1  # after a look at a late step
+    assert min(groups[6:]) < groups[4]  # after looks at some that were not
     raised = next(step.change for step in found[0][3:] if step.change)
     assert raised.why.startswith("transfers take ")
     assert raised.after < 0.8 * raised.before
