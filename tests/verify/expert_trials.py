@@ -6,6 +6,7 @@ from penstock.arch.mixture import ExpertMixture
 from penstock.schedules import registry
 from penstock.verify.cases import trials_by_name
 from penstock.verify.variants import VARIANTS, Trial
+from verify.small_sizes import SMALL
 
 MIXTURES = (
     ExpertMixture(5, 2, balance=0.5),
@@ -23,7 +24,7 @@ def with_experts(trial: Trial, mixture: ExpertMixture = MIXTURES[0]) -> Trial:
 
 def expert_trial(schedule: str, variant: str, mixture: ExpertMixture = MIXTURES[0]) -> Trial:
     """One schedule under one variant."""
-    (trial,), _ = trials_by_name(registry()[schedule], [BY_NAME[variant]])
+    (trial,), _ = trials_by_name(registry()[schedule], [BY_NAME[variant]], SMALL)
     return with_experts(trial, mixture)
 
 

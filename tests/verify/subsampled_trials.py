@@ -6,6 +6,7 @@ from penstock.arch.subsampling import Subsampling
 from penstock.schedules import registry
 from penstock.verify.cases import trials_by_name
 from penstock.verify.variants import VARIANTS, Trial, Variant
+from verify.small_sizes import SMALL
 
 STRUCTURE = "T(T(T)T)T(T)T"
 """Nested brackets, and two beside each other; a schedule with more stages gets more layers."""
@@ -27,6 +28,6 @@ EVEN = "T(T(TTTT)T)T"
 def subsampled_trial(schedule: str, variant: str, structure: str = STRUCTURE) -> Trial:
     """One schedule under one variant."""
     changed = with_brackets(BY_NAME[variant], structure)
-    found, notes = trials_by_name(registry()[schedule], [changed])
+    found, notes = trials_by_name(registry()[schedule], [changed], SMALL)
     assert found, notes
     return found[0]

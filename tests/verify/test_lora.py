@@ -11,6 +11,7 @@ from penstock.verify.cases import trials_by_name
 from penstock.verify.changes import ragged_lengths, with_few_buffers, with_recompute, with_slices
 from penstock.verify.variants import Variant
 from penstock.verify.verifier import Verifier
+from verify.small_sizes import SMALL
 
 pytestmark = pytest.mark.torch
 
@@ -34,7 +35,7 @@ FEW = {"seq1f1b": {"tensor", "full"}, "vocab-1f1b": {"shard", "biased"}, "helixp
 
 
 def _equal(verifier: Verifier, name: str, variants: list[Variant]) -> None:
-    trials, notes = trials_by_name(registry()[name], variants)
+    trials, notes = trials_by_name(registry()[name], variants, SMALL)
     rows = [verifier.row(trial) for trial in trials]
     assert [row.explanation for row in rows] == [""] * len(rows), notes
     assert len(trials) + len(notes) == len(variants)

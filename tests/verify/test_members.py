@@ -14,6 +14,7 @@ from penstock.verify.members import small_member, variants_of_member
 from penstock.verify.scale import CPU
 from penstock.verify.variants import Trial
 from penstock.verify.verifier import Verifier
+from verify.small_sizes import SMALL
 
 pytestmark = pytest.mark.torch
 
@@ -43,7 +44,7 @@ def test_few_schedules_have_every_kind_of_work() -> None:
 @cache
 def trials_of(name: str) -> list[Trial]:
     specs, variants = covering_schedules(registry().values()), variants_of_member(name, "cpu")
-    return [trial for spec in specs for trial in trials_by_name(spec, variants)[0]]
+    return [trial for spec in specs for trial in trials_by_name(spec, variants, SMALL)[0]]
 
 
 def chosen(name: str) -> list[Trial]:
