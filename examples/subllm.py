@@ -1,20 +1,24 @@
 """A model that leaves out tokens beside the plain one, and what it says: examples/subllm.py
 
 Trains examples/subllm.toml and the same without its brackets: two to three minutes on two free
-cores. Prints loss by tokens and by seconds of both, the FLOPs of a step, and a text that the model
-goes on with, token by token. A number behind it is the number of steps.
+cores. Prints loss by tokens and by seconds of both and draws it (runs/subllm-example/loss.svg), the
+FLOPs of a step, and a text that the model goes on with, token by token. A number behind it is the
+number of steps.
 """
 
 import json
 import subprocess
 import sys
 import tomllib
+from itertools import accumulate
 from pathlib import Path
 from time import process_time
+from typing import NamedTuple
 
 import torch
 
 from penstock.data.batch import Microbatch
+from penstock.draw.curves import Panel, svg_curves
 from penstock.model.io.huggingface import read_config
 from penstock.run.comm.grid import Grid
 from penstock.run.comm.mesh import Mesh
@@ -45,7 +49,9 @@ def train(name: str, text: str, steps: int) -> Path:
     print(f"training {name}, see {folder}/log", file=sys.stderr)
     with (folder / "log").open("w") as log:
         command = [sys.executable, "-m", "penstock", "train", str(config), *options]
-        subprocess.run(command, check=True, stdout=log, stderr=log)
+        code = subprocess.run(command, stdout=log, stderr=log).returncode
+    if code:
+        sys.exit((folder / "log").read_text())
     return folder
 
 
@@ -54,26 +60,55 @@ def records(folder: Path, file: str) -> list[dict[str, float]]:
     return [json.loads(line) for line in lines]
 
 
+class Done(NamedTuple):
+    """What a run has reached after a step."""
+
+    tokens: float
+    seconds: float
+    loss: float
+
+
+def losses_of(folder: Path) -> list[Done]:
+    """Of every step; seconds are those of all steps up to it."""
+    metrics, times = records(folder, "metrics.jsonl"), records(folder, "timing.jsonl")
+    seconds = accumulate(each["seconds"] for each in times)
+    return [Done(each["tokens"], then, each["loss"]) for each, then in zip(metrics, seconds)]
+
+
+def means(steps: list[Done], every: int) -> list[Done]:
+    """Some of the steps, each with the mean loss of those before it that are left out."""
+    ends = range(every, len(steps) + 1, every)
+    groups = [steps[end - every : end] for end in ends]
+    return [group[-1]._replace(loss=sum(each.loss for each in group) / every) for group in groups]
+
+
+def print_table(runs: dict[str, list[Done]], every: int) -> None:
+    print(f"{'tokens':>8}  {'loss':^17}  {'seconds':^17}")
+    print(f"{'':>8}  {'subllm':>8} {'plain':>8}  {'subllm':>8} {'plain':>8}")
+    for ours, plain in zip(*(means(steps, every) for steps in runs.values())):
+        losses = f"{ours.loss:8.3f} {plain.loss:8.3f}"
+        print(f"{ours.tokens:>8}  {losses}  {ours.seconds:8.3f} {plain.seconds:8.3f}")
+
+
+def panels(runs: dict[str, list[Done]], every: int) -> list[Panel]:
+    """The losses against tokens and against time."""
+    shown = {name: means(steps, every) for name, steps in runs.items()}
+    tokens = {name: [(each.tokens, each.loss) for each in run] for name, run in shown.items()}
+    seconds = {name: [(each.seconds, each.loss) for each in run] for name, run in shown.items()}
+    return [Panel("tokens", tokens), Panel("seconds of training", seconds)]
+
+
 def main() -> None:
     text = CONFIG.read_text()
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else tomllib.loads(text)["run"]["steps"]
     head, _, rest = text.partition("[model.subsampling]")
     texts = {"subllm": text, "plain": head + rest[rest.index("[data]") :]}
     folders = {name: train(name, each, steps) for name, each in texts.items()}
-    print(f"{'tokens':>8}  {'loss':^17}  {'seconds':^17}")
-    print(f"{'':>8}  {'subllm':>8} {'plain':>8}  {'subllm':>8} {'plain':>8}")
-    every = max(steps // 6, 1)
-    for last in range(every, steps + 1, every):
-        cells = [f"{records(folders['subllm'], 'metrics.jsonl')[last - 1]['tokens']:>8}"]
-        for file, key, whole in (
-            ("metrics.jsonl", "loss", False),
-            ("timing.jsonl", "seconds", True),
-        ):
-            for folder in folders.values():
-                values = [each[key] for each in records(folder, file)]
-                shown = sum(values[:last]) if whole else sum(values[last - every : last]) / every
-                cells.append(f"{shown:8.3f}")
-        print(f"{cells[0]}  {cells[1]} {cells[2]}  {cells[3]} {cells[4]}")
+    runs = {name: losses_of(folder) for name, folder in folders.items()}
+    print_table(runs, max(steps // 6, 1))
+    picture = OUT / "loss.svg"
+    picture.write_text(svg_curves(panels(runs, max(steps // 50, 1)), "loss of both models"))
+    print(f"wrote {picture}")
     models = [architecture(load(folder / "config.toml", ())) for folder in folders.values()]
     lengths = [load(folders["subllm"] / "config.toml", ()).batch.length]
     flops = [model_flops(model, lengths) for model in models]

@@ -7,8 +7,9 @@ block  0  1  2  3       1 depends on 0 by 0.1 or more, 3 on 2 by less than 0.01
 """
 
 from collections.abc import Sequence
-from html import escape
 from math import log10
+
+from penstock.draw.label import label
 
 LEVELS = ((1e-3, ":"), (1e-2, "-"), (3e-2, "="), (1e-1, "+"), (3e-1, "*"))
 """Numbers up to these have the character; above the last they have `MOST`."""
@@ -61,16 +62,16 @@ def svg_heat_map(square: Square, runs: Sequence[range], title: str) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="11">',
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-        _text(12, 18, title, anchor="start", size=13),
-        _text(LEFT + size * CELL / 2, TOP - 20, "block that is looked at"),
-        _text(LEFT - 40, TOP - 6, "left out"),
+        label(12, 18, title, anchor="start", size=13),
+        label(LEFT + size * CELL / 2, TOP - 20, "block that is looked at"),
+        label(LEFT - 40, TOP - 6, "left out"),
     ]
     for at in range(size):
-        parts.append(_text(LEFT + (at + 0.5) * CELL, TOP - 6, str(at)))
-        parts.append(_text(LEFT - 10, TOP + (at + 0.65) * CELL, str(at), anchor="end"))
+        parts.append(label(LEFT + (at + 0.5) * CELL, TOP - 6, str(at)))
+        parts.append(label(LEFT - 10, TOP + (at + 0.65) * CELL, str(at), anchor="end"))
     parts += [_square(square, at, to) for at in range(size) for to in range(at + 1, size)]
     parts += [_frame(run) for run in runs]
-    return "\n".join([*parts, _text(12, height - 14, legend, anchor="start"), "</svg>\n"])
+    return "\n".join([*parts, label(12, height - 14, legend, anchor="start"), "</svg>\n"])
 
 
 def _square(square: Square, left_out: int, looked_at: int) -> str:
@@ -84,7 +85,7 @@ def _square(square: Square, left_out: int, looked_at: int) -> str:
     if len(square) > MOST_WRITTEN:
         return found
     ink = "#ffffff" if share > 0.6 else "#222222"
-    return found + _text(x + CELL / 2, y + CELL * 0.65, _short(number), size=9, ink=ink)
+    return found + label(x + CELL / 2, y + CELL * 0.65, _short(number), size=9, ink=ink)
 
 
 def _short(number: float) -> str:
@@ -103,10 +104,3 @@ def _frame(run: range) -> str:
     x, y, side = LEFT + run.start * CELL, TOP + run.start * CELL, len(run) * CELL
     line = 'fill="none" stroke="#1f6fb2" stroke-width="2.5"'
     return f'<rect x="{x}" y="{y}" width="{side}" height="{side}" {line}/>'
-
-
-def _text(
-    x: float, y: float, text: str, *, anchor: str = "middle", size: int = 11, ink: str = "#222222"
-) -> str:
-    place = f'x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-size="{size}" fill="{ink}"'
-    return f"<text {place}>{escape(text)}</text>"
