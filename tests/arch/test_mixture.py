@@ -96,20 +96,20 @@ def test_weights_that_are_not_divided_cannot_be_written_for_mixtral() -> None:
 def test_replicas_that_share_experts_hold_each_of_them_once_and_all_of_the_rest() -> None:
     parameters = stage_parameters(SMALL, range(2), 0, 1)
     shares = [own_experts(parameters, index, 3) for index in range(3)]
-    held = [name for share in shares for name, each in share.items() if each.of_replica]
+    held = [name for share in shares for name, each in share.items() if each.dealt_over == 3]
     assert sorted(held) == sorted(
         name for name, each in parameters.items() if each.expert is not None
     )
-    assert {len(share) - sum(each.of_replica for each in share.values()) for share in shares} == {
-        len(parameters) - len(held)
-    }
+    assert {
+        len(share) - sum(each.dealt_over == 3 for each in share.values()) for share in shares
+    } == {len(parameters) - len(held)}
     record = ExpertMlp(8, 6, share_experts(ExpertMixture(5, 2), 3), 2)
     assert record.weights == 5 * 8 + 2 * 3 * 8 * 6
     assert record.flops_per_token == ExpertMlp(8, 6, ExpertMixture(5, 2), 2).flops_per_token
 
 
 def test_a_mesh_that_cannot_share_experts_is_refused() -> None:
-    with pytest.raises(ShapeError, match="experts is 2, but there are 3 replicas"):
+    with pytest.raises(ShapeError, match="experts is 2, which does not divide the 3 replicas"):
         MeshShape(replicas=3, experts=2)
     with pytest.raises(ShapeError, match="the model has 5 experts"):
         refuse_misfits(SMALL, MeshShape(replicas=6, experts=6))

@@ -45,7 +45,7 @@ class MeshShape:
     norms: Norms = "scattered"
     """What tensor ranks hold between the blocks of a layer: their share of the tokens, or all."""
     experts: int = 1
-    """Replicas that share the experts of each layer: 1, or all of them."""
+    """Replicas that share the experts of each layer: all of them, or as many as divide them."""
 
     def __post_init__(self) -> None:
         for name in MESH_SIZES:
@@ -55,10 +55,11 @@ class MeshShape:
                 f"ring is {self.ring}, which does not divide sequence, which is {self.sequence}",
                 hint=f"give a ring of {' or '.join(map(str, _divisors(self.sequence, self.ring)))}",
             )
-        if self.experts not in (1, self.replicas):
+        if self.replicas % self.experts:
+            near = " or ".join(map(str, _divisors(self.replicas, self.experts)))
             raise ShapeError(
-                f"experts is {self.experts}, but there are {self.replicas} replicas to share them",
-                hint=f"give 1, where every replica has all experts, or {self.replicas}",
+                f"experts is {self.experts}, which does not divide the {self.replicas} replicas",
+                hint=f"let {near} replicas share experts",
             )
         if sorted(self.order) != sorted(AXES):
             raise ShapeError(

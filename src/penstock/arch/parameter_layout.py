@@ -37,8 +37,9 @@ class ParameterPart:
     """The holders of all parts, in order."""
     adds_over: str = ""
     """What its gradient is a sum over, where holders may each have only some of it."""
-    of_replica: bool = False
-    """Whether one replica alone holds it, so that its gradient is not added up over replicas."""
+    dealt_over: int = 1
+    """Replicas of which one has it: its gradient is not added up over these, but over every so many
+    of all; 1: every replica has it."""
     rate: float = 1.0
     """What the learning rate is multiplied by."""
 
@@ -177,6 +178,6 @@ def _part(name: str, parameter: Parameter, offset: int, index: int, of: int) -> 
         holders[index],
         tuple(dict.fromkeys(holders)),
         parameter.adds_over,
-        parameter.of_replica,
+        parameter.dealt_over,
         parameter.rate,
     )

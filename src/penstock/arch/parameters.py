@@ -76,7 +76,7 @@ def own_experts(parameters: Mapping[str, Parameter], index: int, of: int) -> Par
     numbers = [each.expert for each in parameters.values() if each.expert is not None]
     own = deal(1 + max(numbers, default=0), index, of)
     return {
-        name: each if each.expert is None else replace(each, of_replica=True)
+        name: each if each.expert is None else replace(each, dealt_over=of)
         for name, each in parameters.items()
         if each.expert is None or each.expert in own
     }

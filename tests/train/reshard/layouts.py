@@ -12,6 +12,7 @@ import torch
 from covering import Row, cover_pairs
 from penstock.arch.cell_shape import CellShape, Norms
 from penstock.arch.config import ModelConfig
+from penstock.arch.mixture import ExpertMixture
 from penstock.core.schedule import Schedule
 from penstock.errors import ShapeError
 from penstock.plan.slices import even
@@ -31,6 +32,9 @@ MODELS = {
     "a key/value head that two ranks hold": replace(PLAIN, kv_heads=1, qkv_bias=True),
     "uneven heads": replace(PLAIN, heads=6, kv_heads=3, qk_norm=True),
 }
+MIXED = "experts"
+EXPERTS = ExpertMixture(5, 2, balance=0.5)
+"""Few of which no two replicas can share evenly; their auxiliary loss weighs much."""
 
 
 class Spread(NamedTuple):
@@ -45,11 +49,12 @@ class Spread(NamedTuple):
     replicas: int
     shard: str
     norms: Norms
+    experts: int = 1
 
     @property
     def cell(self) -> CellShape:
         sizes = {} if self.sequence == "none" else {self.sequence: 2}
-        return CellShape(self.tensor, norms=self.norms, **sizes)
+        return CellShape(self.tensor, norms=self.norms, experts=self.experts, **sizes)
 
     @property
     def ranks(self) -> int:
@@ -76,6 +81,8 @@ class Change(NamedTuple):
 
     @property
     def model(self) -> ModelConfig:
+        if self.heads == MIXED:
+            return replace(PLAIN, ffn=10, mixture=EXPERTS)
         return replace(MODELS[self.heads], tied=self.tied)
 
     @property

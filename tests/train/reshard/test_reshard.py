@@ -1,22 +1,17 @@
 """A run goes on under any other layout, and its weights are exported from any."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 from loops import all_cases
-from penstock.model.io.huggingface import read_weights
-from penstock.run.launch.worker_pool import Crew
-from train.reshard.jobs import HALF, Straight, exported, resumed, saved, straight
+from train.reshard.going_on import Crews, goes_on, weights_in
+from train.reshard.jobs import Straight, exported, straight
 from train.reshard.layouts import ALONE, MODELS, Change, Spread, chosen_changes
 
 pytestmark = pytest.mark.torch
 
-CLOSE = 1e-10
-"""Relative error in float64 where only the order of additions has changed."""
 TOKENS_AND_MATRICES = ALONE._replace(tensor=2, sequence="ulysses", shard="optimizer")
 RING_ON_TWO_DEVICES = ALONE._replace(
     family="seq1f1b", devices=2, slices=2, sequence="ring", tensor=1
@@ -36,8 +31,6 @@ OWNERS_OF_CELLS = FOUR_COPIES._replace(
 )
 """Layouts of eight ranks: tensor ranks with unequal shares, which still hold the same norms."""
 HELD_TWICE = "a key/value head that two ranks hold"
-
-Crews = Callable[[int], Crew]
 
 
 class Reference:
@@ -60,29 +53,6 @@ class Reference:
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
     return Reference(tmp_path_factory.mktemp("reference"))
-
-
-def weights_in(folder: Path, like: dict[str, Tensor]) -> dict[str, Tensor]:
-    return dict(read_weights(folder, like))
-
-
-def assert_close(found: dict[str, Tensor], right: dict[str, Tensor], bound: float) -> None:
-    assert found.keys() == right.keys()
-    for name, tensor in right.items():
-        apart = float((found[name] - tensor).abs().max() / tensor.abs().max())
-        assert apart <= bound, f"{name}: {apart:.1e}"
-
-
-def goes_on(change: Change, right: Straight, crews: Crews, folder: Path) -> None:
-    """Save, load, train and export, and compare all of it with one process."""
-    kept, export = folder / "checkpoints", folder / "export"
-    first = crews(change.saved.ranks).run(saved, change.saved, change.model, kept)
-    last = crews(change.resumed.ranks).run(resumed, change.resumed, change.model, kept, export)
-    for went, steps in ((first, slice(HALF)), (last, slice(HALF, None))):
-        for rank in went:
-            assert rank.losses == pytest.approx(right.losses[steps], rel=CLOSE, abs=0)
-            assert rank.norms == pytest.approx(right.norms[steps], rel=10 * CLOSE, abs=0)
-    assert_close(weights_in(export, right.weights), right.weights, CLOSE)
 
 
 @pytest.mark.matrix

@@ -68,8 +68,8 @@ class Parameter:
     """Whether it has a gradient and is updated; one that is frozen has values alone."""
     expert: int | None = None
     """Whose it is, where it belongs to one of several experts; ranks may share these too."""
-    of_replica: bool = False
-    """Whether one replica alone holds it."""
+    dealt_over: int = 1
+    """Replicas of which one has it, where they share the experts; 1: every replica has it."""
     rate: float = 1.0
     """What the learning rate is multiplied by."""
 

@@ -85,11 +85,10 @@ class Mesh:
         here = self.grid.coordinates(self.rank)
         return not any(here[axis] for axis in COPY_AXES)
 
-    @property
-    def counts_in_replica(self) -> bool:
-        """The same of what the ranks of this replica have alone."""
+    def counts_dealt(self, replicas: int) -> bool:
+        """The same of what one of so many replicas has."""
         here = self.grid.coordinates(self.rank)
-        return not any(here[axis] for axis in SEQUENCE)
+        return here["replica"] < replicas and not any(here[axis] for axis in SEQUENCE)
 
     def holders(self, among: Sequence[range]) -> ProcessGroup | None:
         """The ranks of this one's range, of those that share the matrices of a device; for sums
@@ -104,23 +103,29 @@ class Mesh:
     def cell(self, shape: CellShape = ONE_RANK) -> Cell:
         """How this rank shares the work of its device; `shape` says what its sizes do not."""
         tensor, ulysses, ring = (self._member(axis) for axis in ("tensor", "ulysses", "ring"))
-        experts = self.expert_sharers if shape.experts > 1 else None
+        experts = self.expert_sharers(shape.experts) if shape.experts > 1 else None
         others = (ulysses, ring, CellGroup(experts) if experts else None)
         if tensor is None:
             return Cell(None, ALL_TOKENS, *others)
         tokens = Scattered(tensor) if shape.norms == "scattered" else Replicated(tensor)
         return Cell(tensor, tokens, *others)
 
-    @property
-    def expert_sharers(self) -> ProcessGroup | None:
-        """The same rank of all replicas, which exchange tokens for experts while gradients are
-        added up: the group is another one."""
-        return self._one_of("experts", self.grid.groups("replica"))
+    def expert_sharers(self, replicas: int) -> ProcessGroup | None:
+        """The same rank of so many neighbouring replicas, which exchange tokens for experts while
+        gradients are added up: the group is another one."""
+        sets = self.grid.groups("replica")
+        chosen = [each[n : n + replicas] for each in sets for n in range(0, len(each), replicas)]
+        return self._one_of(("experts", replicas), chosen)
 
-    @property
-    def token_sharers(self) -> ProcessGroup | None:
-        """The ranks of this replica that hold the same weights, for sums at the end of a step."""
-        return self._one_of("token sharers", self.grid.groups("ring", "ulysses"))
+    def expert_copies(self, replicas: int) -> ProcessGroup | None:
+        """The ranks that hold the same experts, where so many replicas share them: in every so many
+        of all replicas, and those that share tokens. For sums at the end of a step."""
+        chosen = [
+            [rank for rank in each if self.grid.coordinates(rank)["replica"] % replicas == own]
+            for each in self.grid.groups(*COPY_AXES)
+            for own in range(replicas)
+        ]
+        return self._one_of(("expert copies", replicas), chosen)
 
     def sharing_tokens(self, ranks: int) -> ProcessGroup | None:
         """This rank and its neighbours in a group of so many that exchange tokens for heads; None

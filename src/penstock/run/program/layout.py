@@ -176,7 +176,8 @@ class Layout:
         if stage >= self.stages:
             device, ranks = range(stage - self.stages, self.devices), self.cell.tensor
             return shard_layout(self.model, self.on_shards, device, range(tensor, ranks))
-        own = own_experts(self._parameters(stage), replica, self.cell.experts)
+        sharers = self.cell.experts
+        own = own_experts(self._parameters(stage), replica % sharers, sharers)
         return stage_layout(self.model, own, tensor, self.cell.tensor)
 
     def _parameters(self, stage: int) -> Mapping[str, Parameter]:

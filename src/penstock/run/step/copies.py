@@ -24,9 +24,9 @@ def refuse_unequal_copies(engine: Engine) -> None:
     each of them. All ranks call it together, and have heard each other before one refuses."""
     engine.settle()
     mesh, sharding = engine.mesh, engine.sharding
-    held, of_replica = _held(engine)
-    copies = _difference(held, sharding.copies(mesh))
-    experts = _difference(of_replica, mesh.token_sharers) if of_replica else ""
+    held, dealt = _held(engine), engine.layout.cell.experts
+    copies = _difference(held.pop(1, {}), sharding.copies(mesh))
+    experts = _difference(held[dealt], mesh.expert_copies(dealt)) if held else ""
     if (
         found := _difference(_on_all_tensor_ranks(engine), mesh.along("tensor"))
         or copies
@@ -39,12 +39,12 @@ def refuse_unequal_copies(engine: Engine) -> None:
         )
 
 
-def _held(engine: Engine) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """What this rank has of each parameter: of those that all replicas hold, and of the others."""
-    found: tuple[dict[str, Tensor], dict[str, Tensor]] = {}, {}
+def _held(engine: Engine) -> dict[int, dict[str, Tensor]]:
+    """What this rank has of each parameter, by the number of replicas of which one has it."""
+    found: dict[int, dict[str, Tensor]] = {}
     for weights in engine.weights.values():
         for name, value in engine.sharding.held(weights).items():
-            found[weights.layout.part(name).of_replica][name] = value
+            found.setdefault(weights.layout.part(name).dealt_over, {})[name] = value
     return found
 
 

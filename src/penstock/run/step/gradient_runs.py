@@ -2,10 +2,12 @@
 
 All ranks that hold the same weights add up their gradients. Where replicas share the experts of a
 layer, an expert's weights are on one of them, and so is the gradient of all tokens that went there:
-it is added up over ranks of that replica that share tokens, if there are such.
+it is added up over ranks of that replica that share tokens, if there are such, and over those of
+other replicas that have the same experts.
 
-    parameters   norms router | own experts | norms router | own experts
-    over         all copies   | one replica | all copies   | one replica
+    replicas     0 and 1 share experts, 2 and 3 do
+    parameters   norms router | experts of 0 | norms router | experts of 0      (replica 0)
+    over         0 1 2 3      | 0 2          | 0 1 2 3      | 0 2
 """
 
 from collections.abc import Iterator
@@ -29,27 +31,29 @@ class GradientRun(NamedTuple):
 
 def gradient_runs(layout: ParameterLayout, mesh: Mesh) -> Iterator[GradientRun]:
     """The whole gradient, in order."""
-    for of_replica, parts in groupby(layout.parts.values(), _of_replica):
+    for replicas, parts in groupby(layout.parts.values(), _dealt_over):
         found = [*parts]
-        group = mesh.token_sharers if of_replica else mesh.copies
+        group = mesh.expert_copies(replicas) if replicas > 1 else mesh.copies
         yield GradientRun(slice(found[0].offset, found[-1].stop), group)
 
 
-def _of_replica(part: ParameterPart) -> bool:
-    return part.of_replica
+def _dealt_over(part: ParameterPart) -> int:
+    return part.dealt_over
 
 
 def expert_groups(cell: CellShape, mesh: Mesh) -> list[ProcessGroup | None]:
     """The groups that replicas which share experts need; made on all ranks when asked for."""
-    return [mesh.token_sharers, mesh.expert_sharers] if cell.experts > 1 else []
+    if cell.experts == 1:
+        return []
+    return [mesh.expert_copies(cell.experts), mesh.expert_sharers(cell.experts)]
 
 
 def refuse_shared_experts(replicas: int, experts: int, *, sharded: bool) -> None:
     """Refuse experts that these replicas cannot share, and an optimizer that is shared too."""
-    if experts not in (1, replicas):
+    if replicas % experts:
         raise RunError(
             f"{experts} replicas are to share experts, but there are {replicas}",
-            hint=f"set mesh.experts to 1 or to {replicas}",
+            hint=f"set mesh.experts to a divisor of {replicas}",
         )
     if experts > 1 and sharded:
         raise RunError(

@@ -114,13 +114,18 @@ class StageEnd:
     def _counted(self) -> dict[str, OwnedPart]:
         """Parameters whose squares this stage has to count."""
         parts = self.weights.own.parts
-        counts = self.sharding.counts(self.mesh), self.mesh.counts_in_replica
         own = {
             name: each
             for name, each in parts.items()
-            if each.part.holders.start == self.mesh.tensor and counts[each.part.of_replica]
+            if each.part.holders.start == self.mesh.tensor and self._counts(each.part)
         }
         return {name: part for name, part in own.items() if not (self.tied and name == HEAD)}
+
+    def _counts(self, part: ParameterPart) -> bool:
+        """Whether this rank counts a part, of all that have the same."""
+        if part.dealt_over > 1:
+            return self.mesh.counts_dealt(part.dealt_over)
+        return self.sharding.counts(self.mesh)
 
     @cached_property
     def _parted(self) -> dict[tuple[range, ...], list[ParameterPart]]:

@@ -138,8 +138,8 @@ class MeshSettings(Section):
     replicas: Count = 1
     """Copies of the whole pipeline, each with its own share of the data."""
     experts: Count = 1
-    """Replicas that share the experts of each layer (expert parallelism): 1, where every replica
-    has all of them, or the number of `replicas`. Not with `mesh.shard`."""
+    """Replicas that share the experts of each layer (expert parallelism): a divisor of
+    `replicas`; 1: every replica has all of them. Not with `mesh.shard`."""
     norms: Literal["scattered", "replicated"] = "scattered"
     """What tensor ranks hold between the blocks of a layer: their share of the tokens, or all of
     them."""
