@@ -15,7 +15,7 @@ from penstock.draw.label import label
 WIDTH, HEIGHT = 380, 240
 """Pixels of a panel."""
 LEFT, TOP, GAP, BOTTOM = 52, 64, 36, 56
-INKS = ("#c2410c", "#1f6fb2", "#3f9a52", "#7c3aed")
+CURVE_INKS = ("#c2410c", "#1f6fb2", "#3f9a52", "#7c3aed")
 DASHES = ("none", "7 4", "2 3", "9 3 2 3")
 """A colour alone must not carry meaning."""
 MARKS = 6
@@ -31,7 +31,7 @@ class Panel(NamedTuple):
     curves: Mapping[str, Points]
 
 
-class Frame(NamedTuple):
+class PanelFrame(NamedTuple):
     """Where a panel is, and which numbers it shows."""
 
     left: float
@@ -60,18 +60,18 @@ def svg_curves(panels: Sequence[Panel], title: str) -> str:
     return "\n".join([*parts, "</svg>\n"])
 
 
-def _frames(panels: Sequence[Panel]) -> list[Frame]:
+def _frames(panels: Sequence[Panel]) -> list[PanelFrame]:
     heights = [y for panel in panels for points in panel.curves.values() for _, y in points]
     low, high = min(heights), max(heights)
     room = (high - low or 1.0) / 20
     lengths = [max(x for points in panel.curves.values() for x, _ in points) for panel in panels]
     return [
-        Frame(LEFT + number * (WIDTH + GAP + LEFT), length, low - room, high + room)
+        PanelFrame(LEFT + number * (WIDTH + GAP + LEFT), length, low - room, high + room)
         for number, length in enumerate(lengths)
     ]
 
 
-def _panel(panel: Panel, frame: Frame) -> list[str]:
+def _panel(panel: Panel, frame: PanelFrame) -> list[str]:
     x, bottom = frame.left, TOP + HEIGHT
     parts = [_rule(x, bottom, x + WIDTH, bottom, "#6a7580")]
     for mark in marks(Fraction(frame.longest), MARKS):
@@ -87,7 +87,7 @@ def _panel(panel: Panel, frame: Frame) -> list[str]:
     return [*parts, *(_curve(number, name, points, frame) for number, (name, points) in curves)]
 
 
-def _curve(number: int, name: str, points: Points, frame: Frame) -> str:
+def _curve(number: int, name: str, points: Points, frame: PanelFrame) -> str:
     places = " ".join("{:.1f},{:.1f}".format(*frame.place(x, y)) for x, y in points)
     title = f"<title>{escape(name)}</title>"
     return f'<polyline points="{places}" fill="none" {_line(number)}>{title}</polyline>'
@@ -102,7 +102,7 @@ def _key(number: int, name: str) -> str:
 
 
 def _line(number: int) -> str:
-    ink, dashes = INKS[number % len(INKS)], DASHES[number % len(DASHES)]
+    ink, dashes = CURVE_INKS[number % len(CURVE_INKS)], DASHES[number % len(DASHES)]
     return f'stroke="{ink}" stroke-width="2" stroke-dasharray="{dashes}"'
 
 
