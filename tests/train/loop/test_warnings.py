@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+import torch
 
 from data.corpora import corpus_of, numbered
 from penstock.core.schedule import Schedule
 from penstock.data.samples import Once, Samples
+from penstock.run.policies.memory_room import MemoryRoom
 from penstock.schedules import build
-from penstock.train.loop.warnings import cautions, evaluation_batches, slow_type
+from penstock.train.loop.warnings import cautions, evaluation_batches, slow_type, tight_memory
+from run.plans import plan_of
 from train.samples import short
 
 pytestmark = pytest.mark.torch
@@ -74,3 +77,16 @@ def test_an_evaluation_of_fewer_samples_than_asked_for_is_told_with_both_numbers
     assert "evaluation.batches is 3, which are 12 samples, but only 11 are held out" in said
     assert cautions(EVALUATED, _piped(2), (2, 2), _held_out(12)) == []
     assert cautions(short(*BATCH, HELD_OUT), _piped(2), (2, 2), _held_out(1)) == []
+
+
+def test_a_device_without_room_for_a_step_is_named_with_what_it_needs() -> None:
+    """What a step needs is what the room is when it is just enough."""
+    plan = plan_of(_piped(2))
+    lacks = MemoryRoom((0, 0), torch.device("cpu")).missing(plan)
+    assert tight_memory(MemoryRoom([*lacks.values()], torch.device("cpu")), plan) == []
+    room = MemoryRoom((lacks[0], lacks[1] - 1), torch.device("cpu"))
+    assert room.missing(plan) == {1: 1}
+    assert not room.fits(plan)
+    (said,) = tight_memory(room, plan)
+    assert said.startswith("warning: a step is predicted to need ")
+    assert f"{lacks[1] / 1e9:.2f} GB on device 1, beside weights and optimizer" in said

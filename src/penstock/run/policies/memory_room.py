@@ -28,10 +28,15 @@ class MemoryRoom(NamedTuple):
 
     def fits(self, plan: StepPlan) -> bool:
         """Whether a step of this plan keeps to it on every device."""
+        return not self.missing(plan)
+
+    def missing(self, plan: StepPlan) -> dict[int, int]:
+        """Bytes that a step of this plan lacks, by device; only devices that lack any."""
         cell, workload = plan.layout.cell, workload_of(plan, self.torch_device)
         fullest = fullest_rank(plan.schedule, workload, cell, plan.rows)
         peaks = step_peaks(plan.schedule, fullest, plan.rows)
-        return all(peak <= room for peak, room in zip(peaks, self.devices, strict=True))
+        rooms = zip(peaks, self.devices, strict=True)
+        return {at: peak - room for at, (peak, room) in enumerate(rooms) if peak > room}
 
     def for_activations(self, plan: StepPlan) -> int:
         """Bytes of a device for one sequence of each microbatch, the receive slots of the plan

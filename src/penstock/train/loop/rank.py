@@ -12,6 +12,7 @@ from penstock.run.comm.collective import meet
 from penstock.run.comm.handshake import agree
 from penstock.run.policies.changing import ChangingPlan
 from penstock.run.policies.grouped_step import GroupedSteps
+from penstock.run.policies.memory_room import room_of
 from penstock.run.policies.policy import PlanChange
 from penstock.run.process.exit_codes import GOOD, SAVED
 from penstock.run.process.machine import Machine
@@ -43,6 +44,7 @@ from penstock.train.loop.setup import RunSetup, layout_of, order_for, ragged_of
 from penstock.train.loop.sliced_batches import SlicedBatches
 from penstock.train.loop.stop_signals import Stopping
 from penstock.train.loop.trainer import Trainer
+from penstock.train.loop.warnings import tight_memory
 from penstock.train.records.speaker import Silent, open_voice
 
 BACK_END = {"cpu": "gloo", "cuda": "", "auto": ""}
@@ -157,6 +159,8 @@ def _trainer(
         _batches(settings, engine),
     )
     notes = ready_trainer(trainer, connection.place.local_world)
+    if device.type == "cuda" and settings.data.policy == "pack":  # others plan for what is free
+        notes += tight_memory(room_of(engine, 0), plan)
     tracker.at = "plans its batches"
     notes += trainer.batches.begin(trainer.train)
     tracker.at = "opens its records"

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from penstock.arch.mesh_shape import MeshShape
 from penstock.core.schedule import Schedule
 from penstock.data import SampleStream
+from penstock.run.policies.memory_room import MemoryRoom
+from penstock.run.program.step_plan import StepPlan
 from penstock.train.config.settings import Settings
 
 
@@ -25,6 +27,21 @@ def slow_type(dtype: str, device: str) -> list[str]:
     return [
         f'warning: run.dtype is {dtype}, which a GPU computes many times slower than "bfloat16"; '
         "weights and gradients are kept in 32 bits with either"
+    ]
+
+
+def tight_memory(room: MemoryRoom, plan: StepPlan) -> list[str]:
+    """A step that is predicted to need more than devices have free. Predictions are a hundredth or
+    two off, so such a run is not refused: it says what it may end with."""
+    missing = room.missing(plan)
+    if not missing:
+        return []
+    worst = max(missing, key=lambda device: missing[device])
+    free = room.devices[worst]
+    return [
+        f"warning: a step is predicted to need {(free + missing[worst]) / 1e9:.2f} GB on device "
+        f"{worst}, beside weights and optimizer, where {free / 1e9:.2f} GB are free: it may run "
+        "out of memory; more pipeline.slices, pipeline.recompute or pipeline.offload need less"
     ]
 
 
