@@ -89,4 +89,4 @@ def test_a_device_without_room_for_a_step_is_named_with_what_it_needs() -> None:
     assert not room.fits(plan)
     (said,) = tight_memory(room, plan)
     assert said.startswith("warning: a step is predicted to need ")
-    assert f"{lacks[1] / 1e9:.2f} GB on device 1, beside weights and optimizer" in said
+    assert f"{lacks[1] / 1e9:.2f} GB on device 1, in addition to weights and optimizer" in said
