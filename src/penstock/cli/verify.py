@@ -95,18 +95,20 @@ def verify_schedules(
     device, model, modules = material.device, material.model, material.modules
     chooser = "--all" if everything else "--model without a schedule" if model else ""
     _refuse_both_or_neither(target, request, chooser if everything or not target else "", spread)
-    need_torch()
-    _refuse_device(device)
-    machine = None if force else this_machine()
-    _refuse_processes(spread.shape.ranks(request.devices or 1), machine)
     if modules:
         _refuse_beside_modules(everything, spread, device, model)
-        if not verify_own_modules(modules, resolve(target, request), as_json):
+    machine = None if force else this_machine()
+    _refuse_processes(spread.shape.ranks(request.devices or 1), machine)
+    schedule = resolve(target, request) if target else None  # refused before torch is loaded
+    need_torch()
+    _refuse_device(device)
+    if modules and schedule:
+        if not verify_own_modules(modules, schedule, as_json):
             raise typer.Exit(UNEQUAL)
         return
     variants = _variants(device, model)
-    if target:
-        trials, notes = _trials_of(target, request, variants, spread)
+    if schedule:
+        trials, notes = _trials_of(schedule, _halved(target, request), variants, spread)
     else:
         trials, notes = _all_trials(variants, _chosen(everything))
     _refuse_processes(_processes(trials), machine)
@@ -193,14 +195,15 @@ def _all_trials(
 
 
 def _trials_of(
-    target: str, request: Request, variants: "Sequence[Variant]", spread: MeshRequest
+    schedule: "Schedule",
+    halved: "Schedule | None",
+    variants: "Sequence[Variant]",
+    spread: MeshRequest,
 ) -> tuple[list["Trial"], list[str]]:
     """One schedule of the requested size under every variant; on a mesh, if one is given."""
     from penstock.verify.cases import trials_of
     from penstock.verify.variants import on_mesh
 
-    schedule = resolve(target, request)
-    halved = _halved(target, request)
     if spread.given:
         variants, halved = on_mesh(variants, spread.shape, spread.shard), schedule
         refuse_misfits(variants[0].scale.model, spread.shape)

@@ -40,8 +40,8 @@ def tight_memory(room: MemoryRoom, plan: StepPlan) -> list[str]:
     free = room.devices[worst]
     needs = f"{(free + missing[worst]) / 1e9:.2f} GB on device {worst}"
     return [
-        f"warning: a step is predicted to need {needs}, in addition to weights and optimizer, where "
-        f"{free / 1e9:.2f} GB are free: it may run out of memory; more pipeline.slices, "
+        f"warning: a step is predicted to need {needs}, in addition to weights and optimizer, "
+        f"where {free / 1e9:.2f} GB are free: it may run out of memory; more pipeline.slices, "
         "pipeline.recompute or pipeline.offload need less"
     ]
 
