@@ -9,13 +9,11 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.mesh_shape import MeshShape
 from penstock.arch.presets import model
 from penstock.cluster.read import read_cluster
-from penstock.errors import ShapeError
 from penstock.estimate.balanced_layers import balanced_layers
 from penstock.estimate.layout import Recompute, TrainingLayout
 from penstock.estimate.price import estimate, layout_cost
 from penstock.estimate.step_schedule import step_schedule
 from penstock.fusion.fusion_plan import fused_model, read_fusion_plan, without_attention
-from penstock.planner.problem import PlanProblem
 
 LLAMA = replace(model("llama3-70b"), layers=16)
 REMOVED = without_attention(LLAMA, range(8, 14))
@@ -74,8 +72,3 @@ def test_layers_that_are_computed_again_are_counted_by_their_kind() -> None:
     assert less.memory[0].activations < kept.memory[0].activations / 2
     some = estimate(replace(layout(FUSED), recompute=Recompute("layers=9")))
     assert kept.seconds < some.seconds < less.seconds
-
-
-def test_plans_are_not_searched_for_layers_that_differ() -> None:
-    with pytest.raises(ShapeError, match="layers of the model are of 3 kinds"):
-        PlanProblem(FUSED, read_cluster("h200:8"), 2048, 16384)

@@ -5,9 +5,12 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from penstock.arch.config import ModelConfig
+from penstock.arch.presets import model
 from penstock.core.kernel import compile_small_work
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import Estimate, estimate_step
+from penstock.fusion.fusion_plan import fused_model, read_fusion_plan
 from penstock.planner.candidates import Candidates, all_candidates
 from penstock.planner.problem import PlanProblem, problem_from
 from penstock.planner.simulations import CandidateOutcome, Simulations, Slower
@@ -29,10 +32,19 @@ def candidates_of(problem: PlanProblem) -> Candidates:
     return all_candidates(problem)
 
 
+FUSED = fused_model(model("llama3.2-1b"), read_fusion_plan("remove=4-11 fuse=4-9"))
+"""The same model with layers of three kinds: six MLPs are one, and two more have no attention."""
+
+
+def problem_of(config: ModelConfig, **changes: Any) -> PlanProblem:
+    """The small problem, of a model that has no name."""
+    return replace(problem_from(row(**changes)), model=config)
+
+
 @lru_cache(maxsize=4)
-def every() -> Candidates:
-    """All candidates of the small problem."""
-    return candidates_of(problem_from(row()))
+def every(config: ModelConfig | None = None) -> Candidates:
+    """All candidates of the small problem, or of another model."""
+    return candidates_of(problem_of(config) if config else problem_from(row()))
 
 
 def with_memory(problem: PlanProblem, gibi: float) -> PlanProblem:

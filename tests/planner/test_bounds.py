@@ -1,26 +1,31 @@
 """No plan is faster or leaner than its bounds say, and the bounds say something."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
+from penstock.arch.config import ModelConfig
 from penstock.core.kernel import compile_small_work
 from penstock.estimate.price import estimate_step
 from penstock.planner.candidates import Candidates
 from penstock.planner.copy_bounds import copy_bounds
-from penstock.planner.problem import problem_from
-from planner.problems import candidates_of, every, row
+from penstock.planner.problem import PlanProblem, problem_from
+from planner.problems import FUSED, candidates_of, every, problem_of, row
 
 pytestmark = pytest.mark.long
 
 SAMPLED = 60
 
 
-@pytest.fixture(scope="module")
-def sample() -> list[tuple[float, float]]:
+MODELS: dict[str, ModelConfig | None] = {"layers alike": None, "layers of three kinds": FUSED}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def sample(request: pytest.FixtureRequest) -> list[tuple[float, float]]:
     """Bounds of time and memory over what an estimate says, for candidates of all sorts."""
-    candidates, found = every(), []
+    candidates, found = every(MODELS[request.param]), []
     numbers = np.random.default_rng(3).permutation(len(candidates))[:SAMPLED].tolist()
     with compile_small_work():
         for number in numbers:
@@ -56,7 +61,8 @@ def test_all_sorts_of_candidates_are_there() -> None:
     assert {work.split for work in works} == {work.braided for work in works} == {True, False}
 
 
-COPIED, LENT = {"offload": "all"}, {"mesh": "tensor=1,sequence=1", "rows": 1, "offload": "none"}
+COPIED: dict[str, Any] = {"offload": "all"}
+LENT: dict[str, Any] = {"mesh": "tensor=1,sequence=1", "rows": 1, "offload": "none"}
 
 
 def _ratios(found: Candidates, numbers: Sequence[int]) -> list[float]:
@@ -76,16 +82,23 @@ def _ratios(found: Candidates, numbers: Sequence[int]) -> list[float]:
     return ratios
 
 
-def test_copies_are_bounded_by_their_lane() -> None:
-    found = candidates_of(problem_from(row(**COPIED)))
+def _problem(name: str, given: dict[str, Any]) -> PlanProblem:
+    config = MODELS[name]
+    return problem_of(config, **given) if config else problem_from(row(**given))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_copies_are_bounded_by_their_lane(name: str) -> None:
+    found = candidates_of(_problem(name, COPIED))
     numbers = np.random.default_rng(5).permutation(len(found))[:30].tolist()
     ratios = _ratios(found, numbers)
     assert max(ratios) <= 1 + 1e-9
     assert np.median(ratios) > 0.8
 
 
-def test_lent_attention_is_bounded() -> None:
-    found = candidates_of(problem_from(row(**LENT)))
+@pytest.mark.parametrize("name", MODELS)
+def test_lent_attention_is_bounded(name: str) -> None:
+    found = candidates_of(_problem(name, LENT))
     lends = [found.entries(int(g)).entries[e].work.lends for g, e in zip(found.group, found.entry)]
     numbers = np.random.default_rng(6).permutation(np.flatnonzero(lends))[:30].tolist()
     ratios = _ratios(found, numbers)

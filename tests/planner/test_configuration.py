@@ -1,15 +1,17 @@
 """A plan is a configuration that training reads, with the same numbers."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from penstock.arch.presets import model
 from penstock.errors import ShapeError
 from penstock.estimate.request import layout_from
 from penstock.planner.configuration import configuration
 from penstock.train.config.load import loads
 from penstock.train.config.toml_text import written
-from planner.problems import row
+from planner.problems import FUSED, row
 
 SIZES = {"layers": 4, "hidden": 64, "ffn": 128, "heads": 4, "kv_heads": 2, "vocabulary": 256}
 
@@ -44,6 +46,15 @@ def test_training_has_the_layers_of_the_plan() -> None:
 def test_a_model_without_a_name_has_all_its_sizes() -> None:
     layout = _layout(model=SIZES)
     assert loads(written(configuration(layout))).model.config == layout.model
+
+
+def test_training_has_the_blocks_of_the_plan() -> None:
+    layout = replace(_layout(), model=FUSED, layers=(8, 3))
+    settings = loads(written(configuration(layout)))
+    assert settings.model.config == FUSED
+    assert settings.pipeline.layers == (8, 3)
+    named = configuration(replace(layout, model=model("tiny-fused"), layers=()))
+    assert named["model"] == {"preset": "tiny-fused"}
 
 
 def test_training_has_the_adapters_of_the_plan() -> None:

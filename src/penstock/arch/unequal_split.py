@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from penstock.arch.balanced_split import Loads
+from penstock.arch.layer_split import even_split
 
 ROUNDED = 9
 """Digits by which loads are compared, so that sums in another order are equal."""
@@ -32,6 +33,17 @@ def split_unequal(loads: Loads, more: Loads, homes: Sequence[int]) -> tuple[int,
         if faster[0] >= best:
             return counts
         best, counts = faster
+
+
+def faster_unequal(loads: Loads, more: Loads, homes: Sequence[int]) -> tuple[int, ...]:
+    """The same where its slowest device is faster than with an even split, else nothing.
+
+    >>> faster_unequal((1, 1, 4), (0, 0), (0, 1)), faster_unequal((1, 4, 4, 1), (0, 0), (0, 1))
+    ((2, 1), ())
+    """
+    found, even = split_unequal(loads, more, homes), even_split(len(loads), len(homes))
+    slowest = [_slowest(each, loads, more, homes)[0] for each in (found, even)]
+    return found if slowest[0] < slowest[1] else ()
 
 
 def _by_stages(loads: Loads, more: Loads) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from penstock.arch.balanced_split import faster_split
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import even_split
-from penstock.arch.unequal_split import split_unequal
+from penstock.arch.unequal_split import faster_unequal
 from penstock.core.homes import weight_homes
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import layout_cost
@@ -50,8 +50,7 @@ def _of_kinds(layout: TrainingLayout, step: StepSchedule, homes: Sequence[int]) 
     loads = _layer_seconds(layout, step, stages)
     ends = [0, *accumulate(even)]
     more = [float(took[at]) - sum(loads[ends[at] : ends[at + 1]]) for at in range(stages)]
-    found = split_unequal(loads, more, homes)
-    return () if found == even else found
+    return faster_unequal(loads, more, homes)
 
 
 def _layer_seconds(layout: TrainingLayout, step: StepSchedule, stages: int) -> list[float]:

@@ -12,7 +12,7 @@ from penstock.core.schedule import Schedule
 from penstock.cost.cell_cost import CellCost
 from penstock.cost.shares import Scaled
 from penstock.estimate.layer_times import UnitTokens
-from penstock.estimate.layers_again import CHANGED_BYTES, LayersAgain
+from penstock.estimate.layers_again import CHANGED_BYTES, KindOfLayers, LayersAgain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +50,11 @@ class LayoutBytes(CellCost):
         if change and (self.again or self.probabilities):
             held += change(self._layers, schedule, self._pair_bytes) * self.rows
         return Scaled(held, Fraction(1))
+
+    @property
+    def kinds_of_layers(self) -> list[KindOfLayers]:
+        """The layers of each stage by their kind."""
+        return self._layers.of_kinds
 
     @cached_property
     def _layers(self) -> LayersAgain:

@@ -151,7 +151,7 @@ class LayoutCost(LayoutBytes):
         moved = work.lookup[at] / self.times.lookup_rate(kind) + work.copy[at] / self.hardware.host
         units, again = tuple(self.units), kind in BACKWARD_KINDS
         found = np.outer(moved[chosen], [each.whole for each in units])
-        for own in self._layers.of_kinds:
+        for own in self.kinds_of_layers:
             seconds = units_seconds(own.times(self.times), units)
             found += np.outer(own.layers[chosen], [each.of_kind(kind) for each in seconds])
             found += np.outer(own.again[chosen] * again, [each.forward for each in seconds])

@@ -25,11 +25,9 @@ class MovedActivations(NamedTuple):
     back: _Turns
     """The turn at which it starts to come back."""
 
-    def bytes_of(
-        self, layers: NDArray[np.float64], sent: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Of each, with the layers of each stage and the bytes of a layer by slice."""
-        return np.asarray(layers[self.stage] * sent[self.slice])
+    def bytes_of(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of each, with the bytes of each stage by slice."""
+        return np.asarray(sizes[self.stage, self.slice])
 
     def copied(self, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
         """What each device copies to its host, where activations have these sizes."""

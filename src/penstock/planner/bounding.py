@@ -16,8 +16,9 @@ from penstock.estimate.step_schedule import slice_lengths
 from penstock.planner.columns import DivisionColumns
 from penstock.planner.divisions import Division
 from penstock.planner.entries import Entries, entries_of, slices_of
+from penstock.planner.layer_sorts import Floats
 from penstock.planner.memory_bounds import MemoryBounds
-from penstock.planner.piece_times import Floats, PieceTimes
+from penstock.planner.piece_times import PieceTimes
 from penstock.planner.problem import PlanProblem
 from penstock.planner.time_bounds import TimeBounds
 from penstock.planner.variants import PlanVariant, variants
@@ -134,7 +135,7 @@ def possible_entries(
     shards, lends = entries.column("shards"), entries.column("lends")
     spread = shards | variant.vocabulary
     impossible = (shards | lends) & (division.in_cell > 1) | shards & variant.vocabulary
-    if variant.vocabulary and "layers" not in problem.fixed:
+    if variant.vocabulary and "layers" not in problem.fixed and problem.sorts.alike:
         impossible |= entries.uneven  # all devices have a part of the head: even is balanced
     large = spread * division.pipeline // 2 * entries.ops > MOST_SHARED
     large |= (lends | (variant.offload != "none")) & (entries.ops > MOST_COPIED)

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from penstock.planner.divisions import Division
 from penstock.planner.entries import FACTS, Entries
-from penstock.planner.piece_times import Floats, PieceTimes
+from penstock.planner.layer_sorts import Floats
+from penstock.planner.piece_times import PieceTimes
 from penstock.planner.problem import PlanProblem
 from penstock.planner.variants import PlanVariant
 
@@ -28,12 +29,13 @@ class DivisionColumns:
     entries: Entries
     pieces: Pieces
 
-    def by_slices(self, found: Callable[[PieceTimes], Sequence[float]]) -> list[Floats]:
-        """Numbers of a microbatch, for each schedule with its slices, column by column."""
+    def by_slices(self, found: Callable[[PieceTimes], Sequence[float | Floats]]) -> list[Floats]:
+        """Numbers of a microbatch, for each schedule with its slices, column by column; or arrays
+        over sorts of layers, which are the last axis then."""
         counts = self._counts
         table = np.array([found(self.pieces(count)) for count in counts], np.float64)
         rows = table[np.searchsorted(counts, self.entries.slices)]
-        return [*rows.T[:, :, None]]
+        return [*np.moveaxis(rows, 1, 0)[:, :, None]]
 
     @cached_property
     def _counts(self) -> list[int]:
@@ -58,14 +60,21 @@ class DivisionColumns:
         return self.facts["shards"] | variant.vocabulary
 
     @cached_property
-    def layer_elements(self) -> int:
-        """Parameters of a layer that a rank has, and trains."""
-        return int(self.pieces(1).cost.workload.part.layer_trained)
+    def layer_elements(self) -> Floats:
+        """Parameters of a layer of each sort that a rank has, and trains."""
+        work = self.pieces(1).cost.workload
+        return np.array([float(sum(work.elements(stage))) for stage in self._layer_stages])
 
     @cached_property
-    def layer_frozen(self) -> int:
+    def layer_frozen(self) -> Floats:
         """Those that it has, and does not train."""
-        return int(self.pieces(1).cost.workload.part.layer_frozen)
+        work = self.pieces(1).cost.workload
+        return np.array([float(work.frozen(stage)) for stage in self._layer_stages])
+
+    @property
+    def _layer_stages(self) -> list[int]:
+        """Stages of a piece with a layer of each sort alone."""
+        return [1 + layer for layer in self.problem.sorts.shown_by]
 
     def owners(self, variant: PlanVariant) -> int:
         """Ranks that share the optimizer's state of a stage."""

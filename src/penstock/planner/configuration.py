@@ -81,7 +81,9 @@ def _model(model: ModelConfig) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A record as a table of what it says."""
+    """A record as a table of what it says, several as a list of tables."""
+    if isinstance(value, tuple):
+        return [*map(_plain, value)]
     if not is_dataclass(value) or isinstance(value, type):
         return value
     return {key: each for key, each in asdict(value).items() if each is not None}

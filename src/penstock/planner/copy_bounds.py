@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from penstock.arch.layer_split import even_split
+from penstock.arch.layer_split import split_layers
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.moved_activations import moved_activations
+from penstock.planner.layer_sorts import layer_sorts
 from penstock.planner.piece_times import PieceTimes
 
 
@@ -29,13 +30,13 @@ def copy_bounds(layout: TrainingLayout, piece: PieceTimes) -> CopyBounds:
     """The bounds of a layout; `piece` is a microbatch of it."""
     sizes = (layout.pipeline, layout.microbatches, layout.chunks, layout.slices)
     moved = moved_activations(layout.schedule, sizes, layout.options)
-    layers = np.array(layout.layers or even_split(layout.model.layers, moved.stages), np.float64)
-    tokens = piece.cost.workload.tokens[: len(piece.lengths)]
-    sent = (piece.act / tokens).min() * tokens  # a copy is charged by the token
+    split = split_layers(layout.model.layers, moved.stages, layout.layers)
+    layers = np.array([*map(layer_sorts(layout.model).counts, split)], np.float64)
+    of_token = (piece.act / piece.tokens).min(axis=1)  # a copy is charged by the token
     cluster = layout.cluster
-    copied = moved.copied(moved.bytes_of(layers, sent)).max(initial=0.0)
-    waiting = moved.waiting(moved.bytes_of(layers, piece.act)).mean()
+    copied = moved.copied(moved.bytes_of(np.outer(layers @ of_token, piece.tokens)))
+    waiting = moved.waiting(moved.bytes_of(layers @ piece.act)).mean()
     hosts = -(-cluster.gpus // cluster.machine.gpus)
     return CopyBounds(
-        float(2 * copied / cluster.gpu.host_rate), float(waiting * cluster.gpus / hosts)
+        float(2 * copied.max(initial=0.0) / cluster.gpu.host_rate), float(waiting * cluster.gpus / hosts)
     )

@@ -1,14 +1,16 @@
 """Schedules that so many devices may run for so many microbatches, as columns for bounds.
 
 For each of them a few devices decide: the one with the first stage, the one with the last, the one
-with most layers of the others, and the last one. Of each it is known how many layers it has, how
-many are in front of it, and how many microbatches it holds at least when it holds most.
+of the others whose layers take longest, and the last one. Of each it is known how many layers of
+each sort it has, how many are in front of it, and how many microbatches it holds at least when it
+holds most.
 """
 
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +18,12 @@ from numpy.typing import NDArray
 
 from penstock.arch.balanced_split import faster_split
 from penstock.arch.layer_split import even_split
+from penstock.arch.unequal_split import faster_unequal
 from penstock.core.shape import Shape
 from penstock.errors import PenstockError
 from penstock.estimate.request import BALANCED, EVEN
-from penstock.planner.piece_times import Floats
+from penstock.planner.layer_sorts import Floats, least_stages
+from penstock.planner.model_loads import ModelLoads
 from penstock.planner.problem import PlanProblem
 from penstock.planner.records import RecordWork, all_work
 from penstock.schedules import Case
@@ -54,6 +58,17 @@ class ScheduleEntry(NamedTuple):
     """Of each stage; empty is even."""
 
 
+class DeviceShare(NamedTuple):
+    """What a device of a schedule has."""
+
+    layers: tuple[int, ...]
+    """Of each sort."""
+    before: tuple[int, ...]
+    fewest: list[tuple[int, ...]]
+    others: tuple[float, ...]
+    """The columns of `Entries` from `first` on."""
+
+
 @dataclass(frozen=True)
 class Entries:
     """Schedules of one number of devices and microbatches. Arrays have a row for each of them, and
@@ -61,20 +76,36 @@ class Entries:
 
     entries: tuple[ScheduleEntry, ...]
     layers: Floats
-    """Of the device."""
+    """Of the device, by sort."""
+    before: Floats
+    """Layers in front of it, by sort."""
     fewest: Floats
-    """Of its smallest stage."""
+    """Of those of its stages that may be the smallest, by sort; some stand there again."""
     first: Floats
     """1 where it has the first stage."""
     last: Floats
-    before: Floats
-    """Layers in front of it."""
     place: Floats
     """Devices in front of it."""
     live: Floats
     """Microbatches that it holds at least, when it holds most."""
     live_mean: Floats
     """The same, on average over all devices."""
+
+    def of_layers(self, each: Floats) -> Floats:
+        """What the layers of the device have, with what a layer of each sort has."""
+        return np.asarray((self.layers * each).sum(axis=-1))
+
+    def of_before(self, each: Floats) -> Floats:
+        """The same of the layers in front of it."""
+        return np.asarray((self.before * each).sum(axis=-1))
+
+    def of_fewest(self, each: Floats) -> Floats:
+        """The same of its smallest stage."""
+        return np.asarray((self.fewest * each[..., None, :]).sum(axis=-1).min(axis=-1))
+
+    def of_smallest(self, each: Floats) -> Floats:
+        """The same of the smallest stage of any device that is looked at."""
+        return np.asarray(self.of_fewest(each).min(axis=1, keepdims=True))
 
     @cached_property
     def uneven(self) -> NDArray[np.bool_]:
@@ -125,7 +156,7 @@ def entries_of(
 ) -> Entries:
     """All that the records have for these sizes; sequences may be cut into so many slices."""
     found: list[ScheduleEntry] = []
-    rows: list[list[list[float]]] = []
+    rows: list[list[DeviceShare]] = []
     for work in all_work():
         if problem.fixed.get("schedule", work.spec.name) != work.spec.name:
             continue
@@ -133,8 +164,26 @@ def entries_of(
             for layers in _splits(problem, work, case):
                 found.append(even._replace(layers=layers))
                 rows.append(_devices(problem, case, found[-1]))
-    columns = np.array(rows, np.float64).reshape(len(rows), DEVICES_LOOKED_AT, 8)
-    return Entries(tuple(found), *np.moveaxis(columns, 2, 0))
+    return Entries(tuple(found), *_columns(rows, len(problem.sorts.shown_by)))
+
+
+def _columns(rows: list[list[DeviceShare]], sorts: int) -> list[Floats]:
+    """The columns of all entries; where devices have different numbers of stages that may be the
+    smallest, the first of a device stands for those that lack."""
+    most = max((len(each.fewest) for row in rows for each in row), default=1)
+    padded = [
+        [each.fewest + each.fewest[:1] * (most - len(each.fewest)) for each in row] for row in rows
+    ]
+    size = (len(rows), DEVICES_LOOKED_AT)
+    layers = [[each.layers for each in row] for row in rows]
+    before = [[each.before for each in row] for row in rows]
+    others = np.array([[each.others for each in row] for row in rows], np.float64)
+    return [
+        np.array(layers, np.float64).reshape(*size, sorts),
+        np.array(before, np.float64).reshape(*size, sorts),
+        np.array(padded, np.float64).reshape(*size, most, sorts),
+        *np.moveaxis(others.reshape(*size, 5), 2, 0),
+    ]
 
 
 def _choices(
@@ -160,25 +209,28 @@ def _choices(
 
 def _splits(problem: PlanProblem, work: RecordWork, case: Case) -> list[tuple[int, ...]]:
     """Layers of stages that are tried: even, and balanced where that is faster; or what was given.
-    Where devices share the vocabulary, or help each other, even is balanced."""
+    Where devices share the vocabulary, or help each other, and layers are alike, even is
+    balanced."""
     given, stages = problem.fixed.get("layers"), case.p * case.v
     if isinstance(given, tuple):
         return [given] if len(given) == stages else []
-    if given == EVEN or work.shards or work.lends or case.p == 1:
+    helped = work.shards or work.lends
+    if given == EVEN or case.p == 1 or (helped and problem.sorts.alike):
         return [()]
-    balanced = _balanced(problem.model.layers, problem.ends, (case.p, case.v), work.looped)
+    loads = ModelLoads(problem.loads.layers) if helped else problem.loads
+    balanced = _balanced(loads, (case.p, case.v), work.looped)
     return [balanced] if given == BALANCED else [*dict.fromkeys(((), balanced))]
 
 
 @lru_cache(maxsize=1024)
-def _balanced(
-    layers: int, ends: tuple[float, float], sizes: tuple[int, int], looped: bool
-) -> tuple[int, ...]:
+def _balanced(loads: ModelLoads, sizes: tuple[int, int], looped: bool) -> tuple[int, ...]:
     """The split that is faster than an even one, if there is any."""
     homes, more = _homes(*sizes, looped), [0.0] * (sizes[0] * sizes[1])
-    more[0] += ends[0]
-    more[-1] += ends[1]
-    return faster_split(layers, more, homes)
+    more[0] += loads.embedding
+    more[-1] += loads.head
+    if len({*loads.layers}) == 1:
+        return faster_split(len(loads.layers), more, homes)
+    return faster_unequal(loads.layers, more, homes)
 
 
 def _homes(devices: int, chunks: int, looped: bool) -> tuple[int, ...]:
@@ -198,36 +250,46 @@ def _fixed(
     return (problem.fixed[name],) if name in problem.fixed else tuple(otherwise)
 
 
-def _devices(problem: PlanProblem, case: Case, entry: ScheduleEntry) -> list[list[float]]:
+def _devices(problem: PlanProblem, case: Case, entry: ScheduleEntry) -> list[DeviceShare]:
     """The rows of an entry: what each device that is looked at has."""
     held = _held(entry.work, case)
     counts = entry.layers or even_split(problem.model.layers, case.p * case.v)
-    shares = _shares(counts, case.p, case.v, entry.work.looped)
+    homes = _homes(case.p, case.v, entry.work.looped)
+    shares = _shares(counts, homes, problem.sorts.of_layer, problem.loads.layers)
     mean = sum(held) / len(held)
-    return [[*share, held[device], mean] for device, share in shares]
+    return [
+        share._replace(others=(*share.others, held[device], mean)) for device, share in shares
+    ]
 
 
 @lru_cache(maxsize=1024)
 def _shares(
-    sizes: tuple[int, ...], devices: int, chunks: int, looped: bool
-) -> tuple[tuple[int, tuple[float, ...]], ...]:
-    """Devices that are looked at, with the part of the model that each has. The last of them stands
-    for all others, so that its smallest stage is that of any device."""
-    placement = _homes(devices, chunks, looped)
-    stages_of = [
-        [stage for stage, home in enumerate(placement) if home == device]
-        for device in range(devices)
+    sizes: tuple[int, ...],
+    homes: tuple[int, ...],
+    sorts: tuple[int, ...],
+    loads: tuple[float, ...],
+) -> tuple[tuple[int, DeviceShare], ...]:
+    """Devices that are looked at, with the part of the model that each has, its sort and its load
+    for each layer. The third of them stands for all others, so that its smallest stage is that of
+    any device."""
+    devices, last = max(homes) + 1, homes[-1]
+    stages_of = [[s for s, home in enumerate(homes) if home == d] for d in range(devices)]
+    ends = [0, *accumulate(sizes)]
+    every = range(max(sorts) + 1)
+    counts = [
+        tuple(sorts[start:end].count(sort) for sort in every) for start, end in pairwise(ends)
     ]
-    layers = [sum(sizes[stage] for stage in own) for own in stages_of]
-    others = {*range(devices)} - {0, placement[-1]} or {devices - 1}
-    most = max(others, key=lambda device: (layers[device], -device))
+    load = [sum(loads[start:end]) for start, end in pairwise(ends)]
+    others = {*range(devices)} - {0, last} or {devices - 1}
+    most = max(others, key=lambda each: (sum(load[s] for s in stages_of[each]), -each))
     found = []
-    for device in (0, placement[-1], most, devices - 1):
+    for device in (0, last, most, devices - 1):
         own = stages_of[device]
-        fewest = min(sizes) if device == most else min(sizes[stage] for stage in own)
-        ends = (0 in own, len(sizes) - 1 in own)
-        share = (layers[device], fewest, *ends, sum(sizes[: own[0]]), own[0])
-        found.append((device, share))
+        layers = tuple(map(sum, zip(*(counts[stage] for stage in own))))
+        before = tuple(sorts[: ends[own[0]]].count(sort) for sort in every)
+        fewest = least_stages(counts if device == most else [counts[stage] for stage in own])
+        at_ends = (float(0 in own), float(len(sizes) - 1 in own), float(own[0]))
+        found.append((device, DeviceShare(layers, before, fewest, at_ends)))
     return tuple(found)
 
 

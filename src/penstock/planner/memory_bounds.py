@@ -15,7 +15,8 @@ import numpy as np
 from penstock.arch.layers.record import wide_bytes
 from penstock.estimate.memory_classes import CONTEXT, DRIVER, GAPS
 from penstock.planner.columns import DivisionColumns
-from penstock.planner.piece_times import Floats, PieceTimes
+from penstock.planner.layer_sorts import Floats
+from penstock.planner.piece_times import PieceTimes
 from penstock.planner.variants import PlanVariant
 
 ON_THE_WAY = 3
@@ -48,9 +49,9 @@ class MemoryBounds:
             return np.zeros(len(have.entries))
         average, largest = columns.by_slices(_moved)
         units = have.live_mean * columns.stages * columns.slices
-        fewest = have.fewest.min(axis=1, keepdims=True)
         near = NOT_AWAY * (1 + columns.facts["braided"])
-        each = fewest * np.maximum(units * average - near * largest, 0)
+        away = units[..., None] * average - near[..., None] * largest
+        each = have.of_smallest(np.maximum(away, 0))
         cluster = columns.problem.cluster
         hosts = -(-cluster.gpus // cluster.machine.gpus)
         return np.asarray(each.max(axis=1) * cluster.gpus / hosts)
@@ -62,52 +63,79 @@ class MemoryBounds:
         wide = wide_bytes(narrow)
         ends = np.where(columns.spread(variant), 0, have.first + have.last)
         at_ends, twice = ends * part.head_weights, part.head_weights * (ends > 1) * part.tied
-        elements = have.layers * columns.layer_elements + at_ends * part.trains_all
+        elements = have.of_layers(columns.layer_elements) + at_ends * part.trains_all
         stored = elements - twice * part.trains_all
-        frozen = have.layers * columns.layer_frozen + (at_ends - twice) * (not part.trains_all)
+        of_layers = have.of_layers(columns.layer_frozen)
+        frozen = of_layers + (at_ends - twice) * (not part.trains_all)
         owned = stored / columns.owners(variant)
         if variant.shard == "full":
-            used = np.minimum(2, columns.stages) / columns.stages
-            buffers = ((narrow + wide) * stored + narrow * frozen) * used
+            buffers = (narrow + wide) * self._buffered(stored, columns.layer_elements)
+            buffers += narrow * self._buffered(frozen, columns.layer_frozen)
             kept = owned * (narrow * (narrow < wide) + 3 * wide)
             return np.asarray(kept + narrow * frozen / columns.owners(variant) + buffers)
         main = owned if narrow < wide else stored
         narrower = stored * narrow * (narrow < wide) + frozen * narrow
         return np.asarray(narrower + (elements + main + 2 * owned) * wide)
 
+    def _buffered(self, every: Floats, of_layer: Floats) -> Floats:
+        """Of a device's parameters what two buffers hold, each as large as the largest stage that
+        uses it: two of equal stages, else no less than an average stage and the smallest."""
+        columns, stages = self.columns, self.columns.stages
+        if columns.problem.sorts.alike:
+            return np.asarray(every * np.minimum(2, stages) / stages)
+        both = every / stages + columns.entries.of_fewest(of_layer)
+        return np.where(stages > 2, both, every)
+
     def _step(self, variant: PlanVariant) -> Floats:
         """What a device keeps of microbatches, and what a backward needs while it runs."""
         columns, have = self.columns, self.columns.entries
-        whole, slice, average, given, running, moved, stays = columns.by_slices(_sizes)
+        whole, slice, average, moved, stays = columns.by_slices(_sizes)
+        given, running = columns.by_slices(_inputs)
         units = have.live * columns.stages * columns.slices
         if variant.offload == "all":
-            there = np.clip(units, 1, ON_THE_WAY)
-            kept = have.fewest * np.maximum(slice, there * moved + units * stays)
+            there = np.clip(units, 1, ON_THE_WAY)[..., None]
+            both = there * moved + units[..., None] * stays
+            kept = np.maximum(have.of_fewest(slice), have.of_fewest(both))
         elif variant.recompute == "none":
-            kept = np.maximum(have.layers * whole, units * have.fewest * average)
+            kept = np.maximum(have.of_layers(whole), units * have.of_fewest(average))
         elif variant.recompute == "stages":
-            kept = np.maximum(have.fewest * slice, units * given * (have.first == 0))
+            kept = np.maximum(have.of_fewest(slice), units * given * (have.first == 0))
         else:
             kept = np.zeros_like(units)
         whole_backwards = ~(columns.facts["split"] | columns.facts["braided"])
         return np.asarray(kept + running * whole_backwards)
 
 
-def _sizes(piece: PieceTimes) -> tuple[float, ...]:
-    """Bytes of a layer: a microbatch, its largest slice, a slice on average and its input, what a
-    backward needs, and of a slice what can be moved and the keys and values that stay."""
-    averages = map(_least_average, (piece.kept, piece.given))
+def _sizes(piece: PieceTimes) -> tuple[Floats, ...]:
+    """Bytes of a layer of each sort: a microbatch, its longest slice, a slice on average, and of a
+    slice what can be moved and the keys and values that stay."""
+    kept, tokens = piece.kept, piece.tokens
+    average, stays = (_of_token(size, tokens) * _mean_tokens(tokens) for size in (kept, piece.keys))
+    moved = _of_token(piece.act, tokens) * tokens.min()
     cut = len(piece.lengths) > 1
-    running = 0.0 if cut else piece.running.min()  # slices need little
-    stays = _least_average(piece.keys) if cut else 0.0
-    return (piece.kept.sum(), piece.kept.max(), *averages, running, piece.act.min(), stays)
+    return (kept.sum(axis=1), kept[:, tokens.argmax()], average, moved, stays * cut)
 
 
-def _moved(piece: PieceTimes) -> tuple[float, float]:
-    """Bytes of a layer that copies move: of a slice on average, and of the largest."""
-    return _least_average(piece.act), float(piece.act.max())
+def _inputs(piece: PieceTimes) -> tuple[float, float]:
+    """Bytes of the input of a slice on average, and what a backward needs; that of slices is
+    little."""
+    of_token = (piece.given / piece.tokens).min()
+    cut = len(piece.lengths) > 1
+    return of_token * _mean_tokens(piece.tokens), 0.0 if cut else piece.running.min()
 
 
-def _least_average(slices: Floats) -> float:
+def _moved(piece: PieceTimes) -> tuple[Floats, Floats]:
+    """Bytes of a layer of each sort that copies move: of a slice on average, and of the longest."""
+    of_token = _of_token(piece.act, piece.tokens)
+    return of_token * _mean_tokens(piece.tokens), of_token * piece.tokens.max()
+
+
+def _of_token(sizes: Floats, tokens: Floats) -> Floats:
+    """Bytes of a token in a layer of each sort, at least. With them a stage that is the smallest in
+    one slice is so in all."""
+    return np.asarray((sizes / tokens).min(axis=1))
+
+
+def _mean_tokens(tokens: Floats) -> float:
     """What a slice has on average, where some of the first are there."""
-    return float((np.cumsum(slices) / np.arange(1, len(slices) + 1)).min())
+    return float((np.cumsum(tokens) / np.arange(1, len(tokens) + 1)).min())

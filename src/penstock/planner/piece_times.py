@@ -1,19 +1,20 @@
 """Seconds and bytes of one microbatch on the ranks of a cell, layer by layer.
 
 What a stage takes is a sum: so much for each layer, for the boundary to another stage, and for the
-embedding and the head at the ends. The cost model of an estimate is asked for a small schedule with
-a stage of each kind, and the parts are what is left when the others are subtracted.
+embedding and the head at the ends. The cost model of an estimate is asked for a small model
+(planner/layer_sorts.py) with a stage for each layer and for each end, and one with nothing else:
+the parts are what is left when that is subtracted.
 
-    stage        0          1       2         3
-    layers       1          1       2         1
-    has also     embedding                    head
+    stage        0          1    ...   n    n + 1   n + 2
+    layers       0          1    ...   1    0       0
+    has also     embedding                          head
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -21,10 +22,9 @@ from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.layout_cost import LayoutCost
 from penstock.estimate.price import layout_cost
 from penstock.estimate.step_schedule import StepSchedule
+from penstock.planner.layer_sorts import Floats, LayerSorts, layer_sorts
 
-LAYERS = (1, 1, 2, 1)
 FUSED, SPLIT = "FB", "FIW"
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -32,26 +32,32 @@ class Parts:
     """What a kind of op takes, as parts of a stage: arrays over slices."""
 
     layer: Floats
+    """By sort of layer, and slice."""
     boundary: Floats
     """For each stage."""
     embedding: Floats
     head: Floats
 
     @classmethod
-    def of(cls, stages: Floats) -> "Parts":
-        """From the four stages of a small schedule, by slices."""
-        layer = stages[2] - stages[1]
-        boundary = stages[1] - layer
-        return cls(layer, boundary, stages[0] - stages[1], stages[3] - stages[1])
+    def of(cls, stages: Floats, layers: Sequence[int]) -> "Parts":
+        """From the stages of a small schedule, by slices, and the layer of each sort."""
+        boundary = stages[-2]
+        each = stages[1:][[*layers]] - boundary
+        return cls(each, boundary, stages[0] - boundary, stages[-1] - boundary)
 
     def __add__(self, other: "Parts") -> "Parts":
         each = ("layer", "boundary", "embedding", "head")
         return Parts(*(getattr(self, name) + getattr(other, name) for name in each))
 
     @cached_property
-    def sum(self) -> tuple[float, float, float, float]:
-        """Of all slices."""
-        parts = (self.layer, self.boundary, self.embedding, self.head)
+    def of_layers(self) -> Floats:
+        """Of all slices, for a layer of each sort."""
+        return np.asarray(self.layer.sum(axis=1))
+
+    @cached_property
+    def others(self) -> tuple[float, float, float]:
+        """Of all slices, for a boundary, the embedding and the head."""
+        parts = (self.boundary, self.embedding, self.head)
         return tuple(float(each.sum()) for each in parts)  # type: ignore[return-value]
 
 
@@ -80,12 +86,14 @@ class PieceTimes:
         return found
 
     @cached_property
-    def attention(self) -> tuple[float, float]:
-        """Seconds of a layer's attention, forward and backward: what can be lent of them."""
+    def attention(self) -> tuple[Floats, Floats]:
+        """Seconds of the attention of a layer of each sort, forward and backward: what can be lent
+        of them."""
         cost = self.cost
         units = [cost.units[at] for at in cost.unit_of[: len(self.lengths)].tolist()]
-        forward, backward = zip(*map(cost.times.attention_seconds, units))
-        return sum(forward), sum(backward)
+        each = [own.times(cost.times) for own in cost.kinds_of_layers]
+        found = np.array([[times.attention_seconds(unit) for unit in units] for times in each])
+        return found.sum(axis=1).T[0], found.sum(axis=1).T[1]
 
     @cached_property
     def _computing(self) -> Floats:
@@ -93,8 +101,13 @@ class PieceTimes:
 
     @cached_property
     def kept(self) -> Floats:
-        """Bytes that a layer keeps until its backward, by slices."""
+        """Bytes that a layer keeps until its backward, by sort and slice."""
         return self.act + self.keys
+
+    @cached_property
+    def tokens(self) -> Floats:
+        """Tokens of a rank, by slices."""
+        return self.cost.workload.tokens[: len(self.lengths)].astype(np.float64)
 
     @cached_property
     def act(self) -> Floats:
@@ -107,7 +120,7 @@ class PieceTimes:
         return self._layer("kv")
 
     def _layer(self, size: str) -> Floats:
-        """Bytes of a layer under a name, by slices."""
+        """Bytes of a layer under a name, by sort and slice."""
         return self._parts(self._bytes(size, SPLIT), "F", SPLIT).layer
 
     @cached_property
@@ -118,8 +131,9 @@ class PieceTimes:
 
     @cached_property
     def running(self) -> Floats:
-        """What the backward of a stage with one layer needs while it runs, by slices."""
-        return np.asarray(self._rows(self._bytes("temp", FUSED), "B", FUSED)[1])
+        """What the backward of a stage with one layer needs while it runs, at least, by slices."""
+        needed = self._rows(self._bytes("temp", FUSED), "B", FUSED)
+        return np.asarray(needed[1:-2].min(axis=0))
 
     @cached_property
     def cost(self) -> LayoutCost:
@@ -130,30 +144,36 @@ class PieceTimes:
         return np.asarray(ticks * float(tick))
 
     def _parts(self, column: Floats, kind: str, kinds: str) -> Parts:
-        return Parts.of(self._rows(column, kind, kinds))
+        return Parts.of(self._rows(column, kind, kinds), self._sorts.shown_by)
 
     def _rows(self, column: Floats, kind: str, kinds: str) -> Floats:
         """A column of a table by stage and slice."""
-        table, found = self._small(kinds).table, np.zeros((len(LAYERS), len(self.lengths)))
+        small = self._small(kinds)
+        table, found = small.table, np.zeros((small.shape.stages, len(self.lengths)))
         rows = table.of_kinds(kind)
         found[table.stage[rows], table.slice[rows]] = column[rows]
         return found
 
     def _small(self, kinds: str) -> Schedule:
-        return _small_schedule(kinds, len(self.lengths))
+        return _small_schedule(kinds, len(self.lengths), self._sorts.small.layers)
+
+    @cached_property
+    def _sorts(self) -> LayerSorts:
+        return layer_sorts(self.layout.model)
 
     def _cost_of(self, small: Schedule) -> LayoutCost:
         """What a cost model has found for one schedule it keeps, so there is one for each."""
-        layout = replace(self.layout, model=replace(self.layout.model, layers=sum(LAYERS)))
+        layout = replace(self.layout, model=self._sorts.small, layers=())
         nothing = ((0,), (0,))
         return layout_cost(layout, StepSchedule(small, self.lengths, (0,), nothing))
 
 
 @lru_cache(maxsize=64)
-def _small_schedule(kinds: str, count: int) -> Schedule:
+def _small_schedule(kinds: str, count: int, layers: int) -> Schedule:
     """One microbatch of so many slices through all stages and back, on one device."""
-    shape = Shape(1, len(LAYERS), (count,), layers=LAYERS)
-    stages, slices = range(len(LAYERS)), range(count)
+    counts = (0, *(1,) * layers, 0, 0)
+    shape = Shape(1, len(counts), (count,), layers=counts)
+    stages, slices = range(len(counts)), range(count)
     forward = [("F", stage, 0, at) for stage in stages for at in slices]
     back = [
         (kind, stage, 0, at)

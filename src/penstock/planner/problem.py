@@ -10,7 +10,8 @@ from penstock.cluster.cluster import Cluster
 from penstock.errors import ShapeError, nearest, shown
 from penstock.estimate.layout import BYTES_OF
 from penstock.estimate.request import values_from
-from penstock.planner.ends import ends_in_layers
+from penstock.planner.layer_sorts import LayerSorts, layer_sorts
+from penstock.planner.model_loads import ModelLoads, model_loads
 from penstock.schedules import registry
 
 NEEDED_VALUES = ("model", "cluster", "tokens", "batch_tokens")
@@ -36,21 +37,12 @@ class PlanProblem:
 
     def __post_init__(self) -> None:
         self.model.refuse_length(self.tokens)
-        self._refuse_blocks()
         self._refuse_layers()
         if self.batch_tokens % self.tokens:
             raise ShapeError(
                 f"batch_tokens is {self.batch_tokens:,}, which is not a number of sequences of "
                 f"{self.tokens:,} tokens",
                 hint=f"give {self.near(self.tokens)}",
-            )
-
-    def _refuse_blocks(self) -> None:
-        if len(self.model.kinds) > 1:
-            raise ShapeError(
-                f"layers of the model are of {len(self.model.kinds)} kinds, but bounds of plans "
-                "count equal layers",
-                hint="ask `penstock estimate` for the layouts that you have in mind",
             )
 
     def _refuse_layers(self) -> None:
@@ -63,9 +55,14 @@ class PlanProblem:
             )
 
     @cached_property
-    def ends(self) -> tuple[float, float]:
-        """What embedding and head take, in layers."""
-        return ends_in_layers(self.model, self.cluster, self.tokens, self.kernels)
+    def loads(self) -> ModelLoads:
+        """What layers, embedding and head take."""
+        return model_loads(self.model, self.cluster, self.tokens, self.kernels)
+
+    @property
+    def sorts(self) -> LayerSorts:
+        """Which of its layers take as long."""
+        return layer_sorts(self.model)
 
     def near(self, piece: int) -> str:
         """Batches next to the one that is asked for that are a multiple of some tokens."""

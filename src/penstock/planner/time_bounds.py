@@ -26,7 +26,8 @@ from penstock.arch.layers.record import wide_bytes
 from penstock.arch.mesh_shape import COPY_AXES
 from penstock.cluster.collective_times import GroupLinks
 from penstock.planner.columns import DivisionColumns, Flags
-from penstock.planner.piece_times import Floats, PieceTimes
+from penstock.planner.layer_sorts import Floats
+from penstock.planner.piece_times import PieceTimes
 from penstock.planner.variants import PlanVariant
 
 RECOMPUTED = ("stages", "all")
@@ -53,9 +54,9 @@ class TimeBounds:
         have, division = self.columns.entries, self.columns.division
         if variant.offload == "none":
             return np.zeros(len(have.entries))
-        (moved,) = self.columns.by_slices(lambda piece: [float(piece.act.sum())])
+        (moved,) = self.columns.by_slices(lambda piece: [piece.act.sum(axis=1)])
         rate = self.columns.problem.cluster.gpu.host_rate
-        return np.asarray((2 * division.microbatches * have.layers * moved / rate).max(axis=1))
+        return np.asarray((2 * division.microbatches * have.of_layers(moved) / rate).max(axis=1))
 
     def _busy(self, variant: PlanVariant) -> Floats:
         """Until the last backward."""
@@ -80,18 +81,20 @@ class TimeBounds:
         if measured or not self.columns.facts["lends"].any():
             return np.zeros((1, 1))
         forward, backward = self.columns.by_slices(lambda piece: piece.attention)
-        lendable = self.columns.entries.layers * (times * forward + backward)
+        lendable = self.columns.entries.of_layers(times * forward + backward)
         all_work = times * self._computing("F", spread) + self._computing("B", spread)
         left = all_work - self.columns.division.microbatches * lendable
         return np.asarray(left.max(axis=1, keepdims=True))
 
     def _last_stage(self) -> Floats:
         """The way to the last stage, its work without weight gradients, and the way back."""
-        layers = self.columns.problem.model.layers
-        fewest = self.columns.entries.fewest.min(axis=1, keepdims=True)
         first, all_slices = self.columns.by_slices(_passes)
         every = self.columns.division.microbatches * all_slices
-        return np.asarray(layers * first + fewest * (every - first))
+        return self._of_model(first) + self.columns.entries.of_smallest(every - first)
+
+    def _of_model(self, each: Floats) -> Floats:
+        """What all layers have, with what a layer of each sort has."""
+        return np.asarray((self.columns.problem.sorts.every * each).sum(axis=-1))
 
     def _work(self, kind: str, spread: Flags) -> Floats:
         """Seconds of all ops of a kind on each device; without a vocabulary that is spread."""
@@ -101,37 +104,37 @@ class TimeBounds:
         return self.known[key]
 
     def _computing(self, kind: str, spread: Flags) -> Floats:
-        return self._of_device(
-            self.columns.by_slices(lambda piece: piece.computing[kind].sum), spread
-        )
+        (layer,) = self.columns.by_slices(lambda piece: [piece.computing[kind].of_layers])
+        others = self.columns.by_slices(lambda piece: piece.computing[kind].others)
+        return self._of_device(layer, others, spread)
 
     def _waiting(self, kind: str, spread: Flags) -> Floats:
         """For ranks of the cell: slices send no less than whole sequences, in more messages."""
-        whole = self.columns.pieces(1).waiting[kind].sum
-        return np.maximum(self._of_device([np.array(each) for each in whole], spread), 0)
+        whole = self.columns.pieces(1).waiting[kind]
+        others = [np.array(each) for each in whole.others]
+        return np.maximum(self._of_device(whole.of_layers, others, spread), 0)
 
-    def _of_device(self, parts: list[Floats], spread: Flags) -> Floats:
+    def _of_device(self, layer: Floats, others: list[Floats], spread: Flags) -> Floats:
         """All microbatches on each device, from the parts of one."""
-        layer, boundary, embedding, head = parts
+        boundary, embedding, head = others
         have = self.columns.entries
-        each = have.layers * layer + self.columns.stages * boundary
+        each = have.of_layers(layer) + self.columns.stages * boundary
         ends = np.where(spread, 0, have.first * embedding + have.last * head)
         return np.asarray(self.columns.division.microbatches * (each + ends))
 
     def _of_head(self, spread: Flags) -> Floats:
         """A device's part of a head that all devices share."""
         piece, division = self.columns.pieces(1), self.columns.division
-        head = max(0.0, sum(float(piece.computing[kind].sum[3]) for kind in "FB"))
+        head = max(0.0, sum(piece.computing[kind].others[2] for kind in "FB"))
         return np.asarray(spread * division.microbatches * head / division.pipeline)
 
     def _even(self, times: int) -> Floats:
         """A device's part of all computing, which is the same however it is dealt out, and how long
         a device is in front of its first op and behind its last one, on average."""
-        division, model = self.columns.division, self.columns.problem.model
+        division = self.columns.division
         forward, backward, first, last = self.columns.by_slices(_mean_parts)
-        each = model.layers / division.pipeline * (times * forward + backward)
-        stage = model.layers // (division.pipeline * self.columns.stages)
-        ramp = (division.pipeline - 1) / 2 * stage * (first + last)
+        each = self._of_model(times * forward + backward) / division.pipeline
+        ramp = (division.pipeline - 1) / 2 * self.columns.entries.of_smallest(first + last)
         whole = np.ones((1, 1), np.bool_)
         return division.microbatches * each + self._of_head(whole) + ramp
 
@@ -139,11 +142,10 @@ class TimeBounds:
         """One slice, the first, through all stages in front of a device: until it arrives, or until
         it is back at the first stage when a device has done its last backward."""
         if kind not in self.known:
-            layer, message = self.columns.by_slices(
-                lambda piece: (float(piece.computing[kind].layer[0]), self._message(piece))
-            )
+            (layer,) = self.columns.by_slices(lambda piece: [piece.computing[kind].layer[:, 0]])
+            (message,) = self.columns.by_slices(lambda piece: [self._message(piece)])
             have = self.columns.entries
-            self.known[kind] = have.before * layer + have.place * message
+            self.known[kind] = have.of_before(layer) + have.place * message
         return self.known[kind]
 
     def _message(self, piece: PieceTimes) -> float:
@@ -156,8 +158,7 @@ class TimeBounds:
         """The sum of a stage's gradients, and the update of all that a device owns."""
         columns = self.columns
         wide = wide_bytes(columns.problem.element_bytes)
-        least = columns.entries.fewest.min(axis=1) * columns.entries.stages
-        elements = least * columns.layer_elements
+        elements = self._least_elements * columns.entries.stages
         rate = columns.pieces(1).cost.times.memory_rate
         updated = elements / columns.owners(variant) * 7 * wide / rate
         return np.asarray(updated + self._summed(variant.shard))
@@ -168,21 +169,27 @@ class TimeBounds:
         if copies == 1 or shard == "full":
             return np.zeros(len(columns.entries.entries))
         group = columns.pieces(1).cost.links.group(*COPY_AXES)
-        stage = columns.entries.fewest.min(axis=1) * columns.layer_elements
-        sent = stage * wide_bytes(columns.problem.element_bytes) * (copies - 1) / copies
+        sent = self._least_elements * wide_bytes(columns.problem.element_bytes) * (copies - 1) / copies
         sizes, which = np.unique(sent, return_inverse=True)
         if shard == "none":
             return np.array([group.sum_seconds(2 * each) for each in sizes.tolist()])[which]
         return np.array([group.ring_seconds(each) for each in sizes.tolist()])[which]
 
+    @property
+    def _least_elements(self) -> Floats:
+        """Parameters that a rank trains of the smallest stage."""
+        return self.columns.entries.of_smallest(self.columns.layer_elements)[:, 0]
 
-def _passes(piece: PieceTimes) -> tuple[float, float]:
-    """Seconds of a layer's first slice, and of all, forward and back to its input."""
-    both = [piece.computing[kind] for kind in "FI"]
-    return sum(float(each.layer[0]) for each in both), sum(each.sum[0] for each in both)
+
+def _passes(piece: PieceTimes) -> tuple[Floats, Floats]:
+    """Seconds of the first slice of a layer of each sort, and of all slices, forward and back to
+    its input."""
+    forward, inputs = (piece.computing[kind] for kind in "FI")
+    return forward.layer[:, 0] + inputs.layer[:, 0], forward.of_layers + inputs.of_layers
 
 
-def _mean_parts(piece: PieceTimes) -> tuple[float, ...]:
-    """Seconds of a layer's microbatch forward and backward, and of its first slice."""
+def _mean_parts(piece: PieceTimes) -> tuple[Floats, ...]:
+    """Seconds of the microbatch of a layer of each sort forward and backward, and of its first
+    slice."""
     both = [piece.computing[kind] for kind in "FB"]
-    return (*(each.sum[0] for each in both), *(float(each.layer[0]) for each in both))
+    return (*(each.of_layers for each in both), *(each.layer[:, 0] for each in both))

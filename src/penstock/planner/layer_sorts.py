@@ -1,0 +1,78 @@
+"""Layers that take as long and keep as much: bounds count how many of each sort a device has.
+
+Layers of most models are of one sort. A model may have layers without attention, or with a wider
+MLP (`ModelConfig.kinds`), and layers that only some of the tokens get to. What one layer of each
+sort takes is asked of a small model, which has them all.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.arch.config import ModelConfig
+
+Floats = NDArray[np.float64]
+WINDOWED_LAYERS = 5
+"""Layers of the small model where windows come and go: it has those of the first ones."""
+
+
+class LayerSorts(NamedTuple):
+    """The sorts of a model's layers."""
+
+    of_layer: tuple[int, ...]
+    """The sort of each layer."""
+    small: ModelConfig
+    """A model with a layer of each sort."""
+    shown_by: tuple[int, ...]
+    """For each sort a layer of the small model."""
+
+    @property
+    def alike(self) -> bool:
+        """Whether there is one sort."""
+        return len(self.shown_by) == 1
+
+    def counts(self, layers: range) -> tuple[int, ...]:
+        """How many of some layers there are of each sort."""
+        own = self.of_layer[layers.start : layers.stop]
+        return tuple(own.count(sort) for sort in range(len(self.shown_by)))
+
+    @property
+    def every(self) -> Floats:
+        """How many layers of each sort the model has."""
+        return np.array(self.counts(range(len(self.of_layer))), np.float64)
+
+
+@lru_cache(maxsize=64)
+def layer_sorts(model: ModelConfig) -> LayerSorts:
+    """The sorts of a model's layers, in the order in which they are met."""
+    keys = [model.like(layer) for layer in range(model.layers)]
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    of_layer = tuple(numbers[key] for key in keys)
+    if len(numbers) == 1:
+        layers = WINDOWED_LAYERS if model.window_pattern else 1
+        return LayerSorts(of_layer, replace(model, layers=layers), (0,))
+    first = [of_layer.index(sort) for sort in range(len(numbers))]
+    blocks = tuple(model.block(layer) for layer in first)
+    # every layer with the window, which no layer has fewer pairs with
+    small = replace(model, layers=len(first), blocks=blocks, window_pattern=())
+    return LayerSorts(of_layer, small, tuple(range(len(first))))
+
+
+def least_stages(stages: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Of stages with so many layers of each sort those that may be the smallest: whatever layers
+    of a sort weigh, one of them is.
+
+    >>> least_stages([(2, 0), (1, 1), (1, 2), (1, 1)])
+    [(1, 1), (2, 0)]
+    """
+    different = sorted({*stages})
+    return [
+        each
+        for each in different
+        if not any(
+            other != each and all(a <= b for a, b in zip(other, each)) for other in different
+        )
+    ]
