@@ -6,6 +6,7 @@ from penstock.estimate.price import Estimate
 from penstock.estimate.reasons import GIBI, number_words, reasons
 from penstock.estimate.utilisation import token_flops, unmasked_flops
 from penstock.planner.advice import Plans
+from penstock.planner.layer_sorts import layer_sorts
 from penstock.planner.search import least_seconds
 
 LITTLE_ATTENTION = 0.1
@@ -97,10 +98,11 @@ def _choices(plan: Estimate) -> list[str]:
             f"{layout.slices} slices of a sequence fill the pipeline like more microbatches"
         )
     if layout.layers:
-        told.append(
-            f"stages have {written_counts(layout.layers)} layers: the last one has the head too, "
-            "for which the others would wait with an even split"
-        )
+        alike = layer_sorts(layout.model).alike
+        head = "the last one has the head too, for which the others would wait"
+        reason = head if alike else "layers take unequal times, and some devices would wait"
+        counts = written_counts(layout.layers)
+        told.append(f"stages have {counts} layers: {reason} with an even split")
     return told
 
 
