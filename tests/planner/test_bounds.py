@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.presets import model
 from penstock.core.kernel import compile_small_work
 from penstock.estimate.price import estimate_step
 from penstock.planner.candidates import Candidates
@@ -19,7 +20,15 @@ pytestmark = pytest.mark.long
 SAMPLED = 60
 
 
-MODELS: dict[str, ModelConfig | None] = {"layers alike": None, "layers of three kinds": FUSED}
+MODELS: dict[str, ModelConfig | None] = {
+    "layers alike": None,
+    "layers of three kinds": FUSED,
+    "tokens left out": model("subllm-1.3b"),
+}
+
+
+NEAR = {"tokens left out": 0.7}
+"""Where more of the candidates wait for copies, which these bounds do not know."""
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -41,9 +50,10 @@ def test_bounds_hold(sample: list[tuple[float, float]]) -> None:
     assert max(size for _, size in sample) <= 1
 
 
-def test_bounds_are_near(sample: list[tuple[float, float]]) -> None:
+def test_bounds_are_near(sample: list[tuple[float, float]], request: pytest.FixtureRequest) -> None:
     seconds, sizes = zip(*sample)
-    assert np.median(seconds) > 0.8
+    name = request.node.callspec.params["sample"]
+    assert np.median(seconds) > NEAR.get(name, 0.8)
     assert np.median(sizes) > 0.6
 
 
@@ -82,6 +92,15 @@ def _ratios(found: Candidates, numbers: Sequence[int]) -> list[float]:
     return ratios
 
 
+def test_activations_on_the_way_to_a_host_may_be_few_beside_a_shared_vocabulary() -> None:
+    """Ops of the vocabulary pass time while a copy goes out."""
+    given = {"offload": "all", "vocabulary": "yes", "schedule": "eager-1f1b", "shard": "none"}
+    found = candidates_of(problem_from(row(**given, mesh="tensor=1,sequence=1,pipeline=2")))
+    for number in range(len(found)):
+        needed = estimate_step(found.layout(number)).memory
+        assert found.bytes[number] <= max(each.total for each in needed)
+
+
 def _problem(name: str, given: dict[str, Any]) -> PlanProblem:
     config = MODELS[name]
     return problem_of(config, **given) if config else problem_from(row(**given))
@@ -96,7 +115,7 @@ def test_copies_are_bounded_by_their_lane(name: str) -> None:
     assert np.median(ratios) > 0.8
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*MODELS][:2])
 def test_lent_attention_is_bounded(name: str) -> None:
     found = candidates_of(_problem(name, LENT))
     lends = [found.entries(int(g)).entries[e].work.lends for g, e in zip(found.group, found.entry)]

@@ -1,4 +1,4 @@
-"""Plans of models whose layers differ: each layer counts as what it is."""
+"""Plans of models whose layers differ, or see other tokens: each layer counts as what it is."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -7,22 +7,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from penstock.arch.config import ModelConfig
 from penstock.arch.mesh_shape import MeshShape
 from penstock.arch.presets import model
 from penstock.cli.main import main
 from penstock.cluster.read import read_cluster
 from penstock.core.homes import stage_column
+from penstock.errors import ShapeError
+from penstock.estimate.layer_sorts import layer_sorts
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import estimate, layout_cost
 from penstock.estimate.step_schedule import step_schedule
+from penstock.planner.divisions import meshes
 from penstock.planner.entries import Entries, entries_of
-from penstock.planner.layer_sorts import layer_sorts
 from penstock.planner.piece_times import PieceTimes
 from penstock.planner.processes import PlanProcesses
 from penstock.planner.search import search_plans
 from penstock.planner.simulations import Simulations
 from penstock.train.config.load import loads
 from planner.problems import FUSED, candidates_of, problem_of
+
+SUBLLM = model("subllm-1.3b")
 
 
 def _layout(tensor: int = 1) -> TrainingLayout:
@@ -39,6 +44,17 @@ def test_a_layer_is_of_the_sort_of_its_block() -> None:
     plain = layer_sorts(model("llama3.2-1b"))
     assert plain.alike
     assert plain.every == [16]
+
+
+def test_a_layer_is_of_the_sort_of_its_tokens_and_brackets() -> None:
+    """Five layers of all tokens; five with fewer, in front of the first of which a bracket opens;
+    four with fewest; and the same back."""
+    sorts = layer_sorts(SUBLLM)
+    assert sorts.of_layer == (
+        *(0, 0, 0, 0, 0, 1, 2, 2, 2, 2),
+        *(3, 4, 4, 5, 2, 2, 2, 2, 6, 0, 0, 0, 0, 0),
+    )
+    assert sorts.shown_by == (0, 5, 6, 10, 11, 13, 18)
 
 
 @pytest.mark.parametrize("tensor", [1, 2])
@@ -65,6 +81,36 @@ def test_a_device_keeps_what_its_layers_keep() -> None:
     first = kept[stage_column(step.schedule)[forward] == 0][0]
     each = PieceTimes(layout, (8192,)).kept[:, 0]
     assert int(first) == int(np.array([4, 1, 0]) @ each)
+
+
+@pytest.mark.parametrize("kind", "FB")
+def test_stages_of_fewer_tokens_take_what_their_layers_take(kind: str) -> None:
+    """Of four stages the second opens a bracket and the third closes it."""
+    mesh, cluster = MeshShape(), read_cluster("h100:4")
+    layout = TrainingLayout(SUBLLM, cluster, 8192, 4 * 8192, "1f1b", mesh, 4)
+    step = step_schedule(layout)
+    table = step.schedule.table
+    computed = layout_cost(layout, step).computing(step.schedule)
+    part = PieceTimes(layout, (8192,)).computing[kind]
+    for stage in (1, 2):
+        counts = np.array(layer_sorts(SUBLLM).counts(range(6 * stage, 6 * stage + 6)))
+        found = float(computed[table.of_kinds(kind) & (table.stage == stage)][0])
+        assert found == pytest.approx(float(counts @ part.of_layers) + part.others[0], rel=1e-9)
+
+
+def test_meshes_with_cells_are_left_out_where_tokens_are() -> None:
+    found = {(mesh.tensor, mesh.sequence) for mesh, _ in meshes(problem_of(SUBLLM))}
+    assert found == {(1, 1)}
+    for axis in ("sequence", "tensor"):
+        with pytest.raises(ShapeError, match=f"leaves out tokens, and {axis} is 2") as caught:
+            problem_of(SUBLLM, mesh=f"{axis}=2")
+        assert caught.value.hint
+
+
+def test_schedules_that_lend_attention_are_left_out_where_tokens_are() -> None:
+    given = {"schedule": "slimpipe-exchange", "mesh": "tensor=1,sequence=1"}
+    assert len(candidates_of(problem_of(FUSED, **given)))
+    assert not len(candidates_of(problem_of(SUBLLM, **given)))
 
 
 @lru_cache(maxsize=1)
@@ -94,13 +140,14 @@ def test_a_balanced_split_gives_a_long_layer_few_others() -> None:
     assert max(balanced.works) < max(even.works)
 
 
-def test_the_best_plan_is_one_of_the_model() -> None:
-    problem = problem_of(FUSED, mesh="tensor=1,sequence=1", schedule="1f1b", rows=1)
+@pytest.mark.parametrize("config", [FUSED, SUBLLM], ids=["fused", "subllm"])
+def test_the_best_plan_is_one_of_the_model(config: ModelConfig) -> None:
+    problem = problem_of(config, mesh="tensor=1,sequence=1", schedule="1f1b", rows=1)
     found = search_plans(
         candidates_of(problem), 3, 200, lambda *_: None, Simulations(PlanProcesses(problem))
     )
     assert found.open == 0
-    assert found.plans[0].layout.model == FUSED
+    assert found.plans[0].layout.model == config
     assert found.plans[0].seconds == estimate(found.plans[0].layout).seconds
 
 

@@ -149,6 +149,11 @@ class Schedule(Displayed):
         kept = {name: self.derived[name] for name in ORDER_ALONE if name in self.derived}
         return replace(self, shape=replace(self.shape, slice_share=shares), derived=kept)
 
+    def with_boundary_bytes(self, sizes: tuple[int, ...]) -> "Schedule":
+        """The same order with other boundaries between stages."""
+        kept = {name: self.derived[name] for name in ORDER_ALONE if name in self.derived}
+        return replace(self, shape=replace(self.shape, boundary_bytes=sizes), derived=kept)
+
     @cached_property
     def unit(self) -> Ints:
         """Unit (slice of a microbatch, numbered through) of each row; -1 where there is none."""

@@ -26,6 +26,8 @@ from penstock.cost.work_amounts import WorkAmounts
 from penstock.cost.workload import Workload
 
 LayerShares = NDArray[np.float64]
+BOUNDARY_PARTS = 1024
+"""What a boundary of all tokens is divided into, where messages are counted in such parts."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,30 @@ class KeptWorkload(Workload):
         levels = range(self.subsampling.deepest + 1)
         return np.array([float(self.subsampling.keep) ** level for level in levels])
 
+    @cached_property
+    def of_sorts(self) -> tuple[Workload, ...]:
+        """The layers of each level that has some, as a workload of the tokens that get there."""
+        plain, found = replace(self.model, subsampling=None), []
+        for level in self._sorted_levels:
+            layers = tuple(self.level_layers[:, level].tolist())
+            one = replace(plain, layers=sum(layers))
+            found.append(Workload(one, self._kept_lengths(level), layers, inside=self.inside))
+        return tuple(found)
+
+    def sort_counts(self, layers: range) -> tuple[int, ...]:
+        own = self.subsampling.levels[layers.start : layers.stop]
+        return tuple(map(own.count, self._sorted_levels))
+
+    @property
+    def _sorted_levels(self) -> list[int]:
+        return sorted({*self.subsampling.levels})
+
+    def _kept_lengths(self, level: int) -> tuple[tuple[int, ...], ...]:
+        """Tokens of each slice that get to a level."""
+        kept = self.subsampling.kept
+        each = {ns: tuple(kept(n, level) for n in ns) for ns in {*self.lengths}}
+        return tuple(map(each.__getitem__, self.lengths))
+
     def attended_half_pairs(self, schedule: Schedule) -> Counts:
         found = self.level_layers @ self.level_half_pairs
         return np.asarray(found[stage_column(schedule), schedule.unit], np.int64)
@@ -71,10 +97,7 @@ class KeptWorkload(Workload):
     @cached_property
     def level_half_pairs(self) -> Counts:
         """Doubled pairs of each unit in a layer of each level."""
-        kept = [
-            tuple(tuple(self.subsampling.kept(n, level) for n in ns) for ns in self.lengths)
-            for level in range(1, self.subsampling.deepest + 1)
-        ]
+        kept = [self._kept_lengths(level) for level in range(1, self.subsampling.deepest + 1)]
         inner = [KeptWorkload(self.model, each, self.layers).half_pairs for each in kept]
         return np.stack([self.half_pairs, *inner])
 
@@ -94,6 +117,15 @@ class KeptWorkload(Workload):
     def boundaries(self, tokens: int) -> tuple[int, ...]:
         ends = accumulate(self.layers[:-1])
         return tuple(self.message_bytes(tokens, boundary) for boundary in ends)
+
+    def least_message(self, tokens: int) -> int:
+        every = {pair.number for pair in self.subsampling.pairs}
+        between = range(1, self.model.layers)
+        return min((self.message_bytes(tokens, at, every) for at in between), default=0)
+
+    @property
+    def boundary_parts(self) -> int:
+        return BOUNDARY_PARTS
 
     def message_bytes(self, tokens: int, boundary: int, local: Collection[int] = ()) -> int:
         """Bytes that go over the boundary in front of a layer, of so many tokens, where what goes

@@ -40,6 +40,16 @@ class LayerSums(AttentionPairs):
             for kind, each in layers.items()
         )
 
+    @property
+    def of_sorts(self) -> tuple[Any, ...]:
+        """The same by what a layer takes: the layers of one kind that see the same tokens, as
+        a workload."""
+        return self.of_kinds
+
+    def sort_counts(self, layers: range) -> tuple[int, ...]:
+        """How many of some layers there are of each."""
+        return tuple(self.model.counts(layers).values())
+
     def summed_up(self, found: Callable[[ModelConfig], int]) -> Counts:
         """What layers have of something, summed over those of each stage."""
         own = ((np.array(each.layers, np.int64), found(each.part)) for each in self.of_kinds)

@@ -115,6 +115,15 @@ class Workload(LayerSums):
         """The same behind each stage but the last."""
         return (self.boundary_bytes(tokens),) * (len(self.layers) - 1)
 
+    def least_message(self, tokens: int) -> int:
+        """What any stage hands on at least, of so many tokens."""
+        return self.boundary_bytes(tokens)
+
+    @property
+    def boundary_parts(self) -> int:
+        """Parts of a boundary of all tokens that messages of an estimate are counted in."""
+        return 1
+
     def elements(self, stage: int) -> tuple[int, int]:
         """Matrices and vectors of a stage's layers that are trained, the model's ends apart."""
         every = int(self.summed("layer_trained")[stage])

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arch.balanced_split import faster_split
-from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import even_split
 from penstock.arch.unequal_split import faster_unequal
 from penstock.core.homes import weight_homes
+from penstock.estimate.layer_sorts import layer_sorts
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import layout_cost
 from penstock.estimate.step_schedule import StepSchedule, step_schedule
@@ -32,7 +32,7 @@ def balanced_layers(layout: TrainingLayout) -> tuple[int, ...]:
     stages, layers = step.schedule.shape.stages, layout.model.layers
     if stages == 1 or stages > layers:
         return ()
-    if len(layout.model.kinds) > 1:
+    if not layer_sorts(layout.model).alike:
         return _of_kinds(layout, step, [homes[stage][0] for stage in range(stages)])
     even = even_split(layers, stages)
     moved = (even[0] - 1, even[1] + 1, *even[2:])
@@ -54,17 +54,16 @@ def _of_kinds(layout: TrainingLayout, step: StepSchedule, homes: Sequence[int]) 
 
 
 def _layer_seconds(layout: TrainingLayout, step: StepSchedule, stages: int) -> list[float]:
-    """What each layer takes: the difference that it makes to the second stage, of its kind."""
-    model = layout.model
+    """What each layer takes: the difference that it makes to the second stage, of its sort."""
+    layers, sorts = layout.model.layers, layer_sorts(layout.model).of_layer
     spare = (0,) * (stages - 2)
-    found: dict[ModelConfig, float] = {}
-    for layer in range(model.layers):
-        kind = model.like(layer)
-        if kind not in found:
-            ends = [(at, model.layers - at, *spare) for at in (layer, layer + 1)]
+    found: dict[int, float] = {}
+    for layer, sort in enumerate(sorts):
+        if sort not in found:
+            ends = [(at, layers - at, *spare) for at in (layer, layer + 1)]
             longer, shorter = (_stage_seconds(layout, step, each)[1] for each in ends)
-            found[kind] = float(longer - shorter)
-    return [found[model.like(layer)] for layer in range(model.layers)]
+            found[sort] = float(longer - shorter)
+    return [found[sort] for sort in sorts]
 
 
 def _stage_seconds(

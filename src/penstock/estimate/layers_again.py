@@ -15,9 +15,12 @@ from penstock.cost.passes import Counts
 from penstock.cost.workload import Workload
 from penstock.estimate.layer_times import LayerTimes
 
+PairBytes = Callable[[Workload], Counts]
+"""Bytes of the pairs of each unit that attention of one layer keeps, of layers of one kind."""
+
 
 class KindOfLayers(NamedTuple):
-    """The layers of one kind."""
+    """The layers of one kind, that see the same tokens."""
 
     workload: Workload
     """With these layers alone."""
@@ -43,18 +46,18 @@ class LayersAgain:
     @cached_property
     def of_kinds(self) -> list[KindOfLayers]:
         """By stages."""
-        counted = zip(self.workload.of_kinds, self._again)
+        counted = zip(self.workload.of_sorts, self._again)
         return [
             KindOfLayers(each, np.array(each.layers, np.int64), again) for each, again in counted
         ]
 
     @property
     def _again(self) -> list[Counts]:
-        model = self.workload.model
-        if not model.blocks:
-            return [np.minimum(np.array(self.workload.layers, np.int64), self.count)]
-        first = [model.counts(own[: self.count]) for own in self.workload.split]
-        return [np.array([each[kind] for each in first], np.int64) for kind in model.kinds]
+        work = self.workload
+        if len(work.of_sorts) == 1:
+            return [np.minimum(np.array(work.layers, np.int64), self.count)]
+        first = [work.sort_counts(own[: self.count]) for own in work.split]
+        return [*np.array(first, np.int64).T]
 
     def _of_rows(self, schedule: Schedule) -> Iterator[KindOfLayers]:
         """By rows of a schedule, of which some are no stage's."""
@@ -64,31 +67,34 @@ class LayersAgain:
             columns[:, : len(own.layers)] = own.layers, own.again
             yield KindOfLayers(own.workload, *columns[:, stage])
 
-    def kept(self, schedule: Schedule, pairs: Counts) -> Counts:
+    def kept(self, schedule: Schedule, pairs: PairBytes) -> Counts:
         """What layers that are computed again do not keep, and what attention keeps of `pairs`, the
-        bytes of each unit in one layer."""
+        bytes of each unit in one layer of a kind."""
         found, unit = np.zeros(len(schedule.table), np.int64), schedule.unit
         for work, layers, again in self._of_rows(schedule):
             layer, given = (work.layer_bytes(size)[unit] for size in ("act", "input"))
-            found += (layers - again) * pairs[unit] * work.part.attends - again * (layer - given)
+            of_pairs = pairs(work)[unit] * work.part.attends
+            found += (layers - again) * of_pairs - again * (layer - given)
         return found
 
-    def keys(self, schedule: Schedule, pairs: Counts) -> Counts:
+    def keys(self, schedule: Schedule, pairs: PairBytes) -> Counts:
         """Keys and values of whole sequences, which no other slice needs, are made again too."""
         found = np.zeros(len(schedule.table), np.int64)
         for work, _, again in self._of_rows(schedule):
             found -= again * _whole_keys(work)[schedule.unit]
         return found
 
-    def while_running(self, schedule: Schedule, pairs: Counts) -> Counts:
+    def while_running(self, schedule: Schedule, pairs: PairBytes) -> Counts:
         """One layer that is computed again, and gradients of its pairs."""
         table, unit = schedule.table, schedule.unit
         backward, both = map(table.of_kinds, (BACKWARD_KINDS, BACKWARD_KINDS + FORWARD_KINDS))
-        found = np.zeros(len(table), np.int64)
-        for work, _, again in self._of_rows(schedule):
-            layer = work.layer_bytes("act") + _whole_keys(work) + pairs * work.part.attends
+        found, gradients = np.zeros((2, len(table)), np.int64)
+        for work, layers, again in self._of_rows(schedule):
+            own = pairs(work)
+            layer = work.layer_bytes("act") + _whole_keys(work) + own * work.part.attends
             found = np.maximum(found, (again > 0) * layer[unit] * backward)
-        return np.asarray(found + pairs[unit] * both)
+            gradients = np.maximum(gradients, (layers > 0) * own[unit])
+        return np.asarray(found + gradients * both)
 
 
 def _whole_keys(work: Workload) -> Counts:
@@ -96,7 +102,7 @@ def _whole_keys(work: Workload) -> Counts:
     return np.asarray(work.layer_bytes("kv") * (1 - work.cut), np.int64)
 
 
-CHANGED_BYTES: Mapping[str, Callable[[LayersAgain, Schedule, Counts], Counts]] = {
+CHANGED_BYTES: Mapping[str, Callable[[LayersAgain, Schedule, PairBytes], Counts]] = {
     "act": LayersAgain.kept,
     "kv": LayersAgain.keys,
     "temp": LayersAgain.while_running,

@@ -1,5 +1,6 @@
 """A layout as it is asked for: a model, a cluster, and how the one lies on the other."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -76,7 +77,8 @@ class TrainingLayout:
         refuse_count("batch_tokens", self.batch_tokens, 1 << 50)
         refuse_misfits(self.model, self.mesh)
         refuse_unpriced(self.mesh)
-        refuse_unequal_layers(self.model)
+        cell = {"sequence": self.mesh.sequence, "tensor": self.mesh.tensor}
+        refuse_shared_tokens(self.model, cell)
         self._refuse_layers()
         self.model.refuse_length(self.tokens)
         self._refuse_ranks()
@@ -139,11 +141,12 @@ class TrainingLayout:
         return self.mesh.replicas * self.mesh.sequence
 
 
-def refuse_unequal_layers(model: ModelConfig) -> None:
-    """Refuse a model that leaves out tokens: layers of different levels take different times."""
-    if model.subsampling is not None:
+def refuse_shared_tokens(model: ModelConfig, ranks: Mapping[str, int]) -> None:
+    """Refuse a model that leaves out tokens where several ranks are a device, along an axis."""
+    axis = next((each for each, size in ranks.items() if size > 1), None)
+    if model.subsampling is not None and axis is not None:
         raise ShapeError(
-            "the model leaves out tokens, so that its layers take unequal times, which is not "
-            "estimated",
-            hint="`penstock simulate --model` counts the tokens that each layer has",
+            f"the model leaves out tokens, and {axis} is {ranks[axis]}: what ranks of a cell send "
+            "each other is not counted for layers of fewer tokens",
+            hint="leave sequence and tensor of the mesh at 1, and take pipeline and replicas",
         )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from penstock.core.schedule import Schedule
 from penstock.cost.cell_cost import CellCost
 from penstock.cost.shares import Scaled
+from penstock.cost.workload import Workload
 from penstock.estimate.layer_times import UnitTokens
 from penstock.estimate.layers_again import CHANGED_BYTES, KindOfLayers, LayersAgain
 
@@ -34,7 +35,13 @@ class LayoutBytes(CellCost):
     @cached_property
     def units(self) -> list[UnitTokens]:
         """The different units, with all rows; those of -1 come last."""
-        work, rows = self.workload, self.rows
+        return self.units_of(self.workload)
+
+    def units_of(self, work: Workload) -> list[UnitTokens]:
+        """The same of layers that may see other tokens."""
+        if work is not self.workload and work.lengths is self.workload.lengths:
+            return self.units
+        rows = self.rows
         held = work.layer_bytes("input") // work.model.boundary_bytes
         found: list[UnitTokens] = []
         for first in self._units.first:
@@ -60,9 +67,8 @@ class LayoutBytes(CellCost):
     def _layers(self) -> LayersAgain:
         return LayersAgain(self.workload, self.again)
 
-    @cached_property
-    def _pair_bytes(self) -> NDArray[np.int64]:
-        """Bytes that attention of one layer keeps for the pairs of each unit."""
-        heads = self.workload.attended.heads * self.probabilities
-        each = np.array([int(unit.square) // self.rows * heads for unit in self.units], np.int64)
+    def _pair_bytes(self, work: Workload) -> NDArray[np.int64]:
+        """Bytes that attention of one layer of a kind keeps for the pairs of each unit."""
+        heads, units = self.workload.attended.heads * self.probabilities, self.units_of(work)
+        each = np.array([int(unit.square) // self.rows * heads for unit in units], np.int64)
         return each[self.unit_of]

@@ -29,10 +29,12 @@ from penstock.cost.collectives import (
     slice_collectives,
 )
 from penstock.cost.exchange import Exchange
+from penstock.cost.kept_workload import KeptWorkload
 from penstock.cost.model import SIZES, Link
 from penstock.cost.transformer import PICOSECOND
 from penstock.cost.work_amounts import WorkAmounts
 from penstock.cost.workload import Workload
+from penstock.estimate.bracket_times import bracket_seconds
 from penstock.estimate.cluster_links import ClusterLinks, seconds_of_each
 from penstock.estimate.kept import (
     KeptSeconds,
@@ -138,7 +140,11 @@ class LayoutCost(LayoutBytes):
 
     @cached_property
     def _kept_seconds(self) -> KeptSeconds:
-        if type(self.workload) not in (Workload, CellWorkload):  # counted in another way
+        if type(self.workload) not in (
+            Workload,
+            CellWorkload,
+            KeptWorkload,
+        ):  # counted in another way
             return KeptSeconds({}, {})
         shape, counts = self.update.shape, (self.rows, self.again)
         ends = (shape.embed, shape.loss, shape.devices)
@@ -147,17 +153,26 @@ class LayoutCost(LayoutBytes):
     def _of_kind(self, kind: str) -> NDArray[np.float64]:
         """The same, worked out."""
         at, work, chosen = LETTERS.index(kind), self._rates, self._like_stages
-        rest = work.linear[at] - self.workload.layer_products[at]
+        rest = np.rint(work.linear[at] - self.workload.layer_products[at])
         moved = work.lookup[at] / self.times.lookup_rate(kind) + work.copy[at] / self.hardware.host
         units, again = tuple(self.units), kind in BACKWARD_KINDS
         found = np.outer(moved[chosen], [each.whole for each in units])
         for own in self.kinds_of_layers:
-            seconds = units_seconds(own.times(self.times), units)
+            seen = tuple(self.units_of(own.workload))
+            seconds = units_seconds(own.times(self.times), seen)
             found += np.outer(own.layers[chosen], [each.of_kind(kind) for each in seconds])
             found += np.outer(own.again[chosen] * again, [each.forward for each in seconds])
         for number in np.flatnonzero(rest[chosen]).tolist():
             found[number] += heads_seconds(self.times, units, float(rest[chosen[number]]), kind)
-        return found
+        return found + self._of_brackets(kind)[chosen]
+
+    def _of_brackets(self, kind: str) -> NDArray[np.float64]:
+        """The same of brackets, where the model leaves out tokens."""
+        work = self.workload
+        if not isinstance(work, KeptWorkload):
+            return np.zeros((len(work.layers), 1))
+        tokens = [int(work.tokens[first]) for first in self._units.first]
+        return bracket_seconds(work, kind, tokens, self.rows, self.times.memory_rate)
 
     @cached_property
     def _rates(self) -> WorkAmounts:
@@ -216,7 +231,8 @@ class LayoutCost(LayoutBytes):
         return seconds_of_each(times, copies) + seconds_of_each(tensor.sum_seconds, holders)
 
     def link(self, source: int, target: int) -> Link:
-        """A schedule for this cost has boundaries of one byte: all tokens of a microbatch."""
+        """A schedule for this cost has boundaries of one byte: all tokens of a microbatch, or a
+        part of them (`boundary_parts`)."""
         near = self.links.neighbours(source, target)
         return Link() if "stages" in self.free else self._links[near]
 
@@ -251,7 +267,7 @@ class LayoutCost(LayoutBytes):
     def _links(self) -> tuple[Link, Link]:
         """Between machines, and in one."""
         whole = max(map(sum, set(self.workload.lengths)))
-        sent = self.rows * self.workload.boundary_bytes(whole)
+        sent = self.rows * self.workload.boundary_bytes(whole) / self.workload.boundary_parts
         groups = (GroupLinks(self.links.cluster, 2, near) for near in (1, 2))
         far, near = (
             Link(_picoseconds(group.message_seconds(0.0)), _picoseconds(sent / group.rate))

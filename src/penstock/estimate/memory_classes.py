@@ -58,7 +58,7 @@ def device_memories(
     changes = changes_by_size(step.schedule, cost)
     levels = levels_at_peaks(step.schedule, changes, done)
     whole = max(map(max, cost.workload.lengths))
-    slot = layout.rows * cost.workload.boundary_bytes(whole)
+    slot = layout.rows * max(cost.workload.boundaries(whole), default=0)
     last = weight_homes(step.schedule)[step.schedule.shape.stages - 1]
     found, proven = [], _proven(step, changes)
     for device, footprint in enumerate(held):

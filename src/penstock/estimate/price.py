@@ -6,10 +6,10 @@ from functools import cached_property
 from itertools import pairwise
 
 from penstock.arch.config import ModelConfig
-from penstock.arch.layer_split import split_layers
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run
 from penstock.cost.cell_cost import CellCost
+from penstock.cost.stage_workload import workload_for
 from penstock.cost.temporary import fused_backward_bytes
 from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
@@ -239,6 +239,5 @@ def _workload(layout: TrainingLayout, step: StepSchedule, model: ModelConfig) ->
             f"{shape.stages} stages share {model.layers} layers",
             hint="lower pipeline or chunks so that each stage has a layer",
         )
-    layers = tuple(map(len, split_layers(model.layers, shape.stages, counts)))
-    found = Workload(model, (step.lengths,) * shape.microbatches, layers)
+    found = workload_for(shape, model, (step.lengths,) * shape.microbatches, counts)
     return replace(found, inside=fused_backward_bytes) if layout.fused_norm else found

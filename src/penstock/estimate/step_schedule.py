@@ -10,10 +10,12 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
+from penstock.arch.cell_shape import ONE_RANK
 from penstock.arch.config import ModelConfig
 from penstock.arch.dealing import deal_sizes
 from penstock.check import require
 from penstock.core.schedule import Schedule
+from penstock.cost.stage_workload import workload_for
 from penstock.errors import ShapeError
 from penstock.estimate.layout import TrainingLayout
 from penstock.lower import slots_for_running
@@ -24,6 +26,7 @@ from penstock.plan.slices import align, equal_flops_of_model
 from penstock.run.program.rotation import rotation_of
 from penstock.run.program.sharded_schedule import TWO_BUFFERS, stays_of
 from penstock.run.program.step_end import end_step
+from penstock.run.program.unsupported import refuse_subsampling
 from penstock.schedules import build
 from penstock.transform import combine
 from penstock.transform.sharding import add_collectives
@@ -68,7 +71,10 @@ class ScheduleRequest(NamedTuple):
 
 def step_schedule(layout: TrainingLayout) -> StepSchedule:
     """The schedule of a layout's step."""
-    return _made(schedule_request(layout))
+    request = schedule_request(layout)
+    if layout.model.subsampling is None:
+        return _made(request)
+    return _made_for(request, layout.model, layout.layers)
 
 
 def schedule_request(layout: TrainingLayout) -> ScheduleRequest:
@@ -112,6 +118,26 @@ def _made(request: ScheduleRequest) -> StepSchedule:
 
 
 @lru_cache(maxsize=KEPT)
+def _made_for(
+    request: ScheduleRequest, model: ModelConfig, layers: tuple[int, ...]
+) -> StepSchedule:
+    """The same for a model that leaves out tokens."""
+    return _carrying(_made(request), model, layers)
+
+
+def _carrying(step: StepSchedule, model: ModelConfig, layers: tuple[int, ...]) -> StepSchedule:
+    """A step in which what goes past brackets goes along with messages: boundaries have parts of
+    that of all tokens, as many as the cost model counts."""
+    schedule, lengths = step.schedule, step.lengths
+    refuse_subsampling(model, schedule, ONE_RANK)
+    work = workload_for(schedule.shape, model, (lengths,) * schedule.shape.microbatches, layers)
+    whole = work.boundary_bytes(sum(lengths))
+    sent = work.applied_to(schedule).shape.boundary_bytes
+    parts = tuple(-(-each * work.boundary_parts // whole) for each in sent)
+    return replace(step, schedule=schedule.with_boundary_bytes(parts))
+
+
+@lru_cache(maxsize=KEPT)
 def _proven_step(order: OrderRequest, *, reduced: bool, full: bool) -> StepSchedule:
     return _whole_step(_changed(order), reduced=reduced, full=full)
 
@@ -149,8 +175,11 @@ def step_of(
     lengths = lengths or slice_lengths(layout.model, layout.tokens, count, layout.mesh.sequence)
     _refuse_unpriced(schedule, len(lengths))
     reduced = layout.copies * layout.mesh.tensor > 1
-    step = _whole_step(schedule, reduced=reduced, full=layout.shard == "full")
-    return with_lengths(step, lengths)
+    step = with_lengths(
+        _whole_step(schedule, reduced=reduced, full=layout.shard == "full"), lengths
+    )
+    kept = layout.model.subsampling is not None
+    return _carrying(step, layout.model, layout.layers) if kept else step
 
 
 def step_of_batch(

@@ -25,5 +25,5 @@ def unmasked_flops(model: ModelConfig, tokens: int) -> float:
 
 def token_flops_again(model: ModelConfig, tokens: int, again: int) -> int:
     """The same with so many layers computed again; where layers differ, of the average."""
-    layers = model.total("layer_flops") + model.flops_per_pair * tokens
+    layers = model.met("layer_flops") + model.flops_per_pair * tokens
     return token_flops(model, tokens) + again * layers // model.layers

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.estimate.layer_sorts import Floats
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.step_schedule import slice_lengths
 from penstock.planner.columns import DivisionColumns
 from penstock.planner.divisions import Division
 from penstock.planner.entries import Entries, entries_of, slices_of
-from penstock.planner.layer_sorts import Floats
 from penstock.planner.memory_bounds import MemoryBounds
 from penstock.planner.piece_times import PieceTimes
 from penstock.planner.problem import PlanProblem

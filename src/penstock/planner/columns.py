@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.estimate.layer_sorts import Floats
 from penstock.planner.divisions import Division
 from penstock.planner.entries import FACTS, Entries
-from penstock.planner.layer_sorts import Floats
 from penstock.planner.piece_times import PieceTimes
 from penstock.planner.problem import PlanProblem
 from penstock.planner.variants import PlanVariant

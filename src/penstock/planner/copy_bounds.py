@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.arch.layer_split import split_layers
+from penstock.estimate.layer_sorts import layer_sorts
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.moved_activations import moved_activations
-from penstock.planner.layer_sorts import layer_sorts
 from penstock.planner.piece_times import PieceTimes
 
 
@@ -38,5 +38,6 @@ def copy_bounds(layout: TrainingLayout, piece: PieceTimes) -> CopyBounds:
     waiting = moved.waiting(moved.bytes_of(layers @ piece.act)).mean()
     hosts = -(-cluster.gpus // cluster.machine.gpus)
     return CopyBounds(
-        float(2 * copied.max(initial=0.0) / cluster.gpu.host_rate), float(waiting * cluster.gpus / hosts)
+        float(2 * copied.max(initial=0.0) / cluster.gpu.host_rate),
+        float(waiting * cluster.gpus / hosts),
     )

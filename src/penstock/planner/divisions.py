@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from penstock.arch.mesh_shape import MeshShape, refuse_misfits
 from penstock.errors import ShapeError
-from penstock.estimate.layout import TrainingLayout
+from penstock.estimate.layout import TrainingLayout, refuse_shared_tokens
 from penstock.planner.problem import PlanProblem
 
 ROWS = (1, 2, 4)
@@ -96,6 +96,7 @@ def _possible(problem: PlanProblem, sizes: tuple[int, int, int], ring: int) -> b
     replicas, sequence, tensor = sizes
     try:
         refuse_misfits(problem.model, MeshShape(replicas, sequence, ring, tensor))
+        refuse_shared_tokens(problem.model, {"sequence": sequence, "tensor": tensor})
     except ShapeError:
         return False
     return True

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -19,15 +18,14 @@ from numpy.typing import NDArray
 from penstock.arch.balanced_split import faster_split
 from penstock.arch.layer_split import even_split
 from penstock.arch.unequal_split import faster_unequal
-from penstock.core.shape import Shape
 from penstock.errors import PenstockError
+from penstock.estimate.layer_sorts import Floats
 from penstock.estimate.request import BALANCED, EVEN
-from penstock.planner.layer_sorts import Floats, least_stages
+from penstock.planner.device_shares import DeviceShare, device_shares, stage_homes
 from penstock.planner.model_loads import ModelLoads
 from penstock.planner.problem import PlanProblem
 from penstock.planner.records import RecordWork, all_work
 from penstock.schedules import Case
-from penstock.schedules.generators.placements import looped_placement, wave_placement
 
 CHUNKS = (2, 3, 4, 5, 6, 8, 10)
 """Stages of a device that are tried, where a record lets one choose."""
@@ -56,17 +54,6 @@ class ScheduleEntry(NamedTuple):
     """Forwards and backwards of all devices."""
     layers: tuple[int, ...] = ()
     """Of each stage; empty is even."""
-
-
-class DeviceShare(NamedTuple):
-    """What a device of a schedule has."""
-
-    layers: tuple[int, ...]
-    """Of each sort."""
-    before: tuple[int, ...]
-    fewest: list[tuple[int, ...]]
-    others: tuple[float, ...]
-    """The columns of `Entries` from `first` on."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +147,8 @@ def entries_of(
     for work in all_work():
         if problem.fixed.get("schedule", work.spec.name) != work.spec.name:
             continue
+        if work.lends and problem.model.subsampling is not None:
+            continue  # attention that is lent has all tokens
         for case, even in _choices(problem, work, (devices, microbatches), cut):
             for layers in _splits(problem, work, case):
                 found.append(even._replace(layers=layers))
@@ -225,18 +214,12 @@ def _splits(problem: PlanProblem, work: RecordWork, case: Case) -> list[tuple[in
 @lru_cache(maxsize=1024)
 def _balanced(loads: ModelLoads, sizes: tuple[int, int], looped: bool) -> tuple[int, ...]:
     """The split that is faster than an even one, if there is any."""
-    homes, more = _homes(*sizes, looped), [0.0] * (sizes[0] * sizes[1])
+    homes, more = stage_homes(*sizes, looped), [0.0] * (sizes[0] * sizes[1])
     more[0] += loads.embedding
     more[-1] += loads.head
     if len({*loads.layers}) == 1:
         return faster_split(len(loads.layers), more, homes)
     return faster_unequal(loads.layers, more, homes)
-
-
-def _homes(devices: int, chunks: int, looped: bool) -> tuple[int, ...]:
-    """The device of each stage."""
-    shape = Shape.even(devices, 1, chunks)
-    return tuple((looped_placement if looped else wave_placement)(shape))
 
 
 def _plain(work: RecordWork, case: Case) -> bool:
@@ -254,43 +237,10 @@ def _devices(problem: PlanProblem, case: Case, entry: ScheduleEntry) -> list[Dev
     """The rows of an entry: what each device that is looked at has."""
     held = _held(entry.work, case)
     counts = entry.layers or even_split(problem.model.layers, case.p * case.v)
-    homes = _homes(case.p, case.v, entry.work.looped)
-    shares = _shares(counts, homes, problem.sorts.of_layer, problem.loads.layers)
+    homes = stage_homes(case.p, case.v, entry.work.looped)
+    shares = device_shares(counts, homes, problem.sorts.of_layer, problem.loads.layers)
     mean = sum(held) / len(held)
-    return [
-        share._replace(others=(*share.others, held[device], mean)) for device, share in shares
-    ]
-
-
-@lru_cache(maxsize=1024)
-def _shares(
-    sizes: tuple[int, ...],
-    homes: tuple[int, ...],
-    sorts: tuple[int, ...],
-    loads: tuple[float, ...],
-) -> tuple[tuple[int, DeviceShare], ...]:
-    """Devices that are looked at, with the part of the model that each has, its sort and its load
-    for each layer. The third of them stands for all others, so that its smallest stage is that of
-    any device."""
-    devices, last = max(homes) + 1, homes[-1]
-    stages_of = [[s for s, home in enumerate(homes) if home == d] for d in range(devices)]
-    ends = [0, *accumulate(sizes)]
-    every = range(max(sorts) + 1)
-    counts = [
-        tuple(sorts[start:end].count(sort) for sort in every) for start, end in pairwise(ends)
-    ]
-    load = [sum(loads[start:end]) for start, end in pairwise(ends)]
-    others = {*range(devices)} - {0, last} or {devices - 1}
-    most = max(others, key=lambda each: (sum(load[s] for s in stages_of[each]), -each))
-    found = []
-    for device in (0, last, most, devices - 1):
-        own = stages_of[device]
-        layers = tuple(map(sum, zip(*(counts[stage] for stage in own))))
-        before = tuple(sorts[: ends[own[0]]].count(sort) for sort in every)
-        fewest = least_stages(counts if device == most else [counts[stage] for stage in own])
-        at_ends = (float(0 in own), float(len(sizes) - 1 in own), float(own[0]))
-        found.append((device, DeviceShare(layers, before, fewest, at_ends)))
-    return tuple(found)
+    return [share._replace(others=(*share.others, held[device], mean)) for device, share in shares]
 
 
 def _held(work: RecordWork, case: Case) -> tuple[float, ...]:

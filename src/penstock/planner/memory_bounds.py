@@ -13,15 +13,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock.arch.layers.record import wide_bytes
+from penstock.estimate.layer_sorts import Floats
 from penstock.estimate.memory_classes import CONTEXT, DRIVER, GAPS
 from penstock.planner.columns import DivisionColumns
-from penstock.planner.layer_sorts import Floats
 from penstock.planner.piece_times import PieceTimes
 from penstock.planner.variants import PlanVariant
 
 ON_THE_WAY = 3
 """Activations that are there at once where copies go to the host: a copy has the time of two ops to
-go out (transform/offload.py), so that of an op and of the two before it is not away yet."""
+go out (transform/offload.py), so that of an op and of the two before it is not away yet. Where all
+devices have a part of the vocabulary, these two may be ops of it, which have no activations."""
 NOT_AWAY = 6
 """Activations that are not on the host although their backward is to come, at most, for each strand
 of a pair: those that are loaded for the next two turns, and of the last four those that stay."""
@@ -36,7 +37,8 @@ class MemoryBounds:
 
     def bytes(self, variant: PlanVariant) -> Floats:
         """Of the device that needs most, for each schedule."""
-        key = variant._replace(shard="none", vocabulary=False)
+        moves = variant.offload != "none"
+        key = variant._replace(shard="none", vocabulary=variant.vocabulary and moves)
         if key not in self.known:
             self.known[key] = (1 + GAPS) * self._step(variant)
         held = self._state(variant) + self.known[key]
@@ -93,7 +95,7 @@ class MemoryBounds:
         given, running = columns.by_slices(_inputs)
         units = have.live * columns.stages * columns.slices
         if variant.offload == "all":
-            there = np.clip(units, 1, ON_THE_WAY)[..., None]
+            there = np.where(columns.spread(variant), 1, np.clip(units, 1, ON_THE_WAY))[..., None]
             both = there * moved + units[..., None] * stays
             kept = np.maximum(have.of_fewest(slice), have.of_fewest(both))
         elif variant.recompute == "none":

@@ -10,11 +10,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from penstock.arch.config import ModelConfig
 from penstock.cluster.cluster import Cluster
 from penstock.errors import PenstockError
+from penstock.estimate.layer_sorts import layer_sorts
 from penstock.estimate.layout import TrainingLayout
-from penstock.planner.layer_sorts import layer_sorts
 from penstock.planner.piece_times import PieceTimes
 
 
@@ -35,9 +37,10 @@ def model_loads(
         alone = TrainingLayout(model, replace(cluster, gpus=1), tokens, tokens, "", **kernels)
         piece = PieceTimes(alone, (tokens,))
         passes = [piece.computing[kind] for kind in "FB"]
-        seconds = sum(each.of_layers for each in passes)
+        seconds = np.sum([each.of_layers for each in passes], axis=0)
         _, embedding, head = map(sum, zip(*(each.others for each in passes)))
-        layer, each = seconds[0], [float(other / seconds[0]) for other in seconds]
+        layer = float(seconds[0])
+        each = [float(other) / layer for other in seconds]
         loads = tuple(each[sort] for sort in layer_sorts(model).of_layer)
         return ModelLoads(loads, max(0.0, embedding / layer), max(0.0, head / layer))
     return ModelLoads((1.0,) * model.layers)

@@ -2,7 +2,7 @@
 
 What a stage takes is a sum: so much for each layer, for the boundary to another stage, and for the
 embedding and the head at the ends. The cost model of an estimate is asked for a small model
-(planner/layer_sorts.py) with a stage for each layer and for each end, and one with nothing else:
+(estimate/layer_sorts.py) with a stage for each layer and for each end, and one with nothing else:
 the parts are what is left when that is subtracted.
 
     stage        0          1    ...   n    n + 1   n + 2
@@ -18,11 +18,11 @@ import numpy as np
 
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
+from penstock.estimate.layer_sorts import Floats, LayerSorts, layer_sorts
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.layout_cost import LayoutCost
 from penstock.estimate.price import layout_cost
 from penstock.estimate.step_schedule import StepSchedule
-from penstock.planner.layer_sorts import Floats, LayerSorts, layer_sorts
 
 FUSED, SPLIT = "FB", "FIW"
 

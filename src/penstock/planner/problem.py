@@ -8,9 +8,9 @@ from typing import Any
 from penstock.arch.config import ModelConfig
 from penstock.cluster.cluster import Cluster
 from penstock.errors import ShapeError, nearest, shown
-from penstock.estimate.layout import BYTES_OF
+from penstock.estimate.layer_sorts import LayerSorts, layer_sorts
+from penstock.estimate.layout import BYTES_OF, refuse_shared_tokens
 from penstock.estimate.request import values_from
-from penstock.planner.layer_sorts import LayerSorts, layer_sorts
 from penstock.planner.model_loads import ModelLoads, model_loads
 from penstock.schedules import registry
 
@@ -38,6 +38,8 @@ class PlanProblem:
     def __post_init__(self) -> None:
         self.model.refuse_length(self.tokens)
         self._refuse_layers()
+        given = {axis: self.mesh.get(axis, 1) for axis in ("sequence", "tensor")}
+        refuse_shared_tokens(self.model, given)
         if self.batch_tokens % self.tokens:
             raise ShapeError(
                 f"batch_tokens is {self.batch_tokens:,}, which is not a number of sequences of "

@@ -25,8 +25,8 @@ import numpy as np
 from penstock.arch.layers.record import wide_bytes
 from penstock.arch.mesh_shape import COPY_AXES
 from penstock.cluster.collective_times import GroupLinks
+from penstock.estimate.layer_sorts import Floats
 from penstock.planner.columns import DivisionColumns, Flags
-from penstock.planner.layer_sorts import Floats
 from penstock.planner.piece_times import PieceTimes
 from penstock.planner.variants import PlanVariant
 
@@ -150,7 +150,7 @@ class TimeBounds:
 
     def _message(self, piece: PieceTimes) -> float:
         """The first slice from device to device, over the fastest link that these can have."""
-        sent = piece.cost.workload.boundary_bytes(piece.lengths[0]) * self.columns.division.rows
+        sent = piece.cost.workload.least_message(piece.lengths[0]) * self.columns.division.rows
         cluster = self.columns.problem.cluster
         return min(GroupLinks(cluster, 2, near).message_seconds(float(sent)) for near in (1, 2))
 
@@ -169,7 +169,9 @@ class TimeBounds:
         if copies == 1 or shard == "full":
             return np.zeros(len(columns.entries.entries))
         group = columns.pieces(1).cost.links.group(*COPY_AXES)
-        sent = self._least_elements * wide_bytes(columns.problem.element_bytes) * (copies - 1) / copies
+        sent = (
+            self._least_elements * wide_bytes(columns.problem.element_bytes) * (copies - 1) / copies
+        )
         sizes, which = np.unique(sent, return_inverse=True)
         if shard == "none":
             return np.array([group.sum_seconds(2 * each) for each in sizes.tolist()])[which]

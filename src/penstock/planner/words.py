@@ -1,12 +1,12 @@
 """Plans in words: what they are, why they are as they are, and what the others lack."""
 
 from penstock.arch.layer_split import written_counts
+from penstock.estimate.layer_sorts import layer_sorts
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import Estimate
 from penstock.estimate.reasons import GIBI, number_words, reasons
 from penstock.estimate.utilisation import token_flops, unmasked_flops
 from penstock.planner.advice import Plans
-from penstock.planner.layer_sorts import layer_sorts
 from penstock.planner.search import least_seconds
 
 LITTLE_ATTENTION = 0.1

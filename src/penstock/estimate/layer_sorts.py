@@ -5,6 +5,7 @@ MLP (`ModelConfig.kinds`), and layers that only some of the tokens get to. What 
 sort takes is asked of a small model, which has them all.
 """
 
+from collections.abc import Hashable
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -48,17 +49,28 @@ class LayerSorts(NamedTuple):
 @lru_cache(maxsize=64)
 def layer_sorts(model: ModelConfig) -> LayerSorts:
     """The sorts of a model's layers, in the order in which they are met."""
-    keys = [model.like(layer) for layer in range(model.layers)]
+    keys = [_sort(model, layer) for layer in range(model.layers)]
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     of_layer = tuple(numbers[key] for key in keys)
     if len(numbers) == 1:
         layers = WINDOWED_LAYERS if model.window_pattern else 1
         return LayerSorts(of_layer, replace(model, layers=layers), (0,))
-    first = [of_layer.index(sort) for sort in range(len(numbers))]
+    first = tuple(of_layer.index(sort) for sort in range(len(numbers)))
+    if model.subsampling is not None:
+        return LayerSorts(of_layer, model, first)
     blocks = tuple(model.block(layer) for layer in first)
     # every layer with the window, which no layer has fewer pairs with
     small = replace(model, layers=len(first), blocks=blocks, window_pattern=())
     return LayerSorts(of_layer, small, tuple(range(len(first))))
+
+
+def _sort(model: ModelConfig, layer: int) -> Hashable:
+    """What layers of one sort have in common: what they are made of, or the tokens that get there
+    and the brackets in front of them and behind."""
+    kept = model.subsampling
+    if kept is None:
+        return model.like(layer)
+    return kept.levels[layer], len(kept.opened(layer)), len(kept.closed(layer))
 
 
 def least_stages(stages: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
