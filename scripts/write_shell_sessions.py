@@ -28,6 +28,7 @@ PAGES = tuple(
         "docs/concepts/ffn-fusion.md",
         "docs/concepts/profile.md",
         "docs/concepts/plan.md",
+        "docs/concepts/subllm.md",
         "docs/concepts/auto-plan.md",
         "docs/howto/lora.md",
         "README.md",
