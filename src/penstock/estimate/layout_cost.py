@@ -180,9 +180,11 @@ class LayoutCost(LayoutBytes):
         known, copies = self._common._copies_known, self.copies
         key = (kind, copies.count, copies.shard)
         if key not in known:
-            each = [copies.sent(kind, copies.like(home)) for home in range(schedule.shape.homes)]
-            sent = np.array(each, np.float64).reshape(-1, 2).T
-            known[key] = self.copies_seconds(schedule, *sent)
+            likes = [*map(copies.like, range(schedule.shape.homes))]
+            each = {like: copies.sent(kind, like) for like in dict.fromkeys(likes)}
+            sent = np.array([*each.values()], np.float64).T
+            seconds = dict(zip(each, self.copies_seconds(schedule, *sent).tolist()))
+            known[key] = np.array([*map(seconds.__getitem__, likes)])
         return known[key]
 
     @cached_property
