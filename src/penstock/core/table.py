@@ -68,7 +68,10 @@ class Table:
 
     def appended(self, lanes: Iterable[PlainLane]) -> "Table":
         """The table with more ops at the ends of some lanes, which may be new ones."""
-        behind = Table.of(lanes)
+        return self.followed_by(Table.of(lanes))
+
+    def followed_by(self, behind: "Table") -> "Table":
+        """The same, with ops that are a table already."""
         kind, stage, mb, slice = map(np.concatenate, zip(self._ops, behind._ops))
         joined = Table(
             kind,
@@ -174,7 +177,7 @@ class Table:
         """The ops of a range of rows."""
         return self.ops_at(range(start, len(self) if end is None else end))
 
-    def ops_at(self, rows: Sequence[int]) -> list[Op]:
+    def ops_at(self, rows: Sequence[int] | NDArray[Any]) -> list[Op]:
         """The ops of some rows."""
         at = np.asarray(rows, np.int64)
         letters = [LETTERS[code] for code in self.kind[at].tolist()]
