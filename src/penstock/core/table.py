@@ -200,6 +200,41 @@ class Table:
                 rows[op].append(row)
         return rows
 
+    @cached_property
+    def _by_number(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Numbers of all ops in their order, and the row of each."""
+        numbers = self._numbers(*(column.astype(np.int64) for column in self._ops))
+        order = np.argsort(numbers, kind="stable")
+        return numbers[order], order
+
+    def _numbers(self, *columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """A number for each op, other than those of all different ops of the table; -1 for an op
+        that is beyond all of them."""
+        kind, *places = columns
+        found, there = kind, np.ones(len(kind), np.bool_)
+        for place, column in zip(places, self._ops[1:]):
+            room = int(column.max()) + 1
+            there &= (place >= 0) & (place < room)
+            found = found * room + place
+        return np.where(there, found, -1)
+
+    @cached_property
+    def repeats(self) -> bool:
+        """Whether some op has several rows: a gang, or a mistake."""
+        numbers = self._by_number[0]
+        return bool((numbers[1:] == numbers[:-1]).any())
+
+    def first_rows(self, ops: Sequence[Op]) -> NDArray[np.int64]:
+        """The first row of each of some ops, -1 for one that is in no lane."""
+        kinds = "".join(map(itemgetter(0), ops)).encode("latin-1", "replace")
+        if len(kinds) != len(ops):  # what is no kind is in no lane
+            return np.array([self.row_of(op) for op in ops], np.int64)
+        codes = _CODE_OF_BYTE[np.frombuffer(kinds, np.uint8)].astype(np.int64)
+        places = (np.fromiter(map(itemgetter(at), ops), np.int64, len(ops)) for at in (1, 2, 3))
+        wanted, (numbers, rows) = self._numbers(codes, *places), self._by_number
+        at = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
+        return np.where(numbers[at] == wanted, rows[at], -1)
+
     def row_of(self, op: Op) -> int:
         """First row that holds `op`, or -1."""
         code = CODE.get(op.kind, 255)
