@@ -150,9 +150,7 @@ class FreeBoundaries(CellCost):
 def refuse_unpriced(schedule: Schedule, links: MeshLinks) -> None:
     """Refuse what is not simulated on ranks of a cell."""
     kinds = schedule.table.kinds
-    if links.mesh.cell.ranks == 1 or not (
-        schedule.gangs or schedule.loans or kinds & SHARD_KINDS
-    ):
+    if links.mesh.cell.ranks == 1 or not (schedule.gangs or schedule.loans or kinds & SHARD_KINDS):
         return
     shards = sorted(kinds & SHARD_KINDS)
     unpriced = {

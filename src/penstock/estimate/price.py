@@ -253,8 +253,8 @@ def _refuse_twice(layout: TrainingLayout, schedule: Schedule) -> None:
 
 
 def _layers(layout: TrainingLayout, step: StepSchedule, model: ModelConfig) -> tuple[int, ...]:
-    """Layers of each stage, dealt as the layout says, else as the schedule is made for or as evenly as can
-    be."""
+    """Layers of each stage, as the layout says, else as the schedule is made for or as evenly as
+    can be."""
     shape = step.schedule.shape
     if layout.tokens < layout.mesh.sequence:
         raise ShapeError(

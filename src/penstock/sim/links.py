@@ -185,7 +185,7 @@ _ROOM = 2**56
 
 
 def _bytes_moved(schedule: Schedule) -> tuple[Fraction, int]:
-    """Bytes of all transfers and of what collectives bring, and a scale with which each is whole."""
+    """Bytes of all transfers and of what collectives bring, and a scale at which each is whole."""
     own, scale = transfer_parts(schedule)
     parts = np.concatenate([own, _joined_parts(schedule)[0]])
     scale //= gcd(scale, int(np.gcd.reduce(parts, initial=0)))

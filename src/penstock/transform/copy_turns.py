@@ -5,7 +5,7 @@ windows of copies are a few comparisons of whole numbers, so they are made for a
 the order that `add_copies` (transform/offload.py) gives the same windows op by op.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from penstock.core.table import CODE, Table
 from penstock.transform._blocks import item_numbers
 
 _Numbers = NDArray[np.int64]
-_AFTER_OF = partial(tuple.__new__, After)
+_AFTER_OF: Callable[[tuple[Op, Op]], After] = partial(tuple.__new__, After)
 
 
 class CopyTurns(NamedTuple):

@@ -97,9 +97,7 @@ def offload_stages(
     )
 
 
-def _shares(
-    schedule: Schedule, turns: CopyTurns, share: Fraction
-) -> Iterator[tuple[Op, Fraction]]:
+def _shares(schedule: Schedule, turns: CopyTurns, share: Fraction) -> Iterator[tuple[Op, Fraction]]:
     """What copies move, where that is not all."""
     for op in schedule.table.ops_at(turns.forward) if share != 1 else ():
         yield op._replace(kind="O"), share
