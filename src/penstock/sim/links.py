@@ -94,7 +94,7 @@ def _collective_of_edges(schedule: Schedule) -> NDArray[np.int64]:
     common."""
     graph, edges = graph_of(schedule), schedule.derive("joined edges", joined_edges)
     keys = graph.reader[edges].astype(np.int64) * len(NAMES) + graph.buffer[edges]
-    return np.unique(keys, return_inverse=True)[1]
+    return np.asarray(np.unique(keys, return_inverse=True)[1])
 
 
 def wires(schedule: Schedule, links: Links, tick: Fraction) -> Wires | None:
