@@ -11,12 +11,12 @@ from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.schedules import build
 from transform.pictures import draw, ops
-from transform.samples import SAMPLES
+from transform.samples import SAMPLES, Sample
 
 
-@pytest.mark.parametrize("name", sorted(SAMPLES))
-def test_first_rows_are_those_of_each_op(name: str) -> None:
-    table = SAMPLES[name].schedule().table
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_first_rows_are_those_of_each_op(sample: Sample) -> None:
+    table = sample().table
     every = [*table.ops(), Op("F", 99, 0), Op("F", 0, 99), Op("F", 0, 0, 99), Op("W", 0, 0)]
     assert table.first_rows(every).tolist() == [table.row_of(op) for op in every]
 
@@ -48,7 +48,7 @@ def test_strands_are_braided_where_they_are_neighbours() -> None:
 
 @pytest.mark.parametrize("name", ["dualpipev", "stp"])
 def test_groups_of_braided_pairs_are_those_that_are_merged_one_by_one(name: str) -> None:
-    schedule = build(name, devices=4, microbatches=8)
+    schedule = build(name, devices=4, microbatches=12)
     groups = groups_of(schedule)
     ends = groups.start.tolist()
     found = [groups.rows[first:end].tolist() for first, end in pairwise(ends)]
