@@ -10,10 +10,11 @@ from penstock.cost.copies import Copies, _known_sent
 from penstock.cost.rank_share import RankShare
 from penstock.estimate.cluster_links import cluster_links
 from penstock.estimate.kept import kept_seconds, kept_sums
+from penstock.estimate.kept_costs import kept_costs
 from penstock.estimate.price import Estimate, estimate
 from penstock.estimate.request import layout_from
 
-KEPT: Any = (kept_sums, kept_seconds, _known_sent, slice_collectives, cluster_links)
+KEPT: Any = (kept_costs, kept_sums, kept_seconds, _known_sent, slice_collectives, cluster_links)
 SHAPE = {"mesh": "tensor=2,sequence=2,pipeline=4", "tokens": 8192, "batch_tokens": 32 * 8192}
 DIFFERENT = {
     "model": "tiny-fused",
@@ -29,6 +30,9 @@ LAYOUTS = [
     for changes in (
         {},
         {"layers": "11,9,11,9"},
+        {"schedule": "zb-h1", "shard": "optimizer"},
+        {"schedule": "dualpipev", "shard": "full"},
+        {"schedule": "zb-v", "shard": "none"},
         {"shard": "full", "schedule": "seq1f1b", "slices": 4},
         {"shard": "none", "rows": 2, "recompute": "all"},
         {"recompute": "layers=3", "attention": "unfused"},

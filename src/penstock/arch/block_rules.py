@@ -29,6 +29,8 @@ class BlockRules(Protocol):
 
     def attending(self, layers: Iterable[int]) -> list[int]:
         """Those of some layers that have attention."""
+        if not self.blocks:
+            return [*layers]
         return [layer for layer in layers if self.block(layer).attention]
 
     @property

@@ -148,6 +148,8 @@ class ModelConfig(BlockRules, RotaryRules, TrainedSums):
 
     def windowed(self, layers: range) -> int:
         """How many of some layers have attention with the window."""
+        if self.window is None:
+            return 0
         return sum(map(self.has_window, self.attending(layers)))
 
     def growing_flops(self, length: int) -> tuple[int, int]:

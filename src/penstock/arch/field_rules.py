@@ -31,7 +31,8 @@ def refuse_field(name: str, value: Any) -> None:
         _refuse_unless(good, name, shown(value), "give a LayerBlock for each layer")
     elif name in _CHOICES:
         known = list(_CHOICES[name])
-        _refuse_unless(value in known, name, shown(value), nearest(str(value), known))
+        if value not in known:  # the nearest of them is looked for only then
+            _refuse_unless(False, name, shown(value), nearest(str(value), known))
     elif name in _SWITCHES:
         _refuse_unless(isinstance(value, bool), name, value, "give true or false")
     else:

@@ -6,6 +6,7 @@ from itertools import chain
 
 from penstock.check.finding import Finding
 from penstock.core.meaning import ATTENDING
+from penstock.core.named_rows import after_rows, braided
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.schedule import Loan, Schedule
 
@@ -16,6 +17,8 @@ def annotations(schedule: Schedule) -> Iterator[Finding]:
     """Annotations that cannot be obeyed."""
     fields = (schedule.pairs, schedule.loans, schedule.gangs, schedule.after, schedule.shares)
     if not any(fields):
+        return
+    if _followable(schedule):
         return
     rows = schedule.table.rows_by_op
     missing = {*chain(*(ops for _, ops in _named(schedule)))} - rows.keys()
@@ -29,6 +32,14 @@ def annotations(schedule: Schedule) -> Iterator[Finding]:
     yield from _gangs(schedule, rows)
     yield from _loans(schedule, rows)
     yield from _shares(schedule, rows)
+
+
+def _followable(schedule: Schedule) -> bool:
+    """Whether pairs and `after`, the only annotations that there are, can be obeyed, as most can:
+    who finds that they cannot has to name the ops."""
+    if schedule.loans or schedule.gangs or schedule.shares:
+        return False
+    return braided(schedule) and bool((after_rows(schedule) >= 0).all())
 
 
 def _named(schedule: Schedule) -> list[tuple[str, Collection[Op]]]:

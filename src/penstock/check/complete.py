@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from penstock.check.finding import Finding
 from penstock.core.kernel import kernel
-from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, Op
+from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, STREAMS, Op
 from penstock.core.schedule import Schedule
 from penstock.core.table import CODE, LETTERS
 
@@ -28,6 +28,12 @@ _STREAM_OF: dict[str, tuple[str, ...]] = {
     "V": ("compute", "copy"),
     "A": ("compute", "copy"),
 }
+
+
+_ALLOWED = np.array(
+    [[name in _STREAM_OF.get(kind, ("compute",)) for kind in LETTERS] for name in STREAMS]
+)
+"""Whether a stream may have ops of a kind."""
 
 
 def known(schedule: Schedule) -> Iterator[Finding]:
@@ -65,10 +71,8 @@ def stream(schedule: Schedule) -> Iterator[Finding]:
     table = schedule.table
     shard = table.of_kinds(SHARD_KINDS)
     wrong = shard & (table.stage != table.device)
-    for lane, name in enumerate(table.lane_stream):
-        rows = slice(int(table.lane_start[lane]), int(table.lane_start[lane + 1]))
-        allowed = [CODE[k] for k in LETTERS if name in _STREAM_OF.get(k, ("compute",))]
-        wrong[rows] |= ~np.isin(table.kind[rows], allowed)
+    of_lane = np.array([STREAMS.index(name) for name in table.lane_stream])
+    wrong |= ~_ALLOWED[of_lane[table.lane], table.kind]
     for row in np.flatnonzero(wrong)[:SPELLED_OUT]:
         op, device = table.op(row), int(table.device[row])
         place = f"{device} {table.lane_stream[table.lane[row]]}"

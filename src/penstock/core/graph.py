@@ -16,6 +16,7 @@ from penstock.core.gangs import helping_rows
 from penstock.core.homes import home_edges
 from penstock.core.kernel import kernel
 from penstock.core.loans import loan_edges
+from penstock.core.named_rows import after_rows
 from penstock.core.rules import ABSENT, NAMES, Compiled, compile_merged, compile_rules
 from penstock.core.schedule import Schedule
 from penstock.core.table import Ints
@@ -86,8 +87,8 @@ def _build(schedule: Schedule, compiled: Compiled, lane_start: Ints) -> Graph:
     columns = columns_of(schedule)
     found = _read(size, *columns, lane_start, *reads, writers, start, edges)
     reader, writer, buffer = edges[:, :found]
-    extra = [*home_edges(schedule), *loan_edges(schedule), *_after_edges(schedule)]
-    if extra:
+    extra = _extra_edges(schedule)
+    if len(extra):
         reader, writer, buffer, start = _merge((reader, writer, buffer), extra, size)
     return Graph(start, reader, writer, buffer)
 
@@ -149,10 +150,24 @@ def _read(
     return found
 
 
-def _after_edges(schedule: Schedule) -> list[tuple[int, int, int]]:
+def _extra_edges(schedule: Schedule) -> NDArray[np.int32]:
+    """Edges that do not follow from ops of units, as rows of (reader, writer, buffer)."""
+    others = [*home_edges(schedule), *loan_edges(schedule)]
+    return np.concatenate([np.array(others, np.int32).reshape(-1, 3), _after_edges(schedule)])
+
+
+def _after_edges(schedule: Schedule) -> NDArray[np.int32]:
     """Explicit order, as (reader, writer, AFTER); ops that do not exist are the checker's."""
-    if not schedule.after:
-        return []
+    if schedule.after and schedule.table.repeats:
+        return np.array(_after_each(schedule), np.int32).reshape(-1, 3)
+    rows = after_rows(schedule) if schedule.after else np.zeros((0, 2), np.int64)
+    edges = np.full((len(rows), 3), AFTER, np.int32)
+    edges[:, :2] = rows
+    return edges[(rows >= 0).all(axis=1)]
+
+
+def _after_each(schedule: Schedule) -> list[tuple[int, int, int]]:
+    """The same where some op has several rows: all of its rows wait, or are waited for."""
     rows = schedule.table.rows_by_op
     return [
         (reader, writer, AFTER)
@@ -164,10 +179,10 @@ def _after_edges(schedule: Schedule) -> list[tuple[int, int, int]]:
 
 
 def _merge(
-    edges: tuple[NDArray[np.int32], ...], extra: list[tuple[int, int, int]], size: int
+    edges: tuple[NDArray[np.int32], ...], extra: NDArray[np.int32], size: int
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Edges from the table and others, sorted by reader again."""
-    both = np.concatenate([np.stack(edges), np.array(extra, np.int32).reshape(-1, 3).T], axis=1)
+    both = np.concatenate([np.stack(edges), extra.T], axis=1)
     both = both[:, np.argsort(both[0], kind="stable")]
     start = np.searchsorted(both[0], np.arange(size + 1)).astype(np.int32)
     return both[0], both[1], both[2], start

@@ -8,7 +8,9 @@ together; so the graph sees one group of rows.
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from penstock.core.named_rows import braided, pair_rows
 from penstock.core.schedule import Schedule
 from penstock.core.table import Ints
 
@@ -28,12 +30,22 @@ def groups_of(schedule: Schedule) -> Groups:
 
 def _build(schedule: Schedule) -> Groups:
     of_row = np.full(len(schedule.table), -1, np.int32)
+    pairs_alone = not (schedule.loans or schedule.gangs) and len({*map(len, schedule.pairs)}) == 1
+    if pairs_alone and braided(schedule):
+        return _of_pairs(of_row, np.sort(pair_rows(schedule)[0], axis=1))
     members = _members(schedule) if schedule.pairs or schedule.loans or schedule.gangs else []
     for group, rows in enumerate(members):
         of_row[rows] = group
     start = np.cumsum([0, *(len(rows) for rows in members)], dtype=np.int32)
     flat = [row for rows in members for row in rows]
     return Groups(of_row, start, np.array(flat, np.int32))
+
+
+def _of_pairs(of_row: Ints, pairs: NDArray[np.int64]) -> Groups:
+    """Each pair a group, in the order of their first rows."""
+    rows = pairs[np.argsort(pairs[:, 0])].astype(np.int32)
+    of_row[rows] = np.arange(len(rows), dtype=np.int32)[:, None]
+    return Groups(of_row, np.arange(len(rows) + 1, dtype=np.int32) * rows.shape[1], rows.ravel())
 
 
 def _members(schedule: Schedule) -> list[list[int]]:

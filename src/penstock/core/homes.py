@@ -100,13 +100,26 @@ def _turns(schedule: Schedule, name: str) -> list[tuple[int, int]]:
             newer = BUFFERS[name].newer if name == ref.buffer and _newest(ref) else ""
             written = _ends_by_home(schedule, kinds_writing(name), away=True)
             replaced = _ends_by_home(schedule, kinds_writing(newer), away=True) if newer else {}
-            for home, readers in _ends_by_home(schedule, kind, away=False).items():
-                if BUFFERS[name].collective:
-                    parts = parts_of(schedule, name, home[0])
-                    edges += [(readers[first], writer) for writer in parts]
-                elif home in written and home not in replaced:
-                    edges.append((readers[first], written[home][first]))
+            readers = _ends_by_home(schedule, kind, away=False)
+            if BUFFERS[name].collective:
+                edges += _from_parts(
+                    schedule, name, {at: ends[first] for at, ends in readers.items()}
+                )
+                continue
+            edges += [
+                (ends[first], written[home][first])
+                for home, ends in readers.items()
+                if home in written and home not in replaced
+            ]
     return edges
+
+
+def _from_parts(
+    schedule: Schedule, name: str, readers: dict[tuple[int, int], int]
+) -> list[tuple[int, int]]:
+    """Readers of a sum, by home, each paired with all who write parts of it."""
+    parts = {stage: parts_of(schedule, name, stage) for stage in {stage for stage, _ in readers}}
+    return [(reader, writer) for (stage, _), reader in readers.items() for writer in parts[stage]]
 
 
 def _ends_by_home(
@@ -160,8 +173,8 @@ def _rows_of_sums(schedule: Schedule, name: str) -> dict[int, list[int]]:
 def sum_parts(schedule: Schedule, name: str, kinds: Collection[str]) -> list[tuple[int, int]]:
     """Number of the sum, and row, of each part that ops of these kinds write."""
     return [
-        (number, int(rows[-1]))
-        for (stage, _), rows in rows_by_home(schedule, kinds).items()
+        (number, last)
+        for (stage, _), (_, last) in _ends_by_home(schedule, kinds, away=False).items()
         for number in sums_of(schedule.shape, name, stage)
     ]
 

@@ -68,7 +68,10 @@ class Table:
 
     def appended(self, lanes: Iterable[PlainLane]) -> "Table":
         """The table with more ops at the ends of some lanes, which may be new ones."""
-        behind = Table.of(lanes)
+        return self.followed_by(Table.of(lanes))
+
+    def followed_by(self, behind: "Table") -> "Table":
+        """The same, with ops that are a table already."""
         kind, stage, mb, slice = map(np.concatenate, zip(self._ops, behind._ops))
         joined = Table(
             kind,
@@ -174,7 +177,7 @@ class Table:
         """The ops of a range of rows."""
         return self.ops_at(range(start, len(self) if end is None else end))
 
-    def ops_at(self, rows: Sequence[int]) -> list[Op]:
+    def ops_at(self, rows: Sequence[int] | NDArray[Any]) -> list[Op]:
         """The ops of some rows."""
         at = np.asarray(rows, np.int64)
         letters = [LETTERS[code] for code in self.kind[at].tolist()]
@@ -196,6 +199,41 @@ class Table:
             for row, op in enumerate(ops):
                 rows[op].append(row)
         return rows
+
+    @cached_property
+    def _by_number(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Numbers of all ops in their order, and the row of each."""
+        numbers = self._numbers(*(column.astype(np.int64) for column in self._ops))
+        order = np.argsort(numbers, kind="stable")
+        return numbers[order], order
+
+    def _numbers(self, *columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """A number for each op, other than those of all different ops of the table; -1 for an op
+        that is beyond all of them."""
+        kind, *places = columns
+        found, there = kind, np.ones(len(kind), np.bool_)
+        for place, column in zip(places, self._ops[1:]):
+            room = int(column.max()) + 1
+            there &= (place >= 0) & (place < room)
+            found = found * room + place
+        return np.where(there, found, -1)
+
+    @cached_property
+    def repeats(self) -> bool:
+        """Whether some op has several rows: a gang, or a mistake."""
+        numbers = self._by_number[0]
+        return bool((numbers[1:] == numbers[:-1]).any())
+
+    def first_rows(self, ops: Sequence[Op]) -> NDArray[np.int64]:
+        """The first row of each of some ops, -1 for one that is in no lane."""
+        kinds = "".join(map(itemgetter(0), ops)).encode("latin-1", "replace")
+        if len(kinds) != len(ops):  # what is no kind is in no lane
+            return np.array([self.row_of(op) for op in ops], np.int64)
+        codes = _CODE_OF_BYTE[np.frombuffer(kinds, np.uint8)].astype(np.int64)
+        places = (np.fromiter(map(itemgetter(at), ops), np.int64, len(ops)) for at in (1, 2, 3))
+        wanted, (numbers, rows) = self._numbers(codes, *places), self._by_number
+        at = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
+        return np.where(numbers[at] == wanted, rows[at], -1)
 
     def row_of(self, op: Op) -> int:
         """First row that holds `op`, or -1."""

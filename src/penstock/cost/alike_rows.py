@@ -37,7 +37,7 @@ def alike_rows(schedule: Schedule, units: NDArray[np.int64]) -> AlikeRows:
     """The sorts of a schedule's rows, where units with the same number are alike; the last number
     is that of rows without a unit. What was found last is kept with the schedule."""
     kept: AlikeRows | None = schedule.derived.get("alike rows")
-    if kept is None or not np.array_equal(kept.units, units):
+    if kept is None or (kept.units is not units and not np.array_equal(kept.units, units)):
         kept = schedule.derived["alike rows"] = _sorted_out(schedule, units)
     return kept
 

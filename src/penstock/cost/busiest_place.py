@@ -14,8 +14,7 @@ from penstock.cost.workload import Workload
 def busiest_place(workload: Workload, schedule: Schedule, cell: CellShape) -> CellPlace:
     """The place of the rank with most FLOPs. Places of a ring differ by a token or two, so the
     first one stands for all."""
-    lengths = frozenset(count for each in set(workload.lengths) for count in each)
-    places = _distinct(workload.model, lengths, cell)
+    places = distinct_places(workload.model, frozenset(workload.lengths), cell)
     if len(places) == 1:
         return places[0]
     flops = [
@@ -25,8 +24,11 @@ def busiest_place(workload: Workload, schedule: Schedule, cell: CellShape) -> Ce
 
 
 @lru_cache(maxsize=1024)
-def _distinct(model: ModelConfig, lengths: frozenset[int], cell: CellShape) -> list[CellPlace]:
-    """Places whose ranks have different parts of the model or of some slice."""
+def distinct_places(
+    model: ModelConfig, microbatches: frozenset[tuple[int, ...]], cell: CellShape
+) -> list[CellPlace]:
+    """Places whose ranks have different parts of the model or of some slice of a microbatch."""
+    lengths = {count for each in microbatches for count in each}
     found: dict[object, CellPlace] = {}
     for place in replace(cell, ring=1).places():
         share = RankShare(model, cell, place)

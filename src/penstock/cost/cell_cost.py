@@ -11,10 +11,10 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.arch.mesh_shape import COPY_AXES
 from penstock.arch.parameters import layers_on_shards
+from penstock.core.named_rows import pair_rows
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
 from penstock.core.schedule import Schedule
 from penstock.core.table import LETTERS
@@ -53,7 +53,7 @@ class CellCost(CellSums):
         cls, workload: Workload, schedule: Schedule, links: MeshLinks, shard: Shard = "none"
     ) -> "CellCost":
         """The cost of the rank that computes most, of a workload of whole devices."""
-        _refuse_unpriced(schedule, links)
+        refuse_unpriced(schedule, links)
         place = busiest_place(workload, schedule, links.mesh.cell)
         share = RankShare(workload.model, links.mesh.cell, place)
         return cls(
@@ -128,21 +128,12 @@ class CellCost(CellSums):
 
     def _take_turns(self, schedule: Schedule, exposed: RowSeconds) -> None:
         """Leave exposed in a pair what the computing of the other strands does not hide."""
-        for rows in schedule.derive("pairs by length", _pairs_by_length):
+        for rows in pair_rows(schedule):
             computing, waits = self.computing(schedule)[rows], exposed[rows]
             others = computing.sum(axis=1, keepdims=True) - computing
             left = np.maximum(waits - others, 0)
             longest = np.arange(rows.shape[1]) == left.argmax(axis=1, keepdims=True)
             exposed[rows] = np.where(longest, left, 0)
-
-
-def _pairs_by_length(schedule: Schedule) -> list[NDArray[np.int64]]:
-    """Rows of all pairs that have as many strands, for each such number."""
-    rows_of = schedule.table.rows_by_op if schedule.pairs else {}
-    found: dict[int, list[list[int]]] = {}
-    for pair in schedule.pairs:
-        found.setdefault(len(pair), []).append([rows_of[op][0] for op in pair])
-    return [np.array(each, np.int64) for each in found.values()]
 
 
 class FreeBoundaries(CellCost):
@@ -156,11 +147,12 @@ class FreeBoundaries(CellCost):
         return Link()
 
 
-def _refuse_unpriced(schedule: Schedule, links: MeshLinks) -> None:
+def refuse_unpriced(schedule: Schedule, links: MeshLinks) -> None:
     """Refuse what is not simulated on ranks of a cell."""
-    if links.mesh.cell.ranks == 1:
+    kinds = schedule.table.kinds
+    if links.mesh.cell.ranks == 1 or not (schedule.gangs or schedule.loans or kinds & SHARD_KINDS):
         return
-    shards = sorted(schedule.table.kinds & SHARD_KINDS)
+    shards = sorted(kinds & SHARD_KINDS)
     unpriced = {
         f"ops of kind {', '.join(shards)}": shards,
         "gangs": schedule.gangs,

@@ -36,12 +36,16 @@ RowSeconds = NDArray[np.float64]
 StageLike = tuple[int | range, int, bool, bool]
 """Layers of a stage, how many of them have a window, and whether it is the first and the last."""
 Axes = tuple[CellAxis, ...]
+OpLike = tuple[str, StageLike, tuple[int, ...]]
+"""Kind, stage, and slices up to an op's own."""
 KnownSums = dict[tuple[str, StageLike, tuple[int, ...], Axes], tuple[float, ...]]
 """By kind, stage, slices up to the op's own, and axes: seconds and bytes of its collectives."""
 KnownTables = dict[tuple[str, StageLike, tuple[tuple[int, ...], ...], Axes], RowSeconds]
 """By kind, stage, slices up to each unit that differs, and axes: the same of all these."""
 CollectiveSeconds = tuple[str, float, float, float]
 """Of a collective: its axis, seconds in all, seconds exposed, bytes."""
+PricedParts = list[tuple[int, list[CollectiveSeconds]]]
+"""How often each part is sent, and what it takes."""
 KnownSeconds = dict[int, tuple[SlicePart, list[CollectiveSeconds]]]
 """By the place of a part in memory: the part, and its prices."""
 _COMMUNICATES = np.array([letter in FORWARD_KINDS + BACKWARD_KINDS for letter in LETTERS])
@@ -107,8 +111,18 @@ class CellSums(TransformerCost):
         slices = self.workload.lengths[op.mb][: op.slice + 1]
         key = kind, self._stages_like[op.stage], slices, timed
         if key not in self._known:
-            self._known[key] = _sums(self._priced_parts(op), timed)
+            self._known[key] = _sums(self._priced_once(key[:3], op), timed)
         return self._known[key]
+
+    def _priced_once(self, key: OpLike, op: Op) -> PricedParts:
+        """What an op sends, whichever axes are looked at."""
+        if key not in self._priced_ops:
+            self._priced_ops[key] = self._priced_parts(op)
+        return self._priced_ops[key]
+
+    @cached_property
+    def _priced_ops(self) -> dict[OpLike, PricedParts]:
+        return {}
 
     @cached_property
     def _units(self) -> AlikeUnits:
@@ -142,7 +156,7 @@ class CellSums(TransformerCost):
         number = {self._stages_like[at]: n for n, at in enumerate(self._like_stages)}
         return np.array([*map(number.__getitem__, self._stages_like)], np.int64)
 
-    def _priced_parts(self, op: Op) -> list[tuple[int, list[CollectiveSeconds]]]:
+    def _priced_parts(self, op: Op) -> PricedParts:
         """What a rank sends in an op: how often, and each time what."""
         if isinstance(self.workload, CutWorkload):
             found = cut_collectives(self.workload, self.share, op)

@@ -57,7 +57,13 @@ class LayerSums(AttentionPairs):
 
     def summed(self, name: str) -> Counts:
         """The same, by the name of it."""
-        return self.summed_up(lambda part: int(getattr(part, name)))
+        if name not in self._sums:
+            self._sums[name] = self.summed_up(lambda part: int(getattr(part, name)))
+        return self._sums[name]
+
+    @cached_property
+    def _sums(self) -> dict[str, Counts]:
+        return {}
 
     @cached_property
     def met(self) -> NDArray[Any]:

@@ -13,7 +13,7 @@ them, or all.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -52,8 +52,7 @@ class RankShare:
         part = self.part
         if self.cell.ulysses == 1:
             return part
-        own = deal_heads(part.heads, part.kv_heads, self.place.ulysses, self.cell.ulysses)
-        return replace(part, heads=len(own.queries), kv_heads=len(own.keys))
+        return _attending_with(part, self.place.ulysses, self.cell.ulysses)
 
     def of_kind(self, kind: ModelConfig) -> "RankShare":
         """The same rank, of a model whose layers are all of one kind."""
@@ -112,3 +111,10 @@ class RankShare:
             for each in self.chunks(count)
         ]
         return sum(max(end - max(begin, first), 0) for begin, end in spans)
+
+
+@lru_cache(maxsize=1024)
+def _attending_with(part: ModelConfig, index: int, ranks: int) -> ModelConfig:
+    """A model with the heads that one of so many ranks attends with."""
+    own = deal_heads(part.heads, part.kv_heads, index, ranks)
+    return replace(part, heads=len(own.queries), kv_heads=len(own.keys))

@@ -58,11 +58,21 @@ def shares_of(shape: Shape) -> Shares:
     of_stages = [shape.share_of_stage(s) for s in range(shape.stages)]
     stage, stage_scale = whole([*of_stages, *[Fraction(1)] * shape.shards])
     if shape.slice_share:
-        unit, unit_scale = whole([share for shares in shape.slice_share for share in shares])
+        unit, unit_scale = _of_slices(shape.slice_share)
         return Shares(stage, unit, stage_scale, unit_scale)
     counts = np.array(shape.slices, np.int64)
     unit_scale = lcm(*set(shape.slices))
     return Shares(stage, np.repeat(unit_scale // counts, counts), stage_scale, unit_scale)
+
+
+def _of_slices(microbatches: tuple[tuple[Fraction, ...], ...]) -> tuple[Ticks, int]:
+    """Shares of all slices as whole numbers. Most microbatches are cut alike and have one tuple of
+    shares, which is known by its place in memory: fractions are slow to compare."""
+    each = {id(shares): shares for shares in microbatches}
+    numbers, scale = whole([share for shares in each.values() for share in shares])
+    ends = np.cumsum([*map(len, each.values())])[:-1]
+    of_shares = dict(zip(each, np.split(numbers, ends)))
+    return np.concatenate([of_shares[id(shares)] for shares in microbatches]), scale
 
 
 def share_column(schedule: Schedule) -> Ticks:

@@ -52,8 +52,9 @@ def seconds_of_each(
     seconds: Callable[[float], float], sent: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Of each row that sends something; many send as much as others."""
-    sizes, which = np.unique(sent, return_inverse=True)
-    return np.array([seconds(each) if each else 0.0 for each in sizes.tolist()])[which]
+    sizes: list[float] = sent.tolist()
+    known = {each: seconds(each) if each else 0.0 for each in set(sizes)}
+    return np.array([*map(known.__getitem__, sizes)])
 
 
 def hardware_of(cluster: Cluster, times: LayerTimes) -> Hardware:

@@ -10,17 +10,12 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
-import numpy as np
-from numpy.typing import NDArray
-
 from penstock.arch.mesh_shape import COPY_AXES
 from penstock.cluster.collective_times import GroupLinks
-from penstock.core.ops import STAGE_KINDS, Op
+from penstock.core.ops import Op
 from penstock.core.schedule import Loan, Schedule
 from penstock.core.shape import Shape
-from penstock.core.table import LETTERS
 from penstock.cost.cell_sums import KnownSeconds, KnownSums, KnownTables, RowSeconds
-from penstock.cost.cell_workload import CellWorkload
 from penstock.cost.collectives import (
     BACKWARD_KINDS,
     CELL_AXES,
@@ -28,39 +23,25 @@ from penstock.cost.collectives import (
     RepeatedPart,
     slice_collectives,
 )
+from penstock.cost.copies import Copies
 from penstock.cost.exchange import Exchange
-from penstock.cost.kept_workload import KeptWorkload
 from penstock.cost.model import SIZES, Link
 from penstock.cost.transformer import PICOSECOND
-from penstock.cost.work_amounts import WorkAmounts
-from penstock.cost.workload import Workload
-from penstock.estimate.bracket_times import bracket_seconds
-from penstock.estimate.cluster_links import ClusterLinks, seconds_of_each
-from penstock.estimate.kept import (
-    KeptSeconds,
-    KeptSums,
-    collective_seconds,
-    kept_seconds,
-    kept_sums,
-)
-from penstock.estimate.layer_times import LayerTimes, heads_seconds, units_seconds
-from penstock.estimate.layout_bytes import LayoutBytes
-from penstock.estimate.update_times import UpdateTimes
+from penstock.estimate.cluster_links import seconds_of_each
+from penstock.estimate.kept import KeptSums, collective_seconds, kept_sums
+from penstock.estimate.op_seconds import OpSeconds
 
 IN_CELL = {"tensor": "tensor", "ulysses": "sequence", "ring": "sequence"}
 """What communication along an axis of a cell is called."""
-UPDATING = "VUA"
-"""Kinds that end a step on the GPU: the norm of gradients, and updates."""
+_OF_CELL = ("_units", "_stages_like", "_like_stages", "_like_numbers")
+"""What follows from a rank's place in its cell, and from layers and slices."""
 KINDS_OF_COMMUNICATION = ("tensor", "sequence", "stages", "copies")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayoutCost(LayoutBytes):
+class LayoutCost(OpSeconds):
     """The cost model of one rank."""
 
-    links: ClusterLinks
-    times: LayerTimes
-    update: UpdateTimes
     kinds: frozenset[str]
     """Kinds of ops of its schedule."""
     free: frozenset[str] = frozenset()
@@ -68,13 +49,22 @@ class LayoutCost(LayoutBytes):
     known: dict[str, tuple[Schedule, RowSeconds]] = field(default_factory=dict, compare=False)
     """Seconds of rows that do not depend on what is free, worked out once."""
 
+    def among(self, copies: Copies, owners: int, schedule: Schedule) -> "LayoutCost":
+        """The same rank in another schedule, with other copies. What its ops compute and send in a
+        cell is worked out once for all of these."""
+        update = replace(self.update, shape=schedule.shape, owners=owners)
+        kinds, origin = schedule.table.kinds, self._common
+        found = replace(self, copies=copies, update=update, kinds=kinds, known={}, origin=origin)
+        found.__dict__.update({name: getattr(origin, name) for name in _OF_CELL})
+        return found
+
     def _seconds(self, schedule: Schedule) -> RowSeconds:
         found = self.computing(schedule).copy()
         for kind in ("tensor", "sequence"):  # sums of floats depend on their order
             if kind not in self.free and self.uses(kind):
                 found += self._exposed_in(kind, schedule)
         if "copies" not in self.free:
-            found += self._once("copies", schedule, lambda: self.between_copies(schedule).total)
+            found += self._once("copies", schedule, lambda: self._copied(schedule))
         return found
 
     def _exposed_in(self, kind: str, schedule: Schedule) -> RowSeconds:
@@ -104,79 +94,6 @@ class LayoutCost(LayoutBytes):
 
     def computing(self, schedule: Schedule) -> RowSeconds:
         return self._once("computing", schedule, lambda: self._computed(schedule))
-
-    def _computed(self, schedule: Schedule) -> RowSeconds:
-        sorts, last = self.alike(schedule), schedule.shape.stages - 1
-        number = self._like_numbers[np.minimum(sorts.stage, last)]
-        found = np.zeros(len(sorts.first))
-        for kind in schedule.table.kinds:
-            here = sorts.of_kind(kind)
-            if kind in UPDATING:
-                found[here] = self._updates(kind)[sorts.stage[here]]
-            elif kind not in STAGE_KINDS:
-                of_kind = self._by_stages(kind)[number[here], sorts.alike[here]]
-                found[here] = of_kind + self.times.between
-        return found[sorts.of_row]
-
-    def _updates(self, kind: str) -> RowSeconds:
-        """Seconds of the end of a step on each stage, and behind them on each shard."""
-        shape, stages = self.update.shape, [*self._like_stages.tolist()]
-        keys = [(kind, self.update.owners, self._stages_like[stage]) for stage in stages]
-        if any(key not in self._kept_seconds.of_ends for key in keys):
-            found = [self.update.seconds(kind, stage) for stage in stages]
-            self._kept_seconds.of_ends.update(zip(keys, found))
-        each = np.array([*map(self._kept_seconds.of_ends.__getitem__, keys)])[self._like_numbers]
-        of_shards = [self.update.seconds(kind, shape.stages)] * shape.shards if shape.shards else []
-        return np.append(each, of_shards)
-
-    def _by_stages(self, kind: str) -> NDArray[np.float64]:
-        """Seconds of ops of a kind, by stages that are alike and by unit; layouts with as many
-        layers on a stage have the same."""
-        known = self._kept_seconds.of_stages
-        keys = [(kind, self._stages_like[stage]) for stage in self._like_stages.tolist()]
-        if any(key not in known for key in keys):
-            known.update(zip(keys, self._of_kind(kind)))
-        return np.array([*map(known.__getitem__, keys)])
-
-    @cached_property
-    def _kept_seconds(self) -> KeptSeconds:
-        if type(self.workload) not in (
-            Workload,
-            CellWorkload,
-            KeptWorkload,
-        ):  # counted in another way
-            return KeptSeconds({}, {})
-        shape, counts = self.update.shape, (self.rows, self.again)
-        ends = (shape.embed, shape.loss, shape.devices)
-        return kept_seconds(self.times, self.share, counts, ends, self._units.lengths)
-
-    def _of_kind(self, kind: str) -> NDArray[np.float64]:
-        """The same, worked out."""
-        at, work, chosen = LETTERS.index(kind), self._rates, self._like_stages
-        rest = np.rint(work.linear[at] - self.workload.layer_products[at])
-        moved = work.lookup[at] / self.times.lookup_rate(kind) + work.copy[at] / self.hardware.host
-        units, again = tuple(self.units), kind in BACKWARD_KINDS
-        found = np.outer(moved[chosen], [each.whole for each in units])
-        for own in self.kinds_of_layers:
-            seen = tuple(self.units_of(own.workload))
-            seconds = units_seconds(own.times(self.times), seen)
-            found += np.outer(own.layers[chosen], [each.of_kind(kind) for each in seconds])
-            found += np.outer(own.again[chosen] * again, [each.forward for each in seconds])
-        for number in np.flatnonzero(rest[chosen]).tolist():
-            found[number] += heads_seconds(self.times, units, float(rest[chosen[number]]), kind)
-        return found + self._of_brackets(kind)[chosen]
-
-    def _of_brackets(self, kind: str) -> NDArray[np.float64]:
-        """The same of brackets, where the model leaves out tokens."""
-        work = self.workload
-        if not isinstance(work, KeptWorkload):
-            return np.zeros((len(work.layers), 1))
-        tokens = [int(work.tokens[first]) for first in self._units.first]
-        return bracket_seconds(work, kind, tokens, self.rows, self.times.memory_rate)
-
-    @cached_property
-    def _rates(self) -> WorkAmounts:
-        return self.workload.rates(self.update.shape)
 
     @property
     def sized(self) -> tuple[str, ...]:
@@ -234,7 +151,7 @@ class LayoutCost(LayoutBytes):
         """A schedule for this cost has boundaries of one byte: all tokens of a microbatch, or a
         part of them (`boundary_parts`)."""
         near = self.links.neighbours(source, target)
-        return Link() if "stages" in self.free else self._links[near]
+        return Link() if "stages" in self.free else self._common._links[near]
 
     def loan(self, op: Op, shape: Shape) -> Fraction:
         key = (op.kind, op.slice, self._like_numbers[op.stage], self.workload.lengths[op.mb])

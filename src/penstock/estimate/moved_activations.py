@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.estimate.step_schedule import plain_schedule
-from penstock.transform.offload import moved_windows
+from penstock.transform.copy_turns import copy_turns
+from penstock.transform.offload import LEAD
 
 _Turns = NDArray[np.int64]
 
@@ -52,8 +53,8 @@ def moved_activations(
     plain = plain_schedule(name, sizes, options)
     home = np.zeros(plain.shape.stages, np.int64)
     home[plain.table.stage] = plain.table.device
-    rows = [(op.stage, op.slice, *when) for op, when in moved_windows(plain).items()]
-    stage, slice, away, back = np.array(rows, np.int64).reshape(-1, 4).T
+    turns, table = copy_turns(plain, LEAD), plain.table
+    stage, slice = (column[turns.forward].astype(np.int64) for column in (table.stage, table.slice))
     return MovedActivations(
-        plain.shape.stages, plain.shape.devices, home[stage], stage, slice, away, back
+        plain.shape.stages, plain.shape.devices, home[stage], stage, slice, turns.away, turns.back
     )

@@ -8,13 +8,15 @@ from itertools import pairwise
 from penstock.arch.config import ModelConfig
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run
-from penstock.cost.cell_cost import CellCost
+from penstock.cost.busiest_place import distinct_places
+from penstock.cost.cell_cost import CellCost, refuse_unpriced
 from penstock.cost.stage_workload import workload_for
 from penstock.cost.temporary import fused_backward_bytes
 from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
 from penstock.estimate.cluster_links import cluster_links, hardware_of
 from penstock.estimate.host_room import fullest_host, room_on_host
+from penstock.estimate.kept_costs import kept_costs, rank_request
 from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.layout import ALL_LAYERS, BYTES_OF, TrainingLayout
 from penstock.estimate.layout_cost import KINDS_OF_COMMUNICATION, LayoutCost
@@ -173,12 +175,39 @@ def _exposed(step: StepSchedule, cost: LayoutCost, seconds: float) -> dict[str, 
 
 
 def layout_cost(layout: TrainingLayout, step: StepSchedule) -> LayoutCost:
-    """The cost model of the rank of a layout that computes most."""
+    """The cost model of the rank of a layout that computes most. Where all ranks of a cell compute
+    as much, schedules with as many layers on their stages have one in common."""
     model, size = layout.model, BYTES_OF[layout.precision]
     if model.element_bytes != size:
         model = replace(model, element_bytes=size)
-    workload = _workload(layout, step, model)
+    layers = _layers(layout, step, model)
+    places = distinct_places(model, frozenset((step.lengths,)), layout.mesh.cell)
+    shape = step.schedule.shape
+    if len(places) > 1 or shape.weightless or model.subsampling is not None:
+        return _worked_out(layout, step, model, layers)
+    kept = kept_costs(rank_request(layout), (shape.devices, shape.embed, shape.loss))
+    key = (step.lengths, shape.microbatches, shape.stages, layers)
+    if key not in kept:
+        kept[key] = _worked_out(layout, step, model, layers)
+    _refuse_twice(layout, step.schedule)
+    refuse_unpriced(step.schedule, kept[key].links)
+    copies = replace(kept[key].copies, shard=layout.shard)
+    return kept[key].among(copies, _owners(layout), step.schedule)
+
+
+def _worked_out(
+    layout: TrainingLayout, step: StepSchedule, model: ModelConfig, layers: tuple[int, ...]
+) -> LayoutCost:
+    shape = step.schedule.shape
+    workload = workload_for(shape, model, (step.lengths,) * shape.microbatches, layers)
+    if layout.fused_norm:
+        workload = replace(workload, inside=fused_backward_bytes)
     return workload_cost(layout, step.schedule, workload, sliced=len(step.lengths) > 1)
+
+
+def _owners(layout: TrainingLayout) -> int:
+    """Ranks that share what a rank updates."""
+    return 1 if layout.shard == "none" else layout.copies
 
 
 def workload_cost(
@@ -196,7 +225,6 @@ def workload_cost(
     rank = CellCost.on_mesh(workload, schedule, links, layout.shard)
     part, attended = rank.workload.part, rank.workload.attended
     times = replace(times, part=part, attended=attended, ring=layout.mesh.ring)
-    owners = 1 if layout.shard == "none" else layout.copies
     keeps = layout.attention == "unfused" and layout.recompute.text == "none"
     return LayoutCost(
         rank.workload,
@@ -205,7 +233,7 @@ def workload_cost(
         links=links,
         copies=rank.copies,
         times=times,
-        update=UpdateTimes(rank.workload, schedule.shape, owners, times.end_rate),
+        update=UpdateTimes(rank.workload, schedule.shape, _owners(layout), times.end_rate),
         kinds=schedule.table.kinds,
         rows=layout.rows,
         again=layout.recompute.layers,
@@ -224,9 +252,9 @@ def _refuse_twice(layout: TrainingLayout, schedule: Schedule) -> None:
         )
 
 
-def _workload(layout: TrainingLayout, step: StepSchedule, model: ModelConfig) -> Workload:
-    """Layers are dealt as the layout says, else as the schedule is made for or as evenly as can
-    be."""
+def _layers(layout: TrainingLayout, step: StepSchedule, model: ModelConfig) -> tuple[int, ...]:
+    """Layers of each stage, as the layout says, else as the schedule is made for or as evenly as
+    can be."""
     shape = step.schedule.shape
     if layout.tokens < layout.mesh.sequence:
         raise ShapeError(
@@ -239,5 +267,4 @@ def _workload(layout: TrainingLayout, step: StepSchedule, model: ModelConfig) ->
             f"{shape.stages} stages share {model.layers} layers",
             hint="lower pipeline or chunks so that each stage has a layer",
         )
-    found = workload_for(shape, model, (step.lengths,) * shape.microbatches, counts)
-    return replace(found, inside=fused_backward_bytes) if layout.fused_norm else found
+    return tuple(counts)

@@ -31,12 +31,19 @@ Columns = tuple[Ints, Ints, Ints]
 
 def links_of(schedule: Schedule, cost: Cost) -> Links:
     """The links that some read crosses, without those that cost nothing."""
+    pairs = schedule.derive("crossed links", _crossed)
+    links = {(source, target): cost.link(source, target) for source, target in pairs}
+    costs = {id(link): any(link) for link in links.values()}
+    return {edge: link for edge, link in links.items() if costs[id(link)]}
+
+
+def _crossed(schedule: Schedule) -> list[tuple[int, int]]:
+    """Source and target of the links that some read crosses."""
     count = schedule.shape.devices
     used = np.zeros(count * count, np.bool_)
     used[schedule.derive("crossings", _crossings)] = True
-    pairs = [divmod(int(pair), count) for pair in np.flatnonzero(used)]
-    links = {(a, b): cost.link(a, b) for a, b in pairs if a != b}
-    return {edge: link for edge, link in links.items() if any(link)}
+    pairs = (divmod(int(pair), count) for pair in np.flatnonzero(used))
+    return [(source, target) for source, target in pairs if source != target]
 
 
 def _crossings(schedule: Schedule) -> NDArray[np.int32]:
@@ -57,27 +64,37 @@ def delays(schedule: Schedule, links: Links, tick: Fraction) -> NDArray[Any]:
         latency = latency.astype(np.int32)
     found = latency[schedule.derive("crossings", _crossings)]
     if schedule.after:
-        found[graph_of(schedule).buffer == AFTER] = 0
-    joined = joined_edges(schedule)
+        found[schedule.derive("edges without data", _order_alone)] = 0
+    joined = schedule.derive("joined edges", joined_edges)
     if joined.size:
         found = found.astype(np.int64)
         found[joined] = _collective_times(schedule, joined, found[joined], links, tick)
     return found
 
 
+def _order_alone(schedule: Schedule) -> NDArray[np.int64]:
+    """Edges of the graph that are order alone."""
+    return np.flatnonzero(graph_of(schedule).buffer == AFTER)
+
+
 def _collective_times(
     schedule: Schedule, edges: NDArray[np.int64], latency: Ticks, links: Links, tick: Fraction
 ) -> Ticks:
     """For each part of a collective, how long after its writer a reader has all of them."""
-    graph = graph_of(schedule)
-    reader, buffer = graph.reader[edges], graph.buffer[edges]
     pair = schedule.derive("crossings", _crossings)[edges]
     slowest = latency + _occupied(schedule, pair, _joined_parts(schedule), links, tick)
-    keys = reader.astype(np.int64) * len(NAMES) + buffer
-    _, of_edge = np.unique(keys, return_inverse=True)
+    of_edge = schedule.derive("collectives of edges", _collective_of_edges)
     together = np.zeros(int(of_edge.max()) + 1, np.int64)
     np.maximum.at(together, of_edge, slowest)
     return together[of_edge]
+
+
+def _collective_of_edges(schedule: Schedule) -> NDArray[np.int64]:
+    """A number for each edge of a collective that edges of the same reader and buffer have in
+    common."""
+    graph, edges = graph_of(schedule), schedule.derive("joined edges", joined_edges)
+    keys = graph.reader[edges].astype(np.int64) * len(NAMES) + graph.buffer[edges]
+    return np.asarray(np.unique(keys, return_inverse=True)[1])
 
 
 def wires(schedule: Schedule, links: Links, tick: Fraction) -> Wires | None:
@@ -148,14 +165,13 @@ def finest(schedule: Schedule, links: Links, scaled: Scaled) -> int:
     unit of those would overflow, occupancies are rounded to a tick that is as fine as fits.
     """
     ticks = scaled.tick.denominator
-    fine = lcm(ticks, *(link.latency.denominator for link in links.values()))
-    speeds = [link.per_byte for link in links.values() if link.per_byte]
+    different = {id(link): link for link in links.values()}.values()
+    fine = lcm(ticks, *(link.latency.denominator for link in different))
+    speeds = [link.per_byte for link in different if link.per_byte]
     if not speeds:
         return fine
-    parts, scale = _all_parts(schedule)
-    scale //= gcd(scale, int(np.gcd.reduce(parts, initial=0)))
+    bytes_moved, scale = schedule.derive("bytes moved", _bytes_moved)
     exact = lcm(fine, *(speed.denominator * scale for speed in speeds))
-    bytes_moved = Fraction(int(parts.sum()), scale)
     total = int(scaled.ticks.sum()) * scaled.tick + bytes_moved * max(speeds)
     if total * exact < _ROOM:
         return exact
@@ -168,10 +184,12 @@ _ROOM = 2**56
 """Ticks that a step may have when its tick is made finer for the sake of its links."""
 
 
-def _all_parts(schedule: Schedule) -> tuple[Ticks, int]:
-    """Bytes of all transfers and of what collectives bring, times a scale."""
-    parts, scale = transfer_parts(schedule)
-    return np.concatenate([parts, _joined_parts(schedule)[0]]), scale
+def _bytes_moved(schedule: Schedule) -> tuple[Fraction, int]:
+    """Bytes of all transfers and of what collectives bring, and a scale at which each is whole."""
+    own, scale = transfer_parts(schedule)
+    parts = np.concatenate([own, _joined_parts(schedule)[0]])
+    scale //= gcd(scale, int(np.gcd.reduce(parts, initial=0)))
+    return Fraction(int(parts.sum()), scale), scale
 
 
 def _joined_parts(schedule: Schedule) -> tuple[Ticks, int]:

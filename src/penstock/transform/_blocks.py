@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.core.named_rows import braided, pair_rows
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.schedule import After, Loan, Schedule
 from penstock.core.shape import MAX_OPS, Shape
@@ -57,10 +58,13 @@ def item_numbers(schedule: Schedule) -> Ints:
 
 
 def _item_numbers(schedule: Schedule) -> Ints:
-    if not schedule.pairs:
+    if not schedule.pairs or braided(schedule):
         _refuse_strangers(schedule)
-        table = schedule.table
-        return np.arange(len(table), dtype=np.int32) - table.lane_start[table.lane]
+        table, first = schedule.table, np.ones(len(schedule.table), np.bool_)
+        for rows in pair_rows(schedule):
+            first[np.sort(rows, axis=1)[:, 1:]] = False
+        number = np.cumsum(first, dtype=np.int32)
+        return number - number[table.lane_start[:-1]][table.lane]
     lengths = [[len(item) for item in items] for _, _, items in item_lanes(schedule)]
     each = [np.repeat(np.arange(len(counts), dtype=np.int32), counts) for counts in lengths]
     return np.concatenate(each)

@@ -17,10 +17,12 @@ from sys import maxsize
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.core.homes import home_column
 from penstock.core.meaning import MEANING, kinds_writing
 from penstock.core.schedule import Schedule
+from penstock.core.table import Ints
 from penstock.errors import ShapeError
 from penstock.transform._blocks import item_numbers
 
@@ -42,6 +44,8 @@ class Use(NamedTuple):
     stage: int
 
 
+_USE_OF: Callable[[tuple[int, int, int]], Use] = partial(tuple.__new__, Use)
+"""Without a call of Python: whole lanes are made of them."""
 NO_PLACE = maxsize
 """The place of what never comes."""
 
@@ -74,7 +78,7 @@ def farthest(place: int, buffers: Buffers) -> int:
     return max(range(len(following)), key=following.__getitem__)
 
 
-@dataclass
+@dataclass(slots=True)
 class Stay:
     """A stage in a buffer, from the first op that uses it there to the last."""
 
@@ -109,7 +113,7 @@ def stays(uses: Sequence[Use], count: int, rule: BufferRule) -> list[Stay]:
         place, item, stage = use
         stay = there.get(stage)
         if stay is None:
-            last = [each.last if each else -1 for each in held]
+            last = [each.last if each is not None else -1 for each in held]
             buffer = rule(numbers[stage], Buffers(last, partial(_following, held, places, use)))
             stay = Stay(stage, ordinals[stage], place, place, last[buffer], buffer)
             leaving, held[buffer], there[stage] = held[buffer], stay, stay
@@ -167,10 +171,10 @@ def stays_in_buffers(
     schedule: Schedule, *, weights: int, gradients: int, rule: BufferRule
 ) -> list[LaneStays]:
     """Of each compute lane, with so many buffers."""
-    found = []
+    found, touching = [], [_touching(schedule, kinds) for kinds in (USING, ADDING)]
     for lane, stream in enumerate(schedule.table.lane_stream):
         if stream == "compute":
-            using, adding = (_uses(schedule, lane, kinds) for kinds in (USING, ADDING))
+            using, adding = (_uses(schedule, lane, rows) for rows in touching)
             of_weights = (stays(using[0], weights, rule), stays(using[1], min(weights, 1), rule))
             of_gradients = (stays(adding[0], gradients, rule), stays(adding[1], 1, rule))
             found.append(LaneStays(lane, of_weights, of_gradients))
@@ -185,19 +189,32 @@ def _users(of_each: Sequence[Sequence[Stay]]) -> BufferUsers:
     return tuple(frozenset(users[key]) for key in sorted(users))
 
 
-def _uses(schedule: Schedule, lane: int, kinds: frozenset[str]) -> tuple[list[Use], list[Use]]:
-    """Ops of these kinds of a lane: those of stages that have weights, and those of a shard. Of
-    several of one stage in a row the first and the last say all."""
+def _touching(schedule: Schedule, kinds: frozenset[str]) -> NDArray[np.bool_]:
+    """Which rows are of some kinds, and of stages that have weights or of a shard."""
+    chosen, weightless = schedule.table.of_kinds(kinds), schedule.shape.weightless
+    return chosen & ~np.isin(home_column(schedule), [*weightless]) if weightless else chosen
+
+
+def _uses(
+    schedule: Schedule, lane: int, touching: NDArray[np.bool_]
+) -> tuple[list[Use], list[Use]]:
+    """Those ops of a lane that touch a buffer: those of stages, and those of a shard. Of several of
+    one stage in a row the first and the last say all."""
     rows, shape = slice(*schedule.table.lane_start[lane : lane + 2].tolist()), schedule.shape
-    home = home_column(schedule)[rows]
-    chosen = schedule.table.of_kinds(kinds)[rows]
-    if shape.weightless:
-        chosen &= ~np.isin(home, [*shape.weightless])
-    items, found = item_numbers(schedule)[rows], []
-    for of_part in (home < shape.stages, home >= shape.stages):
-        places = np.flatnonzero(chosen & of_part)
-        changes = np.diff(home[places], prepend=-1, append=-1) != 0
-        places = places[changes[:-1] | changes[1:]]
-        columns = (places, items[places], home[places])
-        found.append([*map(Use, *(column.tolist() for column in columns))])
-    return found[0], found[1]
+    home, items = home_column(schedule)[rows], item_numbers(schedule)[rows]
+    chosen = touching[rows]
+    if home.max(initial=0) < shape.stages:
+        return _ends_of_runs(np.flatnonzero(chosen), home, items), []
+    parts = (home < shape.stages, home >= shape.stages)
+    own, shared = (_ends_of_runs(np.flatnonzero(chosen & each), home, items) for each in parts)
+    return own, shared
+
+
+def _ends_of_runs(places: NDArray[np.int64], home: Ints, items: Ints) -> list[Use]:
+    if not len(places):
+        return []
+    changes = np.ones(len(places) + 1, np.bool_)
+    changes[1:-1] = home[places[1:]] != home[places[:-1]]
+    places = places[changes[:-1] | changes[1:]]
+    columns = (places, items[places], home[places])
+    return [*map(_USE_OF, zip(*(column.tolist() for column in columns)))]

@@ -24,15 +24,14 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from penstock.core.buffers import BUFFERS
 from penstock.core.lifetimes import size_factors
 from penstock.core.ops import Op
 from penstock.core.schedule import After, Schedule
 from penstock.core.table import CODE, LETTERS
 from penstock.errors import ShapeError
-from penstock.transform._blocks import item_numbers, unique
+from penstock.transform._blocks import unique
+from penstock.transform.copy_turns import CopyLanes, CopyTurns, copy_turns
 
 Channels = Sequence[Collection[int]]
 """Devices whose copies share one channel to the host; a device in none has its own."""
@@ -55,11 +54,15 @@ TAKING = frozenset(
 """Kinds that take memory at their start."""
 
 
+LEAD = 2
+"""Ops whose time a copy has, unless it is said otherwise."""
+
+
 def offload_stages(
     schedule: Schedule,
     stages: Collection[int],
     *,
-    lead: int = 2,
+    lead: int = LEAD,
     share: Fraction = Fraction(1),
 ) -> Schedule:
     """Offload a share of what some stages keep; each copy has the time of `lead` ops to run.
@@ -80,57 +83,32 @@ def offload_stages(
         )
     if lead < 1:
         raise ShapeError(f"a copy cannot run in the time of {lead} ops", hint="give 1 or more")
-    places = _places(schedule)
-    copies = _copies(schedule, frozenset(stages), lead)
-    if not copies:
+    turns = copy_turns(schedule, lead).of_stages(schedule, stages)
+    if not len(turns.forward):
         return schedule.renamed(f"{schedule.name}+offload")
-    shares = dict.fromkeys(copies, share)
-    return add_copies(schedule, {**places, **copies}, shares=shares)
-
-
-def moved_windows(schedule: Schedule, *, lead: int = 2) -> Windows:
-    """The offloads that `offload_stages` adds to a schedule for all stages, each with the turns in
-    which it is on the host: from the end of its forward until its load may start."""
-    copies = _copies(schedule, frozenset(range(schedule.shape.stages)), lead)
-    return {
-        op: Window(window.start, copies[Op("L", *op[1:])].start)
-        for op, window in copies.items()
-        if op.kind == "O"
-    }
-
-
-def _places(schedule: Schedule) -> Windows:
-    """Windows that count the turns of each compute lane, found once and kept."""
-    return schedule.derive("turns of lanes", _turn_windows)
-
-
-def _turn_windows(schedule: Schedule) -> Windows:
-    table = schedule.table
-    computing = np.array([stream == "compute" for stream in table.lane_stream])[table.lane]
-    rows = np.flatnonzero(computing)
-    turns = item_numbers(schedule)[rows].tolist()
-    return {op: Window(turn, turn + 1) for op, turn in zip(table.ops_at(rows.tolist()), turns)}
-
-
-def _copies(schedule: Schedule, stages: frozenset[int], lead: int) -> Windows:
-    """Windows of the copies of some stages."""
-    every = schedule.derive(
-        f"copies with the time of {lead} ops",
-        lambda found: dict(_copy_windows(_places(found), lead)),
+    _refuse_more(schedule)
+    lanes = CopyLanes.of(schedule, turns, lead)
+    holds = lanes.holds(schedule, TAKING)
+    return replace(
+        schedule.renamed(f"{schedule.name}+offload"),
+        table=schedule.table.followed_by(lanes.table),
+        after=(*unique(schedule.after), *holds),
+        shares=(*schedule.shares, *_shares(schedule, turns, share)),
     )
-    whole = len(stages) == schedule.shape.stages
-    return every if whole else {op: each for op, each in every.items() if op.stage in stages}
 
 
-def _copy_windows(places: Windows, lead: int) -> Iterator[tuple[Op, Window]]:
-    """Offloads right behind their forward, loads right in front of their backward."""
-    for op, (turn, _) in places.items():
-        if op[0] in "BI":
-            unit = op[1:]
-            written = places.get(("F", *unit))  # type: ignore[call-overload]
-            if written is not None and turn - written[1] >= 2 * lead:
-                yield Op("O", *unit), Window(written[1], written[1] + lead)
-                yield Op("L", *unit), Window(turn - lead, turn)
+def _shares(schedule: Schedule, turns: CopyTurns, share: Fraction) -> Iterator[tuple[Op, Fraction]]:
+    """What copies move, where that is not all."""
+    for op in schedule.table.ops_at(turns.forward) if share != 1 else ():
+        yield op._replace(kind="O"), share
+        yield op._replace(kind="L"), share
+
+
+def _refuse_more(schedule: Schedule) -> None:
+    if "copy" in schedule.table.lane_stream:
+        raise ShapeError(
+            f"{schedule.name} has copies already", hint="add all copies to a schedule at once"
+        )
 
 
 def add_copies(
@@ -144,10 +122,7 @@ def add_copies(
 
     `taking` are the kinds that need room: with a stash above an activation, also input gradients.
     """
-    if "copy" in schedule.table.lane_stream:
-        raise ShapeError(
-            f"{schedule.name} has copies already", hint="add all copies to a schedule at once"
-        )
+    _refuse_more(schedule)
     copies = _copy_lanes(schedule, windows)
     compute = {device: schedule.lane(device) for device in copies}
     holds = [

@@ -14,8 +14,9 @@ front, because somebody waits for them. An ordinal stands in place of the microb
 Source: arXiv:2211.05953, and the author's later implementation.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -62,6 +63,10 @@ def _most_between(stages: Ints) -> int:
             del recent[at]
         recent.insert(0, stage)
     return most
+
+
+_AFTER_OF: Callable[[tuple[Op, Op]], After] = partial(tuple.__new__, After)
+"""Without a call of Python: there are as many as ops."""
 
 
 class _Launch(NamedTuple):
@@ -131,6 +136,6 @@ def _holds(schedule: Schedule, start: int, launches: Sequence[_Launch]) -> Itera
     ops = dict(zip(places, schedule.table.ops_at([start + place for place in places])))
     for behind, op, waiting in launches:
         if behind >= 0:
-            yield After(op, ops[behind])
+            yield _AFTER_OF((op, ops[behind]))
         if waiting >= 0:
-            yield After(ops[waiting], op)
+            yield _AFTER_OF((ops[waiting], op))

@@ -51,7 +51,7 @@ class DocumentCost(LayoutCost):
     @classmethod
     def like(cls, cost: LayoutCost) -> Self:
         values = {field.name: getattr(cost, field.name) for field in fields(LayoutCost)}
-        return cls(**{**values, "known": {}})
+        return cls(**{**values, "known": {}, "origin": None})
 
     @cached_property
     def _units(self) -> AlikeUnits:

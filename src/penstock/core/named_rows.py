@@ -1,0 +1,56 @@
+"""Rows of the ops that annotations name, found for all of them at once.
+
+A schedule with copies and gathers names as many ops in `after` as it has. Looking each one up in a
+dictionary of all ops takes longer than proving their order, so they are found as columns.
+"""
+
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.core.schedule import Schedule
+
+Rows = NDArray[np.int64]
+
+
+def after_rows(schedule: Schedule) -> Rows:
+    """For each `after` the first rows of its two ops, -1 for one that is in no lane; kept."""
+    return schedule.derive("rows of after", _after_rows)
+
+
+def _after_rows(schedule: Schedule) -> Rows:
+    return schedule.table.first_rows([*chain(*schedule.after)]).reshape(-1, 2)
+
+
+def pair_rows(schedule: Schedule) -> list[Rows]:
+    """The same of pairs, with a row for each pair: those that have as many strands together."""
+    return schedule.derive("rows of pairs", _pair_rows)
+
+
+def _pair_rows(schedule: Schedule) -> list[Rows]:
+    found: dict[int, list[int]] = {}
+    for number, pair in enumerate(schedule.pairs):
+        found.setdefault(len(pair), []).append(number)
+    return [
+        schedule.table.first_rows([*chain(*map(schedule.pairs.__getitem__, numbers))]).reshape(
+            -1, length
+        )
+        for length, numbers in found.items()
+    ]
+
+
+def braided(schedule: Schedule) -> bool:
+    """Whether the strands of every pair are neighbours in one lane, and in no other pair."""
+    return schedule.derive("all pairs are braided", _braided)
+
+
+def _braided(schedule: Schedule) -> bool:
+    rows, lane = [np.sort(each, axis=1) for each in pair_rows(schedule)], schedule.table.lane
+    every = np.concatenate([np.zeros(0, np.int64), *(each.ravel() for each in rows)])
+    if schedule.table.repeats or (every < 0).any() or len(np.unique(every)) < len(every):
+        return False
+    return all(
+        bool((np.diff(each, axis=1) == 1).all() and (lane[each[:, 0]] == lane[each[:, -1]]).all())
+        for each in rows
+    )

@@ -1,0 +1,184 @@
+"""Seconds of the ops of one rank, from tables that its schedules have in common.
+
+A search prices a rank's ops in many schedules and with several ways to share its state. An op takes
+as long in all of them: it is worked out once, by kind, stage and slice, and rows look it up.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.core.ops import STAGE_KINDS
+from penstock.core.schedule import Schedule
+from penstock.core.table import CODE, LETTERS
+from penstock.cost.cell_sums import Axes, RowSeconds
+from penstock.cost.cell_workload import CellWorkload
+from penstock.cost.collectives import BACKWARD_KINDS, CELL_AXES, FORWARD_KINDS
+from penstock.cost.kept_workload import KeptWorkload
+from penstock.cost.work_amounts import WorkAmounts
+from penstock.cost.workload import Workload
+from penstock.estimate.bracket_times import bracket_seconds
+from penstock.estimate.cluster_links import ClusterLinks
+from penstock.estimate.kept import KeptSeconds, kept_seconds
+from penstock.estimate.layer_times import LayerTimes, heads_seconds, units_seconds
+from penstock.estimate.layout_bytes import LayoutBytes
+from penstock.estimate.op_table import OpTable
+from penstock.estimate.update_times import UpdateTimes
+
+UPDATING = "VUA"
+"""Kinds that end a step on the GPU: the norm of gradients, and updates."""
+COMMUNICATING = FORWARD_KINDS + BACKWARD_KINDS
+"""Kinds whose ranks send to others of their cell."""
+
+
+_COUNTED = (Workload, CellWorkload, KeptWorkload)
+"""Workloads whose ops take as long on stages that are alike."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpSeconds(LayoutBytes):
+    """What ops of a rank compute, and wait for."""
+
+    links: ClusterLinks
+    times: LayerTimes
+    update: UpdateTimes
+    origin: Self | None = field(default=None, compare=False, repr=False)
+    """The same rank among other copies, which has tables of its ops."""
+
+    @property
+    def _common(self) -> Self:
+        return self.origin or self
+
+    @cached_property
+    def _op_tables(self) -> dict[tuple[object, ...], OpTable]:
+        """What ops take, by what is looked at."""
+        return {}
+
+    def _op_table(self, *key: object) -> OpTable:
+        """The table of something that layouts of this rank have in common."""
+        tables, sizes = self._common._op_tables, (len(self._like_stages), len(self._units.places))
+        if key not in tables:
+            tables[key] = OpTable(*sizes)
+        return tables[key]
+
+    def _of_rows(self, schedule: Schedule, seconds: RowSeconds) -> RowSeconds:
+        """What a table has for each row."""
+        sorts, last = self.alike(schedule), schedule.shape.stages - 1
+        number = self._like_numbers[np.minimum(sorts.stage, last)]
+        return np.asarray(seconds[sorts.kind, number, sorts.alike][sorts.of_row])
+
+    def _computed(self, schedule: Schedule) -> RowSeconds:
+        common, kinds = self._common, schedule.table.kinds
+        table = self._op_table("computing").of(kinds - STAGE_KINDS, common._by_stages)
+        found = self._of_rows(schedule, table)
+        for kind in kinds.intersection(UPDATING):
+            rows = np.flatnonzero(schedule.table.kind == CODE[kind])
+            found[rows] = self._updates(kind)[schedule.table.stage[rows]]
+        return found
+
+    def waits(self, schedule: Schedule, timed: Axes = CELL_AXES) -> RowSeconds:
+        common, kinds = self._common, schedule.table.kinds.intersection(COMMUNICATING)
+        table = self._op_table("waits", timed).of(kinds, partial(common._exposed_of, timed))
+        exposed = self._of_rows(schedule, table)
+        self._take_turns(schedule, exposed)
+        return exposed
+
+    def _exposed_of(self, timed: Axes, kind: str) -> NDArray[np.float64]:
+        """What ops of a kind wait for along some axes, by stages that are alike and by unit."""
+        tables = [self._of_stage(kind, stage, timed) for stage in self._like_stages.tolist()]
+        return np.array(tables)[:, :, 1]
+
+    def _copied(self, schedule: Schedule) -> RowSeconds:
+        """What rows have to do with copies of their weights: the total of `between_copies`."""
+        kinds = sorted(schedule.table.kinds & STAGE_KINDS)
+        table = np.zeros((len(LETTERS), schedule.shape.homes))
+        for kind in kinds:
+            table[CODE[kind]] = self._to_copies(kind, schedule)
+        sorts = self.alike(schedule)
+        return np.asarray(table[sorts.kind, sorts.stage][sorts.of_row])
+
+    def _to_copies(self, kind: str, schedule: Schedule) -> RowSeconds:
+        """Seconds of ops of a kind on each stage, and behind them on each shard."""
+        known, copies = self._common._copies_known, self.copies
+        key = (kind, copies.count, copies.shard)
+        if key not in known:
+            likes = [*map(copies.like, range(schedule.shape.homes))]
+            each = {like: copies.sent(kind, like) for like in dict.fromkeys(likes)}
+            sent = np.array([*each.values()], np.float64).T
+            seconds = dict(zip(each, self.copies_seconds(schedule, *sent).tolist()))
+            known[key] = np.array([*map(seconds.__getitem__, likes)])
+        return known[key]
+
+    @cached_property
+    def _copies_known(self) -> dict[tuple[str, int, str], RowSeconds]:
+        return {}
+
+    def _updates(self, kind: str) -> RowSeconds:
+        """Seconds of the end of a step on each stage, and behind them on each shard."""
+        known, key = self._common._updates_known, (kind, self.update.owners)
+        if key not in known:
+            known[key] = self._updates_of(kind)
+        return known[key]
+
+    @cached_property
+    def _updates_known(self) -> dict[tuple[str, int], RowSeconds]:
+        return {}
+
+    def _updates_of(self, kind: str) -> RowSeconds:
+        """The same, worked out."""
+        shape, stages = self.update.shape, [*self._like_stages.tolist()]
+        keys = [(kind, self.update.owners, self._stages_like[stage]) for stage in stages]
+        kept = self._common._kept_seconds.of_ends
+        if any(key not in kept for key in keys):
+            kept.update(zip(keys, [self.update.seconds(kind, stage) for stage in stages]))
+        each = np.array([*map(kept.__getitem__, keys)])[self._like_numbers]
+        of_shards = [self.update.seconds(kind, shape.stages)] * shape.shards if shape.shards else []
+        return np.append(each, of_shards)
+
+    def _by_stages(self, kind: str) -> NDArray[np.float64]:
+        """Seconds of ops of a kind, by stages that are alike and by unit; layouts with as many
+        layers on a stage have the same."""
+        known = self._kept_seconds.of_stages
+        keys = [(kind, self._stages_like[stage]) for stage in self._like_stages.tolist()]
+        if any(key not in known for key in keys):
+            known.update(zip(keys, self._of_kind(kind)))
+        return np.array([*map(known.__getitem__, keys)]) + self.times.between
+
+    @cached_property
+    def _kept_seconds(self) -> KeptSeconds:
+        if type(self.workload) not in _COUNTED:  # counted in another way
+            return KeptSeconds({}, {})
+        shape, counts = self.update.shape, (self.rows, self.again)
+        ends = (shape.embed, shape.loss, shape.devices)
+        return kept_seconds(self.times, self.share, counts, ends, self._units.lengths)
+
+    def _of_kind(self, kind: str) -> NDArray[np.float64]:
+        """The same, worked out."""
+        at, work, chosen = LETTERS.index(kind), self._rates, self._like_stages
+        rest = np.rint(work.linear[at] - self.workload.layer_products[at])
+        moved = work.lookup[at] / self.times.lookup_rate(kind) + work.copy[at] / self.hardware.host
+        units, again = tuple(self.units), kind in BACKWARD_KINDS
+        found = np.outer(moved[chosen], [each.whole for each in units])
+        for own in self.kinds_of_layers:
+            seen = tuple(self.units_of(own.workload))
+            seconds = units_seconds(own.times(self.times), seen)
+            found += np.outer(own.layers[chosen], [each.of_kind(kind) for each in seconds])
+            found += np.outer(own.again[chosen] * again, [each.forward for each in seconds])
+        for number in np.flatnonzero(rest[chosen]).tolist():
+            found[number] += heads_seconds(self.times, units, float(rest[chosen[number]]), kind)
+        return found + self._of_brackets(kind)[chosen]
+
+    def _of_brackets(self, kind: str) -> NDArray[np.float64]:
+        """The same of brackets, where the model leaves out tokens."""
+        work = self.workload
+        if not isinstance(work, KeptWorkload):
+            return np.zeros((len(work.layers), 1))
+        tokens = [int(work.tokens[first]) for first in self._units.first]
+        return bracket_seconds(work, kind, tokens, self.rows, self.times.memory_rate)
+
+    @cached_property
+    def _rates(self) -> WorkAmounts:
+        return self.workload.rates(self.update.shape)
