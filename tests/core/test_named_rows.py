@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from penstock.core.groups import _members, groups_of
-from penstock.core.named_rows import braided, pair_rows
+from penstock.core.named_rows import are_pairs_braided, pair_rows
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -39,10 +39,10 @@ def _paired(lane: str, *pairs: str) -> Schedule:
 
 def test_strands_are_braided_where_they_are_neighbours() -> None:
     lane = "0F0 1F0 0F1 1B0 1F1 0B0 1B1 0B1"
-    assert braided(_paired(lane, "0F1 1B0", "0B0 1F1"))
-    assert not braided(_paired(lane, "0F0 0F1"))
-    assert not braided(_paired(lane, "0F1 1B0", "1B0 1F1"))
-    assert not braided(_paired(lane, "0F1 0W0"))
+    assert are_pairs_braided(_paired(lane, "0F1 1B0", "0B0 1F1"))
+    assert not are_pairs_braided(_paired(lane, "0F0 0F1"))
+    assert not are_pairs_braided(_paired(lane, "0F1 1B0", "1B0 1F1"))
+    assert not are_pairs_braided(_paired(lane, "0F1 0W0"))
     assert [each.tolist() for each in pair_rows(_paired(lane, "0B0 1F1"))] == [[[5, 4]]]
 
 
@@ -53,7 +53,7 @@ def test_groups_of_braided_pairs_are_those_that_are_merged_one_by_one(name: str)
     ends = groups.start.tolist()
     found = [groups.rows[first:end].tolist() for first, end in pairwise(ends)]
     assert schedule.pairs
-    assert braided(schedule)
+    assert are_pairs_braided(schedule)
     assert found == _members(schedule)
     for number, rows in enumerate(found):
         assert {*groups.of_row[rows].tolist()} == {number}

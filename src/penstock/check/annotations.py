@@ -6,7 +6,7 @@ from itertools import chain
 
 from penstock.check.finding import Finding
 from penstock.core.meaning import ATTENDING
-from penstock.core.named_rows import after_rows, braided
+from penstock.core.named_rows import after_rows, are_pairs_braided
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.schedule import Loan, Schedule
 
@@ -39,7 +39,7 @@ def _followable(schedule: Schedule) -> bool:
     who finds that they cannot has to name the ops."""
     if schedule.loans or schedule.gangs or schedule.shares:
         return False
-    return braided(schedule) and bool((after_rows(schedule) >= 0).all())
+    return are_pairs_braided(schedule) and bool((after_rows(schedule) >= 0).all())
 
 
 def _named(schedule: Schedule) -> list[tuple[str, Collection[Op]]]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.named_rows import braided, pair_rows
+from penstock.core.named_rows import are_pairs_braided, pair_rows
 from penstock.core.schedule import Schedule
 from penstock.core.table import Ints
 
@@ -31,7 +31,7 @@ def groups_of(schedule: Schedule) -> Groups:
 def _build(schedule: Schedule) -> Groups:
     of_row = np.full(len(schedule.table), -1, np.int32)
     pairs_alone = not (schedule.loans or schedule.gangs) and len({*map(len, schedule.pairs)}) == 1
-    if pairs_alone and braided(schedule):
+    if pairs_alone and are_pairs_braided(schedule):
         return _of_pairs(of_row, np.sort(pair_rows(schedule)[0], axis=1))
     members = _members(schedule) if schedule.pairs or schedule.loans or schedule.gangs else []
     for group, rows in enumerate(members):

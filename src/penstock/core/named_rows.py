@@ -1,4 +1,4 @@
-"""Rows of the ops that annotations name, found for all of them at once.
+"""NamedRows of the ops that annotations name, found for all of them at once.
 
 A schedule with copies and gathers names as many ops in `after` as it has. Looking each one up in a
 dictionary of all ops takes longer than proving their order, so they are found as columns.
@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 
 from penstock.core.schedule import Schedule
 
-Rows = NDArray[np.int64]
+NamedRows = NDArray[np.int64]
 
 
-def after_rows(schedule: Schedule) -> Rows:
+def after_rows(schedule: Schedule) -> NamedRows:
     """For each `after` the first rows of its two ops, -1 for one that is in no lane; kept."""
     return schedule.derive("rows of after", _after_rows)
 
 
-def _after_rows(schedule: Schedule) -> Rows:
+def _after_rows(schedule: Schedule) -> NamedRows:
     return schedule.table.first_rows([*chain(*schedule.after)]).reshape(-1, 2)
 
 
-def pair_rows(schedule: Schedule) -> list[Rows]:
+def pair_rows(schedule: Schedule) -> list[NamedRows]:
     """The same of pairs, with a row for each pair: those that have as many strands together."""
     return schedule.derive("rows of pairs", _pair_rows)
 
 
-def _pair_rows(schedule: Schedule) -> list[Rows]:
+def _pair_rows(schedule: Schedule) -> list[NamedRows]:
     found: dict[int, list[int]] = {}
     for number, pair in enumerate(schedule.pairs):
         found.setdefault(len(pair), []).append(number)
@@ -40,7 +40,7 @@ def _pair_rows(schedule: Schedule) -> list[Rows]:
     ]
 
 
-def braided(schedule: Schedule) -> bool:
+def are_pairs_braided(schedule: Schedule) -> bool:
     """Whether the strands of every pair are neighbours in one lane, and in no other pair."""
     return schedule.derive("all pairs are braided", _braided)
 

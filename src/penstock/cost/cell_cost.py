@@ -53,7 +53,7 @@ class CellCost(CellSums):
         cls, workload: Workload, schedule: Schedule, links: MeshLinks, shard: Shard = "none"
     ) -> "CellCost":
         """The cost of the rank that computes most, of a workload of whole devices."""
-        refuse_unpriced(schedule, links)
+        refuse_in_cells(schedule, links)
         place = busiest_place(workload, schedule, links.mesh.cell)
         share = RankShare(workload.model, links.mesh.cell, place)
         return cls(
@@ -147,7 +147,7 @@ class FreeBoundaries(CellCost):
         return Link()
 
 
-def refuse_unpriced(schedule: Schedule, links: MeshLinks) -> None:
+def refuse_in_cells(schedule: Schedule, links: MeshLinks) -> None:
     """Refuse what is not simulated on ranks of a cell."""
     kinds = schedule.table.kinds
     if links.mesh.cell.ranks == 1 or not (schedule.gangs or schedule.loans or kinds & SHARD_KINDS):

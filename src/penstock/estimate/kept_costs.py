@@ -14,11 +14,11 @@ from penstock.cluster.gpu import AttentionKernel, Precision
 from penstock.estimate.layout import Recompute, TrainingLayout
 from penstock.estimate.layout_cost import LayoutCost
 
-KEPT_RANKS = 1024
+KEPT_COSTS = 1024
 """Requests whose cost models are kept; a search has some hundreds."""
 
 
-class RankRequest(NamedTuple):
+class CostRequest(NamedTuple):
     """All of a layout that the cost of a rank's ops depends on, but for slices and layers."""
 
     model: ModelConfig
@@ -32,17 +32,17 @@ class RankRequest(NamedTuple):
     precision: Precision
 
 
-def rank_request(layout: TrainingLayout) -> RankRequest:
+def cost_request(layout: TrainingLayout) -> CostRequest:
     """What layouts have in common whose ranks are alike."""
-    return RankRequest(*(getattr(layout, name) for name in RankRequest._fields))
+    return CostRequest(*(getattr(layout, name) for name in CostRequest._fields))
 
 
-CostsOfRank = dict[tuple[tuple[int, ...], int, int, tuple[int, ...]], LayoutCost]
+KeptCosts = dict[tuple[tuple[int, ...], int, int, tuple[int, ...]], LayoutCost]
 """By slices of a microbatch, microbatches, stages, and their layers unless these are even."""
 
 
-@lru_cache(maxsize=KEPT_RANKS)
-def kept_costs(request: RankRequest, ends: tuple[int, str, str]) -> CostsOfRank:
+@lru_cache(maxsize=KEPT_COSTS)
+def kept_costs(request: CostRequest, ends: tuple[int, str, str]) -> KeptCosts:
     """Where to keep the cost models of a rank; `ends` are devices, and where embedding and head
     are."""
     return {}

@@ -29,7 +29,7 @@ from penstock.cost.model import SIZES, Link
 from penstock.cost.transformer import PICOSECOND
 from penstock.estimate.cluster_links import seconds_of_each
 from penstock.estimate.kept import KeptSums, collective_seconds, kept_sums
-from penstock.estimate.op_seconds import OpSeconds
+from penstock.estimate.op_seconds import SecondsOfOps
 
 IN_CELL = {"tensor": "tensor", "ulysses": "sequence", "ring": "sequence"}
 """What communication along an axis of a cell is called."""
@@ -39,7 +39,7 @@ KINDS_OF_COMMUNICATION = ("tensor", "sequence", "stages", "copies")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayoutCost(OpSeconds):
+class LayoutCost(SecondsOfOps):
     """The cost model of one rank."""
 
     kinds: frozenset[str]

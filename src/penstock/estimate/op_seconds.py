@@ -39,7 +39,7 @@ _COUNTED = (Workload, CellWorkload, KeptWorkload)
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpSeconds(LayoutBytes):
+class SecondsOfOps(LayoutBytes):
     """What ops of a rank compute, and wait for."""
 
     links: ClusterLinks

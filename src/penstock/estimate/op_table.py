@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from penstock.core.table import CODE, LETTERS
 
-OpSeconds = NDArray[np.float64]
+StageSeconds = NDArray[np.float64]
 
 
 class OpTable:
@@ -22,7 +22,7 @@ class OpTable:
         self._seconds = np.zeros((len(LETTERS), stages, units + 1))
         self._filled: set[str] = set()
 
-    def of(self, kinds: Collection[str], found: Callable[[str], OpSeconds]) -> OpSeconds:
+    def of(self, kinds: Collection[str], found: Callable[[str], StageSeconds]) -> StageSeconds:
         """The table, with these kinds filled in: `found` has what ops of a kind take, by stages and
         units."""
         for kind in set(kinds) - self._filled:

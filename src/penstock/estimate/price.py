@@ -9,14 +9,14 @@ from penstock.arch.config import ModelConfig
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run
 from penstock.cost.busiest_place import distinct_places
-from penstock.cost.cell_cost import CellCost, refuse_unpriced
+from penstock.cost.cell_cost import CellCost, refuse_in_cells
 from penstock.cost.stage_workload import workload_for
 from penstock.cost.temporary import fused_backward_bytes
 from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
 from penstock.estimate.cluster_links import cluster_links, hardware_of
 from penstock.estimate.host_room import fullest_host, room_on_host
-from penstock.estimate.kept_costs import kept_costs, rank_request
+from penstock.estimate.kept_costs import cost_request, kept_costs
 from penstock.estimate.layer_times import LayerTimes
 from penstock.estimate.layout import ALL_LAYERS, BYTES_OF, TrainingLayout
 from penstock.estimate.layout_cost import KINDS_OF_COMMUNICATION, LayoutCost
@@ -185,12 +185,12 @@ def layout_cost(layout: TrainingLayout, step: StepSchedule) -> LayoutCost:
     shape = step.schedule.shape
     if len(places) > 1 or shape.weightless or model.subsampling is not None:
         return _worked_out(layout, step, model, layers)
-    kept = kept_costs(rank_request(layout), (shape.devices, shape.embed, shape.loss))
+    kept = kept_costs(cost_request(layout), (shape.devices, shape.embed, shape.loss))
     key = (step.lengths, shape.microbatches, shape.stages, layers)
     if key not in kept:
         kept[key] = _worked_out(layout, step, model, layers)
     _refuse_twice(layout, step.schedule)
-    refuse_unpriced(step.schedule, kept[key].links)
+    refuse_in_cells(step.schedule, kept[key].links)
     copies = replace(kept[key].copies, shard=layout.shard)
     return kept[key].among(copies, _owners(layout), step.schedule)
 

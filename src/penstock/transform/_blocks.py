@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.core.named_rows import braided, pair_rows
+from penstock.core.named_rows import are_pairs_braided, pair_rows
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.schedule import After, Loan, Schedule
 from penstock.core.shape import MAX_OPS, Shape
@@ -58,7 +58,7 @@ def item_numbers(schedule: Schedule) -> Ints:
 
 
 def _item_numbers(schedule: Schedule) -> Ints:
-    if not schedule.pairs or braided(schedule):
+    if not schedule.pairs or are_pairs_braided(schedule):
         _refuse_strangers(schedule)
         table, first = schedule.table, np.ones(len(schedule.table), np.bool_)
         for rows in pair_rows(schedule):
