@@ -38,8 +38,8 @@ def split_unequal(loads: Loads, more: Loads, homes: Sequence[int]) -> tuple[int,
 def faster_unequal(loads: Loads, more: Loads, homes: Sequence[int]) -> tuple[int, ...]:
     """The same where its slowest device is faster than with an even split, else nothing.
 
-    >>> faster_unequal((1, 1, 4), (0, 0), (0, 1)), faster_unequal((1, 4, 4, 1), (0, 0), (0, 1))
-    ((2, 1), ())
+    >>> faster_unequal((4, 1, 1), (0, 0), (0, 1)), faster_unequal((1, 4, 4, 1), (0, 0), (0, 1))
+    ((1, 2), ())
     """
     found, even = split_unequal(loads, more, homes), even_split(len(loads), len(homes))
     slowest = [_slowest(each, loads, more, homes)[0] for each in (found, even)]
