@@ -6,12 +6,12 @@ import pytest
 from penstock.cli.main import VERBS
 from write_shell_sessions import PAGES, rewritten
 
-SEARCHING = "plan"
-"""The page whose commands search for a minute or two."""
+SEARCHING = ("plan", "subllm", "ffn-fusion")
+"""Pages whose commands search for a plan."""
 
 
 def _case(page: Path) -> Any:
-    marks = [pytest.mark.matrix] if page.stem == SEARCHING else []
+    marks = [pytest.mark.matrix] if page.stem in SEARCHING else []
     return pytest.param(page, id=page.stem, marks=marks)
 
 

@@ -23,7 +23,7 @@ MEMBERS = (
     *("mixtral-8x7b", "qwen3-30b-a3b", "tiny-fused", "subllm-1.3b"),
 )
 """One of each family that has more than the usual trials have, and one whose layers differ."""
-EACH = 2
+EACH = 1
 """Trials of each member in every run of the tests."""
 
 

@@ -48,7 +48,7 @@ MESHES = {
 }
 
 
-@pytest.mark.parametrize("name", one_of(13, ((name,) for name in MESHES)))
+@pytest.mark.parametrize("name", one_of(16, ((name,) for name in MESHES)))
 def test_section_9_7_gradients_equal_those_of_one_process(ranks: Crew, name: str) -> None:
     numbers, mesh = random.Random(name), MESHES[name]
     batches = tuple(random_groups(numbers, mesh) for _ in range(BATCHES))

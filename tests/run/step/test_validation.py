@@ -110,6 +110,7 @@ def test_what_is_no_number_is_refused_with_weights_as_before_that_step(
         assert after.taken_back == (rank != 2)
 
 
+@pytest.mark.matrix
 def test_replicas_tied_weights_and_plans_that_change(ranks: Crew) -> None:
     disturbed = Disturbed(1, 1, 50.0)
     for request in (

@@ -74,6 +74,7 @@ def test_a_run_goes_on_under_other_layouts_of_four_ranks(
                 goes_on(change, reference.of(change), crews, tmp_path / str(number))
 
 
+@pytest.mark.matrix
 def test_a_run_goes_on_with_the_vocabulary_on_shards_and_without(
     crews: Crews, reference: Reference, tmp_path: Path
 ) -> None:

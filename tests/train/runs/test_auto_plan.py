@@ -78,6 +78,7 @@ def test_other_ranks_choose_again_and_say_why(setting: Setting, measured: Path) 
     assert [record["step"] for record in alone.metrics] == [1, 2]
 
 
+@pytest.mark.matrix
 def test_ranks_that_have_no_profile_measure_their_machine(setting: Setting) -> None:
     ran = setting.run(*AUTO, "run.steps=1", name=fresh("measured"))
     assert ran.codes == (0, 0), ran.said

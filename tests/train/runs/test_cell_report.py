@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from loops import one_of
 from penstock.plan.memory_by_class import ClassBytes
 from train.runs.ranks import Setting, fresh
 
@@ -13,7 +14,7 @@ SIZES = {"hidden": 128, "ffn": 320, "heads": 8, "kv_heads": 4, "head_size": 16, 
 """Large enough that tensors of a layer are more than the odd bytes around them."""
 
 
-@pytest.mark.parametrize("mesh", ["tensor=2", "sequence=2"])
+@pytest.mark.parametrize("mesh", one_of(2, [("tensor=2",), ("sequence=2",)]))
 def test_a_run_in_cells_holds_what_was_predicted(setting: Setting, mesh: str) -> None:
     model = [f"model.{name}={size}" for name, size in SIZES.items()]
     ran = setting.run(

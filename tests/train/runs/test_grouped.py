@@ -70,6 +70,7 @@ def test_a_run_that_was_interrupted_goes_on_bit_for_bit_with_costs_of_a_profile(
     assert rest.records == whole.records
 
 
+@pytest.mark.matrix
 def test_an_evaluation_is_that_of_packed_sequences(setting: Setting) -> None:
     held = ("data.held_out=0.2", "evaluation.every=4", "evaluation.batches=2")
     one = ("pipeline.devices=1",)
