@@ -54,7 +54,10 @@ test: $(STAMP) ## every test but the matrices; JOBS=2 for two processes, PYTEST_
 	$(call timed,tests,$(BIN)/python -m pytest $(PARALLEL) -m "not matrix" $(PYTEST_FLAGS))
 
 matrix: $(STAMP) ## the large matrices: all small shapes and mutants, all variants on processes
-	$(call timed,matrix,$(BIN)/python -m pytest $(PARALLEL) -m matrix $(PYTEST_FLAGS))
+	$(call timed,matrix,$(BIN)/python -m pytest $(PARALLEL) -m "matrix and not exhaustive" $(PYTEST_FLAGS))
+
+exhaustive: $(STAMP) ## what the matrix takes a sample of, whole: about an hour
+	$(call timed,exhaustive,$(BIN)/python -m pytest $(PARALLEL) -m exhaustive $(PYTEST_FLAGS))
 
 TIMES ?= 5
 

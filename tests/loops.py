@@ -13,7 +13,8 @@ that loops costs the cases alone, as long as one failure does not hide the other
     @looped("schedule", {"1f1b": cases})    cases that are made when the test runs
 
 Where a case takes seconds, `one_of(4, cases)` are parameters for pytest of which every fourth is
-tried in every run of the tests, and the matrix tries the others.
+tried in every run of the tests, and the matrix tries the others. Where all of them take minutes,
+`one_in(2, cases)` are every second one for the matrix; `make exhaustive` tries the rest.
 """
 
 import inspect
@@ -88,16 +89,27 @@ def looped(argument: str, groups: Mapping[str, Cases]) -> Decorator:
     return _loop((argument,), cases)
 
 
-def one_of(few: int, cases: Iterable[tuple[Any, ...]]) -> list[Any]:
-    """Parameters of a test, one of `few` for every run of the tests and the others for the matrix.
+def one_of(few: int, cases: Iterable[tuple[Any, ...]], every: int = 1) -> list[Any]:
+    """Parameters of a test, one of `few` for every run of the tests and the others for the matrix,
+    or of these every so many, and the rest for `make exhaustive`.
 
     A number that does not divide what the cases vary meets every value of each.
     """
-    rest = pytest.mark.matrix
     return [
-        pytest.param(*case, marks=[] if number % few == 0 else [rest])
+        pytest.param(*case, marks=[] if number % few == 0 else _tiers(number % every == 0))
         for number, case in enumerate(cases)
     ]
+
+
+def one_in(every: int, cases: Iterable[Any]) -> list[Any]:
+    """Parameters of a test of the matrix: every so many; `make exhaustive` tries the rest."""
+    return [
+        pytest.param(case, marks=_tiers(number % every == 0)) for number, case in enumerate(cases)
+    ]
+
+
+def _tiers(often: bool) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.matrix] if often else [pytest.mark.matrix, pytest.mark.exhaustive]
 
 
 def _names(arguments: str | Sequence[str]) -> Sequence[str]:

@@ -70,12 +70,13 @@ def test_what_leaves_the_tests_of_every_day_is_in_the_matrix_and_both_are_run(ho
     chosen = {
         target: re.findall(r'-m (?:"([^"]+)"|(\w+)) ', recipe)
         for target, recipe in zip((line.split(":")[0] for line in lines), lines[1:])
-        if target in ("quick", "test", "matrix")
+        if target in ("quick", "test", "matrix", "exhaustive")
     }
     assert chosen == {
         "quick": [("", "pytest"), ("not processes and not long and not matrix", "")],
         "test": [("", "pytest"), ("not matrix", "")],
-        "matrix": [("", "pytest"), ("", "matrix")],
+        "matrix": [("", "pytest"), ("matrix and not exhaustive", "")],
+        "exhaustive": [("", "pytest"), ("", "exhaustive")],
     }
     ran = re.findall(r"^make (\w+)$", (house / ".ci/run").read_text(), re.M)
     assert ran == ["check", "test", "matrix"]

@@ -120,12 +120,25 @@ def test_the_table_has_every_place_where_ranks_do_something_together(name: str) 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "collective", "number"), ROWS[::2])
 def test_a_step_without_one_call_is_wrong(name: str, collective: Collective, number: int) -> None:
+    _wrong_without(name, collective, number)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(("name", "collective", "number"), ROWS[1::2])
+def test_a_step_without_one_call_of_the_others_is_wrong(
+    name: str, collective: Collective, number: int
+) -> None:
+    _wrong_without(name, collective, number)
+
+
+def _wrong_without(name: str, collective: Collective, number: int) -> None:
     """Another call of each: of the first or a later layer, slice or stage."""
     site, count = calls_of(name, collective)
     assert SAMPLES[name].error(LeftOut(site, number % count)) > SEEN
 
 
 @pytest.mark.matrix
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "collective", "number"), ROWS)
 def test_a_step_without_any_one_call_is_wrong(
     name: str, collective: Collective, number: int

@@ -99,7 +99,13 @@ def test_what_is_ahead_of_the_search_becomes_its_start() -> None:
 
 
 EVERY_DAY = 2
-"""Cases of the page in every run of the tests; the matrix takes the others."""
+"""Cases of the page in every run of the tests; the matrix takes every second of the others."""
+
+
+def _marks(number: int) -> list[pytest.MarkDecorator]:
+    if number < EVERY_DAY:
+        return []
+    return [pytest.mark.matrix, *([pytest.mark.exhaustive] if number % 2 else [])]
 
 
 def test_the_page_has_a_dozen_cases() -> None:
@@ -108,10 +114,7 @@ def test_the_page_has_a_dozen_cases() -> None:
 
 @pytest.mark.parametrize(
     ("command", "recorded"),
-    [
-        pytest.param(*row, marks=[pytest.mark.matrix] if number >= EVERY_DAY else [], id=row[0])
-        for number, row in enumerate(rows())
-    ],
+    [pytest.param(*row, marks=_marks(number), id=row[0]) for number, row in enumerate(rows())],
 )
 def test_on_recorded_layers_the_search_beats_every_registered_schedule(
     command: str, recorded: list[str], monkeypatch: pytest.MonkeyPatch

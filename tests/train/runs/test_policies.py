@@ -104,7 +104,7 @@ def whole(setting: Setting, records: tuple[str, ...]) -> Callable[[str], Ran]:
     return run
 
 
-@pytest.mark.parametrize(("policy", "stopped"), one_of(len(STOPPED), STOPPED))
+@pytest.mark.parametrize(("policy", "stopped"), one_of(len(STOPPED), STOPPED, every=2))
 def test_a_run_that_was_interrupted_goes_on_bit_for_bit(
     setting: Setting,
     records: tuple[str, ...],
