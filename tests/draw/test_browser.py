@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from clock import slowness
 from draw.browser import CHROMIUM, FLAGS, opened
 from draw.samples import SAMPLES, plain, sliced, timeline
 from penstock.core.graph import reads_of
@@ -200,7 +201,7 @@ def test_a_hundred_thousand_ops_open_within_five_seconds(browser: Any, tmp_path:
     drawn = timeline("seq1f1b", 16, 400, slices=8)
     assert len(drawn.start) > 100_000
     with opened(browser, tmp_path, [drawn]) as view:
-        assert view.seconds < 5
+        assert view.seconds < 5 or view.seconds < 5 * slowness()  # of a usual machine
         view.page.fill("#query", "15B399.7")
         view.press("Enter")
         assert view.announced().startswith("15B399.7")
