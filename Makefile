@@ -53,7 +53,7 @@ quick: $(STAMP) ## first case of each schedule, no processes; under 2 minutes on
 test: $(STAMP) ## every test but the matrices; JOBS=2 for two processes, PYTEST_FLAGS='-k name' for some
 	$(call timed,tests,$(BIN)/python -m pytest $(PARALLEL) -m "not matrix" $(PYTEST_FLAGS))
 
-matrix: $(STAMP) ## the large matrices: all small shapes and mutants, all variants on processes
+matrix: $(STAMP) ## the large matrices: small shapes and mutants, variants on processes; a sample of what `make exhaustive` has
 	$(call timed,matrix,$(BIN)/python -m pytest $(PARALLEL) -m "matrix and not exhaustive" $(PYTEST_FLAGS))
 
 exhaustive: $(STAMP) ## what the matrix takes a sample of, whole: about an hour
