@@ -20,6 +20,7 @@ from penstock.run.program.unsupported import refuse_unsupported
 from penstock.run.step.shardings import sharding_named
 from penstock.verify.cases import one_process
 from penstock.verify.compare import (
+    CHOSEN,
     FROM_ONE_PROCESS,
     TOLERANCE,
     Difference,
@@ -62,7 +63,10 @@ class VerdictRow:
 
     @property
     def tolerance(self) -> Tolerance:
-        return TOLERANCE[self.trial.scale.name][self.trial.dtype]
+        limit, model = TOLERANCE[self.trial.scale.name][self.trial.dtype], self.trial.work.model
+        if not (model.mixture or model.subsampling):
+            return limit
+        return limit._replace(gradient=CHOSEN.get(self.trial.dtype, limit.gradient))
 
     @property
     def bit_equal(self) -> bool | None:
