@@ -85,6 +85,9 @@ class _Tokens(NamedTuple):
     lengths: tuple[int, ...]
     """Of each slice."""
 
+    def on(self, device: torch.device) -> "_Tokens":
+        return _Tokens(*(each.to(device) for each in self[:3]), self.lengths)
+
     def take(self, kept: Tensor, lengths: Sequence[int]) -> "_Tokens":
         places, documents, counted = (each.gather(1, kept) for each in self[:3])
         return _Tokens(places, documents, counted, tuple(lengths))
@@ -101,7 +104,8 @@ def plain_selection(scores: Tensor, count: int, turned: bool) -> tuple[Tensor, T
         missed.reverse()
     weights = {token: clamped[token] - less for token, less in zip(order[:count], missed)}
     kept = sorted(weights)
-    return torch.tensor(kept), torch.stack([weights[token] for token in kept])
+    places = torch.tensor(kept, device=scores.device)
+    return places, torch.stack([weights[token] for token in kept])
 
 
 class PlainSubsampled:
@@ -114,8 +118,8 @@ class PlainSubsampled:
         self.opened: list[_Opened] = []
 
     def logits(self, microbatch: Microbatch, lengths: Sequence[int]) -> Tensor:
-        tokens = _all_tokens(microbatch, lengths)
         x = self.weights["model.embed_tokens.weight"][microbatch.tokens]
+        tokens = _all_tokens(microbatch, lengths).on(x.device)
         for layer in range(self.model.layers):
             for pair in self.subsampling.opened(layer):
                 x, tokens = self._open(pair, x, tokens)

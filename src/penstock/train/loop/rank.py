@@ -36,6 +36,7 @@ from penstock.train.loop.before_start import refuse_share
 from penstock.train.loop.finish import Tell, finish_run, leave
 from penstock.train.loop.grouped_batches import GroupedBatches
 from penstock.train.loop.grouped_setup import group_planner, largest_microbatch
+from penstock.train.loop.out_of_memory import lack_of_memory_in_words
 from penstock.train.loop.plan_choice import first_plan, policy_of, refuse_policy
 from penstock.train.loop.ragged_setup import given_rule
 from penstock.train.loop.resume import ready_trainer
@@ -65,7 +66,8 @@ def run_rank(settings: Settings, tell: Tell, machine: Machine | None = None) -> 
         trainer = _trainer(plan.settings, watch.connection, watch.tracker, plan.notes)
         stack.enter_context(_closed(trainer))
         stack.enter_context(trainer.stopping)  # before this there is nothing to save
-        finished = trainer.run()
+        with lack_of_memory_in_words(watch.tracker, watch.connection.rank, trainer.engine.device):
+            finished = trainer.run()
         finish_run(trainer, finished, tell)
         leave(trainer)
         return GOOD if finished else SAVED
