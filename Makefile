@@ -45,9 +45,11 @@ house: $(STAMP) ## the rules of the house alone, with the size of each layer; `m
 # Workers read the byte code of a thousand test files that the first collection has written.
 unexport PYTHONDONTWRITEBYTECODE
 PARALLEL := -n $(JOBS) --dist worksteal
+# Quick tests wait for nothing, and each worker collects all of them.
+QUICK_JOBS ?= $(shell nproc)
 
 quick: $(STAMP) ## first case of each schedule, no processes; under 2 minutes on 2 cores
-	$(call timed,quick tests,$(BIN)/python -m pytest $(PARALLEL) \
+	$(call timed,quick tests,$(BIN)/python -m pytest -n $(QUICK_JOBS) --dist worksteal \
 		-m "not processes and not long and not matrix" --first-case --ignore tests/house $(PYTEST_FLAGS))
 
 test: $(STAMP) ## every test but the matrices; JOBS=2 for two processes, PYTEST_FLAGS='-k name' for some

@@ -33,6 +33,7 @@ def test_rounds_are_those_in_which_all_devices_have_work() -> None:
     assert found == ["0F0.1 1F0", "0F0.2 1F0.1", "0B0.2 1B0.1", "0B0.1 1B0"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("p", "k", "sums"),
     [(4, 8, (50, 38, 36, 32)), (8, 8, (60, 36, 36, 32)), (8, 16, (212, 148, 136, 128))],

@@ -29,6 +29,7 @@ def settings() -> Mapping[str, Any]:
     return {**found, **sizes, "longest": 4096, "median": 100, "seconds": 0.2}
 
 
+@pytest.mark.long
 def test_every_policy_has_the_same_tokens_and_a_prediction(settings: Mapping[str, Any]) -> None:
     planned = plan_modelled(settings)
     assert [*planned.steps] == [*COMPARED_POLICIES]

@@ -23,6 +23,7 @@ def test_lengths_are_those_of_a_large_encyclopedia(settings: Mapping[str, Any]) 
     assert lengths[-1] <= settings["longest"]
 
 
+@pytest.mark.long
 def test_both_ways_run_the_same_tokens_and_slices_are_faster_and_smaller(
     settings: Mapping[str, Any],
 ) -> None:

@@ -39,6 +39,7 @@ def test_each_microbatch_has_one_collective_for_each_thing_that_shards_share() -
     assert {len(collectives.parts(at)) for at in range(len(collectives))} == {4}
 
 
+@pytest.mark.long
 @every
 def test_every_device_joins_in_the_order_of_all_and_behind_its_parts(schedule: Schedule) -> None:
     program = lower(schedule)

@@ -74,6 +74,7 @@ def test_ranks_that_hold_the_same_norms_add_up_their_parts() -> None:
         assert found == (0, 4 * parted)  # 2 (2 - 1)/2 of each element
 
 
+@pytest.mark.long
 @pytest.mark.torch
 @pytest.mark.parametrize(
     ("cell", "replicas"),

@@ -36,6 +36,7 @@ def batch_of(documents: int) -> list[int]:
     return [LONGEST, *long_tailed(Random(0), documents - 1, LONGEST)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("cluster", "cell", "documents"), [("h200", 16, 256), ("a100-40", 64, 512)]
 )

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from estimate.layouts import row
 from penstock.arch.cell_shape import CellShape
 from penstock.arch.presets import model
@@ -50,6 +52,7 @@ def _alone(number: int) -> Estimate:
     return estimate(LAYOUTS[number])
 
 
+@pytest.mark.long
 def test_layouts_cost_the_same_alone_and_after_others() -> None:
     alone = [_alone(number) for number in range(len(LAYOUTS))]
     for each in KEPT:

@@ -202,6 +202,7 @@ def test_a_loop_of_links_is_refused(tmp_path: Path) -> None:
         files.load(tmp_path / "a")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("format", FORMATS)
 def test_thirty_thousand_ops_are_written_and_read_in_a_second(format: str) -> None:
     lanes = [[Op(kind, s, i) for i in range(938) for kind in "FB"] for s in range(16)]

@@ -153,6 +153,7 @@ def test_what_pytorch_does_with_one_stage_per_device_imports_is_proven_and_price
     assert simulate(schedule).makespan == 3 * (built.m + built.p - 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("built", [built for built in SINGLE if built.kind == "GPipe"], ids=str)
 def test_gpipes_record_is_what_pytorch_does(
     built: Built, pipelining: Any, stage: Callable[..., Any], executed: Callable[[Built], str]

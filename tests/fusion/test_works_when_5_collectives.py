@@ -27,6 +27,7 @@ def calls(model: ModelConfig, cell: CellShape, kind: str) -> int:
     return sum(count for (axis, _), count in found.items() if axis == "tensor")
 
 
+@pytest.mark.long
 @each("parts", (2, 3, 4))
 @each("kind", "FB")
 def test_replicated_norms_have_one_sum_less_for_each_mlp(parts: int, kind: str) -> None:

@@ -210,6 +210,7 @@ OWN = ("cache", "metrics", "metrics taken back")
 """What a run has written itself, however much it is; it is found where the run has made it."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_no_file_is_neither_waited_for_nor_read_without_end(
     kind: str, tmp_path: Path

@@ -31,6 +31,7 @@ def test_the_picture_has_words_for_who_cannot_see_it() -> None:
     assert 'alt="One row per device, ' in (small()._repr_html_() or "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("devices", "microbatches"), [(8, 50), (8, 51), (8, 512), (64, 64), (256, 256)]
 )

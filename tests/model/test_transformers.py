@@ -94,6 +94,7 @@ def test_loss_and_gradients_equal_those_of_transformers(variant: str) -> None:
         assert (found[name] - wanted).norm() / wanted.norm() < 1e-5, name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("variant", "change"),
     [
@@ -131,6 +132,7 @@ OF_TRANSFORMERS = [name for name in MODELS if not (model(name).blocks or model(n
 """Presets that are models of transformers; it has none whose layers or tokens differ."""
 
 
+@pytest.mark.long
 @each("name", OF_TRANSFORMERS)
 def test_presets_have_the_parameters_of_the_models_that_transformers_builds(name: str) -> None:
     from transformers import AutoConfig, AutoModelForCausalLM

@@ -130,6 +130,7 @@ def test_it_holds_less_than_1f1b_from_three_devices_on(p: int) -> None:
         assert priced(p, v, 4 * p).peak[0] < p
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("v", [2, 3, 4])
 def test_the_share_of_1f1b_tends_to_the_ideal_one(v: int) -> None:
     """Sections 2 and 7: (v + 1)/(2v)."""

@@ -53,6 +53,7 @@ def our_lanes(schedule: Schedule) -> list[list[Any]]:
 SIZES = [(2, 3), (2, 4), (2, 7), (4, 7), (4, 8), (4, 13), (8, 15), (8, 16), (8, 20)]
 
 
+@pytest.mark.long
 @each_case(("p", "m"), [*SIZES, (4, 2), (8, 3)])
 def test_zb_v(p: int, m: int) -> None:
     assert our_lanes(built("zb-v", p, m)) == torch_lanes("ScheduleZBVZeroBubble", p, m, 2)

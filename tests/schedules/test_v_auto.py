@@ -100,6 +100,7 @@ def test_section_3_the_bubble_of_v_zb_does_not_grow_with_the_batch(times: Times)
     assert len({passes(searched("v-zb", 6, m, times), times) for m in (12, 18, 30)}) == 1
 
 
+@pytest.mark.long
 def test_section_5_there_is_a_cliff_just_above_half_of_the_memory_of_1f1b() -> None:
     """Section 5: from there on no block has a bubble that repeats."""
     times = (3, 4, 2)

@@ -43,6 +43,7 @@ def _windows(schedule: Schedule, stages: set[int], lead: int) -> tuple[Windows, 
     return places, copies
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(registry()))
 def test_columns_and_windows_give_the_same_schedule(name: str) -> None:
     for schedule in _orders(name):

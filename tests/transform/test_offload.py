@@ -111,6 +111,7 @@ def offloads(base: Schedule) -> Iterator[Schedule]:
         yield offload_stages(base, range(base.shape.stages), lead=lead)
 
 
+@pytest.mark.long
 @given(built(), st.data())
 @SETTINGS
 def test_any_schedule_can_be_offloaded_and_its_memory_is_proven(

@@ -71,6 +71,7 @@ def test_what_is_not_run_as_it_stands_is_said_by_name() -> None:
     ]
 
 
+@pytest.mark.long
 def test_all_of_them_run_on_the_same_four_processes(
     everything: dict[str, dict[str, Trial]],
 ) -> None:

@@ -20,6 +20,7 @@ def test_the_counts_in_the_readme_are_what_they_count(found: dict[str, str]) -> 
     assert page == rewritten(page, found), "python scripts/write_counts.py writes them anew"
 
 
+@pytest.mark.long
 def test_every_count_stands_in_the_readme(found: dict[str, str]) -> None:
     assert set(re.findall(r"<!-- count ([a-z0-9 ]+) -->", README.read_text())) == found.keys()
 

@@ -106,11 +106,13 @@ ROWS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_step_with_all_of_them_is_right(name: str) -> None:
     assert SAMPLES[name].error() < LIMIT.gradient
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_table_has_every_place_where_ranks_do_something_together(name: str) -> None:
     assert {each._replace(text="") for each in TABLE[name]} == set(clean(name))

@@ -82,6 +82,7 @@ def both(case: GpuCase, call: CallBlock, loss_tokens: int) -> tuple[Engine, Comp
     return engine, theirs
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "slices", "call", "loss_tokens"),
     [

@@ -28,6 +28,7 @@ MODEL = ModelConfig(2, 32, 48, 4, 2, 8, 40)
 CASE = OffloadCase("sppo", "small", MODEL, 256, 4, "float32")
 
 
+@pytest.mark.long
 def test_a_step_with_offload_stands_beside_one_without() -> None:
     row = offload_row(CASE, HOST, 2, 1, 1 << 22)
     assert row["ratio"] == row["seconds"] / row["seconds_without"]

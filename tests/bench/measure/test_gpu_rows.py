@@ -28,6 +28,7 @@ AGAIN = SLICED._replace(transforms=("recompute_all",))
 MAKING = plain_making(HOST, torch.float32)
 
 
+@pytest.mark.long
 def test_cases_of_one_length_share_a_baseline() -> None:
     rows = list(compared_rows([WHOLE, SLICED, AGAIN], MAKING, 2, 1))
     assert [(row["slices"], row["transforms"]) for row in rows] == [

@@ -182,6 +182,7 @@ LOANS: dict[str, dict[int, Lent]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("documents", DOCUMENTS)
 @pytest.mark.parametrize("loans", LOANS)

@@ -33,6 +33,7 @@ PARTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", PARTS)
 def test_parts_are_found_by_running_the_model_once(kind: str) -> None:
     found = decoder_parts(jobs.decoder(kind))
@@ -42,6 +43,7 @@ def test_parts_are_found_by_running_the_model_once(kind: str) -> None:
     assert set(found.after) == after
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", jobs.DECODERS)
 def test_stages_in_one_process_give_logits_and_gradients_of_the_whole(kind: str) -> None:
     whole, cut = jobs.decoder(kind), jobs.decoder(kind)

@@ -46,6 +46,7 @@ def test_tables_of_a_slice_are_a_part_of_those_of_the_sequence() -> None:
     assert all(torch.equal(a[11:29], b) for a, b in zip(whole, part))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scaling", [None, RopeScaling("yarn", 8.0, 32)])
 def test_the_gradient_is_that_of_the_formula_and_keeps_only_the_tables(
     scaling: RopeScaling | None,

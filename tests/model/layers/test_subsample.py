@@ -166,6 +166,7 @@ def test_a_bypass_out_of_its_range_is_led_back() -> None:
     assert limited_gradient(gradient, scale, 0.2).tolist() == [-1.0, -1.0, 1.0, 1.0, 1.0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("start", [3.0, -3.0])
 def test_section_5_4_the_share_of_positive_scores_comes_to_what_is_kept(start: float) -> None:
     """Whatever a gradient without a direction is, almost all or almost none being positive before;

@@ -52,6 +52,7 @@ def exhaustive(lengths: list[int], cell: int, cost: GroupCost) -> float:
     return best
 
 
+@pytest.mark.long
 def test_9_1_flexible_is_never_slower_than_one_size() -> None:
     for lengths, cell, cost in instances(40, (4, 8, 16), 30):
         flexible, adaptive = (f(lengths, cell, cost) for f in (flexible_groups, adaptive_groups))
@@ -94,6 +95,7 @@ def test_9_3_the_gain_depends_on_the_network() -> None:
     assert max(short) <= 8
 
 
+@pytest.mark.long
 def test_9_4_every_sequence_once_and_memory_is_enough() -> None:
     for lengths, cell, cost in instances(40, (4, 8, 16), 30):
         for found in _all_ways(lengths, cell, cost):
@@ -143,6 +145,7 @@ def test_9_6_the_solver_finds_what_every_assignment_has() -> None:
         assert (found.seconds if found else float("inf")) == pytest.approx(right, rel=1e-9)
 
 
+@pytest.mark.long
 def test_9_6_the_search_is_within_5_percent_of_the_optimum() -> None:
     for lengths, cell, cost in instances(60, (8, 16), 12):
         found = search_groups(lengths, cell, cost)
@@ -151,6 +154,7 @@ def test_9_6_the_search_is_within_5_percent_of_the_optimum() -> None:
         assert found is None or best is None or found.seconds <= 1.05 * best.seconds
 
 
+@pytest.mark.long
 def test_9_8_a_larger_skew_has_a_larger_gain() -> None:
     gains = []
     for longest in (2000, 40_000):

@@ -113,6 +113,7 @@ def large_cell() -> tuple[list[int], int, GroupCost]:
     return long_tailed(Random(64), 512, 65_536), 64, GroupCost(1e-7, 1e-3, 0.1, exchange, 2048)
 
 
+@pytest.mark.long
 def test_section_7_a_large_batch_is_planned_within_a_step() -> None:
     lengths, cell, cost = large_cell()
     flexible_groups(lengths[:32], cell, cost)  # which loads the compiled loops

@@ -126,6 +126,7 @@ def test_section_10_lengths_that_repeat_are_not_planned_again() -> None:
     assert long == (2,)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cell", [4, 8])
 def test_section_10_a_plan_does_not_depend_on_the_order_of_the_batch(cell: int) -> None:
     numbers = Random(cell)

@@ -26,6 +26,7 @@ def _schedule() -> Schedule:
     return build("sppo-msp", devices=3, microbatches=4, slices=1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", [as_it_is, split_backward])
 def test_gangs_of_whole_sequences_give_what_the_judge_gives(
     change: Callable[[Schedule], Schedule],

@@ -103,6 +103,7 @@ LARGER = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LARGER)
 def test_a_rank_by_itself_holds_what_is_predicted_in_larger_cells(name: str) -> None:
     cell, sizes = LARGER[name]

@@ -62,6 +62,7 @@ def _predicted(plan: StepPlan, stages: frozenset[int], states: int) -> Footprint
     return found[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("dtype", "validation", "states"),
     [(torch.float32, "before", 1), (torch.bfloat16, "before", 1), (torch.float32, "after", 2)],

@@ -78,6 +78,7 @@ def test_every_op_stands_once_in_the_order_of_its_lane(name: str) -> None:
         assert all(call.op == table.op(call.row) for call in lane.calls)
 
 
+@pytest.mark.long
 @every
 @each("evaluation", [False, True], ids=["training", "evaluation"])
 def test_every_transfer_is_sent_posted_and_awaited_once(name: str, evaluation: bool) -> None:
@@ -157,6 +158,7 @@ def test_reads_and_writes_are_those_of_the_table_in_its_order(name: str) -> None
             assert len(call.writes) == len(names_of(call.op.kind, WRITE))
 
 
+@pytest.mark.long
 @every
 def test_the_end_of_a_step_waits_for_what_it_needs(name: str) -> None:
     for lane in lanes_of(name, ended=True):

@@ -64,6 +64,7 @@ def one_by_one(layers: Layers, layout: CutAndHomes, case: Case) -> Schedule:
     return Schedule.of("one by one", layered_shape(layers, layout.split, case.p, case.m), lanes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("rows", "case", "limit", "ticks", "reason"),
     [

@@ -127,6 +127,7 @@ def test_section_7_without_offload_the_optima_are_those_of_zb_h1_and_zb_h2(p: in
     assert best(p, m, limit=2 * p - 1).value == 3 * m
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (3, 3)])
 def test_section_7_memory_and_fast_copies_never_hurt(p: int, m: int) -> None:
     times = (HALF, Fraction(1), Fraction(2))

@@ -58,6 +58,7 @@ def test_section_3_what_the_solver_adds_to_the_heuristic(
     assert (solution.value, solution.bound) == (found, bound)
 
 
+@pytest.mark.long
 def test_effort_pays() -> None:
     case = Case(4, 8).at(COPY)
     quick, thorough = (searched(case, limit=3, effort=effort) for effort in (1, 100))

@@ -87,6 +87,7 @@ def test_section_6_cut_and_order_beat_145() -> None:
     assert all(len(stages) == 1 for stages in homes)
 
 
+@pytest.mark.long
 def test_section_7_1_the_simulation_is_the_estimate_of_the_search() -> None:
     spec = find("adaptis")
     for options in ({}, {"layers": HEAVY_HEAD, "limit": 24}, {"layers": "3,8*1/2@1,2@1/4"}):
@@ -170,6 +171,7 @@ def test_section_7_5_what_it_finds_is_proven_and_lowered() -> None:
     assert lower(schedule) is not None
 
 
+@pytest.mark.long
 def test_the_answer_is_the_same_every_time() -> None:
     once = built("adaptis", p=3, m=5, v=2, layers="9*1,2")
     _found.cache_clear()

@@ -27,6 +27,7 @@ def gradients_first(stages: Pipeline) -> Listed | None:
     return list_schedule(stages, urgency(stages, lead=100, late=1000, patience=0))
 
 
+@pytest.mark.long
 def test_section_6_the_order_alone_on_equal_layers() -> None:
     layout = CutAndHomes((4, 4, 4, 5), IN_A_ROW)
     stages = pipeline(HEAVY_HEAD, *layout, 8, 12)

@@ -154,6 +154,7 @@ def test_section_7_full_offload_keeps_a_constant_number_however_many_stages(v: i
     assert {max(peak) * v for peak in peaks} <= {3, 4}
 
 
+@pytest.mark.long
 def test_section_7_half_offload_needs_less_than_a_quarter_of_interleaved_1f1b() -> None:
     for v in (4, 8, 16):
         half = max(proven_peaks(built("po-h", p=8, m=16, v=v)))

@@ -66,6 +66,7 @@ def test_keys_that_are_given_are_decided_and_the_batch_is_kept() -> None:
     assert (open_request.sequences, request.sequences) == (8, 16)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changes", "devices", "rest"),
     [

@@ -96,6 +96,7 @@ def test_groups_are_compared_in_the_way_that_is_named_and_with_replicas(
     assert prices(asked(documents, tmp_path, *base, "data.groups=static"))["pack"].price.seconds > 0
 
 
+@pytest.mark.long
 def test_slices_have_room_where_whole_sequences_have_none(documents: Path, tmp_path: Path) -> None:
     settings = asked(documents, tmp_path, ANY_LENGTH)
     free = prices(settings)

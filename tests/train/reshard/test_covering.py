@@ -26,6 +26,7 @@ def test_any_two_values_of_a_layout_meet_and_no_layout_is_chosen_for_nothing() -
     assert _pairs(map(Spread._asdict, chosen[:-1])) < wanted
 
 
+@pytest.mark.long
 def test_any_two_values_of_model_first_layout_and_second_layout_meet() -> None:
     layouts, found = chosen_layouts(), _pairs(change.row for change in chosen_changes())
     rows = product(MODELS, (False, True), layouts, layouts)
