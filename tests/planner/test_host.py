@@ -46,6 +46,7 @@ def test_no_plan_has_less_on_its_hosts_than_bounds_say() -> None:
     assert np.median(ratios) > 0.3
 
 
+@pytest.mark.matrix
 def test_small_hosts_leave_copies_out() -> None:
     found = tight(candidates_of(problem_from(COPIED)), 20)
     large, small = (_search(_hosts_of(found, gibi)) for gibi in (16_384, 200))

@@ -38,6 +38,7 @@ def _answer(seed: int) -> str:
     return done.stdout
 
 
+@pytest.mark.matrix
 @pytest.mark.processes
 def test_processes_with_other_seeds_of_hashes_print_the_same() -> None:
     assert _answer(1) == _answer(2)

@@ -9,6 +9,7 @@ import pytest
 
 import trial_jobs
 import verify_gpu
+from penstock.arch.mixture import ExpertMixture
 from penstock.errors import RunError
 from penstock.schedules import build, find
 from penstock.verify.cases import half, one_process, trials_of
@@ -51,6 +52,20 @@ def test_what_is_near_one_process_is_at_least_as_near_as_to_the_oracle() -> None
     for dtype, limit in FROM_ONE_PROCESS.items():
         assert limit.loss <= TOLERANCE["cuda"][dtype].loss
         assert limit.gradient <= TOLERANCE["cuda"][dtype].gradient
+
+
+def test_models_that_choose_by_scores_may_choose_otherwise_than_the_oracle_in_bfloat16() -> None:
+    """Near ties fall either way where scores are rounded; a lost gradient, of error 1, does not."""
+    trial = _trials()["bfloat16"]
+    chooses = replace(trial.work.model, mixture=ExpertMixture(experts=4, per_token=2))
+    routed = replace(trial, work=replace(trial.work, model=chooses))
+    near, lost = NOTHING._replace(gradient=0.5), NOTHING._replace(gradient=1.0)
+    assert VerdictRow(routed, near, None, 0.0, NOTHING).equal
+    assert not VerdictRow(routed, lost, None, 0.0, NOTHING).equal
+    assert not VerdictRow(routed, near, None, 0.0, near).equal
+    assert not VerdictRow(trial, near, None, 0.0, NOTHING).equal
+    precise = replace(routed, dtype="float32")
+    assert not VerdictRow(precise, near, None, 0.0, NOTHING).equal
 
 
 def test_sizes_for_a_gpu_are_those_that_fused_attention_serves() -> None:

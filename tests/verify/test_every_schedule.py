@@ -2,6 +2,7 @@
 
 import pytest
 
+from loops import one_of
 from penstock.schedules import registry
 from penstock.verify.cases import ANY_SIZES, CaseSizes, trials_by_name
 from penstock.verify.variants import VARIANTS, Trial
@@ -42,7 +43,7 @@ def chosen(name: str, trials: list[Trial]) -> set[str]:
     return set([variant for variant in in_turn(name) if variant in possible][:EACH])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", one_of(2, ((name,) for name in NAMES)))
 def test_a_schedule_is_equal_to_one_process_under_some_variants(
     verifier: Verifier, name: str
 ) -> None:

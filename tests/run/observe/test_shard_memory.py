@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from loops import one_of
 from penstock.cost.workload import Workload
 from penstock.plan.memory import footprints, step_peaks
 from penstock.run.launch.worker_pool import Crew
@@ -29,7 +30,7 @@ def _workload(plan: StepPlan) -> Workload:
     return Workload(plan.layout.model, plan.lengths, tuple(map(len, plan.layout.split)))
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", one_of(2, ((name,) for name in PLANS)))
 def test_live_bytes_at_the_peak_are_those_predicted(ranks: Crew, name: str) -> None:
     plan = PLANS[name]()
     measured = ranks.run(peak_without_waits, plan)

@@ -72,6 +72,7 @@ def test_all_ranks_take_the_plan_that_one_of_them_has_chosen(ranks: Crew) -> Non
     assert list(losses) == fixed[0][0]  # to the last bit: sums have the same order
 
 
+@pytest.mark.matrix
 def test_late_transfers_raise_the_group_and_fast_ones_lower_it(ranks: Crew) -> None:
     """Measured: ops take 60 ms for a microbatch, transfers 300 ms more in two of the steps.
 
@@ -106,6 +107,7 @@ def test_a_run_may_choose_the_size_of_microbatches_too(ranks: Crew) -> None:
     assert _losses(found[0]) == pytest.approx(_losses(fixed[0])[:6], rel=1e-10, abs=0)
 
 
+@pytest.mark.matrix
 def test_a_solver_improves_the_order_of_an_uneven_model(ranks: Crew, tmp_path: Path) -> None:
     """The last stage takes twice as long. 1F1B with halved backwards leaves it waiting."""
     start = plan_of(split_backward(build("1f1b", devices=4, microbatches=4)))

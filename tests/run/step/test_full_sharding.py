@@ -158,7 +158,9 @@ def test_what_a_buffer_holds_after_its_last_use_is_read_by_nobody(ranks: Crew) -
         assert mine == pytest.approx(theirs, rel=1e-12)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES.keys())
+@pytest.mark.parametrize(
+    "schedule", one_of(3, ((each,) for each in SCHEDULES.values())), ids=SCHEDULES.keys()
+)
 def test_an_evaluation_gathers_what_its_forwards_read(ranks: Crew, schedule: Schedule) -> None:
     replicas, plan = 4 // schedule.shape.devices, _plan(schedule, tied=True)
     right = ranks.run(evaluated, plan, replicas, "none")
@@ -167,6 +169,7 @@ def test_an_evaluation_gathers_what_its_forwards_read(ranks: Crew, schedule: Sch
         assert {*mine.kinds} == {"F", "N", "G"} & {*schedule.table.kinds, "G"}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("dtype", one_of(2, [(torch.bfloat16,), (torch.float64,)]))
 def test_a_checkpoint_serves_runs_that_share_otherwise(
     ranks: Crew, tmp_path: Path, dtype: torch.dtype

@@ -88,6 +88,7 @@ def test_weights_that_are_narrower_than_what_is_updated(ranks: Crew) -> None:
     equal(ranks, Request((plan,), SOMETIMES, host_stages=LAST_HALF))
 
 
+@pytest.mark.matrix
 def test_beside_activations_that_wait_on_the_host(ranks: Crew) -> None:
     schedule = offload_stages(build("chronos", devices=4, microbatches=4, chunks=2), range(8))
     equal(ranks, Request((plan_of(schedule, WIDE),), SOMETIMES, host_stages=DEEP))

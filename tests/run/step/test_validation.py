@@ -7,6 +7,7 @@ from unittest import mock
 import pytest
 import torch
 
+from loops import one_of
 from penstock.arch.cell_shape import CellShape
 from penstock.errors import RunError
 from penstock.run.comm.grid import Grid
@@ -69,6 +70,7 @@ def test_steps_that_need_no_clipping_are_never_taken_back(ranks: Crew) -> None:
             assert not seen.taken_back
 
 
+@pytest.mark.matrix
 def test_a_norm_that_is_too_large_only_as_a_whole_takes_all_updates_back(ranks: Crew) -> None:
     for plan in (FLAT, SPLIT, FOLDED):
         found = equal(ranks, Request((plan,), ABOVE_ONE))
@@ -127,7 +129,7 @@ def test_weights_that_are_narrower_than_what_is_updated(ranks: Crew) -> None:
     assert sum(seen.taken_back for seen in equal(ranks, Request((plan,), SOMETIMES)))
 
 
-@pytest.mark.parametrize("shard", ["optimizer", "full"])
+@pytest.mark.parametrize("shard", one_of(2, (("optimizer",), ("full",))))
 def test_ranks_that_share_an_optimizer(ranks: Crew, shard: str) -> None:
     """Also where one of them refuses by what it owns and the other one does not."""
     for disturbed in (None, Disturbed(1, 1, 50.0)):

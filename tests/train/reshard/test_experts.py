@@ -35,6 +35,7 @@ def test_every_expert_is_on_the_ranks_that_are_said_to_have_it() -> None:
     assert held == [{"0", "1"}, {"2", "3", "4"}] * 2
 
 
+@pytest.mark.matrix
 def test_a_run_goes_on_whoever_shares_the_experts(crews: Crews, tmp_path: Path) -> None:
     model = CHANGES[0].model
     assert isinstance(model.mixture, ExpertMixture)

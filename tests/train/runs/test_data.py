@@ -127,6 +127,7 @@ def test_other_layouts_have_the_same_curve(
     assert ran.losses == pytest.approx(tuned.losses, rel=CLOSE, abs=0)
 
 
+@pytest.mark.matrix
 def test_a_limit_of_tokens_decides_what_is_trained_on(setting: Setting) -> None:
     """Of four places one is taken: the same as where there is one place, under every policy."""
     one = setting.run("batch.microbatches=1", name=fresh("one-place"))
