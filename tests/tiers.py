@@ -27,7 +27,7 @@ STARTING_FOLDERS = ("run/faults", "run/launch", "train/runs")
 ONE_SCHEDULE = "tests/schedules/"
 """Files of this folder are about one schedule, so what their tests are called with is a case."""
 
-QUICK_EXAMPLES = 5
+QUICK_EXAMPLES = 3
 """Random examples of a test in the quick tier, however many it takes otherwise."""
 
 SETTINGS = "_hypothesis_internal_use_settings"

@@ -18,7 +18,7 @@ from penstock.run.launch.worker_pool import Crew
 from penstock.schedules import find
 from penstock.sim import simulate
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,6 @@ def settings() -> Mapping[str, Any]:
     return {**found, **sizes, "longest": 4096, "median": 100, "seconds": 0.2}
 
 
-@pytest.mark.long
 def test_every_policy_has_the_same_tokens_and_a_prediction(settings: Mapping[str, Any]) -> None:
     planned = plan_modelled(settings)
     assert [*planned.steps] == [*COMPARED_POLICIES]

@@ -56,6 +56,7 @@ def test_every_device_joins_in_the_order_of_all_and_behind_its_parts(schedule: S
         ]
 
 
+@pytest.mark.long
 @every
 def test_the_order_of_all_is_that_of_the_last_parts(schedule: Schedule) -> None:
     collectives, ends = collectives_of(schedule), unit_ends(schedule)

@@ -66,6 +66,7 @@ def test_what_ranks_share_of_weights_decides_about_tokens() -> None:
         group_cost(replace(SETTING, cluster=CLUSTERS["a100-80"], shard="none"))
 
 
+@pytest.mark.long
 def test_groups_of_unequal_sizes_gain_on_a_long_tailed_batch() -> None:
     cost = group_cost(SETTING)
     lengths = [200_000, *[2000] * 100, *[400] * 200]

@@ -130,6 +130,7 @@ def test_narrower_matrices_are_slower() -> None:
     assert narrow > wide
 
 
+@pytest.mark.long
 def test_tensor_ranks_of_two_machines_wait_for_the_network() -> None:
     near = priced(cluster="a100-80:16", mesh="tensor=8,pipeline=2")
     far = priced(cluster="a100-80:16", mesh="tensor=16")

@@ -14,6 +14,7 @@ from penstock.errors import FormatError, ShapeError
 from penstock.files import text
 
 
+@pytest.mark.long
 @usual
 @given(schedules())
 def test_a_schedule_comes_back_from_text_as_it_was(schedule: Schedule) -> None:

@@ -175,6 +175,7 @@ def test_the_record_of_1f1b_is_refused_because_its_last_device_counts_from_one(
 OURS = {"ZBVZeroBubble": "zb-v", "DualPipeV": "dualpipev"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("built", [built for built in MULTI if built.kind in OURS], ids=str)
 def test_ours_equals_pytorchs_order(built: Built, construct: Callable[[Built], Any]) -> None:
     theirs = torch_csv.loads(_csv(list(construct(built).pipeline_order.values())))

@@ -37,6 +37,7 @@ BATCH = [microbatch(1), microbatch(2)]
 DATA = [*map(Sequence, BATCH)]
 
 
+@pytest.mark.long
 def test_scores_are_the_losses_of_models_without_one_attention() -> None:
     tensors, passes = weights_of(MODEL), list[int]()
     found = attention_scores(ResidualStream(MODEL, tensors, LENGTH), DATA, passes.append)

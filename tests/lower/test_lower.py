@@ -161,6 +161,7 @@ def wanted(schedule: Schedule) -> set[tuple[Buf, int]]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("devices", "stages"), [(2, 4), (3, 3), (4, 4)])
 def test_a_transfer_carries_the_skip_edge_that_its_ends_write_and_read(
     devices: int, stages: int

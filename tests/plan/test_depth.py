@@ -51,6 +51,7 @@ def deepest(schedule: Schedule, memory: int, on_host: Collection[int] = ()) -> i
     return int(layers)
 
 
+@pytest.mark.long
 def test_the_published_gains() -> None:
     """2.4 times the layers of 1F1B, 1.5 times and more those of 1F1B that recomputes half; with
     longer sequences the gain is larger, with shorter ones smaller."""

@@ -116,6 +116,7 @@ def test_slices_are_filled_evenly_where_the_number_allows() -> None:
     assert pack([5, 5, 1, 1, 1, 1, 1, 1], 10).lengths == (Fraction(4, 5), Fraction(4, 5))
 
 
+@pytest.mark.long
 def test_a_batch_of_thousands_is_packed_at_once() -> None:
     lengths = [1 + (37 * number) % 101 for number in range(3000)]
     count = len(pack(lengths, 256).microbatches)

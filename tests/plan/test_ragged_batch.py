@@ -22,6 +22,7 @@ def batches_of(name: str, p: int, rule: SliceRule, longest: int = 100) -> Ragged
     return RaggedBatches(find(name), p, rule, longest, TOKENS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RAGGED)
 def test_section_9_what_is_not_kept_is_recomputed_in_every_batch(name: str) -> None:
     numbers = random.Random(name)

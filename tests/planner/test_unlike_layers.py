@@ -140,6 +140,7 @@ def test_a_balanced_split_gives_a_long_layer_few_others() -> None:
     assert max(balanced.works) < max(even.works)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("config", [FUSED, SUBLLM], ids=["fused", "subllm"])
 def test_the_best_plan_is_one_of_the_model(config: ModelConfig) -> None:
     problem = problem_of(config, mesh="tensor=1,sequence=1", schedule="1f1b", rows=1)

@@ -125,6 +125,7 @@ def gain(p: int, each: Fraction) -> Fraction:
     return interleaved.makespan / braided.makespan - 1
 
 
+@pytest.mark.long
 def test_section_6_the_gain_grows_with_all_reduces_and_shrinks_with_devices() -> None:
     growing = [gain(4, each) for each in (Fraction(0), QUARTER, HALF, ONE)]
     assert growing == sorted(set(growing))

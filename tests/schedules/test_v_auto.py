@@ -42,6 +42,7 @@ def closed_form(p: int, alive: int) -> int:
     return 3 * p - 1 - 3 * alive + max(3 * p, p - 1 + 2 * (1 + (alive + 1) // 2))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("p", PUBLISHED)
 def test_section_5_the_published_bubbles_under_a_limit(p: int) -> None:
     for alive, idle in PUBLISHED[p].items():
@@ -135,6 +136,7 @@ def test_latency_is_part_of_the_price() -> None:
     assert told <= untold
 
 
+@pytest.mark.long
 def test_a_limit_is_in_the_unit_of_activations() -> None:
     small = searched("v-auto", 4, 8, limit=Fraction(3))
     prices = {"act": Fraction(2), "stash": Fraction(2)}

@@ -72,6 +72,7 @@ def test_section_8_bubbles_do_not_depend_on_the_number_of_microbatches(p: int) -
     assert half == {1 if p == 2 else 3 * p - 7 if p % 2 == 0 else 3 * p - 4}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("times", "idle"), [((3, 4, 2), 81), ((10, 11, 8), 209)])
 def test_section_8_v_half_keeps_its_pace_at_unequal_times(
     times: tuple[int, int, int], idle: int

@@ -95,6 +95,7 @@ def test_section_7_the_bubble_is_that_of_1f1b_for_any_time_of_s_and_t(
         assert timeline.peak == tuple(min(p - r + 3 - algorithm, m) for r in range(p))
 
 
+@pytest.mark.long
 @each_case("backward", [1, Fraction(5, 4), Fraction(3, 2), Fraction(19, 10), 3])
 def test_the_bubble_is_that_of_1f1b_for_any_backward_that_is_no_shorter_than_a_forward(
     backward: Fraction,

@@ -31,6 +31,7 @@ POSITIONS = 2_000
 Record = Callable[[str, object], None]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_sampled_shapes_of_a_registered_schedule_are_proven_and_play_to_their_end(
     name: str, first_case: bool
@@ -94,6 +95,7 @@ def test_check_judges_mutants_of_a_specimen_as_the_explorer_does(name: str) -> N
     assert result.total("refused") == result.total("named") > 50
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_sampled_plays_and_their_mutants_end_alike_in_every_order_of_moves(
     name: str, first_case: bool

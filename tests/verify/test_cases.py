@@ -15,7 +15,7 @@ from penstock.verify.cases import half, one_process, smallest, trials_by_name, t
 from penstock.verify.trial import trial_plan
 from penstock.verify.variants import VARIANTS, Trial
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.long]
 
 
 def _trials(spec: Spec) -> dict[str, Trial]:
@@ -36,7 +36,6 @@ def _helped_or_offloaded(trials: dict[str, Trial]) -> bool:
     return bool(helps_of(schedule)) or "O" in schedule.table.kinds
 
 
-@pytest.mark.long
 def test_every_schedule_meets_every_variant_once(
     everything: dict[str, dict[str, Trial]],
 ) -> None:
@@ -57,7 +56,6 @@ def test_every_schedule_meets_every_variant_once(
     assert missed == loans | offloaded | whole | {("helixpipe", "layers"), ("sppo-msp", "full")}
 
 
-@pytest.mark.long
 def test_what_is_not_run_as_it_stands_is_said_by_name() -> None:
     said = {name: trials_by_name(spec)[1] for name, spec in registry().items()}
     assert said["seq1f1b"] == said["vocab-1f1b"] == []
@@ -71,7 +69,6 @@ def test_what_is_not_run_as_it_stands_is_said_by_name() -> None:
     ]
 
 
-@pytest.mark.long
 def test_all_of_them_run_on_the_same_four_processes(
     everything: dict[str, dict[str, Trial]],
 ) -> None:
@@ -85,7 +82,6 @@ def test_the_oracle_has_few_answers_to_work_out(everything: dict[str, dict[str, 
     assert len(works) <= 2 * len(VARIANTS)
 
 
-@pytest.mark.long
 def test_every_trial_is_proven_and_covers_every_layer_and_every_token(
     everything: dict[str, dict[str, Trial]],
 ) -> None:

@@ -24,7 +24,7 @@ from penstock.run.step.engine import Engine
 from penstock.run.step.optimizer import AdamW
 from penstock.run.step.state import begin, held
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.long]
 
 HOST = torch.device("cpu")
 MODEL = ModelConfig(2, 32, 48, 4, 2, 8, 40, element_bytes=4)
@@ -82,7 +82,6 @@ def both(case: GpuCase, call: CallBlock, loss_tokens: int) -> tuple[Engine, Comp
     return engine, theirs
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "slices", "call", "loss_tokens"),
     [

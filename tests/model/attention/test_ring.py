@@ -134,6 +134,7 @@ def test_the_kernel_that_serves_everything_serves_a_ring(
     assert max(ring_errors(case, ring_of(case, 3))) <= limit
 
 
+@pytest.mark.long
 def test_in_bfloat16_many_ranks_are_nearly_as_good_as_one() -> None:
     """Blocks are joined in float32, so the output is rounded once; gradients of keys and values
     are rounded once by every rank that adds to them."""

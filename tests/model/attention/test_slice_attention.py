@@ -38,6 +38,7 @@ CASES = {
 }
 
 
+@pytest.mark.long
 @each("case", CASES.values(), ids=CASES.keys())
 def test_slices_give_what_the_definition_gives(case: Case) -> None:
     assert error(case) <= EXACT

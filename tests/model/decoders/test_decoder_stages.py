@@ -60,6 +60,7 @@ def test_stages_in_one_process_give_logits_and_gradients_of_the_whole(kind: str)
         torch.testing.assert_close(gradients[name].grad, weight.grad, rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.long
 def test_the_names_of_all_stages_together_are_those_of_the_model() -> None:
     model = jobs.decoder("gpt_neox")
     state: dict[str, Tensor] = {}

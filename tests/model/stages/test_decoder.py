@@ -97,6 +97,7 @@ def batches(draw: st.DrawFn) -> tuple[Microbatch, list[int]]:
     return microbatch_of(documents, length), [end - start for start, end in zip([0, *ends], ends)]
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(batches(), st.sampled_from(list(BACKWARDS.values())))
 def test_slices_of_any_cut_over_any_documents_are_the_whole(

@@ -62,6 +62,7 @@ def test_9_1_flexible_is_never_slower_than_one_size() -> None:
                 assert adaptive.seconds <= static_groups(lengths, cell, cost, degree).seconds
 
 
+@pytest.mark.long
 def test_9_2_equal_lengths_have_groups_of_the_cheapest_size() -> None:
     """Sixteen equal sequences on 16 ranks, room for all: one each where exchanges cost, and any
     size is the same where they are free."""
@@ -138,6 +139,7 @@ def test_9_5_buckets_of_least_error_beat_equal_widths() -> None:
     assert share[0] < 0.1 < 0.5 < share[1], share
 
 
+@pytest.mark.long
 def test_9_6_the_solver_finds_what_every_assignment_has() -> None:
     for lengths, cell, cost in instances(12, (4,), 5):
         found = solve_groups(lengths, cell, cost, buckets=equal_lengths(lengths, 1))

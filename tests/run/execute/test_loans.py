@@ -64,6 +64,7 @@ def _ran() -> Ran:
     return Ran(difference(loss, rig.held(), right), spans, waited, schedule.loans)
 
 
+@pytest.mark.long
 def test_loans_among_all_devices_give_what_the_judge_gives() -> None:
     ran = _ran()
     lent = [loan.heavy for loan in ran.loans]

@@ -29,7 +29,7 @@ from penstock.schedules import build, registry
 from penstock.transform import recompute_all
 from penstock.verify.cases import smallest
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.long]
 
 every = each("name", list(registry()))
 
@@ -65,7 +65,6 @@ def _received(lane: Lane) -> list[int]:
     return [post.tag for post in lane.first] + [p.tag for call in lane.calls for p in call.posts]
 
 
-@pytest.mark.long
 @every
 def test_every_op_stands_once_in_the_order_of_its_lane(name: str) -> None:
     table = built(name).table
@@ -78,7 +77,6 @@ def test_every_op_stands_once_in_the_order_of_its_lane(name: str) -> None:
         assert all(call.op == table.op(call.row) for call in lane.calls)
 
 
-@pytest.mark.long
 @every
 @each("evaluation", [False, True], ids=["training", "evaluation"])
 def test_every_transfer_is_sent_posted_and_awaited_once(name: str, evaluation: bool) -> None:
@@ -113,7 +111,6 @@ def held_after(lane: Lane) -> set[int]:
     return held - homes - {NOTHING, DROPPED}
 
 
-@pytest.mark.long
 @each("again", [False, True], ids=["kept", "recomputed"])
 @every
 def test_what_a_place_holds_is_written_before_it_is_read_and_freed_after(
@@ -149,7 +146,6 @@ def test_slices_of_a_microbatch_share_the_place_of_their_keys_and_values() -> No
     assert len({where for _, where in places}) == len(places)
 
 
-@pytest.mark.long
 @every
 def test_reads_and_writes_are_those_of_the_table_in_its_order(name: str) -> None:
     for lane in lanes_of(name, ended=True):
@@ -158,7 +154,6 @@ def test_reads_and_writes_are_those_of_the_table_in_its_order(name: str) -> None
             assert len(call.writes) == len(names_of(call.op.kind, WRITE))
 
 
-@pytest.mark.long
 @every
 def test_the_end_of_a_step_waits_for_what_it_needs(name: str) -> None:
     for lane in lanes_of(name, ended=True):
@@ -259,7 +254,6 @@ def seconds(work: Callable[[], object]) -> float:
     return min(taken)
 
 
-@pytest.mark.long
 def test_sixteen_thousand_ops_are_compiled_in_linear_time() -> None:
     def compiling(microbatches: int) -> float:
         program = lower(build("seq1f1b", devices=4, microbatches=microbatches, slices=8))
@@ -268,7 +262,6 @@ def test_sixteen_thousand_ops_are_compiled_in_linear_time() -> None:
     assert compiling(1000) < 20 * max(compiling(125), 0.01)
 
 
-@pytest.mark.long
 def test_compiling_an_op_takes_no_longer_than_making_some_hundred_tuples() -> None:
     """16,000 ops in 0.2 s on a quiet machine, as a ratio to something that the same load slows."""
     program = lower(build("1f1b", devices=2, microbatches=8000))

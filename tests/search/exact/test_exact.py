@@ -88,6 +88,7 @@ WITH = {
 """OptPipe, worked checks: devices, microbatches, limit, time of a copy -> span."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("p", "m", "limit", "copy"), WITH)
 def test_section_6_optima_with_offload(p: int, m: int, limit: int, copy: Fraction) -> None:
     found = best_with_offload(p, m, limit, copy)
@@ -182,6 +183,7 @@ def test_without_the_solver_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatc
     assert "penstock[solve]" in caught.value.hint
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("groups", [[(0, 1)], [(0, 1, 2)], [(0,), (1, 2)]])
 def test_devices_that_share_a_channel_copy_one_at_a_time(groups: list[tuple[int, ...]]) -> None:
     start, cost = one_by_one(3, 4), copies_take(1)

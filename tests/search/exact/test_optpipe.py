@@ -66,6 +66,7 @@ def test_effort_pays() -> None:
     assert verified(thorough, cost_of(case), 3).makespan == 28
 
 
+@pytest.mark.long
 def test_the_same_request_gives_the_same_order() -> None:
     case = Case(3, 5).at(COPY)
     assert searched(case, limit=2, effort=20) == searched(case, limit=2, effort=20)

@@ -92,6 +92,7 @@ def test_section_5_with_several_stages_per_device_pipeoffload_is_faster_in_the_s
     assert verified(found, cost_of(case), 2).makespan == Fraction(75, 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("p", "m"), [(2, 3), (3, 6), (4, 8)])
 @pytest.mark.parametrize("times", [(1, 1, 1), (3, 4, 2), (10, 11, 8)])
 def test_section_5_with_much_memory_it_is_the_zero_bubble_heuristic(

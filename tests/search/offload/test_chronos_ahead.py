@@ -29,6 +29,7 @@ def test_recompute_in_idle_time_runs_at_full_rate() -> None:
     assert timeline.work == (32 * 7,) * 8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("p", [3, 4, 5, 7, 8, 16])
 def test_what_remains_of_the_bubble_is_that_of_an_interleaved_pipeline(p: int) -> None:
     """(p - 1)(F + B)/v, half of what 1F1B idles, in the memory of p/2 stages and one."""

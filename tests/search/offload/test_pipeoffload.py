@@ -147,6 +147,7 @@ def test_section_7_uniform_repeating_is_what_saves_more_than_its_share() -> None
     assert (max(priced(schedule).peak) * v, max(after)) == (20, 12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("v", [4, 8, 16])
 def test_section_7_full_offload_keeps_a_constant_number_however_many_stages(v: int) -> None:
     ratio = Fraction(7, 10)

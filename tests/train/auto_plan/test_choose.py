@@ -116,6 +116,7 @@ def test_layers_that_are_given_are_those_of_the_plan(measured: Path) -> None:
     assert plan.applied_to(request.settings).pipeline.layers == (3, 1)
 
 
+@pytest.mark.long
 def test_a_plan_is_kept_as_it_was_written(measured: Path, tmp_path: Path) -> None:
     assert read_plan(tmp_path) is None
     plan = choose_plan(request_of(), measured)

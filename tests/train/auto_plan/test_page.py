@@ -22,6 +22,7 @@ def block(page: str, name: str) -> str:
     return found[1]
 
 
+@pytest.mark.long
 def test_the_example_of_the_page_is_chosen(tmp_path: Path) -> None:
     profile = tmp_path / "small.json"
     profile.write_text(block("profile.md", "small.json"))

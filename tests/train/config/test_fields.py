@@ -121,6 +121,7 @@ def key_schema(hint: Any) -> dict[str, Any]:
     return dict(found)
 
 
+@pytest.mark.long
 @each(
     ("hint", "said"),
     [

@@ -54,6 +54,7 @@ def refusals(found: dict[str, PricedPolicy]) -> dict[str, str]:
     return {name: each.price.refusal for name, each in found.items() if each.price.refusal}
 
 
+@pytest.mark.long
 def test_a_schedule_for_any_lengths_on_ranks_that_share_tokens_can_run_all(
     documents: Path, tmp_path: Path
 ) -> None:
@@ -81,6 +82,7 @@ def test_what_cannot_be_run_is_left_out_with_its_reason(documents: Path, tmp_pat
     assert "groups are compared by whole sequences, but a microbatch has 2" in sliced["flex"]
 
 
+@pytest.mark.long
 def test_groups_are_compared_in_the_way_that_is_named_and_with_replicas(
     documents: Path, tmp_path: Path
 ) -> None:
@@ -107,6 +109,7 @@ def test_slices_have_room_where_whole_sequences_have_none(documents: Path, tmp_p
     assert "slices of" in found["chunk"].price.words
 
 
+@pytest.mark.long
 def test_steps_with_fewer_tokens_are_those_of_the_run(documents: Path, tmp_path: Path) -> None:
     """`batch.tokens` limits the batches that are looked at, too."""
     settings = asked(documents, tmp_path, ANY_LENGTH)

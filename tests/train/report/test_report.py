@@ -104,6 +104,7 @@ def test_a_comparison_needs_no_more_memory_than_the_run(
     assert "1f1b" in (tmp_path / "run/report.txt").read_text()
 
 
+@pytest.mark.long
 def test_a_schedule_without_room_is_left_out_of_the_comparison(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
