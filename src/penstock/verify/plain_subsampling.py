@@ -86,7 +86,8 @@ class _Tokens(NamedTuple):
     """Of each slice."""
 
     def on(self, device: torch.device) -> "_Tokens":
-        return _Tokens(*(each.to(device) for each in self[:3]), self.lengths)
+        places, documents, counted = (each.to(device) for each in self[:3])
+        return _Tokens(places, documents, counted, self.lengths)
 
     def take(self, kept: Tensor, lengths: Sequence[int]) -> "_Tokens":
         places, documents, counted = (each.gather(1, kept) for each in self[:3])
