@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from penstock.model.layers import lm_head, norm, rope, swiglu
+from penstock.model.layers.views import Matrix
 
 REPEATS = 10
 EPSILON = 1e-5
@@ -118,7 +119,8 @@ def heads(tokens: int, hidden: int, words: int) -> Iterator[Contest]:
 
     def ours() -> None:
         total = torch.zeros(words, hidden, device="cuda")
-        lm_head.head_loss_backward(head, total, x.clone(), labels, 1 / tokens)
+        value, gradient = Matrix(head, None, 0), Matrix(total, None, 0)
+        lm_head.head_loss_backward(value, gradient, x.clone(), labels, 1 / tokens)
 
     loss = compiled(lambda x, head, y: functional.cross_entropy((x @ head.t()).float(), y))
 

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.parameter import InitialValue
-from penstock.arch.lora import TARGETS, Lora
+from penstock.arch.lora import LAYER_TARGETS, Lora
 from penstock.arch.parameters import (
     EMBEDDING,
     HEAD,
@@ -29,7 +29,7 @@ SEVEN = replace(MODELS["llama-7b"], lora=Lora(16))
 
 
 def _with(model: str, rank: int, *targets: str) -> ModelConfig:
-    return replace(MODELS[model], lora=Lora(rank, targets=targets or TARGETS))
+    return replace(MODELS[model], lora=Lora(rank, targets=targets or LAYER_TARGETS))
 
 
 def test_a_matrix_of_d_outputs_and_k_inputs_has_r_times_d_plus_k_elements() -> None:
@@ -41,7 +41,7 @@ def test_a_matrix_of_d_outputs_and_k_inputs_has_r_times_d_plus_k_elements() -> N
 
 def test_only_adapters_are_trained() -> None:
     names = trained_names(TINY)
-    assert len(names) == 2 * len(TARGETS) * TINY.layers
+    assert len(names) == 2 * len(LAYER_TARGETS) * TINY.layers
     assert all(".lora_A." in name or ".lora_B." in name for name in names)
     frozen = {name for name, each in model_parameters(TINY).items() if not each.trained}
     assert frozen == set(model_parameters(MODELS["tiny"]))
@@ -92,7 +92,8 @@ def test_adapters_are_on_the_side_of_attention_on_which_their_matrix_is() -> Non
     front = [n for n in between_parameters(TINY, 0) if "lora" in n]
     assert {name.split(".")[-3] for name in front} == {"q_proj", "k_proj", "v_proj"}
     last = [n for n in between_parameters(TINY, TINY.layers) if "lora" in n]
-    assert {name.split(".")[-3] for name in last} == {*TARGETS} - {"q_proj", "k_proj", "v_proj"}
+    behind = {*LAYER_TARGETS} - {"q_proj", "k_proj", "v_proj"}
+    assert {name.split(".")[-3] for name in last} == behind
 
 
 def _products(model: ModelConfig) -> dict[str, int]:
@@ -128,10 +129,28 @@ def test_model_flops_of_a_step_are_counted_once() -> None:
         ({"rank": 0}, "the rank of LoRA is 0"),
         ({"rank": 4, "alpha": 0.0}, "alpha of LoRA is 0.0"),
         ({"rank": 4, "targets": ()}, "LoRA has no targets"),
-        ({"rank": 4, "targets": ("lm_head",)}, "LoRA has no target 'lm_head'"),
+        ({"rank": 4, "targets": ("embed_tokens",)}, "LoRA has no target 'embed_tokens'"),
         ({"rank": 4, "targets": ("q_proj", "q_proj")}, "LoRA has a target twice"),
     ],
 )
 def test_what_is_no_adapter_is_refused(given: dict[str, object], words: str) -> None:
     with pytest.raises(ShapeError, match=words):
         Lora(**given)  # type: ignore[arg-type]
+
+
+def test_a_head_with_an_adapter_counts_it_in_elements_and_flops() -> None:
+    """r (V + h) elements, met by every token in the product and in both gradients."""
+    plain, adapted = _with("llama-7b", 8, "q_proj"), _with("llama-7b", 8, "q_proj", "lm_head")
+    more = 8 * (32000 + 4096)
+    assert adapted.head_adapters == adapted.trained_parameters - plain.trained_parameters == more
+    assert adapted.parameters - plain.parameters == more
+    assert adapted.step_flops_per_token - plain.step_flops_per_token == 6 * more
+    assert {*trained_names(adapted)} - {*trained_names(plain)} == {
+        "lm_head.lora_A.weight",
+        "lm_head.lora_B.weight",
+    }
+
+
+def test_a_tied_head_has_no_adapter() -> None:
+    with pytest.raises(ShapeError, match="tied to the embedding"):
+        replace(MODELS["tiny"], tied=True, lora=Lora(2, targets=("lm_head",)))

@@ -17,6 +17,8 @@ pytestmark = pytest.mark.torch
 
 ALL, SOME = Lora(3, 2.0), Lora(2, targets=("v_proj", "o_proj", "up_proj"))
 
+HEAD = Lora(3, 2.0, targets=("q_proj", "down_proj", "lm_head"))
+
 VARIANTS = (
     Variant("biased", "", tied=True, biased=True, lora=SOME),
     Variant("float32", "", dtype="float32", lora=ALL),
@@ -26,11 +28,18 @@ VARIANTS = (
     Variant("replicated norms", "", cell=CellShape(tensor=2, norms="replicated"), lora=SOME),
     Variant("ulysses", "", cell=CellShape(ulysses=2), lora=ALL),
     Variant("shard", "", replicas=2, shard="optimizer", tied=True, lora=ALL),
+    Variant("head", "", lora=HEAD),
+    Variant("head of a cell", "", cell=CellShape(tensor=2), lora=HEAD),
+    Variant("head of ranges", "", replicas=2, shard="full", transform=with_few_buffers, lora=HEAD),
     Variant("full", "", replicas=2, shard="full", tied=True, transform=with_few_buffers, lora=ALL),
 )
 NAMES = ("zb-h1", "seq1f1b", "interleaved", "dualpipev", "stp", "vocab-1f1b", "helixpipe")
 """Split backwards, slices, several stages, braided pairs, vocabulary shards, attention apart."""
-FEW = {"seq1f1b": {"tensor", "full"}, "vocab-1f1b": {"shard", "biased"}, "helixpipe": {"tensor"}}
+FEW = {
+    "seq1f1b": {"tensor", "full", "head", "head of a cell"},
+    "vocab-1f1b": {"shard", "biased"},
+    "helixpipe": {"tensor"},
+}
 """What is run every day."""
 
 

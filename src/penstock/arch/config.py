@@ -23,7 +23,7 @@ from penstock.arch.layers.gated_mlp import SILU, GatedMlp, PlainMlp
 from penstock.arch.layers.lm_head import LmHead
 from penstock.arch.layers.norm import AFTER, BEFORE, BOTH, Norm
 from penstock.arch.layers.record import LayerRecord
-from penstock.arch.lora import Lora
+from penstock.arch.lora import Lora, refuse_tied_target
 from penstock.arch.mixture import ExpertMixture, refuse_beside_experts
 from penstock.arch.rope_scaling import RopeScaling
 from penstock.arch.rotary_rules import RotaryRules, refuse_rotary
@@ -116,6 +116,7 @@ class ModelConfig(BlockRules, RotaryRules, TrainedSums):
                 hint="kv_heads must divide heads",
             )
         refuse_rotary(self)
+        refuse_tied_target(self.tied, self.lora)
         if self.mixture is not None:
             refuse_beside_experts(self)
         if self.blocks:

@@ -13,19 +13,22 @@ from math import isfinite
 
 from penstock.errors import ShapeError, nearest
 
-TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+LAYER_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """Matrices of a layer that may have adapters, as Hugging Face calls them."""
+HEAD_TARGET = "lm_head"
+TARGETS = (*LAYER_TARGETS, HEAD_TARGET)
+"""All matrices that may have adapters."""
 DOWN, UP = "lora_A", "lora_B"
 """What PEFT calls the two matrices of an adapter."""
 
 
 @dataclass(frozen=True)
 class Lora:
-    """Adapters of one rank on the matrices of these names, in every layer."""
+    """Adapters of one rank on the matrices of these names, in every layer and behind the last."""
 
     rank: int
     alpha: float = 16.0
-    targets: tuple[str, ...] = TARGETS
+    targets: tuple[str, ...] = LAYER_TARGETS
 
     def __post_init__(self) -> None:
         if isinstance(self.rank, bool) or not isinstance(self.rank, int) or self.rank < 1:
@@ -67,6 +70,25 @@ class Lora:
         """
         module, _, kind = name.rpartition(".")
         return kind == "weight" and module.rpartition(".")[2] in self.targets
+
+
+def refuse_tied_target(tied: bool, lora: Lora | None) -> None:
+    """Refuse an adapter of a head that is the embedding too: merged, it would change that."""
+    if tied and lora is not None and HEAD_TARGET in lora.targets:
+        raise ShapeError(
+            f"LoRA has the target {HEAD_TARGET}, but the head is tied to the embedding",
+            hint=f"leave {HEAD_TARGET} out of the targets",
+        )
+
+
+def refuse_sharded_target(lora: Lora | None, on_shards: bool) -> None:
+    """Refuse an adapter of a head whose words are on all devices: its A would be on all of them."""
+    if on_shards and lora is not None and HEAD_TARGET in lora.targets:
+        raise ShapeError(
+            f"LoRA has the target {HEAD_TARGET}, but the head is on shards of all devices",
+            hint=f"leave {HEAD_TARGET} out of the targets, or take a schedule without vocabulary "
+            "passes S and T",
+        )
 
 
 def adapter_names(module: str) -> tuple[str, str]:

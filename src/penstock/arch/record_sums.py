@@ -55,6 +55,11 @@ class RecordSums(Protocol):
     def head(self) -> LmHead: ...
 
     @property
+    def head_adapters(self) -> int:
+        """Elements of the adapters of the head."""
+        ...
+
+    @property
     def output_records(self) -> tuple[LayerRecord, ...]:
         """What follows the last layer."""
         return (self.last_norm, self.head)
@@ -74,7 +79,7 @@ class RecordSums(Protocol):
         """Elements of the whole model: layers with their vectors, a last norm, embeddings."""
         embeddings = 1 if self.tied else 2
         layers = self.total("layer_weights") + self.total("layer_vectors")
-        ends = self.last_norm.vectors + embeddings * self.head_weights
+        ends = self.last_norm.vectors + embeddings * self.head_weights + self.head_adapters
         return layers + self.bracket_vectors(range(self.layers)) + ends
 
     def bracket_vectors(self, layers: range) -> int:

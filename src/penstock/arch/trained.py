@@ -32,6 +32,26 @@ class TrainedSums(RecordSums):
         """Whether every weight is trained, embedding and head among them."""
         return self.lora is None
 
+    @cached_property
+    def head_adapters(self) -> int:
+        """Elements of the adapters of the head; none where it has none, or is trained itself."""
+        return sum(record.trained for record in self.output_records) * (not self.trains_all)
+
+    @cached_property
+    def head_adapter_flops(self) -> int:
+        """FLOPs of one token in the adapters of the head: 2 for each element in the product, in the
+        gradient of the input and in their own, and x A^T once more."""
+        down = self.lora.rank * self.hidden if self.lora and self.head_adapters else 0
+        return 6 * self.head_adapters + 2 * down
+
+    def head_adapter_bytes(self, tokens: int) -> int:
+        """Of a slice in the loss: the gradient of the input, which cannot be written over the input
+        while adapters need that, and what lies between A and B with its gradient."""
+        if self.lora is None or not self.head_adapters:
+            return 0
+        elements = self.hidden + 2 * self.lora.rank
+        return self.head.tokens_held(tokens) * elements * self.element_bytes
+
     @property
     def adapter_scale(self) -> float:
         """What products of adapters are multiplied by."""
@@ -66,7 +86,8 @@ class TrainedSums(RecordSums):
         """FLOPs of one token of a training step in all weights, head included: forward, input
         gradient, and weight gradients of what is trained. Nothing is computed twice."""
         layers = 2 * self.met("layer_flops") + self.met("layer_weight_flops")
-        return layers + (2 + self.trains_all) * self.head.flops_per_token
+        head = (2 + self.trains_all) * self.head.flops_per_token
+        return layers + head + 6 * self.head_adapters
 
     @cached_property
     def layer_input_flops(self) -> int:

@@ -23,6 +23,7 @@ FORWARD, INPUT, WEIGHT = _by_kind(F=1, N=1, R=1), _by_kind(I=1, B=1), _by_kind(W
 ATTENTION_FORWARD = _by_kind(F=1, N=1, R=1)
 ATTENTION_BACKWARD = _by_kind(I=2, B=2)
 HEAD_PRODUCTS, HEAD_WEIGHT = _by_kind(I=2, B=2), _by_kind(I=1, B=1)
+HEAD_ADAPTERS = _by_kind(I=1, B=1)
 SHARD = {"F": _by_kind(), "S": _by_kind(S=2), "T": _by_kind(S=1, T=1)}
 """Products with one vocabulary shard, by who starts the backward."""
 SHARD_WEIGHT = {"F": _by_kind(), "S": _by_kind(T=1), "T": _by_kind(T=1)}

@@ -112,7 +112,8 @@ class RankMoments:
 
     def loss(self, tokens: int) -> int:
         """The backward of the loss: the normed input, all tokens of it, and logits of own words."""
-        return self.own + self.gathered + split_logits_bytes(self.share, tokens)
+        adapters = self.share.part.head_adapter_bytes(tokens)
+        return self.own + self.gathered + split_logits_bytes(self.share, tokens) + adapters
 
 
 def split_logits_bytes(share: RankShare, tokens: int) -> int:

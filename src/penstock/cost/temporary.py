@@ -41,4 +41,5 @@ def _highest_of_layer(records: Sequence[LayerRecord], needed: Callable[[LayerRec
 def loss_bytes(model: ModelConfig, tokens: int) -> int:
     """Of a slice in the backward of the loss: logits, and the normed input, which its gradient is
     written over."""
-    return model.head.logits_bytes(tokens) + tokens * model.boundary_bytes
+    inside = model.head.logits_bytes(tokens) + model.head_adapter_bytes(tokens)
+    return inside + tokens * model.boundary_bytes

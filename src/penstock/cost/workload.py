@@ -164,13 +164,14 @@ class Workload(LayerSums):
         model, layers = self.part, self.met
         ends, row = passes.end_passes(model, shape.loss), model.embedding.row_bytes
         head = np.outer(ends.head, self._at_last) * (shape.loss == "F") * model.vocabulary
+        adapters = np.outer(passes.HEAD_ADAPTERS, self._at_last) * model.head_adapter_flops
         shard = ends.shard[:, None] * -(-model.vocabulary // shape.devices)
         first = (np.arange(len(layers)) == 0) & (shape.embed == "F")
         on_shard = passes.LOOKUP_ALL * row + ends.lookup_own * -(-row // shape.devices)
         # of one layer: `attended_half_pairs` counts those of all layers of a stage
         half_pair = np.full(len(layers), self.attended.attending_kind.pair_flops // 2)
         return WorkAmounts(
-            linear=self.layer_products + (head + shard) * model.head.flops_per_logit,
+            linear=self.layer_products + (head + shard) * model.head.flops_per_logit + adapters,
             attention=np.outer(passes.ATTENTION_FORWARD, half_pair),
             attention_backward=np.outer(passes.ATTENTION_BACKWARD, half_pair),
             lookup=np.outer(ends.lookup, first) * row + on_shard[:, None],

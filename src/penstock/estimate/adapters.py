@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from penstock.arch.lora import TARGETS, Lora
+from penstock.arch.lora import LAYER_TARGETS, TARGETS, Lora
 from penstock.errors import ShapeError, shown
 
 DIGITS_AT_MOST = 9
@@ -21,5 +21,5 @@ def read_lora(name: str, value: Any) -> Lora:
     size, colon, targets = text.partition(":")
     if not (size.isascii() and size.isdecimal() and len(size) <= DIGITS_AT_MOST):
         raise ShapeError(f"{name} is {shown(value)}", hint=_HINT)
-    chosen = tuple(each.strip() for each in targets.split(",")) if colon else TARGETS
+    chosen = tuple(each.strip() for each in targets.split(",")) if colon else LAYER_TARGETS
     return Lora(int(size), targets=chosen)

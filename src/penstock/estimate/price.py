@@ -6,6 +6,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.lora import refuse_sharded_target
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run
 from penstock.cost.busiest_place import distinct_places
@@ -243,6 +244,7 @@ def workload_cost(
 
 def _refuse_twice(layout: TrainingLayout, schedule: Schedule) -> None:
     """Refuse to compute layers again that a schedule computes again anyway, or moves."""
+    refuse_sharded_target(layout.model.lora, schedule.shape.loss != "F")
     inside = layout.recompute.text != "none" and not layout.recompute.whole_stages
     if inside and schedule.table.kinds & set("NO"):
         raise ShapeError(

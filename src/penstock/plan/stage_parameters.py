@@ -23,7 +23,10 @@ def stage_matrices(workload: Workload, stage: int, shape: Shape | None = None) -
 def stage_elements(workload: Workload, stage: int, shape: Shape | None = None) -> int:
     """Gradients of a stage, or of the largest vocabulary shard under a number behind all stages;
     embedding and head have their own even where they are tied."""
-    ends = _end_elements(workload, stage, shape) if workload.part.trains_all else 0
+    part = workload.part
+    ends = _end_elements(workload, stage, shape) if part.trains_all else 0
+    if stage == len(workload.layers) - 1:
+        ends += part.head_adapters
     return ends if stage >= len(workload.layers) else ends + sum(workload.elements(stage))
 
 

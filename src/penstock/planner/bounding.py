@@ -137,6 +137,7 @@ def possible_entries(
     impossible = (shards | lends) & (division.in_cell > 1) | shards & variant.vocabulary
     if variant.vocabulary and "layers" not in problem.fixed and problem.sorts.alike:
         impossible |= entries.uneven  # all devices have a part of the head: even is balanced
+    impossible |= spread & (problem.model.head_adapters > 0)
     large = spread * division.pipeline // 2 * entries.ops > MOST_SHARED
     large |= (lends | (variant.offload != "none")) & (entries.ops > MOST_COPIED)
     return np.asarray(~impossible & ~large)

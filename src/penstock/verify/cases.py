@@ -11,6 +11,7 @@ from itertools import product
 
 from penstock.arch.block_rules import refuse_cut
 from penstock.arch.cell_shape import ONE_RANK
+from penstock.arch.lora import refuse_sharded_target
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.errors import ShapeError
@@ -102,6 +103,7 @@ def _runnable(trial: Trial) -> Trial:
     """The trial, refused where its schedule cannot run its model."""
     shape, model = trial.schedule.shape, trial.work.model
     refuse_experts(model, cut=bool(shape.weightless), on_shards=on_shards(shape))
+    refuse_sharded_target(model.lora, shape.loss != "F")
     if shape.weightless:
         refuse_cut(model)
     refuse_subsampling(model, trial.schedule, trial.cell)

@@ -53,7 +53,7 @@ TOLERANCE = {
     "cuda": {"float32": Tolerance(1e-6, 5e-5), "bfloat16": Tolerance(1e-4, 8e-2)},
 }
 """How far a run may be from the oracle: by the sizes, and by the type that was computed in."""
-CHOSEN = {"bfloat16": 0.7}
+CHOICE_TOLERANCE = {"bfloat16": 0.7}
 """The same for gradients of models that choose by scores, experts for a token or tokens to keep. Of
 scores that are nearly equal, rounded ones choose others than the oracle does, and a few tokens are
 much of what an expert has: 0.31 on an H200. A gradient that is lost or turned round is beyond it;

@@ -20,7 +20,7 @@ from penstock.run.program.unsupported import refuse_unsupported
 from penstock.run.step.shardings import sharding_named
 from penstock.verify.cases import one_process
 from penstock.verify.compare import (
-    CHOSEN,
+    CHOICE_TOLERANCE,
     FROM_ONE_PROCESS,
     TOLERANCE,
     Difference,
@@ -66,7 +66,7 @@ class VerdictRow:
         limit, model = TOLERANCE[self.trial.scale.name][self.trial.dtype], self.trial.work.model
         if not (model.mixture or model.subsampling):
             return limit
-        return limit._replace(gradient=CHOSEN.get(self.trial.dtype, limit.gradient))
+        return limit._replace(gradient=CHOICE_TOLERANCE.get(self.trial.dtype, limit.gradient))
 
     @property
     def bit_equal(self) -> bool | None:

@@ -14,6 +14,7 @@ from penstock.data.batch import IGNORE
 from penstock.model.kernels.choice import fusible
 from penstock.model.layers import lm_head, norm, rope, swiglu
 from penstock.model.layers.embedding import add_rows
+from penstock.model.layers.views import Matrix
 from penstock.model.stages.weights import Weights
 from penstock.run.step.optimizer import AdamW, FusedAdamW, TorchAdamW
 
@@ -34,6 +35,10 @@ every_type = each("dtype", list(BOUNDS))
 
 def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(*shape, device="cuda").to(dtype)
+
+
+def matrix(weight: Tensor) -> Matrix:
+    return Matrix(weight, None, 0)
 
 
 def close(ours: Tensor, exact: Tensor, bound: float) -> None:
@@ -125,10 +130,11 @@ def test_head(dtype: torch.dtype, at_a_time: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for limit in ("FUSED_LOGITS_BYTES", "LOGITS_AT_A_TIME"):
             patch.setattr(f"penstock.arch.layers.lm_head.{limit}", at_a_time)
-        alone = lm_head.head_loss(head, x, labels)
-        loss = lm_head.head_loss_backward(head, gradient, dx, labels, 0.25)
+        alone = lm_head.head_loss(matrix(head), x, labels)
+        loss = lm_head.head_loss_backward(matrix(head), matrix(gradient), dx, labels, 0.25)
     exact_gradient = torch.ones_like(wide)
-    exact = lm_head.head_loss_backward(wide, exact_gradient, exact_dx, labels, 0.25)
+    both = matrix(wide), matrix(exact_gradient)
+    exact = lm_head.head_loss_backward(*both, exact_dx, labels, 0.25)
     close(loss, exact, 1e-3 if dtype != torch.float32 else 1e-5)
     assert torch.equal(alone, loss)
     close(dx, exact_dx, 8 * BOUNDS[dtype])
@@ -273,5 +279,6 @@ def _a_layer(tokens: int) -> None:
         numbers(1000, 256, dtype=torch.bfloat16),
         torch.zeros(tokens, device="cuda").long(),
     )
-    lm_head.head_loss(head, y, labels)
-    lm_head.head_loss_backward(head, torch.zeros(1000, 256, device="cuda"), y, labels, 0.5)
+    lm_head.head_loss(matrix(head), y, labels)
+    gradient = matrix(torch.zeros(1000, 256, device="cuda"))
+    lm_head.head_loss_backward(matrix(head), gradient, y, labels, 0.5)

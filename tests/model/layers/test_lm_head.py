@@ -14,6 +14,7 @@ from penstock.arch.layers import lm_head as head_record
 from penstock.data.batch import IGNORE
 from penstock.model.layers import lm_head as head_module
 from penstock.model.layers.lm_head import head_loss, head_loss_backward
+from penstock.model.layers.views import Matrix
 from penstock.model.stages.weights import Weights
 
 pytestmark = [
@@ -45,13 +46,17 @@ def _head(dtype: torch.dtype = torch.float64) -> tuple[Weights, Head]:
     return weights, Head(*(buffer.view(WORDS, HIDDEN) for buffer in flat))
 
 
+def _matrix(weight: Tensor) -> Matrix:
+    return Matrix(weight, None, 0)
+
+
 def _ours(head: Head, x: Tensor, labels: Tensor, at_a_time: int) -> tuple[Tensor, Tensor]:
     """Loss, and the gradient of the input, which takes its place."""
     d = x.clone()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(head_record, "LOGITS_AT_A_TIME", at_a_time)
-        loss = head_loss_backward(*head, d, labels, SCALE)
-        assert torch.equal(head_loss(head.weight, x, labels), loss)
+        loss = head_loss_backward(*map(_matrix, head), d, labels, SCALE)
+        assert torch.equal(head_loss(_matrix(head.weight), x, labels), loss)
     return loss, d
 
 

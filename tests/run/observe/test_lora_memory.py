@@ -29,6 +29,7 @@ PLANS: dict[str, Callable[[], StepPlan]] = {
     "1f1b": lambda: _with(heavy("1f1b", 3)),
     "zb-h1": lambda: _with(heavy("zb-h1", 3)),
     "zb-h1, queries and values": lambda: _with(heavy("zb-h1", 3), "q_proj", "v_proj"),
+    "1f1b, head": lambda: _with(heavy("1f1b", 3), "q_proj", "lm_head"),
     "1f1b, down": lambda: _with(heavy("1f1b", 3), "down_proj"),
 }
 

@@ -21,7 +21,8 @@ from train.runs.ranks import Ran, Setting, fresh
 
 pytestmark = pytest.mark.torch
 
-LORA = ("lora.rank=4", "lora.alpha=8", "lora.targets=['q_proj', 'v_proj', 'down_proj']")
+TARGETS = "['q_proj', 'v_proj', 'down_proj', 'lm_head']"
+LORA = ("lora.rank=4", "lora.alpha=8", f"lora.targets={TARGETS}")
 HELD_OUT = ("data.held_out=0.2", "evaluation.every=8", "evaluation.batches=2")
 CLOSE = 1e-9
 
@@ -49,7 +50,7 @@ def tuned(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Setting
 def test_a_run_says_what_it_trains_and_its_loss_falls(tuned: tuple[Setting, Ran]) -> None:
     setting, ran = tuned
     model = architecture(load(setting.config, LORA))
-    trained = 4 * 4 * ((16 + 16) + (16 + 8) + (24 + 16))
+    trained = 4 * 4 * ((16 + 16) + (16 + 8) + (24 + 16)) + 4 * (16 + model.vocabulary)
     assert model.trained_parameters == trained
     assert f"of which {trained:,} ({trained / model.parameters:.2%}) are trained" in ran.said[0]
     assert ran.losses[-1] < ran.losses[0]
@@ -172,9 +173,8 @@ def test_a_run_is_not_continued_with_another_alpha(
     setting, _ = tuned
     words = setting.words(*LORA, *HELD_OUT, "lora.alpha=9", name="tuned")
     assert main(words) == 2
-    assert (
-        "lora is rank 4, alpha 9, on q_proj, v_proj, down_proj, but was" in capfd.readouterr().err
-    )
+    said = "lora is rank 4, alpha 9, on q_proj, v_proj, down_proj, lm_head, but was"
+    assert said in capfd.readouterr().err
 
 
 def test_peft_reads_what_a_run_exports(

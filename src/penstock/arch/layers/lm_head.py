@@ -62,6 +62,14 @@ class LmHead(LayerRecord):
         held = self.element_bytes + slope
         return max(plain * (held + summed), fused * held)
 
+    def tokens_held(self, tokens: int) -> int:
+        """Tokens whose logits are there at a time, at most."""
+        both = (
+            tokens_at_a_time(self.vocabulary, self.element_bytes, fused=each)
+            for each in (False, True)
+        )
+        return min(tokens, max(both))
+
     def _piece(self, tokens: int, *, fused: bool) -> int:
         """Logits that are there at a time."""
         most = tokens_at_a_time(self.vocabulary, self.element_bytes, fused=fused)

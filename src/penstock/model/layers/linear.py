@@ -101,6 +101,21 @@ def linear_backward(
     return dx
 
 
+def linear_backward_at_once(matrix: Matrix, gradient: Matrix, x: Tensor, dy: Tensor) -> None:
+    """x becomes its own gradient, and those of the matrix and its adapters are added there and
+    then: for an output gradient that is too large to wait."""
+    add_product(gradient.weight, x, dy)
+    if matrix.adapters is None:
+        torch.mm(dy, matrix.weight, out=x)
+        return
+    assert gradient.adapters is not None
+    dx, own = dy @ matrix.weight, gradient.adapters
+    products = adapters_backward(matrix.adapters, x, dy, dx)
+    for to, (_, inner, outer) in zip((own.down, *(up.weight for up in own.ups)), products):
+        add_product(to, inner, outer)
+    x.copy_(dx)
+
+
 def add_products(gradients: Sequence[Tensor], queue: Queue) -> None:
     """Add what is pending to the gradients of a stage's matrices, and let go of each one's tensors
     at once."""

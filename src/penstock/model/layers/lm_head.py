@@ -15,22 +15,25 @@ from torch import Tensor
 from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.data.batch import IGNORE
 from penstock.model.kernels.choice import fusible
-from penstock.model.layers.linear import add_product
+from penstock.model.layers.linear import linear, linear_backward_at_once
 from penstock.model.layers.logit_cap import cap_alone, cap_logits, through_cap
+from penstock.model.layers.views import Matrix
 
 
-def head_loss(head: Tensor, x: Tensor, labels: Tensor, cap: float | None = None) -> Tensor:
+def head_loss(head: Matrix, x: Tensor, labels: Tensor, cap: float | None = None) -> Tensor:
     """The loss of head [vocabulary, hidden], x [tokens, hidden] and labels [tokens]: the sum over
     those that count, in 64 bits. Logits may be bounded by a cap."""
     losses = x.new_empty(labels.shape, dtype=wide_type(x))
-    for tokens in token_chunks(head, labels):
-        _write_losses(cap_alone(x[tokens] @ head.t(), cap), labels[tokens], losses[tokens])
+    for tokens in token_chunks(head.weight, labels):
+        logits = cap_alone(linear(head, x[tokens]), cap)
+        _write_losses(logits, labels[tokens], losses[tokens])
+        del logits  # before the next are there
     return losses.sum(dtype=torch.float64)
 
 
 def head_loss_backward(
-    head: Tensor,
-    gradient: Tensor,
+    head: Matrix,
+    gradient: Matrix,
     x: Tensor,
     labels: Tensor,
     scale: float,
@@ -39,12 +42,11 @@ def head_loss_backward(
     """The loss; x becomes the gradient of scale x loss with respect to it, and that with respect to
     the head is added to `gradient`."""
     losses = x.new_empty(labels.shape, dtype=wide_type(x))
-    for tokens in token_chunks(head, labels):
-        logits, slope = cap_logits(x[tokens] @ head.t(), cap)
+    for tokens in token_chunks(head.weight, labels):
+        logits, slope = cap_logits(linear(head, x[tokens]), cap)
         d = through_cap(logits_to_gradient(logits, labels[tokens], losses[tokens], scale), slope)
         del logits, slope
-        add_product(gradient, x[tokens], d)
-        torch.mm(d, head, out=x[tokens])
+        linear_backward_at_once(head, gradient, x[tokens], d)
         del d  # before the next logits are there
     return losses.sum(dtype=torch.float64)
 

@@ -46,9 +46,9 @@ class OutputLayer:
         normed, _ = self.norm.forward(weights.norm, x)
         labels = piece.labels.flatten()
         if self.cell.tensor is None:
-            return head_loss(weights.head.weight, normed, labels, self.cap)
+            return head_loss(weights.head, normed, labels, self.cap)
         whole = yield from gather_tokens(self.cell.tokens, normed, len(labels))
-        head = OwnWords(weights.head.weight, self.first, self.cell.tensor, self.cap)
+        head = OwnWords(weights.head, self.first, self.cell.tensor, self.cap)
         return self._counted_once((yield from split_head_loss(head, whole, labels)))
 
     def backward(
@@ -63,14 +63,13 @@ class OutputLayer:
         self, weights: OutputWeights, gradients: OutputWeights, normed: Tensor, piece: Piece
     ) -> Work[tuple[Tensor, Tensor]]:
         """The loss, and the gradient of the normed input, which is written over."""
-        labels, d_head = piece.labels.flatten(), gradients.head.weight
+        labels, head, d_head = piece.labels.flatten(), weights.head, gradients.head
         if self.cell.tensor is None:
-            head_weight, scale = weights.head.weight, piece.scale
-            loss = head_loss_backward(head_weight, d_head, normed, labels, scale, self.cap)
+            loss = head_loss_backward(head, d_head, normed, labels, piece.scale, self.cap)
             return loss, normed
         part = yield from gather_tokens(self.cell.tokens, normed, len(labels))
-        head = OwnWords(weights.head.weight, self.first, self.cell.tensor, self.cap)
-        loss = yield from split_head_loss_backward(head, d_head, part, labels, piece.scale)
+        own = OwnWords(head, self.first, self.cell.tensor, self.cap)
+        loss = yield from split_head_loss_backward(own, d_head, part, labels, piece.scale)
         return self._counted_once(loss), (yield from add_up_tokens(self.cell.tokens, part))
 
     def _counted_once(self, loss: Tensor) -> Tensor:

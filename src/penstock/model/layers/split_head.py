@@ -11,20 +11,25 @@ import torch
 from torch import Tensor
 
 from penstock.data.batch import IGNORE
-from penstock.model.layers.linear import add_product
+from penstock.model.layers.linear import linear, linear_backward_at_once
 from penstock.model.layers.lm_head import token_chunks, wide_type
 from penstock.model.layers.logit_cap import cap_logits, through_cap
+from penstock.model.layers.views import Matrix
 from penstock.model.parallel.group import RankGroup, Work
 
 
 class OwnWords(NamedTuple):
     """A rank's words of the head [own words, hidden], the first of which has number `first`."""
 
-    weight: Tensor
+    matrix: Matrix
     first: int
     group: RankGroup
     cap: float | None = None
     """Bound of the logits."""
+
+    @property
+    def weight(self) -> Tensor:
+        return self.matrix.weight
 
 
 class Softmax(NamedTuple):
@@ -50,7 +55,7 @@ def split_head_loss(head: OwnWords, x: Tensor, labels: Tensor) -> Work[Tensor]:
 
 
 def split_head_loss_backward(
-    head: OwnWords, gradient: Tensor, x: Tensor, labels: Tensor, scale: float
+    head: OwnWords, gradient: Matrix, x: Tensor, labels: Tensor, scale: float
 ) -> Work[Tensor]:
     """The loss; x becomes this rank's part of the gradient of scale x loss with respect to it, and
     that with respect to own words is added to `gradient`."""
@@ -59,14 +64,13 @@ def split_head_loss_backward(
         softmax = yield from _softmax(head, x[tokens], labels[tokens])
         losses[tokens] = softmax.losses
         d = _to_gradient(head, softmax, labels[tokens], scale).to(x.dtype)
-        add_product(gradient, x[tokens], d)
-        torch.mm(d, head.weight, out=x[tokens])
+        linear_backward_at_once(head.matrix, gradient, x[tokens], d)
         del softmax, d  # before the next logits are there
     return losses.sum(dtype=torch.float64)
 
 
 def _softmax(head: OwnWords, x: Tensor, labels: Tensor) -> Work[Softmax]:
-    logits, slope = cap_logits((x @ head.weight.t()).to(wide_type(x)), head.cap)
+    logits, slope = cap_logits(linear(head.matrix, x).to(wide_type(x)), head.cap)
     largest = logits.amax(-1)
     yield head.group.take_largest(largest)
     logits.sub_(largest.unsqueeze(-1))

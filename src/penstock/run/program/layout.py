@@ -12,6 +12,7 @@ from penstock.arch.cell_shape import ONE_RANK, CellShape
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import split_layers
 from penstock.arch.layers.parameter import Parameter
+from penstock.arch.lora import refuse_sharded_target
 from penstock.arch.parameter_layout import ParameterLayout
 from penstock.arch.parameters import (
     HEAD,
@@ -54,6 +55,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         refuse_experts(self.model, cut=self.cut_at_attention, on_shards=self.on_shards)
+        refuse_sharded_target(self.model.lora, HEAD in self.on_shards)
         if self.cut_at_attention:
             refuse_cut(self.model)
             self._refuse_other_cuts()

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from penstock.arch.lora import TARGETS, Lora
+from penstock.arch.lora import LAYER_TARGETS, TARGETS, Lora
 from penstock.train.config.fields import MisfitError, Natural, Positive, Section, fit_value
 
 
@@ -15,8 +15,8 @@ class LoraSettings(Section):
     """Rank of the adapters; 0 has none, and trains the weights of the model themselves."""
     alpha: Positive = 16.0
     """Products of adapters are multiplied by `alpha / rank`."""
-    targets: tuple[Literal[TARGETS], ...] = TARGETS  # type: ignore[valid-type]
-    """Matrices of each layer that have an adapter."""
+    targets: tuple[Literal[TARGETS], ...] = LAYER_TARGETS  # type: ignore[valid-type]
+    """Matrices of each layer that have an adapter; and `lm_head`."""
     start: str = ""
     """Folder with adapters that PEFT has saved, or a run has exported, to start from; empty starts
     with new ones."""
