@@ -1,7 +1,8 @@
 """A GPU that has no memory for the next tensor: said with its numbers, in place of a trace.
 
 The allocator's own words end with advice about fragmentation, which is hardly ever the reason. What
-helps is to know where the run was, how much it held, and which settings need less.
+helps is to know how much a rank held and which settings need less. Whoever reports an error adds
+the rank and the op.
 """
 
 import re
@@ -11,21 +12,18 @@ from contextlib import contextmanager
 import torch
 
 from penstock.errors import RunError
-from penstock.run.watchdog.position import Tracker, at
 
 ASKED = re.compile(r"Tried to allocate ([\d.]+ [KMG]iB)")
 
 
 @contextmanager
-def lack_of_memory_in_words(tracker: Tracker, rank: int, device: torch.device) -> Iterator[None]:
-    """In the block, a GPU without memory is an error that says where and how much."""
+def lack_of_memory_in_words(device: torch.device) -> Iterator[None]:
+    """In the block, a GPU without memory is an error that says how much there is."""
     try:
         yield
     except torch.OutOfMemoryError as error:
-        position = tracker.position()
-        where = at(position.where) if position.where else f"while it {position.text}"
         raise RunError(
-            f"rank {rank} has no memory left on {device}, {where}: {_amounts(error, device)}",
+            f"{device} has no memory left: {_amounts(error, device)}",
             hint="more pipeline.slices, pipeline.recompute or pipeline.offload need less, and so "
             "do more pipeline.devices and mesh.shard; `penstock estimate` says what each needs",
         ) from error

@@ -66,7 +66,7 @@ def run_rank(settings: Settings, tell: Tell, machine: Machine | None = None) -> 
         trainer = _trainer(plan.settings, watch.connection, watch.tracker, plan.notes)
         stack.enter_context(_closed(trainer))
         stack.enter_context(trainer.stopping)  # before this there is nothing to save
-        with lack_of_memory_in_words(watch.tracker, watch.connection.rank, trainer.engine.device):
+        with lack_of_memory_in_words(trainer.engine.device):
             finished = trainer.run()
         finish_run(trainer, finished, tell)
         leave(trainer)
