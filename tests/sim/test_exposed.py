@@ -13,7 +13,7 @@ from penstock.cost.mesh_links import MeshLinks
 from penstock.cost.workload import Workload
 from penstock.schedules import build
 from penstock.sim.exposed import ExposedTimes, exposed_times
-from penstock.transform import shard
+from penstock.transform import offload_stages, shard
 
 LLAMA, H200 = model("llama3-8b"), hardware("h200")
 
@@ -48,6 +48,16 @@ def test_tensor_ranks_halve_the_computing_and_pay_for_it() -> None:
     assert alone.inside == (0,) * 4
     assert min(shared.inside_exposed) > 0
     assert shared.timeline.makespan > alone.timeline.makespan / 2
+
+
+def test_copies_to_the_host_are_not_computing() -> None:
+    """They take turns on a stream of their own, beside the ops of the device."""
+    schedule = build("1f1b", devices=4, microbatches=8)
+    plain, moved = (
+        exposed_in(each, MeshShape()) for each in (schedule, offload_stages(schedule, range(4)))
+    )
+    assert moved.computing == plain.computing
+    assert moved.timeline.schedule.table.kinds >= {"O", "L"}
 
 
 def test_a_boundary_is_sent_once_by_all_ranks_of_a_cell_together() -> None:

@@ -25,6 +25,7 @@ class ExposedTimes:
 
     timeline: Timeline
     computing: tuple[float, ...]
+    """Of ops that compute: copies to the host run beside them."""
     inside: tuple[float, ...]
     """Communication with other ranks of the cell."""
     inside_exposed: tuple[float, ...]
@@ -46,13 +47,19 @@ def exposed_times(schedule: Schedule, cost: CellCost) -> ExposedTimes:
     sent = {**inside.sent, "stages": _handed_on(schedule), **copies.sent}
     return ExposedTimes(
         timeline,
-        _by_device(schedule, cost.computing(schedule)),
+        _by_device(schedule, cost.computing(schedule) * _computes(schedule)),
         _by_device(schedule, inside.total),
         _by_device(schedule, inside.exposed),
         {axis: _by_device(schedule, each) for axis, each in sent.items() if each.any()},
         timeline.makespan - simulate(schedule, cost.without_boundaries()).makespan,
         timeline.makespan - simulate(schedule, without_copies).makespan,
     )
+
+
+def _computes(schedule: Schedule) -> NDArray[np.bool_]:
+    """Whether each row is on the compute stream of its device."""
+    streams = np.array([stream == "compute" for stream in schedule.table.lane_stream])
+    return np.asarray(streams[schedule.table.lane])
 
 
 def _handed_on(schedule: Schedule) -> NDArray[np.float64]:
