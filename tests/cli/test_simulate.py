@@ -1,10 +1,13 @@
 """What `simulate` promises: exact figures, under the names that scripts depend on."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from cli.conftest import Penstock
+from penstock.arch.families import to_huggingface
+from penstock.arch.presets import model
 
 UNIT = "--times F=1,I=1,W=1 --json"
 
@@ -104,6 +107,14 @@ def test_options_reach_the_schedule(penstock: Penstock) -> None:
 
 
 ON_MESH = "simulate 1f1b -p 2 -m 4 --model llama3-8b --tokens 4096 --mesh tensor=2,sequence=2"
+
+
+def test_a_model_may_stand_in_a_file(penstock: Penstock, tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(to_huggingface(model("llama3-8b"))))
+    named = penstock(f"{ON_MESH} --json").data
+    read = penstock(f"{ON_MESH.replace('llama3-8b', str(file))} --json").data
+    assert read == {**named, "model": str(file)}
 
 
 def test_a_model_on_a_mesh_has_seconds_bytes_and_exposed_communication(penstock: Penstock) -> None:

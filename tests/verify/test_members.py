@@ -43,7 +43,8 @@ def test_few_schedules_have_every_kind_of_work() -> None:
 
 @cache
 def trials_of(name: str) -> list[Trial]:
-    specs, variants = covering_schedules(registry().values()), variants_of_member(name, "cpu")
+    specs = covering_schedules(registry().values())
+    variants = variants_of_member(model(name), "cpu")
     return [trial for spec in specs for trial in trials_by_name(spec, variants, SMALL)[0]]
 
 

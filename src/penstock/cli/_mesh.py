@@ -10,7 +10,6 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.dealing import deal_sizes
 from penstock.arch.limits import refuse_count
 from penstock.arch.mesh_shape import MeshShape, refuse_misfits, refuse_unpriced
-from penstock.arch.presets import model
 from penstock.cli._mesh_request import MeshRequest
 from penstock.cli._request import PriceFlags
 from penstock.core.schedule import Schedule
@@ -21,6 +20,7 @@ from penstock.cost.mesh_links import MeshLinks
 from penstock.cost.stage_workload import workload_for
 from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
+from penstock.estimate.named_model import named_model
 from penstock.sim.exposed import ExposedTimes, exposed_times
 
 MOST_TOKENS = 1 << 30
@@ -36,9 +36,9 @@ class ModelFlags(MeshRequest):
     model: Annotated[
         str,
         typer.Option(
-            metavar="MODEL",
+            metavar="NAME|FILE",
             show_default=False,
-            help="A preset, as llama3-8b: times are seconds, memory is bytes.",
+            help="A preset, as llama3-8b, or a config.json: times are seconds, memory is bytes.",
         ),
     ] = ""
     tokens: Annotated[
@@ -101,7 +101,7 @@ def simulate_on_mesh(schedule: Schedule, flags: ModelFlags) -> ExposedTimes:
     """A step of the schedule with a model, and what its communication costs."""
     if flags.profile:
         return _simulate_profiled(schedule, flags)
-    config, mesh = model(flags.model), flags.shape
+    config, mesh = named_model(flags.model), flags.shape
     refuse_misfits(config, mesh)
     refuse_unpriced(mesh)
     _refuse_short(flags.sequence // max(schedule.shape.slices), mesh)
@@ -124,7 +124,7 @@ def _simulate_profiled(schedule: Schedule, flags: ModelFlags) -> ExposedTimes:
     machine = read_machine(Path(flags.profile))
     links = replace(machine.cluster.machine, gpus=mesh.ranks(devices))
     layout = TrainingLayout(
-        model(flags.model),
+        named_model(flags.model),
         replace(machine.cluster, gpus=mesh.ranks(devices), machine=links),
         flags.sequence,
         flags.sequence * schedule.shape.microbatches * mesh.replicas,

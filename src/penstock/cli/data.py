@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.arch.mesh_shape import MeshShape
-from penstock.arch.presets import model as model_of
 from penstock.cli._data_report import (
     CorpusReport,
     corpus_report,
@@ -25,6 +24,7 @@ from penstock.core.numbers import read_tokens
 from penstock.data.open_source import source_files
 from penstock.data.stats.policies import BatchRule
 from penstock.errors import ShapeError, shown
+from penstock.estimate.named_model import named_model
 from penstock.files import save_text
 from penstock.schedules import find
 
@@ -78,7 +78,9 @@ def stats(
         str,
         _option("N", "Tokens of a slice; if left out chosen, or without --model an eighth."),
     ] = "",
-    model: Annotated[str, _option("MODEL", "A preset: predicts time and memory.")] = "",
+    model: Annotated[
+        str, _option("NAME|FILE", "A preset or a config.json: predicts time and memory.")
+    ] = "",
     devices: Annotated[
         int, typer.Option("-p", min=1, metavar="P", help="Pipeline devices, with --model.")
     ] = 4,
@@ -129,7 +131,7 @@ def _priced_model(model: str, cluster: str, mesh: str, devices: int, schedule: s
             f"--mesh {shown(mesh)} has {shape.replicas} replicas, but a step of one is shown",
             hint="leave replicas out, and give --batch the tokens of one replica",
         )
-    return PricedModel(model_of(model), read_cluster(cluster), shape, devices, spec)
+    return PricedModel(named_model(model), read_cluster(cluster), shape, devices, spec)
 
 
 def _show(report: CorpusReport, html: Path | None, *, as_json: bool) -> None:

@@ -19,6 +19,7 @@ from penstock.cli._verdicts import print_verdicts, verdict_record, worst_of
 from penstock.cli._verify_modules import Modules, verify_own_modules
 from penstock.draw.words import count_of
 from penstock.errors import RunError, ShapeError
+from penstock.estimate.named_model import named_model
 from penstock.run.process.machine import Machine, this_machine
 from penstock.schedules import registry
 
@@ -48,10 +49,10 @@ ModelName = Annotated[
     str,
     typer.Option(
         "--model",
-        metavar="NAME",
+        metavar="NAME|FILE",
         show_default=False,
-        help="Run a tiny model with all parts of this one (a preset); without a schedule, "
-        "schedules that together have every kind of work.",
+        help="Run a tiny model with all parts of this one, a preset or a config.json; without a "
+        "schedule, schedules that together have every kind of work.",
     ),
 ]
 Device = Annotated[
@@ -172,7 +173,7 @@ def _variants(device: str, model: str) -> "Sequence[Variant]":
     from penstock.verify.members import variants_of_member
     from penstock.verify.variants import ON_DEVICE
 
-    return variants_of_member(model, device) if model else ON_DEVICE[device]
+    return variants_of_member(named_model(model), device) if model else ON_DEVICE[device]
 
 
 def _chosen(everything: bool) -> "Iterable[Spec]":

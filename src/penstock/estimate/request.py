@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.arch.config import ModelConfig
-from penstock.arch.families import from_huggingface
 from penstock.arch.layer_split import MOST_STAGES, read_counts
 from penstock.arch.mesh_shape import LARGEST_OF_MESH, MeshShape
-from penstock.arch.presets import model
 from penstock.cluster.cluster import Cluster
 from penstock.cluster.gpu import ATTENTION_KERNELS, PRECISIONS
 from penstock.cluster.profile_file import MeasuredMachine, read_machine
@@ -23,7 +21,7 @@ from penstock.errors import ShapeError, nearest, shown
 from penstock.estimate.adapters import read_lora
 from penstock.estimate.balanced_layers import balanced_layers
 from penstock.estimate.layout import OFFLOADS, Recompute, TrainingLayout
-from penstock.files.json_object import read_object
+from penstock.estimate.named_model import named_model
 
 NEEDED_NAMES = ("model", "cluster", "tokens", "batch_tokens", "schedule")
 MESH_NAMES = ("tensor", "sequence", "ring", "pipeline", "replicas")
@@ -164,18 +162,10 @@ _LAYERS_HINT = "give the layers of each stage, as 9,9,8,6 or 3*9,5, or even, or 
 
 def _model(name: str, value: Any) -> ModelConfig:
     if isinstance(value, str):
-        return _named_model(value)
+        return named_model(value)
     if not isinstance(value, dict):
         raise ShapeError(f"{name} is {shown(value)}", hint="give a preset's name, or its sizes")
     return _sized_model(tuple(sorted(value.items(), key=str)))
-
-
-@lru_cache(maxsize=64)
-def _named_model(text: str) -> ModelConfig:
-    if not text.endswith(".json"):
-        return model(text)
-    hint = "give a preset's name, or the config.json of a model"
-    return from_huggingface(read_object(Path(text), hint))
 
 
 @lru_cache(maxsize=256)

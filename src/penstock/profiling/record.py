@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from penstock.arch.config import ModelConfig
-from penstock.arch.families import from_huggingface
 from penstock.bench.gpu import bench_model
 from penstock.bench.run import read_bench_settings
 from penstock.cluster.gpu import PRECISIONS
 from penstock.errors import FormatError, ShapeError, shown
-from penstock.files.json_object import read_object
+from penstock.estimate.named_model import named_model
 from penstock.profiling.case import ProfileCase
 
 
@@ -26,8 +25,7 @@ def case_of(model: str, tokens: int, slices: int, precision: str) -> ProfileCase
 def model_of(name: str) -> ModelConfig:
     """A registered model, one of the benchmarks, or that of a config.json."""
     if name.endswith(".json"):
-        hint = "give a preset's name, or the config.json of a model"
-        return from_huggingface(read_object(Path(name), hint))
+        return named_model(name)
     return bench_model(read_bench_settings()["gpu"], name)
 
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from penstock.arch.blocks import LayerBlock
 from penstock.arch.config import ModelConfig, with_layers
 from penstock.arch.mixture import ExpertMixture
-from penstock.arch.presets import model
 from penstock.verify.scale import TrialScale
 from penstock.verify.variants import ON_DEVICE, Variant
 
@@ -65,10 +64,10 @@ def few_experts(mixture: ExpertMixture) -> ExpertMixture:
     return replace(mixture, experts=EXPERTS, per_token=2, balance=BALANCE)
 
 
-def variants_of_member(name: str, device: str) -> tuple[Variant, ...]:
-    """Every variant on a kind of device, with a small member of a published model's family."""
-    return tuple(replace(each, scale=_with(name, each.scale)) for each in ON_DEVICE[device])
+def variants_of_member(config: ModelConfig, device: str) -> tuple[Variant, ...]:
+    """Every variant on a kind of device, with a small member of a model's family."""
+    return tuple(replace(each, scale=_with(config, each.scale)) for each in ON_DEVICE[device])
 
 
-def _with(name: str, scale: TrialScale) -> TrialScale:
-    return replace(scale, model=small_member(model(name), scale.model))
+def _with(config: ModelConfig, scale: TrialScale) -> TrialScale:
+    return replace(scale, model=small_member(config, scale.model))
