@@ -93,7 +93,7 @@ def test_a_folder_of_something_else_is_not_replaced(tmp_path: Path) -> None:
         {"use_rslora": True},
         {"modules_to_save": ["lm_head"]},
         {"target_modules": "all-linear"},
-        {"target_modules": ["lm_head"]},
+        {"target_modules": ["embed_tokens"]},
         {"bias": "all"},
         {"rank_pattern": {"q_proj": 4}},
         {"r": None},
