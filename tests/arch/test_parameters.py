@@ -10,6 +10,7 @@ from penstock.arch.parameters import (
     expected_shapes,
     layer_parameters,
     layer_prefix,
+    refuse_running,
     shapes_of,
 )
 from penstock.arch.presets import MODELS, model
@@ -56,6 +57,9 @@ def test_a_tied_model_has_no_head_of_its_own() -> None:
     assert HEAD not in expected_shapes(replace(config, tied=True))
 
 
-def test_a_plain_mlp_is_refused() -> None:
+def test_a_plain_mlp_has_names_and_is_not_run() -> None:
+    plain = replace(model("tiny"), gated=False)
+    assert len(expected_shapes(model("tiny"))) - len(expected_shapes(plain)) == plain.layers
     with pytest.raises(ShapeError, match="plain MLP"):
-        expected_shapes(replace(model("tiny"), gated=False))
+        refuse_running(plain)
+    refuse_running(model("tiny"))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from estimate.layouts import LLAMA_13B, row
+from loops import each
 from penstock.arch.families import to_huggingface
 from penstock.arch.presets import MODELS
 from penstock.errors import ShapeError
@@ -57,6 +58,22 @@ def test_a_model_may_be_a_name_a_file_or_sizes(tmp_path: Path) -> None:
     assert layout_from(row(model=str(file))).model == layout_from(row(model="llama3-8b")).model
     sizes = layout_from(row()).model
     assert (sizes.kv_heads, sizes.head_size, sizes.gated, sizes.tied) == (40, 128, True, False)
+
+
+@each("shard", ("none", "optimizer", "full"))
+@each("tied", (True, False))
+def test_models_without_a_gate_are_estimated(shard: str, tied: bool) -> None:
+    """Most published steps are of such models, though a run has gated ones alone."""
+    model = {"layers": 8, "hidden": 1024, "ffn": 4096, "heads": 16, "vocabulary": 51200}
+    mesh = {"tensor": 2, "pipeline": 2}
+    plain, gated = (
+        answer_row(row(model=model | {"gated": gate, "tied": tied}, mesh=mesh, shard=shard))
+        for gate in (False, True)
+    )
+    assert plain.get("error") is None
+    assert plain["step_seconds"] < gated["step_seconds"]
+    for less, more in zip(plain["peak_bytes"], gated["peak_bytes"]):
+        assert all(less[name] < more[name] for name in ("weights", "gradients", "activations"))
 
 
 def test_options_may_be_an_object_or_a_list() -> None:

@@ -143,10 +143,15 @@ def elements(shapes: Shapes) -> int:
     return sum(prod(shape) for shape in shapes.values())
 
 
+def refuse_running(config: ModelConfig) -> None:
+    """Refuse a model with layers that have no arithmetic: they can be estimated, and not run."""
+    for kind in config.kinds:
+        for record in kind.layer_records:
+            record.refuse_running()
+
+
 def _named(prefix: str, records: Sequence[LayerRecord]) -> Parameters:
-    """The parameters of some layers that run."""
-    for record in records:
-        record.refuse_running()
+    """The parameters of some layers."""
     return {prefix + each.name: each for record in records for each in record.parameters}
 
 

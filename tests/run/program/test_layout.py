@@ -49,6 +49,11 @@ def test_every_parameter_is_on_one_stage_and_every_stage_on_one_device(name: str
     assert [s for s in held if s in shards] == [*shards]
 
 
+def test_a_model_that_is_only_estimated_is_refused() -> None:
+    with pytest.raises(ShapeError, match="can be estimated, but not run"):
+        _layout(build("1f1b", devices=2, microbatches=2), replace(MODEL, gated=False))
+
+
 @pytest.mark.parametrize("tied", [False, True])
 def test_shards_have_all_words_once_and_the_same_ones_of_both_layers(tied: bool) -> None:
     """31 words are dealt to 3 devices of 2 ranks each."""

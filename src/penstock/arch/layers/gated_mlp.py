@@ -42,27 +42,28 @@ class GatedMlp(LayerRecord):
 
     @property
     def backward_bytes(self) -> int:
-        """3 f + h elements, gradients inside, and 3 h wide ones, the products of the norm in front
-        of it, which is passed while those are still there."""
+        """f elements for each matrix and h more, gradients inside, and 3 h wide ones, the products
+        of the norm in front of it, which is passed while those are still there."""
         return self.fused_backward_bytes + 3 * self.hidden * wide_bytes(self.element_bytes)
 
     @property
     def fused_backward_bytes(self) -> int:
         """The gradients alone."""
-        return (3 * self.ffn + self.hidden) * self.element_bytes
+        return (len(self.parameters) * self.ffn + self.hidden) * self.element_bytes
 
     @property
     def waiting_bytes(self) -> int:
-        """2 f elements: gradients of gate and up, which wait for the weight gradient."""
-        return 2 * self.ffn * self.element_bytes
+        """f for each matrix but the last: gradients of their outputs, which wait for the weight
+        gradient."""
+        return (len(self.parameters) - 1) * self.ffn * self.element_bytes
 
 
 class PlainMlp(GatedMlp):
-    """An MLP without a gate, as older models have it: two matrices. It is priced, and not run."""
+    """An MLP without a gate, as older models have it: two matrices. It is estimated, not run."""
 
     def refuse_running(self) -> None:
         raise ShapeError(
-            "a model with a plain MLP (gated is False) can be simulated, but not run",
+            "a model with a plain MLP (gated is False) can be estimated, but not run",
             hint="layers that run have a gated MLP (SwiGLU): leave gated at True",
         )
 

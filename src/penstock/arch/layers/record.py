@@ -36,7 +36,8 @@ class LayerRecord:
         return self
 
     def refuse_running(self) -> None:
-        """Refuse where `model/layers` has no arithmetic for it, so that it can only be priced."""
+        """Refuse where `model/layers` has no arithmetic for it, so that it can only be
+        estimated."""
         return
 
     @property

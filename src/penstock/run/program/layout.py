@@ -19,6 +19,7 @@ from penstock.arch.parameters import (
     between_parameters,
     layers_on_shards,
     own_experts,
+    refuse_running,
     shard_layout,
     stage_layout,
     stage_parameters,
@@ -54,6 +55,7 @@ class Layout:
     """What attention is given where it is a stage of its own (arch/attention_cut.py)."""
 
     def __post_init__(self) -> None:
+        refuse_running(self.model)
         refuse_experts(self.model, cut=self.cut_at_attention, on_shards=self.on_shards)
         refuse_sharded_target(self.model.lora, HEAD in self.on_shards)
         if self.cut_at_attention:
