@@ -69,23 +69,28 @@ faults: $(STAMP) ## kill, freeze and signal processes of new runs, and count wha
 fuzz: $(STAMP) ## changed inputs of every format, 100,000 each; about half an hour
 	$(call timed,fuzz,$(BIN)/python -m pytest $(PARALLEL) tests/fuzz --fuzz 100000 $(PYTEST_FLAGS))
 
-new-schedule: $(STAMP) ## write file, page and test of a schedule: NAME=my-schedule
+# Where every schedule is listed: seconds, while the commands of all pages take minutes.
+define LISTED
+$(BIN)/python scripts/write_golden.py
+	$(BIN)/python scripts/write_schedule_pages.py
+	$(BIN)/python scripts/write_readme.py
+	$(BIN)/python scripts/write_gallery.py
+	$(BIN)/python scripts/write_config_reference.py
+	$(BIN)/python scripts/write_counts.py
+endef
+
+new-schedule: $(STAMP) ## write file, page and test of a schedule, and list it: NAME=my-schedule
 	$(BIN)/python scripts/new_schedule.py $(NAME)
-	$(MAKE) golden
+	$(LISTED)
 
 check-schedule: $(STAMP) ## prove one schedule alone, under a minute: NAME=my-schedule
 	$(BIN)/python scripts/check_schedule.py $(NAME)
 
-golden: $(STAMP) ## write golden lanes and what pages show; read the difference
-	$(BIN)/python scripts/write_golden.py
-	$(BIN)/python scripts/write_schedule_pages.py
-	$(BIN)/python scripts/write_readme.py
-	$(BIN)/python scripts/write_gallery.py
-	$(BIN)/python scripts/write_shell_sessions.py
-	$(BIN)/python scripts/write_config_reference.py
+golden: $(STAMP) ## write golden lanes and what pages show, some minutes; read the difference
+	$(LISTED)
 	$(BIN)/python scripts/write_python_reference.py
-	$(BIN)/python scripts/write_counts.py
 	$(BIN)/python scripts/write_combinations.py
+	$(BIN)/python scripts/write_shell_sessions.py
 
 format: $(STAMP) ## rewrite the code in the project's format
 	$(BIN)/ruff format .
