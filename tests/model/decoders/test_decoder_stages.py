@@ -118,6 +118,18 @@ def test_what_cannot_be_cut_is_refused_by_name(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
+def test_a_decoder_whose_own_code_fails_without_its_parts_is_refused_by_name() -> None:
+    from transformers import BartConfig, BartForCausalLM
+
+    sizes = {"decoder_layers": 2, "decoder_attention_heads": 2, "decoder_ffn_dim": 8}
+    config = BartConfig(vocab_size=jobs.WORDS, d_model=8, num_hidden_layers=2, **sizes)
+    model = BartForCausalLM(config)
+    assert "BartForCausalLM does not run as stages of its own layers: AttributeError" in str(
+        refusal(lambda: decoder_stages(model, 2))
+    )
+
+
 def test_a_part_that_layers_share_is_refused() -> None:
     model = jobs.decoder("gpt_neox")
     layers = model.gpt_neox.layers
