@@ -118,6 +118,18 @@ def test_what_cannot_be_cut_is_refused_by_name(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
+def test_a_decoder_whose_own_code_fails_without_its_parts_is_refused_by_name() -> None:
+    from transformers import BartConfig, BartForCausalLM
+
+    sizes = {"decoder_layers": 2, "decoder_attention_heads": 2, "decoder_ffn_dim": 8}
+    config = BartConfig(vocab_size=jobs.WORDS, d_model=8, num_hidden_layers=2, **sizes)
+    model = BartForCausalLM(config)
+    assert "BartForCausalLM does not run as stages of its own layers: AttributeError" in str(
+        refusal(lambda: decoder_stages(model, 2))
+    )
+
+
 def test_a_part_that_layers_share_is_refused() -> None:
     model = jobs.decoder("gpt_neox")
     layers = model.gpt_neox.layers
@@ -152,6 +164,48 @@ def test_a_decoder_that_mixes_tokens_beside_attention_is_refused_for_slices() ->
     mlp.forward = lambda x: usual(x) + x.roll(1, 1)
     words = str(refusal(lambda: take_slices(decoder_stages(model, 2))))
     assert "in slices its layers 0 to 1 give other numbers" in words
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("kind", "more", "why"),
+    [
+        ("phimoe", {"sliding_window": 8, "num_local_experts": 2}, "a window of 8 tokens"),
+        (
+            "granite",
+            {
+                "max_position_embeddings": 8,
+                "rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0},
+            },
+            "dynamic rotary positions, of which each depends on the longest beyond 8 tokens",
+        ),
+        (
+            "olmo",
+            {
+                "rope_parameters": {
+                    "rope_type": "longrope",
+                    "rope_theta": 1e4,
+                    "factor": 4.0,
+                    "original_max_position_embeddings": 8,
+                    "short_factor": [1.0, 1.0],
+                    "long_factor": [2.0, 5.0],
+                }
+            },
+            "longrope rotary positions, of which each depends on the longest beyond 8 tokens",
+        ),
+    ],
+)
+def test_lengths_from_which_a_decoder_works_otherwise_are_refused_for_slices(
+    kind: str, more: dict[str, Any], why: str
+) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    sizes = {"intermediate_size": 24, "num_key_value_heads": 2, "num_experts_per_tok": 1}
+    config = AutoConfig.for_model(kind, **(jobs.SIZES | sizes | more))
+    stages = decoder_stages(AutoModelForCausalLM.from_config(config), 2)
+    take_slices(stages)  # tried with fewer tokens, it works
+    stages[0](torch.arange(8)[None])
+    assert why in str(refusal(lambda: stages[0](torch.arange(9)[None])))
 
 
 def test_a_plain_module_is_refused_for_slices() -> None:

@@ -31,6 +31,8 @@ NAME = "penstock"
 """Under which the registry of transformers knows this attention."""
 MATTERS = ("softcap", "s_aux", "position_bias", "head_mask", "logits_soft_cap")
 """What a caller may ask for beside, and what this attention cannot do."""
+BY_LENGTH = ("dynamic", "longrope")
+"""Rotary positions whose frequencies follow from the longest position of a call."""
 
 
 class SliceMemories:
@@ -146,10 +148,31 @@ def _refuse(module: Module, piece: Piece, mask: Tensor | None, beside: Mapping[s
         asked.append("a mask")
     if beside.get("dropout"):
         asked.append("dropout of attention")
-    if (window := beside.get("sliding_window")) is not None and window < piece.length:
+    config = getattr(module, "config", None)
+    # not every decoder tells its attention of a window that its masks have
+    window = beside.get("sliding_window") or getattr(config, "sliding_window", None)
+    if window is not None and window < piece.length:
         asked.append(f"a window of {window} tokens")
+    asked += [
+        f"{kind} rotary positions, of which each depends on the longest beyond {most} tokens"
+        for kind, most in _rotary_limits(config)
+        if most < piece.length
+    ]
     if asked:
         raise _cannot(module, f"it asks for {', '.join(asked)}")
+
+
+def _rotary_limits(config: Any) -> Iterator[tuple[str, int]]:
+    """Rotary positions that change with the length of a sequence, and up to which they do not;
+    transformers 4 has another key for them, and some decoders have several."""
+    stated = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    nested = [each for each in stated.values() if isinstance(each, Mapping)]
+    for each in nested or [stated]:
+        kind = str(each.get("rope_type", each.get("type")))
+        if kind in BY_LENGTH:
+            original = each.get("original_max_position_embeddings")
+            longest = config.max_position_embeddings
+            yield kind, (original or longest) if kind == "longrope" else longest
 
 
 def _cannot(module: Module, why: str) -> ShapeError:
