@@ -161,6 +161,15 @@ def test_data_that_cannot_be_trained_on_are_refused(
     assert refusal.value.hint
 
 
+@pytest.mark.parametrize(("source", "path"), [("text", "text"), ("jsonl", "x.jsonl")])
+def test_what_a_limit_leaves_out_is_said(folder: Path, source: str, path: str) -> None:
+    assert "limit_bytes" not in " ".join(opened(folder, source, path, limit_bytes=1000).notes)
+    notes = " ".join(opened(folder, source, path, limit_bytes=100).notes)
+    taken, total = (4, 450) if source == "text" else (2, 710)
+    assert f"limit_bytes is 100: the first {taken} documents are taken" in notes
+    assert f"the rest of {total:,} bytes is left out" in notes
+
+
 def test_a_bad_line_is_found_through_the_whole_way(folder: Path) -> None:
     with (folder / "x.jsonl").open("a") as file:
         file.write("{bad\n")

@@ -1,6 +1,6 @@
 """A source, by its name in the settings: which files it has, and the tokens of their documents."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from penstock.data.arrays import holds_tokens, open_array
@@ -11,7 +11,7 @@ from penstock.data.records.chat import ChatTemplate, find_template
 from penstock.data.records.files import RECORD_ENDINGS, RecordFiles, holds_records, record_paths
 from penstock.data.records.reader import RecordReader
 from penstock.data.settings import HOLD_RECORDS, DataSettings
-from penstock.data.sources import Source, TextFiles, standard_library, up_to
+from penstock.data.sources import Source, TextFiles, size_of, standard_library, up_to
 from penstock.data.tokenise import Progress, tokenise_source
 from penstock.data.tokenizer import tokenizer
 
@@ -39,7 +39,19 @@ def open_arrays(
     if settings.source == "tokens":
         return tuple(open_array(path, settings.dtype) for path in files), ()
     made = tokenizer(settings.tokenizer, settings.end_token)
-    return tokenise_source(text_source(settings, files), made, cache, progress)
+    arrays, notes = tokenise_source(text_source(settings, files), made, cache, progress)
+    documents = sum(len(array.offsets) - 1 for array in arrays)
+    return arrays, (*notes, *_limit_notes(settings.limit_bytes, documents, files))
+
+
+def _limit_notes(limit: int, documents: int, files: Sequence[Path]) -> Iterator[str]:
+    """What a limit leaves out; the documents behind it are not read, so bytes tell how much."""
+    total = sum(map(size_of, files))
+    if limit and total > limit:
+        yield (
+            f"data.limit_bytes is {limit:,}: the first {documents:,} documents are taken, the rest "
+            f"of {total:,} bytes is left out"
+        )
 
 
 def text_source(settings: DataSettings, files: tuple[Path, ...]) -> Source:
