@@ -170,6 +170,18 @@ def test_what_a_limit_leaves_out_is_said(folder: Path, source: str, path: str) -
     assert f"the rest of {total:,} bytes is left out" in notes
 
 
+def test_files_and_arrays_that_hold_nothing_are_said(folder: Path) -> None:
+    (folder / "empty.jsonl").touch()
+    notes = " ".join(opened(folder, "jsonl", "x.jsonl", "empty.jsonl").notes)
+    assert "1 of 2 files are empty, first '" in notes
+    assert "empty.jsonl'" in notes
+    np.save(folder / "empty.npy", np.zeros(9, dtype=np.uint8))
+    np.save(folder / "empty.documents.npy", np.array([0, 4, 4, 9, 9]))
+    notes = " ".join(opened(folder, "tokens", "x.npy", "empty.npy").notes)
+    assert "3 of 25 documents are empty and skipped, first document 1 of '" in notes
+    assert "empty.npy'" in notes
+
+
 def test_a_bad_line_is_found_through_the_whole_way(folder: Path) -> None:
     with (folder / "x.jsonl").open("a") as file:
         file.write("{bad\n")
