@@ -68,6 +68,16 @@ def test_the_size_of_slices_is_chosen_where_it_is_left_out(penstock: Penstock, l
     assert 1 <= found["batch"]["slice_tokens"] <= 200
 
 
+def test_files_of_several_kinds_are_not_guessed(penstock: Penstock, lines: Path) -> None:
+    """As text, all lines of the records would be one document."""
+    other = lines.with_name("y.txt")
+    other.write_text("a text")
+    wrong = penstock(f"data stats {lines} {other}")
+    assert wrong.code == 2
+    assert "files of several kinds: some end in .jsonl, others in .txt" in wrong.err
+    assert penstock(f"data stats {lines} {other} --source text --json").data["documents"] == 2
+
+
 def test_a_policy_that_cannot_be_run_is_named(penstock: Penstock, lines: Path) -> None:
     flags = "--model tiny -p 2 --slice-tokens 64"
     ring = penstock(f"data stats {lines} {flags} --mesh sequence=2,ring=2 --json")

@@ -49,7 +49,15 @@ def _source(files: list[str]) -> str:
     endings = {Path(file).suffix for file in files if not os.path.isdir(file)}
     if endings and endings <= set(ARRAYS):
         return "tokens"
-    return "records" if endings <= set(RECORDS) else "text"
+    if endings <= set(RECORDS):
+        return "records"
+    if known := endings & {*RECORDS, *ARRAYS}:
+        others = ", ".join(sorted(ending or "none" for ending in endings - known))
+        raise ShapeError(
+            f"files of several kinds: some end in {', '.join(sorted(known))}, others in {others}",
+            hint="name those of one kind, or say what all of them hold with --source",
+        )
+    return "text"
 
 
 def data_cache() -> Path:
