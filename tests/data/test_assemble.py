@@ -182,6 +182,26 @@ def test_files_and_arrays_that_hold_nothing_are_said(folder: Path) -> None:
     assert "empty.npy'" in notes
 
 
+@pytest.mark.parametrize(
+    ("text", "packing", "message"),
+    [
+        ("", "whole", "1 files hold 0 tokens in 0 documents"),
+        ("a", "whole", "1 files hold 1 tokens in 1 documents"),
+        ("ab", "cut", "a sequence has 24 tokens, but the data have only 2 in 1 documents"),
+        ("a" * 25, "whole", "no document has 24 tokens or fewer"),
+    ],
+)
+def test_a_source_of_a_mixture_that_gives_nothing_is_refused_by_name(
+    folder: Path, text: str, packing: str, message: str
+) -> None:
+    """Also where others have enough: its share of the samples would teach nothing."""
+    (folder / "y.jsonl").write_text(json.dumps({"text": text}))
+    fields = {"packing": packing, "longer": "drop" if packing == "whole" else "refuse"}
+    with pytest.raises(ShapeError, match=r"y\.jsonl'") as refusal:
+        opened(folder, "jsonl", "x.jsonl", "y.jsonl", length=24, weights=(0.5, 0.5), **fields)
+    assert message in refusal.value.message
+
+
 def test_a_bad_line_is_found_through_the_whole_way(folder: Path) -> None:
     with (folder / "x.jsonl").open("a") as file:
         file.write("{bad\n")
