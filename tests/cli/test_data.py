@@ -74,8 +74,24 @@ def test_files_of_several_kinds_are_not_guessed(penstock: Penstock, lines: Path)
     other.write_text("a text")
     wrong = penstock(f"data stats {lines} {other}")
     assert wrong.code == 2
-    assert "files of several kinds: some end in .jsonl, others in .txt" in wrong.err
+    assert "files of several kinds, by their endings: .jsonl, .txt" in wrong.err
     assert penstock(f"data stats {lines} {other} --source text --json").data["documents"] == 2
+
+
+def test_a_folder_holds_records_or_else_arrays_or_else_text(
+    penstock: Penstock, lines: Path
+) -> None:
+    for name, write in (
+        ("a.txt", lambda path: path.write_text("a text")),
+        ("b.npy", lambda path: np.save(path, np.arange(9))),
+        ("c.jsonl", lambda path: path.write_text('{"text": "abc"}')),
+    ):
+        folder = lines.with_name("folder")
+        folder.mkdir(exist_ok=True)
+        write(folder / name)
+        found = penstock(f"data stats {folder} --json")
+        assert found.code == 0, found.err
+        assert found.data["tokens"] == {"a.txt": 6, "b.npy": 9, "c.jsonl": 3}[name]
 
 
 def test_a_policy_that_cannot_be_run_is_named(penstock: Penstock, lines: Path) -> None:
