@@ -94,6 +94,16 @@ def test_a_folder_holds_records_or_else_arrays_or_else_text(
         assert found.data["tokens"] == {"a.txt": 6, "b.npy": 9, "c.jsonl": 3}[name]
 
 
+def test_a_step_smaller_than_a_sequence_is_refused_as_a_run_does(
+    penstock: Penstock, lines: Path
+) -> None:
+    for flags, length in (("--batch 63 --length 64", 64), ("--batch 63", 200)):
+        wrong = penstock(f"data stats {lines} {flags}")
+        assert wrong.code == 2
+        assert f"a step of 63 tokens has no room for a sequence of {length}" in wrong.err
+    assert penstock(f"data stats {lines} --batch 64 --length 64").code == 0
+
+
 def test_a_policy_that_cannot_be_run_is_named(penstock: Penstock, lines: Path) -> None:
     flags = "--model tiny -p 2 --slice-tokens 64"
     ring = penstock(f"data stats {lines} {flags} --mesh sequence=2,ring=2 --json")

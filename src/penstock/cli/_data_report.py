@@ -161,6 +161,11 @@ def corpus_report(
         )
     length, notes = asked.length or lengths.longest, opened.notes
     rule = BatchRule(length, asked.tokens or _BATCH_SEQUENCES * length, asked.slice_tokens)
+    if rule.tokens < length:
+        raise ShapeError(
+            f"a step of {rule.tokens:,} tokens has no room for a sequence of {length:,}",
+            hint="give --batch at least --length, which is the longest document if left out",
+        )
     fitting = lengths.lengths[lengths.lengths <= length]
     if longer := lengths.documents - len(fitting):
         notes = (*notes, _longer_words(lengths, longer, length, opened.arrays))
