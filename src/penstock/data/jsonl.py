@@ -94,8 +94,9 @@ def _decode(content: bytes, path: Path, line: int) -> Any:
         where = f"has byte {content[error.start]:#04x} at {error.start + 1}, which is not UTF-8"
         raise _refusal(path, line, where, "save the file as UTF-8 text") from None
     except json.JSONDecodeError as error:
+        said = error.msg.removesuffix(" at").removesuffix(" starting")  # the column is in front
         raise FormatError(
-            f"{str(path)!r} is not JSON lines: {error.msg}",
+            f"{str(path)!r} is not JSON lines: {said}",
             line=line,
             column=error.pos + 1,
             hint="every line is one JSON object",
