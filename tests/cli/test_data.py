@@ -68,6 +68,42 @@ def test_the_size_of_slices_is_chosen_where_it_is_left_out(penstock: Penstock, l
     assert 1 <= found["batch"]["slice_tokens"] <= 200
 
 
+def test_files_of_several_kinds_are_not_guessed(penstock: Penstock, lines: Path) -> None:
+    """As text, all lines of the records would be one document."""
+    other = lines.with_name("y.txt")
+    other.write_text("a text")
+    wrong = penstock(f"data stats {lines} {other}")
+    assert wrong.code == 2
+    assert "files of several kinds, by their endings: .jsonl, .txt" in wrong.err
+    assert penstock(f"data stats {lines} {other} --source text --json").data["documents"] == 2
+
+
+def test_a_folder_holds_records_or_else_arrays_or_else_text(
+    penstock: Penstock, lines: Path
+) -> None:
+    for name, write in (
+        ("a.txt", lambda path: path.write_text("a text")),
+        ("b.npy", lambda path: np.save(path, np.arange(9))),
+        ("c.jsonl", lambda path: path.write_text('{"text": "abc"}')),
+    ):
+        folder = lines.with_name("folder")
+        folder.mkdir(exist_ok=True)
+        write(folder / name)
+        found = penstock(f"data stats {folder} --json")
+        assert found.code == 0, found.err
+        assert found.data["tokens"] == {"a.txt": 6, "b.npy": 9, "c.jsonl": 3}[name]
+
+
+def test_a_step_smaller_than_a_sequence_is_refused_as_a_run_does(
+    penstock: Penstock, lines: Path
+) -> None:
+    for flags, length in (("--batch 63 --length 64", 64), ("--batch 63", 200)):
+        wrong = penstock(f"data stats {lines} {flags}")
+        assert wrong.code == 2
+        assert f"a step of 63 tokens has no room for a sequence of {length}" in wrong.err
+    assert penstock(f"data stats {lines} --batch 64 --length 64").code == 0
+
+
 def test_a_policy_that_cannot_be_run_is_named(penstock: Penstock, lines: Path) -> None:
     flags = "--model tiny -p 2 --slice-tokens 64"
     ring = penstock(f"data stats {lines} {flags} --mesh sequence=2,ring=2 --json")

@@ -161,6 +161,47 @@ def test_data_that_cannot_be_trained_on_are_refused(
     assert refusal.value.hint
 
 
+@pytest.mark.parametrize(("source", "path"), [("text", "text"), ("jsonl", "x.jsonl")])
+def test_what_a_limit_leaves_out_is_said(folder: Path, source: str, path: str) -> None:
+    assert "limit_bytes" not in " ".join(opened(folder, source, path, limit_bytes=1000).notes)
+    notes = " ".join(opened(folder, source, path, limit_bytes=100).notes)
+    taken, total = (4, 450) if source == "text" else (2, 710)
+    assert f"limit_bytes is 100: the first {taken} documents are taken" in notes
+    assert f"the rest of {total:,} bytes is left out" in notes
+
+
+def test_files_and_arrays_that_hold_nothing_are_said(folder: Path) -> None:
+    (folder / "empty.jsonl").touch()
+    notes = " ".join(opened(folder, "jsonl", "x.jsonl", "empty.jsonl").notes)
+    assert "1 of 2 files are empty, first '" in notes
+    assert "empty.jsonl'" in notes
+    np.save(folder / "empty.npy", np.zeros(9, dtype=np.uint8))
+    np.save(folder / "empty.documents.npy", np.array([0, 4, 4, 9, 9]))
+    notes = " ".join(opened(folder, "tokens", "x.npy", "empty.npy").notes)
+    assert "3 of 25 documents are empty and skipped, first document 1 of '" in notes
+    assert "empty.npy'" in notes
+
+
+@pytest.mark.parametrize(
+    ("text", "packing", "message"),
+    [
+        ("", "whole", "1 files hold 0 tokens in 0 documents"),
+        ("a", "whole", "1 files hold 1 tokens in 1 documents"),
+        ("ab", "cut", "a sequence has 24 tokens, but the data have only 2 in 1 documents"),
+        ("a" * 25, "whole", "no document has 24 tokens or fewer"),
+    ],
+)
+def test_a_source_of_a_mixture_that_gives_nothing_is_refused_by_name(
+    folder: Path, text: str, packing: str, message: str
+) -> None:
+    """Also where others have enough: its share of the samples would teach nothing."""
+    (folder / "y.jsonl").write_text(json.dumps({"text": text}))
+    fields = {"packing": packing, "longer": "drop" if packing == "whole" else "refuse"}
+    with pytest.raises(ShapeError, match=r"y\.jsonl'") as refusal:
+        opened(folder, "jsonl", "x.jsonl", "y.jsonl", length=24, weights=(0.5, 0.5), **fields)
+    assert message in refusal.value.message
+
+
 def test_a_bad_line_is_found_through_the_whole_way(folder: Path) -> None:
     with (folder / "x.jsonl").open("a") as file:
         file.write("{bad\n")

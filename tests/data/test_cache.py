@@ -112,11 +112,13 @@ def test_text_is_tokenised_once_and_mapped(tmp_path: Path) -> None:
 
 
 def test_replaced_characters_are_told_from_the_cache_too(tmp_path: Path) -> None:
-    source = text_files(tmp_path, "x" * 50, "good")
-    source.files[0].write_bytes(b"\xff" + b"x" * 50)
+    source = text_files(tmp_path, "good", "x" * 50, "x" * 50)
+    for path in source.files[1:]:
+        path.write_bytes(b"\xff" + b"x" * 50)
+    said = "2 characters in 2 of 3 documents were not UTF-8 and are replaced, first "
     for _ in range(2):
         (_,), notes = tokenise_source(source, Bytes(), tmp_path / "cache", None)
-        assert notes == ("1 characters in 1 of 2 documents were not UTF-8 and are replaced",)
+        assert notes == (said + repr(str(source.files[1])),)
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,16 @@ def test_a_bad_line_is_refused_with_its_place(
     assert hint in refusal.value.hint
 
 
+@pytest.mark.parametrize(
+    ("line", "end"),
+    [(b'{"text": "a', ": Unterminated string"), (b'{"a\x00', ": Invalid control character")],
+)
+def test_what_is_wrong_with_a_line_does_not_end_in_the_middle(line: bytes, end: str) -> None:
+    with pytest.raises(FormatError) as refusal:
+        parse_line(line, READER, HERE, 1)
+    assert refusal.value.message.endswith(end)
+
+
 @thorough
 @given(content=nonsense)
 def test_any_bytes_are_a_document_or_refused(content: bytes) -> None:

@@ -136,7 +136,7 @@ class OpenedCorpus(NamedTuple):
     """Documents that were read."""
 
     arrays: Sequence[Array]
-    files: int
+    files: tuple[Path, ...]
     notes: tuple[str, ...]
 
 
@@ -145,7 +145,7 @@ def open_corpus(
 ) -> OpenedCorpus:
     """Read files; text becomes tokens, once."""
     arrays, notes = open_arrays(settings, files, cache, progress)
-    return OpenedCorpus(arrays, len(files), notes)
+    return OpenedCorpus(arrays, files, notes)
 
 
 def corpus_report(
@@ -155,9 +155,17 @@ def corpus_report(
     found = np.concatenate([np.diff(array.offsets) for array in opened.arrays])
     lengths = LengthStats(found[found > 0])
     if not lengths.documents:
-        raise ShapeError(f"{opened.files:,} files hold no token", hint="name other files")
+        raise ShapeError(
+            f"{len(opened.files):,} files hold no token, first {str(opened.files[0])!r}",
+            hint="name other files",
+        )
     length, notes = asked.length or lengths.longest, opened.notes
     rule = BatchRule(length, asked.tokens or _BATCH_SEQUENCES * length, asked.slice_tokens)
+    if rule.tokens < length:
+        raise ShapeError(
+            f"a step of {rule.tokens:,} tokens has no room for a sequence of {length:,}",
+            hint="give --batch at least --length, which is the longest document if left out",
+        )
     fitting = lengths.lengths[lengths.lengths <= length]
     if longer := lengths.documents - len(fitting):
         notes = (*notes, _longer_words(lengths, longer, length, opened.arrays))

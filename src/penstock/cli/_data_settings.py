@@ -41,15 +41,31 @@ def _planned(found: "Settings") -> BatchRule:
 
 
 def _source(files: list[str]) -> str:
-    """What files hold, by their endings; a folder holds records, or else text.
+    """What files hold, by their endings; a folder holds records, or else arrays, or else text.
 
     >>> _source(["a.jsonl", "b.parquet"]), _source(["a.npy"]), _source(["books/*.txt"])
     ('records', 'tokens', 'text')
     """
-    endings = {Path(file).suffix for file in files if not os.path.isdir(file)}
-    if endings and endings <= set(ARRAYS):
+    endings = {ending for file in files for ending in _endings(file)}
+    if endings <= set(ARRAYS):
         return "tokens"
-    return "records" if endings <= set(RECORDS) else "text"
+    if endings <= set(RECORDS):
+        return "records"
+    if endings & {*RECORDS, *ARRAYS}:
+        named = ", ".join(sorted(ending or "none" for ending in endings))
+        raise ShapeError(
+            f"files of several kinds, by their endings: {named}",
+            hint="name those of one kind, or say what all of them hold with --source",
+        )
+    return "text"
+
+
+def _endings(file: str) -> set[str]:
+    """The ending of a file; of a folder those of the records in it, or else of the arrays."""
+    if not os.path.isdir(file):
+        return {Path(file).suffix}
+    inside = {each.suffix for each in Path(file).rglob("*")}
+    return inside & set(RECORDS) or inside & set(ARRAYS) or {""}
 
 
 def data_cache() -> Path:

@@ -63,28 +63,32 @@ class _Reader:
         notes: list[str] = []
         for files in sources:
             read, more = open_arrays(self.settings, files, self.cache, self.progress)
+            _refuse_empty(read, files)
             arrays.append(read)
             notes += more
         found = corpus([array for some in arrays for array in some], self.vocabulary)
-        self._refuse_empty(found, sum(map(len, sources)))
         self._refuse_outside(found)
         ends = [0, *accumulate(map(len, arrays))]
         of_source = np.searchsorted(ends, found.array, side="right") - 1
         documents = (np.flatnonzero(of_source == number) for number in range(len(arrays)))
         return _Documents(found, tuple(documents), tuple(dict.fromkeys(notes)))
 
-    def _refuse_empty(self, found: Corpus, files: int) -> None:
-        if not (found.lengths > 1).any():
-            raise ShapeError(
-                f"{files:,} files hold {int(found.lengths.sum()):,} tokens in "
-                f"{len(found.lengths):,} documents, and none of them has two tokens to learn from",
-                hint="name other files in data.paths",
-            )
-
     def _refuse_outside(self, found: Corpus) -> None:
         given = self.settings.source == "tokens"
         if not given or sum(len(array.tokens) for array in found.arrays) <= LOOK_AT_ALL_UP_TO:
             found.refuse_outside()
+
+
+def _refuse_empty(arrays: Sequence[Array], files: Sequence[Path]) -> None:
+    """Refuse a source that nothing can be learned from; a mixture would take its share of it."""
+    lengths = np.concatenate([np.diff(array.offsets) for array in arrays])
+    if not (lengths > 1).any():
+        raise ShapeError(
+            f"{len(files):,} files hold {int(lengths.sum()):,} tokens in "
+            f"{int((lengths > 0).sum()):,} documents, and none of them has two tokens to learn "
+            f"from; first {str(files[0])!r}",
+            hint="name other files in data.paths",
+        )
 
 
 def open_data(
@@ -104,17 +108,22 @@ def open_data(
     apart = source_files(settings, settings.held_out_paths) if settings.held_out_paths else ()
     refuse_shared([path for files in sources for path in files], apart)
     found = reader.documents(sources)
-    parts = [_split(documents, settings.held_out) for documents in found.sources]
+    parts: list[tuple[Longs, Longs]] = []
+    streams: list[SampleStream] = []
     arrange = Arrangement(settings.packing, settings.longer, length)
-    with _worded("training"):
-        streams = [arrange.samples(found.corpus, train, seed) for train, _ in parts]
+    for number, documents in enumerate(found.sources):
+        which = f" of {settings.paths[number]!r}" if settings.weights else ""
+        with _worded(f"training data{which}"):
+            parts.append(_split(documents, settings.held_out))
+            streams.append(arrange.samples(found.corpus, parts[-1][0], seed))
+    with _worded("training data"):
         train = _mixed(settings, streams, length, seed)
     held, kept = found.corpus, np.concatenate([out for _, out in parts])
     notes = found.notes
     if apart:
         others = reader.documents([apart])
         held, kept, notes = others.corpus, others.sources[0], (*notes, *others.notes)
-    with _worded("held-out"):
+    with _worded("held-out data"):
         held_out = Once.of(arrange.samples(held, kept, HELD_OUT)) if len(kept) else None
     return Data(train, held_out, (*notes, *arrange.notes))
 
@@ -155,4 +164,4 @@ def _worded(what: str) -> Iterator[None]:
     try:
         yield
     except ShapeError as error:
-        raise ShapeError(f"{what} data: {error.message}", hint=error.hint) from None
+        raise ShapeError(f"{what}: {error.message}", hint=error.hint) from None

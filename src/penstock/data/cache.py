@@ -59,6 +59,8 @@ class CacheFacts:
     unlabelled: int = 0
     """Documents that have tokens, but none that counts."""
     first_unlabelled: int = -1
+    first_damaged: int = -1
+    """The first document with bytes that are not UTF-8; -1 in caches that do not say it."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 from penstock.data._digest import digest, digest_file, unreadable
 from penstock.data.records.reader import RecordReader
 from penstock.data.records.refusal import RecordError
-from penstock.data.sources import SourceDocument, size_of, stamps
-from penstock.errors import FormatError, ShapeError
+from penstock.data.sources import SourceDocument, beyond_limit, size_of, stamps
+from penstock.errors import FormatError
 
 LONGEST_LINE = 1 << 28
 """Bytes of one line above which the file is taken for something else."""
@@ -48,7 +48,9 @@ class JsonLines:
         for path, line, content in self._lines():
             room -= len(content)
             if self.limit and room < 0:
-                self._refuse_nothing(path, line, content, room)
+                if room + len(content) == self.limit:  # it is the first
+                    place = f"line {line} of {str(path)!r}"
+                    raise beyond_limit(self.limit, place, len(content))
                 return
             yield parse_line(content, self.reader, path, line)
 
@@ -62,14 +64,6 @@ class JsonLines:
                             yield path, line, content
             except OSError as error:
                 raise unreadable(path, error) from None
-
-    def _refuse_nothing(self, path: Path, line: int, content: bytes, room: int) -> None:
-        if room + len(content) == self.limit:  # it is the first
-            raise ShapeError(
-                f"data.limit_bytes is {self.limit:,}, but the first document, line {line} of "
-                f"{str(path)!r}, has {len(content):,} bytes",
-                hint="raise data.limit_bytes: documents are taken whole",
-            )
 
 
 def _bounded(file: BinaryIO, path: Path) -> Iterator[bytes]:
@@ -100,8 +94,9 @@ def _decode(content: bytes, path: Path, line: int) -> Any:
         where = f"has byte {content[error.start]:#04x} at {error.start + 1}, which is not UTF-8"
         raise _refusal(path, line, where, "save the file as UTF-8 text") from None
     except json.JSONDecodeError as error:
+        said = error.msg.removesuffix(" at").removesuffix(" starting")  # the column is in front
         raise FormatError(
-            f"{str(path)!r} is not JSON lines: {error.msg}",
+            f"{str(path)!r} is not JSON lines: {said}",
             line=line,
             column=error.pos + 1,
             hint="every line is one JSON object",

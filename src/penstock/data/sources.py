@@ -120,12 +120,16 @@ def up_to(files: Sequence[Path], limit: int) -> list[Path]:
             break
         kept.append(path)
     if files and not kept:
-        raise ShapeError(
-            f"data.limit_bytes is {limit:,}, but the first document, {str(files[0])!r}, has "
-            f"{size_of(files[0]):,} bytes",
-            hint="raise data.limit_bytes: documents are taken whole",
-        )
+        raise beyond_limit(limit, repr(str(files[0])), size_of(files[0]))
     return kept
+
+
+def beyond_limit(limit: int, place: str, size: int) -> ShapeError:
+    """The refusal of a limit that leaves no document."""
+    return ShapeError(
+        f"data.limit_bytes is {limit:,}, but the first document, {place}, has {size:,} bytes",
+        hint="raise data.limit_bytes: documents are taken whole",
+    )
 
 
 def standard_library() -> list[Path]:

@@ -171,11 +171,13 @@ class _Counts:
     def __init__(self, number: int) -> None:
         self.number = number
         self.damaged = self.replaced = self.empty = self.unlabelled = 0
-        self.first_empty = self.first_unlabelled = -1
+        self.first_empty = self.first_unlabelled = self.first_damaged = -1
 
     def add(self, document: SourceDocument, tokens: int, labelled: bool) -> None:
-        self.damaged += document.replaced > 0
-        self.replaced += document.replaced
+        if document.replaced:
+            self.first_damaged = self.number if not self.damaged else self.first_damaged
+            self.damaged += 1
+            self.replaced += document.replaced
         if not tokens:
             self.first_empty = self.number if not self.empty else self.first_empty
             self.empty += 1
@@ -196,9 +198,8 @@ class _Counts:
         runs: int,
     ) -> CacheFacts:
         kept = (self.damaged, self.replaced, self.empty, piece, last, runs, self.first_empty)
-        return CacheFacts(
-            key, dtype, tokens, documents, *kept, self.unlabelled, self.first_unlabelled
-        )
+        marks = (self.unlabelled, self.first_unlabelled, self.first_damaged)
+        return CacheFacts(key, dtype, tokens, documents, *kept, *marks)
 
 
 def _smallest(vocabulary: int) -> str:
@@ -215,9 +216,11 @@ def _notes(source: Source, pieces: Sequence[CacheFacts]) -> tuple[str, ...]:
     found, documents = [], sum(facts.documents for facts in pieces)
     if replaced := sum(facts.replaced for facts in pieces):
         damaged = sum(facts.damaged for facts in pieces)
+        number = next(one.first_damaged for one in pieces if one.damaged)
+        where = f", first {source.place(number)}" if number >= 0 else ""  # an older cache
         found.append(
             f"{replaced:,} characters in {damaged:,} of {documents:,} documents "
-            f"were not UTF-8 and are replaced"
+            f"were not UTF-8 and are replaced{where}"
         )
     if empty := sum(facts.empty for facts in pieces):
         first = source.place(next(one.first_empty for one in pieces if one.empty))

@@ -90,6 +90,17 @@ def test_files_of_several_kinds_follow_each_other(arrow: Any, tmp_path: Path) ->
     assert texts(files, files[0].stat().st_size + 25) == [EXPECTED[0], "a line"]
 
 
+def test_a_limit_below_the_first_record_is_refused_with_its_place(
+    arrow: Any, tmp_path: Path
+) -> None:
+    lines = tmp_path / "a.jsonl"
+    lines.write_text('\n{"text": "a line"}\n')
+    with pytest.raises(ShapeError, match=r"limit_bytes is 18, but .*, line 2 of .*, has 19 bytes"):
+        texts([lines], 18)
+    with pytest.raises(ShapeError, match=r"but the first document, row 0 of '.*x\.arrow', has"):
+        texts([write(arrow, tmp_path / "x.arrow", RECORDS)], 1)
+
+
 def test_ready_tokens_of_a_table(arrow: Any, tmp_path: Path) -> None:
     path = write(arrow, tmp_path / "x.parquet", [{"input_ids": [5, 6], "labels": [-100, 6]}])
     (found,) = RecordFiles([path], RecordReader(), 0).documents()

@@ -8,7 +8,7 @@ from penstock.data._digest import digest
 from penstock.data.jsonl import JsonLines
 from penstock.data.records.reader import RecordReader
 from penstock.data.records.tables import TableRows, dataset_files, is_dataset
-from penstock.data.sources import SourceDocument, stamps
+from penstock.data.sources import SourceDocument, beyond_limit, stamps
 from penstock.errors import ShapeError
 
 TABLE_ENDINGS = (".parquet", ".arrow")
@@ -46,6 +46,8 @@ class RecordFiles:
         for document in chain.from_iterable(part.documents() for part in self.parts):
             room -= document.size
             if self.limit and room < 0:
+                if room + document.size == self.limit:  # it is the first
+                    raise beyond_limit(self.limit, self.place(0), document.size)
                 return
             yield document
 
