@@ -253,3 +253,11 @@ def test_a_step_is_timed_before_its_memory_is_worked_out() -> None:
     found = estimate_step(layout)
     assert TimedStep.of(layout).seconds == found.seconds
     assert TimedStep.of(layout).estimate() == found
+
+
+def test_no_class_of_memory_is_less_than_nothing() -> None:
+    """A backward that is the last slice's leaves gradients of keys in place of what was kept."""
+    changes = {"schedule": "terapipe", "cluster": "a100-80:2", "mesh": "tensor=2", "shard": "none"}
+    found = priced(model="llama3-70b", tokens=8192, batch_tokens=16384, slices=4, **changes)
+    assert min(found.memory[0]) >= 0
+    assert found.memory[0].total == sum(found.memory[0])
