@@ -85,6 +85,30 @@ def test_selective_recompute_drops_what_unfused_attention_keeps() -> None:
     assert priced(recompute="selective").memory == priced().memory
 
 
+def test_attention_that_is_computed_again_has_the_pairs_of_one_layer() -> None:
+    """Probabilities and their gradients, of 40 heads: two bytes of each pair."""
+    long = {
+        "tokens": 16384,
+        "cluster": "a100-80:4",
+        "batch_tokens": 4 * 16384,
+        "mesh": "pipeline=4",
+    }
+    fused, plain = (
+        priced(**long, attention=each, recompute="selective").memory[1].temporaries
+        for each in ("flash2", "unfused")
+    )
+    assert 0 < plain - 2 * 40 * 16384**2 * 2 <= fused
+
+
+def test_layers_that_are_not_computed_again_keep_what_unfused_attention_does() -> None:
+    kept, some = (
+        priced(attention="unfused", recompute=each).memory[0].activations
+        for each in ("none", "layers=10")
+    )
+    fused, again = (priced(recompute=each).memory[0].activations for each in ("none", "layers=10"))
+    assert (kept - some) - (fused - again) == 10 * 40 * 2048**2 * 2
+
+
 @pytest.mark.parametrize("shard", ["none", "optimizer"])
 def test_state_is_what_mixed_precision_needs(shard: str) -> None:
     """2 + 4 bytes of a parameter, and 12 that copies may share (gradients are in 32 bits)."""
