@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import MOST_STAGES, read_counts
-from penstock.arch.mesh_shape import LARGEST_OF_MESH, MeshShape
+from penstock.arch.mesh_shape import LARGEST_OF_MESH, MeshShape, shortest_ring
 from penstock.cluster.cluster import Cluster
 from penstock.cluster.gpu import ATTENTION_KERNELS, PRECISIONS
 from penstock.cluster.profile_file import MeasuredMachine, read_machine
@@ -39,6 +39,9 @@ def layout_from(row: Mapping[str, Any]) -> TrainingLayout:
     scattered = values.pop("sequence_parallel_norms", True)
     sizes = dict(values.pop("mesh", ()))
     pipeline, cluster = sizes.pop("pipeline", 1), values["cluster"]
+    if "ring" not in sizes:
+        sharing = (sizes.get(axis, 1) for axis in ("sequence", "tensor"))
+        sizes["ring"] = shortest_ring(values["model"], *sharing)
     mesh = MeshShape(**sizes, norms="scattered" if scattered else "replicated")
     if "replicas" not in sizes:
         mesh = _with_replicas(mesh, pipeline, cluster)
