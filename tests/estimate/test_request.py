@@ -164,3 +164,12 @@ def test_little_room_is_told() -> None:
         assert (
             any("is to spare, and estimates may be off" in each for each in reasons(found)) == told
         )
+
+
+def test_sizes_of_a_model_that_are_no_numbers_are_refused_whatever_came_before() -> None:
+    sizes = {"layers": 1, "hidden": 64, "ffn": 64, "heads": 2, "vocabulary": 64, "gated": True}
+    wrong: list[dict[str, Any]] = [{"kv_heads": [1]}, {"heads": {}}, {"layers": True}, {"gated": 1}]
+    assert "error" not in answer_row(row(model=sizes))
+    for change in wrong:
+        (name,) = change
+        assert f"model.{name} is " in answer_row(row(model=sizes | change))["error"]

@@ -168,12 +168,17 @@ def _model(name: str, value: Any) -> ModelConfig:
         return named_model(value)
     if not isinstance(value, dict):
         raise ShapeError(f"{name} is {shown(value)}", hint="give a preset's name, or its sizes")
-    return _sized_model(tuple(sorted(value.items(), key=str)))
+    for key, size in value.items():
+        if isinstance(size, list | dict):
+            hint = "give a number, or yes or no"
+            raise ShapeError(f"model.{key[:40]} is {shown(size)}", hint=hint)
+    return _sized_model(tuple(((key, value[key]), type(value[key])) for key in sorted(value)))
 
 
 @lru_cache(maxsize=256)
-def _sized_model(items: tuple[tuple[str, Any], ...]) -> ModelConfig:
-    given = dict(items)
+def _sized_model(items: tuple[tuple[tuple[str, Any], type], ...]) -> ModelConfig:
+    """Of sizes with their types, as 1 is equal to true."""
+    given = dict(item for item, _ in items)
     known = (*MODEL_NAMES, "gated", "tied")
     for key in given:
         if key not in known:
