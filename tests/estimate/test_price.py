@@ -285,3 +285,12 @@ def test_no_class_of_memory_is_less_than_nothing() -> None:
     found = priced(model="llama3-70b", tokens=8192, batch_tokens=16384, slices=4, **changes)
     assert min(found.memory[0]) >= 0
     assert found.memory[0].total == sum(found.memory[0])
+
+
+def test_four_million_tokens_take_four_times_as_long_as_half_of_them() -> None:
+    """FLOPs of attention grow with the square, beyond what whole numbers of 64 bits hold."""
+    half, whole = (
+        priced(model="llama3-70b", mesh="tensor=8,sequence=8", tokens=tokens, batch_tokens=tokens)
+        for tokens in (1 << 21, 1 << 22)
+    )
+    assert whole.seconds / half.seconds == pytest.approx(4, rel=0.05)
