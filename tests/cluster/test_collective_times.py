@@ -75,6 +75,15 @@ def test_an_exchange_over_machines_waits_for_what_leaves_them() -> None:
     assert found == pytest.approx(START + FAR + max(far, near), rel=1e-12)
 
 
+def test_an_exchange_of_one_rank_in_each_machine_has_no_part_inside_them() -> None:
+    """Links to each of the others carry nothing for a group that has none of them."""
+    direct = replace(H100, machine=replace(H100.machine, wiring="direct"))
+    for cluster in (H100, direct):
+        assert GroupLinks(cluster, 4, 1).exchange_seconds(SIZE) == pytest.approx(
+            START + FAR + SIZE / (50e9 * NETWORK_SHARE), rel=1e-12
+        )
+
+
 def test_a_pair_with_links_of_its_own_has_one_of_seven() -> None:
     direct = GpuMachine(8, 448e9, 0.0, "direct")
     assert [direct.group_rate(ranks) for ranks in (2, 4, 8)] == [64e9, 192e9, 448e9]

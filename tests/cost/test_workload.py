@@ -226,6 +226,18 @@ def test_a_workload_of_another_shape_is_refused(shape: Shape) -> None:
             use(schedule)
 
 
+def test_work_on_long_sequences_is_exact_or_refused() -> None:
+    """4 x 64 heads of 128 x (2^21)^2 FLOPs of a layer are 2^57, and of 80 layers above 2^62."""
+    schedule, tokens = draw("0  0F0 0B0", Shape(1, 1, (1,))), 1 << 21
+    few, many = (
+        Workload(replace(model("llama3-70b"), layers=layers), ((tokens,),), (layers,))
+        for layers in (10, 80)
+    )
+    assert total(few, schedule)["attention_backward"] == 10 * 4 * 64 * 128 * tokens**2
+    with pytest.raises(ShapeError, match="an op over 2,097,152 tokens would have more than"):
+        many.work(schedule)
+
+
 def test_ops_of_a_whole_stage_have_no_work_and_hold_nothing() -> None:
     schedule = draw("0  0F0 0B0 0U0\n0 collective  0G0 0Z0", Shape(1, 1, (1,)))
     workload = Workload(model("tiny"), ((8,),), (4,))

@@ -85,6 +85,30 @@ def test_selective_recompute_drops_what_unfused_attention_keeps() -> None:
     assert priced(recompute="selective").memory == priced().memory
 
 
+def test_attention_that_is_computed_again_has_the_pairs_of_one_layer() -> None:
+    """Probabilities and their gradients, of 40 heads: two bytes of each pair."""
+    long = {
+        "tokens": 16384,
+        "cluster": "a100-80:4",
+        "batch_tokens": 4 * 16384,
+        "mesh": "pipeline=4",
+    }
+    fused, plain = (
+        priced(**long, attention=each, recompute="selective").memory[1].temporaries
+        for each in ("flash2", "unfused")
+    )
+    assert 0 < plain - 2 * 40 * 16384**2 * 2 <= fused
+
+
+def test_layers_that_are_not_computed_again_keep_what_unfused_attention_does() -> None:
+    kept, some = (
+        priced(attention="unfused", recompute=each).memory[0].activations
+        for each in ("none", "layers=10")
+    )
+    fused, again = (priced(recompute=each).memory[0].activations for each in ("none", "layers=10"))
+    assert (kept - some) - (fused - again) == 10 * 40 * 2048**2 * 2
+
+
 @pytest.mark.parametrize("shard", ["none", "optimizer"])
 def test_state_is_what_mixed_precision_needs(shard: str) -> None:
     """2 + 4 bytes of a parameter, and 12 that copies may share (gradients are in 32 bits)."""
@@ -253,3 +277,20 @@ def test_a_step_is_timed_before_its_memory_is_worked_out() -> None:
     found = estimate_step(layout)
     assert TimedStep.of(layout).seconds == found.seconds
     assert TimedStep.of(layout).estimate() == found
+
+
+def test_no_class_of_memory_is_less_than_nothing() -> None:
+    """A backward that is the last slice's leaves gradients of keys in place of what was kept."""
+    changes = {"schedule": "terapipe", "cluster": "a100-80:2", "mesh": "tensor=2", "shard": "none"}
+    found = priced(model="llama3-70b", tokens=8192, batch_tokens=16384, slices=4, **changes)
+    assert min(found.memory[0]) >= 0
+    assert found.memory[0].total == sum(found.memory[0])
+
+
+def test_four_million_tokens_take_four_times_as_long_as_half_of_them() -> None:
+    """FLOPs of attention grow with the square, beyond what whole numbers of 64 bits hold."""
+    half, whole = (
+        priced(model="llama3-70b", mesh="tensor=8,sequence=8", tokens=tokens, batch_tokens=tokens)
+        for tokens in (1 << 21, 1 << 22)
+    )
+    assert whole.seconds / half.seconds == pytest.approx(4, rel=0.05)

@@ -1,5 +1,5 @@
 """Steps of arXiv:2205.05198, table 5: models without a gate on A100, with sequence-parallel norms,
-and probabilities of unfused attention that are computed again. No constant is fitted to them, and
+and unfused attention that is computed again. No constant is fitted to them, and
 nothing of what that system loses beside kernels and collectives is known here."""
 
 from typing import Any
@@ -46,6 +46,15 @@ def test_table_5_a_step_takes_up_to_a_fifth_longer_than_estimated_and_fits(name:
     found = _answer(name)
     assert 0.8 < found["step_seconds"] / PUBLISHED[name][2] < 1
     assert found["fits"]
+
+
+def test_table_4_computing_attention_alone_again_takes_a_few_percent_longer() -> None:
+    """20.3 instead of 19.0 ms for a layer of 22B, 1.07 times."""
+    again, kept = _answer("22b"), _answer("22b", recompute="none")
+    longer = again["step_seconds"] / kept["step_seconds"]
+    assert longer == pytest.approx(20.3 / 19.0, rel=0.02)
+    assert again["hardware_utilisation"] > again["flops_utilisation"]
+    assert kept["hardware_utilisation"] == kept["flops_utilisation"]
 
 
 def test_table_5_computing_all_layers_again_takes_a_third_longer() -> None:

@@ -29,6 +29,7 @@ FIELDS = {
     "fits",
     "reasons",
     "replicas",
+    "ring",
     "microbatches",
     "layers",
     "host_bytes",
@@ -50,6 +51,17 @@ def test_a_mesh_may_be_text_or_an_object() -> None:
     text = layout_from(row(mesh="tensor=2,pipeline=4"))
     assert text == layout_from(row(mesh={"tensor": 2, "pipeline": 4}))
     assert (text.mesh.tensor, text.pipeline, text.mesh.replicas) == (2, 4, 8)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "ring"),
+    [("sequence=64", 2), ("tensor=8,sequence=8", 2), ("sequence=32", 1), ("sequence=8,ring=8", 8)],
+)
+def test_ranks_without_a_head_to_exchange_pass_keys_round(mesh: str, ring: int) -> None:
+    """32 heads; unless a row says how many ranks are in a ring."""
+    sizes = {"model": "llama3-8b", "cluster": "h100:64", "tokens": 65536}
+    found = answer_row(row(**sizes, mesh=mesh, recompute="all"))
+    assert found.get("ring") == ring, found
 
 
 def test_a_model_may_be_a_name_a_file_or_sizes(tmp_path: Path) -> None:
@@ -152,3 +164,12 @@ def test_little_room_is_told() -> None:
         assert (
             any("is to spare, and estimates may be off" in each for each in reasons(found)) == told
         )
+
+
+def test_sizes_of_a_model_that_are_no_numbers_are_refused_whatever_came_before() -> None:
+    sizes = {"layers": 1, "hidden": 64, "ffn": 64, "heads": 2, "vocabulary": 64, "gated": True}
+    wrong: list[dict[str, Any]] = [{"kv_heads": [1]}, {"heads": {}}, {"layers": True}, {"gated": 1}]
+    assert "error" not in answer_row(row(model=sizes))
+    for change in wrong:
+        (name,) = change
+        assert f"model.{name} is " in answer_row(row(model=sizes | change))["error"]

@@ -185,6 +185,18 @@ def _refuse_experts(model: ModelConfig, ranks: int) -> None:
         )
 
 
+def shortest_ring(model: ModelConfig, sequence: int, tensor: int) -> int:
+    """The shortest ring in which every rank has a head to exchange; 1 where tensor ranks have none,
+    which no mesh may.
+
+    >>> shortest_ring(ModelConfig(4, 64, 192, 4, 2, 16, 256), sequence=8, tensor=2)
+    4
+    """
+    if tensor > model.heads:
+        return 1
+    return _ring(sequence, fewest_heads(model.heads, model.kv_heads, tensor))
+
+
 def _ring(sequence: int, exchange: int) -> int:
     """The shortest ring with which at most so many ranks exchange heads."""
     rings = (each for each in range(1, sequence + 1) if sequence % each == 0)

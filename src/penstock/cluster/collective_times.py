@@ -120,9 +120,11 @@ class GroupLinks:
         if self.machines == 1:
             return self.message_seconds(sent)
         outside = sent * (self.ranks - self.near) / (self.ranks - 1)
-        near = (sent - outside) / (self.cluster.machine.group_rate(self.near) * MACHINE_SHARE)
         far = outside / (self.cluster.card_share * NETWORK_SHARE)
-        return START + self.step_latency + max(near if self.near > 1 else 0.0, far)
+        if self.near == 1:
+            return START + self.step_latency + far
+        near = (sent - outside) / (self.cluster.machine.group_rate(self.near) * MACHINE_SHARE)
+        return START + self.step_latency + max(near, far)
 
     def message_seconds(self, sent: float) -> float:
         """One of two ranks sends something to the other."""

@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from penstock.arch.cell_shape import CellPlace, CellShape
 from penstock.arch.config import ModelConfig
+from penstock.core.homes import stage_column
 from penstock.core.schedule import Schedule
 from penstock.cost.cell_workload import rank_workload
 from penstock.cost.rank_share import RankShare
@@ -17,10 +18,16 @@ def busiest_place(workload: Workload, schedule: Schedule, cell: CellShape) -> Ce
     places = distinct_places(workload.model, frozenset(workload.lengths), cell)
     if len(places) == 1:
         return places[0]
-    flops = [
-        int(rank_workload(workload, cell, place).work(schedule).flops.sum()) for place in places
-    ]
+    flops = [_flops(rank_workload(workload, cell, place), schedule) for place in places]
     return places[flops.index(max(flops))]
+
+
+def _flops(workload: Workload, schedule: Schedule) -> float:
+    """Of all rows together, which may be more than whole numbers of 64 bits hold."""
+    work, kind, stage = workload.rates(schedule.shape), schedule.table.kind, stage_column(schedule)
+    linear = work.linear[kind, stage].astype(float) * workload.tokens[schedule.unit]
+    attention = (work.attention + work.attention_backward)[kind, stage].astype(float)
+    return float((linear + attention * workload.attended_half_pairs(schedule)).sum())
 
 
 @lru_cache(maxsize=1024)

@@ -35,14 +35,13 @@ from penstock.core.shape import Shape
 from penstock.cost import passes
 from penstock.cost.layer_sums import LayerSums
 from penstock.cost.loan_bytes import with_loan_bytes
+from penstock.cost.most_work import refuse_inexact, refuse_long
 from penstock.cost.passes import Counts
 from penstock.cost.shard_bytes import ShardBytes
 from penstock.cost.temporary import backward_bytes, forward_bytes, loss_bytes
 from penstock.cost.work_amounts import WorkAmounts
 from penstock.errors import ShapeError
 
-MOST_FLOPS = 2**62
-"""Bound on one op, so that whole numbers of 64 bits hold it."""
 _WITH_KEYS = {"act": 1, "kv": -1}
 """Sizes between which keys and values go that live and die with the activation."""
 _TAKING_KEYS = frozenset("RO")
@@ -72,14 +71,7 @@ class Workload(LayerSums):
         if min((min(lengths, default=0) for lengths in self.lengths), default=0) < 1:
             raise ShapeError("a slice has no tokens", hint="give each slice 1 token or more")
         self._refuse_brackets()
-        tokens, most = max(map(sum, self.lengths)), max(self.layers)
-        layer = max(kind.layer_flops for kind in self.model.kinds)
-        weights = 2 * tokens * (most * layer + 2 * self.model.head.flops_per_token)
-        if weights + most * self.model.attending_kind.pair_flops * tokens**2 > MOST_FLOPS:
-            raise ShapeError(
-                f"an op over {tokens:,} tokens would have more than {MOST_FLOPS:,} FLOPs",
-                hint="shorten the sequence, or put fewer layers on a stage",
-            )
+        refuse_long(self.model, self.layers, max(map(sum, self.lengths)))
 
     def _refuse_brackets(self) -> None:
         """Refuse a model that leaves out tokens, unless they are counted."""
@@ -147,6 +139,7 @@ class Workload(LayerSums):
     def work(self, schedule: Schedule) -> WorkAmounts:
         """Exact amounts of work of each row of the schedule's table."""
         self.refuse_other(schedule.shape)
+        refuse_inexact(self.model, self.layers, max(map(sum, self.lengths)))
         kind, stage = schedule.table.kind, stage_column(schedule)
         tokens, pairs = self.tokens[schedule.unit], self.attended_half_pairs(schedule)
         return WorkAmounts(

@@ -31,6 +31,7 @@ def estimate_record(found: Estimate) -> dict[str, Any]:
         "fits": found.fits,
         "reasons": reasons(found),
         "replicas": mesh.replicas,
+        "ring": mesh.ring,
         "microbatches": found.layout.microbatches,
         "layers": [*found.layers],
     }

@@ -90,6 +90,8 @@ class LayerTimes:
     peak: float
     attention: AttentionKernel
     fused_norm: bool
+    attention_again: bool = False
+    """Whether a backward computes attention again, as far as it is not fused."""
     ring: int = 1
     """Ranks that pass keys round: attention has kernels for each of them, and joins its parts."""
 
@@ -244,12 +246,11 @@ class LayerTimes:
     def _plain_attention(self, unit: UnitTokens) -> PassShares:
         flops = unit.square * self.attended.pair_flops
         scores = unit.square * self.attended.heads * self.part.element_bytes / 2
-        return PassShares(
-            *(
-                times * flops / self.product_rate + moved * scores / self.memory_rate
-                for times, moved in zip((1, 2), PLAIN_PAIR)
-            )
+        forward, backward = (
+            times * flops / self.product_rate + moved * scores / self.memory_rate
+            for times, moved in zip((1, 2), PLAIN_PAIR)
         )
+        return PassShares(forward, backward + forward * self.attention_again)
 
 
 @lru_cache(maxsize=4096)

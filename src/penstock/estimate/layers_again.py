@@ -16,7 +16,7 @@ from penstock.cost.workload import Workload
 from penstock.estimate.layer_times import LayerTimes
 
 PairBytes = Callable[[Workload], Counts]
-"""Bytes of the pairs of each unit that attention of one layer keeps, of layers of one kind."""
+"""Bytes of the pairs of each unit in attention of one layer, of layers of one kind."""
 
 
 class KindOfLayers(NamedTuple):
@@ -42,6 +42,8 @@ class LayersAgain:
 
     workload: Workload
     count: int
+    attention: bool
+    """Whether attention of the others is computed again too, so that it keeps no pairs."""
 
     @cached_property
     def of_kinds(self) -> list[KindOfLayers]:
@@ -74,7 +76,8 @@ class LayersAgain:
         for work, layers, again in self._of_rows(schedule):
             layer, given = (work.layer_bytes(size)[unit] for size in ("act", "input"))
             of_pairs = pairs(work)[unit] * work.part.attends
-            found += (layers - again) * of_pairs - again * (layer - given)
+            whole = (layers - again) * (not self.attention)
+            found += whole * of_pairs - again * (layer - given)
         return found
 
     def keys(self, schedule: Schedule, pairs: PairBytes) -> Counts:
@@ -85,14 +88,17 @@ class LayersAgain:
         return found
 
     def while_running(self, schedule: Schedule, pairs: PairBytes) -> Counts:
-        """One layer that is computed again, and gradients of its pairs."""
+        """One layer that is computed again, or its pairs alone, and gradients of its pairs."""
         table, unit = schedule.table, schedule.unit
         backward, both = map(table.of_kinds, (BACKWARD_KINDS, BACKWARD_KINDS + FORWARD_KINDS))
         found, gradients = np.zeros((2, len(table)), np.int64)
         for work, layers, again in self._of_rows(schedule):
             own = pairs(work)
-            layer = work.layer_bytes("act") + _whole_keys(work) + own * work.part.attends
+            made = own * work.part.attends
+            layer = work.layer_bytes("act") + _whole_keys(work) + made
             found = np.maximum(found, (again > 0) * layer[unit] * backward)
+            if self.attention:
+                found = np.maximum(found, (layers > 0) * made[unit] * backward)
             gradients = np.maximum(gradients, (layers > 0) * own[unit])
         return np.asarray(found + gradients * both)
 

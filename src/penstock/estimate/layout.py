@@ -24,8 +24,8 @@ ALL_LAYERS = 1 << 30
 @dataclass(frozen=True)
 class Recompute:
     """What keeps only its input: no layer, all layers, some of each stage, or `stages` as a whole,
-    as a run does it. `selective` computes the probabilities of attention again, which only
-    attention that is not fused keeps."""
+    as a run does it. `selective` computes attention alone again, whose probabilities only attention
+    that is not fused keeps."""
 
     text: str = "none"
 
@@ -129,6 +129,11 @@ class TrainingLayout:
                 f"a step of {pieces:,} pieces of work on {self.pipeline} devices has {ops:,} ops",
                 hint=f"raise rows or replicas: at most {MOST_OPS:,} are simulated",
             )
+
+    @property
+    def attention_again(self) -> bool:
+        """Whether attention alone is computed again, and keeps no probabilities until then."""
+        return self.recompute.text == "selective" and self.attention == "unfused"
 
     @property
     def microbatches(self) -> int:

@@ -24,8 +24,10 @@ class LayoutBytes(CellCost):
     """Sequences side by side."""
     again: int = 0
     """Layers of each stage that keep only their input and are computed again; at most all."""
+    attention_again: bool = False
+    """Whether attention of all layers is computed again, and keeps no pairs until then."""
     probabilities: int = 0
-    """Bytes of a pair that attention keeps for each head: 0 where a kernel keeps none."""
+    """Bytes of a pair that attention has for each head: 0 where it is fused."""
 
     @property
     def unit_of(self) -> NDArray[np.int64]:
@@ -65,10 +67,10 @@ class LayoutBytes(CellCost):
 
     @cached_property
     def _layers(self) -> LayersAgain:
-        return LayersAgain(self.workload, self.again)
+        return LayersAgain(self.workload, self.again, self.attention_again)
 
     def _pair_bytes(self, work: Workload) -> NDArray[np.int64]:
-        """Bytes that attention of one layer of a kind keeps for the pairs of each unit."""
+        """Bytes of the pairs of each unit in attention of one layer of a kind."""
         heads, units = self.workload.attended.heads * self.probabilities, self.units_of(work)
         each = np.array([int(unit.square) // self.rows * heads for unit in units], np.int64)
         return each[self.unit_of]

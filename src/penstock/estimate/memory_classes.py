@@ -63,12 +63,21 @@ def device_memories(
     found, proven = [], _proven(step, changes)
     for device, footprint in enumerate(held):
         level = dict.fromkeys(SIZES, 0) | {size: each[device] for size, each in levels.items()}
+        _take_place(level)
         level["act"] += max(0, proven[device] - sum(level.values()))
         received = step.slots[device] * slot + level[GIVEN]
         memory = _memory(layout, footprint, level, received, cost, device in last)
         messages = memory.communication_buffers + _communication(layout, step, device)
         found.append(memory._replace(communication_buffers=messages))
     return tuple(found)
+
+
+def _take_place(level: dict[str, int]) -> None:
+    """Gradients of keys that a backward leaves to earlier slices count from its start, although
+    they take the place of what it lets go. What it needs may then be less than nothing, by as much
+    as is not there of them yet."""
+    level["dkv"] += min(0, level[TEMPORARY])
+    level[TEMPORARY] = max(0, level[TEMPORARY])
 
 
 def _proven(step: StepSchedule, changes: SizeChanges) -> list[int]:

@@ -25,7 +25,11 @@ from penstock.estimate.measured_times import profiled_times
 from penstock.estimate.memory_classes import DeviceMemory, device_memories
 from penstock.estimate.step_schedule import StepSchedule, step_schedule
 from penstock.estimate.update_times import UpdateTimes
-from penstock.estimate.utilisation import token_flops, token_flops_again
+from penstock.estimate.utilisation import (
+    token_flops,
+    token_flops_again,
+    token_flops_attending_again,
+)
 from penstock.sim.play import play
 from penstock.sim.timeline import busy_ticks
 
@@ -63,6 +67,8 @@ class Estimate:
     def hardware_utilisation(self) -> float:
         """Of the peak, with what is computed again."""
         layout = self.layout
+        if layout.attention_again:
+            return self._share(token_flops_attending_again(layout.model, layout.tokens))
         most = ALL_LAYERS if layout.recompute.whole_stages else layout.recompute.layers
         again = sum(min(count, most) for count in self.layers)
         return self._share(token_flops_again(layout.model, layout.tokens, again))
@@ -219,6 +225,7 @@ def workload_cost(
     _refuse_twice(layout, schedule)
     peak = cluster.gpu.peak_of(layout.precision)
     times = LayerTimes(model, model, cluster.gpu, peak, layout.attention, layout.fused_norm)
+    times = replace(times, attention_again=layout.attention_again)
     if cluster.gpu.measured:
         times = profiled_times(times, sliced=sliced)
     hardware = hardware_of(cluster, times)
@@ -226,7 +233,6 @@ def workload_cost(
     rank = CellCost.on_mesh(workload, schedule, links, layout.shard)
     part, attended = rank.workload.part, rank.workload.attended
     times = replace(times, part=part, attended=attended, ring=layout.mesh.ring)
-    keeps = layout.attention == "unfused" and layout.recompute.text == "none"
     return LayoutCost(
         rank.workload,
         hardware,
@@ -238,7 +244,8 @@ def workload_cost(
         kinds=schedule.table.kinds,
         rows=layout.rows,
         again=layout.recompute.layers,
-        probabilities=model.element_bytes * keeps,
+        attention_again=layout.attention_again,
+        probabilities=model.element_bytes * (layout.attention == "unfused"),
     )
 
 

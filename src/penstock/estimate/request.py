@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import MOST_STAGES, read_counts
-from penstock.arch.mesh_shape import LARGEST_OF_MESH, MeshShape
+from penstock.arch.mesh_shape import LARGEST_OF_MESH, MeshShape, shortest_ring
 from penstock.cluster.cluster import Cluster
 from penstock.cluster.gpu import ATTENTION_KERNELS, PRECISIONS
 from penstock.cluster.profile_file import MeasuredMachine, read_machine
@@ -39,6 +39,9 @@ def layout_from(row: Mapping[str, Any]) -> TrainingLayout:
     scattered = values.pop("sequence_parallel_norms", True)
     sizes = dict(values.pop("mesh", ()))
     pipeline, cluster = sizes.pop("pipeline", 1), values["cluster"]
+    if "ring" not in sizes:
+        sharing = (sizes.get(axis, 1) for axis in ("sequence", "tensor"))
+        sizes["ring"] = shortest_ring(values["model"], *sharing)
     mesh = MeshShape(**sizes, norms="scattered" if scattered else "replicated")
     if "replicas" not in sizes:
         mesh = _with_replicas(mesh, pipeline, cluster)
@@ -165,12 +168,17 @@ def _model(name: str, value: Any) -> ModelConfig:
         return named_model(value)
     if not isinstance(value, dict):
         raise ShapeError(f"{name} is {shown(value)}", hint="give a preset's name, or its sizes")
-    return _sized_model(tuple(sorted(value.items(), key=str)))
+    for key, size in value.items():
+        if isinstance(size, list | dict):
+            hint = "give a number, or yes or no"
+            raise ShapeError(f"model.{key[:40]} is {shown(size)}", hint=hint)
+    return _sized_model(tuple(((key, value[key]), type(value[key])) for key in sorted(value)))
 
 
 @lru_cache(maxsize=256)
-def _sized_model(items: tuple[tuple[str, Any], ...]) -> ModelConfig:
-    given = dict(items)
+def _sized_model(items: tuple[tuple[tuple[str, Any], type], ...]) -> ModelConfig:
+    """Of sizes with their types, as 1 is equal to true."""
+    given = dict(item for item, _ in items)
     known = (*MODEL_NAMES, "gated", "tied")
     for key in given:
         if key not in known:

@@ -4,7 +4,7 @@ Papers differ in what they count. Here it is 6 N + 12 L a d s for each token, wi
 all matrices that it meets, embedding and head among them (once where they are one), and all s x s
 pairs of attention, also those that the mask hides (arXiv:2204.02311, appendix B). Weights that are
 frozen have no gradient, and count 4. What is computed again counts for the hardware's utilisation
-alone: 2 for each weight and 4 a d s of those layers.
+alone: 2 for each weight and 4 a d s of those layers, or the latter where it is attention alone.
 """
 
 from penstock.arch.config import ModelConfig
@@ -27,3 +27,8 @@ def token_flops_again(model: ModelConfig, tokens: int, again: int) -> int:
     """The same with so many layers computed again; where layers differ, of the average."""
     layers = model.met("layer_flops") + model.flops_per_pair * tokens
     return token_flops(model, tokens) + again * layers // model.layers
+
+
+def token_flops_attending_again(model: ModelConfig, tokens: int) -> int:
+    """The same with the attention of all layers computed again, and nothing else."""
+    return token_flops(model, tokens) + model.flops_per_pair * tokens
