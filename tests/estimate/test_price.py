@@ -294,3 +294,16 @@ def test_four_million_tokens_take_four_times_as_long_as_half_of_them() -> None:
         for tokens in (1 << 21, 1 << 22)
     )
     assert whole.seconds / half.seconds == pytest.approx(4, rel=0.05)
+
+
+def test_norms_that_are_not_fused_keep_four_bytes_more_of_an_element() -> None:
+    """Their input is there in 32 bits, and once more as it is scaled; fused ones keep the input."""
+    plain, fused = (
+        priced(fused_norm=each, mesh="tensor=2").memory[0].activations for each in (False, True)
+    )
+    assert plain - fused == 2 * 40 * 2048 // 2 * 5120 * 4
+    again, fused_again = (
+        priced(fused_norm=each, mesh="tensor=2", recompute="all").memory[0].activations
+        for each in (False, True)
+    )
+    assert again == fused_again

@@ -44,6 +44,8 @@ class LayersAgain:
     count: int
     attention: bool
     """Whether attention of the others is computed again too, so that it keeps no pairs."""
+    norms: int
+    """How many times its input a norm keeps beside what a fused one does."""
 
     @cached_property
     def of_kinds(self) -> list[KindOfLayers]:
@@ -75,10 +77,14 @@ class LayersAgain:
         found, unit = np.zeros(len(schedule.table), np.int64), schedule.unit
         for work, layers, again in self._of_rows(schedule):
             layer, given = (work.layer_bytes(size)[unit] for size in ("act", "input"))
-            of_pairs = pairs(work)[unit] * work.part.attends
-            whole = (layers - again) * (not self.attention)
-            found += whole * of_pairs - again * (layer - given)
+            of_pairs = pairs(work)[unit] * work.part.attends * (not self.attention)
+            of_norms = self._norms_of(work)[unit]
+            found += (layers - again) * (of_pairs + of_norms) - again * (layer - given)
         return found
+
+    def _norms_of(self, work: Workload) -> Counts:
+        """Bytes that the norms of a layer keep more than fused ones, one in front of each block."""
+        return np.asarray(work.layer_bytes("input") * self.norms * (1 + work.part.attends))
 
     def keys(self, schedule: Schedule, pairs: PairBytes) -> Counts:
         """Keys and values of whole sequences, which no other slice needs, are made again too."""
@@ -95,7 +101,7 @@ class LayersAgain:
         for work, layers, again in self._of_rows(schedule):
             own = pairs(work)
             made = own * work.part.attends
-            layer = work.layer_bytes("act") + _whole_keys(work) + made
+            layer = work.layer_bytes("act") + _whole_keys(work) + made + self._norms_of(work)
             found = np.maximum(found, (again > 0) * layer[unit] * backward)
             if self.attention:
                 found = np.maximum(found, (layers > 0) * made[unit] * backward)

@@ -26,6 +26,8 @@ class LayoutBytes(CellCost):
     """Layers of each stage that keep only their input and are computed again; at most all."""
     attention_again: bool = False
     """Whether attention of all layers is computed again, and keeps no pairs until then."""
+    plain_norms: int = 0
+    """How many times its input a norm keeps beside what a fused one does."""
     probabilities: int = 0
     """Bytes of a pair that attention has for each head: 0 where it is fused."""
 
@@ -56,7 +58,7 @@ class LayoutBytes(CellCost):
     def amounts(self, schedule: Schedule, size: str) -> Scaled:
         held = np.array(self.workload.bytes(schedule, size)) * self.rows
         change = CHANGED_BYTES.get(size)
-        if change and (self.again or self.probabilities):
+        if change and (self.again or self.probabilities or self.plain_norms):
             held += change(self._layers, schedule, self._pair_bytes) * self.rows
         return Scaled(held, Fraction(1))
 
@@ -67,7 +69,7 @@ class LayoutBytes(CellCost):
 
     @cached_property
     def _layers(self) -> LayersAgain:
-        return LayersAgain(self.workload, self.again, self.attention_again)
+        return LayersAgain(self.workload, self.again, self.attention_again, self.plain_norms)
 
     def _pair_bytes(self, work: Workload) -> NDArray[np.int64]:
         """Bytes of the pairs of each unit in attention of one layer of a kind."""

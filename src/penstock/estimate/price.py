@@ -6,6 +6,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.layers.record import wide_bytes
 from penstock.arch.lora import refuse_sharded_target
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run
@@ -245,8 +246,18 @@ def workload_cost(
         rows=layout.rows,
         again=layout.recompute.layers,
         attention_again=layout.attention_again,
+        plain_norms=_plain_norms(layout),
         probabilities=model.element_bytes * (layout.attention == "unfused"),
     )
+
+
+def _plain_norms(layout: TrainingLayout) -> int:
+    """A norm of other systems, each step of which is a kernel, keeps its input in 32 bits and what
+    it scales by the weight. A run keeps no more where its kernels are not fused."""
+    if layout.fused_norm or layout.cluster.gpu.measured:
+        return 0
+    size = BYTES_OF[layout.precision]
+    return wide_bytes(size) // size
 
 
 def _refuse_twice(layout: TrainingLayout, schedule: Schedule) -> None:
