@@ -12,9 +12,11 @@ from loops import each
 from penstock.arch.families import to_huggingface
 from penstock.arch.presets import MODELS
 from penstock.errors import ShapeError
+from penstock.estimate import answer
 from penstock.estimate.answer import answer_lines, answer_row
+from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.many import answer_many
-from penstock.estimate.price import estimate
+from penstock.estimate.price import Estimate, estimate
 from penstock.estimate.reasons import reasons
 from penstock.estimate.request import layout_from
 
@@ -136,6 +138,20 @@ def test_the_rest_is_answered_in_the_same_order() -> None:
 
 
 @pytest.mark.processes
+def test_a_mistake_of_ours_in_one_row_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = answer.estimate
+
+    def mistaken(layout: TrainingLayout) -> Estimate:
+        return whole(layout) if layout.rows == 1 else whole(replace(layout, rows=1 // 0))
+
+    monkeypatch.setattr(answer, "estimate", mistaken)
+    first, second, third = map(loads, answer_lines(map(dumps, (row(), row(rows=2), row()))))
+    assert "mistake of Penstock" in second["hint"]
+    assert second["error"].startswith("ZeroDivisionError")
+    assert first == third
+    assert first["fits"] is not None
+
+
 def test_many_rows_are_answered_by_several_processes_as_by_one() -> None:
     lines = [dumps(row(mesh="tensor=8", rows=1 + at % 2)) for at in range(400)]
     found = [*answer_many(lines)]

@@ -59,6 +59,11 @@ def _answer_line(line: str) -> dict[str, Any]:
             return answer_row(_row(line))
     except PenstockError as error:
         return {"error": error.message, "hint": error.hint}
+    except Exception as error:  # the other rows are right, and are to be answered all the same
+        return {
+            "error": f"{type(error).__name__}: {error}",
+            "hint": "this is a mistake of Penstock, not of the row: please report both",
+        }
 
 
 def _row(line: str) -> dict[str, Any]:
