@@ -137,7 +137,6 @@ def test_the_rest_is_answered_in_the_same_order() -> None:
     assert found[4] == answer_row(row(mesh="tensor=2"))
 
 
-@pytest.mark.processes
 def test_a_mistake_of_ours_in_one_row_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = answer.estimate
 
@@ -152,6 +151,7 @@ def test_a_mistake_of_ours_in_one_row_leaves_the_others(monkeypatch: pytest.Monk
     assert first["fits"] is not None
 
 
+@pytest.mark.processes
 def test_many_rows_are_answered_by_several_processes_as_by_one() -> None:
     lines = [dumps(row(mesh="tensor=8", rows=1 + at % 2)) for at in range(400)]
     found = [*answer_many(lines)]
