@@ -56,7 +56,7 @@ def test_half_a_surrogate_pair_is_replaced_and_counted() -> None:
         (b'["text"]', 1, "is not an object", '{"text": "..."}'),
         (b'{"txt": "a"}', 1, "has no field 'text'", "did you mean 'txt'?"),
         (b"{}", 1, "has no field 'text'", "none are known"),
-        (b'{"text": 3}', 1, "has a int in 'text'", "must hold a string"),
+        (b'{"text": 3}', 1, "has a number in 'text'", "must hold a string"),
         (b'{"text": "\xff"}', 1, "has byte 0xff at 11", "UTF-8"),
         (b"[" * 100_000, 1, "cannot be read", "simplify"),
         (b"9" * 5_000, 1, "cannot be read", "simplify"),

@@ -111,7 +111,7 @@ def test_ready_tokens_of_a_table(arrow: Any, tmp_path: Path) -> None:
 
 def test_a_row_that_cannot_be_read_is_named(arrow: Any, tmp_path: Path) -> None:
     path = write(arrow, tmp_path / "x.arrow", [{"text": "a"}, {"text": None}])
-    with pytest.raises(ShapeError, match=r"row 1 of '.*x\.arrow' has a NoneType in 'text'"):
+    with pytest.raises(ShapeError, match=r"row 1 of '.*x\.arrow' has null in 'text'"):
         texts([path])
 
 

@@ -186,9 +186,20 @@ def _document(
 def _string(record: Mapping[str, Any], field: str) -> str:
     value = _value(record, field)
     if not isinstance(value, str):
-        kind = type(value).__name__
-        raise RecordError(f"has a {kind} in {field!r}", "the field must hold a string")
+        kind = _JSON_NAMES.get(type(value), f"a {type(value).__name__}")
+        raise RecordError(f"has {kind} in {field!r}", "the field must hold a string")
     return value
+
+
+_JSON_NAMES: Mapping[type, str] = {
+    type(None): "null",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    list: "a list",
+    dict: "an object",
+}
+"""What a file calls the values that Python has other names for."""
 
 
 def _messages(record: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
@@ -210,8 +221,9 @@ def _list(record: Mapping[str, Any], field: str, kind: type, what: str) -> list[
 
 
 def _numbers(record: Mapping[str, Any], field: str, least: int) -> NDArray[np.int64]:
-    value = _value(record, field)
-    whole = isinstance(value, list) and all(type(item) in (int, bool) for item in value)
+    """A list of whole numbers; masks may have true and false."""
+    value, kinds = _value(record, field), (int, bool) if field in MASKS else (int,)
+    whole = isinstance(value, list) and all(type(item) in kinds for item in value)
     if not whole or not all(least <= item < 1 << 31 for item in value):
         raise RecordError(f"has no list of tokens in {field!r}", "give whole numbers")
     return np.array(value, dtype=np.int64)
