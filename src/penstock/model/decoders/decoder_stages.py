@@ -130,7 +130,7 @@ def _refuse_other_logits(model: Any, stages: Sequence[Module]) -> None:
         with torch.no_grad(), torch.random.fork_rng():
             for stage in stages:
                 x = stage.eval()(x)
-    except (RuntimeError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise _cannot(model, f"{type(error).__name__}: {error}") from error
     finally:
         for stage in stages:
