@@ -148,6 +148,13 @@ def test_published_files_are_the_presets(published: Json, name: str) -> None:
     assert from_huggingface(published) == model(name)
 
 
+def test_keys_of_the_published_files_of_phi_are_read() -> None:
+    phi = {**LLAMA, "model_type": "phi3"}
+    own_code = {"auto_map": {"AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM"}}
+    of_phi_4_mini = {"full_attn_mod": 1, "interpolate_factor": 1, "lm_head_bias": False}
+    assert from_huggingface({**phi, **own_code, **of_phi_4_mini}) == from_huggingface(phi)
+
+
 @each("name", MODELS)
 def test_what_is_written_is_read_as_the_same_model(name: str) -> None:
     assert from_huggingface(to_huggingface(model(name))) == model(name)
@@ -231,6 +238,9 @@ def test_head_sizes_follow_from_the_heads_unless_stated() -> None:
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu', which is not supported"),
         ({"attention_bias": True}, "attention_bias is True, which is not supported"),
         ({"mlp_bias": True}, "mlp_bias is True"),
+        ({"lm_head_bias": True}, "lm_head_bias is True"),
+        ({"interpolate_factor": 2}, "interpolate_factor is 2"),
+        ({"full_attn_mod": 2}, "full_attn_mod is 2"),
         ({"attention_dropout": 0.1}, "attention_dropout is 0.1"),
         ({"pretraining_tp": 2}, "pretraining_tp is 2"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),

@@ -171,6 +171,7 @@ FAMILIES: Mapping[str, Family] = {
             {"fused_files": True},
             {"rotary_size": SHARE_KEY},
             fixed=PHI_KEYS,
+            without_effect=("auto_map",),  # names code that is a part of transformers by now
             scalings=("longrope",),
         ),
         Family(

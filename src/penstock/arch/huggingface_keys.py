@@ -18,11 +18,14 @@ FixedKeys = Mapping[str, tuple[Any, str]]
 
 FIXED: FixedKeys = {
     "mlp_bias": (False, "the MLP has no biases"),
+    "lm_head_bias": (False, "the head has no bias"),
     "attention_bias": (False, "the output projection of the attention has no bias"),
     "attention_dropout": (0, "there is no dropout"),
     "hidden_dropout": (0, "there is no dropout"),
     "pretraining_tp": (1, "matrices are not multiplied in parts"),
     "use_mrope": (False, "positions have one coordinate"),
+    "interpolate_factor": (1, "positions are not interpolated"),
+    "full_attn_mod": (1, "windows are stated otherwise"),
     "is_encoder_decoder": (False, "the model is a decoder"),
     "add_cross_attention": (False, "the model is a decoder"),
     "pruned_heads": ({}, "no head is removed"),
