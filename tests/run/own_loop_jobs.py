@@ -200,6 +200,11 @@ def an_unknown_tie() -> object:
     return penstock.pipeline(stages, "1f1b", microbatches=4, loss=mean_loss, tied=tied)
 
 
+def a_tie_of_other_sizes() -> object:
+    tied = [("0.0.weight", "1.1.weight")]  # [11, 4] and [11, 6]
+    return penstock.pipeline(lambda n: module(n, 2), pair(), loss=mean_loss, tied=tied)
+
+
 def three_replicas_of_two_ranks() -> object:
     stages = [module(stage, 2) for stage in range(2)]
     return penstock.pipeline(stages, "1f1b", microbatches=4, loss=mean_loss, replicas=3)

@@ -99,6 +99,14 @@ def test_a_folder_with_weights_gives_them(tmp_path: Path) -> None:
             assert torch.equal(value, names[name.removeprefix("model.")])
 
 
+def made(kind: str, stated: dict[str, Any]) -> Any:
+    """A small model of any kind."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    auto: Any = AutoModelForCausalLM
+    return auto.from_config(AutoConfig.for_model(kind, **stated))
+
+
 def refusal(work: Any) -> penstock.ShapeError:
     with pytest.raises(penstock.ShapeError) as refused:
         work()
@@ -120,11 +128,9 @@ def test_what_cannot_be_cut_is_refused_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_decoder_whose_own_code_fails_without_its_parts_is_refused_by_name() -> None:
-    from transformers import BartConfig, BartForCausalLM
-
-    sizes = {"decoder_layers": 2, "decoder_attention_heads": 2, "decoder_ffn_dim": 8}
-    config = BartConfig(vocab_size=jobs.WORDS, d_model=8, num_hidden_layers=2, **sizes)
-    model = BartForCausalLM(config)
+    sizes = {"d_model": 8, "num_hidden_layers": 2, "vocab_size": jobs.WORDS}
+    layers = {"decoder_layers": 2, "decoder_attention_heads": 2, "decoder_ffn_dim": 8}
+    model = made("bart", sizes | layers)
     assert "BartForCausalLM does not run as stages of its own layers: AttributeError" in str(
         refusal(lambda: decoder_stages(model, 2))
     )
@@ -198,11 +204,8 @@ def test_a_decoder_that_mixes_tokens_beside_attention_is_refused_for_slices() ->
 def test_lengths_from_which_a_decoder_works_otherwise_are_refused_for_slices(
     kind: str, more: dict[str, Any], why: str
 ) -> None:
-    from transformers import AutoConfig, AutoModelForCausalLM
-
     sizes = {"intermediate_size": 24, "num_key_value_heads": 2, "num_experts_per_tok": 1}
-    config = AutoConfig.for_model(kind, **(jobs.SIZES | sizes | more))
-    stages = decoder_stages(AutoModelForCausalLM.from_config(config), 2)
+    stages = decoder_stages(made(kind, jobs.SIZES | sizes | more), 2)
     take_slices(stages)  # tried with fewer tokens, it works
     stages[0](torch.arange(8)[None])
     assert why in str(refusal(lambda: stages[0](torch.arange(9)[None])))

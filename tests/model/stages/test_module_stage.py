@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from penstock.core.schedule import Schedule
 from penstock.data.batch import Microbatch
@@ -10,6 +10,7 @@ from penstock.errors import RunError
 from penstock.model.attention.piece import pieces_of
 from penstock.model.stages.module_stage import ModuleStage
 from penstock.model.stages.split_autograd import backward_to_input, backward_to_weights
+from penstock.model.stages.value_tree import Form
 from penstock.run.launch.worker_pool import Crew
 from penstock.schedules import build
 from penstock.transform import recompute_all
@@ -37,6 +38,26 @@ def test_a_run_over_two_ranks_equals_plain_autograd(pair: Crew, schedule: Schedu
     assert found.keys() == expected.keys()
     for name, gradient in expected.items():
         torch.testing.assert_close(found[name], gradient, rtol=1e-11, atol=1e-14, msg=name)
+
+
+class Shortened(nn.Module):
+    """Gives fewer tokens where a microbatch begins with an odd number."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        odd = bool(x[0, 0] % 2)
+        return x * 1.0, x[:, :1] * 1.0 if odd else x * 1.0
+
+
+def test_other_sizes_than_those_that_room_was_made_for_are_refused() -> None:
+    x = torch.arange(6.0).view(1, 6)
+    stage = ModuleStage(Shortened(), given=Form.of(Shortened()(x)))
+    even, odd = (
+        pieces_of(mb, Microbatch(each, each, ((0,),)), (6,), 1.0)[0]
+        for mb, each in enumerate((x, x + 1))
+    )
+    stage.forward(None, even, None, None)
+    with pytest.raises(RunError, match=r"1, 1\] of float32\) for microbatch 1, but it gave .*1, 6"):
+        stage.forward(None, odd, None, None)
 
 
 def test_the_first_pass_leaves_the_weights_of_products_to_the_second() -> None:

@@ -76,6 +76,10 @@ def test_an_evaluation_leaves_no_gradients(crew: Crew) -> None:
         (jobs.no_microbatches, "1f1b needs a number of microbatches"),
         (jobs.three_modules_for_two_devices, "3 modules cannot be dealt to 2 devices"),
         (jobs.an_unknown_tie, "stage 1 has no parameter 'nope.weight'"),
+        (
+            jobs.a_tie_of_other_sizes,
+            r"1.1.weight is tied to 0.0.weight, but is \[11, 6\] of float64",
+        ),
         (jobs.three_replicas_of_two_ranks, "2 ranks cannot be 3 replicas of a pipeline"),
         (jobs.a_loss_of_many_numbers, r"stage 1 has a loss of the size \[2, 5\] instead of one"),
         (jobs.another_batch, "ranks 1 have another batch than rank 0"),

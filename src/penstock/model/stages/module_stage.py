@@ -20,7 +20,14 @@ from penstock.errors import RunError
 from penstock.model.attention.piece import Piece
 from penstock.model.stages.split_autograd import backward_to_input, backward_to_weights
 from penstock.model.stages.stage import Backward, Forward
-from penstock.model.stages.value_tree import ONE_TENSOR, Form, differentiable, leaves, map_leaves
+from penstock.model.stages.value_tree import (
+    ONE_TENSOR,
+    Form,
+    differentiable,
+    leaves,
+    map_leaves,
+    words_of,
+)
 
 Loss = Callable[[Any, Any], Tensor]
 """The summed loss of a module's output and the labels of a microbatch."""
@@ -75,7 +82,7 @@ class ModuleStage:
     def forward(self, weights: None, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         entry = piece.tokens if x is None else self._entry(x)
         out = self._run(entry, piece)
-        return (self.given.joined(out) if self.loss is None else None), (entry, out), None
+        return (self._moved(out, piece) if self.loss is None else None), (entry, out), None
 
     def forward_light(self, weights: None, piece: Piece, x: Tensor | None, kv: Any) -> Forward:
         on_device = x is not None and x.is_cuda
@@ -156,6 +163,17 @@ class ModuleStage:
         keywords = self.keywords[piece.mb] if self.keywords else {}
         out = self.module(x, **keywords)
         return out if self.loss is None else self.loss(out, piece.labels)
+
+    def _moved(self, out: Any, piece: Piece) -> Tensor:
+        """What the next stage is sent, for which it has made room as the first microbatch was."""
+        if self.given is not ONE_TENSOR and piece.slices == 1 and not self.given.fits(out):
+            raise RunError(
+                f"a stage gives {words_of(out)} for microbatch {piece.mb}, but it gave "
+                f"{words_of(self.given.patterns)} when it was tried",
+                hint="give the same sizes and types for every microbatch: memory for transfers is "
+                "made before they come; pad what is shorter",
+            )
+        return self.given.joined(out)
 
     def _loss_of(self, out: Tensor) -> Tensor | None:
         return out if self.loss is not None else None

@@ -112,6 +112,12 @@ class Form:
         """A value of this form."""
         return map_leaves(torch.zeros_like, self.patterns)
 
+    def fits(self, value: Any) -> bool:
+        """Whether a value has this form, by which memory for it was made."""
+        if isinstance(value, Tensor) and isinstance(self.patterns, Tensor):
+            return value.shape == self.patterns.shape and value.dtype == self.patterns.dtype
+        return words_of(value) == words_of(self.patterns)
+
     def joined(self, value: Any) -> Tensor:
         """A value as one tensor in whole memory: a transfer takes nothing else."""
         if isinstance(value, Tensor):

@@ -12,11 +12,12 @@ from math import sqrt
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 from torch.distributed import ProcessGroup
 from torch.nn import Module, Parameter
 
 from penstock.errors import ShapeError
+from penstock.model.stages.value_tree import words_of
 from penstock.run.comm.collective import add_up
 from penstock.run.comm.mesh import Mesh
 
@@ -69,6 +70,27 @@ class SharedGradients:
         """Refuse names of tied weights that the modules of this rank do not have."""
         for tie in self._ties:
             self._own(tie)
+
+    def refuse_unlike(self) -> None:
+        """Refuse tied weights of other sizes or types, which no sum over ranks could take."""
+        own = {
+            each: words_of(self._weight(each))
+            for tie in self._ties
+            for each in tie
+            if self._has(each)
+        }
+        told: list[dict[StageWeight, str]] = [own]
+        if self._ties and self._mesh.world is not None:
+            told = [{} for _ in range(self._mesh.grid.ranks)]
+            distributed.all_gather_object(told, own, group=self._mesh.world)
+        words = {name: each for one in told for name, each in one.items()}
+        for first, *others in self._ties:
+            if odd := [each for each in others if words[each] != words[first]]:
+                raise ShapeError(
+                    f"{odd[0].stage}.{odd[0].name} is tied to {first.stage}.{first.name}, but is "
+                    f"{words[odd[0]]} and that is {words[first]}",
+                    hint="tie weights of one size and type",
+                )
 
     def give_values(self) -> None:
         """The value of the first stage's weight at all that are tied to it."""

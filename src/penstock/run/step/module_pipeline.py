@@ -104,6 +104,7 @@ class ModulePipeline:
         self._weight = weight
         self._gradients = SharedGradients(self.mesh, self.stages, homes, self.ties)
         on_every_rank(self.mesh, self._gradients.refuse_unknown)
+        self._gradients.refuse_unlike()
         self._gradients.give_values()
         own = RankModules(self.mesh, homes, self.stages, weigh_loss(loss), self.device)
         self._executors = ModuleExecutors(module_program(schedule), own)
