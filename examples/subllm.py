@@ -45,6 +45,8 @@ def train(name: str, text: str, steps: int) -> Path:
     config.write_text(text)
     changes = [f"run.steps={steps}", f"run.directory={folder / 'run'}"]
     changes += [f"checkpoint.export={folder / 'export'}"]
+    warmup = tomllib.loads(text)["optimizer"]["warmup_steps"]
+    changes += [f"optimizer.warmup_steps={min(warmup, steps // 2)}"]
     options = [part for change in changes for part in ("--set", change)]
     print(f"training {name}, see {folder}/log", file=sys.stderr)
     with (folder / "log").open("w") as log:

@@ -165,6 +165,15 @@ def test_what_does_not_fit_says_how_much_it_lacks() -> None:
     assert any("shard=optimizer over 64 copies would free" in each for each in found["reasons"])
 
 
+def test_whole_stages_that_are_gathered_are_told_where_memory_lacks() -> None:
+    whole = {"model": "llama3-70b", "mesh": "tensor=2", "shard": "full"}
+    words = " ".join(reasons(estimate(layout_from(row(**whole)))))
+    assert "shard=full gathers whole stages, and a device has 1 stage" in words
+    parts = {"schedule": "breadth-first", "chunks": 16}
+    found = estimate(layout_from(row(**whole, **parts)))
+    assert not any("gathers whole stages" in each for each in reasons(found))
+
+
 def test_a_batch_that_does_not_divide_says_which_do() -> None:
     with pytest.raises(ShapeError) as caught:
         layout_from(row(batch_tokens=1_000_000))

@@ -125,6 +125,10 @@ def a_number() -> float:
     return stepped(Numbered())
 
 
+def changed_in_place() -> float:
+    return stepped(nn.Sequential(nn.ReLU(inplace=True), module(1, 2)))
+
+
 def whole_numbers() -> float:
     return stepped(nn.Sequential(module(1, 2), Rounded()))
 

@@ -5,6 +5,7 @@ from math import isinf
 from penstock.estimate.host_room import room_on_host
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import Estimate
+from penstock.run.program.sharded_schedule import TWO_BUFFERS
 
 GIBI = 2**30
 TOLD_ABOVE = 0.02
@@ -102,7 +103,7 @@ def _advice(found: Estimate) -> list[str]:
             f"tensor is {layout.mesh.tensor}, more than the {layout.cluster.machine.gpus} GPUs of "
             "a machine: its sums go over the network"
         )
-    return told + _uneven(found) + _smaller(layout, found)
+    return told + _uneven(found) + _smaller(layout, found) + _gathered(layout, found)
 
 
 def _uneven(found: Estimate) -> list[str]:
@@ -130,3 +131,15 @@ def _smaller(layout: TrainingLayout, found: Estimate) -> list[str]:
     held = max(each.optimizer for each in found.memory)
     saved = held * (layout.copies - 1) // layout.copies
     return [f"shard=optimizer over {layout.copies} copies would free {saved / GIBI:.1f} GiB"]
+
+
+def _gathered(layout: TrainingLayout, found: Estimate) -> list[str]:
+    """Stages that are gathered as a whole, where memory lacks and a device has no more of them than
+    buffers for them."""
+    stages = len(found.layers) // layout.pipeline
+    if not found.lacks or layout.shard != "full" or stages > TWO_BUFFERS.weights:
+        return []
+    return [
+        f"shard=full gathers whole stages, and a device has {number_words(stages, 'stage')}: a "
+        "schedule that takes more of them (-v) would hold fewer weights and gradients at a time"
+    ]

@@ -67,6 +67,7 @@ def test_an_evaluation_leaves_no_gradients(crew: Crew) -> None:
         (jobs.a_number, "stage 1 gives a int inside of its tuple instead of a tensor"),
         (jobs.a_wrong_size, "stage 1 raised RuntimeError: mat1 and mat2"),
         (jobs.another_type, r"stage 1 raised RuntimeError: .* it was given \[2, 5, 5\] of float64"),
+        (jobs.changed_in_place, "stage 1 changes its input in place"),
         (jobs.whole_numbers, "stage 1 gives a tensor of torch.int64"),
         (jobs.a_detached_input, "stage 1 gives an output that does not depend on its input"),
         (jobs.weights_without_gradient, "stage 1 got no gradient for any of its 1 trained param"),

@@ -67,6 +67,12 @@ def _refusal(number: int, output: StageOutput) -> RunError:
     )
 
 
+_IN_PLACE = (
+    "changes its input in place, which its backward and the stage before need as it was: write "
+    "x = x + y for x += y, or x.clone() first"
+)
+
+
 def _tried(stage: ModuleStage, x: Any, entry: TrialEntry) -> tuple[StageOutput, Exception | None]:
     """What a stage gives, and what it raised."""
 
@@ -74,11 +80,15 @@ def _tried(stage: ModuleStage, x: Any, entry: TrialEntry) -> tuple[StageOutput, 
         out = stage.module(x, **entry.keywords)
         return out if stage.loss is None or _fault(out) else stage.loss(out, entry.targets)
 
+    given = [leaf for leaf in leaves(x) if isinstance(leaf, Tensor) and not leaf.is_inference()]
+    versions = [leaf._version for leaf in given]
     try:
         out = _unchanged(stage.module, work, [leaf.device for leaf in leaves(x)])
     except Exception as error:
         wrong = f"raised {type(error).__name__}: {error}"
         return StageOutput(wrong=f"{wrong.rstrip('.')}; it was given {words_of(x)}"), error
+    if versions != [leaf._version for leaf in given]:
+        return StageOutput(wrong=_IN_PLACE), None
     fault = _fault(out) or (_loss_fault(out) if stage.loss is not None else "")
     return (StageOutput(wrong=fault) if fault else StageOutput(Form.of(out).on(TOLD_ON))), None
 
