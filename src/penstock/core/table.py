@@ -145,6 +145,11 @@ class Table:
         wanted[[CODE[kind] for kind in kinds]] = True
         return wanted[self.kind]
 
+    def lanes_of(self, stream: str) -> NDArray[np.int64]:
+        """Numbers of the lanes of a stream."""
+        found = [lane for lane, name in enumerate(self.lane_stream) if name == stream]
+        return np.array(found, np.int64)
+
     def position(self, row: int) -> int:
         """Place of a row in its lane, from 0."""
         return int(row - self.lane_start[self.lane[row]])
