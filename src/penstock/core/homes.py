@@ -5,21 +5,26 @@ device that runs an op which reads or writes them. A vocabulary shard lives on t
 number; its weights are numbered behind those of all stages.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.core.buffers import BUFFERS
 from penstock.core.gangs import helping_rows
-from penstock.core.meaning import MEANING, Ref, kinds_writing, rules
+from penstock.core.meaning import MEANING, Ref, kinds_reading, kinds_writing, rules
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
 from penstock.core.rules import NUMBER_OF
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.core.table import CODE, Ints
+from penstock.core.table import CODE, LETTERS, Ints
 
-_WEIGHT = ("weight", "dw")
+_TOUCHING = frozenset(
+    kind for name in ("weight", "dw") for kind in kinds_reading(name) | kinds_writing(name)
+)
+"""Kinds that read or write weights or their gradients."""
 
 
 def weight_homes(schedule: Schedule) -> dict[int, list[int]]:
@@ -32,18 +37,10 @@ def weight_homes(schedule: Schedule) -> dict[int, list[int]]:
 
 
 def _weight_homes(schedule: Schedule) -> dict[int, list[int]]:
-    table = schedule.table
-    touching = [
-        kind
-        for kind, entry in MEANING.items()
-        if any(ref.buffer in _WEIGHT for ref in (*entry.reads, *entry.writes))
-    ]
-    rows = table.of_kinds(touching) & ~helping_rows(schedule)
-    rows &= home_column(schedule) < schedule.shape.stages
-    seen = np.zeros((schedule.shape.stages, schedule.shape.devices), np.bool_)
-    seen[table.stage[rows], table.device[rows]] = True
+    ends = _ends_by_home(schedule, away=False)
+    there = (ends.of(_TOUCHING)[1] >= 0) & (ends.stage < schedule.shape.stages)
     homes: dict[int, list[int]] = {}
-    for stage, device in np.argwhere(seen).tolist():
+    for stage, device in zip(ends.stage[there].tolist(), ends.device[there].tolist()):
         if stage not in schedule.shape.weightless:
             homes.setdefault(stage, []).append(device)
     return homes
@@ -74,122 +71,128 @@ def stage_column(schedule: Schedule) -> Ints:
     return np.minimum(schedule.table.stage, schedule.shape.stages - 1)
 
 
-def home_edges(schedule: Schedule) -> list[tuple[int, int, int]]:
+class HomeEnds(NamedTuple):
+    """The first and the last row of each kind, by the stages or shards and devices that the ops of
+    a schedule stand for."""
+
+    stage: Ints
+    """Number of each stage or shard."""
+    device: Ints
+    first: Ints
+    """By code of the kind, and stage and device."""
+    last: Ints
+    """The same; -1 where there is none."""
+
+    def of(self, kinds: Iterable[str]) -> tuple[Ints, Ints]:
+        """First and last rows of some kinds together; the last one is -1 where there is none."""
+        codes = [CODE[kind] for kind in kinds]
+        if len(codes) == 1:
+            return self.first[codes[0]], self.last[codes[0]]
+        return self.first[codes].min(axis=0), self.last[codes].max(axis=0)
+
+
+def home_edges(schedule: Schedule) -> NDArray[np.int32]:
     """Edges (reader row, writer row, buffer) that gathers, reductions and updates bring along."""
-    table = schedule.table
-    if not any(CODE[kind] in table.kind for kind in STAGE_KINDS):
-        return []
-    return [
-        (reader, writer, NUMBER_OF[name])
-        for name, buffer in BUFFERS.items()
-        if buffer.per == "home"
-        for reader, writer in _turns(schedule, name)
-    ]
+    found = [np.zeros((0, 3), np.int32)]
+    for name, buffer in BUFFERS.items():
+        if buffer.per == "home" and kinds_writing(name) & schedule.table.kinds:
+            edges = [np.zeros((2, 0), np.int32), *_turns(schedule, name)]
+            found.append(_of_buffer(NUMBER_OF[name], np.concatenate(edges, axis=1)))
+    return np.concatenate(found)
 
 
-def _turns(schedule: Schedule, name: str) -> list[tuple[int, int]]:
-    """For one home buffer: who reads it, paired with the write that reader waits for."""
-    turn = BUFFERS[name].turn
-    first = 0 if turn == "first" else -1
-    edges: list[tuple[int, int]] = []
+def _of_buffer(number: int, edges: Ints) -> NDArray[np.int32]:
+    return np.stack([*edges, np.full_like(edges[0], number)], axis=1)
+
+
+def _turns(schedule: Schedule, name: str) -> Iterator[Ints]:
+    """For one home buffer: who reads it, and below it the write that each reader waits for."""
+    away, at_home = (_ends_by_home(schedule, away=away) for away in (True, False))
+    written = away.of(kinds_writing(name))
+    turn = 0 if BUFFERS[name].turn == "first" else 1
     for kind in (kind for kind in MEANING if kind in schedule.table.kinds):
         for ref in MEANING[kind].reads:
             if name not in (ref.buffer, BUFFERS[ref.buffer].newer if _newest(ref) else ""):
                 continue
             assert not ref.stage, "weights are those of the op's own stage"
-            newer = BUFFERS[name].newer if name == ref.buffer and _newest(ref) else ""
-            written = _ends_by_home(schedule, kinds_writing(name), away=True)
-            replaced = _ends_by_home(schedule, kinds_writing(newer), away=True) if newer else {}
-            readers = _ends_by_home(schedule, kind, away=False)
+            readers = at_home.of(kind)
+            there = readers[1] >= 0
             if BUFFERS[name].collective:
-                edges += _from_parts(
-                    schedule, name, {at: ends[first] for at, ends in readers.items()}
-                )
+                yield _from_parts(schedule, name, at_home.stage[there], readers[turn][there])
                 continue
-            edges += [
-                (ends[first], written[home][first])
-                for home, ends in readers.items()
-                if home in written and home not in replaced
-            ]
-    return edges
+            there &= written[1] >= 0
+            newer = BUFFERS[name].newer if name == ref.buffer and _newest(ref) else ""
+            if newer:
+                there &= away.of(kinds_writing(newer))[1] < 0
+            yield np.stack([readers[turn][there], written[turn][there]])
 
 
-def _from_parts(
-    schedule: Schedule, name: str, readers: dict[tuple[int, int], int]
-) -> list[tuple[int, int]]:
-    """Readers of a sum, by home, each paired with all who write parts of it."""
-    parts = {stage: parts_of(schedule, name, stage) for stage in {stage for stage, _ in readers}}
-    return [(reader, writer) for (stage, _), reader in readers.items() for writer in parts[stage]]
+def _from_parts(schedule: Schedule, name: str, stages: Ints, readers: Ints) -> Ints:
+    """Readers of a sum for some stages, each paired with all who write parts of it."""
+    sums = _sums_of_stages(schedule.shape, name)
+    wanted = [sums.get(stage, ()) for stage in stages.tolist()]
+    parts = {numbers: _parts(schedule, name, numbers) for numbers in set(wanted)}
+    found = [np.zeros(0, np.int32), *(parts[numbers] for numbers in wanted)]
+    return np.stack([np.repeat(readers, [*map(len, found[1:])]), np.concatenate(found)])
 
 
-def _ends_by_home(
-    schedule: Schedule, kinds: Collection[str], *, away: bool
-) -> dict[tuple[int, int], tuple[int, int]]:
-    """The first and the last row of some kinds, by the stage or shard and the device they stand
-    for; with members of a gang `away` from home, or without them."""
+def _ends_by_home(schedule: Schedule, *, away: bool) -> HomeEnds:
+    """Who comes first and last; with members of a gang `away` from home, or without them."""
     away = away or not schedule.gangs
-    name = f"ends of {''.join(sorted(kinds))} by home{', away too' * away}"
-    return schedule.derive(name, lambda each: _find_ends(each, kinds, away=away))
+    return schedule.derive(
+        f"ends by home{', away too' * away}", lambda each: _find_ends(each, away=away)
+    )
 
 
-def _find_ends(
-    schedule: Schedule, kinds: Collection[str], *, away: bool
-) -> dict[tuple[int, int], tuple[int, int]]:
-    chosen = schedule.table.of_kinds(kinds)
+def _find_ends(schedule: Schedule, *, away: bool) -> HomeEnds:
+    table, devices = schedule.table, schedule.shape.devices
+    numbers = home_column(schedule) * devices + table.device
+    seen = np.zeros(int(numbers.max()) + 1, np.bool_)
+    seen[numbers] = True
+    homes = np.flatnonzero(seen).astype(np.int32)
+    place = np.cumsum(seen, dtype=np.int32) - 1
+    rows = np.arange(len(table), dtype=np.int32)
     if not away:
-        chosen &= ~helping_rows(schedule)
-    rows, devices = np.flatnonzero(chosen), schedule.shape.devices
-    key = home_column(schedule)[rows] * devices + schedule.table.device[rows]
-    first, last = np.full((2, int(key.max(initial=-1)) + 1), -1)
-    first[key[::-1]], last[key] = rows[::-1], rows  # of equal keys the last one stays
-    homes = np.flatnonzero(first >= 0)
-    homes = homes[np.argsort(first[homes])]
-    ends = zip(first[homes].tolist(), last[homes].tolist())
-    return {divmod(home, devices): each for home, each in zip(homes.tolist(), ends)}
+        rows = rows[~helping_rows(schedule)]
+    at = table.kind[rows] * np.int64(len(homes)) + place[numbers[rows]]
+    first, last = np.full((2, len(LETTERS) * len(homes)), -1, np.int32)
+    first[:] = len(table)
+    first[at[::-1]], last[at] = rows[::-1], rows  # of equal places the last one stays
+    by_kind = (ends.reshape(len(LETTERS), -1) for ends in (first, last))
+    return HomeEnds(homes // devices, homes % devices, *by_kind)
 
 
-def parts_of(schedule: Schedule, name: str, stage: int) -> list[int]:
-    """Rows that write the parts of a sum as a stage reads it: the last one of each stage."""
-    rows = schedule.derive(f"parts of {name}", lambda each: _rows_of_sums(each, name))
-    wanted = sums_of(schedule.shape, name, stage)
-    if len(wanted) == 1:
-        return rows.get(wanted[0], [])
-    found = {row for number in wanted for row in rows.get(number, [])}
-    return [row for row in rows.get(_EVERY, []) if row in found]
-
-
-_EVERY = -1
-"""Stands for all sums."""
-
-
-def _rows_of_sums(schedule: Schedule, name: str) -> dict[int, list[int]]:
-    """Rows that write parts, by the number of the sum, and all of them."""
-    found: dict[int, dict[int, None]] = {_EVERY: {}}
-    for number, row in sum_parts(schedule, name, kinds_writing(name)):
-        found.setdefault(number, {})[row] = found[_EVERY][row] = None
-    return {number: [*rows] for number, rows in found.items()}
+def _parts(schedule: Schedule, name: str, numbers: Collection[int]) -> Ints:
+    """Rows that write the parts of some sums: the last one of each stage."""
+    parts = schedule.derive(
+        f"parts of {name}", lambda each: sum_parts(each, name, kinds_writing(name))
+    )
+    rows = dict.fromkeys(row for number, row in parts if number in numbers)
+    return np.array([*rows], np.int32)
 
 
 def sum_parts(schedule: Schedule, name: str, kinds: Collection[str]) -> list[tuple[int, int]]:
     """Number of the sum, and row, of each part that ops of these kinds write."""
+    ends, sums = _ends_by_home(schedule, away=False), _sums_of_stages(schedule.shape, name)
+    first, last = ends.of(kinds)
+    order = np.argsort(first)
+    order = order[last[order] >= 0]
     return [
-        (number, last)
-        for (stage, _), (_, last) in _ends_by_home(schedule, kinds, away=False).items()
-        for number in sums_of(schedule.shape, name, stage)
+        (number, row)
+        for stage, row in zip(ends.stage[order].tolist(), last[order].tolist())
+        for number in sums.get(stage, ())
     ]
 
 
-@lru_cache(maxsize=4096)
-def sums_of(shape: Shape, name: str, stage: int) -> list[int]:
-    """Numbers of the sums of a name that a stage takes part in."""
-    writers = (rules(shape)[kind][1] for kind in sorted(STAGE_KINDS))
-    found = [
-        rule.fixed
-        for of_kind in writers
-        for rule in of_kind
-        if rule.buffer == name and rule.first <= stage < rule.end
-    ]
-    return list(dict.fromkeys(found))
+@lru_cache(maxsize=1024)
+def _sums_of_stages(shape: Shape, name: str) -> dict[int, tuple[int, ...]]:
+    """Numbers of the sums of a name that each stage takes part in."""
+    found: dict[int, tuple[int, ...]] = {}
+    for kind in sorted(STAGE_KINDS):
+        for rule in rules(shape)[kind][1]:
+            for stage in range(rule.first, rule.end) if rule.buffer == name else ():
+                found[stage] = tuple(dict.fromkeys((*found.get(stage, ()), rule.fixed)))
+    return found
 
 
 def _newest(ref: Ref) -> bool:
