@@ -7,13 +7,14 @@ number; its weights are numbered behind those of all stages.
 
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.buffers import BUFFERS
 from penstock.core.gangs import helping_rows
+from penstock.core.kernel import kernel
 from penstock.core.meaning import MEANING, Ref, kinds_reading, kinds_writing, rules
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
 from penstock.core.rules import NUMBER_OF
@@ -145,21 +146,33 @@ def _ends_by_home(schedule: Schedule, *, away: bool) -> HomeEnds:
 
 
 def _find_ends(schedule: Schedule, *, away: bool) -> HomeEnds:
-    table, devices = schedule.table, schedule.shape.devices
-    numbers = home_column(schedule) * devices + table.device
-    seen = np.zeros(int(numbers.max()) + 1, np.bool_)
-    seen[numbers] = True
-    homes = np.flatnonzero(seen).astype(np.int32)
-    place = np.cumsum(seen, dtype=np.int32) - 1
-    rows = np.arange(len(table), dtype=np.int32)
-    if not away:
-        rows = rows[~helping_rows(schedule)]
-    at = table.kind[rows] * np.int64(len(homes)) + place[numbers[rows]]
-    first, last = np.full((2, len(LETTERS) * len(homes)), -1, np.int32)
-    first[:] = len(table)
-    first[at[::-1]], last[at] = rows[::-1], rows  # of equal places the last one stays
-    by_kind = (ends.reshape(len(LETTERS), -1) for ends in (first, last))
-    return HomeEnds(homes // devices, homes % devices, *by_kind)
+    table, shape = schedule.table, schedule.shape
+    there = np.ones(len(table), np.bool_) if away else ~helping_rows(schedule)
+    columns = (table.kind, home_column(schedule), table.device, there)
+    homes, first, last = _note_ends(len(table), *columns, shape.homes, shape.devices, len(LETTERS))
+    return HomeEnds(homes // shape.devices, homes % shape.devices, first, last)
+
+
+@kernel
+def _note_ends(
+    kind: Any, home: Any, device: Any, there: Any, homes: Any, devices: Any, kinds: Any
+) -> Any:
+    """All pairs of a home and a device, and for each kind their first and last rows; strange homes
+    are the checker's."""
+    place = np.full(homes * devices, -1, np.int32)
+    for row in range(len(kind)):
+        if home[row] < homes:
+            place[home[row] * devices + device[row]] = 0
+    pairs = np.flatnonzero(place == 0)
+    place[pairs] = np.arange(len(pairs))
+    first = np.full((kinds, len(pairs)), len(kind), np.int32)
+    last = np.full((kinds, len(pairs)), -1, np.int32)
+    for row in range(len(kind)):
+        if home[row] < homes and there[row]:
+            at = place[home[row] * devices + device[row]]
+            first[kind[row], at] = min(first[kind[row], at], row)
+            last[kind[row], at] = row
+    return pairs, first, last
 
 
 def _parts(schedule: Schedule, name: str, numbers: Collection[int]) -> Ints:

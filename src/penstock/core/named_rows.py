@@ -29,20 +29,18 @@ def pair_rows(schedule: Schedule) -> list[NamedRows]:
 
 
 def _pair_rows(schedule: Schedule) -> list[NamedRows]:
-    found: dict[int, list[int]] = {}
-    for number, pair in enumerate(schedule.pairs):
-        found.setdefault(len(pair), []).append(number)
+    lengths = [*map(len, schedule.pairs)]
     return [
-        schedule.table.first_rows([*chain(*map(schedule.pairs.__getitem__, numbers))]).reshape(
-            -1, length
-        )
-        for length, numbers in found.items()
+        schedule.table.first_rows(
+            [*chain(*(pair for pair, of_pair in zip(schedule.pairs, lengths) if of_pair == length))]
+        ).reshape(-1, length)
+        for length in dict.fromkeys(lengths)
     ]
 
 
 def are_pairs_braided(schedule: Schedule) -> bool:
     """Whether the strands of every pair are neighbours in one lane, and in no other pair."""
-    return schedule.derive("all pairs are braided", _braided)
+    return not schedule.pairs or schedule.derive("all pairs are braided", _braided)
 
 
 def _braided(schedule: Schedule) -> bool:

@@ -112,24 +112,26 @@ def _side(shape: Shape, of_kind: dict[str, tuple[Rule, ...]], bases: dict[str, i
                 lines.append(rule)
                 seen.add(same)
         start.append(len(lines))
-    place = np.array([_places(shape, rule, bases.get(rule.buffer)) for rule in lines])
-    newer = np.array([_places(shape, rule, bases.get(rule.newer)) for rule in lines])
+    place, newer = (
+        _places(shape, lines, [bases.get(name, UNWRITTEN) for name in names])
+        for names in ([rule.buffer for rule in lines], [rule.newer for rule in lines])
+    )
     return Side(
         np.array(start, np.int32),
-        place.reshape(-1, shape.stages),
-        newer.reshape(-1, shape.stages),
+        place,
+        newer,
         np.array([rule.slice for rule in lines], np.int32),
         np.array([shape.devices * (rule.shards == "all") for rule in lines], np.int32),
         np.array([NUMBER_OF[rule.buffer] for rule in lines], np.int32),
     )
 
 
-def _places(shape: Shape, rule: Rule, base: int | None) -> NDArray[np.int64]:
-    """Where each stage finds the instance that a rule names."""
-    places = np.full(shape.stages, ABSENT, np.int64)
-    here = np.arange(rule.first, rule.end)
-    number = here + rule.offset if rule.fixed < 0 else np.full(len(here), rule.fixed)
-    if rule.shards == "all":
-        number = np.zeros(len(here), np.int64)
-    places[here] = UNWRITTEN if base is None else base + number * shape.units
-    return places
+def _places(shape: Shape, lines: list[Rule], bases: list[int]) -> NDArray[np.int64]:
+    """Where each stage finds the instances that rules name, whose buffers begin at these bases."""
+    columns = [(rule.first, rule.end, rule.offset, rule.fixed) for rule in lines]
+    first, end, offset, fixed = np.array(columns, np.int64).reshape(-1, 4).T[:, :, None]
+    here, base = np.arange(shape.stages), np.array(bases, np.int64)[:, None]
+    number = np.where(fixed < 0, here + offset, fixed)
+    number[[rule.shards == "all" for rule in lines]] = 0
+    places = np.where(base < 0, UNWRITTEN, base + number * shape.units)
+    return np.where((first <= here) & (here < end), places, ABSENT)

@@ -193,6 +193,19 @@ class Shape:
         """Number of the first unit of each microbatch, and the total at the end."""
         return (0, *accumulate(self.slices))
 
+    @cached_property
+    def of_one_unit(self) -> "Shape":
+        """The stages and their edges alone, for one microbatch in which nothing weighs."""
+        return Shape(
+            self.devices,
+            self.stages,
+            (1,),
+            skips=self.skips,
+            ties=self.ties,
+            embed=self.embed,
+            loss=self.loss,
+        )
+
     def unit_of(self, mb: int, slice: int) -> int:
         """Number of a unit, counted along the batch."""
         return self.first_unit[mb] + slice
@@ -212,7 +225,7 @@ class Shape:
         return Fraction(self.stages, self.devices)
 
     def share_of_stage(self, stage: int) -> Fraction:
-        return self.stage_share[stage] if self.stage_share else 1 / self.chunks
+        return self.stage_share[stage] if self.stage_share else Fraction(self.devices, self.stages)
 
     def cut(self, layers: int) -> tuple[int, ...]:
         """Layers of each stage for a model that has so many; empty is as even as can be.

@@ -9,7 +9,7 @@ behind the generators.
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from operator import itemgetter
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -54,8 +54,7 @@ class Table:
             ((device, STREAMS.index(stream), ops) for device, stream, ops in lanes if len(ops)),
             key=lambda lane: lane[:2],
         )
-        columns = [_columns(ops) for _, _, ops in rows]
-        kind, stage, mb, slice = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+        kind, stage, mb, slice = _columns([*chain(*(ops for _, _, ops in rows))])
         return cls(
             kind=kind,
             stage=stage,
@@ -231,11 +230,12 @@ class Table:
 
     def first_rows(self, ops: Sequence[Op]) -> NDArray[np.int64]:
         """The first row of each of some ops, -1 for one that is in no lane."""
-        kinds = "".join(map(itemgetter(0), ops)).encode("latin-1", "replace")
+        letters, *numbers_of = zip(*ops) if ops else ("", (), (), ())
+        kinds = "".join(letters).encode("latin-1", "replace")
         if len(kinds) != len(ops):  # what is no kind is in no lane
             return np.array([self.row_of(op) for op in ops], np.int64)
         codes = _CODE_OF_BYTE[np.frombuffer(kinds, np.uint8)].astype(np.int64)
-        places = (np.fromiter(map(itemgetter(at), ops), np.int64, len(ops)) for at in (1, 2, 3))
+        places = (np.fromiter(numbers, np.int64, len(ops)) for numbers in numbers_of)
         wanted, (numbers, rows) = self._numbers(codes, *places), self._by_number
         at = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
         return np.where(numbers[at] == wanted, rows[at], -1)
@@ -256,15 +256,15 @@ class Table:
 
 
 def _columns(ops: Sequence[tuple[str, int, int, int]]) -> tuple[NDArray[Any], ...]:
-    if set(map(len, ops)) != {4} or not all(type(op[0]) is str for op in ops[:1]):
-        odd = next((op for op in ops if len(op) != 4), ops[0])
+    letters, *columns = zip(*ops) if {*map(len, ops)} == {4} else ((None,),)
+    if {*map(type, letters)} != {str}:
+        odd = next(op for op in ops if len(op) != 4 or type(op[0]) is not str)
         raise ShapeError(
             f"{odd!r} is not an op", hint="an op is a tuple (kind, stage, microbatch, slice)"
         )
-    kinds = "".join(map(itemgetter(0), ops))
+    kinds = "".join(letters)
     codes = _CODE_OF_BYTE[np.frombuffer(kinds.encode("latin-1", "replace"), np.uint8)]
     if len(codes) != len(ops) or 255 in codes:
         unknown = next(op[0] for op in ops if op[0] not in CODE)
         raise ShapeError(f"{unknown!r} is not a kind of op", hint=f"kinds are {' '.join(LETTERS)}")
-    numbers = (np.fromiter(map(itemgetter(place), ops), np.int32, len(ops)) for place in (1, 2, 3))
-    return codes, *numbers
+    return codes, *(np.fromiter(numbers, np.int32, len(ops)) for numbers in columns)

@@ -131,5 +131,8 @@ def _last_gradients(schedule: Schedule) -> dict[int, int]:
     """The position at which the gradient of each stage is complete."""
     table, homes = schedule.table, home_column(schedule)
     rows = np.flatnonzero(table.of_kinds(_ADDING))
-    last = dict(zip(homes[rows].tolist(), rows.tolist()))
-    return {stage: table.position(row) for stage, row in last.items()}
+    last = np.full(int(homes.max()) + 1, -1)
+    last[homes[rows]] = rows  # of equal homes the last one stays
+    stages = np.flatnonzero(last >= 0)
+    places = last[stages] - table.lane_start[table.lane[last[stages]]]
+    return dict(zip(stages.tolist(), places.tolist()))
