@@ -9,6 +9,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.holds import Holds
 from penstock.core.schedule import Schedule
 
 NamedRows = NDArray[np.int64]
@@ -20,7 +21,10 @@ def after_rows(schedule: Schedule) -> NamedRows:
 
 
 def _after_rows(schedule: Schedule) -> NamedRows:
-    return schedule.table.first_rows([*chain(*schedule.after)]).reshape(-1, 2)
+    table, after = schedule.table, schedule.after
+    if isinstance(after, Holds):
+        return np.stack([table.first_rows_of(each) for each in (after.ops, after.earlier)], axis=1)
+    return table.first_rows([*chain(*after)]).reshape(-1, 2)
 
 
 def pair_rows(schedule: Schedule) -> list[NamedRows]:

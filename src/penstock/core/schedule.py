@@ -68,7 +68,7 @@ class Schedule(Displayed):
     pairs: tuple[tuple[Op, ...], ...] = ()
     loans: tuple[Loan, ...] = ()
     gangs: tuple[Op, ...] = ()
-    after: tuple[After, ...] = ()
+    after: Sequence[After] = ()
     shares: tuple[tuple[Op, Fraction], ...] = ()
     derived: dict[str, Any] = field(default_factory=dict, repr=False)
     """What has been derived from this schedule (its graph, its proof), kept to be derived once."""

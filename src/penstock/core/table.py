@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,21 @@ _CODE_OF_BYTE = np.full(256, 255, np.uint8)
 _CODE_OF_BYTE[[ord(letter) for letter in LETTERS]] = range(len(LETTERS))
 _STAGE_CODES = np.isin(np.arange(256), [CODE[kind] for kind in STAGE_KINDS])
 """Whether a code serves a whole stage; these are the highest codes."""
+
+
+class OpColumns(NamedTuple):
+    """Some ops, as columns."""
+
+    kind: NDArray[np.uint8]
+    stage: Ints
+    mb: Ints
+    slice: Ints
+
+
+def ops_of(columns: OpColumns) -> list[Op]:
+    """The ops of some columns."""
+    letters = [LETTERS[code] for code in columns.kind.tolist()]
+    return list(map(_OP_OF, zip(letters, *(column.tolist() for column in columns[1:]))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +99,8 @@ class Table:
         return joined._in_order()
 
     @property
-    def _ops(self) -> tuple[NDArray[Any], ...]:
-        return self.kind, self.stage, self.mb, self.slice
+    def _ops(self) -> OpColumns:
+        return OpColumns(self.kind, self.stage, self.mb, self.slice)
 
     def _in_order(self) -> "Table":
         """Lanes of one device and stream made one, all of them ordered by device and stream."""
@@ -183,10 +198,11 @@ class Table:
 
     def ops_at(self, rows: Sequence[int] | NDArray[Any]) -> list[Op]:
         """The ops of some rows."""
-        at = np.asarray(rows, np.int64)
-        letters = [LETTERS[code] for code in self.kind[at].tolist()]
-        columns = (letters, self.stage[at].tolist(), self.mb[at].tolist(), self.slice[at].tolist())
-        return list(map(_OP_OF, zip(*columns)))
+        return ops_of(self.columns_at(np.asarray(rows, np.int64)))
+
+    def columns_at(self, rows: NDArray[Any]) -> OpColumns:
+        """The same as columns."""
+        return OpColumns(*(column[rows] for column in self._ops))
 
     def lanes(self) -> Iterator[tuple[int, str, list[Op]]]:
         """Device, stream and ops of each lane."""
@@ -207,15 +223,15 @@ class Table:
     @cached_property
     def _by_number(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Numbers of all ops in their order, and the row of each."""
-        numbers = self._numbers(*(column.astype(np.int64) for column in self._ops))
+        numbers = self._numbers(self._ops)
         order = np.argsort(numbers, kind="stable")
         return numbers[order], order
 
-    def _numbers(self, *columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _numbers(self, columns: OpColumns) -> NDArray[np.int64]:
         """A number for each op, other than those of all different ops of the table; -1 for an op
         that is beyond all of them."""
         kind, *places = columns
-        found, there = kind, np.ones(len(kind), np.bool_)
+        found, there = kind.astype(np.int64), np.ones(len(kind), np.bool_)
         for place, column in zip(places, self._ops[1:]):
             room = int(column.max()) + 1
             there &= (place >= 0) & (place < room)
@@ -234,9 +250,13 @@ class Table:
         kinds = "".join(letters).encode("latin-1", "replace")
         if len(kinds) != len(ops):  # what is no kind is in no lane
             return np.array([self.row_of(op) for op in ops], np.int64)
-        codes = _CODE_OF_BYTE[np.frombuffer(kinds, np.uint8)].astype(np.int64)
         places = (np.fromiter(numbers, np.int64, len(ops)) for numbers in numbers_of)
-        wanted, (numbers, rows) = self._numbers(codes, *places), self._by_number
+        codes = _CODE_OF_BYTE[np.frombuffer(kinds, np.uint8)]
+        return self.first_rows_of(OpColumns(codes, *places))
+
+    def first_rows_of(self, columns: OpColumns) -> NDArray[np.int64]:
+        """The same of ops that are columns."""
+        wanted, (numbers, rows) = self._numbers(columns), self._by_number
         at = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
         return np.where(numbers[at] == wanted, rows[at], -1)
 

@@ -5,20 +5,18 @@ windows of copies are a few comparisons of whole numbers, so they are made for a
 the order that `add_copies` (transform/offload.py) gives the same windows op by op.
 """
 
-from collections.abc import Callable, Collection, Iterable
-from functools import partial
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.ops import Op
-from penstock.core.schedule import After, Schedule
+from penstock.core.holds import Holds
+from penstock.core.schedule import Schedule
 from penstock.core.table import CODE, Table
 from penstock.transform._blocks import item_numbers
 
 _Numbers = NDArray[np.int64]
-_AFTER_OF: Callable[[tuple[Op, Op]], After] = partial(tuple.__new__, After)
 
 
 class CopyTurns(NamedTuple):
@@ -84,13 +82,14 @@ class CopyLanes(NamedTuple):
         streams = ("copy",) * len(devices)
         return cls(Table(kind, stage, mb, slice, ends, devices, streams), start, lead)
 
-    def holds(self, schedule: Schedule, taking: Collection[str]) -> tuple[After, ...]:
+    def holds(self, schedule: Schedule, taking: Collection[str]) -> Holds:
         """What loads wait for, and ops of kinds that take memory."""
         lanes = schedule.table.lanes_of("compute")
         lanes = lanes[np.searchsorted(schedule.table.lane_device[lanes], self.table.lane_device)]
-        return (*self._loads(schedule, lanes), *self._takers(schedule, lanes, taking))
+        loads = self._loads(schedule, lanes)
+        return loads.followed_by(self._takers(schedule, lanes, taking))
 
-    def _loads(self, schedule: Schedule, lanes: _Numbers) -> Iterable[After]:
+    def _loads(self, schedule: Schedule, lanes: _Numbers) -> Holds:
         """Hold each load back until what ended before its window has ended."""
         table, loads = schedule.table, np.flatnonzero(self._loading)
         lane, room = lanes[self.table.lane[loads]], self._room(schedule)
@@ -98,12 +97,10 @@ class CopyLanes(NamedTuple):
         ended = np.searchsorted(turns, room * lane + self.start[loads])
         held = np.append(0, np.maximum.accumulate(ended)[:-1])
         behind = ended > np.maximum(held, table.lane_start[lane])
-        earlier = table.ops_at(ended[behind] - 1)
-        return _after(self.table.ops_at(loads[behind]), earlier)
+        earlier = table.columns_at(ended[behind] - 1)
+        return Holds(self.table.columns_at(loads[behind]), earlier)
 
-    def _takers(
-        self, schedule: Schedule, lanes: _Numbers, taking: Collection[str]
-    ) -> Iterable[After]:
+    def _takers(self, schedule: Schedule, lanes: _Numbers, taking: Collection[str]) -> Holds:
         """Hold ops that take memory back until the offloads that ended before them have ended."""
         table, copies, room = schedule.table, self.table, self._room(schedule)
         beside = np.full(len(table.lane_stream), -1, np.int64)
@@ -118,7 +115,7 @@ class CopyLanes(NamedTuple):
         last = last_out[np.searchsorted(ends, turns, side="right")]
         last[last < copies.lane_start[own]] = -1  # that one is of another lane
         new = np.diff(last, prepend=-1) > 0
-        return _after(table.ops_at(rows[new]), copies.ops_at(last[new]))
+        return Holds(table.columns_at(rows[new]), copies.columns_at(last[new]))
 
     def _room(self, schedule: Schedule) -> int:
         """More turns than any lane has, so that those of one lane are in front of all of the next
@@ -129,7 +126,3 @@ class CopyLanes(NamedTuple):
     @property
     def _loading(self) -> NDArray[np.bool_]:
         return np.asarray(self.table.kind == CODE["L"])
-
-
-def _after(ops: Iterable[Op], earlier: Iterable[Op]) -> Iterable[After]:
-    return map(_AFTER_OF, zip(ops, earlier))

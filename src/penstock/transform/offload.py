@@ -25,6 +25,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from penstock.core.buffers import BUFFERS
+from penstock.core.holds import held_too
 from penstock.core.lifetimes import size_factors
 from penstock.core.ops import Op
 from penstock.core.schedule import After, Schedule
@@ -92,7 +93,7 @@ def offload_stages(
     return replace(
         schedule.renamed(f"{schedule.name}+offload"),
         table=schedule.table.followed_by(lanes.table),
-        after=(*unique(schedule.after), *holds),
+        after=held_too(schedule.after, holds),
         shares=(*schedule.shares, *_shares(schedule, turns, share)),
     )
 

@@ -14,19 +14,17 @@ front, because somebody waits for them. An ordinal stands in place of the microb
 Source: arXiv:2211.05953, and the author's later implementation.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from penstock.core.holds import Holds, held_too
 from penstock.core.kernel import kernel
-from penstock.core.ops import SHARD_KINDS, Op
-from penstock.core.schedule import After, Schedule
-from penstock.core.table import CODE, Table, Ticks
+from penstock.core.ops import SHARD_KINDS
+from penstock.core.schedule import Schedule
+from penstock.core.table import CODE, OpColumns, Table, Ticks
 from penstock.errors import ShapeError
-from penstock.transform._blocks import unique
 from penstock.transform.buffer_stays import (
     ADDING,
     BY_NUMBER,
@@ -67,10 +65,6 @@ def _most_between(lane_start: Any, lanes: Any, stage: Any, chosen: Any, stages: 
     return most
 
 
-_AFTER_OF: Callable[[tuple[Op, Op]], After] = partial(tuple.__new__, After)
-"""Without a call of Python: there are as many as ops."""
-
-
 def shard(
     schedule: Schedule, *, weights: int, gradients: int, rule: BufferRule = BY_NUMBER
 ) -> Schedule:
@@ -107,7 +101,7 @@ def add_collectives(schedule: Schedule, stays: BufferStays) -> Schedule:
     return replace(
         schedule.renamed(f"{schedule.name}+shard"),
         table=table.followed_by(added) if len(added) else table,
-        after=(*unique(schedule.after), *_holds(table, added, launches)),
+        after=held_too(schedule.after, _holds(table, added, launches)),
         derived={},
     )
 
@@ -154,14 +148,12 @@ def _lanes(table: Table, launches: _Launches) -> Table:
     )
 
 
-def _holds(table: Table, added: Table, launches: _Launches) -> Iterator[After]:
+def _holds(table: Table, added: Table, launches: _Launches) -> Holds:
     """What launches wait for in their compute lane, and who waits for them there."""
-    start = table.lane_start[launches.lane]
-    places = (launches.behind, launches.waiting)
-    there = (table.ops_at(start + np.maximum(column, 0)) for column in places)
-    columns = (added.ops(), *(column.tolist() for column in places), *there)
-    for op, behind, waiting, earlier, later in zip(*columns):
-        if behind >= 0:
-            yield _AFTER_OF((op, earlier))
-        if waiting >= 0:
-            yield _AFTER_OF((later, op))
+    places = np.stack([launches.behind, launches.waiting], axis=1)
+    launch, waits = np.nonzero(places >= 0)
+    rows = table.lane_start[launches.lane[launch]] + places[launch, waits]
+    both = [*zip(added.columns_at(launch), table.columns_at(rows))]
+    ops = (np.where(waits, other, own) for own, other in both)
+    earlier = (np.where(waits, own, other) for own, other in both)
+    return Holds(OpColumns(*ops), OpColumns(*earlier))

@@ -1,0 +1,64 @@
+"""What ops wait for because a schedule says so, as columns.
+
+A schedule with copies and gathers holds back as many ops as it has. An object for each of them is
+made only where somebody looks at them one by one; proofs and simulations do not.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from typing import overload
+
+import numpy as np
+
+from penstock.core.schedule import After
+from penstock.core.table import OpColumns, ops_of
+
+
+class Holds(Sequence[After]):
+    """Ops, and for each of them another one that has to end before; no two are the same."""
+
+    def __init__(self, ops: OpColumns, earlier: OpColumns) -> None:
+        self.ops = ops
+        self.earlier = earlier
+
+    def followed_by(self, more: "Holds") -> "Holds":
+        """These and others, which must be different ones."""
+        parts = ((self.ops, more.ops), (self.earlier, more.earlier))
+        ops, earlier = (OpColumns(*map(np.concatenate, zip(*part))) for part in parts)
+        return Holds(ops, earlier)
+
+    @cached_property
+    def _each(self) -> tuple[After, ...]:
+        made = partial(tuple.__new__, After)  # without a call of Python
+        return tuple(map(made, zip(ops_of(self.ops), ops_of(self.earlier))))
+
+    def __len__(self) -> int:
+        return len(self.ops.kind)
+
+    def __iter__(self) -> Iterator[After]:
+        return iter(self._each)
+
+    @overload
+    def __getitem__(self, at: int) -> After: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[After, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> After | tuple[After, ...]:
+        return self._each[at]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._each == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._each)
+
+    def __repr__(self) -> str:
+        return repr(self._each)
+
+
+def held_too(after: Sequence[After], more: Holds) -> Sequence[After]:
+    """What a schedule says already, each once, and more."""
+    if isinstance(after, Holds):
+        return after.followed_by(more)
+    return (*dict.fromkeys(after), *more) if after else more
