@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from penstock.core.buffers import BUFFERS
 from penstock.core.gangs import helping_rows
 from penstock.core.kernel import kernel
-from penstock.core.meaning import MEANING, Ref, kinds_reading, kinds_writing, rules
+from penstock.core.meaning import MEANING, kinds_reading, kinds_writing, rules
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
 from penstock.core.rules import NUMBER_OF
 from penstock.core.schedule import Schedule
@@ -92,18 +92,39 @@ class HomeEnds(NamedTuple):
         return self.first[codes].min(axis=0), self.last[codes].max(axis=0)
 
 
+class _Reader(NamedTuple):
+    """A kind that reads a home buffer."""
+
+    kind: str
+    newer: str
+    """The buffer that it reads instead where that is written; empty where there is none."""
+
+
+def _readers(name: str) -> Iterator[_Reader]:
+    """Who reads a home buffer, as itself or as the next generation of another."""
+    for kind, entry in MEANING.items():
+        for ref in entry.reads:
+            newer = BUFFERS[ref.buffer].newer if ref.generation == "newest" else ""
+            if name in (ref.buffer, newer):
+                assert not ref.stage, "weights are those of the op's own stage"
+                yield _Reader(kind, newer if name == ref.buffer else "")
+
+
+_READERS = {name: [*_readers(name)] for name, buffer in BUFFERS.items() if buffer.per == "home"}
+"""Who reads each home buffer."""
+
+
 def home_edges(schedule: Schedule) -> NDArray[np.int32]:
     """Edges (reader row, writer row, buffer) that gathers, reductions and updates bring along."""
-    found = [np.zeros((0, 3), np.int32)]
-    for name, buffer in BUFFERS.items():
-        if buffer.per == "home" and kinds_writing(name) & schedule.table.kinds:
-            edges = [np.zeros((2, 0), np.int32), *_turns(schedule, name)]
-            found.append(_of_buffer(NUMBER_OF[name], np.concatenate(edges, axis=1)))
-    return np.concatenate(found)
-
-
-def _of_buffer(number: int, edges: Ints) -> NDArray[np.int32]:
-    return np.stack([*edges, np.full_like(edges[0], number)], axis=1)
+    found = [(np.zeros((2, 0), np.int32), 0)]
+    for name in _READERS:
+        if kinds_writing(name) & schedule.table.kinds:
+            found += [(edges, NUMBER_OF[name]) for edges in _turns(schedule, name)]
+    edges, buffers = zip(*found)
+    columns = np.empty((sum(each.shape[1] for each in edges), 3), np.int32)
+    columns[:, :2] = np.concatenate(edges, axis=1).T
+    columns[:, 2] = np.repeat(buffers, [each.shape[1] for each in edges])
+    return columns
 
 
 def _turns(schedule: Schedule, name: str) -> Iterator[Ints]:
@@ -111,21 +132,18 @@ def _turns(schedule: Schedule, name: str) -> Iterator[Ints]:
     away, at_home = (_ends_by_home(schedule, away=away) for away in (True, False))
     written = away.of(kinds_writing(name))
     turn = 0 if BUFFERS[name].turn == "first" else 1
-    for kind in (kind for kind in MEANING if kind in schedule.table.kinds):
-        for ref in MEANING[kind].reads:
-            if name not in (ref.buffer, BUFFERS[ref.buffer].newer if _newest(ref) else ""):
-                continue
-            assert not ref.stage, "weights are those of the op's own stage"
-            readers = at_home.of(kind)
-            there = readers[1] >= 0
-            if BUFFERS[name].collective:
-                yield _from_parts(schedule, name, at_home.stage[there], readers[turn][there])
-                continue
-            there &= written[1] >= 0
-            newer = BUFFERS[name].newer if name == ref.buffer and _newest(ref) else ""
-            if newer:
-                there &= away.of(kinds_writing(newer))[1] < 0
-            yield np.stack([readers[turn][there], written[turn][there]])
+    for kind, newer in _READERS[name]:
+        if kind not in schedule.table.kinds:
+            continue
+        readers = at_home.of(kind)
+        there = readers[1] >= 0
+        if BUFFERS[name].collective:
+            yield _from_parts(schedule, name, at_home.stage[there], readers[turn][there])
+            continue
+        there &= written[1] >= 0
+        if newer and kinds_writing(newer) & schedule.table.kinds:
+            there &= away.of(kinds_writing(newer))[1] < 0
+        yield np.stack([readers[turn], written[turn]])[:, there]
 
 
 def _from_parts(schedule: Schedule, name: str, stages: Ints, readers: Ints) -> Ints:
@@ -206,10 +224,6 @@ def _sums_of_stages(shape: Shape, name: str) -> dict[int, tuple[int, ...]]:
             for stage in range(rule.first, rule.end) if rule.buffer == name else ():
                 found[stage] = tuple(dict.fromkeys((*found.get(stage, ()), rule.fixed)))
     return found
-
-
-def _newest(ref: Ref) -> bool:
-    return ref.generation == "newest"
 
 
 def rows_by_home(schedule: Schedule, kinds: Collection[str]) -> dict[tuple[int, int], Ints]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from penstock.core.holds import Holds
 from penstock.core.schedule import Schedule
+from penstock.core.table import OpColumns, known_columns
 
 NamedRows = NDArray[np.int64]
 
@@ -33,13 +34,20 @@ def pair_rows(schedule: Schedule) -> list[NamedRows]:
 
 
 def _pair_rows(schedule: Schedule) -> list[NamedRows]:
-    lengths = [*map(len, schedule.pairs)]
+    columns = schedule.derive("pairs as columns", _pair_columns)
     return [
-        schedule.table.first_rows(
-            [*chain(*(pair for pair, of_pair in zip(schedule.pairs, lengths) if of_pair == length))]
-        ).reshape(-1, length)
-        for length in dict.fromkeys(lengths)
+        schedule.table.first_rows_of(ops).reshape(-1, length) for length, ops in columns.items()
     ]
+
+
+def _pair_columns(schedule: Schedule) -> dict[int, OpColumns]:
+    """The ops of pairs by the number of strands; they stay the same when ops are added."""
+    lengths = [*map(len, schedule.pairs)]
+    of_each = {
+        length: chain(*(pair for pair, count in zip(schedule.pairs, lengths) if count == length))
+        for length in dict.fromkeys(lengths)
+    }
+    return {length: known_columns([*ops]) for length, ops in of_each.items()}
 
 
 def are_pairs_braided(schedule: Schedule) -> bool:

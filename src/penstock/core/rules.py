@@ -74,12 +74,12 @@ def compile_merged(shape: Shape, kinds: frozenset[str]) -> Compiled:
     A backward reads an activation, what is kept of it and the keys and values; all three come from
     one forward, so one look-up says whether that forward stands in front of it.
     """
-    written: dict[str, list[tuple[str, Rule]]] = {}
+    written: dict[str, list[tuple[object, ...]]] = {}
     for kind in LETTERS:
         for rule in rules(shape)[kind][1] if kind in kinds else ():
-            written.setdefault(rule.buffer, []).append((kind, rule._replace(buffer="", newer="")))
+            written.setdefault(rule.buffer, []).append((kind, *rule[1:-1]))
     bases = buffer_bases(shape, kinds)
-    alike: dict[tuple[tuple[str, Rule], ...], int] = {}
+    alike: dict[tuple[tuple[object, ...], ...], int] = {}
     for name, (base, _) in bases.items():
         alike.setdefault(tuple(written[name]), base)
     return _compile(shape, kinds, {name: alike[tuple(written[name])] for name in bases})

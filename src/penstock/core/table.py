@@ -9,7 +9,7 @@ behind the generators.
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +29,8 @@ LETTERS = tuple(KINDS)
 CODE = {letter: number for number, letter in enumerate(LETTERS)}
 _OP_OF: Callable[[tuple[str, int, int, int]], Op] = partial(tuple.__new__, Op)
 """An op of its four parts, without a call of Python: whole lanes are made of them."""
-_CODE_OF_BYTE = np.full(256, 255, np.uint8)
+_NO_CODE = 255
+_CODE_OF_BYTE = np.full(256, _NO_CODE, np.uint8)
 _CODE_OF_BYTE[[ord(letter) for letter in LETTERS]] = range(len(LETTERS))
 _STAGE_CODES = np.isin(np.arange(256), [CODE[kind] for kind in STAGE_KINDS])
 """Whether a code serves a whole stage; these are the highest codes."""
@@ -48,6 +49,13 @@ def ops_of(columns: OpColumns) -> list[Op]:
     """The ops of some columns."""
     letters = [LETTERS[code] for code in columns.kind.tolist()]
     return list(map(_OP_OF, zip(letters, *(column.tolist() for column in columns[1:]))))
+
+
+def known_columns(ops: Sequence[Op]) -> OpColumns:
+    """The columns of some ops; what is of no kind is in no lane."""
+    letters, *places = zip(*ops) if ops else ((), (), (), ())
+    codes = np.array([*map(CODE.get, letters, repeat(_NO_CODE))], np.uint8)
+    return OpColumns(codes, *(np.fromiter(numbers, np.int32, len(ops)) for numbers in places))
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,13 +254,7 @@ class Table:
 
     def first_rows(self, ops: Sequence[Op]) -> NDArray[np.int64]:
         """The first row of each of some ops, -1 for one that is in no lane."""
-        letters, *numbers_of = zip(*ops) if ops else ("", (), (), ())
-        kinds = "".join(letters).encode("latin-1", "replace")
-        if len(kinds) != len(ops):  # what is no kind is in no lane
-            return np.array([self.row_of(op) for op in ops], np.int64)
-        places = (np.fromiter(numbers, np.int64, len(ops)) for numbers in numbers_of)
-        codes = _CODE_OF_BYTE[np.frombuffer(kinds, np.uint8)]
-        return self.first_rows_of(OpColumns(codes, *places))
+        return self.first_rows_of(known_columns(ops))
 
     def first_rows_of(self, columns: OpColumns) -> NDArray[np.int64]:
         """The same of ops that are columns."""

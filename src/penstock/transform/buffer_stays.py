@@ -140,7 +140,8 @@ def _stays(schedule: Schedule, touching: NDArray[np.bool_], count: int, rule: Bu
     columns = (table.lane_start, table.lanes_of("compute"), home, items, touching)
     size = _take_turns(len(table), *columns, int(home.max()) + 1, count, tuple(rule), found)
     stays = Stays(*found[:, :size])
-    _refuse_both(schedule, stays)
+    if schedule.pairs:
+        _refuse_both(schedule, stays)
     return stays
 
 

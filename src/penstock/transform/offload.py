@@ -90,9 +90,9 @@ def offload_stages(
     _refuse_more(schedule)
     lanes = CopyLanes.of(schedule, turns, lead)
     holds = lanes.holds(schedule, TAKING)
-    return replace(
-        schedule.renamed(f"{schedule.name}+offload"),
-        table=schedule.table.followed_by(lanes.table),
+    return schedule.with_table(
+        schedule.table.followed_by(lanes.table),
+        name=f"{schedule.name}+offload",
         after=held_too(schedule.after, holds),
         shares=(*schedule.shares, *_shares(schedule, turns, share)),
     )

@@ -14,7 +14,6 @@ front, because somebody waits for them. An ordinal stands in place of the microb
 Source: arXiv:2211.05953, and the author's later implementation.
 """
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,11 +97,10 @@ def add_collectives(schedule: Schedule, stays: BufferStays) -> Schedule:
         )
     table, launches = schedule.table, _launches(stays)
     added = _lanes(table, launches)
-    return replace(
-        schedule.renamed(f"{schedule.name}+shard"),
-        table=table.followed_by(added) if len(added) else table,
+    return schedule.with_table(
+        table.followed_by(added) if len(added) else table,
+        name=f"{schedule.name}+shard",
         after=held_too(schedule.after, _holds(table, added, launches)),
-        derived={},
     )
 
 

@@ -116,7 +116,7 @@ def _ended(schedule: Schedule, table: Table, ties: Sequence[tuple[int, int]]) ->
     shape = schedule.shape
     if shape.ties != tuple(ties):
         shape = replace(shape, ties=tuple(ties))
-    return replace(schedule, shape=shape, table=table, derived={})
+    return schedule.with_table(table, shape=shape)
 
 
 def _rows(lanes: StreamLanes) -> list[PlainLane]:
