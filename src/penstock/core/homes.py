@@ -5,7 +5,7 @@ device that runs an op which reads or writes them. A vocabulary shard lives on t
 number; its weights are numbered behind those of all stages.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from penstock.core.gangs import helping_rows
 from penstock.core.kernel import kernel
 from penstock.core.meaning import MEANING, kinds_reading, kinds_writing, rules
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
-from penstock.core.rules import NUMBER_OF
+from penstock.core.rules import NAMES, NUMBER_OF
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
 from penstock.core.table import CODE, LETTERS, Ints
@@ -114,45 +114,83 @@ _READERS = {name: [*_readers(name)] for name, buffer in BUFFERS.items() if buffe
 """Who reads each home buffer."""
 
 
+_LINES = np.array(
+    [
+        (NUMBER_OF[name], CODE[reader.kind], NUMBER_OF.get(reader.newer, -1), turn == "last")
+        for name, turn in ((name, BUFFERS[name].turn) for name in _READERS)
+        for reader in _READERS[name]
+        if not BUFFERS[name].collective
+    ],
+    np.int32,
+)
+"""Who reads what from one writer: buffer, kind, the number of the newer buffer or -1, and whether
+it is the last one that waits for the last one."""
+_WRITING = np.array([[kind in kinds_writing(name) for kind in LETTERS] for name in NAMES])
+"""By buffer and kind, who writes what."""
+
+
 def home_edges(schedule: Schedule) -> NDArray[np.int32]:
     """Edges (reader row, writer row, buffer) that gathers, reductions and updates bring along."""
-    found = [(np.zeros((2, 0), np.int32), 0)]
-    for name in _READERS:
-        if kinds_writing(name) & schedule.table.kinds:
-            found += [(edges, NUMBER_OF[name]) for edges in _turns(schedule, name)]
-    edges, buffers = zip(*found)
-    columns = np.empty((sum(each.shape[1] for each in edges), 3), np.int32)
-    columns[:, :2] = np.concatenate(edges, axis=1).T
-    columns[:, 2] = np.repeat(buffers, [each.shape[1] for each in edges])
-    return columns
-
-
-def _turns(schedule: Schedule, name: str) -> Iterator[Ints]:
-    """For one home buffer: who reads it, and below it the write that each reader waits for."""
+    if not schedule.table.kinds & STAGE_KINDS:
+        return np.zeros((0, 3), np.int32)
     away, at_home = (_ends_by_home(schedule, away=away) for away in (True, False))
-    written = away.of(kinds_writing(name))
-    turn = 0 if BUFFERS[name].turn == "first" else 1
-    for kind, newer in _READERS[name]:
-        if kind not in schedule.table.kinds:
-            continue
-        readers = at_home.of(kind)
-        there = readers[1] >= 0
-        if BUFFERS[name].collective:
-            yield _from_parts(schedule, name, at_home.stage[there], readers[turn][there])
-            continue
-        there &= written[1] >= 0
-        if newer and kinds_writing(newer) & schedule.table.kinds:
-            there &= away.of(kinds_writing(newer))[1] < 0
-        yield np.stack([readers[turn], written[turn]])[:, there]
+    found = np.empty((len(_LINES) * len(away.stage), 3), np.int32)
+    rows = (away.first, away.last, at_home.first, at_home.last)
+    size = _turns(len(schedule.table), _LINES, _WRITING, *rows, found)
+    sums = [
+        edges
+        for name, readers in _READERS.items()
+        if BUFFERS[name].collective and kinds_writing(name) & schedule.table.kinds
+        for edges in _sums_read(schedule, name, [reader.kind for reader in readers])
+    ]
+    return np.concatenate([found[:size], *sums])
 
 
-def _from_parts(schedule: Schedule, name: str, stages: Ints, readers: Ints) -> Ints:
+@kernel
+def _turns(
+    lines: Any, writing: Any, first_away: Any, last_away: Any, first_home: Any, last_home: Any,
+    found: Any,
+) -> int:  # fmt: skip
+    """Fill in who waits for whom at each home; return how many do."""
+    size = 0
+    for line in range(len(lines)):
+        buffer, kind, newer, last = lines[line]
+        for home in range(first_away.shape[1]):
+            writer, replaced = -1, last_home[kind, home] < 0
+            for code in range(len(first_away)):
+                there = last_away[code, home] >= 0
+                if there and newer >= 0 and writing[newer, code]:
+                    replaced = True
+                if there and writing[buffer, code]:
+                    row = last_away[code, home] if last else first_away[code, home]
+                    earliest = row if writer < 0 else min(writer, row)
+                    writer = max(writer, row) if last else earliest
+            if writer >= 0 and not replaced:
+                found[size, 0] = last_home[kind, home] if last else first_home[kind, home]
+                found[size, 1], found[size, 2] = writer, buffer
+                size += 1
+    return size
+
+
+def _sums_read(schedule: Schedule, name: str, kinds: Sequence[str]) -> Iterator[NDArray[np.int32]]:
+    """Edges to all who write parts of a sum."""
+    ends, turn = _ends_by_home(schedule, away=False), BUFFERS[name].turn
+    for kind in kinds:
+        first, last = ends.of(kind)
+        rows = (first if turn == "first" else last)[last >= 0]
+        yield _from_parts(schedule, name, ends.stage[last >= 0], rows)
+
+
+def _from_parts(schedule: Schedule, name: str, stages: Ints, readers: Ints) -> NDArray[np.int32]:
     """Readers of a sum for some stages, each paired with all who write parts of it."""
     sums = _sums_of_stages(schedule.shape, name)
     wanted = [sums.get(stage, ()) for stage in stages.tolist()]
     parts = {numbers: _parts(schedule, name, numbers) for numbers in set(wanted)}
     found = [np.zeros(0, np.int32), *(parts[numbers] for numbers in wanted)]
-    return np.stack([np.repeat(readers, [*map(len, found[1:])]), np.concatenate(found)])
+    writers = np.concatenate(found)
+    edges = np.full((len(writers), 3), NUMBER_OF[name], np.int32)
+    edges[:, 0], edges[:, 1] = np.repeat(readers, [*map(len, found[1:])]), writers
+    return edges
 
 
 def _ends_by_home(schedule: Schedule, *, away: bool) -> HomeEnds:

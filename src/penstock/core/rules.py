@@ -63,8 +63,7 @@ def buffer_bases(shape: Shape, kinds: frozenset[str]) -> dict[str, tuple[int, in
 @lru_cache(maxsize=256)
 def compile_rules(shape: Shape, kinds: frozenset[str]) -> Compiled:
     """The rules of the kinds that occur, with a base for every buffer they write."""
-    bases = buffer_bases(shape, kinds)
-    return _compile(shape, kinds, {name: base for name, (base, _) in bases.items()})
+    return _of_units(_compile_one_unit(shape.of_one_unit, kinds), shape.units)
 
 
 @lru_cache(maxsize=256)
@@ -74,6 +73,27 @@ def compile_merged(shape: Shape, kinds: frozenset[str]) -> Compiled:
     A backward reads an activation, what is kept of it and the keys and values; all three come from
     one forward, so one look-up says whether that forward stands in front of it.
     """
+    return _of_units(_merge_one_unit(shape.of_one_unit, kinds), shape.units)
+
+
+def _of_units(one: Compiled, units: int) -> Compiled:
+    """The rules of one unit for so many: each instance has room for all of them."""
+
+    def scaled(side: Side) -> Side:
+        place, newer = (np.where(at > 0, at * units, at) for at in (side.place, side.newer))
+        return side._replace(place=place, newer=newer)
+
+    return Compiled(scaled(one.reads), scaled(one.writes), one.room * units)
+
+
+@lru_cache(maxsize=256)
+def _compile_one_unit(shape: Shape, kinds: frozenset[str]) -> Compiled:
+    bases = buffer_bases(shape, kinds)
+    return _compile(shape, kinds, {name: base for name, (base, _) in bases.items()})
+
+
+@lru_cache(maxsize=256)
+def _merge_one_unit(shape: Shape, kinds: frozenset[str]) -> Compiled:
     written: dict[str, list[tuple[object, ...]]] = {}
     for kind in LETTERS:
         for rule in rules(shape)[kind][1] if kind in kinds else ():

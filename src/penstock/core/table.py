@@ -94,41 +94,31 @@ class Table:
 
     def followed_by(self, behind: "Table") -> "Table":
         """The same, with ops that are a table already."""
-        kind, stage, mb, slice = map(np.concatenate, zip(self._ops, behind._ops))
-        joined = Table(
-            kind,
-            stage,
-            mb,
-            slice,
-            np.append(self.lane_start, len(self) + behind.lane_start[1:]),
-            np.append(self.lane_device, behind.lane_device),
-            self.lane_stream + behind.lane_stream,
+        columns = OpColumns(*map(np.concatenate, zip(self._ops, behind._ops)))
+        tables = (self, behind)
+        device = np.concatenate([table.device for table in tables])
+        stream = np.concatenate([table.stream for table in tables])
+        return Table.of_columns(columns, device, stream)
+
+    @classmethod
+    def of_columns(cls, ops: OpColumns, device: Ints, stream: Ints) -> "Table":
+        """The table of ops of these devices and streams (numbers in `STREAMS`); those of one lane
+        in the order given."""
+        key = device * len(STREAMS) + stream
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        first = np.flatnonzero(np.diff(key, prepend=-1))
+        lanes = key[first]
+        return cls(
+            *(column[order] for column in ops),
+            lane_start=np.append(first, len(key)).astype(np.int32),
+            lane_device=lanes // len(STREAMS),
+            lane_stream=tuple(STREAMS[lane] for lane in (lanes % len(STREAMS)).tolist()),
         )
-        return joined._in_order()
 
     @property
     def _ops(self) -> OpColumns:
         return OpColumns(self.kind, self.stage, self.mb, self.slice)
-
-    def _in_order(self) -> "Table":
-        """Lanes of one device and stream made one, all of them ordered by device and stream."""
-        streams = [STREAMS.index(stream) for stream in self.lane_stream]
-        keys = [*zip(self.lane_device.tolist(), streams)]
-        lengths: dict[tuple[int, int], int] = dict.fromkeys(sorted(keys), 0)
-        for key, length in zip(keys, np.diff(self.lane_start).tolist()):
-            lengths[key] += length
-        places = {key: place for place, key in enumerate(lengths)}
-        order = np.argsort(np.array([places[key] for key in keys])[self.lane], kind="stable")
-        kind, stage, mb, slice = (column[order] for column in self._ops)
-        return Table(
-            kind,
-            stage,
-            mb,
-            slice,
-            np.cumsum([0, *lengths.values()], dtype=np.int32),
-            np.array([device for device, _ in lengths], np.int32),
-            tuple(STREAMS[stream] for _, stream in lengths),
-        )
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -146,6 +136,11 @@ class Table:
     def device(self) -> Ints:
         """Device of each row."""
         return self.lane_device[self.lane]
+
+    @cached_property
+    def stream(self) -> Ints:
+        """Number of the stream of each row."""
+        return np.array([*map(STREAMS.index, self.lane_stream)], np.int32)[self.lane]
 
     @cached_property
     def lane_stage(self) -> Ints:
