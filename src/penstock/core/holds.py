@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from typing import overload
 
-import numpy as np
-
 from penstock.core.schedule import After
 from penstock.core.table import OpColumns, ops_of
 
@@ -23,9 +21,7 @@ class Holds(Sequence[After]):
 
     def followed_by(self, more: "Holds") -> "Holds":
         """These and others, which must be different ones."""
-        parts = ((self.ops, more.ops), (self.earlier, more.earlier))
-        ops, earlier = (OpColumns(*map(np.concatenate, zip(*part))) for part in parts)
-        return Holds(ops, earlier)
+        return Holds(self.ops.followed_by(more.ops), self.earlier.followed_by(more.earlier))
 
     @cached_property
     def _each(self) -> tuple[After, ...]:

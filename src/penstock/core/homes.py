@@ -131,16 +131,20 @@ _WRITING = np.array([[kind in kinds_writing(name) for kind in LETTERS] for name 
 
 def home_edges(schedule: Schedule) -> NDArray[np.int32]:
     """Edges (reader row, writer row, buffer) that gathers, reductions and updates bring along."""
-    if not schedule.table.kinds & STAGE_KINDS:
+    kinds = schedule.table.kinds
+    if not kinds & STAGE_KINDS:
         return np.zeros((0, 3), np.int32)
     away, at_home = (_ends_by_home(schedule, away=away) for away in (True, False))
-    found = np.empty((len(_LINES) * len(away.stage), 3), np.int32)
+    there = np.array([kind in kinds for kind in LETTERS])
+    written = np.array([not kinds_writing(name).isdisjoint(kinds) for name in NAMES])
+    lines = _LINES[there[_LINES[:, 1]] & written[_LINES[:, 0]]]
+    found = np.empty((len(lines) * len(away.stage), 3), np.int32)
     rows = (away.first, away.last, at_home.first, at_home.last)
-    size = _turns(len(schedule.table), _LINES, _WRITING, *rows, found)
+    size = _turns(len(schedule.table), lines, _WRITING, np.flatnonzero(there), *rows, found)
     sums = [
         edges
         for name, readers in _READERS.items()
-        if BUFFERS[name].collective and kinds_writing(name) & schedule.table.kinds
+        if BUFFERS[name].collective and written[NUMBER_OF[name]]
         for edges in _sums_read(schedule, name, [reader.kind for reader in readers])
     ]
     return np.concatenate([found[:size], *sums])
@@ -148,8 +152,8 @@ def home_edges(schedule: Schedule) -> NDArray[np.int32]:
 
 @kernel
 def _turns(
-    lines: Any, writing: Any, first_away: Any, last_away: Any, first_home: Any, last_home: Any,
-    found: Any,
+    lines: Any, writing: Any, codes: Any, first_away: Any, last_away: Any, first_home: Any,
+    last_home: Any, found: Any,
 ) -> int:  # fmt: skip
     """Fill in who waits for whom at each home; return how many do."""
     size = 0
@@ -157,7 +161,7 @@ def _turns(
         buffer, kind, newer, last = lines[line]
         for home in range(first_away.shape[1]):
             writer, replaced = -1, last_home[kind, home] < 0
-            for code in range(len(first_away)):
+            for code in codes:
                 there = last_away[code, home] >= 0
                 if there and newer >= 0 and writing[newer, code]:
                     replaced = True

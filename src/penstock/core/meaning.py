@@ -152,7 +152,23 @@ Rules = dict[str, tuple[tuple[Rule, ...], tuple[Rule, ...]]]
 @lru_cache(maxsize=512)
 def rules(shape: Shape) -> Rules:
     """The table for one shape: reads and writes of each kind, without what the shape rules out."""
-    return _rules(shape.of_one_unit)
+    return _rules(stages_alone(shape))
+
+
+@lru_cache(maxsize=512)
+def stages_alone(shape: Shape) -> Shape:
+    """The stages of a shape and their edges, for one unit in which nothing weighs: all that says
+    who has which reference."""
+    skips, ties = shape.skips, shape.ties
+    return Shape(
+        shape.devices,
+        shape.stages,
+        (1,),
+        skips=skips,
+        ties=ties,
+        embed=shape.embed,
+        loss=shape.loss,
+    )
 
 
 @lru_cache(maxsize=512)

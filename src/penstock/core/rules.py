@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.buffers import BUFFERS, SHARDED, WHOLE_MODEL
-from penstock.core.meaning import Rule, rules
+from penstock.core.meaning import Rule, rules, stages_alone
 from penstock.core.shape import Shape
 from penstock.core.table import LETTERS, Ints
 
@@ -63,7 +63,7 @@ def buffer_bases(shape: Shape, kinds: frozenset[str]) -> dict[str, tuple[int, in
 @lru_cache(maxsize=256)
 def compile_rules(shape: Shape, kinds: frozenset[str]) -> Compiled:
     """The rules of the kinds that occur, with a base for every buffer they write."""
-    return _of_units(_compile_one_unit(shape.of_one_unit, kinds), shape.units)
+    return _of_units(_compile_one_unit(stages_alone(shape), kinds), shape.units)
 
 
 @lru_cache(maxsize=256)
@@ -73,7 +73,7 @@ def compile_merged(shape: Shape, kinds: frozenset[str]) -> Compiled:
     A backward reads an activation, what is kept of it and the keys and values; all three come from
     one forward, so one look-up says whether that forward stands in front of it.
     """
-    return _of_units(_merge_one_unit(shape.of_one_unit, kinds), shape.units)
+    return _of_units(_merge_one_unit(stages_alone(shape), kinds), shape.units)
 
 
 def _of_units(one: Compiled, units: int) -> Compiled:

@@ -57,7 +57,7 @@ class Draft:
     collective: Lanes = ()
     loans: tuple[Loan, ...] = ()
     gangs: tuple[Op, ...] = ()
-    after: tuple[After, ...] = ()
+    after: Sequence[After] = ()
     shares: tuple[tuple[Op, Fraction], ...] = ()
 
 

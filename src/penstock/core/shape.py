@@ -193,19 +193,6 @@ class Shape:
         """Number of the first unit of each microbatch, and the total at the end."""
         return (0, *accumulate(self.slices))
 
-    @cached_property
-    def of_one_unit(self) -> "Shape":
-        """The stages and their edges alone, for one microbatch in which nothing weighs."""
-        return Shape(
-            self.devices,
-            self.stages,
-            (1,),
-            skips=self.skips,
-            ties=self.ties,
-            embed=self.embed,
-            loss=self.loss,
-        )
-
     def unit_of(self, mb: int, slice: int) -> int:
         """Number of a unit, counted along the batch."""
         return self.first_unit[mb] + slice

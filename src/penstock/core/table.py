@@ -39,10 +39,14 @@ _STAGE_CODES = np.isin(np.arange(256), [CODE[kind] for kind in STAGE_KINDS])
 class OpColumns(NamedTuple):
     """Some ops, as columns."""
 
-    kind: NDArray[np.uint8]
-    stage: Ints
-    mb: Ints
-    slice: Ints
+    kind: NDArray[Any]
+    stage: NDArray[Any]
+    mb: NDArray[Any]
+    slice: NDArray[Any]
+
+    def followed_by(self, behind: "OpColumns") -> "OpColumns":
+        """These and others."""
+        return OpColumns(*(np.concatenate(parts) for parts in zip(self, behind)))
 
 
 def ops_of(columns: OpColumns) -> list[Op]:
@@ -55,7 +59,7 @@ def known_columns(ops: Sequence[Op]) -> OpColumns:
     """The columns of some ops; what is of no kind is in no lane."""
     letters, *places = zip(*ops) if ops else ((), (), (), ())
     codes = np.array([*map(CODE.get, letters, repeat(_NO_CODE))], np.uint8)
-    return OpColumns(codes, *(np.fromiter(numbers, np.int32, len(ops)) for numbers in places))
+    return OpColumns(codes, *(np.fromiter(numbers, np.int64, len(ops)) for numbers in places))
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +98,7 @@ class Table:
 
     def followed_by(self, behind: "Table") -> "Table":
         """The same, with ops that are a table already."""
-        columns = OpColumns(*map(np.concatenate, zip(self._ops, behind._ops)))
-        tables = (self, behind)
+        columns, tables = self._ops.followed_by(behind._ops), (self, behind)
         device = np.concatenate([table.device for table in tables])
         stream = np.concatenate([table.stream for table in tables])
         return Table.of_columns(columns, device, stream)
@@ -109,11 +112,15 @@ class Table:
         key = key[order]
         first = np.flatnonzero(np.diff(key, prepend=-1))
         lanes = key[first]
+        kind, stage, mb, slice = (column[order] for column in ops)
         return cls(
-            *(column[order] for column in ops),
-            lane_start=np.append(first, len(key)).astype(np.int32),
-            lane_device=lanes // len(STREAMS),
-            lane_stream=tuple(STREAMS[lane] for lane in (lanes % len(STREAMS)).tolist()),
+            kind,
+            stage,
+            mb,
+            slice,
+            np.append(first, len(key)).astype(np.int32),
+            lanes // len(STREAMS),
+            tuple(STREAMS[lane] for lane in (lanes % len(STREAMS)).tolist()),
         )
 
     @property
