@@ -152,8 +152,8 @@ def _read(
 
 def _extra_edges(schedule: Schedule) -> NDArray[np.int32]:
     """Edges that do not follow from ops of units, as rows of (reader, writer, buffer)."""
-    lent = np.array(loan_edges(schedule), np.int32).reshape(-1, 3)
-    return np.concatenate([home_edges(schedule), lent, _after_edges(schedule)])
+    edges = [home_edges(schedule), loan_edges(schedule), _after_edges(schedule)]
+    return np.concatenate(edges)
 
 
 def _after_edges(schedule: Schedule) -> NDArray[np.int32]:
