@@ -44,6 +44,10 @@ class OpColumns(NamedTuple):
     mb: NDArray[Any]
     slice: NDArray[Any]
 
+    def at(self, rows: NDArray[Any]) -> "OpColumns":
+        """Those at some places."""
+        return OpColumns(*(column[rows] for column in self))
+
     def followed_by(self, behind: "OpColumns") -> "OpColumns":
         """These and others."""
         return OpColumns(*(np.concatenate(parts) for parts in zip(self, behind)))
@@ -98,7 +102,7 @@ class Table:
 
     def followed_by(self, behind: "Table") -> "Table":
         """The same, with ops that are a table already."""
-        columns, tables = self._ops.followed_by(behind._ops), (self, behind)
+        columns, tables = self.columns.followed_by(behind.columns), (self, behind)
         device = np.concatenate([table.device for table in tables])
         stream = np.concatenate([table.stream for table in tables])
         return Table.of_columns(columns, device, stream)
@@ -124,7 +128,8 @@ class Table:
         )
 
     @property
-    def _ops(self) -> OpColumns:
+    def columns(self) -> OpColumns:
+        """The ops of all rows."""
         return OpColumns(self.kind, self.stage, self.mb, self.slice)
 
     def __len__(self) -> int:
@@ -212,7 +217,7 @@ class Table:
 
     def columns_at(self, rows: NDArray[Any]) -> OpColumns:
         """The same as columns."""
-        return OpColumns(*(column[rows] for column in self._ops))
+        return self.columns.at(rows)
 
     def lanes(self) -> Iterator[tuple[int, str, list[Op]]]:
         """Device, stream and ops of each lane."""
@@ -233,7 +238,7 @@ class Table:
     @cached_property
     def _by_number(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Numbers of all ops in their order, and the row of each."""
-        numbers = self._numbers(self._ops)
+        numbers = self._numbers(self.columns)
         order = np.argsort(numbers, kind="stable")
         return numbers[order], order
 
@@ -242,7 +247,7 @@ class Table:
         that is beyond all of them."""
         kind, *places = columns
         found, there = kind.astype(np.int64), np.ones(len(kind), np.bool_)
-        for place, column in zip(places, self._ops[1:]):
+        for place, column in zip(places, self.columns[1:]):
             room = int(column.max()) + 1
             there &= (place >= 0) & (place < room)
             found = found * room + place
