@@ -6,10 +6,10 @@ made only where somebody looks at them one by one; proofs and simulations do not
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
-from typing import overload
+from typing import Any
 
 from penstock.core.schedule import After
-from penstock.core.table import OpColumns, ops_of
+from penstock.core.table import OpColumns
 
 
 class Holds(Sequence[After]):
@@ -26,7 +26,7 @@ class Holds(Sequence[After]):
     @cached_property
     def _each(self) -> tuple[After, ...]:
         made = partial(tuple.__new__, After)  # without a call of Python
-        return tuple(map(made, zip(ops_of(self.ops), ops_of(self.earlier))))
+        return tuple(map(made, zip(self.ops.ops(), self.earlier.ops())))
 
     def __len__(self) -> int:
         return len(self.ops.kind)
@@ -34,13 +34,7 @@ class Holds(Sequence[After]):
     def __iter__(self) -> Iterator[After]:
         return iter(self._each)
 
-    @overload
-    def __getitem__(self, at: int) -> After: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> tuple[After, ...]: ...
-
-    def __getitem__(self, at: int | slice) -> After | tuple[After, ...]:
+    def __getitem__(self, at: Any) -> Any:
         return self._each[at]
 
     def __eq__(self, other: object) -> bool:

@@ -48,15 +48,14 @@ class OpColumns(NamedTuple):
         """Those at some places."""
         return OpColumns(*(column[rows] for column in self))
 
+    def ops(self) -> list[Op]:
+        """The same as objects."""
+        letters = [LETTERS[code] for code in self.kind.tolist()]
+        return list(map(_OP_OF, zip(letters, *(column.tolist() for column in self[1:]))))
+
     def followed_by(self, behind: "OpColumns") -> "OpColumns":
         """These and others."""
         return OpColumns(*(np.concatenate(parts) for parts in zip(self, behind)))
-
-
-def ops_of(columns: OpColumns) -> list[Op]:
-    """The ops of some columns."""
-    letters = [LETTERS[code] for code in columns.kind.tolist()]
-    return list(map(_OP_OF, zip(letters, *(column.tolist() for column in columns[1:]))))
 
 
 def known_columns(ops: Sequence[Op]) -> OpColumns:
@@ -213,7 +212,7 @@ class Table:
 
     def ops_at(self, rows: Sequence[int] | NDArray[Any]) -> list[Op]:
         """The ops of some rows."""
-        return ops_of(self.columns_at(np.asarray(rows, np.int64)))
+        return self.columns_at(np.asarray(rows, np.int64)).ops()
 
     def columns_at(self, rows: NDArray[Any]) -> OpColumns:
         """The same as columns."""

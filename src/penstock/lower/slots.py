@@ -22,7 +22,7 @@ from penstock.core.transfers import Moves
 from penstock.errors import ShapeError
 
 
-class Need(NamedTuple):
+class ChannelNeeds(NamedTuple):
     """The channels of a schedule and what each needs."""
 
     channels: tuple[Channel, ...]
@@ -53,7 +53,7 @@ def plan_slots(
     schedule: Schedule, moves: Moves, wanted: Mapping[Channel, int] | None = None
 ) -> Plan:
     """Give each transfer a slot; by default every channel has as few as it needs."""
-    channels, channel, needed, by_send, first = need_of(schedule, moves)
+    channels, channel, needed, by_send, first = needs_of_channels(schedule, moves)
     by_read = np.lexsort((moves.last_reader, channel))
     slots = _wanted(channels, needed, wanted or {})
     slot, posted_after = np.zeros(len(channel), np.int32), np.full(len(channel), -1, np.int32)
@@ -63,7 +63,7 @@ def plan_slots(
     )
 
 
-def need_of(schedule: Schedule, moves: Moves) -> Need:
+def needs_of_channels(schedule: Schedule, moves: Moves) -> ChannelNeeds:
     """How many slots each channel needs so that nothing deadlocks."""
     channels, channel = _channels(schedule, moves)
     by_send = np.argsort(channel.astype(np.uint16), kind="stable")
@@ -74,7 +74,7 @@ def need_of(schedule: Schedule, moves: Moves) -> Need:
     read_turn = np.arange(len(channel)) - first[channel[together]]
     needed = np.ones(len(channels), np.int64)
     np.maximum.at(needed, channel[together], turn[together] - read_turn + 1)
-    return Need(channels, channel, needed, by_send, first)
+    return ChannelNeeds(channels, channel, needed, by_send, first)
 
 
 def _read_at(schedule: Schedule, moves: Moves) -> Ints:
