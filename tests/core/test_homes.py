@@ -3,12 +3,14 @@
 from fractions import Fraction
 
 from penstock.check import check
-from penstock.core.homes import weight_homes
+from penstock.core.gangs import helping_rows
+from penstock.core.homes import home_edges, weight_homes
 from penstock.core.ops import Op, parse_op
 from penstock.core.schedule import After, Schedule
 from penstock.core.shape import Shape
 from penstock.core.transfers import moves_of
 from penstock.cost.model import UnitCost
+from penstock.run.program.step_end import end_step
 from penstock.schedules import build
 from penstock.sim import simulate
 
@@ -101,3 +103,13 @@ def test_homes_follow_from_lanes() -> None:
         2: [0],
         3: [1],
     }
+
+
+def test_members_of_a_gang_away_from_home_do_not_wait_for_its_weights() -> None:
+    order = build("sppo-msp", devices=4, microbatches=8)
+    assert order.gangs
+    ended = end_step(order, reduced=False)
+    assert check(ended).proven
+    edges, table = home_edges(ended), ended.table
+    assert {table.op(row).kind for row in edges[:, 0].tolist()} == {"U", "V"}
+    assert not helping_rows(ended)[edges[:, 0]].any()

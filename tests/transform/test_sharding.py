@@ -11,7 +11,7 @@ from penstock.errors import ShapeError
 from penstock.schedules import build
 from penstock.sim import simulate
 from penstock.transform import shard, split_backward
-from penstock.transform.buffer_stays import BufferRule, by_number, farthest, least_recent
+from penstock.transform.buffer_stays import BY_NUMBER, FARTHEST, LEAST_RECENT, BufferRule
 from penstock.transform.sharding import fewest_for_one_reduction
 from transform.pictures import draw, lanes, picture
 from transform.test_every_schedule import built
@@ -28,7 +28,7 @@ def counted(schedule: Schedule, kind: str) -> list[int]:
 
 
 def gathers(
-    name: str, size: tuple[int, int, int], buffers: int, rule: BufferRule = by_number
+    name: str, size: tuple[int, int, int], buffers: int, rule: BufferRule = BY_NUMBER
 ) -> list[int]:
     return counted(shard(looped(name, *size), weights=buffers, gradients=1, rule=rule), "G")
 
@@ -78,7 +78,7 @@ def test_section_6_gathers_with_one_buffer(
 def test_section_6_gathers_with_two_buffers() -> None:
     assert gathers("breadth-first", (4, 4, 16), 2) == [6] * 4
     assert gathers("interleaved", (4, 4, 16), 2) == [44, 20, 32, 56]
-    assert gathers("interleaved", (4, 4, 16), 2, least_recent) == [20] * 4
+    assert gathers("interleaved", (4, 4, 16), 2, LEAST_RECENT) == [20] * 4
 
 
 def test_replacing_what_is_needed_last_gathers_least() -> None:
@@ -86,10 +86,10 @@ def test_replacing_what_is_needed_last_gathers_least() -> None:
         for buffers in (1, 2, 3):
             fewest, *others = (
                 gathers(name, (4, 4, 16), buffers, rule)
-                for rule in (farthest, least_recent, by_number)
+                for rule in (FARTHEST, LEAST_RECENT, BY_NUMBER)
             )
             assert all(a <= b for other in others for a, b in zip(fewest, other))
-    assert gathers("interleaved", (4, 4, 16), 2, farthest) == [18] * 4
+    assert gathers("interleaved", (4, 4, 16), 2, FARTHEST) == [18] * 4
 
 
 @pytest.mark.parametrize("v", [2, 3, 4])
@@ -196,7 +196,7 @@ def of_two_stages(schedule: Schedule) -> bool:
     return any(a.stage != b.stage and "W" not in a.kind + b.kind for a, b in schedule.pairs)
 
 
-@pytest.mark.parametrize("rule", [by_number, least_recent, farthest])
+@pytest.mark.parametrize("rule", [BY_NUMBER, LEAST_RECENT, FARTHEST])
 def test_a_pair_of_two_stages_needs_a_buffer_for_each(rule: BufferRule) -> None:
     pairs = build("dualpipev", devices=2, microbatches=6)
     assert of_two_stages(pairs)
@@ -236,7 +236,7 @@ def test_gradients_have_as_few_buffers_as_let_every_stage_be_reduced_once(name: 
     schedule = looped(name, 4, 3, 8)
     fewest = fewest_for_one_reduction(schedule)
     counts = [
-        counted(shard(schedule, weights=2, gradients=count, rule=least_recent), "Z")
+        counted(shard(schedule, weights=2, gradients=count, rule=LEAST_RECENT), "Z")
         for count in range(2, schedule.shape.stages + 1)
     ]
     once = [3] * 4

@@ -1,10 +1,13 @@
 """Vocabulary passes on any schedule, proven."""
 
+from dataclasses import replace
+
 import pytest
 
 from every_schedule.cases import completed
 from loops import each
 from penstock.check import check
+from penstock.core.table import Table
 from penstock.errors import ShapeError
 from penstock.lower import lower
 from penstock.schedules import build, registry
@@ -47,3 +50,12 @@ def test_a_schedule_that_has_passes_or_gathers_is_refused() -> None:
         spread_vocabulary(spread_vocabulary(base))
     with pytest.raises(ShapeError, match="ops of kind G, Z"):
         spread_vocabulary(shard(base, weights=1, gradients=1))
+
+
+def test_the_order_of_lanes_that_are_stuck_is_kept() -> None:
+    order = build("1f1b", devices=2, microbatches=2)
+    lanes = [(0, "compute", order.lane(0)[::-1]), (1, "compute", order.lane(1))]
+    stuck = replace(order, table=Table.of(lanes), derived={})
+    spread = spread_vocabulary(stuck)
+    for device, _, ops in lanes:
+        assert [op for op in spread.lane(device) if op.kind in "FB"] == ops

@@ -14,6 +14,7 @@ from penstock.check.finding import Finding
 from penstock.core.kernel import kernel
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, STREAMS, Op
 from penstock.core.schedule import Schedule
+from penstock.core.shape import Shape
 from penstock.core.table import CODE, LETTERS
 
 SPELLED_OUT = 8
@@ -39,10 +40,9 @@ _ALLOWED = np.array(
 def known(schedule: Schedule) -> Iterator[Finding]:
     """Ops that the shape does not have."""
     table, shape = schedule.table, schedule.shape
-    shard = table.of_kinds(SHARD_KINDS)
-    whole = table.of_kinds(STAGE_KINDS)
-    limit = np.where(shard, shape.devices, np.where(whole, shape.homes, shape.stages))
-    strange = (table.stage >= limit) | (schedule.unit < 0) & ~whole
+    limits = [_numbered(shape, kind) for kind in LETTERS]
+    strange = table.stage >= np.array(limits, np.int32)[table.kind]
+    strange |= (schedule.unit < 0) & ~_WHOLE[table.kind]
     for row in np.flatnonzero(strange)[:SPELLED_OUT]:
         op = table.op(row)
         yield Finding(
@@ -53,6 +53,17 @@ def known(schedule: Schedule) -> Iterator[Finding]:
             "correct its number, or widen the shape (`slices: K x M` is K slices for each of M "
             "microbatches)",
         )
+
+
+_WHOLE = np.array([kind in STAGE_KINDS for kind in LETTERS])
+"""Whether a kind serves a whole stage, and so has no unit."""
+
+
+def _numbered(shape: Shape, kind: str) -> int:
+    """How many stages, shards or both ops of a kind are numbered by."""
+    if kind in SHARD_KINDS:
+        return shape.devices
+    return shape.homes if kind in STAGE_KINDS else shape.stages
 
 
 def _limits(schedule: Schedule, op: Op) -> str:
@@ -69,10 +80,10 @@ def _limits(schedule: Schedule, op: Op) -> str:
 def stream(schedule: Schedule) -> Iterator[Finding]:
     """Ops in a lane of the wrong stream, and shards on the wrong device."""
     table = schedule.table
-    shard = table.of_kinds(SHARD_KINDS)
-    wrong = shard & (table.stage != table.device)
     of_lane = np.array([STREAMS.index(name) for name in table.lane_stream])
-    wrong |= ~_ALLOWED[of_lane[table.lane], table.kind]
+    wrong = ~_ALLOWED[of_lane[table.lane], table.kind]
+    if table.kinds & SHARD_KINDS:
+        wrong |= table.of_kinds(SHARD_KINDS) & (table.stage != table.device)
     for row in np.flatnonzero(wrong)[:SPELLED_OUT]:
         op, device = table.op(row), int(table.device[row])
         place = f"{device} {table.lane_stream[table.lane[row]]}"

@@ -152,8 +152,8 @@ def _read(
 
 def _extra_edges(schedule: Schedule) -> NDArray[np.int32]:
     """Edges that do not follow from ops of units, as rows of (reader, writer, buffer)."""
-    others = [*home_edges(schedule), *loan_edges(schedule)]
-    return np.concatenate([np.array(others, np.int32).reshape(-1, 3), _after_edges(schedule)])
+    edges = [home_edges(schedule), loan_edges(schedule), _after_edges(schedule)]
+    return np.concatenate(edges)
 
 
 def _after_edges(schedule: Schedule) -> NDArray[np.int32]:
@@ -183,6 +183,22 @@ def _merge(
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """Edges from the table and others, sorted by reader again."""
     both = np.concatenate([np.stack(edges), extra.T], axis=1)
-    both = both[:, np.argsort(both[0], kind="stable")]
-    start = np.searchsorted(both[0], np.arange(size + 1)).astype(np.int32)
-    return both[0], both[1], both[2], start
+    start, merged = np.zeros(size + 1, np.int32), np.empty_like(both)
+    _sort_by_reader(size, both, start, merged)
+    return merged[0], merged[1], merged[2], start
+
+
+@kernel
+def _sort_by_reader(edges: Any, start: Any, merged: Any) -> None:
+    """Counting sort of edges by the row that reads."""
+    size = len(start) - 1
+    for edge in range(edges.shape[1]):
+        start[edges[0, edge] + 1] += 1
+    for row in range(size):
+        start[row + 1] += start[row]
+    fill = start[:size].copy()
+    for edge in range(edges.shape[1]):
+        place = fill[edges[0, edge]]
+        fill[edges[0, edge]] += 1
+        for column in range(3):
+            merged[column, place] = edges[column, edge]

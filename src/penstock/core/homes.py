@@ -5,21 +5,27 @@ device that runs an op which reads or writes them. A vocabulary shard lives on t
 number; its weights are numbered behind those of all stages.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.core.buffers import BUFFERS
 from penstock.core.gangs import helping_rows
-from penstock.core.meaning import MEANING, Ref, kinds_writing, rules
+from penstock.core.kernel import kernel
+from penstock.core.meaning import MEANING, kinds_reading, kinds_writing, rules
 from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
-from penstock.core.rules import NUMBER_OF
+from penstock.core.rules import NAMES, NUMBER_OF
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
-from penstock.core.table import CODE, Ints
+from penstock.core.table import CODE, LETTERS, Ints
 
-_WEIGHT = ("weight", "dw")
+_TOUCHING = frozenset(
+    kind for name in ("weight", "dw") for kind in kinds_reading(name) | kinds_writing(name)
+)
+"""Kinds that read or write weights or their gradients."""
 
 
 def weight_homes(schedule: Schedule) -> dict[int, list[int]]:
@@ -32,18 +38,10 @@ def weight_homes(schedule: Schedule) -> dict[int, list[int]]:
 
 
 def _weight_homes(schedule: Schedule) -> dict[int, list[int]]:
-    table = schedule.table
-    touching = [
-        kind
-        for kind, entry in MEANING.items()
-        if any(ref.buffer in _WEIGHT for ref in (*entry.reads, *entry.writes))
-    ]
-    rows = table.of_kinds(touching) & ~helping_rows(schedule)
-    rows &= home_column(schedule) < schedule.shape.stages
-    seen = np.zeros((schedule.shape.stages, schedule.shape.devices), np.bool_)
-    seen[table.stage[rows], table.device[rows]] = True
+    ends = _ends_by_home(schedule, away=False)
+    there = (ends.of(_TOUCHING)[1] >= 0) & (ends.stage < schedule.shape.stages)
     homes: dict[int, list[int]] = {}
-    for stage, device in np.argwhere(seen).tolist():
+    for stage, device in zip(ends.stage[there].tolist(), ends.device[there].tolist()):
         if stage not in schedule.shape.weightless:
             homes.setdefault(stage, []).append(device)
     return homes
@@ -74,126 +72,200 @@ def stage_column(schedule: Schedule) -> Ints:
     return np.minimum(schedule.table.stage, schedule.shape.stages - 1)
 
 
-def home_edges(schedule: Schedule) -> list[tuple[int, int, int]]:
+class HomeEnds(NamedTuple):
+    """The first and the last row of each kind, by the stages or shards and devices that the ops of
+    a schedule stand for."""
+
+    stage: Ints
+    """Number of each stage or shard."""
+    device: Ints
+    first: Ints
+    """By code of the kind, and stage and device."""
+    last: Ints
+    """The same; -1 where there is none."""
+
+    def of(self, kinds: Iterable[str]) -> tuple[Ints, Ints]:
+        """First and last rows of some kinds together; the last one is -1 where there is none."""
+        codes = [CODE[kind] for kind in kinds]
+        if len(codes) == 1:
+            return self.first[codes[0]], self.last[codes[0]]
+        return self.first[codes].min(axis=0), self.last[codes].max(axis=0)
+
+
+class _Reader(NamedTuple):
+    """A kind that reads a home buffer."""
+
+    kind: str
+    newer: str
+    """The buffer that it reads instead where that is written; empty where there is none."""
+
+
+def _readers(name: str) -> Iterator[_Reader]:
+    """Who reads a home buffer, as itself or as the next generation of another."""
+    for kind, entry in MEANING.items():
+        for ref in entry.reads:
+            newer = BUFFERS[ref.buffer].newer if ref.generation == "newest" else ""
+            if name in (ref.buffer, newer):
+                assert not ref.stage, "weights are those of the op's own stage"
+                yield _Reader(kind, newer if name == ref.buffer else "")
+
+
+_READERS = {name: [*_readers(name)] for name, buffer in BUFFERS.items() if buffer.per == "home"}
+"""Who reads each home buffer."""
+
+
+_LINES = np.array(
+    [
+        (NUMBER_OF[name], CODE[reader.kind], NUMBER_OF.get(reader.newer, -1), turn == "last")
+        for name, turn in ((name, BUFFERS[name].turn) for name in _READERS)
+        for reader in _READERS[name]
+        if not BUFFERS[name].collective
+    ],
+    np.int32,
+)
+"""Who reads what from one writer: buffer, kind, the number of the newer buffer or -1, and whether
+it is the last one that waits for the last one."""
+_WRITING = np.array([[kind in kinds_writing(name) for kind in LETTERS] for name in NAMES])
+"""By buffer and kind, who writes what."""
+
+
+def home_edges(schedule: Schedule) -> NDArray[np.int32]:
     """Edges (reader row, writer row, buffer) that gathers, reductions and updates bring along."""
-    table = schedule.table
-    if not any(CODE[kind] in table.kind for kind in STAGE_KINDS):
-        return []
-    return [
-        (reader, writer, NUMBER_OF[name])
-        for name, buffer in BUFFERS.items()
-        if buffer.per == "home"
-        for reader, writer in _turns(schedule, name)
+    kinds = schedule.table.kinds
+    if not kinds & STAGE_KINDS:
+        return np.zeros((0, 3), np.int32)
+    away, at_home = (_ends_by_home(schedule, away=away) for away in (True, False))
+    there = np.array([kind in kinds for kind in LETTERS])
+    written = np.array([not kinds_writing(name).isdisjoint(kinds) for name in NAMES])
+    lines = _LINES[there[_LINES[:, 1]] & written[_LINES[:, 0]]]
+    found = np.empty((len(lines) * len(away.stage), 3), np.int32)
+    rows = (away.first, away.last, at_home.first, at_home.last)
+    size = _turns(len(schedule.table), lines, _WRITING, np.flatnonzero(there), *rows, found)
+    sums = [
+        edges
+        for name, readers in _READERS.items()
+        if BUFFERS[name].collective and written[NUMBER_OF[name]]
+        for edges in _sums_read(schedule, name, [reader.kind for reader in readers])
     ]
+    return np.concatenate([found[:size], *sums])
 
 
-def _turns(schedule: Schedule, name: str) -> list[tuple[int, int]]:
-    """For one home buffer: who reads it, paired with the write that reader waits for."""
-    turn = BUFFERS[name].turn
-    first = 0 if turn == "first" else -1
-    edges: list[tuple[int, int]] = []
-    for kind in (kind for kind in MEANING if kind in schedule.table.kinds):
-        for ref in MEANING[kind].reads:
-            if name not in (ref.buffer, BUFFERS[ref.buffer].newer if _newest(ref) else ""):
-                continue
-            assert not ref.stage, "weights are those of the op's own stage"
-            newer = BUFFERS[name].newer if name == ref.buffer and _newest(ref) else ""
-            written = _ends_by_home(schedule, kinds_writing(name), away=True)
-            replaced = _ends_by_home(schedule, kinds_writing(newer), away=True) if newer else {}
-            readers = _ends_by_home(schedule, kind, away=False)
-            if BUFFERS[name].collective:
-                edges += _from_parts(
-                    schedule, name, {at: ends[first] for at, ends in readers.items()}
-                )
-                continue
-            edges += [
-                (ends[first], written[home][first])
-                for home, ends in readers.items()
-                if home in written and home not in replaced
-            ]
+@kernel
+def _turns(
+    lines: Any, writing: Any, codes: Any, first_away: Any, last_away: Any, first_home: Any,
+    last_home: Any, found: Any,
+) -> int:  # fmt: skip
+    """Fill in who waits for whom at each home; return how many do."""
+    size = 0
+    for line in range(len(lines)):
+        buffer, kind, newer, last = lines[line]
+        for home in range(first_away.shape[1]):
+            writer, replaced = -1, last_home[kind, home] < 0
+            for code in codes:
+                there = last_away[code, home] >= 0
+                if there and newer >= 0 and writing[newer, code]:
+                    replaced = True
+                if there and writing[buffer, code]:
+                    row = last_away[code, home] if last else first_away[code, home]
+                    earliest = row if writer < 0 else min(writer, row)
+                    writer = max(writer, row) if last else earliest
+            if writer >= 0 and not replaced:
+                found[size, 0] = last_home[kind, home] if last else first_home[kind, home]
+                found[size, 1], found[size, 2] = writer, buffer
+                size += 1
+    return size
+
+
+def _sums_read(schedule: Schedule, name: str, kinds: Sequence[str]) -> Iterator[NDArray[np.int32]]:
+    """Edges to all who write parts of a sum."""
+    ends, turn = _ends_by_home(schedule, away=False), BUFFERS[name].turn
+    for kind in kinds:
+        first, last = ends.of(kind)
+        rows = (first if turn == "first" else last)[last >= 0]
+        yield _from_parts(schedule, name, ends.stage[last >= 0], rows)
+
+
+def _from_parts(schedule: Schedule, name: str, stages: Ints, readers: Ints) -> NDArray[np.int32]:
+    """Readers of a sum for some stages, each paired with all who write parts of it."""
+    sums = _sums_of_stages(schedule.shape, name)
+    wanted = [sums.get(stage, ()) for stage in stages.tolist()]
+    parts = {numbers: _parts(schedule, name, numbers) for numbers in set(wanted)}
+    found = [np.zeros(0, np.int32), *(parts[numbers] for numbers in wanted)]
+    writers = np.concatenate(found)
+    edges = np.full((len(writers), 3), NUMBER_OF[name], np.int32)
+    edges[:, 0], edges[:, 1] = np.repeat(readers, [*map(len, found[1:])]), writers
     return edges
 
 
-def _from_parts(
-    schedule: Schedule, name: str, readers: dict[tuple[int, int], int]
-) -> list[tuple[int, int]]:
-    """Readers of a sum, by home, each paired with all who write parts of it."""
-    parts = {stage: parts_of(schedule, name, stage) for stage in {stage for stage, _ in readers}}
-    return [(reader, writer) for (stage, _), reader in readers.items() for writer in parts[stage]]
-
-
-def _ends_by_home(
-    schedule: Schedule, kinds: Collection[str], *, away: bool
-) -> dict[tuple[int, int], tuple[int, int]]:
-    """The first and the last row of some kinds, by the stage or shard and the device they stand
-    for; with members of a gang `away` from home, or without them."""
+def _ends_by_home(schedule: Schedule, *, away: bool) -> HomeEnds:
+    """Who comes first and last; with members of a gang `away` from home, or without them."""
     away = away or not schedule.gangs
-    name = f"ends of {''.join(sorted(kinds))} by home{', away too' * away}"
-    return schedule.derive(name, lambda each: _find_ends(each, kinds, away=away))
+    return schedule.derive(
+        f"ends by home{', away too' * away}", lambda each: _find_ends(each, away=away)
+    )
 
 
-def _find_ends(
-    schedule: Schedule, kinds: Collection[str], *, away: bool
-) -> dict[tuple[int, int], tuple[int, int]]:
-    chosen = schedule.table.of_kinds(kinds)
-    if not away:
-        chosen &= ~helping_rows(schedule)
-    rows, devices = np.flatnonzero(chosen), schedule.shape.devices
-    key = home_column(schedule)[rows] * devices + schedule.table.device[rows]
-    first, last = np.full((2, int(key.max(initial=-1)) + 1), -1)
-    first[key[::-1]], last[key] = rows[::-1], rows  # of equal keys the last one stays
-    homes = np.flatnonzero(first >= 0)
-    homes = homes[np.argsort(first[homes])]
-    ends = zip(first[homes].tolist(), last[homes].tolist())
-    return {divmod(home, devices): each for home, each in zip(homes.tolist(), ends)}
+def _find_ends(schedule: Schedule, *, away: bool) -> HomeEnds:
+    table, shape = schedule.table, schedule.shape
+    there = np.ones(len(table), np.bool_) if away else ~helping_rows(schedule)
+    columns = (table.kind, home_column(schedule), table.device, there)
+    homes, first, last = _note_ends(len(table), *columns, shape.homes, shape.devices, len(LETTERS))
+    return HomeEnds(homes // shape.devices, homes % shape.devices, first, last)
 
 
-def parts_of(schedule: Schedule, name: str, stage: int) -> list[int]:
-    """Rows that write the parts of a sum as a stage reads it: the last one of each stage."""
-    rows = schedule.derive(f"parts of {name}", lambda each: _rows_of_sums(each, name))
-    wanted = sums_of(schedule.shape, name, stage)
-    if len(wanted) == 1:
-        return rows.get(wanted[0], [])
-    found = {row for number in wanted for row in rows.get(number, [])}
-    return [row for row in rows.get(_EVERY, []) if row in found]
+@kernel
+def _note_ends(
+    kind: Any, home: Any, device: Any, there: Any, homes: Any, devices: Any, kinds: Any
+) -> Any:
+    """All pairs of a home and a device, and for each kind their first and last rows; strange homes
+    are the checker's."""
+    place = np.full(homes * devices, -1, np.int32)
+    for row in range(len(kind)):
+        if home[row] < homes:
+            place[home[row] * devices + device[row]] = 0
+    pairs = np.flatnonzero(place == 0)
+    place[pairs] = np.arange(len(pairs))
+    first = np.full((kinds, len(pairs)), len(kind), np.int32)
+    last = np.full((kinds, len(pairs)), -1, np.int32)
+    for row in range(len(kind)):
+        if home[row] < homes and there[row]:
+            at = place[home[row] * devices + device[row]]
+            first[kind[row], at] = min(first[kind[row], at], row)
+            last[kind[row], at] = row
+    return pairs, first, last
 
 
-_EVERY = -1
-"""Stands for all sums."""
-
-
-def _rows_of_sums(schedule: Schedule, name: str) -> dict[int, list[int]]:
-    """Rows that write parts, by the number of the sum, and all of them."""
-    found: dict[int, dict[int, None]] = {_EVERY: {}}
-    for number, row in sum_parts(schedule, name, kinds_writing(name)):
-        found.setdefault(number, {})[row] = found[_EVERY][row] = None
-    return {number: [*rows] for number, rows in found.items()}
+def _parts(schedule: Schedule, name: str, numbers: Collection[int]) -> Ints:
+    """Rows that write the parts of some sums: the last one of each stage."""
+    parts = schedule.derive(
+        f"parts of {name}", lambda each: sum_parts(each, name, kinds_writing(name))
+    )
+    rows = dict.fromkeys(row for number, row in parts if number in numbers)
+    return np.array([*rows], np.int32)
 
 
 def sum_parts(schedule: Schedule, name: str, kinds: Collection[str]) -> list[tuple[int, int]]:
     """Number of the sum, and row, of each part that ops of these kinds write."""
+    ends, sums = _ends_by_home(schedule, away=False), _sums_of_stages(schedule.shape, name)
+    first, last = ends.of(kinds)
+    order = np.argsort(first)
+    order = order[last[order] >= 0]
     return [
-        (number, last)
-        for (stage, _), (_, last) in _ends_by_home(schedule, kinds, away=False).items()
-        for number in sums_of(schedule.shape, name, stage)
+        (number, row)
+        for stage, row in zip(ends.stage[order].tolist(), last[order].tolist())
+        for number in sums.get(stage, ())
     ]
 
 
-@lru_cache(maxsize=4096)
-def sums_of(shape: Shape, name: str, stage: int) -> list[int]:
-    """Numbers of the sums of a name that a stage takes part in."""
-    writers = (rules(shape)[kind][1] for kind in sorted(STAGE_KINDS))
-    found = [
-        rule.fixed
-        for of_kind in writers
-        for rule in of_kind
-        if rule.buffer == name and rule.first <= stage < rule.end
-    ]
-    return list(dict.fromkeys(found))
-
-
-def _newest(ref: Ref) -> bool:
-    return ref.generation == "newest"
+@lru_cache(maxsize=1024)
+def _sums_of_stages(shape: Shape, name: str) -> dict[int, tuple[int, ...]]:
+    """Numbers of the sums of a name that each stage takes part in."""
+    found: dict[int, tuple[int, ...]] = {}
+    for kind in sorted(STAGE_KINDS):
+        for rule in rules(shape)[kind][1]:
+            for stage in range(rule.first, rule.end) if rule.buffer == name else ():
+                found[stage] = tuple(dict.fromkeys((*found.get(stage, ()), rule.fixed)))
+    return found
 
 
 def rows_by_home(schedule: Schedule, kinds: Collection[str]) -> dict[tuple[int, int], Ints]:

@@ -11,9 +11,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from penstock.core.buffers import Buf
 from penstock.core.gangs import gangs_of
-from penstock.core.meaning import HELPER, LENDER, Meaning
+from penstock.core.meaning import HELPER, LENDER
 from penstock.core.ops import Op
 from penstock.core.rules import NUMBER_OF
 from penstock.core.schedule import Schedule
@@ -62,25 +65,24 @@ def _shared(schedule: Schedule) -> Iterator[Help]:
             yield Help(home, row, GangShare(number, 1 + len(helpers)))
 
 
-def loan_edges(schedule: Schedule) -> list[tuple[int, int, int]]:
+_READS = [
+    (reader, writer, NUMBER_OF[ref.buffer])
+    for reader, reading in enumerate((LENDER, HELPER))
+    for writer, writing in enumerate((LENDER, HELPER))
+    for ref in reading.reads
+    if ref in writing.writes
+]
+"""Who reads what from whom: the row that is helped (0) and the one that helps (1)."""
+
+
+def loan_edges(schedule: Schedule) -> NDArray[np.int32]:
     """Edges (reader row, writer row, buffer) of all helps."""
-    return [
-        (reader, writer, NUMBER_OF[name])
-        for each in helps_of(schedule)
-        for reader, writer, name in _reads(each)
-    ]
-
-
-def _reads(each: Help) -> list[tuple[int, int, str]]:
-    """Who reads what from whom."""
-    ends: list[tuple[int, Meaning]] = [(each.helped, LENDER), (each.helping, HELPER)]
-    return [
-        (reader, writer, ref.buffer)
-        for reader, reading in ends
-        for writer, writing in ends
-        for ref in reading.reads
-        if ref in writing.writes
-    ]
+    ends = np.array([each[:2] for each in helps_of(schedule)], np.int32).reshape(-1, 2)
+    edges = np.empty((len(ends), len(_READS), 3), np.int32)
+    for number, (reader, writer, buffer) in enumerate(_READS):
+        edges[:, number, 0], edges[:, number, 1] = ends[:, reader], ends[:, writer]
+        edges[:, number, 2] = buffer
+    return edges.reshape(-1, 3)
 
 
 def loans_by_rows(schedule: Schedule) -> dict[tuple[int, int], int]:

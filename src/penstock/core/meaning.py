@@ -145,9 +145,35 @@ class Rule(NamedTuple):
     newer: str
 
 
+Rules = dict[str, tuple[tuple[Rule, ...], tuple[Rule, ...]]]
+"""The reads and the writes of each kind."""
+
+
 @lru_cache(maxsize=512)
-def rules(shape: Shape) -> dict[str, tuple[tuple[Rule, ...], tuple[Rule, ...]]]:
+def rules(shape: Shape) -> Rules:
     """The table for one shape: reads and writes of each kind, without what the shape rules out."""
+    return _rules(stages_alone(shape))
+
+
+@lru_cache(maxsize=512)
+def stages_alone(shape: Shape) -> Shape:
+    """The stages of a shape and their edges, for one unit in which nothing weighs: all that says
+    who has which reference."""
+    skips, ties = shape.skips, shape.ties
+    return Shape(
+        shape.devices,
+        shape.stages,
+        (1,),
+        skips=skips,
+        ties=ties,
+        embed=shape.embed,
+        loss=shape.loss,
+    )
+
+
+@lru_cache(maxsize=512)
+def _rules(shape: Shape) -> Rules:
+    """The same for all shapes that differ in their batch, and in how much its parts weigh."""
     return {
         kind: (_compile(shape, kind, entry.reads), _compile(shape, kind, entry.writes))
         for kind, entry in MEANING.items()

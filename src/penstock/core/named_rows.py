@@ -9,7 +9,9 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.core.holds import Holds
 from penstock.core.schedule import Schedule
+from penstock.core.table import OpColumns, known_columns
 
 NamedRows = NDArray[np.int64]
 
@@ -20,7 +22,10 @@ def after_rows(schedule: Schedule) -> NamedRows:
 
 
 def _after_rows(schedule: Schedule) -> NamedRows:
-    return schedule.table.first_rows([*chain(*schedule.after)]).reshape(-1, 2)
+    table, after = schedule.table, schedule.after
+    if isinstance(after, Holds):
+        return np.stack([table.first_rows_of(each) for each in (after.ops, after.earlier)], axis=1)
+    return table.first_rows([*chain(*after)]).reshape(-1, 2)
 
 
 def pair_rows(schedule: Schedule) -> list[NamedRows]:
@@ -29,20 +34,25 @@ def pair_rows(schedule: Schedule) -> list[NamedRows]:
 
 
 def _pair_rows(schedule: Schedule) -> list[NamedRows]:
-    found: dict[int, list[int]] = {}
-    for number, pair in enumerate(schedule.pairs):
-        found.setdefault(len(pair), []).append(number)
+    columns = schedule.derive("pairs as columns", _pair_columns)
     return [
-        schedule.table.first_rows([*chain(*map(schedule.pairs.__getitem__, numbers))]).reshape(
-            -1, length
-        )
-        for length, numbers in found.items()
+        schedule.table.first_rows_of(ops).reshape(-1, length) for length, ops in columns.items()
     ]
+
+
+def _pair_columns(schedule: Schedule) -> dict[int, OpColumns]:
+    """The ops of pairs by the number of strands; they stay the same when ops are added."""
+    lengths = [*map(len, schedule.pairs)]
+    of_each = {
+        length: chain(*(pair for pair, count in zip(schedule.pairs, lengths) if count == length))
+        for length in dict.fromkeys(lengths)
+    }
+    return {length: known_columns([*ops]) for length, ops in of_each.items()}
 
 
 def are_pairs_braided(schedule: Schedule) -> bool:
     """Whether the strands of every pair are neighbours in one lane, and in no other pair."""
-    return schedule.derive("all pairs are braided", _braided)
+    return not schedule.pairs or schedule.derive("all pairs are braided", _braided)
 
 
 def _braided(schedule: Schedule) -> bool:

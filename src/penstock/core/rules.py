@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.buffers import BUFFERS, SHARDED, WHOLE_MODEL
-from penstock.core.meaning import Rule, rules
+from penstock.core.meaning import Rule, rules, stages_alone
 from penstock.core.shape import Shape
 from penstock.core.table import LETTERS, Ints
 
@@ -63,8 +63,7 @@ def buffer_bases(shape: Shape, kinds: frozenset[str]) -> dict[str, tuple[int, in
 @lru_cache(maxsize=256)
 def compile_rules(shape: Shape, kinds: frozenset[str]) -> Compiled:
     """The rules of the kinds that occur, with a base for every buffer they write."""
-    bases = buffer_bases(shape, kinds)
-    return _compile(shape, kinds, {name: base for name, (base, _) in bases.items()})
+    return _of_units(_compile_one_unit(stages_alone(shape), kinds), shape.units)
 
 
 @lru_cache(maxsize=256)
@@ -74,12 +73,33 @@ def compile_merged(shape: Shape, kinds: frozenset[str]) -> Compiled:
     A backward reads an activation, what is kept of it and the keys and values; all three come from
     one forward, so one look-up says whether that forward stands in front of it.
     """
-    written: dict[str, list[tuple[str, Rule]]] = {}
+    return _of_units(_merge_one_unit(stages_alone(shape), kinds), shape.units)
+
+
+def _of_units(one: Compiled, units: int) -> Compiled:
+    """The rules of one unit for so many: each instance has room for all of them."""
+
+    def scaled(side: Side) -> Side:
+        place, newer = (np.where(at > 0, at * units, at) for at in (side.place, side.newer))
+        return side._replace(place=place, newer=newer)
+
+    return Compiled(scaled(one.reads), scaled(one.writes), one.room * units)
+
+
+@lru_cache(maxsize=256)
+def _compile_one_unit(shape: Shape, kinds: frozenset[str]) -> Compiled:
+    bases = buffer_bases(shape, kinds)
+    return _compile(shape, kinds, {name: base for name, (base, _) in bases.items()})
+
+
+@lru_cache(maxsize=256)
+def _merge_one_unit(shape: Shape, kinds: frozenset[str]) -> Compiled:
+    written: dict[str, list[tuple[object, ...]]] = {}
     for kind in LETTERS:
         for rule in rules(shape)[kind][1] if kind in kinds else ():
-            written.setdefault(rule.buffer, []).append((kind, rule._replace(buffer="", newer="")))
+            written.setdefault(rule.buffer, []).append((kind, *rule[1:-1]))
     bases = buffer_bases(shape, kinds)
-    alike: dict[tuple[tuple[str, Rule], ...], int] = {}
+    alike: dict[tuple[tuple[object, ...], ...], int] = {}
     for name, (base, _) in bases.items():
         alike.setdefault(tuple(written[name]), base)
     return _compile(shape, kinds, {name: alike[tuple(written[name])] for name in bases})
@@ -112,24 +132,26 @@ def _side(shape: Shape, of_kind: dict[str, tuple[Rule, ...]], bases: dict[str, i
                 lines.append(rule)
                 seen.add(same)
         start.append(len(lines))
-    place = np.array([_places(shape, rule, bases.get(rule.buffer)) for rule in lines])
-    newer = np.array([_places(shape, rule, bases.get(rule.newer)) for rule in lines])
+    place, newer = (
+        _places(shape, lines, [bases.get(name, UNWRITTEN) for name in names])
+        for names in ([rule.buffer for rule in lines], [rule.newer for rule in lines])
+    )
     return Side(
         np.array(start, np.int32),
-        place.reshape(-1, shape.stages),
-        newer.reshape(-1, shape.stages),
+        place,
+        newer,
         np.array([rule.slice for rule in lines], np.int32),
         np.array([shape.devices * (rule.shards == "all") for rule in lines], np.int32),
         np.array([NUMBER_OF[rule.buffer] for rule in lines], np.int32),
     )
 
 
-def _places(shape: Shape, rule: Rule, base: int | None) -> NDArray[np.int64]:
-    """Where each stage finds the instance that a rule names."""
-    places = np.full(shape.stages, ABSENT, np.int64)
-    here = np.arange(rule.first, rule.end)
-    number = here + rule.offset if rule.fixed < 0 else np.full(len(here), rule.fixed)
-    if rule.shards == "all":
-        number = np.zeros(len(here), np.int64)
-    places[here] = UNWRITTEN if base is None else base + number * shape.units
-    return places
+def _places(shape: Shape, lines: list[Rule], bases: list[int]) -> NDArray[np.int64]:
+    """Where each stage finds the instances that rules name, whose buffers begin at these bases."""
+    columns = [(rule.first, rule.end, rule.offset, rule.fixed) for rule in lines]
+    first, end, offset, fixed = np.array(columns, np.int64).reshape(-1, 4).T[:, :, None]
+    here, base = np.arange(shape.stages), np.array(bases, np.int64)[:, None]
+    number = np.where(fixed < 0, here + offset, fixed)
+    number[[rule.shards == "all" for rule in lines]] = 0
+    places = np.where(base < 0, UNWRITTEN, base + number * shape.units)
+    return np.where((first <= here) & (here < end), places, ABSENT)

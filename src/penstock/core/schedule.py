@@ -24,6 +24,9 @@ ORDER_ALONE = ("report", "graph", "moves", "groups", "alike rows")
 """What is derived from the order of ops, whatever they weigh: the proof, who waits for whom, what
 moves between devices, what runs together, which ops are of one sort."""
 
+ANNOTATIONS_ALONE = ("pairs as columns",)
+"""What is derived from annotations, wherever the ops stand that they name."""
+
 
 class Loan(NamedTuple):
     """`light` attends to `slices` key/value slices for `heavy`; the two run in lock-step."""
@@ -54,7 +57,7 @@ class Draft:
     collective: Lanes = ()
     loans: tuple[Loan, ...] = ()
     gangs: tuple[Op, ...] = ()
-    after: tuple[After, ...] = ()
+    after: Sequence[After] = ()
     shares: tuple[tuple[Op, Fraction], ...] = ()
 
 
@@ -68,7 +71,7 @@ class Schedule(Displayed):
     pairs: tuple[tuple[Op, ...], ...] = ()
     loans: tuple[Loan, ...] = ()
     gangs: tuple[Op, ...] = ()
-    after: tuple[After, ...] = ()
+    after: Sequence[After] = ()
     shares: tuple[tuple[Op, Fraction], ...] = ()
     derived: dict[str, Any] = field(default_factory=dict, repr=False)
     """What has been derived from this schedule (its graph, its proof), kept to be derived once."""
@@ -148,6 +151,11 @@ class Schedule(Displayed):
         """The same order of slices that weigh otherwise, with what follows from order alone."""
         kept = {name: self.derived[name] for name in ORDER_ALONE if name in self.derived}
         return replace(self, shape=replace(self.shape, slice_share=shares), derived=kept)
+
+    def with_table(self, table: Table, **changes: Any) -> "Schedule":
+        """The same pairs in other lanes, with what follows from annotations alone."""
+        kept = {name: self.derived[name] for name in ANNOTATIONS_ALONE if name in self.derived}
+        return replace(self, table=table, derived=kept, **changes)
 
     def with_boundary_bytes(self, sizes: tuple[int, ...]) -> "Schedule":
         """The same order with other boundaries between stages."""

@@ -212,7 +212,7 @@ class Shape:
         return Fraction(self.stages, self.devices)
 
     def share_of_stage(self, stage: int) -> Fraction:
-        return self.stage_share[stage] if self.stage_share else 1 / self.chunks
+        return self.stage_share[stage] if self.stage_share else Fraction(self.devices, self.stages)
 
     def cut(self, layers: int) -> tuple[int, ...]:
         """Layers of each stage for a model that has so many; empty is as even as can be.

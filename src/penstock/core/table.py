@@ -9,8 +9,8 @@ behind the generators.
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from operator import itemgetter
-from typing import Any
+from itertools import chain, repeat
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +29,40 @@ LETTERS = tuple(KINDS)
 CODE = {letter: number for number, letter in enumerate(LETTERS)}
 _OP_OF: Callable[[tuple[str, int, int, int]], Op] = partial(tuple.__new__, Op)
 """An op of its four parts, without a call of Python: whole lanes are made of them."""
-_CODE_OF_BYTE = np.full(256, 255, np.uint8)
+_NO_CODE = 255
+_CODE_OF_BYTE = np.full(256, _NO_CODE, np.uint8)
 _CODE_OF_BYTE[[ord(letter) for letter in LETTERS]] = range(len(LETTERS))
 _STAGE_CODES = np.isin(np.arange(256), [CODE[kind] for kind in STAGE_KINDS])
 """Whether a code serves a whole stage; these are the highest codes."""
+
+
+class OpColumns(NamedTuple):
+    """Some ops, as columns."""
+
+    kind: NDArray[Any]
+    stage: NDArray[Any]
+    mb: NDArray[Any]
+    slice: NDArray[Any]
+
+    def at(self, rows: NDArray[Any]) -> "OpColumns":
+        """Those at some places."""
+        return OpColumns(*(column[rows] for column in self))
+
+    def ops(self) -> list[Op]:
+        """The same as objects."""
+        letters = [LETTERS[code] for code in self.kind.tolist()]
+        return list(map(_OP_OF, zip(letters, *(column.tolist() for column in self[1:]))))
+
+    def followed_by(self, behind: "OpColumns") -> "OpColumns":
+        """These and others."""
+        return OpColumns(*(np.concatenate(parts) for parts in zip(self, behind)))
+
+
+def known_columns(ops: Sequence[Op]) -> OpColumns:
+    """The columns of some ops; what is of no kind is in no lane."""
+    letters, *places = zip(*ops) if ops else ((), (), (), ())
+    codes = np.array([*map(CODE.get, letters, repeat(_NO_CODE))], np.uint8)
+    return OpColumns(codes, *(np.fromiter(numbers, np.int64, len(ops)) for numbers in places))
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +84,7 @@ class Table:
             ((device, STREAMS.index(stream), ops) for device, stream, ops in lanes if len(ops)),
             key=lambda lane: lane[:2],
         )
-        columns = [_columns(ops) for _, _, ops in rows]
-        kind, stage, mb, slice = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+        kind, stage, mb, slice = _columns([*chain(*(ops for _, _, ops in rows))])
         return cls(
             kind=kind,
             stage=stage,
@@ -72,41 +101,35 @@ class Table:
 
     def followed_by(self, behind: "Table") -> "Table":
         """The same, with ops that are a table already."""
-        kind, stage, mb, slice = map(np.concatenate, zip(self._ops, behind._ops))
-        joined = Table(
+        columns, tables = self.columns.followed_by(behind.columns), (self, behind)
+        device = np.concatenate([table.device for table in tables])
+        stream = np.concatenate([table.stream for table in tables])
+        return Table.of_columns(columns, device, stream)
+
+    @classmethod
+    def of_columns(cls, ops: OpColumns, device: Ints, stream: Ints) -> "Table":
+        """The table of ops of these devices and streams (numbers in `STREAMS`); those of one lane
+        in the order given."""
+        key = device * len(STREAMS) + stream
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        first = np.flatnonzero(np.diff(key, prepend=-1))
+        lanes = key[first]
+        kind, stage, mb, slice = (column[order] for column in ops)
+        return cls(
             kind,
             stage,
             mb,
             slice,
-            np.append(self.lane_start, len(self) + behind.lane_start[1:]),
-            np.append(self.lane_device, behind.lane_device),
-            self.lane_stream + behind.lane_stream,
+            np.append(first, len(key)).astype(np.int32),
+            lanes // len(STREAMS),
+            tuple(STREAMS[lane] for lane in (lanes % len(STREAMS)).tolist()),
         )
-        return joined._in_order()
 
     @property
-    def _ops(self) -> tuple[NDArray[Any], ...]:
-        return self.kind, self.stage, self.mb, self.slice
-
-    def _in_order(self) -> "Table":
-        """Lanes of one device and stream made one, all of them ordered by device and stream."""
-        streams = [STREAMS.index(stream) for stream in self.lane_stream]
-        keys = [*zip(self.lane_device.tolist(), streams)]
-        lengths: dict[tuple[int, int], int] = dict.fromkeys(sorted(keys), 0)
-        for key, length in zip(keys, np.diff(self.lane_start).tolist()):
-            lengths[key] += length
-        places = {key: place for place, key in enumerate(lengths)}
-        order = np.argsort(np.array([places[key] for key in keys])[self.lane], kind="stable")
-        kind, stage, mb, slice = (column[order] for column in self._ops)
-        return Table(
-            kind,
-            stage,
-            mb,
-            slice,
-            np.cumsum([0, *lengths.values()], dtype=np.int32),
-            np.array([device for device, _ in lengths], np.int32),
-            tuple(STREAMS[stream] for _, stream in lengths),
-        )
+    def columns(self) -> OpColumns:
+        """The ops of all rows."""
+        return OpColumns(self.kind, self.stage, self.mb, self.slice)
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -124,6 +147,11 @@ class Table:
     def device(self) -> Ints:
         """Device of each row."""
         return self.lane_device[self.lane]
+
+    @cached_property
+    def stream(self) -> Ints:
+        """Number of the stream of each row."""
+        return np.array([*map(STREAMS.index, self.lane_stream)], np.int32)[self.lane]
 
     @cached_property
     def lane_stage(self) -> Ints:
@@ -144,6 +172,11 @@ class Table:
         wanted = np.zeros(256, np.bool_)
         wanted[[CODE[kind] for kind in kinds]] = True
         return wanted[self.kind]
+
+    def lanes_of(self, stream: str) -> NDArray[np.int64]:
+        """Numbers of the lanes of a stream."""
+        found = [lane for lane, name in enumerate(self.lane_stream) if name == stream]
+        return np.array(found, np.int64)
 
     def position(self, row: int) -> int:
         """Place of a row in its lane, from 0."""
@@ -179,10 +212,11 @@ class Table:
 
     def ops_at(self, rows: Sequence[int] | NDArray[Any]) -> list[Op]:
         """The ops of some rows."""
-        at = np.asarray(rows, np.int64)
-        letters = [LETTERS[code] for code in self.kind[at].tolist()]
-        columns = (letters, self.stage[at].tolist(), self.mb[at].tolist(), self.slice[at].tolist())
-        return list(map(_OP_OF, zip(*columns)))
+        return self.columns_at(np.asarray(rows, np.int64)).ops()
+
+    def columns_at(self, rows: NDArray[Any]) -> OpColumns:
+        """The same as columns."""
+        return self.columns.at(rows)
 
     def lanes(self) -> Iterator[tuple[int, str, list[Op]]]:
         """Device, stream and ops of each lane."""
@@ -203,16 +237,16 @@ class Table:
     @cached_property
     def _by_number(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Numbers of all ops in their order, and the row of each."""
-        numbers = self._numbers(*(column.astype(np.int64) for column in self._ops))
+        numbers = self._numbers(self.columns)
         order = np.argsort(numbers, kind="stable")
         return numbers[order], order
 
-    def _numbers(self, *columns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _numbers(self, columns: OpColumns) -> NDArray[np.int64]:
         """A number for each op, other than those of all different ops of the table; -1 for an op
         that is beyond all of them."""
         kind, *places = columns
-        found, there = kind, np.ones(len(kind), np.bool_)
-        for place, column in zip(places, self._ops[1:]):
+        found, there = kind.astype(np.int64), np.ones(len(kind), np.bool_)
+        for place, column in zip(places, self.columns[1:]):
             room = int(column.max()) + 1
             there &= (place >= 0) & (place < room)
             found = found * room + place
@@ -226,12 +260,11 @@ class Table:
 
     def first_rows(self, ops: Sequence[Op]) -> NDArray[np.int64]:
         """The first row of each of some ops, -1 for one that is in no lane."""
-        kinds = "".join(map(itemgetter(0), ops)).encode("latin-1", "replace")
-        if len(kinds) != len(ops):  # what is no kind is in no lane
-            return np.array([self.row_of(op) for op in ops], np.int64)
-        codes = _CODE_OF_BYTE[np.frombuffer(kinds, np.uint8)].astype(np.int64)
-        places = (np.fromiter(map(itemgetter(at), ops), np.int64, len(ops)) for at in (1, 2, 3))
-        wanted, (numbers, rows) = self._numbers(codes, *places), self._by_number
+        return self.first_rows_of(known_columns(ops))
+
+    def first_rows_of(self, columns: OpColumns) -> NDArray[np.int64]:
+        """The same of ops that are columns."""
+        wanted, (numbers, rows) = self._numbers(columns), self._by_number
         at = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
         return np.where(numbers[at] == wanted, rows[at], -1)
 
@@ -251,15 +284,15 @@ class Table:
 
 
 def _columns(ops: Sequence[tuple[str, int, int, int]]) -> tuple[NDArray[Any], ...]:
-    if set(map(len, ops)) != {4} or not all(type(op[0]) is str for op in ops[:1]):
-        odd = next((op for op in ops if len(op) != 4), ops[0])
+    letters, *columns = zip(*ops) if {*map(len, ops)} == {4} else ((None,),)
+    if {*map(type, letters)} != {str}:
+        odd = next(op for op in ops if len(op) != 4 or type(op[0]) is not str)
         raise ShapeError(
             f"{odd!r} is not an op", hint="an op is a tuple (kind, stage, microbatch, slice)"
         )
-    kinds = "".join(map(itemgetter(0), ops))
+    kinds = "".join(letters)
     codes = _CODE_OF_BYTE[np.frombuffer(kinds.encode("latin-1", "replace"), np.uint8)]
     if len(codes) != len(ops) or 255 in codes:
         unknown = next(op[0] for op in ops if op[0] not in CODE)
         raise ShapeError(f"{unknown!r} is not a kind of op", hint=f"kinds are {' '.join(LETTERS)}")
-    numbers = (np.fromiter(map(itemgetter(place), ops), np.int32, len(ops)) for place in (1, 2, 3))
-    return codes, *numbers
+    return codes, *(np.fromiter(numbers, np.int32, len(ops)) for numbers in columns)

@@ -225,8 +225,9 @@ def _sharded(schedule: Schedule) -> tuple[Schedule, tuple[Gathered, ...]]:
     if "G" in schedule.table.kinds:
         turns = [rotation_of(schedule, device) for device in devices]
         return schedule, tuple(Gathered(each.users("weight"), each.users("dw")) for each in turns)
-    stays = stays_of(schedule, TWO_BUFFERS)
-    users = {schedule.table.lane_device[each.lane]: Gathered(*each.users) for each in stays}
+    stays, table = stays_of(schedule, TWO_BUFFERS), schedule.table
+    lanes = table.lanes_of("compute").tolist()
+    users = {table.lane_device[lane]: Gathered(*stays.users(lane)) for lane in lanes}
     return add_collectives(schedule, stays), tuple(users[device] for device in devices)
 
 

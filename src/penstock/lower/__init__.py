@@ -21,7 +21,7 @@ from penstock.core.rules import NAMES, buffer_bases
 from penstock.core.schedule import Schedule
 from penstock.core.table import Ints
 from penstock.core.transfers import Moves, moves_of
-from penstock.lower.slots import Plan, plan_slots
+from penstock.lower.slots import Plan, needs_of_channels, plan_slots
 
 __all__ = ["lower", "lower_for_running", "needed_slots", "slots_for_running"]
 
@@ -61,8 +61,8 @@ def slots_for_running(schedule: Schedule) -> dict[Channel, int]:
 def needed_slots(schedule: Schedule) -> dict[Channel, int]:
     """Fewest receive slots of each channel with which a schedule does not deadlock."""
     require(schedule)
-    plan = plan_slots(schedule, moves_of(schedule))
-    return dict(zip(plan.channels, (int(count) for count in plan.needed)))
+    needs = needs_of_channels(schedule, moves_of(schedule))
+    return dict(zip(needs.channels, needs.needed.tolist()))
 
 
 def _posts(schedule: Schedule, plan: Plan) -> Attached:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.core.groups import groups_of
 from penstock.core.kernel import kernel
@@ -19,6 +20,20 @@ from penstock.core.schedule import Schedule
 from penstock.core.table import Ints
 from penstock.core.transfers import Moves
 from penstock.errors import ShapeError
+
+
+class ChannelNeeds(NamedTuple):
+    """The channels of a schedule and what each needs."""
+
+    channels: tuple[Channel, ...]
+    channel: Ints
+    """The channel of each transfer."""
+    needed: NDArray[np.int64]
+    """Fewest slots of each channel with which nothing deadlocks."""
+    by_send: NDArray[np.int64]
+    """Transfers by channel, in the order in which they are sent."""
+    first: NDArray[np.int64]
+    """Place of the first one of each channel in that order, and their number."""
 
 
 class Plan(NamedTuple):
@@ -38,9 +53,20 @@ def plan_slots(
     schedule: Schedule, moves: Moves, wanted: Mapping[Channel, int] | None = None
 ) -> Plan:
     """Give each transfer a slot; by default every channel has as few as it needs."""
+    channels, channel, needed, by_send, first = needs_of_channels(schedule, moves)
+    by_read = np.lexsort((moves.last_reader, channel))
+    slots = _wanted(channels, needed, wanted or {})
+    slot, posted_after = np.zeros(len(channel), np.int32), np.full(len(channel), -1, np.int32)
+    _assign(len(channel), first, by_send, by_read, slots, moves.last_reader, slot, posted_after)
+    return Plan(
+        channels, channel, needed.astype(np.int32), slots.astype(np.int32), slot, posted_after
+    )
+
+
+def needs_of_channels(schedule: Schedule, moves: Moves) -> ChannelNeeds:
+    """How many slots each channel needs so that nothing deadlocks."""
     channels, channel = _channels(schedule, moves)
     by_send = np.argsort(channel.astype(np.uint16), kind="stable")
-    by_read = np.lexsort((moves.last_reader, channel))
     first = np.searchsorted(channel[by_send], np.arange(len(channels) + 1)).astype(np.int64)
     turn = np.empty(len(channel), np.int64)
     turn[by_send] = np.arange(len(channel)) - first[channel[by_send]]
@@ -48,12 +74,7 @@ def plan_slots(
     read_turn = np.arange(len(channel)) - first[channel[together]]
     needed = np.ones(len(channels), np.int64)
     np.maximum.at(needed, channel[together], turn[together] - read_turn + 1)
-    slots = _wanted(channels, needed, wanted or {})
-    slot, posted_after = np.zeros(len(channel), np.int32), np.full(len(channel), -1, np.int32)
-    _assign(len(channel), first, by_send, by_read, slots, moves.last_reader, slot, posted_after)
-    return Plan(
-        channels, channel, needed.astype(np.int32), slots.astype(np.int32), slot, posted_after
-    )
+    return ChannelNeeds(channels, channel, needed, by_send, first)
 
 
 def _read_at(schedule: Schedule, moves: Moves) -> Ints:

@@ -220,19 +220,21 @@ def bytes_of(schedule: Schedule, columns: Columns) -> tuple[Ticks, int]:
     shape = schedule.shape
     bytes_at = np.zeros(shape.stages + 1, np.int64)
     bytes_at[1 : shape.stages] = shape.boundary_bytes or [0] * (shape.stages - 1)
-    ends = np.full((2, len(writer)), [[min(1, shape.stages - 1)], [shape.stages - 1]])
-    stage_of = {
-        "reader": stage_column(schedule)[reader],
-        "writer": stage_column(schedule)[writer],
-        "first": ends[0],
-        "last": ends[1],
-        "none": np.zeros_like(ends[0]),
-        "loan": np.zeros_like(ends[0]),  # timed with the ops that run in lock-step
-    }
     boundary = np.zeros(len(writer), np.int64)
-    for number, buffer in enumerate(BUFFERS.values()):
-        if buffer.crosses:
-            here = moved == number
-            boundary[here] = stage_of[buffer.crosses][here]
-    shares = shares_of(shape)
+    ends = {"first": min(1, shape.stages - 1), "last": shape.stages - 1}
+    for crosses, of_buffer in _CROSSING.items():
+        here = np.flatnonzero(of_buffer[moved])
+        if len(here) and crosses in ends:
+            boundary[here] = ends[crosses]
+        elif len(here):
+            rows = reader if crosses == "reader" else writer
+            boundary[here] = stage_column(schedule)[rows[here]]
+    shares = schedule.derive("shares of slices", lambda each: shares_of(each.shape))
     return bytes_at[boundary] * shares.unit[schedule.unit[reader]], shares.unit_scale
+
+
+_CROSSING = {
+    crosses: np.array([buffer.crosses == crosses for buffer in BUFFERS.values()])
+    for crosses in ("reader", "writer", "first", "last")
+}
+"""Which buffers cross a boundary with bytes; loans are timed with the ops that run in lock-step."""

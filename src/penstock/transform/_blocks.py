@@ -36,7 +36,7 @@ def item_lanes(schedule: Schedule) -> ItemLanes:
 
 
 def _item_lanes(schedule: Schedule) -> ItemLanes:
-    _refuse_strangers(schedule)
+    refuse_strangers(schedule)
     pair_of = {op: frozenset(pair) for pair in schedule.pairs for op in pair}
     lanes = [
         (device, stream, list(_items(ops, pair_of)))
@@ -59,7 +59,7 @@ def item_numbers(schedule: Schedule) -> Ints:
 
 def _item_numbers(schedule: Schedule) -> Ints:
     if not schedule.pairs or are_pairs_braided(schedule):
-        _refuse_strangers(schedule)
+        refuse_strangers(schedule)
         table, first = schedule.table, np.ones(len(schedule.table), np.bool_)
         for rows in pair_rows(schedule):
             first[np.sort(rows, axis=1)[:, 1:]] = False
@@ -83,7 +83,7 @@ def _items(ops: list[Op], pair_of: dict[Op, frozenset[Op]]) -> Iterator[LaneItem
         position += len(item)
 
 
-def _refuse_strangers(schedule: Schedule) -> None:
+def refuse_strangers(schedule: Schedule) -> None:
     """A transform counts on the coordinates of every op being inside the shape."""
     table = schedule.table
     staged = table.of_kinds(STAGE_KINDS)

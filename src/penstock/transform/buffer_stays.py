@@ -8,21 +8,17 @@ buffer, from the first op that uses it there to the last.
     stays             0     1           0       stage 0 comes back
 """
 
-from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from sys import maxsize
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from penstock.core.homes import home_column
+from penstock.core.kernel import kernel
 from penstock.core.meaning import MEANING, kinds_writing
 from penstock.core.schedule import Schedule
-from penstock.core.table import Ints
+from penstock.core.table import Ticks
 from penstock.errors import ShapeError
 from penstock.transform._blocks import item_numbers
 
@@ -34,159 +30,84 @@ ADDING = kinds_writing("dw")
 """Kinds that add to the weight gradient of their stage."""
 
 
-class Use(NamedTuple):
-    """An op that needs a buffer."""
+class BufferRule(NamedTuple):
+    """Which buffer a stage takes: the first one whose weighted sum of three numbers is least."""
 
-    place: int
-    """In the lane."""
-    item: int
-    """The number of the op or pair; the strands of a pair need their buffers at once."""
-    stage: int
+    away: int = 0
+    """Weight of how many buffers it is behind the one of the stage's own number."""
+    last: int = 0
+    """Weight of the place at which it was used last, -1 where it never was."""
+    following: int = 0
+    """Weight of the place at which its stage is needed next."""
 
 
-_USE_OF: Callable[[tuple[int, int, int]], Use] = partial(tuple.__new__, Use)
-"""Without a call of Python: whole lanes are made of them."""
-NO_PLACE = maxsize
+BY_NUMBER = BufferRule(away=1)
+"""Stage number i of a device always has buffer i modulo their number."""
+LEAST_RECENT = BufferRule(last=1)
+"""The buffer that has not been used for the longest time."""
+FARTHEST = BufferRule(following=-1)
+"""The buffer whose stage is not needed for the longest time: no rule gathers less."""
+
+NO_PLACE = 2**62
 """The place of what never comes."""
 
 
-class Buffers(NamedTuple):
-    """What a rule may look at: for each buffer, when its stage was used last and is used next."""
+class Stays(NamedTuple):
+    """Columns of stays, each a stage in a buffer from the first op that uses it there to the last:
+    lane after lane, in the order of the first ops."""
 
-    last: Sequence[int]
-    next_use: Callable[[], Sequence[int]]
-    """Looked up when it is asked for: most rules do not."""
-
-
-BufferRule = Callable[[int, Buffers], int]
-"""The buffer for a stage, given as its place among the stages of the device."""
-
-
-def by_number(place: int, buffers: Buffers) -> int:
-    """Stage number i of a device always has buffer i modulo their number."""
-    return place % len(buffers.last)
-
-
-def least_recent(place: int, buffers: Buffers) -> int:
-    """The buffer that has not been used for the longest time."""
-    return min(range(len(buffers.last)), key=buffers.last.__getitem__)
-
-
-def farthest(place: int, buffers: Buffers) -> int:
-    """The buffer whose stage is not needed for the longest time: no rule gathers less."""
-    following = buffers.next_use()
-    return max(range(len(following)), key=following.__getitem__)
-
-
-@dataclass(slots=True)
-class Stay:
-    """A stage in a buffer, from the first op that uses it there to the last."""
-
-    stage: int
-    ordinal: int
-    first: int
-    last: int
+    lane: Ticks
+    stage: Ticks
+    ordinal: Ticks
+    """How often the stage was in a buffer before."""
+    first: Ticks
+    last: Ticks
     """Places of these ops in the lane."""
-    freed: int
+    freed: Ticks
     """Place of the last op that used the buffer before; -1 where there was none."""
-    buffer: int
+    buffer: Ticks
     """The number of the buffer."""
-    item: int = -1
-    """The last op or pair that used it."""
-    then: int = -1
+    then: Ticks
     """Place of the first op that uses the buffer for another stage; -1 where there is none."""
 
 
-def stays(uses: Sequence[Use], count: int, rule: BufferRule) -> list[Stay]:
-    """Who is in so many buffers, in the order of the first ops; nobody without any."""
-    if not count:
-        return []
-    places: dict[int, list[int]] = {}
-    for place, _, stage in uses:
-        places.setdefault(stage, []).append(place)
-    numbers = {stage: number for number, stage in enumerate(sorted(places))}
-    held: list[Stay | None] = [None] * count
-    there: dict[int, Stay] = {}
-    found: list[Stay] = []
-    ordinals: Counter[int] = Counter()
-    for use in uses:
-        place, item, stage = use
-        stay = there.get(stage)
-        if stay is None:
-            last = [each.last if each is not None else -1 for each in held]
-            buffer = rule(numbers[stage], Buffers(last, partial(_following, held, places, use)))
-            stay = Stay(stage, ordinals[stage], place, place, last[buffer], buffer)
-            leaving, held[buffer], there[stage] = held[buffer], stay, stay
-            if leaving:
-                _refuse_both(leaving, use)
-                leaving.then = place
-                del there[leaving.stage]
-            ordinals[stage] += 1
-            found.append(stay)
-        stay.last, stay.item = place, item
-    return found
-
-
-def _refuse_both(leaving: Stay, use: Use) -> None:
-    """Refuse one buffer for the two strands of a pair."""
-    if leaving.item == use.item:
-        raise ShapeError(
-            f"a pair needs stages {leaving.stage} and {use.stage} at once, in the same buffer",
-            hint="give at least 2 buffers",
-        )
-
-
-def _following(held: Sequence[Stay | None], places: dict[int, list[int]], use: Use) -> list[int]:
-    """When the stage of each buffer is needed next."""
-    return [_next_use(places[each.stage], use, each) if each else NO_PLACE for each in held]
-
-
-def _next_use(places: list[int], use: Use, there: Stay) -> int:
-    """When a stage is needed next: now, if it is by the other strand of the same pair."""
-    at = bisect_right(places, use.place)
-    behind = places[at] if at < len(places) else NO_PLACE
-    return use.place if there.item == use.item else behind
-
+_LANE, _STAGE, _ORDINAL, _FIRST, _LAST, _FREED, _BUFFER, _THEN = range(8)
+"""Their numbers."""
 
 BufferUsers = tuple[frozenset[int], ...]
 """For each buffer the stages that it takes in turn."""
 
 
-@dataclass(frozen=True)
-class LaneStays:
-    """Who is in the buffers of one device, of its stages and of its vocabulary shard apart: a shard
-    is used all through the step, so it has buffers of its own and never leaves them."""
+class BufferStays(NamedTuple):
+    """Who is in the buffers of all devices, of their stages and of their vocabulary shards apart: a
+    shard is used all through the step, so it has buffers of its own and never leaves them."""
 
-    lane: int
-    weights: tuple[list[Stay], list[Stay]]
-    gradients: tuple[list[Stay], list[Stay]]
+    weights: tuple[Stays, Stays]
+    gradients: tuple[Stays, Stays]
 
-    @property
-    def users(self) -> tuple[BufferUsers, BufferUsers]:
-        """The users of the buffers of weights, and of those of gradients."""
-        return _users(self.weights), _users(self.gradients)
+    def users(self, lane: int) -> tuple[BufferUsers, BufferUsers]:
+        """The users of a lane's buffers of weights, and of those of gradients."""
+        return _users(self.weights, lane), _users(self.gradients, lane)
+
+
+def _users(of_each: Sequence[Stays], lane: int) -> BufferUsers:
+    users: dict[tuple[int, int], set[int]] = {}
+    for number, each in enumerate(of_each):
+        own = slice(*np.searchsorted(each.lane, (lane, lane + 1)).tolist())
+        for buffer, stage in zip(each.buffer[own].tolist(), each.stage[own].tolist()):
+            users.setdefault((number, buffer), set()).add(stage)
+    return tuple(frozenset(users[key]) for key in sorted(users))
 
 
 def stays_in_buffers(
     schedule: Schedule, *, weights: int, gradients: int, rule: BufferRule
-) -> list[LaneStays]:
+) -> BufferStays:
     """Of each compute lane, with so many buffers."""
-    found, touching = [], [_touching(schedule, kinds) for kinds in (USING, ADDING)]
-    for lane, stream in enumerate(schedule.table.lane_stream):
-        if stream == "compute":
-            using, adding = (_uses(schedule, lane, rows) for rows in touching)
-            of_weights = (stays(using[0], weights, rule), stays(using[1], min(weights, 1), rule))
-            of_gradients = (stays(adding[0], gradients, rule), stays(adding[1], 1, rule))
-            found.append(LaneStays(lane, of_weights, of_gradients))
-    return found
-
-
-def _users(of_each: Sequence[Sequence[Stay]]) -> BufferUsers:
-    users: dict[tuple[int, int], set[int]] = {}
-    for number, each in enumerate(of_each):
-        for stay in each:
-            users.setdefault((number, stay.buffer), set()).add(stay.stage)
-    return tuple(frozenset(users[key]) for key in sorted(users))
+    using, adding = (_touching(schedule, kinds) for kinds in (USING, ADDING))
+    return BufferStays(
+        _of_stages_and_shards(schedule, using, (weights, min(weights, 1)), rule),
+        _of_stages_and_shards(schedule, adding, (gradients, 1), rule),
+    )
 
 
 def _touching(schedule: Schedule, kinds: frozenset[str]) -> NDArray[np.bool_]:
@@ -195,26 +116,96 @@ def _touching(schedule: Schedule, kinds: frozenset[str]) -> NDArray[np.bool_]:
     return chosen & ~np.isin(home_column(schedule), [*weightless]) if weightless else chosen
 
 
-def _uses(
-    schedule: Schedule, lane: int, touching: NDArray[np.bool_]
-) -> tuple[list[Use], list[Use]]:
-    """Those ops of a lane that touch a buffer: those of stages, and those of a shard. Of several of
-    one stage in a row the first and the last say all."""
-    rows, shape = slice(*schedule.table.lane_start[lane : lane + 2].tolist()), schedule.shape
-    home, items = home_column(schedule)[rows], item_numbers(schedule)[rows]
-    chosen = touching[rows]
-    if home.max(initial=0) < shape.stages:
-        return _ends_of_runs(np.flatnonzero(chosen), home, items), []
-    parts = (home < shape.stages, home >= shape.stages)
-    own, shared = (_ends_of_runs(np.flatnonzero(chosen & each), home, items) for each in parts)
-    return own, shared
+def _of_stages_and_shards(
+    schedule: Schedule,
+    touching: NDArray[np.bool_],
+    counts: tuple[int, int],
+    rule: BufferRule,
+) -> tuple[Stays, Stays]:
+    """The stays of ops that touch the buffers of stages, and of those of shards."""
+    sharded = home_column(schedule) >= schedule.shape.stages
+    return (
+        _stays(schedule, touching & ~sharded, counts[0], rule),
+        _stays(schedule, touching & sharded, counts[1], rule),
+    )
 
 
-def _ends_of_runs(places: NDArray[np.int64], home: Ints, items: Ints) -> list[Use]:
-    if not len(places):
-        return []
-    changes = np.ones(len(places) + 1, np.bool_)
-    changes[1:-1] = home[places[1:]] != home[places[:-1]]
-    places = places[changes[:-1] | changes[1:]]
-    columns = (places, items[places], home[places])
-    return [*map(_USE_OF, zip(*(column.tolist() for column in columns)))]
+def _stays(schedule: Schedule, touching: NDArray[np.bool_], count: int, rule: BufferRule) -> Stays:
+    """Who is in so many buffers; nobody without any."""
+    rows = int(np.count_nonzero(touching)) if count else 0
+    found = np.full((len(Stays._fields), rows), -1, np.int64)
+    if not rows:
+        return Stays(*found)
+    table, home, items = schedule.table, home_column(schedule), item_numbers(schedule)
+    columns = (table.lane_start, table.lanes_of("compute"), home, items, touching)
+    size = _take_turns(len(table), *columns, int(home.max()) + 1, count, tuple(rule), found)
+    stays = Stays(*found[:, :size])
+    if schedule.pairs:
+        _refuse_both(schedule, stays)
+    return stays
+
+
+def _refuse_both(schedule: Schedule, stays: Stays) -> None:
+    """Refuse one buffer for the two strands of a pair."""
+    home, items = home_column(schedule), item_numbers(schedule)
+    left = np.flatnonzero(stays.then >= 0)
+    start = schedule.table.lane_start[stays.lane[left]]
+    then = start + stays.then[left]
+    wrong = items[start + stays.last[left]] == items[then]
+    if wrong.any():
+        first = np.flatnonzero(wrong)[np.argmin(then[wrong])]
+        raise ShapeError(
+            f"a pair needs stages {stays.stage[left[first]]} and {home[then[first]]} at once, in "
+            "the same buffer",
+            hint="give at least 2 buffers",
+        )
+
+
+@kernel
+def _take_turns(
+    lane_start: Any, lanes: Any, home: Any, item: Any, touching: Any, homes: Any, count: Any,
+    rule: Any, found: Any,
+) -> int:  # fmt: skip
+    """Fill in the stays of some lanes; return their number.
+
+    A stage is needed next where it is used next, but at once where the other strand of the same
+    pair uses it.
+    """
+    size, following = 0, np.empty(len(home), np.int64)
+    for lane in lanes:
+        start, end = lane_start[lane], lane_start[lane + 1]
+        coming, number = np.full(homes, NO_PLACE, np.int64), np.zeros(homes, np.int64)
+        for row in range(end - 1, start - 1, -1):
+            if touching[row]:
+                following[row] = coming[home[row]]
+                coming[home[row]] = row - start
+        number[1:] = np.cumsum(coming < NO_PLACE)[:-1]
+        there, held = np.full(homes, -1, np.int64), np.full(count, -1, np.int64)
+        ordinal = np.zeros(homes, np.int64)
+        for row in range(start, end):
+            if not touching[row]:
+                continue
+            stage, place = home[row], row - start
+            if there[stage] < 0:
+                chosen, least, freed = -1, 0, -1
+                for buffer in range(count):
+                    last, needed = -1, NO_PLACE
+                    if held[buffer] >= 0:
+                        last = found[_LAST, held[buffer]]
+                        braided = item[start + last] == item[row]
+                        needed = place if braided else following[start + last]
+                    away = (buffer - number[stage]) % count
+                    total = rule[0] * away + rule[1] * last + rule[2] * needed
+                    if chosen < 0 or total < least:
+                        chosen, least, freed = buffer, total, last
+                if held[chosen] >= 0:
+                    found[_THEN, held[chosen]] = place
+                    there[found[_STAGE, held[chosen]]] = -1
+                found[_LANE, size], found[_STAGE, size] = lane, stage
+                found[_ORDINAL, size], found[_FIRST, size] = ordinal[stage], place
+                found[_FREED, size], found[_BUFFER, size] = freed, chosen
+                held[chosen] = there[stage] = size
+                ordinal[stage] += 1
+                size += 1
+            found[_LAST, there[stage]] = place
+    return size

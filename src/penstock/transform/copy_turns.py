@@ -5,20 +5,18 @@ windows of copies are a few comparisons of whole numbers, so they are made for a
 the order that `add_copies` (transform/offload.py) gives the same windows op by op.
 """
 
-from collections.abc import Callable, Collection, Iterable
-from functools import partial
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.core.ops import Op
-from penstock.core.schedule import After, Schedule
+from penstock.core.holds import Holds
+from penstock.core.schedule import Schedule
 from penstock.core.table import CODE, Table
 from penstock.transform._blocks import item_numbers
 
 _Numbers = NDArray[np.int64]
-_AFTER_OF: Callable[[tuple[Op, Op]], After] = partial(tuple.__new__, After)
 
 
 class CopyTurns(NamedTuple):
@@ -33,8 +31,10 @@ class CopyTurns(NamedTuple):
 
     def of_stages(self, schedule: Schedule, stages: Collection[int]) -> "CopyTurns":
         """Those of some stages."""
-        chosen = np.isin(schedule.table.stage[self.forward], [*stages])
-        return CopyTurns(*(column[chosen] for column in self))
+        chosen = np.zeros(schedule.shape.stages, np.bool_)
+        chosen[[*stages]] = True
+        moved = chosen[schedule.table.stage[self.forward]]
+        return CopyTurns(*(column[moved] for column in self))
 
 
 def copy_turns(schedule: Schedule, lead: int) -> CopyTurns:
@@ -82,46 +82,47 @@ class CopyLanes(NamedTuple):
         streams = ("copy",) * len(devices)
         return cls(Table(kind, stage, mb, slice, ends, devices, streams), start, lead)
 
-    def holds(self, schedule: Schedule, taking: Collection[str]) -> tuple[After, ...]:
+    def holds(self, schedule: Schedule, taking: Collection[str]) -> Holds:
         """What loads wait for, and ops of kinds that take memory."""
-        takes = schedule.table.of_kinds(taking)
-        lanes = [self._lane(schedule, number) for number in range(len(self.table.lane_device))]
-        loads = [each for own, lane in lanes for each in self._loads(schedule, own, lane)]
-        takers = [each for own, lane in lanes for each in self._takers(schedule, own, lane, takes)]
-        return (*loads, *takers)
+        lanes = schedule.table.lanes_of("compute")
+        lanes = lanes[np.searchsorted(schedule.table.lane_device[lanes], self.table.lane_device)]
+        loads = self._loads(schedule, lanes)
+        return loads.followed_by(self._takers(schedule, lanes, taking))
 
-    def _lane(self, schedule: Schedule, number: int) -> tuple[range, range]:
-        """The copies of a device, and the rows of its compute lane."""
-        table, at = schedule.table, (self.table.lane_device[number], "compute")
-        lane = [*zip(table.lane_device.tolist(), table.lane_stream)].index(at)
-        own = range(*self.table.lane_start[number : number + 2].tolist())
-        return own, range(*table.lane_start[lane : lane + 2].tolist())
-
-    def _loads(self, schedule: Schedule, own: range, lane: range) -> Iterable[After]:
+    def _loads(self, schedule: Schedule, lanes: _Numbers) -> Holds:
         """Hold each load back until what ended before its window has ended."""
-        loads = own.start + np.flatnonzero(self._loading(own))
-        turns = item_numbers(schedule)[lane.start : lane.stop]
-        ended = np.searchsorted(turns, self.start[loads])
-        held = np.maximum.accumulate(np.append(0, ended))[:-1]
-        behind = ended > held
-        earlier = schedule.table.ops_at(lane.start + ended[behind] - 1)
-        return _after(self.table.ops_at(loads[behind]), earlier)
+        table, loads = schedule.table, np.flatnonzero(self._loading)
+        lane, room = lanes[self.table.lane[loads]], self._room(schedule)
+        turns = room * table.lane.astype(np.int64) + item_numbers(schedule)
+        ended = np.searchsorted(turns, room * lane + self.start[loads])
+        held = np.append(0, np.maximum.accumulate(ended)[:-1])
+        behind = ended > np.maximum(held, table.lane_start[lane])
+        earlier = table.columns_at(ended[behind] - 1)
+        return Holds(self.table.columns_at(loads[behind]), earlier)
 
-    def _takers(
-        self, schedule: Schedule, own: range, lane: range, takes: NDArray[np.bool_]
-    ) -> Iterable[After]:
+    def _takers(self, schedule: Schedule, lanes: _Numbers, taking: Collection[str]) -> Holds:
         """Hold ops that take memory back until the offloads that ended before them have ended."""
-        rows = lane.start + np.flatnonzero(takes[lane.start : lane.stop])
-        numbers = np.where(self._loading(own), -1, np.arange(len(own)))
+        table, copies, room = schedule.table, self.table, self._room(schedule)
+        beside = np.full(len(table.lane_stream), -1, np.int64)
+        beside[lanes] = np.arange(len(lanes))
+        own = beside[table.lane]
+        rows = np.flatnonzero(table.of_kinds(taking) & (own >= 0))
+        own = own[rows]
+        numbers = np.where(self._loading, -1, np.arange(len(copies)))
         last_out = np.append(-1, np.maximum.accumulate(numbers))
-        ends = self.start[own.start : own.stop] + self.lead
-        last = last_out[np.searchsorted(ends, item_numbers(schedule)[rows], side="right")]
+        ends = room * copies.lane.astype(np.int64) + self.start + self.lead
+        turns = room * own + item_numbers(schedule)[rows]
+        last = last_out[np.searchsorted(ends, turns, side="right")]
+        last[last < copies.lane_start[own]] = -1  # that one is of another lane
         new = np.diff(last, prepend=-1) > 0
-        return _after(schedule.table.ops_at(rows[new]), self.table.ops_at(own.start + last[new]))
+        return Holds(table.columns_at(rows[new]), copies.columns_at(last[new]))
 
-    def _loading(self, own: range) -> NDArray[np.bool_]:
-        return np.asarray(self.table.kind[own.start : own.stop] == CODE["L"])
+    def _room(self, schedule: Schedule) -> int:
+        """More turns than any lane has, so that those of one lane are in front of all of the next
+        one where lanes are this far apart."""
+        last = int(self.start.max()) + self.lead
+        return 1 + max(last, int(item_numbers(schedule).max()))
 
-
-def _after(ops: Iterable[Op], earlier: Iterable[Op]) -> Iterable[After]:
-    return map(_AFTER_OF, zip(ops, earlier))
+    @property
+    def _loading(self) -> NDArray[np.bool_]:
+        return np.asarray(self.table.kind == CODE["L"])

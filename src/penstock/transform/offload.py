@@ -25,6 +25,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from penstock.core.buffers import BUFFERS
+from penstock.core.holds import held_too
 from penstock.core.lifetimes import size_factors
 from penstock.core.ops import Op
 from penstock.core.schedule import After, Schedule
@@ -89,10 +90,10 @@ def offload_stages(
     _refuse_more(schedule)
     lanes = CopyLanes.of(schedule, turns, lead)
     holds = lanes.holds(schedule, TAKING)
-    return replace(
-        schedule.renamed(f"{schedule.name}+offload"),
-        table=schedule.table.followed_by(lanes.table),
-        after=(*unique(schedule.after), *holds),
+    return schedule.with_table(
+        schedule.table.followed_by(lanes.table),
+        name=f"{schedule.name}+offload",
+        after=held_too(schedule.after, holds),
         shares=(*schedule.shares, *_shares(schedule, turns, share)),
     )
 

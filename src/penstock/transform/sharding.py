@@ -14,24 +14,21 @@ front, because somebody waits for them. An ordinal stands in place of the microb
 Source: arXiv:2211.05953, and the author's later implementation.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import partial
-from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.core.ops import SHARD_KINDS, Op
-from penstock.core.schedule import After, Schedule
-from penstock.core.table import Ints, PlainLane
+from penstock.core.holds import Holds, held_too
+from penstock.core.kernel import kernel
+from penstock.core.ops import SHARD_KINDS
+from penstock.core.schedule import Schedule
+from penstock.core.table import CODE, OpColumns, Table, Ticks
 from penstock.errors import ShapeError
-from penstock.transform._blocks import unique
 from penstock.transform.buffer_stays import (
     ADDING,
+    BY_NUMBER,
     BufferRule,
-    LaneStays,
-    by_number,
+    BufferStays,
     stays_in_buffers,
 )
 
@@ -42,44 +39,33 @@ def fewest_for_one_reduction(schedule: Schedule) -> int:
 
     Then a stage finds its buffer again if fewer others than there are buffers were used since.
     """
-    table, most = schedule.table, 2
+    table, weightless = schedule.table, schedule.shape.weightless
     chosen = table.of_kinds(ADDING - SHARD_KINDS)
-    chosen &= ~np.isin(table.stage, [*schedule.shape.weightless])
-    for lane, stream in enumerate(table.lane_stream):
-        if stream == "compute":
-            rows = slice(*table.lane_start[lane : lane + 2].tolist())
-            most = max(most, _most_between(table.stage[rows][chosen[rows]]))
-    return most
+    if weightless:
+        chosen &= ~np.isin(table.stage, [*weightless])
+    columns = (table.lane_start, table.lanes_of("compute"), table.stage, chosen)
+    return max(2, int(_most_between(len(table), *columns, int(table.stage.max()) + 1)))
 
 
-def _most_between(stages: Ints) -> int:
+@kernel
+def _most_between(lane_start: Any, lanes: Any, stage: Any, chosen: Any, stages: Any) -> int:
     """How many different stages there are at most from one use of a stage to the next."""
-    recent: list[int] = []
     most = 0
-    for stage in stages[np.flatnonzero(np.diff(stages, prepend=-1))].tolist():
-        if stage in recent:
-            at = recent.index(stage)
-            most = max(most, at + 1)
-            del recent[at]
-        recent.insert(0, stage)
+    for lane in lanes:
+        used, before = np.full(stages, -1, np.int64), -1
+        for row in range(lane_start[lane], lane_start[lane + 1]):
+            here = stage[row]
+            if chosen[row] and here != before:
+                if used[here] >= 0:
+                    most = max(most, int((used > used[here]).sum()) + 1)
+                before = here
+            if chosen[row]:
+                used[here] = row
     return most
-
-
-_AFTER_OF: Callable[[tuple[Op, Op]], After] = partial(tuple.__new__, After)
-"""Without a call of Python: there are as many as ops."""
-
-
-class _Launch(NamedTuple):
-    """A collective op, the place in the lane behind which it may start, and who waits for it."""
-
-    behind: int
-    op: Op
-    waiting: int
-    """Place in the lane; -1 where nobody waits."""
 
 
 def shard(
-    schedule: Schedule, *, weights: int, gradients: int, rule: BufferRule = by_number
+    schedule: Schedule, *, weights: int, gradients: int, rule: BufferRule = BY_NUMBER
 ) -> Schedule:
     """The schedule with its gathers and reductions, for so many buffers on each device.
 
@@ -96,7 +82,7 @@ def shard(
     )
 
 
-def add_collectives(schedule: Schedule, stays: Sequence[LaneStays]) -> Schedule:
+def add_collectives(schedule: Schedule, stays: BufferStays) -> Schedule:
     """The schedule with a gather for each stay in a buffer of weights, and with a reduction for
     each in one of gradients."""
     if "collective" in schedule.table.lane_stream:
@@ -109,33 +95,63 @@ def add_collectives(schedule: Schedule, stays: Sequence[LaneStays]) -> Schedule:
             "of an op, and this one has several",
             hint="shard a schedule whose ops are in one lane each",
         )
-    table, holds, added = schedule.table, list(schedule.after), list[PlainLane]()
-    for of_lane in stays:
-        launches = sorted(_launches(of_lane))
-        if launches:
-            ops = [launch.op for launch in launches]
-            added.append((int(table.lane_device[of_lane.lane]), "collective", ops))
-        holds += _holds(schedule, int(table.lane_start[of_lane.lane]), launches)
-    whole = schedule.renamed(f"{schedule.name}+shard")
-    return replace(
-        whole, table=table.appended(added) if added else table, after=unique(holds), derived={}
+    table, launches = schedule.table, _launches(stays)
+    added = _lanes(table, launches)
+    return schedule.with_table(
+        table.followed_by(added) if len(added) else table,
+        name=f"{schedule.name}+shard",
+        after=held_too(schedule.after, _holds(table, added, launches)),
     )
 
 
-def _launches(stays: LaneStays) -> Iterator[_Launch]:
-    """Gathers and reductions of one device."""
-    for stay in chain(*stays.weights):
-        yield _Launch(stay.freed, Op("G", stay.stage, stay.ordinal), stay.first)
-    for stay in chain(*stays.gradients):
-        yield _Launch(stay.last, Op("Z", stay.stage, stay.ordinal), stay.then)
+class _Launches(NamedTuple):
+    """Columns of collective ops, lane after lane, in the order in which they may start."""
+
+    lane: Ticks
+    """The compute lane whose stages they serve."""
+    behind: Ticks
+    """The place in it behind which each may start; -1 where it may at once."""
+    kind: Ticks
+    """Code of the kind; gathers come first."""
+    stage: Ticks
+    ordinal: Ticks
+    waiting: Ticks
+    """The place in it of the op that waits; -1 where nobody does."""
 
 
-def _holds(schedule: Schedule, start: int, launches: Sequence[_Launch]) -> Iterator[After]:
-    """What launches wait for in the lane that begins at a row, and who waits for them."""
-    places = [place for each in launches for place in (each.behind, each.waiting) if place >= 0]
-    ops = dict(zip(places, schedule.table.ops_at([start + place for place in places])))
-    for behind, op, waiting in launches:
-        if behind >= 0:
-            yield _AFTER_OF((op, ops[behind]))
-        if waiting >= 0:
-            yield _AFTER_OF((ops[waiting], op))
+def _launches(stays: BufferStays) -> _Launches:
+    """Gathers and reductions of all devices."""
+    gathers = [(x.lane, x.freed, x.stage, x.ordinal, x.first) for x in stays.weights]
+    reductions = [(x.lane, x.last, x.stage, x.ordinal, x.then) for x in stays.gradients]
+    parts = [*gathers, *reductions]
+    lane, behind, stage, ordinal, waiting = (np.concatenate(each) for each in zip(*parts))
+    counts = [sum(len(part[0]) for part in each) for each in (gathers, reductions)]
+    kind = np.repeat([CODE["G"], CODE["Z"]], counts)
+    order = np.lexsort((ordinal, stage, kind, behind, lane))
+    columns = (lane, behind, kind, stage, ordinal, waiting)
+    return _Launches(*(column[order] for column in columns))
+
+
+def _lanes(table: Table, launches: _Launches) -> Table:
+    """The collective lanes."""
+    lanes, first = np.unique(launches.lane, return_index=True)
+    return Table(
+        launches.kind.astype(np.uint8),
+        launches.stage.astype(np.int32),
+        launches.ordinal.astype(np.int32),
+        np.zeros(len(launches.lane), np.int32),
+        np.append(first, len(launches.lane)).astype(np.int32),
+        table.lane_device[lanes],
+        ("collective",) * len(lanes),
+    )
+
+
+def _holds(table: Table, added: Table, launches: _Launches) -> Holds:
+    """What launches wait for in their compute lane, and who waits for them there."""
+    places = np.stack([launches.behind, launches.waiting], axis=1)
+    launch, waits = np.nonzero(places >= 0)
+    rows = table.lane_start[launches.lane[launch]] + places[launch, waits]
+    both = [*zip(added.columns_at(launch), table.columns_at(rows))]
+    ops = (np.where(waits, other, own) for own, other in both)
+    earlier = (np.where(waits, own, other) for own, other in both)
+    return Holds(OpColumns(*ops), OpColumns(*earlier))

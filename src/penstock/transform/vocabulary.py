@@ -13,46 +13,74 @@ A turn waits for all devices, and the schedule leaves no time for that: orders t
 schedules of their own. Source of the passes: arXiv:2411.05288.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, Op
+from penstock.core.ops import SHARD_KINDS, STAGE_KINDS, STREAMS
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import play_schedule
-from penstock.core.table import Ticks
+from penstock.core.table import CODE, OpColumns, Table, Ticks
 from penstock.errors import ShapeError
-from penstock.transform._blocks import ItemLanes, LaneItem, item_lanes, with_items
+from penstock.transform._blocks import LaneItem, item_lanes, refuse_strangers
+
+_KINDS = ("D", "E", "ST")
+"""Passes that stand together. At one moment an embedding's backward is in front."""
 
 
 class Passes(NamedTuple):
-    """Passes of one unit that all devices run at a moment, before what starts then."""
+    """Columns of the passes that all devices run, in the order in which they do."""
 
-    moment: int
-    kinds: str
-    mb: int
-    slice: int
+    moment: Ticks
+    """They run before what starts then."""
+    kinds: Ticks
+    """Place in `_KINDS`."""
+    mb: Ticks
+    slice: Ticks
 
-    def on(self, device: int) -> list[LaneItem]:
-        return [(Op(kind, device, self.mb, self.slice),) for kind in self.kinds]
+    def on(self, device: int) -> OpColumns:
+        """Those of a device."""
+        codes = [[CODE[kind] for kind in kinds] for kinds in _KINDS]
+        kind = [code for number in self.kinds.tolist() for code in codes[number]]
+        mb, slice = (self.by_op(column).astype(np.int32) for column in (self.mb, self.slice))
+        return OpColumns(np.array(kind, np.uint8), np.full_like(mb, device), mb, slice)
+
+    def by_op(self, column: Ticks) -> Ticks:
+        """A column with a place for each op."""
+        return np.repeat(column, np.array([*map(len, _KINDS)])[self.kinds])
 
 
 def spread_vocabulary(schedule: Schedule, *, loss: str = "T") -> Schedule:
     """The schedule with passes; `loss` is T where the second pass of all shards starts the
     backward, and S where the first one does, which then does more of the work."""
     _refuse(schedule)
+    refuse_strangers(schedule)
     shape = replace(schedule.shape, embed="E", loss=loss)
-    done = play_schedule(schedule, np.ones(len(schedule.table), np.int64))
-    passes = sorted({*_passes(schedule, done.start, done.end)})  # a gang stands in several lanes
-    row_of = {op: rows[0] for op, rows in schedule.table.rows_by_op.items()}
-    starts = {op: int(done.start[row]) for op, row in row_of.items()}
-    lanes: ItemLanes = [
-        (device, stream, _merged(items, passes, device, starts) if stream == "compute" else items)
-        for device, stream, items in item_lanes(schedule)
-    ]
-    return with_items(schedule.renamed(f"{schedule.name}+vocabulary"), lanes, shape=shape)
+    passes, place = _passes(schedule)
+    table, lanes = schedule.table, schedule.table.lanes_of("compute")
+    devices = table.lane_device[lanes].tolist()
+    own = passes.by_op(2 * np.arange(len(passes.kinds)) + 1)
+    columns, of_device, stream = table.columns, [table.device], [table.stream]
+    for device in devices:
+        columns = columns.followed_by(passes.on(device))
+        of_device.append(np.full(len(own), device, np.int32))
+        stream.append(np.full(len(own), STREAMS.index("compute"), np.int32))
+    order = np.argsort(np.concatenate([place, *[own] * len(devices)]), kind="stable")
+    return replace(
+        schedule.renamed(f"{schedule.name}+vocabulary"),
+        shape=shape,
+        table=Table.of_columns(
+            columns.at(order), np.concatenate(of_device)[order], np.concatenate(stream)[order]
+        ),
+        pairs=_pairs(schedule),
+    )
+
+
+def _pairs(schedule: Schedule) -> tuple[LaneItem, ...]:
+    """The pairs, as they stand in the lanes."""
+    lanes = item_lanes(schedule) if schedule.pairs else []
+    return tuple(item for _, _, items in lanes for item in items if len(item) > 1)
 
 
 def _refuse(schedule: Schedule) -> None:
@@ -65,31 +93,20 @@ def _refuse(schedule: Schedule) -> None:
         )
 
 
-def _passes(schedule: Schedule, start: Ticks, end: Ticks) -> Iterator[Passes]:
-    """At what moments of the schedule each unit has its passes."""
-    last = schedule.shape.stages - 1
-    for row, (kind, stage, mb, slice) in enumerate(schedule.table.ops()):
-        if kind in "FN" and stage == 0:
-            yield Passes(int(start[row]), "E", mb, slice)
-        if kind in "FN" and stage == last:
-            yield Passes(int(end[row]), "ST", mb, slice)
-        if kind in "BI" and stage == 0:
-            yield Passes(int(end[row]), "D", mb, slice)
-
-
-def _merged(
-    items: list[LaneItem], passes: list[Passes], device: int, starts: dict[Op, int]
-) -> list[LaneItem]:
-    """The lane of a device with the passes in front of what starts at their moment."""
-    found: list[LaneItem] = []
-    left = iter([*passes, None])
-    coming = next(left)
-    for item in items:
-        while coming is not None and coming.moment <= starts[item[0]]:
-            found += coming.on(device)
-            coming = next(left)
-        found.append(item)
-    while coming is not None:
-        found += coming.on(device)
-        coming = next(left)
-    return found
+def _passes(schedule: Schedule) -> tuple[Passes, Ticks]:
+    """The passes of each unit, and between which of them each op of the schedule stands: an op
+    behind n passes has the place 2n, the pass behind them 2n + 1."""
+    table = schedule.table
+    run = play_schedule(schedule, np.ones(len(table), np.int64))
+    first, last = table.stage == 0, table.stage == schedule.shape.stages - 1
+    forward, backward = table.of_kinds("FN"), table.of_kinds("BI")
+    moments = ((run.end, backward & first), (run.start, forward & first), (run.end, forward & last))
+    found = [
+        np.stack([moment[rows], np.full(rows.sum(), kinds), table.mb[rows], table.slice[rows]])
+        for kinds, (moment, rows) in enumerate(moments)
+    ]
+    passes = Passes(*np.unique(np.concatenate(found, axis=1), axis=1))  # a gang is in many lanes
+    behind = np.searchsorted(passes.moment, run.start, side="right")
+    room = table.lane * np.int64(len(passes.moment) + 1)  # lanes that are stuck keep their order
+    behind = np.maximum.accumulate(room + behind) - room
+    return passes, 2 * behind

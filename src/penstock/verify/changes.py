@@ -6,7 +6,7 @@ from penstock.core.schedule import Schedule
 from penstock.plan.slices import Lengths, even
 from penstock.run.program.token_groups import MicrobatchGroups, TokenGroup
 from penstock.transform import cut_slices, recompute_all, shard
-from penstock.transform.buffer_stays import least_recent
+from penstock.transform.buffer_stays import LEAST_RECENT
 
 CUTS = 3
 """Slices into which a schedule without slices is cut, to meet uneven ones."""
@@ -101,7 +101,7 @@ def with_few_buffers(schedule: Schedule) -> Schedule:
     one, so that stages of a device take turns; two buffers where the strands of a pair need them.
     """
     buffers = 2 if schedule.pairs else 1
-    sharded = shard(schedule, weights=buffers, gradients=buffers, rule=least_recent)
+    sharded = shard(schedule, weights=buffers, gradients=buffers, rule=LEAST_RECENT)
     return sharded.renamed(schedule.name)
 
 

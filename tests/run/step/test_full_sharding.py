@@ -22,7 +22,7 @@ from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.shardings import SHARDINGS, sharding_named
 from penstock.schedules import build
 from penstock.transform import recompute_all, shard
-from penstock.transform.buffer_stays import by_number, farthest
+from penstock.transform.buffer_stays import BY_NUMBER, FARTHEST
 from run.full_jobs import (
     FAULTS,
     collected,
@@ -61,7 +61,7 @@ def _plan(schedule: Schedule, *, tied: bool = False) -> StepPlan:
 
 def _sharded(name: str, weights: int, gradients: int, **sizes: int) -> Schedule:
     schedule = build(name, **sizes)  # type: ignore[arg-type]
-    return shard(schedule, weights=weights, gradients=gradients, rule=by_number)
+    return shard(schedule, weights=weights, gradients=gradients, rule=BY_NUMBER)
 
 
 @pytest.mark.parametrize(("name", "tied"), one_of(3, product(SCHEDULES, (False, True))))
@@ -83,7 +83,7 @@ def test_a_stage_that_is_gathered_and_reduced_many_times_learns_the_same(
     """In the interleaved order stages leave their buffers to others again and again."""
     plain = build("interleaved", devices=2, microbatches=4, chunks=4)
     right = ranks.run(trained_with, _plan(plain, tied=True), 2, "none")
-    for rule in (by_number, farthest):
+    for rule in (BY_NUMBER, FARTHEST):
         schedule = shard(plain, weights=buffers[0], gradients=buffers[1], rule=rule)
         assert max(op.mb for op in schedule.lane(0, "collective") if op.kind == "Z") > 0
         for mine, theirs in zip(
@@ -266,7 +266,7 @@ def test_plans_that_use_other_buffers_take_turns(ranks: Crew) -> None:
     """One plan gives every stage a gradient buffer to itself, the other lets stages of unequal
     sizes share one; the buffers of the first are lengthened for it."""
     order = build("interleaved", devices=2, microbatches=4, chunks=4)
-    few = shard(order, weights=1, gradients=1, rule=by_number)
+    few = shard(order, weights=1, gradients=1, rule=BY_NUMBER)
     right = ranks.run(trained_with_two_plans, (_plan(order), _plan(order)), 2, "none")
     for plans in ((_plan(order), _plan(few)), (_plan(few), _plan(order))):
         found = ranks.run(trained_with_two_plans, plans, 2, "full")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from penstock.core.schedule import Schedule
 from penstock.errors import RunError
-from penstock.transform.buffer_stays import LaneStays, least_recent, stays_in_buffers
+from penstock.transform.buffer_stays import LEAST_RECENT, BufferStays, stays_in_buffers
 from penstock.transform.sharding import add_collectives, fewest_for_one_reduction
 
 SHARDING_KINDS = frozenset("GZ")
@@ -45,11 +45,11 @@ def shard_weights(schedule: Schedule, buffers: BufferCounts) -> Schedule:
     return add_collectives(schedule, stays_of(schedule, buffers))
 
 
-def stays_of(schedule: Schedule, buffers: BufferCounts) -> list[LaneStays]:
+def stays_of(schedule: Schedule, buffers: BufferCounts) -> BufferStays:
     """Who is in the buffers of each device."""
     gradients = buffers.gradients or fewest_for_one_reduction(schedule)
     return stays_in_buffers(
-        schedule, weights=buffers.weights, gradients=gradients, rule=least_recent
+        schedule, weights=buffers.weights, gradients=gradients, rule=LEAST_RECENT
     )
 
 

@@ -29,9 +29,9 @@ import numpy as np
 from penstock.core.begun import first_forwards
 from penstock.core.homes import home_column, shard_homes, weight_homes
 from penstock.core.meaning import kinds_writing
-from penstock.core.ops import Op
+from penstock.core.ops import STREAMS, Op
 from penstock.core.schedule import Schedule
-from penstock.core.table import PlainLane, Table
+from penstock.core.table import CODE, OpColumns, Table
 from penstock.errors import RunError
 from penstock.transform import update_on_host
 
@@ -49,7 +49,7 @@ def end_step(
     Without replicas to reduce over, only stages that share a weight have a Z. Reductions that the
     schedule has already are all that their stages need.
     """
-    table = schedule.table.appended(_behind(schedule, "VU", reduced=reduced, ties=ties))
+    table = schedule.table.followed_by(_behind(schedule, "VU", reduced=reduced, ties=ties))
     return _ended(schedule, table, ties)
 
 
@@ -58,7 +58,7 @@ def end_step_early(
 ) -> Schedule:
     """The same with updates that wait for no other stage, and those of the step before confirmed
     on the way."""
-    ended = schedule.table.appended(_behind(schedule, "VA", reduced=reduced, ties=ties))
+    ended = schedule.table.followed_by(_behind(schedule, "VA", reduced=reduced, ties=ties))
     lanes: StreamLanes = {(device, stream): ops for device, stream, ops in ended.lanes()}
     begun, table = first_forwards(schedule), schedule.table
     homes = _homes(schedule)
@@ -73,7 +73,8 @@ def end_step_early(
                 hint='set optimizer.validation to "before"',
             )
         lanes[device, "compute"] = [*lane[:count], *checks, *lane[count:]]
-    return _ended(schedule, Table.of(_rows(lanes)), ties)
+    rows = [(device, stream, ops) for (device, stream), ops in lanes.items()]
+    return _ended(schedule, Table.of(rows), ties)
 
 
 StepEnd = Callable[..., Schedule]
@@ -95,41 +96,39 @@ def _homes(schedule: Schedule) -> dict[int, list[int]]:
 
 def _behind(
     schedule: Schedule, kinds: str, *, reduced: bool, ties: Sequence[tuple[int, int]]
-) -> list[PlainLane]:
+) -> Table:
     """What comes behind the lanes: reductions, and ops of these kinds for every stage."""
-    homes = _homes(schedule)
-    tied = {stage for tie in ties for stage in tie}
-    lanes: StreamLanes = {}
+    homes, tied = _homes(schedule), {stage for tie in ties for stage in tie}
     there = set(schedule.table.stage[schedule.table.of_kinds("Z")].tolist())
-    for stage in sorted(homes, key=_last_gradients(schedule).__getitem__):
-        for device in homes[stage]:
-            if (reduced or stage in tied) and stage not in there:
-                _append(lanes, (device, "collective"), Op("Z", stage, 0))
-    for kind in kinds:
-        for stage, devices in homes.items():
-            for device in devices:
-                _append(lanes, (device, "compute"), Op(kind, stage, 0))
-    return _rows(lanes)
+    summed = [
+        (stage, device)
+        for stage in sorted(homes, key=_last_gradients(schedule).__getitem__)
+        if (reduced or stage in tied) and stage not in there
+        for device in homes[stage]
+    ]
+    every = [(stage, device) for stage, devices in homes.items() for device in devices]
+    at = np.array([*summed, *every * len(kinds)], np.int32).reshape(-1, 2)
+    counts = [len(summed), *[len(every)] * len(kinds)]
+    streams = [STREAMS.index(name) for name in ("collective", *["compute"] * len(kinds))]
+    codes = np.array([CODE["Z"], *map(CODE.__getitem__, kinds)], np.uint8)
+    zero = np.zeros(len(at), np.int32)
+    ops = OpColumns(np.repeat(codes, counts), at[:, 0], zero, zero)
+    return Table.of_columns(ops, at[:, 1], np.repeat(np.array(streams, np.int32), counts))
 
 
 def _ended(schedule: Schedule, table: Table, ties: Sequence[tuple[int, int]]) -> Schedule:
     shape = schedule.shape
     if shape.ties != tuple(ties):
         shape = replace(shape, ties=tuple(ties))
-    return replace(schedule, shape=shape, table=table, derived={})
-
-
-def _rows(lanes: StreamLanes) -> list[PlainLane]:
-    return [(device, stream, ops) for (device, stream), ops in lanes.items()]
-
-
-def _append(lanes: StreamLanes, lane: tuple[int, str], op: Op) -> None:
-    lanes.setdefault(lane, []).append(op)
+    return schedule.with_table(table, shape=shape)
 
 
 def _last_gradients(schedule: Schedule) -> dict[int, int]:
     """The position at which the gradient of each stage is complete."""
     table, homes = schedule.table, home_column(schedule)
     rows = np.flatnonzero(table.of_kinds(_ADDING))
-    last = dict(zip(homes[rows].tolist(), rows.tolist()))
-    return {stage: table.position(row) for stage, row in last.items()}
+    last = np.full(int(homes.max()) + 1, -1)
+    last[homes[rows]] = rows  # of equal homes the last one stays
+    stages = np.flatnonzero(last >= 0)
+    places = last[stages] - table.lane_start[table.lane[last[stages]]]
+    return dict(zip(stages.tolist(), places.tolist()))
