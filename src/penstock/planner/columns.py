@@ -1,7 +1,7 @@
 """What both bounds of a division need: one microbatch by slices, as columns over its schedules."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +17,8 @@ from penstock.planner.variants import PlanVariant
 Flags = NDArray[np.bool_]
 Pieces = Callable[[int], PieceTimes]
 """One microbatch, cut into so many slices."""
+OfPiece = Callable[[PieceTimes], Sequence[float | Floats]]
+"""Numbers of a microbatch, or arrays over sorts of layers."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +30,29 @@ class DivisionColumns:
     division: Division
     entries: Entries
     pieces: Pieces
+    known: dict[OfPiece, list[Floats]] = field(default_factory=dict)
+    """What all variants ask for."""
 
-    def by_slices(self, found: Callable[[PieceTimes], Sequence[float | Floats]]) -> list[Floats]:
+    def by_slices(self, found: OfPiece) -> list[Floats]:
         """Numbers of a microbatch, for each schedule with its slices, column by column; or arrays
         over sorts of layers, which are the last axis then."""
-        counts = self._counts
-        table = np.array([found(self.pieces(count)) for count in counts], np.float64)
-        rows = table[np.searchsorted(counts, self.entries.slices)]
-        return [*np.moveaxis(rows, 1, 0)[:, :, None]]
+        table = np.array([found(self.pieces(count)) for count in self._counts], np.float64)
+        return [*table[self._number_of_count].swapaxes(0, 1)[:, :, None]]
+
+    def of_pieces(self, found: OfPiece) -> list[Floats]:
+        """The same, worked out once for all variants."""
+        if found not in self.known:
+            self.known[found] = self.by_slices(found)
+        return self.known[found]
 
     @cached_property
     def _counts(self) -> list[int]:
         return sorted({*self.entries.slices.tolist()})
+
+    @cached_property
+    def _number_of_count(self) -> NDArray[np.int64]:
+        """Of the slices of each schedule."""
+        return np.searchsorted(self._counts, self.entries.slices)
 
     @cached_property
     def stages(self) -> Floats:

@@ -49,7 +49,7 @@ class MemoryBounds:
         columns, have = self.columns, self.columns.entries
         if variant.offload == "none":
             return np.zeros(len(have.entries))
-        average, largest = columns.by_slices(_moved)
+        average, largest = columns.of_pieces(_moved)
         units = have.live_mean * columns.stages * columns.slices
         near = NOT_AWAY * (1 + columns.facts["braided"])
         away = units[..., None] * average - near[..., None] * largest
@@ -91,8 +91,8 @@ class MemoryBounds:
     def _step(self, variant: PlanVariant) -> Floats:
         """What a device keeps of microbatches, and what a backward needs while it runs."""
         columns, have = self.columns, self.columns.entries
-        whole, slice, average, moved, stays = columns.by_slices(_sizes)
-        given, running = columns.by_slices(_inputs)
+        whole, slice, average, moved, stays = columns.of_pieces(_sizes)
+        given, running = columns.of_pieces(_inputs)
         units = have.live * columns.stages * columns.slices
         if variant.offload == "all":
             there = np.where(columns.spread(variant), 1, np.clip(units, 1, ON_THE_WAY))[..., None]

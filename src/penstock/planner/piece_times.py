@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.core.schedule import Schedule
 from penstock.core.shape import Shape
@@ -148,11 +149,8 @@ class PieceTimes:
 
     def _rows(self, column: Floats, kind: str, kinds: str) -> Floats:
         """A column of a table by stage and slice."""
-        small = self._small(kinds)
-        table, found = small.table, np.zeros((small.shape.stages, len(self.lengths)))
-        rows = table.of_kinds(kind)
-        found[table.stage[rows], table.slice[rows]] = column[rows]
-        return found
+        rows = _rows_of(kind, kinds, len(self.lengths), self._sorts.small.layers)
+        return np.asarray(column[rows])
 
     def _small(self, kinds: str) -> Schedule:
         return _small_schedule(kinds, len(self.lengths), self._sorts.small.layers)
@@ -166,6 +164,16 @@ class PieceTimes:
         layout = replace(self.layout, model=self._sorts.small, layers=())
         nothing = ((0,), (0,))
         return layout_cost(layout, StepSchedule(small, self.lengths, (0,), nothing))
+
+
+@lru_cache(maxsize=256)
+def _rows_of(kind: str, kinds: str, count: int, layers: int) -> NDArray[np.int64]:
+    """The row of each op of a kind, by stage and slice."""
+    small = _small_schedule(kinds, count, layers)
+    table, found = small.table, np.zeros((small.shape.stages, count), np.int64)
+    rows = np.flatnonzero(table.of_kinds(kind))
+    found[table.stage[rows], table.slice[rows]] = rows
+    return found
 
 
 @lru_cache(maxsize=64)

@@ -88,7 +88,7 @@ class TimeBounds:
 
     def _last_stage(self) -> Floats:
         """The way to the last stage, its work without weight gradients, and the way back."""
-        first, all_slices = self.columns.by_slices(_passes)
+        first, all_slices = self.columns.of_pieces(_passes)
         every = self.columns.division.microbatches * all_slices
         return self._of_model(first) + self.columns.entries.of_smallest(every - first)
 
@@ -104,6 +104,13 @@ class TimeBounds:
         return self.known[key]
 
     def _computing(self, kind: str, spread: Flags) -> Floats:
+        """The same without what is waited for."""
+        key = ("computing", kind, bool(spread.all()))
+        if key not in self.known:
+            self.known[key] = self._computed(kind, spread)
+        return self.known[key]
+
+    def _computed(self, kind: str, spread: Flags) -> Floats:
         (layer,) = self.columns.by_slices(lambda piece: [piece.computing[kind].of_layers])
         others = self.columns.by_slices(lambda piece: piece.computing[kind].others)
         return self._of_device(layer, others, spread)
@@ -132,7 +139,7 @@ class TimeBounds:
         """A device's part of all computing, which is the same however it is dealt out, and how long
         a device is in front of its first op and behind its last one, on average."""
         division = self.columns.division
-        forward, backward, first, last = self.columns.by_slices(_mean_parts)
+        forward, backward, first, last = self.columns.of_pieces(_mean_parts)
         each = self._of_model(times * forward + backward) / division.pipeline
         ramp = (division.pipeline - 1) / 2 * self.columns.entries.of_smallest(first + last)
         whole = np.ones((1, 1), np.bool_)
