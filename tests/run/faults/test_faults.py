@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from clock import slowness
 from loops import one_of
 from penstock.run.launch.launcher import launch_program
 from run.faults.toy import FROZEN
@@ -120,7 +121,7 @@ def test_a_frozen_rank_is_named_with_who_waits_for_it(toy: Toy, rank: int) -> No
     outcome = toy(100, "freeze", rank, 1, 2)
     assert outcome.code == 1
     assert len(outcome.causes) == 1, outcome.err
-    assert FROZEN <= outcome.seconds_stopped(rank) < FROZEN + 1
+    assert FROZEN <= outcome.seconds_stopped(rank) < FROZEN + slowness()
     assert "rank 1 waits for " in outcome.causes[0]
     assert outcome.seconds < FROZEN + LEAVING
 
@@ -132,8 +133,9 @@ def test_a_rank_that_freezes_between_its_arrival_and_the_first_step_is_named(
     outcome = toy(3, "freeze", rank, -1, 0)
     assert outcome.code == 1
     assert len(outcome.causes) == 1, outcome.err
-    assert FROZEN <= outcome.seconds_stopped(rank) < FROZEN + 1
-    assert "wait for all ranks to connect to each other" in outcome.causes[0]
+    assert FROZEN <= outcome.seconds_stopped(rank) < FROZEN + slowness()
+    # of a rank that was busy one may know no more than what it waited for before
+    assert re.search("waits? for all ranks to connect to each other", outcome.causes[0])
     assert outcome.seconds < FROZEN + LEAVING
 
 
