@@ -225,8 +225,8 @@ def workload_cost(
     cluster, model = layout.cluster, workload.model
     _refuse_twice(layout, schedule)
     peak = cluster.gpu.peak_of(layout.precision)
-    times = LayerTimes(model, model, cluster.gpu, peak, layout.attention, layout.fused_norm)
-    times = replace(times, attention_again=layout.attention_again)
+    kernels = (layout.attention, layout.fused_norm, layout.attention_again)
+    times = LayerTimes(model, model, cluster.gpu, peak, *kernels)
     if cluster.gpu.measured:
         times = profiled_times(times, sliced=sliced)
     hardware = hardware_of(cluster, times)
