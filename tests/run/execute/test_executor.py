@@ -167,7 +167,8 @@ def _kept(rig: Rig) -> list[torch.Tensor]:
     """What devices have between steps: weights, and how positions turn, where they have any."""
     found = [flat for own in rig.weights.values() for flat in (own.main, own.grad)]
     stages = {*rig.stages.values(), *weightless_stages(rig.layout, torch.device("cpu")).values()}
-    subjects = [turn.subject for each in rig.executors for turn in each._whole.turns]
+    stretches = [each for own in rig.executors for each in own._whole.stretches]
+    subjects = [turn.subject for stretch in stretches for turn in stretch.turns]
     contexts = (getattr(stage, "context", None) for stage in (*stages, *subjects))
     return found + [table for c in contexts if c for both in c.tables for table in both]
 

@@ -120,9 +120,7 @@ class ModuleStage:
         """Both gradients in one pass."""
         x, out = act
         self._go_back(out, self._start(piece, out, g))
-        wanted = _wanted(x)
-        dx = self._to_previous(wanted, [leaf.grad for leaf in wanted])
-        return dx, None, None, self._loss_of(out)
+        return self._gradient_of(x), None, None, self._loss_of(out)
 
     def input_gradient(
         self,
@@ -180,6 +178,10 @@ class ModuleStage:
 
     def _go_back(self, out: Any, g: Tensor | None) -> None:
         """A whole backward; a first stage that is frozen as a whole has none."""
+        if isinstance(out, Tensor) and out.requires_grad:  # the usual case
+            torch.autograd.backward(out, g)
+            self._let_go(out)
+            return
         outputs, starts = self._ends(out, g)
         if outputs:
             torch.autograd.backward(outputs, starts)
@@ -193,6 +195,14 @@ class ModuleStage:
         starts = self.given.gradient.parted(g)
         pairs = [pair for pair in zip(differentiable(out), starts) if pair[0].requires_grad]
         return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+    def _gradient_of(self, x: Any) -> Tensor | None:
+        """What a whole backward has left at the input; one tensor is the usual case, whose host
+        time is watched."""
+        if isinstance(x, Tensor) and x.grad is not None:
+            return x.grad.contiguous()
+        wanted = _wanted(x)
+        return self._to_previous(wanted, [leaf.grad for leaf in wanted])
 
     def _to_previous(
         self, wanted: Sequence[Tensor], found: Sequence[Tensor | None]
@@ -237,6 +247,8 @@ def _leaf(x: Tensor) -> Tensor:
 
 def _wanted(x: Any) -> list[Tensor]:
     """The tensors of an input whose gradients the stage before waits for; none of the first's."""
+    if isinstance(x, Tensor):
+        return [x] if x.requires_grad else []
     return [leaf for leaf in leaves(x) if isinstance(leaf, Tensor) and leaf.requires_grad]
 
 

@@ -7,6 +7,8 @@ it came here.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
@@ -23,7 +25,7 @@ from penstock.run.execute.handlers.confirm import VoidStepError
 from penstock.run.execute.handlers.forward_alone import forward_alone
 from penstock.run.execute.handlers.loss_alone import loss_alone
 from penstock.run.execute.handlers.statistics_alone import statistics_alone
-from penstock.run.execute.lane_run import LaneRun, Summing, Surroundings, Turn
+from penstock.run.execute.lane_run import LaneRun, Stretch, Summing, Surroundings, Turn
 from penstock.run.execute.loans import Helper, NoHelper
 from penstock.run.execute.matmul_kernels import settle_products
 from penstock.run.execute.observer import Observer, Quiet
@@ -63,7 +65,7 @@ class LanePass(NamedTuple):
     """What is gone through with a batch: the whole lane, or a part of it."""
 
     calls: Sequence[Call]
-    turns: Sequence[Turn]
+    stretches: Sequence[Stretch]
     first: Sequence[Post]
 
 
@@ -172,7 +174,7 @@ class Executor:
         run = LaneRun(self._around, self.observer, values, pieces, self.spans, self.helper)
         self.losses = run.losses
         try:
-            run.go(over.turns, over.first)
+            run.go(over.stretches, over.first)
         except VoidStepError as void:
             run.drop(self._begun.unread)
             self.transport.drain()
@@ -192,7 +194,10 @@ class Executor:
             braided = tuple(single[strand] for strand in strands)
             single[number] = single[number]._replace(strands=braided, plain=False)
         turns = [turn for number, turn in single.items() if number not in inner]
-        return LanePass(lane.calls, turns, lane.first)
+        stretches = [
+            Stretch(plain, tuple(each)) for plain, each in groupby(turns, attrgetter("plain"))
+        ]
+        return LanePass(lane.calls, stretches, lane.first)
 
     def _turn(self, at: int, call: Call, handlers: Mapping[str, Handler]) -> Turn:
         op, last = call.op, self.program.schedule.shape.stages - 1

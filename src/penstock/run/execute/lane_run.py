@@ -18,7 +18,7 @@ from penstock.run.execute.memory_reads import MemoryReads
 from penstock.run.execute.observer import Observer
 from penstock.run.execute.spans import Spans
 from penstock.run.program.beginning import Beginning
-from penstock.run.program.calls import DROPPED, NOTHING, Call, Join, Post
+from penstock.run.program.calls import DROPPED, Call, Join, Post
 from penstock.run.program.values import Values
 
 Summing = Callable[[Join, list[Any]], Any]
@@ -39,12 +39,19 @@ class Turn(NamedTuple):
     handler: Callable[..., Any]
     subject: Any
     loss: int
-    """The place where it leaves a loss; NOTHING where it has none."""
+    """The place where it leaves a loss; NOTHING, which is 0, where it has none."""
     strands: "tuple[Turn, ...]" = ()
     begin: Callable[..., Beginning] | None = None
     """What the main thread does when it submits the call to a side stream."""
     plain: bool = False
     """Whether the call has to do with nothing but transfers and the compute lane."""
+
+
+class Stretch(NamedTuple):
+    """Turns that follow each other, all plain or none."""
+
+    plain: bool
+    turns: tuple[Turn, ...]
 
 
 class Surroundings(NamedTuple):
@@ -83,19 +90,15 @@ class LaneRun:
         self._began = Ticket().done(mark=mark_of(around.device))
         """What was computed before the pass, as the update of the weights that are gathered."""
 
-    def go(self, turns: Sequence[Turn], first: Sequence[Post]) -> None:
+    def go(self, stretches: Sequence[Stretch], first: Sequence[Post]) -> None:
         """Post what can be received before anything runs, then take every turn."""
         for post in first:
             self._receive(post)
-        for turn in turns:
-            if turn.plain:
-                self._compute(turn)
-            elif turn.strands:
-                self._braid(turn.strands)
-            elif turn.call.stream == "compute":
-                self._compute_beside(turn)
+        for stretch in stretches:
+            if stretch.plain:
+                self._compute(stretch.turns)
             else:
-                self._submit(turn)
+                self._take(stretch.turns)
         for ticket in self._tickets.values():
             ticket.wait()
 
@@ -109,23 +112,40 @@ class LaneRun:
                 self._receive(post)
             self._arrivals.pop(post.tag).wait()
 
-    def _compute(self, turn: Turn) -> None:
-        """A call of the compute lane."""
-        call, observer, spans = turn.call, self.observer, self.spans
-        self._wait_for_transfers(call)
-        observer.runs(call)
-        spans.start[turn.at] = self._clock()
-        work = self._handle(turn)
-        if work is not None:
-            finish(work)
-        spans.end[turn.at] = self._clock()
-        observer.ran(call)
-        self._after(turn)
+    def _compute(self, turns: Sequence[Turn]) -> None:
+        """Calls of the compute lane, one after the other. Nearly all ops come through here, and a
+        function for each of these lines would cost about what the line does."""
+        observer, clock, values, pieces = self.observer, self._clock, self.values, self.pieces
+        arrivals, start, end = self._arrivals, self.spans.start, self.spans.end
+        for at, call, handler, subject, loss, *_ in turns:
+            for post in call.waits:
+                observer.waits(call, post)
+                arrivals.pop(post.tag).wait()
+            observer.runs(call)
+            unit = call.unit
+            piece = pieces[unit] if unit >= 0 else None
+            start[at] = clock()
+            work = handler(subject, piece, values, call.reads, call.writes)
+            if work is not None:
+                finish(work)
+            end[at] = clock()
+            observer.ran(call)
+            self._after(call, loss)
+
+    def _take(self, turns: Sequence[Turn]) -> None:
+        """Calls that have to do with other streams, or with other calls."""
+        for turn in turns:
+            if turn.strands:
+                self._braid(turn.strands)
+            elif turn.call.stream == "compute":
+                self._compute_beside(turn)
+            else:
+                self._submit(turn)
 
     def _compute_beside(self, turn: Turn) -> None:
         """A call of the compute lane that other streams wait for, or that waits for them."""
         self._wait_for_streams(turn.call)
-        self._compute(turn)
+        self._compute((turn,))
         self._announce(turn.call)
 
     def _submit(self, turn: Turn) -> None:
@@ -171,7 +191,7 @@ class LaneRun:
         for strand in strands:
             self.spans.start[strand.at], self.spans.end[strand.at] = start, end
             self.observer.ran(strand.call)
-            self._after(strand)
+            self._after(strand.call, strand.loss)
             self._announce(strand.call)
 
     def _works(self, strands: Sequence[Turn]) -> Iterator[Any]:
@@ -212,18 +232,17 @@ class LaneRun:
             done = self._tickets[call.number] = Ticket().done(mark=mark_of(self.around.device))
             self._join(call, done)
 
-    def _after(self, turn: Turn) -> None:
+    def _after(self, call: Call, loss: int) -> None:
         """Take the loss, send, free, and post what can be received now."""
-        call, values = turn.call, self.values
-        values[DROPPED] = None
-        if turn.loss != NOTHING:
-            self.losses.append(values[turn.loss])
+        if loss:
+            self.losses.append(self.values[loss])
         self._let_go(call)
         for post in call.posts:
             self._receive(post)
 
     def _let_go(self, call: Call) -> None:
         values, transport = self.values, self._transport
+        values[DROPPED] = None
         for post in call.sends:
             transport.send(post, values[post.place])
         for place in call.frees:
