@@ -64,10 +64,10 @@ class Remembered(Simulations):
     seen: dict[TrainingLayout, Estimate] = field(default_factory=dict)
 
     def below(
-        self, layouts: Sequence[TrainingLayout], limits: Sequence[float]
+        self, candidates: Candidates, numbers: Sequence[int], limits: Sequence[float]
     ) -> list[CandidateOutcome]:
         """What another search has simulated, or this one now."""
-        return [self._of(layout, limit) for layout, limit in zip(layouts, limits)]
+        return [self._of(candidates.layout(at), limit) for at, limit in zip(numbers, limits)]
 
     def _of(self, layout: TrainingLayout, limit: float) -> CandidateOutcome:
         gpu = replace(layout.cluster.gpu, memory=2**40)

@@ -11,7 +11,7 @@ from penstock.estimate.price import Estimate, estimate_step
 from penstock.planner.bounding import SharedPieces
 from penstock.planner.divisions import kind_of
 from penstock.planner.problem import problem_from
-from penstock.planner.simulations import Simulate, Slower
+from penstock.planner.simulations import Slower, simulate_alike
 from planner.problems import every, row
 
 pytestmark = pytest.mark.long
@@ -52,9 +52,11 @@ def test_of_one_kind_the_fastest_that_fits_is_kept() -> None:
         if layout.schedule == "1f1b" and layout.pipeline == 2 and layout.offload == "none":
             numbers[layout] = number
     layouts = [*numbers][:12]
-    outcomes = Simulate(tuple((each, float("inf")) for each in layouts)).run(
-        SharedPieces(problem_from(row()))
+    pieces, unlimited = (
+        SharedPieces(problem_from(row())),
+        [(each, float("inf")) for each in layouts],
     )
+    outcomes = simulate_alike(pieces, unlimited)
     alone = [estimate_step(layout) for layout in layouts]
     assert [outcome.seconds for outcome in outcomes] == [each.seconds for each in alone]
     for kind in {*map(kind_of, layouts)}:

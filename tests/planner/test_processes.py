@@ -1,6 +1,7 @@
 """What comes out of a search does not depend on the number of its processes."""
 
 import os
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -47,20 +48,30 @@ class Die:
         os._exit(3)
 
 
-def test_tasks_of_one_key_are_done_by_one_process() -> None:
-    tasks = [Process(), Process(), Process()]
-    with PlanProcesses(problem_from(FEW), 2) as processes:
-        found = dict(processes.run(tasks, ["a", "b", "a"]))
-        again = dict(processes.run(tasks, ["b", "a", "b"]))
-    assert found[0] == found[2] == again[1]
-    assert found[1] == again[0] == again[2]
-    assert found[0] != found[1]
-
-
 @dataclass(frozen=True)
 class Process:
+    """Whose task it was, which took so long."""
+
+    seconds: float = 0.0
+
     def run(self, pieces: SharedPieces) -> int:
+        time.sleep(self.seconds)
         return os.getpid()
+
+
+def test_tasks_of_one_key_are_done_by_one_process() -> None:
+    with PlanProcesses(problem_from(FEW), 2) as processes:
+        a, b = (found for _, found in sorted(processes.run([Process(), Process(1)], ["a", "b"])))
+        again = dict(processes.run([Process(1), Process()], ["b", "a"]))
+    assert a != b
+    assert (again[0], again[1]) == (b, a)
+
+
+def test_a_process_without_tasks_of_its_own_takes_one_of_another() -> None:
+    with PlanProcesses(problem_from(FEW), 2) as processes:
+        tasks = [Process(), Process(1), Process(), Process()]
+        found = dict(processes.run(tasks, ["a", "b", "a", "b"]))
+    assert found[0] == found[2] == found[3] != found[1]
 
 
 def test_a_mistake_in_a_process_is_raised_here() -> None:

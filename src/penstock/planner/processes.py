@@ -78,7 +78,8 @@ class PlanProcesses:
         self, tasks: Sequence[Task], keys: Sequence[Hashable] | None = None
     ) -> Iterator[tuple[int, Any]]:
         """The number of each task with what came out of it, as they are done. Tasks of one key are
-        done by one process, also later on: it has what they have in common."""
+        done by one process, also later on, as long as others have something to do: it has what they
+        have in common."""
         if self._lines:
             yield from self._shared(tasks, keys or [None] * len(tasks))
             return
@@ -101,12 +102,13 @@ class PlanProcesses:
                 yield busy.pop(line), _from(line)
 
     def _next(self, waiting: Sequence[int], keys: Sequence[Hashable], home: int) -> int | None:
-        """The first task for a process: one whose key is its own, or nobody's yet."""
+        """The first task for a process: one whose key is its own, or nobody's yet; else the last
+        one that waits for another, which costs less than to do nothing."""
         for number in waiting:
             key = keys[number]
             if key is None or self._homes.setdefault(key, home) == home:
                 return number
-        return None
+        return waiting[-1] if waiting else None
 
 
 def _to(line: Connection, task: Task) -> None:

@@ -144,9 +144,8 @@ def _with_alike(
 def _simulate(found: SearchResult, numbers: Sequence[int], simulations: Simulations) -> None:
     """Simulate some candidates, and keep what comes out in the order of the search."""
     candidates = found.candidates
-    layouts = [candidates.layout(number) for number in numbers]
     limits = found.limits[candidates.kind_of_group[candidates.group[numbers]]]
-    outcomes = simulations.below(layouts, limits.tolist())
+    outcomes = simulations.below(candidates, numbers, limits.tolist())
     for number, outcome in zip(numbers, outcomes):
         _keep(found, number, outcome)
 

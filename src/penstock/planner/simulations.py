@@ -12,6 +12,7 @@ from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import Estimate, TimedStep, estimate, estimate_step
 from penstock.estimate.step_schedule import ScheduleRequest, schedule_request
 from penstock.planner.bounding import SharedPieces
+from penstock.planner.candidates import CandidateGroup, Candidates, candidate_layout
 from penstock.planner.copy_bounds import CopyBounds, copy_bounds
 from penstock.planner.divisions import Division, Kind, kind_of
 from penstock.planner.processes import PlanProcesses
@@ -44,33 +45,63 @@ class NoRoom(NamedTuple):
 CandidateOutcome = Estimate | Slower | RuledOut | NoRoom | Refused
 
 
+class Chosen(NamedTuple):
+    """A candidate that is to be simulated. Its layout is made where it is simulated."""
+
+    group: CandidateGroup
+    entry: int
+    """The number of its schedule."""
+    limit: float
+    """The seconds that it has to stay below."""
+
+    def layout(self, pieces: SharedPieces) -> TrainingLayout:
+        """The layout, of pieces that may not have the division's schedules yet."""
+        entry = pieces.entries(self.group.division).entries[self.entry]
+        return candidate_layout(pieces.problem, *self.group, entry)
+
+
 @dataclass(frozen=True)
 class Simulate:
-    """The task to simulate candidates of one schedule, with what each has to stay below.
+    """The task to simulate candidates that have much of their schedules in common."""
+
+    each: tuple[Chosen, ...]
+
+    def run(self, pieces: SharedPieces) -> list[CandidateOutcome]:
+        """What came of each."""
+        layouts = [chosen.layout(pieces) for chosen in self.each]
+        alike: dict[ScheduleRequest, list[int]] = {}
+        for at, layout in enumerate(layouts):
+            alike.setdefault(schedule_request(layout), []).append(at)
+        found: dict[int, CandidateOutcome] = {}
+        for members in alike.values():
+            limited = [(layouts[at], self.each[at].limit) for at in members]
+            found.update(zip(members, simulate_alike(pieces, limited)))
+        return [found[at] for at in range(len(layouts))]
+
+
+def simulate_alike(
+    pieces: SharedPieces, each: Sequence[tuple[TrainingLayout, float]]
+) -> list[CandidateOutcome]:
+    """What comes of layouts of one schedule, with what each has to stay below.
 
     The best of each kind is wanted. So the memory of the fastest is worked out first, and once one
     of a kind fits, slower ones do not matter.
     """
-
-    each: tuple[tuple[TrainingLayout, float], ...]
-
-    def run(self, pieces: SharedPieces) -> list[CandidateOutcome]:
-        """What came of each."""
-        found: dict[int, CandidateOutcome] = {}
-        fast: list[tuple[float, int, TimedStep]] = []
-        for at, (layout, limit) in enumerate(self.each):
-            outcome = _timed(pieces, layout, limit)
-            if isinstance(outcome, TimedStep):
-                fast.append((outcome.seconds, at, outcome))
-            else:
-                found[at] = outcome
-        fitting: set[Kind] = set()
-        for seconds, at, step in sorted(fast, key=lambda each: each[:2]):
-            kind = kind_of(step.layout)
-            found[at] = outcome = Slower(seconds) if kind in fitting else _with_memory(step)
-            if isinstance(outcome, Estimate) and outcome.fits:
-                fitting.add(kind)
-        return [found[at] for at in range(len(self.each))]
+    found: dict[int, CandidateOutcome] = {}
+    fast: list[tuple[float, int, TimedStep]] = []
+    for at, (layout, limit) in enumerate(each):
+        outcome = _timed(pieces, layout, limit)
+        if isinstance(outcome, TimedStep):
+            fast.append((outcome.seconds, at, outcome))
+        else:
+            found[at] = outcome
+    fitting: set[Kind] = set()
+    for seconds, at, step in sorted(fast, key=lambda each: each[:2]):
+        kind = kind_of(step.layout)
+        found[at] = outcome = Slower(seconds) if kind in fitting else _with_memory(step)
+        if isinstance(outcome, Estimate) and outcome.fits:
+            fitting.add(kind)
+    return [found[at] for at in range(len(each))]
 
 
 def _with_memory(step: TimedStep) -> CandidateOutcome:
@@ -135,19 +166,22 @@ class Simulations:
     processes: PlanProcesses
 
     def below(
-        self, layouts: Sequence[TrainingLayout], limits: Sequence[float]
+        self, candidates: Candidates, numbers: Sequence[int], limits: Sequence[float]
     ) -> list[CandidateOutcome]:
-        """What came of each layout, with the seconds that it has to stay below."""
-        requests = [schedule_request(layout) for layout in layouts]
-        groups: dict[ScheduleRequest, list[int]] = {}
-        for at, request in enumerate(requests):
-            groups.setdefault(request, []).append(at)
-        tasks = [
-            Simulate(tuple((layouts[at], limits[at]) for at in group)) for group in groups.values()
+        """What came of each candidate, with the seconds that it has to stay below."""
+        tasks: dict[int, list[int]] = {}
+        for at, schedule in enumerate(candidates.schedule[numbers].tolist()):
+            tasks.setdefault(schedule, []).append(at)
+        groups = [candidates.groups[at] for at in candidates.group[numbers]]
+        chosen = [*map(Chosen, groups, candidates.entry[numbers].tolist(), limits)]
+        made_from = [
+            (division.pipeline, division.microbatches, order)
+            for (division, _), order in zip(groups, candidates.order[numbers].tolist())
         ]
-        found: list[CandidateOutcome] = [Slower(np.inf)] * len(layouts)
-        members = [*groups.values()]
-        for number, outcomes in self.processes.run(tasks, [*map(_plain, groups)]):
+        members = [*tasks.values()]
+        each = [Simulate(tuple(chosen[at] for at in task)) for task in members]
+        found: list[CandidateOutcome] = [Slower(np.inf)] * len(chosen)
+        for number, outcomes in self.processes.run(each, [made_from[at] for at, *_ in members]):
             for at, outcome in zip(members[number], outcomes):
                 found[at] = outcome
         return found
