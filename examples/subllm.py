@@ -3,7 +3,8 @@
 Trains examples/subllm.toml and the same without its brackets: two to three minutes on two free
 cores. Prints loss by tokens and by seconds of both and draws it (runs/subllm-example/loss.svg), the
 FLOPs of a step, and a text that the model goes on with, token by token. A number behind it is the
-number of steps. Each call trains both anew: what an earlier one left in runs/subllm-example goes.
+number of steps. Each call trains both from the beginning: what an earlier one
+left in runs/subllm-example goes.
 """
 
 import argparse
