@@ -3,10 +3,13 @@
 Trains examples/subllm.toml and the same without its brackets: two to three minutes on two free
 cores. Prints loss by tokens and by seconds of both and draws it (runs/subllm-example/loss.svg), the
 FLOPs of a step, and a text that the model goes on with, token by token. A number behind it is the
-number of steps.
+number of steps. Each call trains both from the beginning: what an earlier one
+left in runs/subllm-example goes.
 """
 
+import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -32,6 +35,7 @@ from penstock.run.step.state import begin
 from penstock.train.config.load import load
 from penstock.train.loop.setup import architecture
 
+RawText = argparse.RawDescriptionHelpFormatter
 CONFIG = Path(__file__).with_name("subllm.toml")
 OUT = Path("runs/subllm-example")
 PROMPT = Path(subprocess.__file__).read_bytes()[20_000:21_000]
@@ -40,7 +44,8 @@ PROMPT = Path(subprocess.__file__).read_bytes()[20_000:21_000]
 def train(name: str, text: str, steps: int) -> Path:
     """A run of a configuration, in a folder of its own."""
     folder = OUT / name
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)  # a run of as many steps would go on, or be done
+    folder.mkdir(parents=True)
     config = folder / "config.toml"
     config.write_text(text)
     changes = [f"run.steps={steps}", f"run.directory={folder / 'run'}"]
@@ -100,9 +105,19 @@ def panels(runs: dict[str, list[Done]], every: int) -> list[Panel]:
     return [Panel("tokens", tokens), Panel("seconds of training", seconds)]
 
 
+def asked_steps(usual: int) -> int:
+    """The number behind the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=RawText)
+    parser.add_argument("steps", nargs="?", type=int, default=usual, help=f"usually {usual}")
+    steps: int = parser.parse_args().steps
+    if steps < 2:
+        parser.error(f"{steps} steps are not enough: give 2 or more")
+    return steps
+
+
 def main() -> None:
     text = CONFIG.read_text()
-    steps = int(sys.argv[1]) if len(sys.argv) > 1 else tomllib.loads(text)["run"]["steps"]
+    steps = asked_steps(tomllib.loads(text)["run"]["steps"])
     head, _, rest = text.partition("[model.subsampling]")
     texts = {"subllm": text, "plain": head + rest[rest.index("[data]") :]}
     folders = {name: train(name, each, steps) for name, each in texts.items()}
@@ -144,9 +159,11 @@ def say(folder: Path) -> None:
     generation = load_generation(folder, longest)
     found = generation.continued(prompt, 60)
     print(repr(PROMPT[-40:].decode()), "->", repr(bytes(found).decode(errors="replace")))
-    tokens = len(prompt) + len(found) - 1
+    tokens, model = len(prompt) + len(found) - 1, read_config(folder)
+    assert model.subsampling is not None  # the plain model says nothing
     for number, kept in generation.kept().items():
-        print(f"pair {number}: {kept} of {tokens} tokens are kept, {kept / tokens:.2f}")
+        share = f"{kept / tokens:.2f}; training keeps {model.subsampling.keep:.2f}"
+        print(f"pair {number}: {kept} of {tokens} tokens are kept, {share}")
     whole = load_generation(folder, longest).feed(prompt + found[:-1])
     assert torch.equal(whole[len(prompt) - 1 :].argmax(-1), torch.tensor(found))
 

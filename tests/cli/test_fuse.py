@@ -55,6 +55,24 @@ def test_what_is_printed_can_be_given_as_a_plan(penstock: Penstock, folder: Path
     assert len(proposed["remove"]) == 3
 
 
+def test_a_plan_without_runs_says_why_and_has_no_losses_of_runs(
+    penstock: Penstock, folder: Path
+) -> None:
+    """One attention of five goes, so that no three layers in a row are without one."""
+    answer = penstock(line(folder, "--attentions 4"))
+    assert answer.code == 0
+    assert "no MLPs are fused: that takes three layers without attention" in answer.err
+    assert "attentions removed" in answer.out
+    assert "runs fused" not in answer.out
+    fused = penstock(line(folder, "--plan remove=1-3;fuse=1-2"))
+    asked = penstock(line(folder, "--plan remove=1-3"))
+    assert "no MLPs are fused" not in fused.err + asked.err
+    assert "and each run in reverse order" in fused.out
+    nothing = penstock(line(folder, ""))
+    assert "as it is" in nothing.out
+    assert "attentions removed" not in nothing.out
+
+
 def test_a_folder_comes_back(penstock: Penstock, folder: Path) -> None:
     plan = "remove=1-3;fuse=1-2;norm=own"
     assert penstock(line(folder, f"--plan {plan} --to {folder}/fused")).code == 0

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.arch.blocks import LayerBlock
 from penstock.arch.config import ModelConfig
 from penstock.arch.mesh_shape import MeshShape
 from penstock.arch.presets import model
@@ -13,6 +14,7 @@ from penstock.estimate.balanced_layers import balanced_layers
 from penstock.estimate.layout import Recompute, TrainingLayout
 from penstock.estimate.price import estimate, layout_cost
 from penstock.estimate.step_schedule import step_schedule
+from penstock.estimate.utilisation import token_flops
 from penstock.fusion.fusion_plan import fused_model, read_fusion_plan, without_attention
 
 LLAMA = replace(model("llama3-70b"), layers=16)
@@ -72,3 +74,18 @@ def test_layers_that_are_computed_again_are_counted_by_their_kind() -> None:
     assert less.memory[0].activations < kept.memory[0].activations / 2
     some = estimate(replace(layout(FUSED), recompute=Recompute("layers=9")))
     assert kept.seconds < some.seconds < less.seconds
+
+
+@pytest.mark.parametrize("attention", [True, False])
+def test_blocks_that_are_all_alike_take_what_their_width_takes(attention: bool) -> None:
+    """Whatever `ffn` says, which is the width of none of them."""
+    wide, tensor = LLAMA.ffn * 3, MeshShape(tensor=2)
+    blocks = (LayerBlock(wide, attention=attention),)
+    told, other = (
+        replace(layout(replace(LLAMA, ffn=ffn, blocks=blocks), tensor=2), mesh=tensor)
+        for ffn in (wide, LLAMA.ffn)
+    )
+    assert token_flops(told.model, 2048) == token_flops(other.model, 2048)
+    found, wanted = (estimate(each) for each in (other, told))
+    assert found.seconds == wanted.seconds
+    assert found.memory == wanted.memory

@@ -50,6 +50,11 @@ class BlockRules(Protocol):
         """The different layers, each as a model of such layers alone."""
         return tuple(dict.fromkeys(map(self.like, range(min(self.layers, len(self.blocks) or 1)))))
 
+    @property
+    def width(self) -> int:
+        """Of the MLP of a layer: where all blocks are alike it is theirs, whatever `ffn` says."""
+        return self.kinds[0].ffn if len(self.kinds) == 1 else self.ffn
+
     @cached_property
     def attending_kind(self) -> "ModelConfig":
         """The first kind of layer that has attention; that of all where none has."""

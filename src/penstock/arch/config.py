@@ -204,12 +204,12 @@ class ModelConfig(BlockRules, RotaryRules, TrainedSums):
         if self.mixture is not None:
             return ExpertMlp(self.hidden, self.ffn, self.mixture, self.element_bytes)
         mlp = GatedMlp if self.gated else PlainMlp
-        return mlp(self.hidden, self.ffn, self.element_bytes)
+        return mlp(self.hidden, self.width, self.element_bytes)
 
     @property
     def ffn_per_token(self) -> int:
         """Elements inside the MLPs of a layer that one token goes through."""
-        return self.ffn * (self.mixture.per_token if self.mixture else 1)
+        return self.width * (self.mixture.per_token if self.mixture else 1)
 
     def _norms(self, name: str, *places: str) -> tuple[Norm, ...]:
         """A norm of the layer, where it has one there. Behind a block it keeps its input alone,

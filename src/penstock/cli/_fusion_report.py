@@ -7,6 +7,7 @@ from penstock.arch.config import ModelConfig
 from penstock.draw.heat_map import svg_heat_map, text_heat_map
 
 if TYPE_CHECKING:
+    from penstock.fusion.fusion_plan import FusionPlan
     from penstock.fusion.proposal import FusionProposal, PlanLosses
 
 
@@ -44,18 +45,23 @@ def heat_map_svg(found: "FusionProposal") -> str:
     return svg_heat_map(found.dependencies.matrix.tolist(), found.plan.fuse, title)
 
 
-def loss_rows(losses: "PlanLosses") -> list[tuple[str, str, str]]:
-    """A row for each model, with what its loss is above that of the given one."""
-    names = {
-        "given": "as it is",
-        "removed": "attentions removed",
-        "reversed": "and each run in reverse order",
-        "fused": "and runs fused",
-    }
+def loss_rows(plan: "FusionPlan", losses: "PlanLosses") -> list[tuple[str, str, str]]:
+    """A row for each model that the plan makes, with what its loss is above that of the given one.
+    What it does not do has no row: its number would be the one above it."""
+    names = {"given": "as it is"}
+    names |= {"removed": "attentions removed"} if plan.remove else {}
+    runs = ("and each run in reverse order", "and runs fused")
+    names |= dict(zip(("reversed", "fused"), runs)) if plan.fuse else {}
     return [
         (name, f"{getattr(losses, key):.4f}", f"{getattr(losses, key) - losses.given:+.4f}")
         for key, name in names.items()
     ]
+
+
+NOTHING_FUSED = (
+    "no MLPs are fused: that takes three layers without attention in a row, none of which depends "
+    "on another by more than --limit; the last of a run stays as it is"
+)
 
 
 def fusion_record(found: "FusionProposal", losses: "PlanLosses") -> dict[str, Any]:

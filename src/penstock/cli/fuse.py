@@ -9,6 +9,7 @@ from penstock.arch.config import ModelConfig
 from penstock.cli._calibration import CalibrationSize, calibration_data
 from penstock.cli._fusion_report import (
     HEADS,
+    NOTHING_FUSED,
     block_rows,
     fusion_record,
     heat_map_svg,
@@ -94,6 +95,8 @@ def fuse(
     size = CalibrationSize(sequences, length, seed)
     proposal, losses = _measure(found, model, asked, calibration_data(found, model, data, size))
     note(f"measured with {size}")
+    if given is None and not proposal.plan.fuse:
+        note(NOTHING_FUSED)
     _draw(proposal, svg)
     if as_json:
         emit_json(fusion_record(proposal, losses))
@@ -133,7 +136,7 @@ def _show(model: ModelConfig, found: "FusionProposal", losses: "PlanLosses") -> 
     emit("")
     emit_table(HEADS, block_rows(model, found))
     emit("")
-    emit_table(("model", "loss", "more"), loss_rows(losses))
+    emit_table(("model", "loss", "more"), loss_rows(found.plan, losses))
     emit("")
     emit(f"--plan '{found.plan}'")
 

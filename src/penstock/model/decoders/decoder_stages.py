@@ -89,6 +89,7 @@ def decoder_stages(
     `stages` is their number, or how many layers each of them has.
     """
     whole = _loaded(model, keywords or {}) if isinstance(model, str | Path) else model
+    _refuse_router_loss(whole)
     parts = decoder_parts(whole)
     counts = () if isinstance(stages, int) else tuple(stages)
     number = stages if isinstance(stages, int) else len(stages)
@@ -101,6 +102,21 @@ def decoder_stages(
     found: list[Module] = [DecoderSection(whole, layers, parts) for layers in ranges]
     _refuse_other_logits(whole, found)
     return found
+
+
+def _refuse_router_loss(model: Any) -> None:
+    """Refuse a decoder that is told to add a loss of its routers: that is one of all layers
+    together, and each stage has some of them. Leaving it out would change the model unseen."""
+    config = getattr(model, "config", None)
+    weight = getattr(config, "router_aux_loss_coef", 0) or 0
+    if getattr(config, "output_router_logits", False) and weight:
+        raise ShapeError(
+            f"{type(model).__name__} adds an auxiliary loss of its routers "
+            f"(output_router_logits, router_aux_loss_coef {weight}), which stages of its layers "
+            "do not have",
+            hint="set output_router_logits = False in its configuration to train without it, or "
+            "take penstock train, where the family has it (docs/concepts/experts.md)",
+        )
 
 
 def _with(module: Module, changes: Mapping[str, Module]) -> Module:

@@ -12,7 +12,7 @@ from penstock.data.batch import IGNORE
 
 def token_loss(logits: Tensor, labels: Tensor) -> Tensor:
     """The cross entropy of logits [rows, tokens, words] and the word that follows each token,
-    [rows, tokens]; -100 where none counts."""
+    [rows, tokens]; -100 where none counts. An auxiliary loss of experts is not in it."""
     return functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORE)
 
 

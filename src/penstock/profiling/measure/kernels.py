@@ -138,7 +138,7 @@ class KernelBench:
         turned, out = (self.random(1, tokens, heads, model.head_size) for _ in range(2))
         cos, sin = (self.random(tokens, 1, model.head_size) for _ in range(2))
         turns = partial(rotate_into, out) if fusible(turned) else rotate
-        both, inside = self.random(tokens, 2 * model.ffn), self.random(tokens, model.ffn)
+        both, inside = self.random(tokens, 2 * model.width), self.random(tokens, model.width)
         return {
             ("norm", forward): lambda: [norm(weight, x, 1e-5) for _ in range(2)],
             ("norm", inputs): lambda: [norm_backward(weight, gradient, x, r, dy) for _ in range(2)],
