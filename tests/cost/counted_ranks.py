@@ -12,7 +12,8 @@ from model.parallel.threads import ThreadGroup, run_ranks
 from model.samples import CPU
 from penstock.arch.cell_shape import CellPlace, CellShape
 from penstock.arch.config import ModelConfig
-from penstock.core.ops import Op
+from penstock.arch.dealing import deal
+from penstock.core.ops import SHARD_KINDS, Op
 from penstock.core.schedule import Schedule
 from penstock.data.batch import IGNORE, Microbatch
 from penstock.model.attention.piece import Piece, pieces_of, take_positions
@@ -120,8 +121,11 @@ class Rank:
         self.place = places[threads.rank]
         self.cell = self._cell(layout.cell, places, threads)
         self.pieces = [[self._own(piece) for piece in slices] for slices in pieces]
-        self.stages = [stage_of(layout, stage, CPU, self.cell) for stage in range(layout.stages)]
-        self.weights = [self._weights(layout, stage) for stage in range(layout.stages)]
+        shards = layout.devices if layout.on_shards else 0
+        numbers = range(layout.stages + shards)
+        self.stages = [stage_of(layout, number, CPU, self.cell) for number in numbers]
+        self.weights = [self._weights(layout, number) for number in numbers]
+        self.last, self.tensor = layout.stages - 1, layout.cell.tensor
         self.held: dict[Any, Any] = {}
 
     def _cell(self, shape: CellShape, places: list[CellPlace], threads: ThreadGroup) -> Cell:
@@ -152,8 +156,13 @@ class Rank:
     def run(self, op: Op) -> Work[None]:
         """Run an op; what it has sent is in `current`."""
         self.current, self.started = OpCount(Counter(), Counter()), []
-        stage, piece = self.stages[op.stage], self.pieces[op.mb][op.slice]
+        number = op.stage + (self.last + 1) * (op.kind in SHARD_KINDS)
+        stage, piece = self.stages[number], self.pieces[op.mb][op.slice]
         handlers = {
+            "E": self._embed,
+            "D": self._embed_backward,
+            "S": self._first_pass,
+            "T": self._second_pass,
             "F": self._forward,
             "N": self._forward_light,
             "R": self._recompute,
@@ -177,6 +186,36 @@ class Rank:
         weight, _ = self.weights[op.stage]
         work = stage.recompute(weight, piece, self.held["act", op[1:]], self._memory(op))
         self.held["act", op[1:]] = yield from _worked(work)
+
+    def _embed(self, op: Op, shard: Any, piece: Piece) -> Work[None]:
+        """What all shards come to is as large as the own part: only sizes matter here."""
+        weight, _ = self._of_shard(op)
+        self.held["x", (0, *op[2:])] = self._own_share(shard.embed(weight, piece))
+        yield from ()
+
+    def _embed_backward(self, op: Op, shard: Any, piece: Piece) -> Work[None]:
+        _, gradient = self._of_shard(op)
+        gin = self.held["g", (-1, *op[2:])]
+        yield from _worked(shard.embed_backward(gradient, piece, gin))
+
+    def _first_pass(self, op: Op, shard: Any, piece: Piece) -> Work[None]:
+        weight, _ = self._of_shard(op)
+        out = self.held["x", (self.last + 1, *op[2:])]
+        self.held["logits", op[1:]] = yield from _worked(shard.first_pass(weight, piece, out))
+        self.held["g", (self.last, *op[2:])] = torch.zeros_like(out)
+
+    def _second_pass(self, op: Op, shard: Any, piece: Piece) -> Work[None]:
+        _, gradient = self._of_shard(op)
+        statistics, saved, _ = self.held.pop(("logits", op[1:]))
+        shard.second_pass(gradient, piece, saved, statistics)
+        yield from ()
+
+    def _of_shard(self, op: Op) -> tuple[Any, Any]:
+        return self.weights[self.last + 1 + op.stage]
+
+    def _own_share(self, whole: Tensor) -> Tensor:
+        own = deal(len(whole), self.place.tensor, self.tensor)
+        return whole[own.start : own.stop]
 
     def _both_gradients(self, op: Op, stage: Stage, piece: Piece) -> Work[None]:
         yield from self._backward(stage.backward, op, piece)

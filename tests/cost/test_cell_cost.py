@@ -18,7 +18,7 @@ from penstock.cost.hardware import Hardware, hardware
 from penstock.cost.mesh_links import MeshLinks
 from penstock.cost.model import Link
 from penstock.cost.op_collectives import op_collectives
-from penstock.cost.transformer import TransformerCost
+from penstock.cost.transformer import PICOSECOND, TransformerCost
 from penstock.cost.workload import Workload
 from penstock.errors import ShapeError
 from penstock.schedules import build
@@ -144,16 +144,37 @@ def test_boundaries_use_the_links_of_their_devices() -> None:
 @pytest.mark.parametrize(
     ("schedule", "what"),
     [
-        (build("vocab-1f1b", devices=2, microbatches=4), "ops of kind D, E, S, T"),
-        (ganged(), "gangs"),
-        (lending(), "loans of attention work"),
+        (ganged(), "gangs, which are not simulated on cells of several ranks"),
+        (lending(), "loans of attention work, which are not simulated on a ring"),
     ],
-    ids=["vocabulary", "gangs", "loans"],
+    ids=["gangs", "loans"],
 )
-def test_what_cells_do_not_run_is_refused(schedule: Schedule, what: str) -> None:
+def test_what_is_not_simulated_on_cells_is_refused(schedule: Schedule, what: str) -> None:
     lengths = (512,) * schedule.shape.slices[0]
-    with pytest.raises(
-        ShapeError, match=f"has {what}, which are not simulated on cells of several ranks"
-    ):
-        cost_of(schedule, MeshShape(sequence=2), lengths=lengths)
+    with pytest.raises(ShapeError, match=f"has {what}"):
+        cost_of(schedule, MeshShape(sequence=2, ring=2), lengths=lengths)
     assert cost_of(schedule, MeshShape(replicas=2), lengths=lengths).links.ranks > 1
+
+
+def test_ranks_of_a_cell_lend_the_attention_of_their_own_heads() -> None:
+    schedule = lending()
+    lengths = (512,) * schedule.shape.slices[0]
+    alone = cost_of(schedule, MeshShape(), lengths=lengths)
+    for mesh in (TWO, MeshShape(sequence=2)):
+        shared = cost_of(schedule, mesh, lengths=lengths)
+        for loan in schedule.loans:
+            op, shape = loan.heavy, schedule.shape
+            assert abs(shared.loan(op, shape) - alone.loan(op, shape) / 2) < PICOSECOND
+            whole, half = alone.exchange(loan, shape), shared.exchange(loan, shape)
+            assert (half.there, half.back) == (whole.there / 2, whole.back / 2)
+
+
+def test_ranks_with_words_of_their_own_add_up_all_tokens() -> None:
+    """Two of them hand on half of the tokens each, and put together parts of all."""
+    schedule = build("vocab-1f1b", devices=2, microbatches=4)
+    alone, shared = (cost_of(schedule, mesh, lengths=(2048,)) for mesh in (MeshShape(), TWO))
+    assert alone.link(0, 1).joined * alone.workload.boundary_bytes(2048) == 2048 * LLAMA.hidden * 2
+    assert shared.workload.boundary_bytes(2048) == alone.workload.boundary_bytes(2048) // 2
+    assert (
+        shared.link(0, 1).joined * shared.workload.boundary_bytes(2048) == 2048 * LLAMA.hidden * 2
+    )

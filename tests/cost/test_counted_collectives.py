@@ -13,6 +13,7 @@ from loops import one_of
 from penstock.arch.blocks import LayerBlock
 from penstock.arch.cell_shape import CellShape
 from penstock.arch.config import ModelConfig
+from penstock.arch.parameters import layers_on_shards
 from penstock.arch.presets import model
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
@@ -52,16 +53,19 @@ def predicted(
     schedule: Schedule, config: ModelConfig, cell: CellShape, lengths: Sequence[int]
 ) -> list[dict[Op, OpCount]]:
     """What the cost model says of every op of every rank."""
-    workload = Workload.of(schedule.shape, config, lengths)
+    shape = schedule.shape
+    workload, ends = Workload.of(shape, config, lengths), layers_on_shards(shape.embed, shape.loss)
+    shares = [RankShare(config, cell, place) for place in cell.places()]
     return [
-        {op: _count(workload, RankShare(config, cell, place), op) for op in schedule.table.ops()}
-        for place in cell.places()
+        {op: _count(workload, share, op, ends) for op in schedule.table.ops()} for share in shares
     ]
 
 
-def _count(workload: Workload, share: RankShare, op: Op) -> OpCount:
+def _count(
+    workload: Workload, share: RankShare, op: Op, on_shards: tuple[str, ...] = ()
+) -> OpCount:
     count = OpCount(Counter(), Counter())
-    for each in op_collectives(workload, share, op):
+    for each in op_collectives(workload, share, op, on_shards):
         assert each.sent.denominator == 1
         count.sent[each.axis, each.name] += int(each.sent) * each.times
         count.calls[each.axis, each.name] += each.calls * each.times
@@ -74,6 +78,21 @@ def test_every_op_of_every_rank_sends_what_was_predicted(named: str, cell: str) 
     assert predicted(schedule, TINY, CELLS[cell], lengths) == counted(
         schedule, TINY, CELLS[cell], lengths
     )
+
+
+PASSES = {
+    "vocab-1f1b": (build("vocab-1f1b", devices=2, microbatches=2), (11,)),
+    "vocab-seq1f1b": (build("vocab-seq1f1b", devices=2, microbatches=2, slices=2), (9, 6)),
+}
+
+
+@pytest.mark.parametrize(("named", "cell"), one_of(3, product(PASSES, CELLS)))
+def test_passes_over_shards_gather_what_stages_hand_on(named: str, cell: str) -> None:
+    schedule, lengths = PASSES[named]
+    found = counted(schedule, TINY, CELLS[cell], lengths)
+    assert predicted(schedule, TINY, CELLS[cell], lengths) == found
+    gathering = {op.kind for ops in found for op, count in ops.items() if count.calls}
+    assert ("S" in gathering) == ("D" in gathering) == (CELLS[cell].tensor > 1)
 
 
 @pytest.mark.parametrize("name", ["tensor", "tensor x ulysses, replicated"])

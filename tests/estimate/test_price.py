@@ -235,7 +235,6 @@ WRONG = {
     "stages of attention alone": row(
         cluster="h100:2", schedule="helixpipe", mesh="pipeline=2", batch_tokens=2048 * 4
     ),
-    "not simulated on cells": row(mesh="tensor=2,pipeline=2", vocabulary=True),
     "take one of both": row(offload="all", recompute="all"),
 }
 

@@ -15,7 +15,7 @@ import numpy as np
 from penstock.arch.mesh_shape import COPY_AXES
 from penstock.arch.parameters import layers_on_shards
 from penstock.core.named_rows import pair_rows
-from penstock.core.ops import SHARD_KINDS, STAGE_KINDS
+from penstock.core.ops import STAGE_KINDS
 from penstock.core.schedule import Schedule
 from penstock.core.table import LETTERS
 from penstock.cost.busiest_place import busiest_place
@@ -45,8 +45,6 @@ class Communication(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class CellCost(CellSums):
     """The cost model of a rank: its part of a workload, and what it sends."""
-
-    copies: Copies
 
     @classmethod
     def on_mesh(
@@ -124,7 +122,7 @@ class CellCost(CellSums):
 
     def link(self, source: int, target: int) -> Link:
         rate = self.links.rate_between(source, target)
-        return Link(self.hardware.latency, Fraction(1, rate))
+        return Link(self.hardware.latency, Fraction(1, rate), self.joined)
 
     def _take_turns(self, schedule: Schedule, exposed: RowSeconds) -> None:
         """Leave exposed in a pair what the computing of the other strands does not hide."""
@@ -149,18 +147,14 @@ class FreeBoundaries(CellCost):
 
 def refuse_in_cells(schedule: Schedule, links: MeshLinks) -> None:
     """Refuse what is not simulated on ranks of a cell."""
-    kinds = schedule.table.kinds
-    if links.mesh.cell.ranks == 1 or not (schedule.gangs or schedule.loans or kinds & SHARD_KINDS):
-        return
-    shards = sorted(kinds & SHARD_KINDS)
+    cell = links.mesh.cell
     unpriced = {
-        f"ops of kind {', '.join(shards)}": shards,
-        "gangs": schedule.gangs,
-        "loans of attention work": schedule.loans,
+        "gangs": (schedule.gangs and cell.ranks > 1, "cells of several ranks"),
+        "loans of attention work": (schedule.loans and cell.ring > 1, "a ring of several ranks"),
     }
-    for what, found in unpriced.items():
+    for what, (found, where) in unpriced.items():
         if found:
             raise ShapeError(
-                f"{schedule.name} has {what}, which are not simulated on cells of several ranks",
+                f"{schedule.name} has {what}, which are not simulated on {where}",
                 hint="leave tensor and sequence of the mesh at 1, or take another schedule",
             )

@@ -20,11 +20,13 @@ from penstock.cost.collectives import (
     BACKWARD_KINDS,
     CELL_AXES,
     FORWARD_KINDS,
+    GATHERING_KINDS,
     CellAxis,
     Collective,
     RepeatedPart,
     SlicePart,
 )
+from penstock.cost.copies import Copies
 from penstock.cost.cut_collectives import cut_collectives
 from penstock.cost.cut_workload import CutWorkload
 from penstock.cost.mesh_links import MeshLinks
@@ -48,7 +50,9 @@ PricedParts = list[tuple[int, list[CollectiveSeconds]]]
 """How often each part is sent, and what it takes."""
 KnownSeconds = dict[int, tuple[SlicePart, list[CollectiveSeconds]]]
 """By the place of a part in memory: the part, and its prices."""
-_COMMUNICATES = np.array([letter in FORWARD_KINDS + BACKWARD_KINDS for letter in LETTERS])
+COMMUNICATING = FORWARD_KINDS + BACKWARD_KINDS + GATHERING_KINDS
+"""Kinds whose ranks send to others of their cell."""
+_COMMUNICATES = np.array([letter in COMMUNICATING for letter in LETTERS])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +61,13 @@ class CellSums(TransformerCost):
 
     share: RankShare
     links: MeshLinks
+    copies: Copies
+
+    @property
+    def joined(self) -> int:
+        """Ranks that share matrices have words of their own: each adds up all tokens of a slice
+        with the others, of which it hands on its share."""
+        return self.share.cell.tensor
 
     def alike(self, schedule: Schedule) -> AlikeRows:
         """The sorts of a schedule's rows."""
@@ -165,7 +176,7 @@ class CellSums(TransformerCost):
         return [(times, self._priced(part)) for times, part in parts]
 
     def _parts(self, op: Op) -> list[RepeatedPart]:
-        return op_parts(self.workload, self.share, op)
+        return op_parts(self.workload, self.share, op, self.copies.on_shards)
 
     def _priced(self, part: SlicePart) -> list[CollectiveSeconds]:
         """The prices of a part that all ops of a slice have in common. It is known by its place in

@@ -159,17 +159,13 @@ class CellWorkload(Workload):
             return np.asarray(started * self._handed[unit] * self.model.boundary_bytes, np.int64)
         kept = self._of_layers(lambda each: each._layer[size])[stage, unit]
         if size == "act":
-            end = self.part.boundary_bytes if shape.loss == "F" else self._last_norm
-            kept += self._at_last[stage] * np.asarray(self.shared.held)[unit] * end
+            held = np.asarray(self.shared.held)[unit]
+            kept += self._at_last[stage] * held * self.part.boundary_bytes
         return np.asarray(kept, np.int64)
 
     @property
     def _handed(self) -> Counts:
         return np.asarray(self.shared.handed)
-
-    @property
-    def _last_norm(self) -> int:
-        return self.part.last_norm.saved_bytes
 
     def _bytes_per_token(self, shape: Shape, size: str) -> Counts:
         """On average over the longest unit, rounded up: what a copy to the host is charged for."""
@@ -184,14 +180,19 @@ class CellWorkload(Workload):
 
     def _temporary(self, schedule: Schedule) -> Counts:
         table, unit, stage = schedule.table, schedule.unit, stage_column(schedule)
-        last = self._at_last[stage] * (schedule.shape.loss == "F")
+        end, heads = self._at_last[stage], schedule.shape.loss == "F"
         columns = {name: column[unit] for name, column in self.moments.items()}
-        given = np.where(last > 0, columns["own"], columns["given"])
-        loss = last * columns["loss"]
+        given = np.where(end > 0, columns["own"], columns["given"])
+        loss = end * columns["loss"] * heads
         left = self._of_layers(lambda each: each.moments["left"])[stage, unit]
+        if not heads:  # of what shards give, own tokens alone are left before the backward
+            own = (self.tokens - self._handed)[unit] * self.model.boundary_bytes
+            left = left + end * own
         together = np.maximum(self._backward(stage, unit, given, "B"), loss) - left
         parted = np.maximum(self._backward(stage, unit, given, "I"), loss) - left
-        found = (columns["F"] - last * columns["own"]) * table.of_kinds("FNR")
+        # The loss hands on nothing, and the last norm keeps the sum in front of it.
+        kept = end * columns["own"] * (heads or self.share.scattered)
+        found = (columns["F"] - kept) * table.of_kinds("FNR")
         found += together * table.of_kinds("B") + parted * table.of_kinds("I")
         model, attending = self.attended.attending_kind, self.unbounded + self.windowed
         return with_loan_bytes(found, schedule, model, self.lengths, attending)

@@ -33,6 +33,8 @@ from penstock.cost.rank_share import RankShare, RankTokens
 
 CellAxis = Literal["tensor", "ulysses", "ring"]
 FORWARD_KINDS, BACKWARD_KINDS = "FNR", "BI"
+GATHERING_KINDS = "SD"
+"""Passes over a shard of the vocabulary that need all tokens of what a stage hands on."""
 CELL_AXES: tuple[CellAxis, ...] = ("tensor", "ulysses", "ring")
 CollectiveName = Literal["gather", "scatter_sum", "add_up", "take_largest", "exchange", "pass_on"]
 
@@ -147,6 +149,12 @@ class SliceCollectives:
             yield Collective("take_largest", "tensor", number, calls=pieces)
             yield Collective("add_up", "tensor", 2 * number, calls=pieces)
         yield from self._add_up()
+
+    @cached_property
+    def to_shard(self) -> SlicePart:
+        """Each tensor rank was sent its share of the tokens, and has words of its own: all tokens
+        meet them. What shards give is brought together by collectives of all devices."""
+        return (self._gather_of(self.tokens.handed),) if self.share.cell.tensor > 1 else ()
 
     @cached_property
     def from_other_stage(self) -> SlicePart:

@@ -40,6 +40,12 @@ class Link(NamedTuple):
 
     latency: Fraction = Fraction(0)
     per_byte: Fraction = Fraction(0)
+    joined: int = 1
+    """How many times what a transfer carries each part has that a collective brings together."""
+
+    @property
+    def free(self) -> bool:
+        return not (self.latency or self.per_byte)
 
 
 class Cost(Protocol):
@@ -94,7 +100,7 @@ class UnitCost:
             object.__setattr__(self, name, exact(getattr(self, name)))
         _refuse_unknown("time", self.times, tuple(TIMED))
         _refuse_unknown("size", self.sizes, SIZES)
-        links = [value for link in self.links.values() for value in link]
+        links = [value for link in self.links.values() for value in link[:2]]
         others = (self.hop, self.communication, self.per_byte, self.lent_slice)
         for value in (*others, *links, *self.op_times.values()):
             if value < 0:

@@ -83,7 +83,7 @@ class TransformerCost:
 
     def loan(self, op: Op, shape: Shape) -> Fraction:
         """Time of the pairs of `op` with one earlier slice of average length."""
-        lengths, model = self.workload.lengths[op.mb], self.workload.model
+        lengths, model = self.workload.lengths[op.mb], self.workload.attended
         pairs = Fraction(lengths[op.slice] * sum(lengths[: op.slice]), max(op.slice, 1))
         # layers with a window lend nothing
         full = int(self.workload.unbounded[op.stage])
@@ -96,7 +96,7 @@ class TransformerCost:
 
     def exchange(self, loan: Loan, shape: Shape) -> Exchange:
         """Bytes of all layers of the stage, for earlier slices of average length."""
-        heavy, model = loan.heavy, self.workload.model
+        heavy, model = loan.heavy, self.workload.attended
         lengths = self.workload.lengths[heavy.mb]
         lent = Fraction(loan.slices * sum(lengths[: heavy.slice]), max(heavy.slice, 1))
         each = layer_exchange(model, heavy.kind, lengths[heavy.slice], lent)

@@ -241,6 +241,8 @@ class Workload(LayerSums):
         loss *= self._at_last[stage] * (schedule.shape.loss == "F")
         highest = [self.inside(each.part) * (np.array(each.layers) > 0) for each in self.of_kinds]
         inside = np.maximum(np.max(highest, axis=0)[stage] * tokens, loss)
+        if schedule.shape.loss != "F":  # beside what shards give: what the last norm makes of it
+            inside += model.boundary_bytes * self._at_last[stage] * tokens
         # As an I goes on, what waits for W takes the place of what was kept.
         more = self.summed_up(lambda part: max(0, part.stash_bytes - part.saved_bytes))[stage]
         outside = forward_bytes(model) * tokens
@@ -254,9 +256,8 @@ class Workload(LayerSums):
         if size == "ckpt":  # the first stage starts from tokens, which the batch holds anyway
             started = (np.arange(len(layers)) > 0) | (shape.embed == "E")
             return np.asarray(started * model.boundary_bytes, np.int64)
-        if size == "act":  # and what the last layer gives; shards need what its norm keeps
-            end = model.boundary_bytes if shape.loss == "F" else model.last_norm.saved_bytes
-            return np.asarray(self.met_sum("saved_bytes") + end * self._at_last)
+        if size == "act":  # and what the last layer gives, which the norm behind it keeps
+            return np.asarray(self.met_sum("saved_bytes") + model.boundary_bytes * self._at_last)
         return self.met_sum("stash_bytes" if size == "stash" else "kv_bytes")
 
     @cached_property

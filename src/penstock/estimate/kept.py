@@ -37,10 +37,14 @@ class KeptSums(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def kept_sums(
-    share: RankShare, hardware: Hardware, groups: tuple[GroupLinks, ...], counts: tuple[int, int]
+    share: RankShare,
+    hardware: Hardware,
+    groups: tuple[GroupLinks, ...],
+    counts: tuple[int, int],
+    on_shards: tuple[str, ...],
 ) -> KeptSums:
     """Where to keep what ops send in a cell: layouts whose cells are alike send the same. `counts`
-    are rows, and layers that are computed again."""
+    are rows, and layers that are computed again; `on_shards` is what all devices have a part of."""
     return KeptSums({}, {}, {})
 
 

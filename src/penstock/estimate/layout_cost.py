@@ -117,7 +117,8 @@ class LayoutCost(SecondsOfOps):
     @cached_property
     def _kept_sums(self) -> KeptSums:
         groups = tuple(self.links.group(axis) for axis in CELL_AXES)
-        return kept_sums(self.share, self.hardware, groups, (self.rows, self.again))
+        counts = (self.rows, self.again)
+        return kept_sums(self.share, self.hardware, groups, counts, self.copies.on_shards)
 
     @property
     def _known(self) -> KnownSums:
@@ -187,7 +188,11 @@ class LayoutCost(SecondsOfOps):
         sent = self.rows * self.workload.boundary_bytes(whole) / self.workload.boundary_parts
         groups = (GroupLinks(self.links.cluster, 2, near) for near in (1, 2))
         far, near = (
-            Link(_picoseconds(group.message_seconds(0.0)), _picoseconds(sent / group.rate))
+            Link(
+                _picoseconds(group.message_seconds(0.0)),
+                _picoseconds(sent / group.rate),
+                self.joined,
+            )
             for group in groups
         )
         return far, near

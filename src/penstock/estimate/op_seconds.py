@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from penstock.core.ops import STAGE_KINDS
 from penstock.core.schedule import Schedule
 from penstock.core.table import CODE, LETTERS
-from penstock.cost.cell_sums import Axes, RowSeconds
+from penstock.cost.cell_sums import COMMUNICATING, Axes, RowSeconds
 from penstock.cost.cell_workload import CellWorkload
-from penstock.cost.collectives import BACKWARD_KINDS, CELL_AXES, FORWARD_KINDS
+from penstock.cost.collectives import BACKWARD_KINDS, CELL_AXES
 from penstock.cost.kept_workload import KeptWorkload
 from penstock.cost.work_amounts import WorkAmounts
 from penstock.cost.workload import Workload
@@ -30,9 +30,6 @@ from penstock.estimate.update_times import UpdateTimes
 
 UPDATING = "VUA"
 """Kinds that end a step on the GPU: the norm of gradients, and updates."""
-COMMUNICATING = FORWARD_KINDS + BACKWARD_KINDS
-"""Kinds whose ranks send to others of their cell."""
-
 
 _COUNTED = (Workload, CellWorkload, KeptWorkload)
 """Workloads whose ops take as long on stages that are alike."""

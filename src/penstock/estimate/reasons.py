@@ -4,6 +4,7 @@ from math import isinf
 
 from penstock.estimate.host_room import room_on_host
 from penstock.estimate.layout import TrainingLayout
+from penstock.estimate.orders_for_shards import orders_for_shards
 from penstock.estimate.price import Estimate
 from penstock.run.program.sharded_schedule import TWO_BUFFERS
 
@@ -103,7 +104,8 @@ def _advice(found: Estimate) -> list[str]:
             f"tensor is {layout.mesh.tensor}, more than the {layout.cluster.machine.gpus} GPUs of "
             "a machine: its sums go over the network"
         )
-    return told + _uneven(found) + _smaller(layout, found) + _gathered(layout, found)
+    told += _uneven(found) + _turns(layout, found)
+    return told + _smaller(layout, found) + _gathered(layout, found)
 
 
 def _uneven(found: Estimate) -> list[str]:
@@ -117,10 +119,20 @@ def _uneven(found: Estimate) -> list[str]:
     more, layer = works[slowest] - others, others * len(works) / layout.model.layers
     if more < max(layer, TOLD_ABOVE * found.seconds):
         return []
-    shares = " or --vocabulary yes" if layout.mesh.cell.ranks == 1 else ""
     return [
         f"device {slowest} works {more / others:.1%} longer than the others, which wait for it: "
-        f"take --layers balanced{shares}"
+        f"take {' or '.join(['--layers balanced', *orders_for_shards(layout)])}"
+    ]
+
+
+def _turns(layout: TrainingLayout, found: Estimate) -> list[str]:
+    """Passes over the vocabulary in an order that leaves no time for them."""
+    orders = orders_for_shards(layout)
+    if not layout.vocabulary or not orders or found.bubble < TOLD_ABOVE:
+        return []
+    return [
+        "every microbatch waits for all devices where its forward becomes a backward, and "
+        f"{layout.schedule} leaves no time for that: take {' or '.join(orders)}"
     ]
 
 

@@ -33,8 +33,8 @@ def links_of(schedule: Schedule, cost: Cost) -> Links:
     """The links that some read crosses, without those that cost nothing."""
     pairs = schedule.derive("crossed links", _crossed)
     links = {(source, target): cost.link(source, target) for source, target in pairs}
-    costs = {id(link): any(link) for link in links.values()}
-    return {edge: link for edge, link in links.items() if costs[id(link)]}
+    free = {id(link): link.free for link in links.values()}
+    return {edge: link for edge, link in links.items() if not free[id(link)]}
 
 
 def _crossed(schedule: Schedule) -> list[tuple[int, int]]:
@@ -82,7 +82,11 @@ def _collective_times(
 ) -> Ticks:
     """For each part of a collective, how long after its writer a reader has all of them."""
     pair = schedule.derive("crossings", _crossings)[edges]
-    slowest = latency + _occupied(schedule, pair, _joined_parts(schedule), links, tick)
+    wide = {
+        id(link): link._replace(per_byte=link.per_byte * link.joined) for link in links.values()
+    }
+    whole = {edge: wide[id(link)] for edge, link in links.items()}
+    slowest = latency + _occupied(schedule, pair, _joined_parts(schedule), whole, tick)
     of_edge = schedule.derive("collectives of edges", _collective_of_edges)
     together = np.zeros(int(of_edge.max()) + 1, np.int64)
     np.maximum.at(together, of_edge, slowest)
@@ -172,7 +176,8 @@ def finest(schedule: Schedule, links: Links, scaled: Scaled) -> int:
         return fine
     bytes_moved, scale = schedule.derive("bytes moved", _bytes_moved)
     exact = lcm(fine, *(speed.denominator * scale for speed in speeds))
-    total = int(scaled.ticks.sum()) * scaled.tick + bytes_moved * max(speeds)
+    slowest = max(link.per_byte * link.joined for link in different)
+    total = int(scaled.ticks.sum()) * scaled.tick + bytes_moved * slowest
     if total * exact < _ROOM:
         return exact
     while total * fine * 2 < _ROOM:
