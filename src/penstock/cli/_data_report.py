@@ -31,6 +31,7 @@ _SEED = 0
 """Of the order in which documents are looked at, as a run takes them in a shuffled one."""
 NO_VOCABULARY = 1 << 62
 """Tokens are not looked at."""
+NO_WEIGHTS = "data.weights are not used here: documents of all paths are counted once each"
 _GIBI = 2**30
 _PRICE_BARS = ("tokens per second", "memory of a rank")
 """What bars of policies show, as shares of the largest."""
@@ -145,6 +146,8 @@ def open_corpus(
 ) -> OpenedCorpus:
     """Read files; text becomes tokens, once."""
     arrays, notes = open_arrays(settings, files, cache, progress)
+    if settings.weights:
+        notes = (*notes, NO_WEIGHTS)
     return OpenedCorpus(arrays, files, notes)
 
 

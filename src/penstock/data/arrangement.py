@@ -19,6 +19,8 @@ class Arrangement:
     packing: str
     longer: str
     length: int
+    policy: str = "pack"
+    """What makes microbatches of sequences; `pack` alone keeps their padding."""
     notes: list[str] = field(default_factory=list)
     """What was lost so far, and how much is padding: told to a person."""
 
@@ -38,9 +40,12 @@ class Arrangement:
         self.notes.extend(found.notes)
         sequences = _WAYS[self.packing](found, self.length)
         samples = WholeSamples(corpus, sequences, self.length, seed)
+        padding = f"{samples.padding:.1%} of them padding"
+        if self.policy != "pack":
+            padding += ", which microbatches leave out"
         self.notes.append(
             f"{len(found.lengths):,} documents in {samples.count:,} sequences of {self.length:,} "
-            f"tokens, {samples.padding:.1%} of them padding"
+            f"tokens, {padding}"
         )
         return samples
 

@@ -122,7 +122,7 @@ def open_data(
     found = reader.documents(sources)
     parts: list[tuple[Longs, Longs]] = []
     streams: list[SampleStream] = []
-    arrange = Arrangement(settings.packing, settings.longer, length)
+    arrange = Arrangement(settings.packing, settings.longer, length, settings.policy)
     for (name, _), documents in zip(sources, found.sources, strict=True):
         with _worded(f"training data of {name}" if name else "training data"):
             parts.append(_split(documents, settings.held_out))

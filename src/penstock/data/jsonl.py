@@ -91,7 +91,8 @@ def parse_line(content: bytes, reader: RecordReader, path: Path, line: int) -> S
 
 def _decode(content: bytes, path: Path, line: int) -> Any:
     try:
-        return json.loads(content.decode("utf-8-sig" if line == 1 else "utf-8"))
+        text = content.decode("utf-8-sig" if line == 1 else "utf-8")
+        return json.loads(text.rstrip("\r\n"))  # or a text that is cut off has a line break in it
     except UnicodeDecodeError as error:
         where = f"has byte {content[error.start]:#04x} at {error.start + 1}, which is not UTF-8"
         raise _refusal(path, line, where, "save the file as UTF-8 text") from None
