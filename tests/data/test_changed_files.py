@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from penstock.data import DataSettings, SampleStream, open_data
-from penstock.data.changed_files import FILES, MOST_FILES, SHOWN, file_changes
+from penstock.data.changed_files import FILES, MOST_FILES, NAMED_FILES, file_changes
 from penstock.errors import ShapeError
 
 pytestmark = pytest.mark.torch
@@ -115,7 +115,7 @@ def test_of_very_many_files_no_marks_are_kept(tmp_path: Path) -> None:
 
 
 def test_of_many_changes_some_are_named_and_all_counted() -> None:
-    now = {str(number): "x" for number in range(SHOWN + 2)}
+    now = {str(number): "x" for number in range(NAMED_FILES + 2)}
     assert file_changes({}, now).words == "'0', '1', '2' and 2 more are new"
 
 

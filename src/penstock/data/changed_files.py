@@ -16,7 +16,7 @@ FILES = "files"
 """Where a checkpoint has the marks of files, by their paths."""
 MOST_FILES = 2000
 """Files of which a checkpoint keeps marks: it has some 150 bytes for each."""
-SHOWN = 3
+NAMED_FILES = 3
 """Files of each kind that a message names."""
 
 
@@ -47,8 +47,8 @@ class FileChanges(NamedTuple):
 
 
 def _named(paths: Sequence[str]) -> str:
-    names = [shown(path, 300) for path in paths[:SHOWN]]
-    if (more := len(paths) - SHOWN) > 0:
+    names = [shown(path, 300) for path in paths[:NAMED_FILES]]
+    if (more := len(paths) - NAMED_FILES) > 0:
         names.append(f"{more:,} more")
     return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
 
@@ -66,7 +66,7 @@ def file_changes(then: Mapping[str, str], now: Mapping[str, str]) -> FileChanges
     return FileChanges(changed, gone, new)
 
 
-def kept_files(files: Sequence[FileMark]) -> dict[str, dict[str, str]]:
+def marks_by_path(files: Sequence[FileMark]) -> dict[str, dict[str, str]]:
     """What a checkpoint keeps of files; nothing where they are too many."""
     return {FILES: dict(files)} if 0 < len(files) <= MOST_FILES else {}
 
@@ -92,5 +92,5 @@ def refuse_changed_files(state: Mapping[str, Any], files: Sequence[FileMark]) ->
         "the data are not those of the stored run: the files are the same, but not what is made of "
         "them",
         hint="resume with the tokenizer, the chat template and the [data] settings of the stored "
-        "run, which its config.toml has, or start a new run from its exported weights",
+        "run, or start a new run from its exported weights",
     )

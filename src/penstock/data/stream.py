@@ -15,7 +15,7 @@ import torch
 
 from penstock.data._digest import FileMark
 from penstock.data.batch import Microbatch
-from penstock.data.changed_files import FILES, kept_files, refuse_changed_files
+from penstock.data.changed_files import FILES, marks_by_path, refuse_changed_files
 from penstock.data.corpus import Longs
 from penstock.data.packing import PackedRow
 from penstock.errors import ShapeError
@@ -107,7 +107,7 @@ class SampleStream(Protocol):
             "length": self.length,
             "seed": self.seed,
             "fingerprint": self.fingerprint,
-            **kept_files(self.files),
+            **marks_by_path(self.files),
         }
 
     def resume(self, state: Mapping[str, Any]) -> int:
