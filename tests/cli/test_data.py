@@ -128,6 +128,7 @@ def test_a_page_has_everything_in_one_file(penstock: Penstock, lines: Path, tmp_
     text = page.read_text()
     assert "<svg" in text
     assert "pack, whole" in text
+    assert f"<p>Of {lines}.</p>" in text
     assert text.count("<svg") == 2
     assert "http" not in text
 
