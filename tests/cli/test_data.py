@@ -128,6 +128,7 @@ def test_a_page_has_everything_in_one_file(penstock: Penstock, lines: Path, tmp_
     text = page.read_text()
     assert "<svg" in text
     assert "pack, whole" in text
+    assert f"<p>Of {lines}.</p>" in text
     assert text.count("<svg") == 2
     assert "http" not in text
 
@@ -166,6 +167,44 @@ def test_misuse_is_refused_in_words(
     assert answer.code == 2
     assert message in answer.err
     assert "hint: " in answer.err
+
+
+def test_few_documents_are_shown_as_they_are_and_it_is_said(
+    penstock: Penstock, lines: Path
+) -> None:
+    """297 tokens are no sequence of 512, and all policies but one have what there is once."""
+    answer = penstock(f"data stats {lines} --length 512 --batch 1K --json")
+    rows = {row["name"]: row for row in answer.data["policies"]}
+    assert [*rows] == ["pack, whole", "pack, single", "chunk"]
+    assert all(row["tokens"] <= sum(LENGTHS) for row in rows.values())
+    assert "pack, cut is not shown: a sequence has 512 tokens, but the documents" in answer.err
+    assert "a step of 1,024 tokens is more than all documents, which have 297" in answer.err
+    assert "is not shown" not in penstock(f"data stats {lines} --batch 297 --length 297").err
+
+
+def test_conversations_are_read_with_a_template_that_is_named(
+    penstock: Penstock, lines: Path
+) -> None:
+    turns = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "you"}]
+    lines.write_text(json.dumps({"messages": turns}))
+    without = penstock(f"data stats {lines}")
+    assert without.code == 2
+    assert "no chat template" in without.err
+    template = lines.with_name("chat.jinja")
+    template.write_text("{% for m in messages %}{{ m['content'] }}.{% endfor %}")
+    found = penstock(f"data stats {lines} --chat-template {template} --json")
+    assert found.code == 0, found.err
+    assert found.data["tokens"] == len("hello.you.")
+
+
+def test_weights_of_a_configuration_are_said_to_be_unused(penstock: Penstock, lines: Path) -> None:
+    config = lines.with_name("x.toml")
+    mixed = f'paths = ["{lines}", "{lines}"]\nweights = [3, 1]'
+    config.write_text(
+        f'[data]\nsource = "jsonl"\n{mixed}\n[batch]\nlength = 256\n'
+        '[pipeline]\nschedule = "gpipe"\n'
+    )
+    assert "data.weights are not used here" in penstock(f"data stats {config} --json").err
 
 
 def test_a_broken_line_is_named(penstock: Penstock, lines: Path) -> None:

@@ -53,8 +53,11 @@ def test_half_a_surrogate_pair_is_replaced_and_counted() -> None:
     [
         (b"{text}", 2, "is not JSON lines: Expecting property name", "one JSON object"),
         (b'{"text": "a"} {}', 15, "is not JSON lines: Extra data", "one JSON object"),
+        (b'{"text": "cut of', 10, "is not JSON lines: Unterminated string", "one JSON object"),
         (b'["text"]', 1, "is not an object", '{"text": "..."}'),
         (b'{"txt": "a"}', 1, "has no field 'text'", "did you mean 'txt'?"),
+        (b'{"content": "a"}', 1, "has no field 'text'", "data.field names the one with the text"),
+        (b'{"prompt": "a", "answer": "b"}', 1, "no field 'text'", "have prompt and completion"),
         (b"{}", 1, "has no field 'text'", "none are known"),
         (b'{"text": 3}', 1, "has a number in 'text'", "must hold a string"),
         (b'{"text": "\xff"}', 1, "has byte 0xff at 11", "UTF-8"),

@@ -68,6 +68,29 @@ def test_a_weight_that_gives_nothing_is_refused() -> None:
         mixture_of(1.0, 1e-9)
 
 
+def test_every_note_names_the_source_that_it_is_of(tmp_path: Path) -> None:
+    """Also where two sources have the same to say, and of what is held out."""
+    for name in "ab":
+        texts = ["x" * 3, "", *["y" * size for size in (4, 5, 6, 7, 30)]]
+        lines = [json.dumps({"text": text}) for text in texts]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    paths = tuple(str(tmp_path / f"{name}.jsonl") for name in "ab")
+    given = DataSettings(
+        source="jsonl", paths=paths, weights=(3, 1), packing="whole", longer="drop", held_out=0.2
+    )
+    notes = open_data(given, 8, 256, 0, tmp_path / "cache").notes
+    for path in paths:
+        mine = [note for note in notes if note.startswith(f"{path!r}: ")]
+        said = " ".join(mine)
+        assert "1 of 7 documents are empty and skipped" in said
+        assert "documents have more than 8 tokens and are left out" in said
+        assert "of them padding" in said
+    held = [note for note in notes if note.startswith("held-out data: ")]
+    assert "of them padding" in held[-1]
+    assert all(note.startswith((*map(repr, paths), "held-out data: ")) for note in notes)
+    assert len(notes) == len({*notes})
+
+
 def test_entries_of_the_paths_are_mixed_by_their_weights(tmp_path: Path) -> None:
     for name, letter in (("a", "a"), ("b", "b")):
         lines = [json.dumps({"text": letter * 16}) for _ in range(10)]

@@ -62,6 +62,13 @@ def test_single_has_one_document_in_each_sequence() -> None:
     samples, notes = samples_of([5, 3, 6, 2], "single")
     assert sorted(samples.lengths(range(4)).tolist()) == [2, 3, 5, 6]
     assert notes == ["4 documents in 4 sequences of 8 tokens, 50.0% of them padding"]
+
+
+@pytest.mark.parametrize("policy", ["chunk", "flex"])
+def test_padding_that_microbatches_leave_out_is_said_to_be(policy: str) -> None:
+    arrange = Arrangement("single", "refuse", 8, policy)
+    arrange.samples(corpus_of(numbered([4, 4])), np.arange(2), 3)
+    assert arrange.notes[0].endswith("50.0% of them padding, which microbatches leave out")
     assert samples_of([5, 3, 6, 2], "whole")[0].lengths(range(2)).tolist() == [8, 8]
 
 

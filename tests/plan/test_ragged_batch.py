@@ -101,6 +101,21 @@ def test_section_7_too_large_slices_leave_bubbles_and_too_small_ones_cost_by_the
     assert choose_rule(base, batches, lambda _: True).whole is not None
 
 
+@pytest.mark.parametrize("room", [16, 20, 32, 50, 64, 100, 128])
+def test_section_7_without_a_pipeline_the_largest_slices_that_fit_and_one_of_them_kept(
+    room: int,
+) -> None:
+    """Rules that hold as many tokens run as many again, and more slices cost more by themselves."""
+    largest = max(size for size in slice_sizes(128) if size <= room)
+    numbers = random.Random(room)
+    for cost in (TokenCost(1, 0, slice=4), TokenCost(100, 1, slice=400)):
+        lengths = [numbers.choice((1, 5, 20, 40, 64, 127)) for _ in range(numbers.randint(0, 5))]
+        for name, batch in (("chunkflow-paced", [128, *lengths]), ("chunkflow", [128])):
+            base = RaggedBatches(find(name), 1, SliceRule(1), 128, cost)
+            chosen = choose_rule(base, [batch], lambda batch: live_tokens(batch) <= room)
+            assert chosen.rule == SliceRule(largest, retain=1, warmup=1), (name, batch)
+
+
 def test_what_is_given_is_kept_and_only_the_rest_is_chosen() -> None:
     base = RaggedBatches(find(RAGGED[0]), 2, SliceRule(1), 64, TOKENS)
     rule = choose_rule(base, [[64, 3]], lambda _: True, size=10, warmup=2).rule

@@ -1,6 +1,7 @@
 """Mistakes for the verifier to notice: each is a job that runs a trial with one thing wrong."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
@@ -21,6 +22,7 @@ from penstock.run.step.shard_sums import ShardRanks, ShardSums
 from penstock.run.step.stage_end import StageEnd
 from penstock.verify.trial import TrialPart, run_trial
 from penstock.verify.variants import Trial
+from verify.unequal_jobs import UnequalCase, gradients_of_batches
 
 _cut_batch = batch_pieces.cut_batch
 _leave = Relay.leave
@@ -32,12 +34,21 @@ _add_up = Engine._add_up
 
 def relay_of_zeros(connection: Connection, trial: Trial) -> TrialPart:
     """Earlier slices get no key/value gradients of later ones."""
+    with _zeros_relayed():
+        return run_trial(connection, trial)
 
+
+def batches_with_relay_of_zeros(connection: Connection, case: UnequalCase) -> list[TrialPart]:
+    """The same in batches of unequal sequences."""
+    with _zeros_relayed():
+        return gradients_of_batches(connection, case)
+
+
+def _zeros_relayed() -> AbstractContextManager[object]:
     def leave(relay: Relay, keys: range, dk: Tensor, dv: Tensor) -> None:
         _leave(relay, keys, torch.zeros_like(dk), torch.zeros_like(dv))
 
-    with mock.patch.object(Relay, "leave", leave):
-        return run_trial(connection, trial)
+    return mock.patch.object(Relay, "leave", leave)
 
 
 def empty_transfer(connection: Connection, trial: Trial) -> TrialPart:

@@ -23,6 +23,7 @@ from penstock.data.stats.lengths import LengthStats
 from penstock.data.stats.policies import MOST_BATCHES, BatchRule, PolicyOutcome
 from penstock.data.tokenise import Progress
 from penstock.draw.bars import BarRow, svg_bars, text_bars
+from penstock.draw.words import count_of
 from penstock.errors import ShapeError
 
 _BATCH_SEQUENCES = 32
@@ -31,6 +32,9 @@ _SEED = 0
 """Of the order in which documents are looked at, as a run takes them in a shuffled one."""
 NO_VOCABULARY = 1 << 62
 """Tokens are not looked at."""
+NO_WEIGHTS = "data.weights are not used here: documents of all paths are counted once each"
+MOST_NAMED = 5
+"""Files that a page names."""
 _GIBI = 2**30
 _PRICE_BARS = ("tokens per second", "memory of a rank")
 """What bars of policies show, as shares of the largest."""
@@ -53,6 +57,7 @@ class CorpusReport:
     longer: int
     """Documents that are longer than a sequence; policies are shown without them."""
     notes: tuple[str, ...]
+    files: tuple[Path, ...]
 
     def policy_table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         """Head and rows."""
@@ -145,6 +150,8 @@ def open_corpus(
 ) -> OpenedCorpus:
     """Read files; text becomes tokens, once."""
     arrays, notes = open_arrays(settings, files, cache, progress)
+    if settings.weights:
+        notes = (*notes, NO_WEIGHTS)
     return OpenedCorpus(arrays, files, notes)
 
 
@@ -172,7 +179,7 @@ def corpus_report(
     ordered = fitting[shuffle(len(fitting), _SEED)]
     policies = policy_table(ordered, rule, priced) if len(ordered) else PolicyTable([], [], 0)
     rule = rule._replace(slice_tokens=policies.slice_tokens)
-    return CorpusReport(lengths, rule, policies, longer, notes)
+    return CorpusReport(lengths, rule, policies, longer, notes, opened.files)
 
 
 def _longer_words(lengths: LengthStats, longer: int, length: int, arrays: Sequence[Array]) -> str:
@@ -216,6 +223,7 @@ def report_html(report: CorpusReport) -> str:
     percentiles = [(f"{share:g}%", f"{value:,}") for share, value in found.percentiles.items()]
     sections = [
         f"<h1>{escape(title)}</h1>",
+        f"<p>{escape(_files_words(report.files))}</p>",
         f"<p>Mean {found.mean:,.1f} tokens, longest {found.longest:,}.</p>",
         "<h2>Lengths of documents</h2>",
         svg_bars(report.bars(), ("share of the documents", "share of the tokens")),
@@ -230,6 +238,17 @@ def report_html(report: CorpusReport) -> str:
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}'
         f"</title><style>{_STYLE}</style></head>\n<body>{''.join(sections)}</body></html>\n"
     )
+
+
+def _files_words(files: Sequence[Path]) -> str:
+    """Which files a page is of.
+
+    >>> _files_words([Path("a.jsonl")]), _files_words([Path(name) for name in "abcdefg"])
+    ('Of a.jsonl.', 'Of a, b, c, d, e and 2 more files.')
+    """
+    more = count_of(len(files) - MOST_NAMED, "more file") if len(files) > MOST_NAMED else ""
+    named = ", ".join(map(str, files[:MOST_NAMED]))
+    return f"Of {named} and {more}." if more else f"Of {named}."
 
 
 def _html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

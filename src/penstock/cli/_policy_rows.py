@@ -18,6 +18,7 @@ from penstock.core.kernel import compile_small_work
 from penstock.cost.hardware import HARDWARE
 from penstock.data.corpus import Longs
 from penstock.data.stats.policies import (
+    CUT_WAY,
     BatchRule,
     PolicyOutcome,
     Units,
@@ -102,21 +103,42 @@ def any_length_schedule() -> Spec:
 def policy_table(lengths: Longs, rule: BatchRule, priced: PricedModel | None) -> PolicyTable:
     """Every policy for documents in this order, none longer than a sequence."""
     packed, batches = packed_outcomes(lengths, rule), _first(lengths, rule)
+    short = _short_words(int(lengths.sum()), rule)
     with compile_small_work():
         if priced is None:
             size = rule.slice_tokens or max(rule.length // USUAL_SLICES, 1)
             plain = [*(PolicyRow(each, None) for each in packed), _cut(batches, rule.length, size)]
-            return PolicyTable(plain, [NO_FLEX], size)
+            return PolicyTable(plain, [*short, NO_FLEX], size)
         refuse_misfits(priced.config, priced.mesh)
         rows = [_packed(each, rule, priced) for each in packed]
         sliced, cut = _sliced(batches, rule, priced)
-        notes = [f"chunk: {_words(cut)}"]
+        notes = [*short, f"chunk: {_words(cut)}"]
         try:
             rows += [sliced, _grouped(batches, rule, priced)]
         except PenstockError as refusal:
             rows.append(sliced)
             notes.append(f"flex is not shown: {refusal.message}")
     return PolicyTable(rows, notes, cut.size)
+
+
+def _short_words(tokens: int, rule: BatchRule) -> list[str]:
+    """What is to be said of few documents.
+
+    >>> _short_words(14, BatchRule(length=16, tokens=16, slice_tokens=4))[0]
+    'pack, cut is not shown: a sequence has 16 tokens, but the documents have only 14'
+    """
+    said = []
+    if tokens < rule.length:
+        said.append(
+            f"{CUT_WAY} is not shown: a sequence has {rule.length:,} tokens, but the documents "
+            f"have only {tokens:,}"
+        )
+    if tokens < rule.tokens:
+        said.append(
+            f"a step of {rule.tokens:,} tokens is more than all documents, which have {tokens:,}: "
+            "it is shown with each of them once, but a run takes them again"
+        )
+    return said
 
 
 def _first(lengths: Longs, rule: BatchRule) -> list[list[int]]:

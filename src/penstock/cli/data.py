@@ -72,6 +72,9 @@ def stats(
         ),
     ] = "",
     field: Annotated[str, _option("NAME", "As data.field: where a record has its text.")] = "",
+    chat_template: Annotated[
+        str, _option("FILE", "As data.chat_template; the tokenizer's own if left out.")
+    ] = "",
     length: Annotated[str, _option("N", "Tokens of a sequence at most, as 64K.")] = "",
     batch: Annotated[str, _option("N", "Tokens of a global batch; 32 sequences if left out.")] = "",
     slice_tokens: Annotated[
@@ -105,6 +108,7 @@ def stats(
     Text is tokenised once and kept; work that is interrupted continues where it was.
     """
     given = {"source": source, "tokenizer": tokenizer, "format": form, "field": field}
+    given["chat_template"] = chat_template
     settings, sizes = data_settings(files, {name: value for name, value in given.items() if value})
     paths = source_files(settings, settings.paths)
     flags = {"--length": length, "--batch": batch, "--slice-tokens": slice_tokens}

@@ -1,7 +1,9 @@
 """Fingerprints: short names of contents, equal on every machine."""
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from pathlib import Path
+from typing import NamedTuple
 
 from penstock.errors import ShapeError, shown
 
@@ -29,6 +31,23 @@ def digest_file(path: Path) -> str:
     except OSError as error:
         raise unreadable(path, error) from None
     return state.hexdigest()
+
+
+class FileMark(NamedTuple):
+    """A file that documents come from, and what says whether it is as it was."""
+
+    path: str
+    mark: str
+
+
+def mark_files(files: Iterable[Path]) -> tuple[FileMark, ...]:
+    """Fingerprints of files, which are all read."""
+    return tuple(FileMark(str(path), digest_file(path)) for path in files)
+
+
+def digest_marks(kind: str, *parts: str | int, marks: Iterable[FileMark]) -> str:
+    """The fingerprint of what some files hold, wherever they lie."""
+    return digest(kind, *parts, *(each.mark for each in marks))
 
 
 def unreadable(path: Path, error: Exception) -> ShapeError:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.data._digest import digest, unreadable
+from penstock.data._digest import FileMark, digest, unreadable
 from penstock.data.corpus import Array, Longs
 from penstock.errors import ShapeError
 from penstock.files.regular import open_regular
@@ -34,12 +34,18 @@ def open_array(path: Path, dtype: str) -> Array:
     tokens = _numpy(path) if path.suffix == ".npy" else _raw(path, dtype)
     beside = path.with_suffix(DOCUMENTS)
     offsets = _offsets(beside, len(tokens)) if beside.exists() else _offsets_of_one(len(tokens))
-    mark = digest("tokens", tokens.dtype.str, len(tokens), _probed(tokens), offsets.tobytes())
+    probed, name = _probed(tokens), repr(str(path))
+    mark = digest("tokens", tokens.dtype.str, len(tokens), probed, offsets.tobytes())
+    files = [FileMark(str(path), digest(tokens.dtype.str, len(tokens), probed))]
+    if beside.exists():
+        files.append(FileMark(str(beside), digest(offsets.tobytes())))
     masked = path.with_suffix(MASK)
     if not masked.exists():
-        return Array(repr(str(path)), tokens, offsets, mark)
+        return Array(name, tokens, offsets, mark, files=tuple(files))
     runs = _runs(masked, len(tokens))
-    return Array(repr(str(path)), tokens, offsets, digest(mark, runs.tobytes()), runs)
+    files.append(FileMark(str(masked), digest(runs.tobytes())))
+    mark = digest(mark, runs.tobytes())
+    return Array(name, tokens, offsets, mark, runs, files=tuple(files))
 
 
 def _numpy(path: Path) -> NDArray[Any]:

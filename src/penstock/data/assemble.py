@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from penstock.data.arrangement import Arrangement
+from penstock.data.arrangement import Arrangement, named_notes
 from penstock.data.corpus import Array, Corpus, Longs, corpus
 from penstock.data.mixture import Mixture
 from penstock.data.open_source import open_arrays, source_files
@@ -18,7 +19,7 @@ from penstock.data.samples import Once
 from penstock.data.settings import DataSettings
 from penstock.data.stream import SampleStream
 from penstock.data.tokenise import Progress
-from penstock.errors import ShapeError
+from penstock.errors import ShapeError, shown
 
 LOOK_AT_ALL_UP_TO = 1 << 27
 """Tokens of given arrays up to which all are held against the vocabulary before training starts;
@@ -26,6 +27,9 @@ larger ones are not read whole, and every piece is looked at when it is read."""
 HELD_OUT = 0
 """Seed of what is held out, the choice and the order: the same whatever the seed of the run, so
 that runs can be compared."""
+
+HELD_OUT_NAME = "held-out data"
+"""What stands in front of what is said of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +40,14 @@ class Data:
     held_out: SampleStream | None
     notes: tuple[str, ...]
     """What a person should be told of the data."""
+
+
+class _NamedFiles(NamedTuple):
+    """The files of a source."""
+
+    name: str
+    """What a person calls it; empty where there is one only."""
+    files: tuple[Path, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,15 +69,15 @@ class _Reader:
     cache: Path
     progress: Progress | None
 
-    def documents(self, sources: Sequence[tuple[Path, ...]]) -> _Documents:
-        """The documents of some sources, each of which is some files."""
+    def documents(self, sources: Sequence[_NamedFiles]) -> _Documents:
+        """The documents of some sources; what is to be said of them has their names."""
         arrays: list[tuple[Array, ...]] = []
         notes: list[str] = []
-        for files in sources:
+        for name, files in sources:
             read, more = open_arrays(self.settings, files, self.cache, self.progress)
             _refuse_empty(read, files)
             arrays.append(read)
-            notes += more
+            notes += named_notes(name, more)
         found = corpus([array for some in arrays for array in some], self.vocabulary)
         self._refuse_outside(found)
         ends = [0, *accumulate(map(len, arrays))]
@@ -106,33 +118,36 @@ def open_data(
     reader = _Reader(settings, vocabulary, cache, progress)
     sources = _sources(settings)
     apart = source_files(settings, settings.held_out_paths) if settings.held_out_paths else ()
-    refuse_shared([path for files in sources for path in files], apart)
+    refuse_shared([path for source in sources for path in source.files], apart)
     found = reader.documents(sources)
     parts: list[tuple[Longs, Longs]] = []
     streams: list[SampleStream] = []
-    arrange = Arrangement(settings.packing, settings.longer, length)
-    for number, documents in enumerate(found.sources):
-        which = f" of {settings.paths[number]!r}" if settings.weights else ""
-        with _worded(f"training data{which}"):
+    arrange = Arrangement(settings.packing, settings.longer, length, settings.policy)
+    for (name, _), documents in zip(sources, found.sources, strict=True):
+        with _worded(f"training data of {name}" if name else "training data"):
             parts.append(_split(documents, settings.held_out))
-            streams.append(arrange.samples(found.corpus, parts[-1][0], seed))
+            streams.append(arrange.samples(found.corpus, parts[-1][0], seed, name))
     with _worded("training data"):
         train = _mixed(settings, streams, length, seed)
     held, kept = found.corpus, np.concatenate([out for _, out in parts])
     notes = found.notes
     if apart:
-        others = reader.documents([apart])
+        others = reader.documents([_NamedFiles(HELD_OUT_NAME, apart)])
         held, kept, notes = others.corpus, others.sources[0], (*notes, *others.notes)
-    with _worded("held-out data"):
-        held_out = Once.of(arrange.samples(held, kept, HELD_OUT)) if len(kept) else None
+    with _worded(HELD_OUT_NAME):
+        held_out = (
+            Once.of(arrange.samples(held, kept, HELD_OUT, HELD_OUT_NAME)) if len(kept) else None
+        )
     return Data(train, held_out, (*notes, *arrange.notes))
 
 
-def _sources(settings: DataSettings) -> list[tuple[Path, ...]]:
-    """The files of each source: of each entry of the paths where they have weights."""
+def _sources(settings: DataSettings) -> list[_NamedFiles]:
+    """Each source: each entry of the paths where they have weights."""
     if not settings.weights:
-        return [source_files(settings, settings.paths)]
-    return [source_files(settings, (path,)) for path in settings.paths]
+        return [_NamedFiles("", source_files(settings, settings.paths))]
+    return [
+        _NamedFiles(shown(path, 300), source_files(settings, (path,))) for path in settings.paths
+    ]
 
 
 def _mixed(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.data._digest import digest
+from penstock.data._digest import FileMark, digest
 from penstock.data.tokenizer import Marks, Tokens
 from penstock.errors import ShapeError
 
@@ -36,6 +36,8 @@ class Array(NamedTuple):
     """Documents of the same text that other arrays hold."""
     place: Callable[[int], str] | None = None
     """Where a document of the text is; it may read files to say so."""
+    files: tuple[FileMark, ...] = ()
+    """Where the documents come from; of a text the first array says it for all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +55,11 @@ class Corpus:
     lengths: Longs
     """Tokens of each document."""
     fingerprint: str
+
+    @property
+    def files(self) -> tuple[FileMark, ...]:
+        """Where the documents come from."""
+        return tuple(file for array in self.arrays for file in array.files)
 
     def tokens(self, document: int, start: int, stop: int) -> Longs:
         """A copy of some tokens of a document."""

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from penstock.data._digest import digest, digest_file, unreadable
+from penstock.data._digest import FileMark, digest_marks, mark_files, unreadable
 from penstock.data.records.reader import RecordReader
 from penstock.data.records.refusal import RecordError
 from penstock.data.sources import SourceDocument, beyond_limit, size_of, stamps
@@ -29,9 +29,11 @@ class JsonLines:
         self.limit = limit
         total = sum(map(size_of, self.files))
         self.size = min(total, limit) if limit else total
+        self.marks: tuple[FileMark, ...] = ()
 
     def fingerprint(self) -> str:
-        return digest("jsonl", self.reader.fingerprint, self.limit, *map(digest_file, self.files))
+        self.marks = mark_files(self.files)
+        return digest_marks("jsonl", self.reader.fingerprint, self.limit, marks=self.marks)
 
     def stamp(self) -> tuple[tuple[int, int], ...]:
         return stamps(self.files)
@@ -89,7 +91,8 @@ def parse_line(content: bytes, reader: RecordReader, path: Path, line: int) -> S
 
 def _decode(content: bytes, path: Path, line: int) -> Any:
     try:
-        return json.loads(content.decode("utf-8-sig" if line == 1 else "utf-8"))
+        text = content.decode("utf-8-sig" if line == 1 else "utf-8")
+        return json.loads(text.rstrip("\r\n"))  # or a text that is cut off has a line break in it
     except UnicodeDecodeError as error:
         where = f"has byte {content[error.start]:#04x} at {error.start + 1}, which is not UTF-8"
         raise _refusal(path, line, where, "save the file as UTF-8 text") from None

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.data._digest import digest
+from penstock.data._digest import FileMark, digest
 from penstock.data.corpus import Longs
 from penstock.data.packing import PackedRow
 from penstock.data.stream import SampleStream, epoch_of
@@ -64,6 +64,11 @@ class Mixture(SampleStream):
     @property
     def count(self) -> int:
         return sum(stream.count for stream in self.streams)
+
+    @property
+    def files(self) -> tuple[FileMark, ...]:
+        """Those of all streams, each once: streams may be parts of one corpus."""
+        return tuple(dict.fromkeys(file for stream in self.streams for file in stream.files))
 
     @cached_property
     def fingerprint(self) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from penstock.data._digest import digest
+from penstock.data._digest import FileMark, digest
 from penstock.data.batch import IGNORE
 from penstock.data.corpus import Corpus, Longs
 from penstock.data.order import shuffle
@@ -61,6 +61,10 @@ class Samples(SampleStream):
     def dropped(self) -> int:
         """Tokens at the end of an epoch that are too few for a sequence; each time others."""
         return self.tokens % self.length
+
+    @property
+    def files(self) -> tuple[FileMark, ...]:
+        return self.corpus.files
 
     @cached_property
     def fingerprint(self) -> str:

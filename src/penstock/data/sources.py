@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.data._digest import digest, digest_file, unreadable
+from penstock.data._digest import FileMark, digest_marks, mark_files, unreadable
 from penstock.errors import ShapeError
 
 REPLACED = "\ufffd"
@@ -55,6 +55,11 @@ class Source(Protocol):
         """Bytes of text to read."""
         ...
 
+    @property
+    def marks(self) -> tuple[FileMark, ...]:
+        """Of its files, as they were when the fingerprint was taken last."""
+        ...
+
     def fingerprint(self) -> str:
         """Of the contents, wherever the files lie; reads them all."""
         ...
@@ -78,9 +83,11 @@ class TextFiles:
     def __init__(self, files: Sequence[Path]) -> None:
         self.files = tuple(files)
         self.size = sum(map(size_of, self.files))
+        self.marks: tuple[FileMark, ...] = ()
 
     def fingerprint(self) -> str:
-        return digest("text", *map(digest_file, self.files))
+        self.marks = mark_files(self.files)
+        return digest_marks("text", marks=self.marks)
 
     def stamp(self) -> tuple[tuple[int, int], ...]:
         return stamps(self.files)

@@ -13,7 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from penstock.data._digest import FileMark
 from penstock.data.batch import Microbatch
+from penstock.data.changed_files import FILES, marks_by_path, refuse_changed_files
 from penstock.data.corpus import Longs
 from penstock.data.packing import PackedRow
 from penstock.errors import ShapeError
@@ -34,6 +36,11 @@ class SampleStream(Protocol):
     @property
     def fingerprint(self) -> str:
         """Of what the samples are made of, wherever it lies."""
+        ...
+
+    @property
+    def files(self) -> tuple[FileMark, ...]:
+        """Where the documents come from."""
         ...
 
     def row(self, number: int) -> PackedRow:
@@ -100,14 +107,19 @@ class SampleStream(Protocol):
             "length": self.length,
             "seed": self.seed,
             "fingerprint": self.fingerprint,
+            **marks_by_path(self.files),
         }
 
     def resume(self, state: Mapping[str, Any]) -> int:
         """Samples that a stored run has consumed; refused where they would not be these samples."""
         for name, now in self.state(0).items():
+            if name == FILES:
+                continue  # what they hold is in the fingerprint
             then = state.get(name)
             if type(then) is not type(now):
                 raise self._no_position(name, then)
+            if name == "fingerprint" and then != now:
+                refuse_changed_files(state, self.files)
             if name != "samples" and then != now:
                 raise ShapeError(
                     f"the run was stored with data of {name} {then}, but now it is {now}",
@@ -147,6 +159,10 @@ class SameSamples(SampleStream):
     @property
     def fingerprint(self) -> str:
         return self.stream.fingerprint
+
+    @property
+    def files(self) -> tuple[FileMark, ...]:
+        return self.stream.files
 
     def lengths(self, numbers: Sequence[int]) -> Longs:
         return self.stream.lengths(numbers)

@@ -80,7 +80,8 @@ def _arrays(work: _Work, pieces: Sequence[Cached]) -> Iterator[Array]:
     for number, piece in enumerate(pieces):
         mark = work.key if not number else digest(work.key, number)
         documents = (piece.tokens, piece.offsets, mark, piece.runs)
-        yield Array("the text", *documents, before, work.source.place)
+        files = () if number else work.source.marks
+        yield Array("the text", *documents, before, work.source.place, files)
         before += piece.facts.documents
 
 

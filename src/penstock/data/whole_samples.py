@@ -6,7 +6,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from penstock.data._digest import digest
+from penstock.data._digest import FileMark, digest
 from penstock.data.corpus import Corpus, Longs
 from penstock.data.order import shuffle
 from penstock.data.packing import PackedRow
@@ -36,6 +36,10 @@ class WholeSamples(SampleStream):
     @property
     def count(self) -> int:
         return self.sequences.count
+
+    @property
+    def files(self) -> tuple[FileMark, ...]:
+        return self.corpus.files
 
     @cached_property
     def fingerprint(self) -> str:

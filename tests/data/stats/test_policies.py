@@ -45,6 +45,11 @@ def test_batches_of_documents_have_each_once_and_in_order(lengths: list[int]) ->
     assert sum(lengths[len(every) :]) < 32
 
 
+def test_tokens_too_few_for_a_sequence_make_none() -> None:
+    assert [*outcomes([3, 11])] == ["pack, whole", "pack, single"]
+    assert [*outcomes([3, 13])] == ["pack, cut", "pack, whole", "pack, single"]
+
+
 def test_a_worked_example() -> None:
     """Documents of 16, 5, 3, 6 and 2 tokens, sequences of 16, batches of 32."""
     found = outcomes([16, 5, 3, 6, 2])

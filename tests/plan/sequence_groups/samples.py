@@ -1,5 +1,7 @@
 """Batches and costs to plan with."""
 
+from collections.abc import Sequence
+from itertools import product
 from random import Random
 
 from penstock.plan.sequence_groups.cost import ExchangeCost, GroupCost, powers_of_two
@@ -34,3 +36,14 @@ def two_machines(capacity: int, near: float, far: float, machine: int = 8) -> Gr
         for degree in powers_of_two(16)
     }
     return GroupCost(1e-7, 1e-3, 0.1, exchange, capacity)
+
+
+def exhaustive(lengths: Sequence[int], way: Sequence[int], cost: GroupCost) -> float:
+    """Seconds of the best of all assignments to groups of these sizes; infinite where none has
+    room."""
+    best = float("inf")
+    for chosen in product(range(len(way)), repeat=len(lengths)):
+        groups = [[s for s, at in zip(lengths, chosen) if at == p] for p in range(len(way))]
+        if all(sum(each) <= d * cost.capacity for each, d in zip(groups, way)):
+            best = min(best, max(cost.seconds(e, d) for e, d in zip(groups, way) if e))
+    return best

@@ -1,10 +1,10 @@
 """Section 9 of the specification of FlexSP (arXiv:2412.01523): it works when."""
 
-from itertools import product
 from random import Random
 
 import pytest
 
+from loops import each_case
 from penstock.errors import PlanError
 from penstock.plan.sequence_groups.batch import (
     GroupedBatch,
@@ -18,12 +18,12 @@ from penstock.plan.sequence_groups.buckets import (
     error_of,
     least_error_buckets,
 )
-from penstock.plan.sequence_groups.cost import GroupCost
+from penstock.plan.sequence_groups.cost import ExchangeCost, GroupCost, powers_of_two
 from penstock.plan.sequence_groups.exact import solve_groups
 from penstock.plan.sequence_groups.groups import ways_to_group
 from penstock.plan.sequence_groups.microbatches import runs_as_given
 from penstock.plan.sequence_groups.search import search_groups, search_one_size
-from plan.sequence_groups.samples import long_tailed, random_cost, two_machines
+from plan.sequence_groups.samples import exhaustive, long_tailed, random_cost, two_machines
 
 
 def instances(
@@ -39,17 +39,6 @@ def instances(
         ]
         found.append((lengths, cell, random_cost(random, cell, capacity)))
     return found
-
-
-def exhaustive(lengths: list[int], cell: int, cost: GroupCost) -> float:
-    """Every way to group, every assignment."""
-    best = float("inf")
-    for way in ways_to_group(cell, sorted(cost.exchange)):
-        for chosen in product(range(len(way)), repeat=len(lengths)):
-            groups = [[s for s, at in zip(lengths, chosen) if at == p] for p in range(len(way))]
-            if all(sum(each) <= d * cost.capacity for each, d in zip(groups, way)):
-                best = min(best, max(cost.seconds(e, d) for e, d in zip(groups, way) if e))
-    return best
 
 
 @pytest.mark.long
@@ -72,6 +61,46 @@ def test_9_2_equal_lengths_have_groups_of_the_cheapest_size() -> None:
     assert found.degrees == (1,) * 16
     alone = {d: search_one_size([1000] * 16, 16, cost, d) for d in cost.exchange}
     assert found.seconds == min(each.seconds for each in alone.values() if each)
+
+
+@each_case(
+    ("cell", "cheapest"),
+    [(cell, degree) for cell in (4, 8, 16) for degree in powers_of_two(cell)],
+)
+@each_case("length", [1, 60, 5000])
+@each_case("times", [1, 2, 3])
+def test_9_2_whichever_size_is_the_cheapest(
+    cell: int, cheapest: int, length: int, times: int
+) -> None:
+    """As many sequences for every rank, so each size of groups can share them evenly; the cheapest
+    exchange has no start, and others are dearer by the token or by their start."""
+    random = Random(f"{cell} {cheapest} {length} {times}")
+    exchange = {
+        degree: ExchangeCost(3, 0) if degree == cheapest else _dearer(random)
+        for degree in powers_of_two(cell)
+    }
+    lengths = [length] * times * cell
+    cost = GroupCost(0.01, 2, 5, exchange, capacity=10**9)
+    found = search_groups(lengths, cell, cost)
+    assert found is not None
+    assert found.degrees == (cheapest,) * (cell // cheapest)
+    assert found.seconds == pytest.approx(times * (0.01 * length**2 + 5 * length) + 5, rel=1e-12)
+
+
+def _dearer(random: Random) -> ExchangeCost:
+    """Than an exchange of 3 s for a token."""
+    more = random.uniform(0.5, 3)
+    return ExchangeCost(3 + more) if random.random() < 0.5 else ExchangeCost(3, more)
+
+
+def test_9_2_the_cheapest_size_is_one_that_there_may_be() -> None:
+    """Exchanges grow with a group, and sizes below one are not used, because of memory or heads."""
+    whole = {degree: ExchangeCost(degree) for degree in powers_of_two(16)}
+    for least in powers_of_two(16):
+        allowed = {degree: cost for degree, cost in whole.items() if degree >= least}
+        found = search_groups([700] * 16, 16, GroupCost(0.01, 2, 5, allowed, capacity=10**9))
+        assert found is not None
+        assert found.degrees == (least,) * (16 // least)
 
 
 def test_9_3_the_gain_depends_on_the_network() -> None:
@@ -143,7 +172,8 @@ def test_9_5_buckets_of_least_error_beat_equal_widths() -> None:
 def test_9_6_the_solver_finds_what_every_assignment_has() -> None:
     for lengths, cell, cost in instances(12, (4,), 5):
         found = solve_groups(lengths, cell, cost, buckets=equal_lengths(lengths, 1))
-        right = exhaustive(lengths, cell, cost)
+        ways = ways_to_group(cell, sorted(cost.exchange))
+        right = min(exhaustive(lengths, way, cost) for way in ways)
         assert (found.seconds if found else float("inf")) == pytest.approx(right, rel=1e-9)
 
 

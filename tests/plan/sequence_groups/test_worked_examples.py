@@ -1,5 +1,7 @@
 """Section 8 of the specification of FlexSP (arXiv:2412.01523): worked examples."""
 
+from math import inf
+
 import pytest
 
 from penstock.plan.sequence_groups.buckets import error_of, least_error_buckets
@@ -8,7 +10,7 @@ from penstock.plan.sequence_groups.exact import SOLVERS, solve_groups
 from penstock.plan.sequence_groups.groups import ways_to_group
 from penstock.plan.sequence_groups.microbatches import sorted_runs
 from penstock.plan.sequence_groups.search import search_groups, search_one_size
-from plan.sequence_groups.samples import worked_example
+from plan.sequence_groups.samples import exhaustive, worked_example
 
 LENGTHS = [9, 4, 4, 4, 4]
 
@@ -31,6 +33,16 @@ def test_section_8_the_optimum_is_found_without_a_solver() -> None:
     assert found.seconds == 310.25
     assert found.degrees in ((4, 1, 1, 1, 1), (4, 2, 2), (4, 2, 1, 1))
     assert round(434.25 / found.seconds, 2) == 1.40
+
+
+def test_section_8_three_ways_to_divide_the_ranks_are_as_fast_and_all_others_slower() -> None:
+    """In tenths of a second, as exact numbers."""
+    ways = ways_to_group(8, powers_of_two(8))
+    seconds = {way: exhaustive(LENGTHS, way, worked_example()) for way in ways}
+    best = {way for way, each in seconds.items() if each == 310.25}
+    assert best == {(4, 2, 2), (4, 2, 1, 1), (4, 1, 1, 1, 1)}
+    rest = {way: each for way, each in seconds.items() if way not in best and each < inf}
+    assert rest == {(8,): 663.125, (4, 4): 434.25}
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

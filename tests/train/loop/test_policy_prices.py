@@ -8,8 +8,9 @@ import pytest
 
 from penstock.estimate.policies.choice import PolicyPrice
 from penstock.plan.ragged_batch import SliceRule
+from penstock.train.config.plan_settings import PlanSettings
 from penstock.train.config.settings import Settings
-from penstock.train.loop.auto_policy import _samples
+from penstock.train.loop.auto_policy import _samples, rates_words
 from penstock.train.loop.policy_prices import (
     CONTENDERS,
     PolicyPrices,
@@ -129,6 +130,13 @@ def test_keys_of_other_policies_are_not_kept() -> None:
     ruled = with_policy(settings, "chunk", SliceRule(128, 2, 4))
     assert ruled.data.slice_tokens == 128
     assert ruled.pipeline.options == {"retain": 2, "warmup": 4}
+
+
+def test_it_is_said_whose_times_are_compared() -> None:
+    assert "closed forms of an H200" in rates_words(short(*AUTO))
+    assert "data.profile" in rates_words(short(*AUTO))
+    of_plan = short(*AUTO).model_copy(update={"plan": PlanSettings(profile="machine.json")})
+    assert rates_words(of_plan) == "times are by the rates of machine.json"
 
 
 def test_a_price_says_the_policy_that_it_is_of(documents: Path, tmp_path: Path) -> None:

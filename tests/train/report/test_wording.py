@@ -59,6 +59,21 @@ def test_the_loss_is_a_mean_of_steps_and_the_pace_that_of_all() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("losses", "said"),
+    [
+        ([5.0, 4.0, 3.0, 2.0, 1.0], "loss 4.500 -> 1.500 (means of 2 steps) after 5 steps,"),
+        ([5.0, 4.0, 3.0], "loss 5.000 -> 3.000 after 3 steps,"),
+        ([5.0], "loss 5.000 after 1 step,"),
+    ],
+)
+def test_of_few_steps_the_first_and_the_last_ones_are_compared(
+    losses: list[float], said: str
+) -> None:
+    """Means of all steps would be equal, whatever was learned."""
+    assert learnt(RAN._replace(losses=losses)).startswith(said)
+
+
 def test_a_run_that_had_nothing_left_to_train_says_so() -> None:
     assert "no step was left" in learnt(RAN._replace(losses=[], seconds=[], tokens=0))
 

@@ -112,6 +112,19 @@ def test_a_run_interrupted_at_any_step_goes_on_bit_by_bit(
     assert again.records == whole
 
 
+def test_a_file_that_changed_between_a_run_and_its_resume_is_named(setting: Setting) -> None:
+    folder, name = setting.folder / fresh("texts"), fresh("changed")
+    shutil.copytree(setting.folder / "text", folder)
+    of_it = (f'data.paths=["{folder}"]', "batch.microbatches=2")
+    begun = setting.run(*of_it, "run.steps=4", name=name)
+    assert begun.codes == (0, 0), begun.said
+    with (folder / "03.txt").open("a") as file:
+        file.write(" and more")
+    again = setting.run(*of_it, name=name)
+    assert len(again.causes) == 1
+    assert f"{str(folder / '03.txt')!r} has changed" in again.causes[0]
+
+
 @pytest.mark.parametrize(
     ("ranks", "layout"),
     [

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, groupby, islice
 from pathlib import Path
 
-from penstock.data._digest import digest
+from penstock.data._digest import FileMark, digest
 from penstock.data.jsonl import JsonLines
 from penstock.data.records.reader import RecordReader
 from penstock.data.records.tables import TableRows, dataset_files, is_dataset
@@ -37,6 +37,10 @@ class RecordFiles:
 
     def fingerprint(self) -> str:
         return digest("records", self.limit, *(part.fingerprint() for part in self.parts))
+
+    @property
+    def marks(self) -> tuple[FileMark, ...]:
+        return tuple(mark for part in self.parts for mark in part.marks)
 
     def stamp(self) -> tuple[tuple[int, int], ...]:
         return stamps(self.files)

@@ -63,6 +63,8 @@ class RecordReader:
                 f"may be read as {' or as '.join(found)}: it has the fields of both",
                 "say what it is with data.format",
             )
+        if not found and self.field not in record:
+            raise _no_field(record, self.field, OTHER_RECORDS)
         return found[0] if found else "text"
 
     def chat(self) -> ChatTemplate:
@@ -83,6 +85,11 @@ _MARKS = {
     "tokens": ("input_ids",),
 }
 """Fields that tell kinds of records apart."""
+OTHER_RECORDS = (
+    "data.field names the one with the text, and other records have prompt and completion, "
+    "messages, segments or input_ids"
+)
+"""What to do with a record that is of no known kind."""
 
 
 def _filled(record: Mapping[str, Any]) -> Callable[[str], bool]:
@@ -231,6 +238,12 @@ def _numbers(record: Mapping[str, Any], field: str, least: int) -> NDArray[np.in
 
 def _value(record: Mapping[str, Any], field: str) -> Any:
     if field not in record:
-        names: Sequence[str] = [str(name) for name in list(record)[:20]]
-        raise RecordError(f"has no field {field!r}", nearest(field, names))
+        raise _no_field(record, field)
     return record[field]
+
+
+def _no_field(record: Mapping[str, Any], field: str, more: str = "") -> RecordError:
+    names: Sequence[str] = [str(name) for name in list(record)[:20]]
+    hint = nearest(field, names)
+    between = " " if hint.endswith("?") else "; "
+    return RecordError(f"has no field {field!r}", between.join(filter(None, (hint, more))))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.data._digest import digest, digest_file, unreadable
+from penstock.data._digest import FileMark, digest_marks, mark_files, unreadable
 from penstock.data.records.reader import RecordReader
 from penstock.data.records.refusal import RecordError
 from penstock.data.sources import SourceDocument, size_of
@@ -45,9 +45,11 @@ class TableRows:
         self.files = tuple(files)
         self.reader = reader
         self.size = sum(map(size_of, self.files))
+        self.marks: tuple[FileMark, ...] = ()
 
     def fingerprint(self) -> str:
-        return digest("table", self.reader.fingerprint, *map(digest_file, self.files))
+        self.marks = mark_files(self.files)
+        return digest_marks("table", self.reader.fingerprint, marks=self.marks)
 
     def documents(self) -> Iterator[SourceDocument]:
         for row in self._rows():

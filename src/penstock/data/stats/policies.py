@@ -62,10 +62,13 @@ class PolicyOutcome:
 
 
 def packed_outcomes(lengths: Longs, rule: BatchRule) -> list[PolicyOutcome]:
-    """What every way to pack makes of documents in this order; none is longer than a sequence."""
+    """What every way to pack makes of documents in this order; none is longer than a sequence. A
+    way that makes no sequence of them is left out."""
     found = []
     for name, make in _WAYS.items():
         units = tuple(batch for batch, _ in zip(make(lengths, rule), range(MOST_BATCHES)))
+        if not units:
+            continue
         cut = _cut(lengths, rule) if name == CUT_WAY else 0
         found.append(outcome_of(name, units, cut))
     return found
@@ -101,9 +104,12 @@ def _cut(lengths: Longs, rule: BatchRule) -> int:
 
 
 def _pack_cut(lengths: Longs, rule: BatchRule) -> Iterator[Units]:
-    """Documents end to end, cut into sequences; those too few for a batch are left."""
+    """Documents end to end, cut into sequences; those too few for a batch are left, and so are
+    tokens too few for a sequence."""
     ends = np.cumsum(lengths)
-    count = max(int(ends[-1]) // rule.length, 1)
+    count = int(ends[-1]) // rule.length
+    if not count:
+        return
     edges = np.union1d(ends, np.arange(1, count + 1) * rule.length)
     edges = edges[edges <= count * rule.length]
     pieces = np.diff(edges, prepend=0)

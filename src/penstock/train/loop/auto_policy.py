@@ -80,11 +80,21 @@ def choose_policy(settings: Settings, ranks: int, here: int, because: str) -> Ch
         asked_of(settings, ranks),
         chosen_keys(chosen.settings),
         gain_words(prices),
-        price_lines(prices),
+        [*price_lines(prices), rates_words(settings)],
         because,
     )
     save_policy(policy, Path(settings.run.directory))
     return policy
+
+
+def rates_words(settings: Settings) -> str:
+    """Whose times were compared."""
+    if profile := settings.data.profile or settings.plan.profile:
+        return f"times are by the rates of {profile}"
+    return (
+        "times are closed forms of an H200: compare them with each other, or give data.profile, a "
+        "file of `penstock profile`, for those of this machine"
+    )
 
 
 def _samples(settings: Settings, vocabulary: int) -> SampleStream:

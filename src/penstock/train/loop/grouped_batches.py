@@ -45,7 +45,7 @@ class GroupedBatches:
         cost, name = self.planner.cost, self.planner.grouping
         sizes = ", ".join(map(str, sorted(cost.exchange)))
         return [
-            f"documents on groups of {sizes} ranks ({name}), up to {cost.capacity} tokens of a "
+            f"documents on groups of {sizes} ranks ({name}), up to {cost.capacity:,} tokens of a "
             "microbatch on each rank, planned for every batch"
         ]
 

@@ -154,6 +154,6 @@ forward twice, warm-up for 4 slices: as set'
     """
     kept = "last slice is" if rule.retain == 1 else f"last {rule.retain} slices are"
     return (
-        f"documents in slices of up to {rule.size} tokens, of a long one the {kept} kept and "
+        f"documents in slices of up to {rule.size:,} tokens, of a long one the {kept} kept and "
         f"others run forward twice, warm-up for {count_of(rule.warmup, 'slice')}: {origin}"
     )

@@ -75,7 +75,12 @@ class Ran(NamedTuple):
         """Of the first steps and of the last ones; None where there is no step."""
         if not self.losses:
             return None
-        return mean(self.losses[:SHOWN_MEAN]), mean(self.losses[-SHOWN_MEAN:])
+        return mean(self.losses[: self.steps_of_mean]), mean(self.losses[-self.steps_of_mean :])
+
+    @property
+    def steps_of_mean(self) -> int:
+        """Steps of such a mean: first and last ones have none in common."""
+        return min(SHOWN_MEAN, max(len(self.losses) // 2, 1))
 
     @property
     def tokens_per_second(self) -> float | None:

@@ -10,10 +10,11 @@ from fractions import Fraction
 from statistics import median
 
 from penstock.draw.table import render_table
+from penstock.draw.words import count_of
 from penstock.plan.memory_by_class import ClassBytes
 from penstock.sim.timeline import Settled, Timeline
 from penstock.train.report.loss_curve import curve
-from penstock.train.report.outcome import SHOWN_MEAN, Compared, ProfiledStep, Ran, RunOutcome
+from penstock.train.report.outcome import Compared, ProfiledStep, Ran, RunOutcome
 
 
 def drawn(found: Compared) -> list[Timeline]:
@@ -51,9 +52,12 @@ def learnt(ran: Ran) -> str:
     means, pace, count = ran.mean_losses, ran.tokens_per_second, len(ran.losses)
     if means is None or pace is None:
         return f"{ran.checkpoint} is complete: no step was left to train\n"
+    some = ran.steps_of_mean
+    of = f" (means of {some} steps)" if some > 1 else ""
+    fell = f"{means[0]:.3f} -> {means[1]:.3f}{of}" if count > 1 else f"{means[0]:.3f}"
     return (
-        f"loss {means[0]:.3f} -> {means[1]:.3f} (means of {min(SHOWN_MEAN, count)} steps) after "
-        f"{count} steps, {ran.tokens:,} tokens; {pace:,.0f} tokens/s\n{curve(ran.losses)}"
+        f"loss {fell} after {count_of(count, 'step')}, {ran.tokens:,} tokens; "
+        f"{pace:,.0f} tokens/s\n{curve(ran.losses)}"
     )
 
 
