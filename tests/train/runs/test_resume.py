@@ -197,8 +197,10 @@ def test_a_finished_run_goes_on_to_more_steps_with_its_last_learning_rate(
 
 
 def test_another_seed_is_refused_by_name(setting: Setting, undisturbed: Ran) -> None:
-    halfway(setting, undisturbed, "other-seed")
+    saved = halfway(setting, undisturbed, "other-seed") / "config.toml"
+    shutil.copy(undisturbed.folder / "config.toml", saved)
     ran = setting.run("run.seed=1", name="other-seed")
+    assert saved.read_bytes() == (undisturbed.folder / "config.toml").read_bytes()
     assert len(ran.causes) == 1
     assert "the run was stored with data of seed 0, but now it is 1" in ran.causes[0]
     assert 2 in ran.codes

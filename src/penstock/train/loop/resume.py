@@ -23,14 +23,14 @@ from penstock.train.loop.warnings import cautions, slow_type
 
 def ready_trainer(trainer: Trainer, per_machine: int) -> list[str]:
     """Make a trainer ready for its first step; returns what a person should be told of it. Every
-    machine has so many ranks."""
+    machine has so many ranks. Settings with which a run cannot go on do not replace its own."""
     settings = trainer.settings
-    if trainer.engine.mesh.rank == 0:
-        save(settings)
     with trainer.tracker.gathers_files("look for a checkpoint"):
         found = _found(trainer)
     trainer.tracker.at = "prepares its weights"
     _fill_weights(trainer, found)
+    if trainer.engine.mesh.rank == 0:
+        save(settings)
     origin = _origin(found, settings.model.huggingface)
     if found is not None:
         origin += plan_notes(settings, found.state, found.step)
