@@ -67,7 +67,6 @@ OTHERS = dict(
         _case(BOTH, "seq1f1b", microbatches=2, slices=2, again_all=True),
         _case(BOTH, "interleaved"),
         _case(ULYSSES, "slimpipe-vocab", microbatches=2, slices=4),
-        _case(ULYSSES, "vocab-1f1b", again_all=True),
         _case(RING, "vocab-seq1f1b", microbatches=3, slices=4),
         _case(SCATTERED, "slimpipe-exchange", microbatches=2, slices=4),
     )
@@ -104,19 +103,20 @@ SHARES: dict[str, tuple[str, CellShape, dict[str, Any]]] = {
     "vocab-seq1f1b": ("vocab-seq1f1b", SCATTERED, {"microbatches": 3, "slices": 4}),
     "slimpipe-vocab, replicated": ("slimpipe-vocab", REPLICATED, {"microbatches": 2, "slices": 4}),
     "interlaced": ("interlaced", SCATTERED, {"microbatches": 4}),
+    "vocab-1f1b, recomputed": ("vocab-1f1b", ULYSSES, {"again_all": True}),
 }
 
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("name", SHARES)
 def test_parts_of_all_tokens_are_predicted_until_they_are_read(ranks: Crew, name: str) -> None:
-    """Where matrices are shared, a part goes when the sum is there, which a thread sees sooner or
-    later, and a rank keeps its tokens."""
+    """A part goes when the sum is there, which a thread sees sooner or later; where matrices are
+    shared, a rank keeps its tokens of it."""
     schedule, cell, sizes = SHARES[name]
     plan = heavy_cells(schedule, cell, devices=2, **sizes)
     measured = ranks.run(peak_without_waits, plan)
     for rank, peak in enumerate(measured):
-        assert (1 - CLOSE) * peak < _predicted(plan, rank) < 1.06 * peak
+        assert 0.96 * peak < _predicted(plan, rank) < 1.06 * peak
 
 
 LARGER = {
