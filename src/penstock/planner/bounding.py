@@ -130,8 +130,9 @@ def _bound(pieces: SharedPieces, division: Division) -> list[BoundColumns]:
 def possible_entries(
     problem: PlanProblem, division: Division, variant: PlanVariant, entries: Entries
 ) -> NDArray[np.bool_]:
-    """Whether schedules can be priced: what devices lend each other, or share of the vocabulary, is
-    not divided once more, and is not there twice. Large ones take long to make."""
+    """Whether schedules are tried: bounds know what devices lend each other, or share of the
+    vocabulary, where a device is one rank, and it is not there twice. Large ones take long to
+    make."""
     shards, lends = entries.column("shards"), entries.column("lends")
     spread = shards | variant.vocabulary
     impossible = (shards | lends) & (division.in_cell > 1) | shards & variant.vocabulary
