@@ -52,6 +52,12 @@ def test_a_rank_by_itself_costs_what_a_device_costs() -> None:
     assert not alone.inside(SLICED).total.any()
 
 
+def exposed_alone(cost: CellCost, op: Op) -> float:
+    """What an op waits for where no other one hides it."""
+    each = op_collectives(cost.workload, cost.share, op)
+    return sum(one.times * cost.exposed(one) for one in each)
+
+
 def test_an_op_takes_its_computing_and_what_is_exposed() -> None:
     cost = cost_of()
     share = rank_workload(Workload.of(SLICED.shape, LLAMA, LENGTHS), CellShape(tensor=2))
@@ -118,7 +124,7 @@ def test_strands_of_a_pair_hide_what_the_other_waits_for() -> None:
     rows_of = schedule.table.rows_by_op
     for pair in schedule.pairs:
         rows = [rows_of[op][0] for op in pair]
-        strand = [sum(cost._of_op(op)[1:2]) for op in pair]
+        strand = [exposed_alone(cost, op) for op in pair]
         left = [max(0, e - (alone[rows].sum() - alone[at])) for e, at in zip(strand, rows)]
         assert exposed[rows].sum() == pytest.approx(max(left))
         assert exposed[rows].sum() < sum(strand)

@@ -11,7 +11,7 @@ from penstock.estimate.price import Estimate, estimate_step
 from penstock.planner.bounding import SharedPieces
 from penstock.planner.divisions import kind_of
 from penstock.planner.problem import problem_from
-from penstock.planner.simulations import Slower, simulate_alike
+from penstock.planner.simulations import Limited, Slower, simulate_alike
 from planner.problems import every, row
 
 pytestmark = pytest.mark.long
@@ -54,7 +54,7 @@ def test_of_one_kind_the_fastest_that_fits_is_kept() -> None:
     layouts = [*numbers][:12]
     pieces, unlimited = (
         SharedPieces(problem_from(row())),
-        [(each, float("inf")) for each in layouts],
+        [Limited(each, float("inf"), 0.0) for each in layouts],
     )
     outcomes = simulate_alike(pieces, unlimited)
     alone = [estimate_step(layout) for layout in layouts]

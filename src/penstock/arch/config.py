@@ -107,6 +107,14 @@ class ModelConfig(BlockRules, RotaryRules, TrainedSums):
     subsampling: Subsampling | None = None
     """Layers that only some tokens go through; None: all tokens go through all layers."""
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:  # once: many keys have a model; text differs between processes
+        widths = (self.hidden, self.ffn, self.heads, self.kv_heads, self.head_size)
+        return hash((self.layers, *widths, self.vocabulary, self.element_bytes, self.gated))
+
     def __post_init__(self) -> None:
         for field in fields(self):
             refuse_field(field.name, getattr(self, field.name))

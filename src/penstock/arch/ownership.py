@@ -13,9 +13,10 @@ the others, so that a rank owns the same elements of it in both:
     owner        0 0 1 1 1|0 0 0 1 1 1 1                     0 0 0 1 1 1|0 0 1 1 1
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 from penstock.arch.layers.parameter import TensorShape
@@ -79,17 +80,18 @@ class Ownership:
     def runs(self) -> tuple[OwnedRun, ...]:
         """What is dealt together, in the order of the buffer."""
         found: list[OwnedRun] = []
-        for start, stop in zip(self._borders, self._borders[1:]):
-            cuts = tuple(start + (stop - start) * at // self.of for at in range(self.of + 1))
+        for start, stop in pairwise(self.borders):
+            cuts = tuple(_cut(start, stop, at, self.of) for at in range(self.of + 1))
             own, kept = range(*cuts[self.index : self.index + 2]), sum(len(r.own) for r in found)
             found.append(OwnedRun(cuts, own, range(kept, kept + len(own))))
         return tuple(found)
 
     @cached_property
-    def _borders(self) -> list[int]:
+    def borders(self) -> tuple[int, ...]:
+        """Where what is dealt together begins, and the end of the buffer."""
         parts = self.layout.distinct
         ends = [end for n in self.apart if n in parts for end in (parts[n].offset, parts[n].stop)]
-        return sorted({0, *ends, self.layout.stored})
+        return tuple(sorted({0, *ends, self.layout.stored}))
 
     @cached_property
     def frozen(self) -> "Ownership | None":
@@ -100,7 +102,7 @@ class Ownership:
     @cached_property
     def elements(self) -> int:
         """Elements that this rank owns."""
-        return sum(len(run.own) for run in self.runs)
+        return owned_elements(self.borders, self.index, self.of)
 
     @cached_property
     def parts(self) -> dict[str, OwnedPart]:
@@ -133,6 +135,21 @@ class Ownership:
         """The same for what it owns of a parameter."""
         start = owned.kept if elements == self.elements else owned.offset
         return slice(start, start + owned.elements)
+
+
+def _cut(start: int, stop: int, at: int, of: int) -> int:
+    """Where the range of rank `at` begins, of what is dealt to `of` ranks together."""
+    return start + (stop - start) * at // of
+
+
+def owned_elements(borders: Sequence[int], index: int, of: int) -> int:
+    """What rank `index` of `of` owns of a buffer; what lies between two borders is dealt together.
+
+    >>> [owned_elements((0, 5, 12), rank, 2) for rank in range(2)]
+    [5, 7]
+    """
+    runs = pairwise(borders)
+    return sum(_cut(*run, index + 1, of) - _cut(*run, index, of) for run in runs)
 
 
 def most_owned(elements: int, of: int) -> int:

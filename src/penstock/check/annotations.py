@@ -4,13 +4,18 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 
+import numpy as np
+
 from penstock.check.finding import Finding
 from penstock.core.meaning import ATTENDING
-from penstock.core.named_rows import after_rows, are_pairs_braided
+from penstock.core.named_rows import after_rows, are_pairs_braided, loan_rows
 from penstock.core.ops import STAGE_KINDS, Op
 from penstock.core.schedule import Loan, Schedule
+from penstock.core.table import LETTERS
 
 Rows = dict[Op, list[int]]
+_ATTENDS = np.array([letter in ATTENDING for letter in LETTERS])
+_OF_STAGES = np.array([letter in STAGE_KINDS for letter in LETTERS])
 
 
 def annotations(schedule: Schedule) -> Iterator[Finding]:
@@ -35,11 +40,28 @@ def annotations(schedule: Schedule) -> Iterator[Finding]:
 
 
 def _followable(schedule: Schedule) -> bool:
-    """Whether pairs and `after`, the only annotations that there are, can be obeyed, as most can:
-    who finds that they cannot has to name the ops."""
-    if schedule.loans or schedule.gangs or schedule.shares:
+    """Whether pairs, loans and `after`, the only annotations that there are, can be obeyed, as most
+    can: who finds that they cannot has to name the ops."""
+    if schedule.gangs or schedule.shares:
         return False
-    return are_pairs_braided(schedule) and bool((after_rows(schedule) >= 0).all())
+    pairs = are_pairs_braided(schedule) and bool((after_rows(schedule) >= 0).all())
+    return pairs and (not schedule.loans or _are_loans_possible(schedule))
+
+
+def _are_loans_possible(schedule: Schedule) -> bool:
+    """Whether no loan has one of the faults that `_loans` tells."""
+    table, rows = schedule.table, loan_rows(schedule)
+    if table.repeats or (rows < 0).any():
+        return False
+    slices = np.array([loan.slices for loan in schedule.loans], np.int64)
+    lent = np.zeros(len(table), np.int64)
+    np.add.at(lent, rows[:, 0], slices)
+    kind, (heavy, light) = table.kind[rows], rows.T
+    computing = np.array([stream == "compute" for stream in table.lane_stream])
+    fine = (table.device[heavy] != table.device[light]) & (slices >= 1)
+    fine &= (lent <= table.slice)[heavy] & (lent[light] == 0)
+    fine &= _ATTENDS[kind[:, 0]] & ~_OF_STAGES[kind[:, 1]] & computing[table.lane[rows]].all(axis=1)
+    return bool(fine.all()) and len({loan[:2] for loan in schedule.loans}) == len(slices)
 
 
 def _named(schedule: Schedule) -> list[tuple[str, Collection[Op]]]:

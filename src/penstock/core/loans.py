@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from penstock.core.buffers import Buf
 from penstock.core.gangs import gangs_of
 from penstock.core.meaning import HELPER, LENDER
-from penstock.core.ops import Op
+from penstock.core.named_rows import loan_rows
 from penstock.core.rules import NUMBER_OF
 from penstock.core.schedule import Schedule
 
@@ -50,12 +50,12 @@ def _build(schedule: Schedule) -> tuple[Help, ...]:
 
 def _lent(schedule: Schedule) -> Iterator[Help]:
     """Loans; an op that lends to several lends slices one behind the other."""
-    rows, lent_before = schedule.table.rows_by_op, Counter[Op]()
-    for heavy, light, slices in schedule.loans:
-        if heavy in rows and light in rows:
+    lent_before = Counter[int]()
+    for (heavy, light), loan in zip(loan_rows(schedule).tolist(), schedule.loans):
+        if heavy >= 0 and light >= 0:
             first = lent_before[heavy]
-            lent_before[heavy] += slices
-            yield Help(rows[heavy][0], rows[light][0], range(first, first + slices))
+            lent_before[heavy] += loan.slices
+            yield Help(heavy, light, range(first, first + loan.slices))
 
 
 def _shared(schedule: Schedule) -> Iterator[Help]:

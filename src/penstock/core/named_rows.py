@@ -50,6 +50,22 @@ def _pair_columns(schedule: Schedule) -> dict[int, OpColumns]:
     return {length: known_columns([*ops]) for length, ops in of_each.items()}
 
 
+def loan_rows(schedule: Schedule) -> NamedRows:
+    """The same of loans: the row that lends and the one that helps."""
+    return schedule.derive("rows of loans", _loan_rows)
+
+
+def _loan_rows(schedule: Schedule) -> NamedRows:
+    columns = schedule.derive("loans as columns", _loan_columns)
+    return np.stack([schedule.table.first_rows_of(ops) for ops in columns], axis=1)
+
+
+def _loan_columns(schedule: Schedule) -> tuple[OpColumns, OpColumns]:
+    """The ops of loans; they stay the same when others are added."""
+    heavy, light, _ = zip(*schedule.loans) if schedule.loans else ((), (), ())
+    return known_columns(heavy), known_columns(light)
+
+
 def are_pairs_braided(schedule: Schedule) -> bool:
     """Whether the strands of every pair are neighbours in one lane, and in no other pair."""
     return not schedule.pairs or schedule.derive("all pairs are braided", _braided)

@@ -24,7 +24,7 @@ ORDER_ALONE = ("report", "graph", "moves", "groups", "alike rows")
 """What is derived from the order of ops, whatever they weigh: the proof, who waits for whom, what
 moves between devices, what runs together, which ops are of one sort."""
 
-ANNOTATIONS_ALONE = ("pairs as columns",)
+ANNOTATIONS_ALONE = ("pairs as columns", "loans as columns")
 """What is derived from annotations, wherever the ops stand that they name."""
 
 

@@ -23,14 +23,12 @@ from penstock.cost.collectives import (
     GATHERING_KINDS,
     CellAxis,
     Collective,
-    RepeatedPart,
-    SlicePart,
 )
 from penstock.cost.copies import Copies
 from penstock.cost.cut_collectives import cut_collectives
 from penstock.cost.cut_workload import CutWorkload
 from penstock.cost.mesh_links import MeshLinks
-from penstock.cost.op_collectives import op_parts
+from penstock.cost.op_collectives import PartOfSlice, RepeatedPart, op_parts
 from penstock.cost.rank_share import RankShare
 from penstock.cost.transformer import TransformerCost
 
@@ -38,18 +36,13 @@ RowSeconds = NDArray[np.float64]
 StageLike = tuple[int | range, int, bool, bool]
 """Layers of a stage, how many of them have a window, and whether it is the first and the last."""
 Axes = tuple[CellAxis, ...]
-OpLike = tuple[str, StageLike, tuple[int, ...]]
-"""Kind, stage, and slices up to an op's own."""
-KnownSums = dict[tuple[str, StageLike, tuple[int, ...], Axes], tuple[float, ...]]
-"""By kind, stage, slices up to the op's own, and axes: seconds and bytes of its collectives."""
-KnownTables = dict[tuple[str, StageLike, tuple[tuple[int, ...], ...], Axes], RowSeconds]
-"""By kind, stage, slices up to each unit that differs, and axes: the same of all these."""
-CollectiveSeconds = tuple[str, float, float, float]
-"""Of a collective: its axis, seconds in all, seconds exposed, bytes."""
-PricedParts = list[tuple[int, list[CollectiveSeconds]]]
-"""How often each part is sent, and what it takes."""
-KnownSeconds = dict[int, tuple[SlicePart, list[CollectiveSeconds]]]
-"""By the place of a part in memory: the part, and its prices."""
+UnitLengths = tuple[tuple[int, ...], ...]
+"""Slices up to each unit that differs."""
+KnownTables = dict[tuple[str, StageLike, UnitLengths, Axes], RowSeconds]
+"""By kind, stage, units and axes: seconds and bytes of what is sent."""
+PartPrices = NDArray[np.float64]
+"""Of each collective of a part, by unit: seconds in all, seconds exposed, bytes along each axis."""
+KnownPrices = dict[tuple[PartOfSlice, UnitLengths, Axes], PartPrices]
 COMMUNICATING = FORWARD_KINDS + BACKWARD_KINDS + GATHERING_KINDS
 """Kinds whose ranks send to others of their cell."""
 _COMMUNICATES = np.array([letter in COMMUNICATING for letter in LETTERS])
@@ -94,9 +87,15 @@ class CellSums(TransformerCost):
         kind = "F" if kind in FORWARD_KINDS else kind
         key = kind, self._stages_like[stage], self._units.lengths, timed
         if key not in self._tables:
-            ops = [Op(kind, stage, *place) for place in self._units.places]
-            self._tables[key] = np.array([self._of_op(op, timed) for op in ops])
+            self._tables[key] = self._added_up(kind, stage, timed)
         return self._tables[key]
+
+    def _added_up(self, kind: str, stage: int, timed: Axes) -> RowSeconds:
+        """The same, worked out: one collective after the other, as often as it happens."""
+        parts = self._priced_parts(kind, stage, timed)
+        nothing = np.zeros((1, 2 + len(CELL_AXES), len(self._units.places)))
+        each = [nothing, *(times * prices for times, prices in parts)]
+        return np.asarray(np.concatenate(each).sum(axis=0).T)
 
     def seconds(self, collective: Collective) -> float:
         """Of one time, until the last byte is there."""
@@ -105,7 +104,7 @@ class CellSums(TransformerCost):
 
     def exposed(self, collective: Collective) -> float:
         """What of it is not hidden."""
-        return max(0.0, self.seconds(collective) - self.hidden(collective))
+        return self._price(collective)[1]
 
     def hidden(self, collective: Collective) -> float:
         """Seconds of what is computed while it runs."""
@@ -115,25 +114,6 @@ class CellSums(TransformerCost):
             + float(beside.attention) / rate.attention
             + float(beside.attention_backward) / rate.attention_backward
         )
-
-    def _of_op(self, op: Op, timed: Axes = CELL_AXES) -> tuple[float, ...]:
-        """Seconds in all, seconds exposed, and bytes along each axis."""
-        kind = "F" if op.kind in FORWARD_KINDS else op.kind
-        slices = self.workload.lengths[op.mb][: op.slice + 1]
-        key = kind, self._stages_like[op.stage], slices, timed
-        if key not in self._known:
-            self._known[key] = _sums(self._priced_once(key[:3], op), timed)
-        return self._known[key]
-
-    def _priced_once(self, key: OpLike, op: Op) -> PricedParts:
-        """What an op sends, whichever axes are looked at."""
-        if key not in self._priced_ops:
-            self._priced_ops[key] = self._priced_parts(op)
-        return self._priced_ops[key]
-
-    @cached_property
-    def _priced_ops(self) -> dict[OpLike, PricedParts]:
-        return {}
 
     @cached_property
     def _units(self) -> AlikeUnits:
@@ -167,48 +147,43 @@ class CellSums(TransformerCost):
         number = {self._stages_like[at]: n for n, at in enumerate(self._like_stages)}
         return np.array([*map(number.__getitem__, self._stages_like)], np.int64)
 
-    def _priced_parts(self, op: Op) -> PricedParts:
-        """What a rank sends in an op: how often, and each time what."""
-        if isinstance(self.workload, CutWorkload):
-            found = cut_collectives(self.workload, self.share, op)
-            return [(each.times, [self._price(each)]) for each in found]
-        parts = self._parts(op)
-        return [(times, self._priced(part)) for times, part in parts]
+    def _priced_parts(self, kind: str, stage: int, timed: Axes) -> list[tuple[int, PartPrices]]:
+        """What a rank sends in ops of a kind on a stage: how often, and each time what."""
+        if not isinstance(self.workload, CutWorkload):
+            return [(times, self._priced(part, timed)) for times, part in self._parts(kind, stage)]
+        ops = (Op(kind, stage, *place) for place in self._units.places)
+        sent = zip(*(cut_collectives(self.workload, self.share, op) for op in ops), strict=True)
+        return [(each[0].times, self._by_unit([each], timed)) for each in sent]
 
-    def _parts(self, op: Op) -> list[RepeatedPart]:
-        return op_parts(self.workload, self.share, op, self.copies.on_shards)
+    def _parts(self, kind: str, stage: int) -> list[RepeatedPart]:
+        return op_parts(self.workload, self.share, (kind, stage), self.copies.on_shards)
 
-    def _priced(self, part: SlicePart) -> list[CollectiveSeconds]:
-        """The prices of a part that all ops of a slice have in common. It is known by its place in
-        memory, where it stays because it is kept: comparing what is in it takes longer."""
-        if id(part) not in self._prices:
-            self._prices[id(part)] = part, [*map(self._price, part)]
-        return self._prices[id(part)][1]
+    def _priced(self, part: PartOfSlice, timed: Axes) -> PartPrices:
+        """The prices of a part that all ops of a slice have in common."""
+        key = part, self._units.lengths, timed
+        if key not in self._prices:
+            sent = zip(*map(part.of, self._units.lengths), strict=True)
+            self._prices[key] = self._by_unit([*sent], timed)
+        return self._prices[key]
 
-    def _price(self, each: Collective) -> CollectiveSeconds:
-        return each.axis, self.seconds(each), self.exposed(each), float(each.sent)
+    def _by_unit(self, sent: Sequence[Sequence[Collective]], timed: Axes) -> PartPrices:
+        """The prices of collectives, of which each is sent in every unit."""
+        found = np.zeros((len(sent), 2 + len(CELL_AXES), len(self._units.places)))
+        for prices, each in zip(found, sent):
+            if each[0].axis in timed:
+                prices[:2] = np.array([*map(self._price, each)]).T
+                prices[2 + CELL_AXES.index(each[0].axis)] = [float(one.sent) for one in each]
+        return found
 
-    @cached_property
-    def _known(self) -> KnownSums:
-        """Ops of equal slices of different microbatches are alike."""
-        return {}
+    def _price(self, each: Collective) -> tuple[float, float]:
+        """Seconds in all, and those that are not hidden."""
+        seconds = self.seconds(each)
+        return seconds, max(0.0, seconds - self.hidden(each))
 
     @cached_property
     def _tables(self) -> KnownTables:
         return {}
 
     @cached_property
-    def _prices(self) -> KnownSeconds:
+    def _prices(self) -> KnownPrices:
         return {}
-
-
-def _sums(
-    parts: Sequence[tuple[int, Sequence[CollectiveSeconds]]], timed: Axes
-) -> tuple[float, ...]:
-    each = [(n, price) for n, part in parts for price in part if price[0] in timed]
-    total = sum([times * price[1] for times, price in each])
-    exposed = sum([times * price[2] for times, price in each])
-    sent: dict[str, float] = dict.fromkeys(CELL_AXES, 0.0)
-    for times, (axis, _, _, size) in each:
-        sent[axis] += times * size
-    return total, exposed, *sent.values()

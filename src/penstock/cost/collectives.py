@@ -64,8 +64,7 @@ class Collective(NamedTuple):
 
 
 SlicePart = tuple[Collective, ...]
-RepeatedPart = tuple[int, SlicePart]
-"""How often a part of an op happens, and what is sent in it each time."""
+"""What is sent in a part of an op."""
 
 
 @lru_cache(maxsize=1024)
@@ -91,9 +90,19 @@ class SliceCollectives:
         return tuple(self.layer_forward())
 
     @cached_property
-    def backward_of_layer(self) -> dict[str, SlicePart]:
-        """What `layer_backward` yields for each kind of op."""
-        return {kind: tuple(self.layer_backward(kind)) for kind in BACKWARD_KINDS}
+    def backward_of_layer(self) -> SlicePart:
+        """What `layer_backward` yields for a B."""
+        return tuple(self.layer_backward("B"))
+
+    @cached_property
+    def input_gradient_of_layer(self) -> SlicePart:
+        """The same for an I."""
+        return tuple(self.layer_backward("I"))
+
+    @property
+    def nothing(self) -> SlicePart:
+        """What is sent where there is nothing to send."""
+        return ()
 
     def layer_forward(self) -> Iterator[Collective]:
         """A layer's forward, record by record."""

@@ -14,7 +14,7 @@ is one of devices, and not counted here.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.parameter import Parameter
 from penstock.arch.layers.record import wide_bytes
-from penstock.arch.ownership import Ownership
+from penstock.arch.ownership import Ownership, owned_elements
 from penstock.arch.parameter_layout import ParameterLayout
 from penstock.arch.parameters import (
     EMBEDDING,
@@ -50,10 +50,44 @@ class CopiesSent(NamedTuple):
     """To tensor ranks that hold some of the same parameters."""
 
 
+class StageSizes(NamedTuple):
+    """What is counted of the parameters that a rank has of a stage, however many have copies."""
+
+    elements: int
+    """Of gradients."""
+    several: int
+    """Those of them with parts that several tensor ranks hold."""
+    parted: tuple[tuple[int, int], ...]
+    """Holders of which each has a part of a gradient, and elements of these."""
+    borders: tuple[int, ...]
+    """What lies between two of these is dealt to owners together; the last is the end."""
+    frozen: int
+    """Elements that are not trained."""
+
+    @classmethod
+    def of(
+        cls, layout: ParameterLayout, parted_over: Collection[str], apart: Collection[str]
+    ) -> "StageSizes":
+        """Of the parameters of a stage, of which some are dealt by themselves."""
+        parts, parted = layout.parts.values(), Counter[int]()
+        for part in parts:
+            if part.is_parted(parted_over):
+                parted[len(part.holders)] += part.elements
+        several = [part for part in parts if any(len(holders) > 1 for holders in part.among)]
+        return cls(
+            layout.elements,
+            sum(part.elements for part in several),
+            tuple(parted.items()),
+            Ownership(layout, apart=apart).borders,
+            layout.frozen.stored if layout.frozen else 0,
+        )
+
+
 SizeLike = tuple[int | range, bool, bool]
 """Layers of a stage, and whether it is the first and the last."""
 KnownSent = dict[tuple[str, SizeLike], CopiesSent]
 """By kind of op and stage."""
+KnownSizes = dict[SizeLike, StageSizes]
 
 
 @dataclass(frozen=True)
@@ -122,37 +156,43 @@ class Copies:
     def _summed(self, stage: int) -> Fraction:
         """A sum for all. Parameters that several tensor ranks hold are added up once more, apart,
         where the order of a sum could differ between them."""
-        layout = self.layout(stage)
-        several = [part for part in layout.parts.values() if any(len(h) > 1 for h in part.among)]
-        again = sum(part.elements for part in several) if self.count > 2 else 0
-        return _sum_for_all(layout.elements + again, self.count) * self._wide
+        sizes = self._sizes(stage)
+        again = sizes.several if self.count > 2 else 0
+        return _sum_for_all(sizes.elements + again, self.count) * self._wide
 
     def _scattered(self, stage: int) -> Fraction:
         """All but the own ranges, to their owners."""
-        own = self._owned(stage)
-        return Fraction((own.layout.stored - own.elements) * self._wide)
+        borders = self._sizes(stage).borders
+        return Fraction((borders[-1] - self._owned(borders)) * self._wide)
 
     def _gathered(self, stage: int) -> Fraction:
         """The own ranges, to each of the others; of what is frozen only where ranks have ranges of
         it."""
-        own = self._owned(stage)
-        frozen = own.frozen.elements if own.frozen and self.shard == "full" else 0
-        values = (own.elements + frozen) * self.share.model.element_bytes
+        sizes = self._sizes(stage)
+        frozen = self._owned((0, sizes.frozen)) if self.shard == "full" else 0
+        values = (self._owned(sizes.borders) + frozen) * self.share.model.element_bytes
         return Fraction((self.count - 1) * values)
 
     def _held_in_parts(self, stage: int) -> Fraction:
-        parts = self.layout(stage).parts.values()
-        found, over = Counter[int](), self.share.cell.parted
-        for part in parts:
-            if part.is_parted(over):
-                found[len(part.holders)] += part.elements
-        sums = (_sum_for_all(elements, holders) for holders, elements in found.items())
+        sums = (_sum_for_all(elements, ranks) for ranks, elements in self._sizes(stage).parted)
         return sum(sums, Fraction(0)) * self._wide
 
-    def _owned(self, stage: int) -> Ownership:
-        layout = self.layout(stage)
-        apart = (EMBEDDING, HEAD) if self.share.model.tied and not layout.shared else ()
-        return Ownership(layout, self.index, self.count, apart)
+    def _owned(self, borders: Sequence[int]) -> int:
+        return owned_elements(borders, self.index, self.count)
+
+    def _sizes(self, stage: int) -> StageSizes:
+        """What is counted of the parameters of a stage, or of a shard behind all stages."""
+        like = self._size_like(stage)
+        if like not in self._known_sizes:
+            layout = self.layout(stage)
+            apart = (EMBEDDING, HEAD) if self.share.model.tied and not layout.shared else ()
+            self._known_sizes[like] = StageSizes.of(layout, self.share.cell.parted, apart)
+        return self._known_sizes[like]
+
+    @cached_property
+    def _known_sizes(self) -> KnownSizes:
+        """What has been asked for, of layouts of the same ranks."""
+        return {} if self.weightless else _known_sizes(self.share, self.on_shards, self.devices)
 
     def layout(self, stage: int) -> ParameterLayout:
         """Where the parameters of a stage lie, or of a shard behind all stages."""
@@ -199,6 +239,12 @@ def _known_sent(
     share: RankShare, count: int, index: int, shard: Shard, on_shards: tuple[tuple[str, ...], int]
 ) -> KnownSent:
     """Where to keep what copies send; `on_shards` are layers that are cut, and for how many."""
+    return {}
+
+
+@lru_cache(maxsize=1024)
+def _known_sizes(share: RankShare, on_shards: tuple[str, ...], devices: int) -> KnownSizes:
+    """Where to keep how large stages are, however many ranks hold them."""
     return {}
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.cluster.collective_times import GroupLinks
-from penstock.cost.cell_sums import KnownSeconds, KnownSums, KnownTables, StageLike
+from penstock.cost.cell_sums import KnownPrices, KnownTables, StageLike
 from penstock.cost.hardware import Hardware
 from penstock.cost.rank_share import RankShare
 from penstock.estimate.layer_times import LayerTimes
@@ -30,9 +30,8 @@ def collective_seconds(group: GroupLinks, name: str, sent: float) -> float:
 class KeptSums(NamedTuple):
     """What has been found for the cells of some layouts."""
 
-    of_ops: KnownSums
     of_stages: KnownTables
-    of_parts: KnownSeconds
+    of_parts: KnownPrices
 
 
 @lru_cache(maxsize=1024)
@@ -45,7 +44,7 @@ def kept_sums(
 ) -> KeptSums:
     """Where to keep what ops send in a cell: layouts whose cells are alike send the same. `counts`
     are rows, and layers that are computed again; `on_shards` is what all devices have a part of."""
-    return KeptSums({}, {}, {})
+    return KeptSums({}, {})
 
 
 class KeptSeconds(NamedTuple):

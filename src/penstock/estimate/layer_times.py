@@ -21,6 +21,9 @@ from functools import cached_property, lru_cache
 from itertools import zip_longest
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS
 from penstock.arch.layers.record import wide_bytes
@@ -74,10 +77,18 @@ class LayerSeconds(NamedTuple):
     """The gradient of its input."""
     weights: float
 
-    def of_kind(self, kind: str) -> float:
-        """Of an op of a kind."""
+
+class LayerColumns(NamedTuple):
+    """The same of a layer in some slices."""
+
+    forward: NDArray[np.float64]
+    inputs: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+    def of_kind(self, kind: str) -> NDArray[np.float64]:
+        """Of ops of a kind."""
         backward = {"I": self.inputs, "W": self.weights, "B": self.inputs + self.weights}
-        return self.forward if kind in FORWARD_KINDS else backward.get(kind, 0.0)
+        return self.forward if kind in FORWARD_KINDS else backward.get(kind, 0 * self.forward)
 
 
 @dataclass(frozen=True)

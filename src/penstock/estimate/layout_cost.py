@@ -15,17 +15,16 @@ from penstock.cluster.collective_times import GroupLinks
 from penstock.core.ops import Op
 from penstock.core.schedule import Loan, Schedule
 from penstock.core.shape import Shape
-from penstock.cost.cell_sums import KnownSeconds, KnownSums, KnownTables, RowSeconds
+from penstock.cost.cell_sums import KnownPrices, KnownTables, RowSeconds
 from penstock.cost.collectives import (
     BACKWARD_KINDS,
     CELL_AXES,
     Collective,
-    RepeatedPart,
-    slice_collectives,
 )
 from penstock.cost.copies import Copies
 from penstock.cost.exchange import Exchange
 from penstock.cost.model import SIZES, Link
+from penstock.cost.op_collectives import LAYER_PARTS, PartOfSlice, RepeatedPart
 from penstock.cost.transformer import PICOSECOND
 from penstock.estimate.cluster_links import seconds_of_each
 from penstock.estimate.kept import KeptSums, collective_seconds, kept_sums
@@ -103,15 +102,13 @@ class LayoutCost(SecondsOfOps):
         there |= {"logits": shards, "given": shards}
         return tuple(size for size in SIZES if there.get(size, True))
 
-    def _parts(self, op: Op) -> list[RepeatedPart]:
+    def _parts(self, kind: str, stage: int) -> list[RepeatedPart]:
         """Layers that are computed again send what their forward sends."""
-        found = super()._parts(op)
-        if self.again and op.kind in BACKWARD_KINDS:
-            lengths = self.workload.lengths[op.mb][: op.slice + 1]
-            again = self.workload.model.counts(self.workload.split[op.stage][: self.again])
+        found = super()._parts(kind, stage)
+        if self.again and kind in BACKWARD_KINDS:
+            again = self.workload.model.counts(self.workload.split[stage][: self.again])
             shares = ((count, self.share.of_kind(kind)) for kind, count in again.items() if count)
-            layers = ((n, slice_collectives(own, lengths).forward_of_layer) for n, own in shares)
-            found = [*found, *layers]
+            found += [(n, PartOfSlice(own, None, LAYER_PARTS["F"])) for n, own in shares]
         return found
 
     @cached_property
@@ -121,15 +118,11 @@ class LayoutCost(SecondsOfOps):
         return kept_sums(self.share, self.hardware, groups, counts, self.copies.on_shards)
 
     @property
-    def _known(self) -> KnownSums:
-        return self._kept_sums.of_ops
-
-    @property
     def _tables(self) -> KnownTables:
         return self._kept_sums.of_stages
 
     @property
-    def _prices(self) -> KnownSeconds:
+    def _prices(self) -> KnownPrices:
         return self._kept_sums.of_parts
 
     def seconds(self, collective: Collective) -> float:

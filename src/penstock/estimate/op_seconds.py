@@ -23,7 +23,14 @@ from penstock.cost.workload import Workload
 from penstock.estimate.bracket_times import bracket_seconds
 from penstock.estimate.cluster_links import ClusterLinks
 from penstock.estimate.kept import KeptSeconds, kept_seconds
-from penstock.estimate.layer_times import LayerTimes, heads_seconds, units_seconds
+from penstock.estimate.layer_times import (
+    LayerColumns,
+    LayerTimes,
+    UnitTokens,
+    heads_seconds,
+    units_seconds,
+)
+from penstock.estimate.layers_again import KindOfLayers
 from penstock.estimate.layout_bytes import LayoutBytes
 from penstock.estimate.op_table import OpTable
 from penstock.estimate.update_times import UpdateTimes
@@ -155,18 +162,39 @@ class SecondsOfOps(LayoutBytes):
     def _of_kind(self, kind: str) -> NDArray[np.float64]:
         """The same, worked out."""
         at, work, chosen = LETTERS.index(kind), self._rates, self._like_stages
-        rest = np.rint(work.linear[at] - self.workload.layer_products[at])
+        rest = np.rint(work.linear[at] - self._layer_products[at])[chosen]
         moved = work.lookup[at] / self.times.lookup_rate(kind) + work.copy[at] / self.hardware.host
-        units, again = tuple(self.units), kind in BACKWARD_KINDS
-        found = np.outer(moved[chosen], [each.whole for each in units])
+        found = moved[chosen, None] * self._whole_tokens
+        for own, seconds in self._layer_seconds:
+            found += own.layers[chosen, None] * seconds.of_kind(kind)
+            if self.again and kind in BACKWARD_KINDS:
+                found += own.again[chosen, None] * seconds.forward
+        for number in np.flatnonzero(rest).tolist():
+            found[number] += heads_seconds(self.times, self._all_units, float(rest[number]), kind)
+        return np.asarray(found + self._of_brackets(kind)[chosen])
+
+    @cached_property
+    def _layer_seconds(self) -> list[tuple[KindOfLayers, LayerColumns]]:
+        """What a layer of each kind takes, by unit."""
+        found = []
         for own in self.kinds_of_layers:
-            seen = tuple(self.units_of(own.workload))
-            seconds = units_seconds(own.times(self.times), seen)
-            found += np.outer(own.layers[chosen], [each.of_kind(kind) for each in seconds])
-            found += np.outer(own.again[chosen] * again, [each.forward for each in seconds])
-        for number in np.flatnonzero(rest[chosen]).tolist():
-            found[number] += heads_seconds(self.times, units, float(rest[chosen[number]]), kind)
-        return found + self._of_brackets(kind)[chosen]
+            same = own.workload is self.workload
+            units = self._all_units if same else tuple(self.units_of(own.workload))
+            columns = np.array(units_seconds(own.times(self.times), units)).T
+            found.append((own, LayerColumns(*columns)))
+        return found
+
+    @cached_property
+    def _all_units(self) -> tuple[UnitTokens, ...]:
+        return tuple(self.units)
+
+    @cached_property
+    def _whole_tokens(self) -> NDArray[np.float64]:
+        return np.array([float(each.whole) for each in self.units])
+
+    @cached_property
+    def _layer_products(self) -> NDArray[np.int64]:
+        return self.workload.layer_products
 
     def _of_brackets(self, kind: str) -> NDArray[np.float64]:
         """The same of brackets, where the model leaves out tokens."""

@@ -59,7 +59,7 @@ class SearchResult:
     ruled_out: int = 0
     """By a closer bound, when their turn came."""
     no_room: list[int] = field(default_factory=list)
-    """Those of them for which hosts have no room."""
+    """Those of them for which a GPU or a host has no room."""
     refused: Counter[str] = field(default_factory=Counter)
     open: int = 0
     """Candidates that could be better and were not simulated, because there were too many."""

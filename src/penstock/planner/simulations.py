@@ -13,8 +13,9 @@ from penstock.estimate.price import Estimate, TimedStep, estimate, estimate_step
 from penstock.estimate.step_schedule import ScheduleRequest, schedule_request
 from penstock.planner.bounding import SharedPieces
 from penstock.planner.candidates import CandidateGroup, Candidates, candidate_layout
-from penstock.planner.copy_bounds import CopyBounds, copy_bounds
+from penstock.planner.copy_bounds import copy_bounds
 from penstock.planner.divisions import Division, Kind, kind_of
+from penstock.planner.gradient_bounds import more_gradient_bytes
 from penstock.planner.processes import PlanProcesses
 
 
@@ -37,9 +38,9 @@ class RuledOut(NamedTuple):
 
 
 class NoRoom(NamedTuple):
-    """What was not simulated, because a closer bound says that hosts have no room for it."""
+    """What was not simulated, because a closer bound says that a GPU or a host has no room."""
 
-    host: float
+    needed: float
 
 
 CandidateOutcome = Estimate | Slower | RuledOut | NoRoom | Refused
@@ -53,6 +54,8 @@ class Chosen(NamedTuple):
     """The number of its schedule."""
     limit: float
     """The seconds that it has to stay below."""
+    bytes: float
+    """Its bound of the fullest GPU."""
 
     def layout(self, pieces: SharedPieces) -> TrainingLayout:
         """The layout, of pieces that may not have the division's schedules yet."""
@@ -74,14 +77,20 @@ class Simulate:
             alike.setdefault(schedule_request(layout), []).append(at)
         found: dict[int, CandidateOutcome] = {}
         for members in alike.values():
-            limited = [(layouts[at], self.each[at].limit) for at in members]
+            limited = [Limited(layouts[at], *self.each[at][2:]) for at in members]
             found.update(zip(members, simulate_alike(pieces, limited)))
         return [found[at] for at in range(len(layouts))]
 
 
-def simulate_alike(
-    pieces: SharedPieces, each: Sequence[tuple[TrainingLayout, float]]
-) -> list[CandidateOutcome]:
+class Limited(NamedTuple):
+    """A layout, and what is known of it."""
+
+    layout: TrainingLayout
+    limit: float
+    bytes: float
+
+
+def simulate_alike(pieces: SharedPieces, each: Sequence[Limited]) -> list[CandidateOutcome]:
     """What comes of layouts of one schedule, with what each has to stay below.
 
     The best of each kind is wanted. So the memory of the fastest is worked out first, and once one
@@ -89,8 +98,8 @@ def simulate_alike(
     """
     found: dict[int, CandidateOutcome] = {}
     fast: list[tuple[float, int, TimedStep]] = []
-    for at, (layout, limit) in enumerate(each):
-        outcome = _timed(pieces, layout, limit)
+    for at, limited in enumerate(each):
+        outcome = _timed(pieces, limited)
         if isinstance(outcome, TimedStep):
             fast.append((outcome.seconds, at, outcome))
         else:
@@ -111,27 +120,34 @@ def _with_memory(step: TimedStep) -> CandidateOutcome:
         return Refused(error.message)
 
 
-def _timed(
-    pieces: SharedPieces, layout: TrainingLayout, limit: float
-) -> TimedStep | CandidateOutcome:
+def _timed(pieces: SharedPieces, limited: Limited) -> TimedStep | CandidateOutcome:
     """The step of a candidate, if it is fast enough for its memory to matter."""
     try:
-        if layout.offload != "none":
-            least = _copies(pieces, layout)
-            if least.host > room_on_host(layout.cluster):
-                return NoRoom(least.host)
-            if least.seconds >= limit:
-                return RuledOut(least.seconds)
-        step = TimedStep.of(layout)
-        return step if step.seconds < limit else Slower(step.seconds)
+        ruled_out = _ruled_out(pieces, limited)
+        if ruled_out is not None:
+            return ruled_out
+        step = TimedStep.of(limited.layout)
+        return step if step.seconds < limited.limit else Slower(step.seconds)
     except PenstockError as error:
         return Refused(error.message)
 
 
-def _copies(pieces: SharedPieces, layout: TrainingLayout) -> CopyBounds:
-    mesh = layout.mesh
-    division = Division(mesh, layout.pipeline, layout.rows, layout.microbatches)
-    return copy_bounds(layout, pieces.of(division)(layout.slices or 1))
+def _ruled_out(pieces: SharedPieces, limited: Limited) -> CandidateOutcome | None:
+    """What closer bounds say, which need the plain order alone."""
+    layout, cluster = limited.layout, limited.layout.cluster
+    division = Division(layout.mesh, layout.pipeline, layout.rows, layout.microbatches)
+    piece = pieces.of(division)(layout.slices or 1)
+    if layout.shard == "full":
+        needed = limited.bytes + more_gradient_bytes(layout, piece)
+        if needed > cluster.gpu.memory:
+            return NoRoom(needed)
+    if layout.offload != "none":
+        least = copy_bounds(layout, piece)
+        if least.host > room_on_host(cluster):
+            return NoRoom(least.host)
+        if least.seconds >= limited.limit:
+            return RuledOut(least.seconds)
+    return None
 
 
 @dataclass(frozen=True)
@@ -173,7 +189,8 @@ class Simulations:
         for at, schedule in enumerate(candidates.schedule[numbers].tolist()):
             tasks.setdefault(schedule, []).append(at)
         groups = [candidates.groups[at] for at in candidates.group[numbers]]
-        chosen = [*map(Chosen, groups, candidates.entry[numbers].tolist(), limits)]
+        columns = (candidates.entry[numbers].tolist(), limits, candidates.bytes[numbers].tolist())
+        chosen = [*map(Chosen, groups, *columns)]
         made_from = [
             (division.pipeline, division.microbatches, order)
             for (division, _), order in zip(groups, candidates.order[numbers].tolist())

@@ -11,7 +11,7 @@ from penstock.core.scoreboard import Run
 from penstock.core.table import Ints, Ticks
 from penstock.core.transfers import joined_edges, moves_of
 from penstock.cost.model import Cost
-from penstock.sim.links import delays, links_of
+from penstock.sim.links import delays, links_of, transfer_links
 from penstock.sim.memory import changes_of, curves
 from penstock.sim.timeline import Curve, Timeline, Transfers
 
@@ -53,11 +53,8 @@ class Simulated:
     def _sent(self, timeline: Timeline) -> Transfers:
         schedule, moves = timeline.schedule, moves_of(timeline.schedule)
         leave = timeline.end[moves.writer].astype(np.int64)
-        latency = np.zeros((schedule.shape.devices,) * 2, np.int64)
-        for edge, link in links_of(schedule, self.cost).items():
-            latency[edge] = int(link.latency / timeline.tick)
-        device = schedule.table.device
-        arrive = leave + latency[device[moves.writer], device[moves.reader]]
+        latency = links_of(schedule, self.cost).latencies(timeline.tick)
+        arrive = leave + latency[transfer_links(schedule)]
         if self.run is not None and len(self.run.arrival):
             leave, arrive = self.run.departure, self.run.arrival
         lent = _PER_LOAN[moves.buffer]

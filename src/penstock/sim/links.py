@@ -4,10 +4,9 @@ A collective starts when its last part is written. It takes as long as the slowe
 that it replaces would take on a free link; it does not occupy links for others.
 """
 
-from collections.abc import Callable, Iterator
 from fractions import Fraction
 from math import gcd, lcm
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,18 +22,48 @@ from penstock.core.transfers import joined_edges, moves_of
 from penstock.cost.model import Cost, Link
 from penstock.cost.shares import Scaled, refuse_overflow, shares_of
 
-Links = dict[tuple[int, int], Link]
-_Number = TypeVar("_Number", int, Fraction)
+
+class Links(NamedTuple):
+    """The links between devices; most are the same one, and fractions are slow."""
+
+    different: tuple[Link, ...]
+    """The first costs nothing."""
+    number: NDArray[np.int64]
+    """Which of them leads from one device to another: source x devices + target."""
+
+    @property
+    def free(self) -> bool:
+        """Whether no transfer costs anything."""
+        return len(self.different) == 1
+
+    def joined(self) -> "Links":
+        """The same for what a collective brings together."""
+        wide = (link._replace(per_byte=link.per_byte * link.joined) for link in self.different)
+        return self._replace(different=tuple(wide))
+
+    def latencies(self, tick: Fraction) -> Ticks:
+        """Of every pair of devices, in ticks of which each is a whole number."""
+        each = [int(link.latency / tick) for link in self.different]
+        return np.asarray(np.array(each, np.int64)[self.number])
+
+
 Columns = tuple[Ints, Ints, Ints]
 """Writing row, reading row and buffer of some reads."""
 
 
 def links_of(schedule: Schedule, cost: Cost) -> Links:
-    """The links that some read crosses, without those that cost nothing."""
-    pairs = schedule.derive("crossed links", _crossed)
-    links = {(source, target): cost.link(source, target) for source, target in pairs}
-    free = {id(link): link.free for link in links.values()}
-    return {edge: link for edge, link in links.items() if not free[id(link)]}
+    """The links that some read crosses; the others cost nothing."""
+    count = schedule.shape.devices
+    number = np.zeros(count * count, np.int64)
+    different = [Link()]
+    known: dict[int, tuple[int, Link]] = {}  # each link stays at its place in memory
+    for source, target in schedule.derive("crossed links", _crossed):
+        link = cost.link(source, target)
+        if id(link) not in known:
+            known[id(link)] = (0 if link.free else len(different), link)
+            different += [] if link.free else [link]
+        number[source * count + target] = known[id(link)][0]
+    return Links(tuple(different), number)
 
 
 def _crossed(schedule: Schedule) -> list[tuple[int, int]]:
@@ -54,12 +83,9 @@ def _crossings(schedule: Schedule) -> NDArray[np.int32]:
 
 def delays(schedule: Schedule, links: Links, tick: Fraction) -> NDArray[Any]:
     """Latency of every edge of the graph, in ticks; empty where there is none."""
-    if not links:
+    if links.free:
         return np.zeros(0, np.int64)
-    count = schedule.shape.devices
-    latency: NDArray[Any] = np.zeros(count * count, np.int64)
-    for (source, target), ticks in _of_links(links, lambda link: int(link.latency / tick)):
-        latency[source * count + target] = ticks
+    latency: NDArray[Any] = links.latencies(tick)
     if latency.max() < 2**31:
         latency = latency.astype(np.int32)
     found = latency[schedule.derive("crossings", _crossings)]
@@ -82,50 +108,37 @@ def _collective_times(
 ) -> Ticks:
     """For each part of a collective, how long after its writer a reader has all of them."""
     pair = schedule.derive("crossings", _crossings)[edges]
-    wide = {
-        id(link): link._replace(per_byte=link.per_byte * link.joined) for link in links.values()
-    }
-    whole = {edge: wide[id(link)] for edge, link in links.items()}
-    slowest = latency + _occupied(schedule, pair, _joined_parts(schedule), whole, tick)
-    of_edge = schedule.derive("collectives of edges", _collective_of_edges)
-    together = np.zeros(int(of_edge.max()) + 1, np.int64)
-    np.maximum.at(together, of_edge, slowest)
-    return together[of_edge]
+    parts = _joined_parts(schedule)
+    slowest = latency + _occupied(schedule, pair, parts, links.joined(), tick)
+    order, start, of_edge = schedule.derive("collectives of edges", _collective_of_edges)
+    return np.asarray(np.maximum.reduceat(slowest[order], start)[of_edge])
 
 
-def _collective_of_edges(schedule: Schedule) -> NDArray[np.int64]:
-    """A number for each edge of a collective that edges of the same reader and buffer have in
-    common."""
+def _collective_of_edges(schedule: Schedule) -> tuple[NDArray[np.int64], ...]:
+    """Edges of collectives one after the other, where each begins, and the number of that of each
+    edge: edges of one have reader and buffer in common."""
     graph, edges = graph_of(schedule), schedule.derive("joined edges", joined_edges)
     keys = graph.reader[edges].astype(np.int64) * len(NAMES) + graph.buffer[edges]
-    return np.asarray(np.unique(keys, return_inverse=True)[1])
+    of_edge, order = np.unique(keys, return_inverse=True)[1], np.argsort(keys, kind="stable")
+    start = np.flatnonzero(np.diff(keys[order], prepend=-1))
+    return order, start, of_edge
 
 
 def wires(schedule: Schedule, links: Links, tick: Fraction) -> Wires | None:
     """Links that transfers occupy, or none where bytes cost nothing."""
-    if not any(link.per_byte for link in links.values()):
+    if not any(link.per_byte for link in links.different):
         return None
-    pair = schedule.derive("transfer links", _transfer_links)
-    latency = np.zeros(schedule.shape.devices**2, np.int64)
-    for (source, target), ticks in _of_links(links, lambda link: int(link.latency / tick)):
-        latency[source * schedule.shape.devices + target] = ticks
+    pair = transfer_links(schedule)
     busy = _occupied(schedule, pair, transfer_parts(schedule), links, tick)
-    return Wires(pair, busy, latency[pair])
+    return Wires(pair, busy, links.latencies(tick)[pair])
 
 
-def _of_links(
-    links: Links, found: Callable[[Link], _Number]
-) -> Iterator[tuple[tuple[int, int], _Number]]:
-    """A number of every link; most links are the same one, and fractions are slow."""
-    known: dict[int, _Number] = {}
-    for edge, link in links.items():
-        if id(link) not in known:
-            known[id(link)] = found(link)
-        yield edge, known[id(link)]
+def transfer_links(schedule: Schedule) -> Ints:
+    """Source and target device of each transfer, as one number."""
+    return schedule.derive("transfer links", _transfer_links)
 
 
 def _transfer_links(schedule: Schedule) -> Ints:
-    """Source and target device of each transfer, as one number."""
     moves, device = moves_of(schedule), schedule.table.device
     pair = device[moves.writer] * schedule.shape.devices + device[moves.reader]
     return np.asarray(pair, np.int32)
@@ -136,20 +149,14 @@ def _occupied(
 ) -> Ticks:
     """Ticks for which each of some transfers, between a pair of devices, occupies its link."""
     parts, scale = moved
-    count = schedule.shape.devices
-    factors = dict(_of_links(links, lambda link: link.per_byte / (scale * tick)))
-    if all(factor.denominator == 1 for factor in factors.values()):
-        most = max((factor.numerator for factor in factors.values()), default=0)
-        refuse_overflow(int(parts.max(initial=0)) * most * len(parts))
-        if not len(parts):
-            return parts
-        whole = np.zeros(count * count, np.int64)
-        for (source, target), factor in factors.items():
-            whole[source * count + target] = factor.numerator
-        return np.asarray(parts * whole[pair])
+    factors = [link.per_byte / (scale * tick) for link in links.different]
+    if all(factor.denominator == 1 for factor in factors):
+        whole = [factor.numerator for factor in factors]
+        refuse_overflow(int(parts.max(initial=0)) * max(whole) * len(parts))
+        return np.asarray(parts * np.array(whole, np.int64)[links.number[pair]])
     busy = np.zeros(len(parts), np.int64)
-    for (source, target), factor in factors.items():
-        here = pair == source * count + target
+    for number, factor in enumerate(factors):
+        here = links.number[pair] == number
         busy[here] = _times(parts[here], factor)
     return busy
 
@@ -169,14 +176,13 @@ def finest(schedule: Schedule, links: Links, scaled: Scaled) -> int:
     unit of those would overflow, occupancies are rounded to a tick that is as fine as fits.
     """
     ticks = scaled.tick.denominator
-    different = {id(link): link for link in links.values()}.values()
-    fine = lcm(ticks, *(link.latency.denominator for link in different))
-    speeds = [link.per_byte for link in different if link.per_byte]
+    fine = lcm(ticks, *(link.latency.denominator for link in links.different))
+    speeds = [link.per_byte for link in links.different if link.per_byte]
     if not speeds:
         return fine
     bytes_moved, scale = schedule.derive("bytes moved", _bytes_moved)
     exact = lcm(fine, *(speed.denominator * scale for speed in speeds))
-    slowest = max(link.per_byte * link.joined for link in different)
+    slowest = max(link.per_byte * link.joined for link in links.different)
     total = int(scaled.ticks.sum()) * scaled.tick + bytes_moved * slowest
     if total * exact < _ROOM:
         return exact

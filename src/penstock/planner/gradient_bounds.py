@@ -1,0 +1,60 @@
+"""What gradients take at least where copies of the weights share all of them.
+
+A device has as many buffers for gradients as let each of its stages be reduced once. How many that
+are depends on the order of the backwards: two where a stage runs all microbatches at once, one for
+each stage where stages take turns. Bounds of all candidates count two. So a plain schedule is made,
+which takes a tenth of the time of making and proving the one with gathers.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.arch.layer_split import split_layers
+from penstock.arch.layers.record import wide_bytes
+from penstock.estimate.layer_sorts import Floats, layer_sorts
+from penstock.estimate.layout import TrainingLayout
+from penstock.estimate.step_schedule import plain_schedule
+from penstock.planner.piece_times import PieceTimes
+from penstock.transform.sharding import fewest_for_one_reduction
+
+COUNTED = 2
+"""Buffers that the bounds of all candidates know of."""
+
+
+def more_gradient_bytes(layout: TrainingLayout, piece: PieceTimes) -> float:
+    """Bytes of buffers that each device has beside two average ones; `piece` is a microbatch. A
+    buffer is as large as the largest stage that it takes, so all are no smaller than as many of the
+    smallest stages."""
+    sizes = (layout.pipeline, layout.microbatches, layout.chunks, layout.slices)
+    buffers, homes = _buffers_and_homes(layout.schedule, sizes, layout.options)
+    if buffers <= COUNTED:
+        return 0.0
+    stages, work = _stage_elements(layout, piece, len(homes)), piece.cost.workload
+    ends, more = 2 * work.part.head_weights, []
+    for device in range(layout.pipeline):
+        own = np.sort(stages[homes == device])
+        more.append(own[:buffers].sum() - COUNTED * (own.sum() + ends) / len(own))
+    return float(max(0.0, min(more)) * wide_bytes(work.model.element_bytes))
+
+
+def _stage_elements(layout: TrainingLayout, piece: PieceTimes, stages: int) -> Floats:
+    """Parameters of the layers of each stage that a rank has gradients of."""
+    sorts, work = layer_sorts(layout.model), piece.cost.workload
+    of_sort = np.array([float(sum(work.elements(1 + layer))) for layer in sorts.shown_by])
+    split = split_layers(layout.model.layers, stages, layout.layers)
+    return np.asarray(np.array([*map(sorts.counts, split)], np.float64) @ of_sort)
+
+
+@lru_cache(maxsize=256)
+def _buffers_and_homes(
+    name: str,
+    sizes: tuple[int, int, int | None, int | None],
+    options: tuple[tuple[str, str], ...],
+) -> tuple[int, NDArray[np.int64]]:
+    """How many buffers each device has, and the device of each stage."""
+    plain = plain_schedule(name, sizes, options)
+    home = np.zeros(plain.shape.stages, np.int64)
+    home[plain.table.stage] = plain.table.device
+    return fewest_for_one_reduction(plain), home
