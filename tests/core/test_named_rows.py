@@ -2,9 +2,10 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
-from penstock.core.groups import _members, groups_of
+from penstock.core.groups import groups_of
 from penstock.core.named_rows import are_pairs_braided, pair_rows
 from penstock.core.ops import Op
 from penstock.core.schedule import Schedule
@@ -46,14 +47,30 @@ def test_strands_are_braided_where_they_are_neighbours() -> None:
     assert [each.tolist() for each in pair_rows(_paired(lane, "0B0 1F1"))] == [[[5, 4]]]
 
 
-@pytest.mark.parametrize("name", ["dualpipev", "stp"])
-def test_groups_of_braided_pairs_are_those_that_are_merged_one_by_one(name: str) -> None:
-    schedule = build(name, devices=4, microbatches=12)
+def _merged(schedule: Schedule) -> list[list[int]]:
+    """Rows of each group, ascending; groups that share a row are one. Op by op."""
+    rows, groups = schedule.table.rows_by_op, list[set[int]]()
+    together = [*schedule.pairs, *([op] for op in schedule.gangs)]
+    for ops_of_group in [*together, *(loan[:2] for loan in schedule.loans)]:
+        own = {row for op in ops_of_group for row in rows[op]}
+        own = own.union(*(group for group in groups if group & own))
+        groups = [*(group for group in groups if not group & own), own]
+    return sorted(sorted(group) for group in groups)
+
+
+@pytest.mark.parametrize(
+    ("name", "slices"),
+    [
+        *(("dualpipev", None), ("stp", None), ("sppo-msp", 8)),
+        *(("slimpipe-exchange", 8), ("slimpipe-level", 8)),
+    ],
+)
+def test_groups_are_those_that_are_merged_one_by_one(name: str, slices: int | None) -> None:
+    schedule = build(name, devices=4, microbatches=12, slices=slices)
+    assert schedule.pairs or schedule.gangs or schedule.loans
     groups = groups_of(schedule)
-    ends = groups.start.tolist()
-    found = [groups.rows[first:end].tolist() for first, end in pairwise(ends)]
-    assert schedule.pairs
-    assert are_pairs_braided(schedule)
-    assert found == _members(schedule)
+    found = [groups.rows[slice(*ends)].tolist() for ends in pairwise(groups.start.tolist())]
+    assert found == _merged(schedule)
+    assert [*np.flatnonzero(groups.of_row >= 0)] == sorted(groups.rows)
     for number, rows in enumerate(found):
         assert {*groups.of_row[rows].tolist()} == {number}

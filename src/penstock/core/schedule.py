@@ -20,9 +20,14 @@ from penstock.display import Displayed
 from penstock.errors import ShapeError
 
 Derived = TypeVar("Derived")
-ORDER_ALONE = ("report", "graph", "moves", "groups", "alike rows")
+ORDER_ALONE = (
+    *("report", "graph", "moves", "groups", "alike rows", "runs of groups"),
+    *("crossings", "crossed links", "transfer links", "joined edges", "edges without data"),
+    *("collectives of edges", "weight homes", "ends by home", "ends by home, away too"),
+    *("home column", "rows of pairs", "rows of loans", "rows of after"),
+)
 """What is derived from the order of ops, whatever they weigh: the proof, who waits for whom, what
-moves between devices, what runs together, which ops are of one sort."""
+moves between devices, what runs together, which ops are of one sort, where weights live."""
 
 ANNOTATIONS_ALONE = ("pairs as columns", "loans as columns")
 """What is derived from annotations, wherever the ops stand that they name."""

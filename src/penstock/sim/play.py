@@ -106,20 +106,26 @@ def _together(schedule: Schedule, length: Ticks, strands: str) -> Ticks:
     Members in one lane run one after the other, members in different lanes side by side; a gang
     shares its op's cost evenly.
     """
-    groups, lane = groups_of(schedule), schedule.table.lane
+    groups = groups_of(schedule)
     if not len(groups.rows):
         return length
-    rows, of_row = groups.rows, groups.of_row[groups.rows]
-    length = length.copy()
+    rows, length = groups.rows, length.copy()
     members = schedule.table.rows_by_op if schedule.gangs else {}
     for op in schedule.gangs:
         length[members[op]] //= len(members[op])
-    # Rows of a group that share a lane are neighbours: one run of `rows` each.
-    run_of = np.cumsum((np.diff(of_row, prepend=-1) != 0) | (np.diff(lane[rows], prepend=-1) != 0))
-    total = np.cumsum(length[rows])
-    first = np.flatnonzero(np.diff(run_of, prepend=0))
-    own = total - np.repeat(total[first] - length[rows][first], np.diff(first, append=len(rows)))
+    first, of_run = schedule.derive("runs of groups", _runs_of_groups)
+    own = np.cumsum(length[rows])
+    own -= (own[first] - length[rows[first]])[of_run]
     if strands == "together":
-        own = np.maximum.reduceat(own, groups.start[:-1])[of_row]
+        own = np.maximum.reduceat(own, groups.start[:-1])[groups.of_row[rows]]
     length[rows] = own
     return length
+
+
+def _runs_of_groups(schedule: Schedule) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of a group that share a lane are neighbours: where each run of them begins among the
+    rows of groups, and the run of each row."""
+    groups = groups_of(schedule)
+    of_row, lane = groups.of_row[groups.rows], schedule.table.lane[groups.rows]
+    begins = (np.diff(of_row, prepend=-1) != 0) | (np.diff(lane, prepend=-1) != 0)
+    return np.flatnonzero(begins), np.cumsum(begins) - 1
