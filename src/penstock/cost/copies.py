@@ -118,7 +118,7 @@ class Copies:
         """What has been asked for, of layouts whose copies share as much."""
         if self.weightless:
             return {}
-        on_shards = (self.on_shards, self.devices)
+        on_shards = (self.on_shards, self.devices if self.on_shards else 0)
         return _known_sent(self.share, self.count, self.index, self.shard, on_shards)
 
     def _size_like(self, stage: int) -> SizeLike:
@@ -192,7 +192,8 @@ class Copies:
     @cached_property
     def _known_sizes(self) -> KnownSizes:
         """What has been asked for, of layouts of the same ranks."""
-        return {} if self.weightless else _known_sizes(self.share, self.on_shards, self.devices)
+        shards = self.devices if self.on_shards else 0
+        return {} if self.weightless else _known_sizes(self.share, self.on_shards, shards)
 
     def layout(self, stage: int) -> ParameterLayout:
         """Where the parameters of a stage lie, or of a shard behind all stages."""
@@ -243,7 +244,7 @@ def _known_sent(
 
 
 @lru_cache(maxsize=1024)
-def _known_sizes(share: RankShare, on_shards: tuple[str, ...], devices: int) -> KnownSizes:
+def _known_sizes(share: RankShare, on_shards: tuple[str, ...], shards: int) -> KnownSizes:
     """Where to keep how large stages are, however many ranks hold them."""
     return {}
 

@@ -65,6 +65,6 @@ def kept_seconds(
     slices: tuple[tuple[int, ...], ...],
 ) -> KeptSeconds:
     """Where to keep what ops compute on a rank. `counts` are those of `kept_sums`, `ends` says
-    where embedding and head are, and among how many devices; `slices` are those up to each unit
+    where embedding and head are, and in how many shards; `slices` are those up to each unit
     that differs."""
     return KeptSeconds({}, {})

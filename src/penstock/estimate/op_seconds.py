@@ -156,7 +156,7 @@ class SecondsOfOps(LayoutBytes):
         if type(self.workload) not in _COUNTED:  # counted in another way
             return KeptSeconds({}, {})
         shape, counts = self.update.shape, (self.rows, self.again)
-        ends = (shape.embed, shape.loss, shape.devices)
+        ends = (shape.embed, shape.loss, shape.shards)
         return kept_seconds(self.times, self.share, counts, ends, self._units.lengths)
 
     def _of_kind(self, kind: str) -> NDArray[np.float64]:
