@@ -73,6 +73,21 @@ def test_attention_of_plain_kernels_takes_about_what_was_measured(heads: int, to
         assert seconds == pytest.approx(measured * MILLISECOND, rel=0.15)
 
 
+MEASURED_BOUNDED = {(16, 256, 8192): (38.036, 47.301), (32, 128, 4096): (18.641, 22.385)}
+"""The same of scores with a bound, in blocks and in 32 bits, as runs compute them."""
+
+
+@pytest.mark.parametrize(("heads", "size", "tokens"), MEASURED_BOUNDED)
+def test_attention_with_bounded_scores_takes_what_was_measured(
+    heads: int, size: int, tokens: int
+) -> None:
+    model = replace(MODELS["gemma2-9b"], heads=heads, head_size=size, element_bytes=2)
+    times = LayerTimes(model, model, H200, H200.peak["bf16"], "cudnn", fused_norm=True)
+    found = times.attention_seconds(_sequence(tokens))
+    for seconds, measured in zip(found, MEASURED_BOUNDED[heads, size, tokens]):
+        assert seconds == pytest.approx(measured * MILLISECOND, rel=0.03)
+
+
 def test_one_kernel_for_scale_mask_and_softmax_is_between_none_and_one_for_all() -> None:
     kernels: tuple[AttentionKernel, ...] = ("flash2", "fused-softmax", "unfused")
     found = [_times(attention=each).attention_seconds(_sequence(2048)) for each in kernels]

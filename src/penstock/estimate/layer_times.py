@@ -27,7 +27,7 @@ from penstock.arch.layers.parameter import INPUTS, OUTPUTS
 from penstock.arch.layers.record import wide_bytes
 from penstock.cluster.gpu import KEEP_SCORES, AttentionKernel, Gpu, PassShares
 from penstock.cost.collectives import FORWARD_KINDS
-from penstock.estimate.plain_kernels import PAIR_MOVED, PLAIN_NORM
+from penstock.estimate.plain_kernels import CAPPED, PAIR_MOVED, PLAIN_NORM
 from penstock.estimate.products import KERNEL_START, Product
 from penstock.estimate.ring_times import ring_kernels, ring_moved
 
@@ -253,10 +253,10 @@ class LayerTimes:
     def _plain_attention(self, unit: UnitTokens) -> PassShares:
         flops = unit.square * self.attended.pair_flops
         scores = unit.square * self.attended.heads * self.part.element_bytes / 2
-        each = PAIR_MOVED.get(self.attention, PAIR_MOVED["unfused"])
+        kernels = self.attention if self.part.score_cap is None else CAPPED
         forward, backward = (
             times * flops / self.product_rate + moved * scores / self.memory_rate
-            for times, moved in zip((1, 2), each)
+            for times, moved in zip((1, 2), PAIR_MOVED[kernels])
         )
         return PassShares(forward, backward + forward * self.attention_again)
 
