@@ -56,7 +56,7 @@ def test_the_bubble_is_the_closed_form(devices: int, microbatches: int) -> None:
 
 
 def test_better_kernels_are_faster() -> None:
-    kernels = ("flash2", "flash1", "unfused")
+    kernels = ("flash2", "flash1", "fused-softmax", "unfused")
     seconds = [priced(attention=kernel, mesh="tensor=2").seconds for kernel in kernels]
     assert seconds == sorted(seconds)
     assert priced(fused_norm=False).seconds > priced(fused_norm=True).seconds

@@ -30,6 +30,27 @@ def test_narrow_products_reach_less() -> None:
     assert narrow < 0.8 * wide
 
 
+MEASURED_ON_H200 = {2048: (797, 943), 4096: (1729, 1822), 8192: (3370, 3480)}
+"""Microseconds of a gradient [27648, 5120] by its tokens: written in 16 bits, and added to 32."""
+
+
+@pytest.mark.parametrize("tokens", MEASURED_ON_H200)
+def test_what_is_added_to_is_waited_for_in_part(tokens: int) -> None:
+    written, added = MEASURED_ON_H200[tokens]
+    gpu = CLUSTERS["h200"].gpu
+    kinds = (Product(27648, 5120, tokens, 2), Product(27648, 5120, tokens, 8, adds=True))
+    found = [each.seconds(gpu, gpu.peak["bf16"] * gpu.reached.products, 2) for each in kinds]
+    assert found[1] / found[0] == pytest.approx(added / written, abs=0.06)
+    assert found[1] == pytest.approx(added * 1e-6, rel=0.08)
+
+
+def test_short_products_that_add_take_the_time_of_their_bytes() -> None:
+    n, k = 8192, 16
+    moving = (2 * (8192 + n) * k + 8 * 8192 * n) / (GPU.memory_rate * GPU.reached.memory)
+    found = Product(8192, n, k, 8, adds=True).seconds(GPU, RATE, 2)
+    assert found == pytest.approx(KERNEL_START + moving, rel=1e-12)
+
+
 def test_short_products_take_the_time_of_their_matrix() -> None:
     n, k = 8192, 8192
     bytes_moved = 2 * (16 * k + n * k + 16 * n)

@@ -1,6 +1,6 @@
 """Steps of arXiv:2205.05198, table 5: models without a gate on A100, with sequence-parallel norms,
-and unfused attention that is computed again. No constant is fitted to them, and
-nothing of what that system loses beside kernels and collectives is known here."""
+and attention of several kernels that is computed again. No constant is fitted to them, and nothing
+of what that system loses beside kernels and collectives is known here."""
 
 from typing import Any
 
@@ -35,16 +35,17 @@ def _answer(name: str, **changes: Any) -> dict[str, Any]:
         "tokens": 2048,
         "batch_tokens": 2048 * SEQUENCES[name],
         "schedule": "interleaved" if "chunks" in layout else "1f1b",
-        "attention": "unfused",
+        "attention": "fused-softmax",
         "recompute": "selective",
     }
     return answer_row(row | layout | changes)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_table_5_a_step_takes_up_to_a_fifth_longer_than_estimated_and_fits(name: str) -> None:
+def test_table_5_a_step_takes_up_to_an_eighth_longer_than_estimated_and_fits(name: str) -> None:
+    """1T takes as long as estimated."""
     found = _answer(name)
-    assert 0.8 < found["step_seconds"] / PUBLISHED[name][2] < 1
+    assert 0.89 < found["step_seconds"] / PUBLISHED[name][2] < 1.01
     assert found["fits"]
 
 

@@ -82,7 +82,7 @@ class LayoutFlags:
         _option("What copies of the weights share: none, optimizer, full.", metavar="WHAT"),
     ] = None
     attention: Annotated[
-        str | None, _option("flash2, flash1, cudnn or unfused.", metavar="KERNEL")
+        str | None, _option("flash2, flash1, cudnn, fused-softmax or unfused.", metavar="KERNEL")
     ] = None
     fused_norm: Annotated[str | None, _option("Norms in one kernel: yes.", metavar="YES|NO")] = None
     sequence_parallel_norms: Annotated[

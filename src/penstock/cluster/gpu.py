@@ -14,8 +14,11 @@ from penstock.errors import ShapeError, nearest
 
 Precision = Literal["bf16", "fp16", "fp32"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-AttentionKernel = Literal["flash2", "flash1", "cudnn", "unfused"]
+AttentionKernel = Literal["flash2", "flash1", "cudnn", "fused-softmax", "unfused"]
 ATTENTION_KERNELS: tuple[AttentionKernel, ...] = get_args(AttentionKernel)
+KEEP_SCORES: frozenset[AttentionKernel] = frozenset(("fused-softmax", "unfused"))
+"""Those that are several kernels, between which scores and probabilities of all pairs are in
+memory. One of them may be for scale, mask and softmax, as in Megatron-LM, or each is on its own."""
 
 
 class PassShares(NamedTuple):

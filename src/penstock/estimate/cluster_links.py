@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from penstock.arch.mesh_shape import MeshShape
 from penstock.cluster.cluster import Cluster
 from penstock.cluster.collective_times import GroupLinks
+from penstock.cluster.gpu import KEEP_SCORES
 from penstock.cost.hardware import Hardware
 from penstock.cost.mesh_links import MeshLinks
 from penstock.estimate.layer_times import LayerTimes
@@ -59,7 +60,7 @@ def seconds_of_each(
 
 def hardware_of(cluster: Cluster, times: LayerTimes) -> Hardware:
     """The rates that hide communication, and the size of a machine."""
-    kernel = "flash2" if times.attention == "unfused" else times.attention
+    kernel = "flash2" if times.attention in KEEP_SCORES else times.attention
     reached = getattr(cluster.gpu.reached, kernel)
     return Hardware(
         linear=int(times.product_rate),

@@ -12,7 +12,7 @@ key/value heads of d, f inside the MLP):
 
 A norm that is not fused is a kernel for each of its steps, in 32 bits: `PLAIN_NORM` has the bytes.
 Attention that is not fused writes scores and probabilities of all pairs, also of those that the
-mask hides: `PLAIN_PAIR` has the bytes.
+mask hides: `PAIR_MOVED` has the bytes (estimate/plain_kernels.py).
 """
 
 from collections.abc import Iterator
@@ -25,20 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.arch.config import ModelConfig
+from penstock.arch.layers.lm_head import tokens_at_a_time
 from penstock.arch.layers.parameter import INPUTS, OUTPUTS
 from penstock.arch.layers.record import wide_bytes
-from penstock.cluster.gpu import AttentionKernel, Gpu, PassShares
+from penstock.cluster.gpu import KEEP_SCORES, AttentionKernel, Gpu, PassShares
 from penstock.cost.collectives import FORWARD_KINDS
+from penstock.estimate.plain_kernels import CAPPED, PAIR_MOVED, PLAIN_NORM
 from penstock.estimate.products import KERNEL_START, Product
 from penstock.estimate.ring_times import ring_kernels, ring_moved
 
-PLAIN_NORM = PassShares(36, 72)
-"""Bytes of an element of 16 bits. Forward: to 32 bits 6, square 8, mean 4, scale 8, to 16 bits 6,
-weight 4. Backward: weight 12, to 32 bits 6, scale and its sum 24, square 12, sum of both 12, to 16
-bits 6. Counted kernel by kernel."""
-PLAIN_PAIR = PassShares(12, 16)
-"""Bytes of a pair of 16 bits for each head. Forward: scores written 2, masked 4, normed 4, read 2.
-Backward: gradient of the probabilities written 2, of the scores 6, of the mask 4, read twice 4."""
 HALF_SPEED_KEYS = 256
 """Keys for each query at which a fused kernel is half as fast as with many. Assumption: blocks of
 128 on the diagonal are half empty, and a short row of blocks has no steady state."""
@@ -162,28 +157,40 @@ class LayerTimes:
     def products(self, tokens: int) -> Iterator[tuple[Product, ...]]:
         """Forward, input gradient and weight gradient of each; the frozen have not the last. That
         adds to 32 bits, which are read and written."""
-        size = self.part.element_bytes
         frozen = self.matrices if self.adapters else []
         for number, (outputs, inputs) in enumerate((*self.matrices, *self.adapters)):
-            passes = (
-                Product(tokens, outputs, inputs, size),
-                Product(tokens, inputs, outputs, size),
-                Product(outputs, inputs, tokens, 2 * wide_bytes(size)),
-            )
+            passes = self._passes(tokens, outputs, inputs)
             yield passes[:2] if number < len(frozen) else passes
 
+    def _passes(self, tokens: int, outputs: int, inputs: int) -> tuple[Product, ...]:
+        size = self.part.element_bytes
+        return (
+            Product(tokens, outputs, inputs, size),
+            Product(tokens, inputs, outputs, size),
+            Product(outputs, inputs, tokens, 2 * wide_bytes(size), adds=True),
+        )
+
     def head_seconds(self, tokens: int, flops: float, kind: str) -> float:
-        """Products of an op with the head of so many FLOPs, and what the loss moves: logits are
-        read twice and their gradients written."""
+        """Products of an op with the head of so many FLOPs, and what the loss moves."""
         if not flops:
             return 0.0
         piece = self.head_piece(tokens)
-        rate = piece.flops / self._product_seconds(piece)
-        return flops / rate + 3 * tokens * self.part.vocabulary * 2 / self.memory_rate
+        passes = self._passes(piece.m, piece.n, piece.k)[: 2 + self.part.trains_all]
+        rate = sum(each.flops for each in passes) / sum(self._times_of(passes))
+        return flops / rate + self.loss_moved(flops) / self.memory_rate
+
+    def loss_moved(self, flops: float) -> float:
+        """Bytes of logits, which are read twice, and of their gradients, which are written. A pass
+        over a shard has a part of the words and of the products, and moves as much of it all."""
+        logits = flops / (2 * (2 + self.part.trains_all) * self.part.hidden)
+        return 3 * logits * self.part.element_bytes
 
     def head_piece(self, tokens: int) -> Product:
         """The product of the head with as many tokens as the loss takes at a time."""
-        return Product(min(tokens, 4096), self.part.vocabulary, self.part.hidden, 2)
+        part = self.part
+        most = tokens_at_a_time(part.vocabulary, part.element_bytes, fused=True)
+        pieces = -(-tokens // most)
+        return Product(-(-tokens // pieces), part.vocabulary, part.hidden, part.element_bytes)
 
     def lookup_rate(self, kind: str) -> float:
         """Bytes per second of the embedding in an op of a kind."""
@@ -230,7 +237,7 @@ class LayerTimes:
         """Of a layer's attention, forward and backward."""
         if not self.part.attends:
             return PassShares(0.0, 0.0)
-        if self.attention == "unfused" or self.part.score_cap is not None:
+        if self.attention in KEEP_SCORES or self.part.score_cap is not None:
             return self._plain_attention(unit)  # no fused kernel bounds scores
         reached: PassShares = getattr(self.gpu.reached, self.attention)
         if self.part.head_size < WIDE_HEAD:
@@ -257,9 +264,10 @@ class LayerTimes:
     def _plain_attention(self, unit: UnitTokens) -> PassShares:
         flops = unit.square * self.attended.pair_flops
         scores = unit.square * self.attended.heads * self.part.element_bytes / 2
+        kernels = self.attention if self.part.score_cap is None else CAPPED
         forward, backward = (
             times * flops / self.product_rate + moved * scores / self.memory_rate
-            for times, moved in zip((1, 2), PLAIN_PAIR)
+            for times, moved in zip((1, 2), PAIR_MOVED[kernels])
         )
         return PassShares(forward, backward + forward * self.attention_again)
 

@@ -8,7 +8,7 @@ from penstock.arch.config import ModelConfig
 from penstock.arch.limits import refuse_count
 from penstock.arch.mesh_shape import MeshShape, refuse_misfits, refuse_unpriced
 from penstock.cluster.cluster import Cluster
-from penstock.cluster.gpu import AttentionKernel, Precision
+from penstock.cluster.gpu import KEEP_SCORES, AttentionKernel, Precision
 from penstock.cost.copies import Shard
 from penstock.errors import ShapeError
 
@@ -89,7 +89,7 @@ class TrainingLayout:
                 hint="take one of both: what is computed again is not kept",
             )
         plain = self.cluster.gpu.measured is None
-        if plain and self.precision == "fp32" and self.attention != "unfused":
+        if plain and self.precision == "fp32" and self.attention not in KEEP_SCORES:
             raise ShapeError(
                 f"the kernel {self.attention} does not compute in fp32",
                 hint="take --attention unfused, or --precision bf16",
@@ -133,7 +133,7 @@ class TrainingLayout:
     @property
     def attention_again(self) -> bool:
         """Whether attention alone is computed again, and keeps no probabilities until then."""
-        return self.recompute.text == "selective" and self.attention == "unfused"
+        return self.recompute.text == "selective" and self.attention in KEEP_SCORES
 
     @property
     def microbatches(self) -> int:

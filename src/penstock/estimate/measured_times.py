@@ -126,8 +126,7 @@ class ProfiledTimes(LayerTimes):
         m, n, k = (getattr(self.head_piece(tokens), name) for name in "mnk")
         shapes = {"forward": (m, n, k), "inputs": (m, k, n), "weights": (n, k, m)}
         rates = (self.kernels.product_rate(name, *shape) for name, shape in shapes.items())
-        moved = logits_moved(self.part, tokens)
-        piece = logits_moved(self.part, m)
+        moved, piece = self.loss_moved(flops), logits_moved(self.part, m)
         loss = moved / self.kernels.moving_rate("loss", "inputs", piece)
         return sum(flops / 3 / rate for rate in rates) + loss
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 from penstock.arch.config import ModelConfig
 from penstock.arch.layers.record import wide_bytes
 from penstock.arch.lora import refuse_sharded_target
+from penstock.cluster.gpu import KEEP_SCORES
 from penstock.core.schedule import Schedule
 from penstock.core.scoreboard import Run
 from penstock.cost.busiest_place import distinct_places
@@ -247,7 +248,7 @@ def workload_cost(
         again=layout.recompute.layers,
         attention_again=layout.attention_again,
         plain_norms=_plain_norms(layout),
-        probabilities=model.element_bytes * (layout.attention == "unfused"),
+        probabilities=model.element_bytes * (layout.attention in KEEP_SCORES),
     )
 
 

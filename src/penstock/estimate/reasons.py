@@ -2,6 +2,7 @@
 
 from math import isinf
 
+from penstock.cluster.gpu import KEEP_SCORES
 from penstock.estimate.host_room import room_on_host
 from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.orders_for_shards import orders_for_shards
@@ -97,7 +98,7 @@ _COMMUNICATION = {
 def _advice(found: Estimate) -> list[str]:
     """What a layout pays for without need, or what may be asked of it in vain."""
     layout, told = found.layout, []
-    if layout.recompute.text == "selective" and layout.attention != "unfused":
+    if layout.recompute.text == "selective" and layout.attention not in KEEP_SCORES:
         told.append(f"selective recompute changes nothing: {layout.attention} keeps no scores")
     if layout.mesh.tensor > layout.cluster.machine.gpus:
         told.append(

@@ -1,0 +1,109 @@
+"""Seconds of the parts of a layer and of the head, and kernels as they were measured."""
+
+from dataclasses import replace
+
+import pytest
+
+from estimate.layouts import LLAMA_13B, priced, row
+from penstock.arch.presets import MODELS
+from penstock.cluster.gpu import AttentionKernel, PassShares
+from penstock.cluster.presets import CLUSTERS
+from penstock.estimate.layer_times import LayerTimes, UnitTokens
+from penstock.estimate.request import layout_from
+
+H200 = CLUSTERS["h200"].gpu
+MILLISECOND = 1e-3
+LLAMA3_8B = replace(MODELS["llama3-8b"], element_bytes=2)
+
+
+def _times(heads: int = 40, **changes: object) -> LayerTimes:
+    model = layout_from(row(model=LLAMA_13B | {"heads": heads, "head_size": 128})).model
+    model = replace(model, element_bytes=2)
+    times = LayerTimes(model, model, H200, H200.peak["bf16"], "unfused", fused_norm=False)
+    return replace(times, **changes)  # type: ignore[arg-type]
+
+
+def _sequence(tokens: int) -> UnitTokens:
+    return UnitTokens(tokens, tokens, tokens * (tokens + 1) / 2, float(tokens**2))
+
+
+def test_the_parts_of_the_head_take_as_long_as_the_head() -> None:
+    """Passes over a shard have a part of the products with a part of the words, and move as many
+    logits as belong to them."""
+    times = LayerTimes(LLAMA3_8B, LLAMA3_8B, H200, H200.peak["bf16"], "cudnn", fused_norm=True)
+    whole = 6.0 * 8192 * LLAMA3_8B.head_weights
+    parts = [times.head_seconds(8192, whole * share / 8, kind) for kind, share in _SHARES.items()]
+    assert 8 * sum(parts) == pytest.approx(times.head_seconds(8192, whole, "B"), rel=1e-9)
+
+
+_SHARES = {"S": 2 / 3, "T": 1 / 3}
+
+
+def test_shards_of_a_vocabulary_share_the_work_of_the_head() -> None:
+    """Work of all devices together: what each does more is to look up words of others."""
+    eight = {
+        "model": "llama3-8b",
+        "cluster": "h100:8",
+        "tokens": 8192,
+        "batch_tokens": 16 * 8192,
+        "mesh": "pipeline=8",
+        "shard": "none",
+    }
+    plain, shards = (sum(priced(**eight, schedule=each).works) for each in ("1f1b", "vocab-1f1b"))
+    assert shards == pytest.approx(plain, rel=0.01)
+
+
+def test_the_loss_moves_logits_thrice_of_frozen_heads_too() -> None:
+    frozen = layout_from(row(model="llama3-8b") | {"lora": "8"}).model
+    tokens, words = 4096, LLAMA3_8B.vocabulary
+    for model, products in ((LLAMA3_8B, 6), (replace(frozen, element_bytes=2), 4)):
+        times = LayerTimes(model, model, H200, H200.peak["bf16"], "cudnn", fused_norm=True)
+        flops = float(products * tokens * model.head_weights)
+        assert times.loss_moved(flops) == pytest.approx(3 * tokens * words * 2)
+
+
+MEASURED_ATTENTION = {(40, 2048): (1.112, 1.541), (20, 8192): (11.056, 11.571)}
+"""Milliseconds of a forward and a backward on an H200 with a kernel of PyTorch for each step."""
+
+
+@pytest.mark.parametrize(("heads", "tokens"), MEASURED_ATTENTION)
+def test_attention_of_plain_kernels_takes_about_what_was_measured(heads: int, tokens: int) -> None:
+    found = _times(heads).attention_seconds(_sequence(tokens))
+    for seconds, measured in zip(found, MEASURED_ATTENTION[heads, tokens]):
+        assert seconds == pytest.approx(measured * MILLISECOND, rel=0.15)
+
+
+MEASURED_BOUNDED = {(16, 256, 8192): (38.036, 47.301), (32, 128, 4096): (18.641, 22.385)}
+"""The same of scores with a bound, in blocks and in 32 bits, as runs compute them."""
+
+
+@pytest.mark.parametrize(("heads", "size", "tokens"), MEASURED_BOUNDED)
+def test_attention_with_bounded_scores_takes_what_was_measured(
+    heads: int, size: int, tokens: int
+) -> None:
+    model = replace(MODELS["gemma2-9b"], heads=heads, head_size=size, element_bytes=2)
+    times = LayerTimes(model, model, H200, H200.peak["bf16"], "cudnn", fused_norm=True)
+    found = times.attention_seconds(_sequence(tokens))
+    for seconds, measured in zip(found, MEASURED_BOUNDED[heads, size, tokens]):
+        assert seconds == pytest.approx(measured * MILLISECOND, rel=0.03)
+
+
+def test_one_kernel_for_scale_mask_and_softmax_is_between_none_and_one_for_all() -> None:
+    kernels: tuple[AttentionKernel, ...] = ("flash2", "fused-softmax", "unfused")
+    found = [_times(attention=each).attention_seconds(_sequence(2048)) for each in kernels]
+    assert found == sorted(found, key=sum)
+    assert [each.forward for each in found] == sorted(each.forward for each in found)
+
+
+def test_a_norm_of_plain_kernels_takes_about_what_was_measured() -> None:
+    """32,768 tokens of 5,120 elements: 2.07 and 4.50 ms; a fused one moves 4 and 6 bytes."""
+    rate = H200.memory_rate * H200.reached.memory
+    plain, fused = (_moved(fused_norm=each) for each in (False, True))
+    elements = 32768 * 5120
+    for found, less, measured, own in zip(plain, fused, (2.066, 4.503), (4, 6)):
+        each = (found - less) / 2 + own * elements / rate
+        assert each == pytest.approx(measured * MILLISECOND, rel=0.05)
+
+
+def _moved(*, fused_norm: bool) -> PassShares:
+    return _times(fused_norm=fused_norm)._moved(_sequence(32768))
