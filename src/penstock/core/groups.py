@@ -39,9 +39,9 @@ def _build(schedule: Schedule) -> Groups:
     joined = _joined(schedule)
     leader = np.arange(len(schedule.table))
     _find_leaders(len(joined), *np.ascontiguousarray(joined.T), leader)
-    rows = np.unique(joined)
+    rows: Ints = np.unique(joined).astype(np.int32)
     order = np.argsort(leader[rows], kind="stable")
-    rows = rows[order].astype(np.int32)
+    rows = rows[order]
     start = np.flatnonzero(np.diff(leader[rows], prepend=-1))
     sizes = np.diff(start, append=len(rows))
     of_row[rows] = np.repeat(np.arange(len(start)), sizes)

@@ -5,10 +5,14 @@ waits for all devices where its forward becomes a backward. Some are made for it
 """
 
 from contextlib import suppress
+from functools import lru_cache
 
 from penstock.errors import PenstockError
 from penstock.estimate.layout import TrainingLayout
 from penstock.schedules import registry
+
+PROBED_SIZES = (2, 4, 2)
+"""Devices, microbatches and slices of a request that most records take."""
 
 
 def orders_for_shards(layout: TrainingLayout) -> list[str]:
@@ -24,10 +28,24 @@ def orders_for_shards(layout: TrainingLayout) -> list[str]:
         return []
     wanted = (layout.chunks or own.chunks or 1, layout.slices or 1)
     sizes, found = (layout.pipeline, layout.microbatches, *wanted), []
-    alike = [(name, each) for name, each in registry().items() if each.sliced == (wanted[1] > 1)]
-    for name, spec in alike:
+    for name in _made_for_shards():
+        spec = registry()[name]
         with suppress(PenstockError):
             case = spec.case(*sizes)
-            if spec.shape(case).shards and (case.v, case.k) == wanted:
+            if spec.sliced == (wanted[1] > 1) and (case.v, case.k) == wanted:
                 found.append(f"--schedule {name}")
     return found
+
+
+@lru_cache(maxsize=1)
+def _made_for_shards() -> tuple[str, ...]:
+    """Records with passes over the vocabulary, as a small request of each shows: the shape of some
+    is found by a search, which takes long for a large one."""
+    devices, microbatches, slices = PROBED_SIZES
+    found = []
+    for name, spec in registry().items():
+        with suppress(PenstockError):
+            case = spec.case(devices, microbatches, None, slices if spec.sliced else None)
+            if spec.shape(case).shards:
+                found.append(name)
+    return tuple(found)

@@ -128,8 +128,10 @@ def _uneven(found: Estimate) -> list[str]:
 
 def _turns(layout: TrainingLayout, found: Estimate) -> list[str]:
     """Passes over the vocabulary in an order that leaves no time for them."""
+    if not layout.vocabulary or found.bubble < TOLD_ABOVE:
+        return []
     orders = orders_for_shards(layout)
-    if not layout.vocabulary or not orders or found.bubble < TOLD_ABOVE:
+    if not orders:
         return []
     return [
         "every microbatch waits for all devices where its forward becomes a backward, and "
