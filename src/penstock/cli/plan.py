@@ -11,9 +11,10 @@ from penstock.cli._flat import flat
 from penstock.cli._goodput import PlanAtScale, ScaleFlags
 from penstock.cli._needs import need_pydantic
 from penstock.cli._output import emit, emit_json, emit_table, note
-from penstock.cli._pictures import write_pictures
 from penstock.cli._request import AsJson
 from penstock.cli.estimate import LayoutFlags
+from penstock.draw.page import page
+from penstock.draw.units import in_units
 from penstock.errors import ShapeError
 from penstock.estimate.price import Estimate, layout_cost
 from penstock.estimate.reasons import GIBI
@@ -31,6 +32,7 @@ from penstock.planner.simulations import Simulations
 from penstock.planner.words import (
     lacking_words,
     option_words,
+    page_words,
     plan_mesh,
     schedule_words,
     why,
@@ -230,7 +232,8 @@ def _chosen(answer: Plans, number: int) -> Estimate:
 
 
 def _write(answer: Plans, wanted: PlanFlags) -> None:
-    layout = _chosen(answer, wanted.pick).layout
+    plan = _chosen(answer, wanted.pick)
+    layout = plan.layout
     if wanted.save:
         need_pydantic()
         from penstock.train.config.toml_text import written
@@ -240,4 +243,5 @@ def _write(answer: Plans, wanted: PlanFlags) -> None:
     if wanted.html:
         step = step_schedule(layout)
         timeline = simulate(step.schedule, layout_cost(layout, step))
-        write_pictures({"html": wanted.html}, [timeline])
+        save_text(wanted.html, page.render(in_units([timeline]), page_words(plan)))
+        note(f"wrote {wanted.html}")
