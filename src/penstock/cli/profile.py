@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from penstock.cli._needs import need_torch
-from penstock.cli._output import emit_json, emit_table, note
+from penstock.cli._output import emit, emit_json, emit_table, note
 from penstock.cli._request import AsJson
 from penstock.errors import ShapeError, shown
 
@@ -150,12 +150,16 @@ def profile_measure(
     record = profile_machine(case, device, ranks, often, note)
     if out is not None:
         save_text(out, record_text(record))
+        note(f"wrote {out}")
     if html is not None:
         save_text(html, report_page(record))
+        note(f"wrote {html}")
     if as_json:
         emit_json(record)
         return
-    for head, rows in profile_tables(record):
+    for number, (head, rows) in enumerate(profile_tables(record)):
+        if number:
+            emit("")
         emit_table(head, rows)
 
 
@@ -269,6 +273,7 @@ def profile_report(profile: ProfilePath, html: HtmlPath) -> None:
     with told_as_mistakes(profile):
         page = report_page(record)
     save_text(html, page)
+    note(f"wrote {html}")
 
 
 def _refuse_device(device: str) -> None:
