@@ -12,6 +12,7 @@ from penstock.cli._goodput import PlanAtScale, ScaleFlags
 from penstock.cli._needs import need_pydantic
 from penstock.cli._output import emit, emit_json, emit_table, note
 from penstock.cli._request import AsJson
+from penstock.cli._written_files import refuse_lost
 from penstock.cli.estimate import LayoutFlags
 from penstock.draw.page import page
 from penstock.draw.units import in_units
@@ -68,6 +69,13 @@ class PlanFlags:
         str, typer.Option("--html", metavar="FILE", help="Draw its timeline and memory.")
     ] = ""
 
+    def refuse_vain(self) -> None:
+        """Before a search, which takes seconds."""
+        refuse_lost({"--save": self.save, "--html": self.html})
+        for number in (self.why, self.pick):
+            if number > self.top:
+                raise _no_plan(number, self.top)
+
 
 def register(app: typer.Typer) -> None:
     app.command("plan")(flat(plan_layouts))
@@ -87,17 +95,19 @@ def plan_layouts(
     """
     problem = problem_from(flags.given)
     scale.refuse_senseless()
+    wanted.refuse_vain()
     answer = _searched(problem, wanted)
     at_scale = [PlanAtScale.of(plan, scale) for plan in answer.plans]
     if as_json:
-        emit_json(_record(answer, at_scale))
+        explained = {"why": _explained(answer, wanted.why)} if wanted.why else {}
+        emit_json(_record(answer, at_scale) | explained)
     else:
         _print(answer, at_scale)
     if not answer.plans:
         raise typer.Exit(NOTHING_FITS)
     if wanted.why and not as_json:
         emit("")
-        emit("\n".join(f"- {each}" for each in why(answer, _chosen(answer, wanted.why))))
+        emit("\n".join(f"- {each}" for each in _explained(answer, wanted.why)))
     _write(answer, wanted)
 
 
@@ -223,12 +233,18 @@ def _row(number: int, plan: Estimate) -> tuple[str, ...]:
     )
 
 
+def _explained(answer: Plans, number: int) -> list[str]:
+    return why(answer, _chosen(answer, number)) if answer.plans else []
+
+
 def _chosen(answer: Plans, number: int) -> Estimate:
     if number > len(answer.plans):
-        raise ShapeError(
-            f"there is no plan {number}", hint=f"give 1 to {len(answer.plans)}, or raise --top"
-        )
+        raise _no_plan(number, len(answer.plans))
     return answer.plans[number - 1]
+
+
+def _no_plan(number: int, count: int) -> ShapeError:
+    return ShapeError(f"there is no plan {number}", hint=f"give 1 to {count}, or raise --top")
 
 
 def _write(answer: Plans, wanted: PlanFlags) -> None:

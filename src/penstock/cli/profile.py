@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 from penstock.cli._needs import need_torch
 from penstock.cli._output import emit, emit_json, emit_table, note
 from penstock.cli._request import AsJson
+from penstock.cli._written_files import refuse_lost
 from penstock.errors import ShapeError, shown
 
 MEASURE = "measure"
@@ -145,6 +146,7 @@ def profile_measure(
     from penstock.profiling.tables import profile_tables
 
     _refuse_device(device)
+    refuse_lost({"--out": out, "--html": html})
     case = case_of(model, tokens, slices, precision or usual_precision(device))
     often = Rounds(rounds, steps, first)
     record = profile_machine(case, device, ranks, often, note)
@@ -251,6 +253,7 @@ def profile_matrix(
     from penstock.profiling.tables import MATRIX_HEAD, matrix_row
 
     _refuse_device(device)
+    refuse_lost({"--out": out})
     case = case_of(model, tokens, slices, precision or usual_precision(device))
     found = []
     for row in matrix_rows([*cells_of(case, cell or ())], device, steps, first, out):

@@ -96,8 +96,8 @@ def _sections(record: Mapping[str, Any]) -> Iterator[str]:
     yield _section(
         "Memory",
         "Weights, gradients and optimizer are held all the time; `step` is the most that ops add. "
-        "`reserved` is what the allocator took for `allocated`, `context` what the process takes in "
-        "addition. In fp32 the weights are the main weights, which are part of the optimizer.",
+        "`reserved` is what the allocator took for `allocated`, `context` what the process takes "
+        "in addition. In fp32 the weights are the main weights, which the optimizer has.",
         memory_class_table(record),
     )
     yield _curve(record["memory"]["over_time"])

@@ -213,7 +213,8 @@ def compare_row(found: ComparedValue) -> tuple[str, ...]:
 def matrix_row(row: Mapping[str, Any], plain: Mapping[str, Any]) -> tuple[str, ...]:
     """A cell of `profile matrix`."""
     if row["status"] != "measured":
-        return (row["cell"], f"{row['status']} {row.get('reason', '')}".strip(), "", "", "", "")
+        said = ": ".join(filter(None, (row["status"], row.get("reason"))))
+        return (row["cell"], said, "", "", "", "")
     seconds, step = row["step"]["seconds"], plain.get("step")
     ratio = f"{seconds / step['seconds']:.3f}" if step else ""
     return (
