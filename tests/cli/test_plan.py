@@ -35,6 +35,16 @@ def test_a_plan_is_found_explained_saved_and_drawn(
     assert re.search(r"device \d needs [\d.]+ of 80 GiB", page.read_text())
 
 
+def test_a_precision_that_few_kernels_compute_in_is_planned(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fp32 = ["--precision", "fp32", "--attention", "unfused", "--tokens", "1024"]
+    assert main([*PROBLEM, *fp32, "--mesh", "tensor=1,sequence=1,pipeline=1"]) == 0
+    printed = capsys.readouterr().out
+    assert "tokens/s" in printed
+    assert "--attention flash" not in printed
+
+
 def test_scripts_get_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*PROBLEM, "--json", "--top", "1", "--mesh", "sequence=1", "--why", "1"]) == 0
     found = loads(capsys.readouterr().out)

@@ -1,6 +1,7 @@
 """What a search says beside its plans: what nearly fits, and what would gain most."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,6 +10,7 @@ from penstock.arch.layers.record import wide_bytes
 from penstock.cluster.gpu import ATTENTION_KERNELS
 from penstock.errors import ShapeError
 from penstock.estimate.host_room import SHARE_FOR_STEP, room_on_host
+from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import Estimate
 from penstock.planner.divisions import Kind
 from penstock.planner.problem import PlanProblem
@@ -159,13 +161,20 @@ def _other_kernels(best: Estimate, simulations: Simulations) -> list[Relaxed]:
     layout = best.layout
     if layout.cluster.gpu.measured is not None:
         return []
-    others = simulations.estimates([replace(layout, attention=each) for each in ATTENTION_KERNELS])
+    others = simulations.estimates([*_with_kernels(layout)])
     found = []
     for other in others:
         kernel = other.layout.attention
         text = f"--attention {kernel} would take {other.seconds:.3f} s with the first plan"
         found.append(Relaxed("attention", text, best.seconds / other.seconds - 1))
     return sorted(found, key=lambda each: -each.gain)[:1]
+
+
+def _with_kernels(layout: TrainingLayout) -> Iterator[TrainingLayout]:
+    """The layout with each kernel that computes in its precision."""
+    for kernel in ATTENTION_KERNELS:
+        with suppress(ShapeError):
+            yield replace(layout, attention=kernel)
 
 
 _LINKS = {
