@@ -174,10 +174,7 @@ def _print(answer: Plans, at_scale: Sequence[PlanAtScale]) -> None:
         emit(_nothing_fits(answer))
     emit(f"{len(found.candidates):,} candidates, {found.simulated:,} simulated")
     if found.open:
-        emit(
-            f"{found.open:,} more have bounds below what is shown, from {found.open_seconds:.3f} s "
-            "on: --simulate takes more of them"
-        )
+        emit(f"{found.open:,} more {_open_words(answer)}: --simulate takes more of them")
     if answer.plans and answer.nearest:
         near = answer.nearest
         emit(
@@ -188,17 +185,25 @@ def _print(answer: Plans, at_scale: Sequence[PlanAtScale]) -> None:
         emit(f"to relax {which}: {each.text}, {each.gain:.1%} more tokens in a second")
 
 
+def _open_words(answer: Plans) -> str:
+    """What may be said of candidates that were not simulated."""
+    if not answer.plans:
+        return "may fit"
+    return f"have bounds below what is shown, from {answer.found.open_seconds:.3f} s on"
+
+
 def _nothing_fits(answer: Plans) -> str:
     problem, leanest = answer.found.candidates.problem, answer.nearest
-    room = problem.cluster.gpu.memory / GIBI
+    none = "no plan that was simulated" if answer.found.open else "no plan"
+    none += f" fits into {problem.cluster.gpu.memory / GIBI:.0f} GiB"
     if leanest is None:
-        return f"no plan fits into {room:.0f} GiB"
+        return none
     parts = max(leanest.memory, key=lambda each: each.total)._asdict().items()
     most = sorted(parts, key=lambda part: -part[1])[:3]
     words = ", ".join(f"{name.replace('_', ' ')} {size / GIBI:.1f}" for name, size in most)
     state, gpus = state_bytes(problem) / GIBI, problem.cluster.gpus
     return (
-        f"no plan fits into {room:.0f} GiB. The leanest that was found, {_words(leanest)}, needs "
+        f"{none}. The leanest that was found, {_words(leanest)}, needs "
         f"{needs(leanest) / GIBI:.1f} GiB: {words}; it lacks {lacking_words(leanest)}\n"
         f"weights, gradients and optimizer state are {state:,.1f} GiB in all, {state / gpus:.1f} "
         f"on each of {gpus:,} GPUs if nothing is held twice\n"

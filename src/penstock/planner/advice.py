@@ -70,10 +70,14 @@ def state_bytes(problem: PlanProblem) -> int:
 def advise(found: SearchResult, simulations: Simulations | None = None) -> Plans:
     """The plans of a search with all that is said about them."""
     simulations = simulations or Simulations(PlanProcesses(found.candidates.problem))
-    plans = tuple(simulations.explained([plan.layout for plan in found.plans]))
-    if not plans:
-        leanest = min(_without_room(found, simulations), key=lacks, default=None)
+    shown, leanest = found.plans, None
+    if not shown:
+        lean = _without_room(found, simulations)
+        shown = _with_room(found, lean)
+        leanest = min(lean, key=lacks, default=None)
+    if not shown:
         return Plans(found, (), leanest, ())
+    plans = tuple(simulations.explained([plan.layout for plan in shown]))
     faster = [each for each in _faster(found, plans[0], simulations) if not each.fits]
     nearest = min(faster, key=lacks, default=None)
     return Plans(found, plans, nearest, tuple(_relaxed(plans[0], faster, simulations)))
@@ -108,6 +112,12 @@ def _without_room(found: SearchResult, simulations: Simulations) -> list[Estimat
             break
     each = simulations.estimates([*map(candidates.layout, leanest.values())])
     return [*(plan for _, plan in found.lacking), *each]
+
+
+def _with_room(found: SearchResult, lean: Iterable[Estimate]) -> list[Estimate]:
+    """Of the leanest those that fit: a search of few simulations may not have come to them."""
+    fitting = sorted((each for each in lean if each.fits), key=lambda each: each.seconds)
+    return fitting[: found.wanted]
 
 
 def _relaxed(best: Estimate, faster: list[Estimate], simulations: Simulations) -> list[Relaxed]:
