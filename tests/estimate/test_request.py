@@ -114,7 +114,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "mesh 'tensor': 'tensor' is not a size": row(mesh="tensor"),
     "a mesh has no 'tp'": row(mesh="tp=2"),
     "a mesh has no 'ep'": row(mesh="ep=2"),
-    "'meta-llama/Meta-Llama-3-8B' is no folder": row(model="meta-llama/Meta-Llama-3-8B"),
+    "'meta-llama/Meta-Llama-3-8B' is not a folder": row(model="meta-llama/Meta-Llama-3-8B"),
     "tensor of the mesh is 'x'": row(mesh="tensor=x"),
     "a model has no 'hiden'": row(model=LLAMA_13B | {"hiden": 3}),
     "model has no ffn": row(model={k: v for k, v in LLAMA_13B.items() if k != "ffn"}),

@@ -12,34 +12,36 @@ from typing import NamedTuple
 from penstock.sim.timeline import Settled, Timeline
 
 
-class Unit(NamedTuple):
+class DrawnUnit(NamedTuple):
     """A name, and what one of it is in seconds or bytes."""
 
     name: str
     worth: Fraction
 
 
-SECONDS = (
-    Unit("s", Fraction(1)),
-    Unit("ms", Fraction(1, 10**3)),
-    Unit("us", Fraction(1, 10**6)),
+TIME_UNITS = (
+    DrawnUnit("s", Fraction(1)),
+    DrawnUnit("ms", Fraction(1, 10**3)),
+    DrawnUnit("us", Fraction(1, 10**6)),
 )
-BYTES = tuple(Unit(f"{prefix}iB", Fraction(2**power)) for prefix, power in zip("GMK", (30, 20, 10)))
+SIZE_UNITS = tuple(
+    DrawnUnit(f"{prefix}iB", Fraction(2**power)) for prefix, power in zip("GMK", (30, 20, 10))
+)
 
 
 def in_units(timelines: Sequence[Timeline]) -> list[Timeline]:
     """The timelines, all in the largest units of which the longest and the fullest have one; their
     names say which."""
-    time = _unit(max(timeline.makespan for timeline in timelines), SECONDS)
-    size = _unit(max(max(timeline.peak) for timeline in timelines), BYTES)
+    time = _unit(max(timeline.makespan for timeline in timelines), TIME_UNITS)
+    size = _unit(max(max(timeline.peak) for timeline in timelines), SIZE_UNITS)
     return [_scaled(timeline, time, size) for timeline in timelines]
 
 
-def _unit(most: Fraction, units: tuple[Unit, ...]) -> Unit:
+def _unit(most: Fraction, units: tuple[DrawnUnit, ...]) -> DrawnUnit:
     return next((unit for unit in units if most >= unit.worth), units[-1])
 
 
-def _scaled(timeline: Timeline, time: Unit, size: Unit) -> Timeline:
+def _scaled(timeline: Timeline, time: DrawnUnit, size: DrawnUnit) -> Timeline:
     named = timeline.schedule.renamed(f"{timeline.name} ({time.name}, {size.name})")
     return replace(
         timeline,

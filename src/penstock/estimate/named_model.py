@@ -9,7 +9,7 @@ from penstock.arch.presets import MODELS, model
 from penstock.errors import ShapeError, shown
 from penstock.files.json_object import read_object
 
-CONFIG = "config.json"
+CONFIG_IN_FOLDER = "config.json"
 _HINT = "give a preset's name, or the config.json of a model"
 
 
@@ -22,11 +22,13 @@ def named_model(text: str) -> ModelConfig:
     """
     if text in MODELS:
         return model(text)
-    inside = Path(text) / CONFIG
+    inside = Path(text) / CONFIG_IN_FOLDER
     if text.endswith(".json") or _is_file(inside):
         return from_huggingface(read_object(inside if _is_file(inside) else Path(text), _HINT))
     if "/" in text or "\\" in text:
-        raise ShapeError(f"{shown(text, 300)} is no folder with a {CONFIG}", hint=_HINT)
+        raise ShapeError(
+            f"{shown(text, 300)} is not a folder with a {CONFIG_IN_FOLDER}", hint=_HINT
+        )
     return model(text)
 
 

@@ -64,6 +64,19 @@ def _sections(record: Mapping[str, Any]) -> Iterator[str]:
         "the embedding, the last the head and the loss. Later slices attend to more tokens.",
         op_table(record),
     )
+    yield from _kernel_sections(record)
+    yield _section(
+        "Memory",
+        "Weights, gradients and optimizer are held all the time; `step` is the most that ops add. "
+        "`reserved` is what the allocator took for `allocated`, `context` what the process takes "
+        "in addition. In fp32 the weights are the main weights, which the optimizer has.",
+        memory_class_table(record),
+    )
+    yield _curve(record["memory"]["over_time"])
+
+
+def _kernel_sections(record: Mapping[str, Any]) -> Iterator[str]:
+    """Products, attention, what moves bytes, copies and collectives, one by one."""
     yield _section(
         "Products",
         "The products that take longest, [m, k] x [k, n], one by one. `of peak` is the share of "
@@ -93,14 +106,6 @@ def _sections(record: Mapping[str, Any]) -> Iterator[str]:
             "What ranks of this machine tell each other; small ones wait, large ones send.",
             collective_table(record),
         )
-    yield _section(
-        "Memory",
-        "Weights, gradients and optimizer are held all the time; `step` is the most that ops add. "
-        "`reserved` is what the allocator took for `allocated`, `context` what the process takes "
-        "in addition. In fp32 the weights are the main weights, which the optimizer has.",
-        memory_class_table(record),
-    )
-    yield _curve(record["memory"]["over_time"])
 
 
 def _section(title: str, text: str, table: ProfileTable, bars: Sequence[float] = ()) -> str:
