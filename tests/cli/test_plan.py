@@ -1,5 +1,6 @@
 """The command: what it prints and writes, and its exit codes."""
 
+import re
 from json import loads
 from pathlib import Path
 
@@ -30,12 +31,25 @@ def test_a_plan_is_found_explained_saved_and_drawn(
     settings = load(file)
     assert settings.pipeline.devices * settings.mesh.shape.ranks(1) == 4
     assert page.read_text().startswith("<!doctype html>")
+    assert "1.24B parameters on h100:4: " in page.read_text()
+    assert re.search(r"device \d needs [\d.]+ of 80 GiB", page.read_text())
+
+
+def test_a_precision_that_few_kernels_compute_in_is_planned(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fp32 = ["--precision", "fp32", "--attention", "unfused", "--tokens", "1024"]
+    assert main([*PROBLEM, *fp32, "--mesh", "tensor=1,sequence=1,pipeline=1"]) == 0
+    printed = capsys.readouterr().out
+    assert "tokens/s" in printed
+    assert "--attention flash" not in printed
 
 
 def test_scripts_get_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*PROBLEM, "--json", "--top", "1", "--mesh", "sequence=1"]) == 0
+    assert main([*PROBLEM, "--json", "--top", "1", "--mesh", "sequence=1", "--why", "1"]) == 0
     found = loads(capsys.readouterr().out)
     assert {"plans", "nearest", "relax", "candidates", "simulated", "left_open"} <= {*found}
+    assert found["why"][0].startswith("4 GPUs are")
     (plan,) = found["plans"]
     assert plan["fits"]
     assert plan["layout"]["mesh"]["sequence"] == 1
@@ -66,6 +80,35 @@ def test_misuse_exits_with_2(
 ) -> None:
     assert main([*PROBLEM, *words]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--save", "missing/plan.toml"], "is not a folder that can be written to"),
+        (["--html", "."], "it is a folder"),
+        (["--save", "-"], "--save is '-'"),
+        (["--save", "a.toml", "--html", "./a.toml"], "--save and --html would both be written to"),
+        (["--why", "6"], "there is no plan 6"),
+        (["--pick", "2", "--top", "1"], "give 1 to 1"),
+        (["--draws", "5"], "--draws says nothing without --jitter"),
+        (["--restart-seconds", "5"], "--restart-seconds says nothing without --mtbf-hours"),
+        (["--mtbf-hours", "1e300"], "give times from 0 to 1e+12"),
+    ],
+)
+def test_what_would_be_in_vain_is_refused_before_the_search(
+    words: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*PROBLEM, *words]) == 2
+    said = capsys.readouterr()
+    assert message in said.err
+    assert "candidates" not in said.err
+    assert [*tmp_path.iterdir()] == []
 
 
 SMALL = [*PROBLEM, "--mesh", "tensor=1,sequence=1", "--schedule", "seq1f1b", "--top", "1"]

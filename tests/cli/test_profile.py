@@ -54,6 +54,10 @@ def test_a_page_of_what_lacks_its_step_is_refused(
         (["tinny"], "tiny"),
         (["tiny", "--tokens", "16", "-k", "9"], "give 18 tokens or more"),
         (["matrix", "tiny", "--cell", "recompte"], "recompute"),
+        (["matrix", "tiny", "--out", "missing/cells.jsonl"], "give --out a path in a folder"),
+        (["matrix", "tiny", "--out", "."], "it is a folder"),
+        (["tiny", "--out", "missing/p.json"], "give --out a path in a folder"),
+        (["tiny", "--out", "p", "--html", "p"], "--out and --html would both be written to"),
     ],
 )
 def test_misuse_exits_with_2(

@@ -1,5 +1,6 @@
 """`simulate` and `compare` with a profile: the same times as an estimate with it."""
 
+import re
 from json import dumps
 from pathlib import Path
 
@@ -76,3 +77,14 @@ def test_what_contradicts_itself_is_refused(
     assert answer.code == 2
     assert said in answer.err
     assert "hint: " in answer.err
+
+
+def test_a_small_model_is_estimated_in_numbers_that_are_not_0(
+    penstock: Penstock, measured: Path
+) -> None:
+    said = penstock(
+        f"estimate --profile {measured} {SIZES} --batch-tokens 2048 --schedule 1f1b "
+        "--mesh pipeline=4"
+    ).out
+    assert "MiB of one rank of each device" in said
+    assert re.search(r"device 0 needs [1-9][\d.]* MiB of 1 GiB and fits with", said)

@@ -23,6 +23,25 @@ def test_a_row_is_broken_only_where_the_page_ends() -> None:
     assert len(render_table(("name",), [row], width=50, color=False).splitlines()) > 3
 
 
+def test_where_numbers_have_no_room_side_by_side_they_stand_below_each_other() -> None:
+    head = ("plan", "mesh", "tokens/s", "GiB", "exposed s")
+    rows = [("1", "tensor=2,replicas=4", "383,633", "22.3", ""), ("2", "-", "377,967", "9", "0.1")]
+    assert render_table(head, rows, width=30, color=False).splitlines() == [
+        "plan 1",
+        "mesh        tensor=2,replicas=",
+        "            4",
+        "tokens/s    383,633",
+        "GiB         22.3",
+        "",
+        "plan 2",
+        "mesh        -",
+        "tokens/s    377,967",
+        "GiB         9",
+        "exposed s   0.1",
+    ]
+    assert "383,633" in render_table(head, rows, width=60, color=False).splitlines()[2]
+
+
 def test_the_best_cell_is_bold_where_there_is_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)

@@ -69,7 +69,9 @@ def test_ranks_without_a_head_to_exchange_pass_keys_round(mesh: str, ring: int) 
 def test_a_model_may_be_a_name_a_file_or_sizes(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(dumps(to_huggingface(MODELS["llama3-8b"])))
-    assert layout_from(row(model=str(file))).model == layout_from(row(model="llama3-8b")).model
+    preset = layout_from(row(model="llama3-8b")).model
+    assert layout_from(row(model=str(file))).model == preset
+    assert layout_from(row(model=str(tmp_path))).model == preset
     sizes = layout_from(row()).model
     assert (sizes.kv_heads, sizes.head_size, sizes.gated, sizes.tied) == (40, 128, True, False)
 
@@ -110,6 +112,9 @@ WRONG: dict[str, dict[str, Any]] = {
     "a mesh has no 'tensr'": row(mesh="tensr=2"),
     "mesh 'tensor=2,tensor=4' has tensor twice": row(mesh="tensor=2,tensor=4"),
     "mesh 'tensor': 'tensor' is not a size": row(mesh="tensor"),
+    "a mesh has no 'tp'": row(mesh="tp=2"),
+    "a mesh has no 'ep'": row(mesh="ep=2"),
+    "'meta-llama/Meta-Llama-3-8B' is not a folder": row(model="meta-llama/Meta-Llama-3-8B"),
     "tensor of the mesh is 'x'": row(mesh="tensor=x"),
     "a model has no 'hiden'": row(model=LLAMA_13B | {"hiden": 3}),
     "model has no ffn": row(model={k: v for k, v in LLAMA_13B.items() if k != "ffn"}),
@@ -127,6 +132,20 @@ def test_a_wrong_row_is_answered_with_what_is_wrong(message: str) -> None:
     found = answer_row(WRONG[message])
     assert message in found["error"]
     assert found["hint"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "hint"),
+    [
+        ({"mesh": "tp=2"}, "did you mean 'tensor'?"),
+        ({"mesh": "DP=2"}, "did you mean 'replicas'?"),
+        ({"mesh": "ep=2"}, "leave it out: the time of what ranks send to experts"),
+        ({"tokens": 10**30}, "give at most 1,125,899,906,842,624"),
+        ({"tokens": 0}, "give a whole number above 0"),
+    ],
+)
+def test_a_hint_says_what_may_be_meant(changes: dict[str, Any], hint: str) -> None:
+    assert answer_row(row(**changes))["hint"].startswith(hint)
 
 
 def test_the_rest_is_answered_in_the_same_order() -> None:

@@ -75,6 +75,17 @@ def test_where_nothing_fits_the_leanest_is_told() -> None:
     assert lacks(answer.nearest) > 0
 
 
+def test_a_lean_plan_is_told_where_few_simulations_came_to_none_that_fits() -> None:
+    found = _search(tight(every(), 9), wanted=3, most=0)
+    assert found.plans == []
+    assert found.open > 0
+    answer = advise(found, _simulations(every()))
+    assert answer.plans
+    assert all(each.fits for each in answer.plans)
+    seconds = [each.seconds for each in answer.plans]
+    assert seconds == sorted(seconds)
+
+
 def test_what_is_given_is_kept() -> None:
     found = candidates_of(problem_from(row(**FEW, shard="optimizer", recompute="stages")))
     layouts = [found.layout(number) for number in range(len(found))]

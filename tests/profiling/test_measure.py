@@ -12,7 +12,7 @@ from penstock.cli.main import main
 from penstock.cluster.measured import FACTORS, FIXED_PARTS
 from penstock.cluster.profile_file import machine_of
 from penstock.profiling.report import report_page
-from penstock.profiling.tables import profile_tables
+from penstock.profiling.tables import op_table, profile_tables
 from profiling.made_up import CASE, profile
 
 pytestmark = [pytest.mark.torch, pytest.mark.processes, pytest.mark.long]
@@ -71,10 +71,23 @@ def test_ops_have_every_pass_slice_and_kind_of_stage(record: dict[str, Any]) -> 
 
 def test_a_page_shows_every_table(record: dict[str, Any]) -> None:
     page = report_page(record)
-    titles = ("The step", "Phases", "Modules", "Ops", "Products", "Memory")
+    titles = ("The step", "Phases", "Modules", "Ops", "Products", "Attention", "Copies", "Memory")
     assert all(f"<h2>{title}</h2>" in page for title in titles)
     assert page.count("<table>") == page.count("</table>") == len(titles) + 1
-    assert len([*profile_tables(record)]) == 8
+    assert len([*profile_tables(record)]) == 9
+
+
+def test_a_page_has_no_empty_column_and_its_names_are_marked(record: dict[str, Any]) -> None:
+    assert all(row["share_of_peak"] is None for row in record["products"])
+    page = report_page(record)
+    assert "of peak</th>" not in page
+    assert "<code>reserved</code>" in page
+    assert "`" not in page
+
+
+def test_stages_come_along_the_model(record: dict[str, Any]) -> None:
+    stages = [row[0] for row in op_table(record)[1]]
+    assert stages == sorted(stages, key=("first", "middle", "last").index)
 
 
 def test_estimates_are_compared_with_steps(

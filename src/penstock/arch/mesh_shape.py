@@ -5,6 +5,7 @@ light in the middle of a model, once for each rank. So a launcher asks these num
 whoever builds the ranks' grid reads the same ones.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, get_args
 
@@ -25,6 +26,16 @@ MESH_SIZES = ("replicas", "sequence", "ring", "tensor", "experts")
 LARGEST_OF_MESH = 1 << 20
 """More ranks than any run has."""
 _LONGEST_NAME = 40
+_ELSEWHERE = {
+    "tp": "tensor",
+    "pp": "pipeline",
+    "dp": "replicas",
+    "dp_replicate": "replicas",
+    "cp": "sequence",
+    "sp": "sequence",
+    "ep": "experts",
+}
+"""What other systems call the axes."""
 _DIGITS = len(str(LARGEST_OF_MESH))
 
 
@@ -115,7 +126,7 @@ def _parsed(part: str, text: str) -> tuple[str, int | str]:
         devices = "-p gives the devices" if name.startswith("device") else ""
         raise ShapeError(
             f"--mesh {shown(text)}: a mesh has no {shown(name)}",
-            hint=devices or nearest(name[:_LONGEST_NAME], (*MESH_SIZES, "norms")),
+            hint=devices or axis_hint(name, (*MESH_SIZES, "norms")),
         )
     if name == "norms" or not (size.isascii() and size.isdecimal() and len(size) <= _DIGITS):
         wanted = " or ".join(NORMS) if name == "norms" else "a whole number above 0"
@@ -162,6 +173,16 @@ def refuse_shard(mesh: MeshShape, shard: str) -> None:
             f"{shard!r}, which divides equal ones",
             hint='set shard to "none", or experts to 1',
         )
+
+
+def axis_hint(name: str, known: Sequence[str]) -> str:
+    """What may be meant by an axis that is not known, also in the words of other systems."""
+    meant = _ELSEWHERE.get(name.lower(), name)
+    if meant in known:
+        return f"did you mean {meant!r}?"
+    if meant == "experts":
+        return "leave it out: the time of what ranks send to experts cannot be predicted"
+    return nearest(meant[:_LONGEST_NAME], known)
 
 
 def refuse_unpriced(mesh: MeshShape) -> None:

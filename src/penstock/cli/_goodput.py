@@ -1,19 +1,22 @@
 """Options of `plan` for trainings so long that GPUs fail on the way, and for times that vary."""
 
 from dataclasses import dataclass
-from math import inf
 from typing import Annotated, Any, Self
 
 import typer
 
 from penstock.cli._variation import TAIL
-from penstock.draw.words import count_of
 from penstock.errors import ShapeError
 from penstock.estimate.price import Estimate, layout_cost
+from penstock.estimate.reasons import number_words
 from penstock.estimate.step_schedule import step_schedule
 from penstock.plan.goodput import Failures, Goodput, best_goodput
 from penstock.sim import simulate
 from penstock.sim.variation import LARGEST_JITTER, Varied, vary
+
+LONGEST_TIME = 1e12
+"""In the unit of its flag: longer than any training, and short enough to be counted in steps."""
+MOST_DRAWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -36,21 +39,35 @@ class ScaleFlags:
         float,
         typer.Option(metavar="PART", help="Draw the times of ops at random: 0.05 is 5 %."),
     ] = 0.0
-    draws: Annotated[int, typer.Option(min=1, help="Steps that --jitter draws for each plan.")] = (
-        200
-    )
+    draws: Annotated[
+        int,
+        typer.Option(
+            min=1, max=MOST_DRAWS, metavar="N", help="Steps that --jitter draws for each plan."
+        ),
+    ] = 200
 
     def refuse_senseless(self) -> None:
         """Before a search, which takes seconds."""
         times = (self.mtbf_hours, self.checkpoint_seconds, self.restart_seconds)
-        if not all(0 <= time < inf for time in times):
+        if not all(0 <= time <= LONGEST_TIME for time in times):
             raise ShapeError(
                 f"--mtbf-hours is {self.mtbf_hours:g}, --checkpoint-seconds "
                 f"{self.checkpoint_seconds:g}, --restart-seconds {self.restart_seconds:g}",
-                hint="give finite times of 0 or more",
+                hint=f"give times from 0 to {LONGEST_TIME:g}",
             )
         if not 0 <= self.jitter < LARGEST_JITTER:
             raise ShapeError(f"--jitter is {self.jitter:g}", hint="give a part, such as 0.05")
+        self._refuse_idle()
+
+    def _refuse_idle(self) -> None:
+        """What says nothing without another flag."""
+        needed = {"checkpoint_seconds": "mtbf_hours", "restart_seconds": "mtbf_hours"}
+        for name, other in (needed | {"draws": "jitter"}).items():
+            if getattr(self, name) != getattr(ScaleFlags, name) and not getattr(self, other):
+                flag, missing = (f"--{each.replace('_', '-')}" for each in (name, other))
+                raise ShapeError(
+                    f"{flag} says nothing without {missing}", hint=f"give {missing} too"
+                )
 
 
 @dataclass(frozen=True)
@@ -84,7 +101,7 @@ class PlanAtScale:
         if self.varied is not None:
             found["with jitter s"] = f"{self.plan.seconds * self.varied.percentile(TAIL):.3f}"
         if self.goodput is not None:
-            found["checkpoint each"] = count_of(self.goodput.steps, "step")
+            found["checkpoint each"] = number_words(self.goodput.steps, "step")
             found["progress"] = f"{self.goodput.progress:.1%}"
             tokens = self.plan.tokens_per_second * self.goodput.progress
             tokens /= self.varied.mean if self.varied else 1.0

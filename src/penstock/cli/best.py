@@ -1,10 +1,8 @@
 """`penstock best`: the fastest schedule for a request, registered or searched, and its distance."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +12,7 @@ from penstock.cli._numbers import parse_bytes, parse_number, sizes_of, times_of
 from penstock.cli._output import emit, emit_json, emit_table, note
 from penstock.cli._record import plain
 from penstock.cli._request import AsJson, Devices, Hop, Microbatches, Times
+from penstock.cli._written_files import refuse_lost
 from penstock.draw import words
 from penstock.draw.words import count_of
 from penstock.errors import PlanError, ShapeError
@@ -96,7 +95,7 @@ def best_of_all(
     if not seconds > 0:  # not a number is not in any range
         raise ShapeError(f"--seconds is {seconds}", hint="give a number of seconds, as 7")
     boundary = parse_bytes("--boundary", costs.boundary)
-    _refuse_lost(save)
+    refuse_lost({"--save": save})
     wanted = replace(_wanted(size, costs), chunks=size.chunks, slices=size.slices, seconds=seconds)
     ranking = best(wanted)
     if not ranking.entries:
@@ -138,16 +137,6 @@ def _case(size: Size, prices: Mapping[str, Fraction]) -> Case:
             said = "missing" if count is None else count
             raise ShapeError(f"{flag} is {said}", hint="give both, for example -p 4 -m 8")
     return Case(size.devices or 1, size.microbatches or 1).at(prices)
-
-
-def _refuse_lost(path: str) -> None:
-    """Refuse a path that nothing can be written to before a search is spent on it."""
-    folder = Path(path).absolute().parent
-    if path and not os.access(folder, os.W_OK):
-        raise ShapeError(
-            f"cannot write {path!r}: {folder} is not a folder that can be written to",
-            hint="give --save a path in a folder that exists",
-        )
 
 
 def _save(path: str, wanted: Wanted, winner: RankedEntry) -> None:

@@ -17,6 +17,7 @@ from penstock.cli._record import plain, timeline_record
 from penstock.cli._request import AsJson, PriceFlags, Request, Targets
 from penstock.cli._variation import Variation, VariationFlags
 from penstock.draw import terminal
+from penstock.draw.units import in_units
 from penstock.draw.words import number, percent
 from penstock.sim import simulate
 from penstock.sim.timeline import Timeline
@@ -77,6 +78,7 @@ def compare(
     else:
         timelines = [simulate(schedule, cost) for schedule in schedules]
     varied = [Variation.of(timeline, step) for timeline in timelines]
+    drawn = in_units(timelines) if step.model else timelines
     for line in notes:
         note(line)
     if files.pop("json", None):
@@ -85,8 +87,8 @@ def compare(
         more = varied[0].ratios() if varied else ()
         shown = MODEL_COLUMNS if step.model else COLUMNS
         emit_table(("name", "ops", *shown, *more, "ratio"), _rows(timelines, varied, shown))
-        emit("\n" + terminal.render(timelines, width=columns or width(), color=has_color()))
-    write_pictures(files, timelines)
+        emit("\n" + terminal.render(drawn, width=columns or width(), color=has_color()))
+    write_pictures(files, drawn)
 
 
 def records(timelines: Sequence[Timeline], varied: Sequence[Variation]) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from penstock.estimate.answer import answer_lines, estimate_record
 from penstock.estimate.many import answer_many
 from penstock.estimate.memory_classes import DeviceMemory
 from penstock.estimate.price import Estimate, estimate
-from penstock.estimate.reasons import GIBI, number_words, reasons
+from penstock.estimate.reasons import number_words, reasons, size_unit
 from penstock.estimate.request import layout_from
 
 DOES_NOT_FIT = 1
@@ -31,7 +31,9 @@ def _option(text: str, *names: str, metavar: str) -> Any:
 class LayoutFlags:
     """A layout; what is not given is as the reference says."""
 
-    model: Annotated[str | None, _option("A preset, or a config.json.", metavar="NAME|FILE")] = None
+    model: Annotated[
+        str | None, _option("A preset, a config.json, or its folder.", metavar="NAME|FILE")
+    ] = None
     lora: Annotated[
         str | None, _option("Adapters that alone are trained.", metavar="RANK[:TARGET,...]")
     ] = None
@@ -189,12 +191,13 @@ def _print(found: Estimate) -> None:
         "computed again"
     )
     emit("\n".join(f"- {reason}" for reason in reasons(found)))
-    emit("\nGiB of one rank of each device")
-    emit_table(_HEAD, [_row(at, each) for at, each in enumerate(found.memory)])
+    unit, worth = size_unit(max(each.total for each in found.memory))
+    emit(f"\n{unit} of one rank of each device")
+    emit_table(_HEAD, [_row(at, each, worth) for at, each in enumerate(found.memory)])
 
 
 _HEAD = ("device", *(name.replace("_", " ") for name in DeviceMemory._fields), "total")
 
 
-def _row(device: int, memory: DeviceMemory) -> tuple[str, ...]:
-    return (str(device), *(f"{size / GIBI:.2f}" for size in (*memory, memory.total)))
+def _row(device: int, memory: DeviceMemory, worth: int) -> tuple[str, ...]:
+    return (str(device), *(f"{size / worth:.2f}" for size in (*memory, memory.total)))

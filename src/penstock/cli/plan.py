@@ -11,9 +11,11 @@ from penstock.cli._flat import flat
 from penstock.cli._goodput import PlanAtScale, ScaleFlags
 from penstock.cli._needs import need_pydantic
 from penstock.cli._output import emit, emit_json, emit_table, note
-from penstock.cli._pictures import write_pictures
 from penstock.cli._request import AsJson
+from penstock.cli._written_files import refuse_lost
 from penstock.cli.estimate import LayoutFlags
+from penstock.draw.page import page
+from penstock.draw.units import in_units
 from penstock.errors import ShapeError
 from penstock.estimate.price import Estimate, layout_cost
 from penstock.estimate.reasons import GIBI
@@ -31,6 +33,7 @@ from penstock.planner.simulations import Simulations
 from penstock.planner.words import (
     lacking_words,
     option_words,
+    page_words,
     plan_mesh,
     schedule_words,
     why,
@@ -66,6 +69,13 @@ class PlanFlags:
         str, typer.Option("--html", metavar="FILE", help="Draw its timeline and memory.")
     ] = ""
 
+    def refuse_vain(self) -> None:
+        """Before a search, which takes seconds."""
+        refuse_lost({"--save": self.save, "--html": self.html})
+        for number in (self.why, self.pick):
+            if number > self.top:
+                raise _no_plan(number, self.top)
+
 
 def register(app: typer.Typer) -> None:
     app.command("plan")(flat(plan_layouts))
@@ -85,17 +95,19 @@ def plan_layouts(
     """
     problem = problem_from(flags.given)
     scale.refuse_senseless()
+    wanted.refuse_vain()
     answer = _searched(problem, wanted)
     at_scale = [PlanAtScale.of(plan, scale) for plan in answer.plans]
     if as_json:
-        emit_json(_record(answer, at_scale))
+        explained = {"why": _explained(answer, wanted.why)} if wanted.why else {}
+        emit_json(_record(answer, at_scale) | explained)
     else:
         _print(answer, at_scale)
     if not answer.plans:
         raise typer.Exit(NOTHING_FITS)
     if wanted.why and not as_json:
         emit("")
-        emit("\n".join(f"- {each}" for each in why(answer, _chosen(answer, wanted.why))))
+        emit("\n".join(f"- {each}" for each in _explained(answer, wanted.why)))
     _write(answer, wanted)
 
 
@@ -162,10 +174,7 @@ def _print(answer: Plans, at_scale: Sequence[PlanAtScale]) -> None:
         emit(_nothing_fits(answer))
     emit(f"{len(found.candidates):,} candidates, {found.simulated:,} simulated")
     if found.open:
-        emit(
-            f"{found.open:,} more have bounds below what is shown, from {found.open_seconds:.3f} s "
-            "on: --simulate takes more of them"
-        )
+        emit(f"{found.open:,} more {_open_words(answer)}: --simulate takes more of them")
     if answer.plans and answer.nearest:
         near = answer.nearest
         emit(
@@ -176,17 +185,25 @@ def _print(answer: Plans, at_scale: Sequence[PlanAtScale]) -> None:
         emit(f"to relax {which}: {each.text}, {each.gain:.1%} more tokens in a second")
 
 
+def _open_words(answer: Plans) -> str:
+    """What may be said of candidates that were not simulated."""
+    if not answer.plans:
+        return "may fit"
+    return f"have bounds below what is shown, from {answer.found.open_seconds:.3f} s on"
+
+
 def _nothing_fits(answer: Plans) -> str:
     problem, leanest = answer.found.candidates.problem, answer.nearest
-    room = problem.cluster.gpu.memory / GIBI
+    none = "no plan that was simulated" if answer.found.open else "no plan"
+    none += f" fits into {problem.cluster.gpu.memory / GIBI:.0f} GiB"
     if leanest is None:
-        return f"no plan fits into {room:.0f} GiB"
+        return none
     parts = max(leanest.memory, key=lambda each: each.total)._asdict().items()
     most = sorted(parts, key=lambda part: -part[1])[:3]
     words = ", ".join(f"{name.replace('_', ' ')} {size / GIBI:.1f}" for name, size in most)
     state, gpus = state_bytes(problem) / GIBI, problem.cluster.gpus
     return (
-        f"no plan fits into {room:.0f} GiB. The leanest that was found, {_words(leanest)}, needs "
+        f"{none}. The leanest that was found, {_words(leanest)}, needs "
         f"{needs(leanest) / GIBI:.1f} GiB: {words}; it lacks {lacking_words(leanest)}\n"
         f"weights, gradients and optimizer state are {state:,.1f} GiB in all, {state / gpus:.1f} "
         f"on each of {gpus:,} GPUs if nothing is held twice\n"
@@ -221,16 +238,23 @@ def _row(number: int, plan: Estimate) -> tuple[str, ...]:
     )
 
 
+def _explained(answer: Plans, number: int) -> list[str]:
+    return why(answer, _chosen(answer, number)) if answer.plans else []
+
+
 def _chosen(answer: Plans, number: int) -> Estimate:
     if number > len(answer.plans):
-        raise ShapeError(
-            f"there is no plan {number}", hint=f"give 1 to {len(answer.plans)}, or raise --top"
-        )
+        raise _no_plan(number, len(answer.plans))
     return answer.plans[number - 1]
 
 
+def _no_plan(number: int, count: int) -> ShapeError:
+    return ShapeError(f"there is no plan {number}", hint=f"give 1 to {count}, or raise --top")
+
+
 def _write(answer: Plans, wanted: PlanFlags) -> None:
-    layout = _chosen(answer, wanted.pick).layout
+    plan = _chosen(answer, wanted.pick)
+    layout = plan.layout
     if wanted.save:
         need_pydantic()
         from penstock.train.config.toml_text import written
@@ -240,4 +264,5 @@ def _write(answer: Plans, wanted: PlanFlags) -> None:
     if wanted.html:
         step = step_schedule(layout)
         timeline = simulate(step.schedule, layout_cost(layout, step))
-        write_pictures({"html": wanted.html}, [timeline])
+        save_text(wanted.html, page.render(in_units([timeline]), page_words(plan)))
+        note(f"wrote {wanted.html}")

@@ -7,8 +7,9 @@ import typer
 from typer.core import TyperGroup
 
 from penstock.cli._needs import need_torch
-from penstock.cli._output import emit_json, emit_table, note
+from penstock.cli._output import emit, emit_json, emit_table, note
 from penstock.cli._request import AsJson
+from penstock.cli._written_files import refuse_lost
 from penstock.errors import ShapeError, shown
 
 MEASURE = "measure"
@@ -145,17 +146,22 @@ def profile_measure(
     from penstock.profiling.tables import profile_tables
 
     _refuse_device(device)
+    refuse_lost({"--out": out, "--html": html})
     case = case_of(model, tokens, slices, precision or usual_precision(device))
     often = Rounds(rounds, steps, first)
     record = profile_machine(case, device, ranks, often, note)
     if out is not None:
         save_text(out, record_text(record))
+        note(f"wrote {out}")
     if html is not None:
         save_text(html, report_page(record))
+        note(f"wrote {html}")
     if as_json:
         emit_json(record)
         return
-    for head, rows in profile_tables(record):
+    for number, (head, rows) in enumerate(profile_tables(record)):
+        if number:
+            emit("")
         emit_table(head, rows)
 
 
@@ -247,6 +253,7 @@ def profile_matrix(
     from penstock.profiling.tables import MATRIX_HEAD, matrix_row
 
     _refuse_device(device)
+    refuse_lost({"--out": out})
     case = case_of(model, tokens, slices, precision or usual_precision(device))
     found = []
     for row in matrix_rows([*cells_of(case, cell or ())], device, steps, first, out):
@@ -269,6 +276,7 @@ def profile_report(profile: ProfilePath, html: HtmlPath) -> None:
     with told_as_mistakes(profile):
         page = report_page(record)
     save_text(html, page)
+    note(f"wrote {html}")
 
 
 def _refuse_device(device: str) -> None:

@@ -118,6 +118,6 @@ def preset_cluster(name: str) -> Cluster:
     if name not in CLUSTERS:
         raise ShapeError(
             f"no cluster is called {name!r}",
-            hint=f"{nearest(name, list(CLUSTERS))} A file of your own ends in .toml",
+            hint=f"{nearest(name, list(CLUSTERS))} (a file of your own ends in .toml)",
         )
     return CLUSTERS[name]

@@ -24,13 +24,20 @@ def _memory(found: Estimate) -> str:
     fullest = max(range(len(found.memory)), key=lambda at: found.memory[at].total)
     memory, room = found.memory[fullest], found.layout.cluster.gpu.memory
     parts = sorted(memory._asdict().items(), key=lambda item: -item[1])[:3]
-    most = ", ".join(f"{name.replace('_', ' ')} {size / GIBI:.1f}" for name, size in parts)
+    unit, worth = size_unit(memory.total)
+    most = ", ".join(f"{name.replace('_', ' ')} {size / worth:,.1f}" for name, size in parts)
     left = (room - memory.total) / GIBI
     verdict = f"lacks {-left:.1f} GiB" if found.lacks else f"fits with {left:.1f} to spare"
+    need = f"{memory.total / worth:,.1f}{'' if worth == GIBI else f' {unit}'}"
     return (
-        f"device {fullest} needs {memory.total / GIBI:.1f} of {room / GIBI:.0f} GiB and {verdict}; "
-        f"most are {most} GiB"
+        f"device {fullest} needs {need} of {room / GIBI:.0f} GiB and {verdict}; "
+        f"most are {most} {unit}"
     )
+
+
+def size_unit(size: int) -> tuple[str, int]:
+    """In what bytes are written, and what one of it is: a model for a test is no part of a GiB."""
+    return ("GiB", GIBI) if size >= GIBI else ("MiB", 2**20)
 
 
 def _host(found: Estimate) -> list[str]:

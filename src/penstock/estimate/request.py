@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.arch.config import ModelConfig
 from penstock.arch.layer_split import MOST_STAGES, read_counts
-from penstock.arch.mesh_shape import LARGEST_OF_MESH, MeshShape, shortest_ring
+from penstock.arch.mesh_shape import LARGEST_OF_MESH, MeshShape, axis_hint, shortest_ring
 from penstock.cluster.cluster import Cluster
 from penstock.cluster.gpu import ATTENTION_KERNELS, PRECISIONS
 from penstock.cluster.profile_file import MeasuredMachine, read_machine
@@ -104,7 +104,9 @@ def _with_replicas(mesh: MeshShape, pipeline: int, cluster: Cluster) -> MeshShap
 
 def _count(name: str, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST_COUNT:
-        raise ShapeError(f"{name} is {shown(value)}", hint="give a whole number above 0")
+        much = isinstance(value, int) and value > LARGEST_COUNT
+        hint = f"give at most {LARGEST_COUNT:,}" if much else "give a whole number above 0"
+        raise ShapeError(f"{name} is {shown(value)}", hint=hint)
     return value
 
 
@@ -226,7 +228,7 @@ def _mesh(name: str, value: Any) -> tuple[tuple[str, int], ...]:
 
 def _axis(name: str, size: Any) -> tuple[str, int]:
     if name not in MESH_NAMES:
-        raise ShapeError(f"a mesh has no {shown(name[:40])}", hint=nearest(name[:40], MESH_NAMES))
+        raise ShapeError(f"a mesh has no {shown(name[:40])}", hint=axis_hint(name, MESH_NAMES))
     if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= LARGEST_OF_MESH:
         hint = f"give a whole number from 1 to {LARGEST_OF_MESH:,}"
         raise ShapeError(f"{name} of the mesh is {shown(size)}", hint=hint)

@@ -1,6 +1,7 @@
 """What a search says beside its plans: what nearly fits, and what would gain most."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,6 +10,7 @@ from penstock.arch.layers.record import wide_bytes
 from penstock.cluster.gpu import ATTENTION_KERNELS
 from penstock.errors import ShapeError
 from penstock.estimate.host_room import SHARE_FOR_STEP, room_on_host
+from penstock.estimate.layout import TrainingLayout
 from penstock.estimate.price import Estimate
 from penstock.planner.divisions import Kind
 from penstock.planner.problem import PlanProblem
@@ -68,10 +70,14 @@ def state_bytes(problem: PlanProblem) -> int:
 def advise(found: SearchResult, simulations: Simulations | None = None) -> Plans:
     """The plans of a search with all that is said about them."""
     simulations = simulations or Simulations(PlanProcesses(found.candidates.problem))
-    plans = tuple(simulations.explained([plan.layout for plan in found.plans]))
-    if not plans:
-        leanest = min(_without_room(found, simulations), key=lacks, default=None)
+    shown, leanest = found.plans, None
+    if not shown:
+        lean = _without_room(found, simulations)
+        shown = _with_room(found, lean)
+        leanest = min(lean, key=lacks, default=None)
+    if not shown:
         return Plans(found, (), leanest, ())
+    plans = tuple(simulations.explained([plan.layout for plan in shown]))
     faster = [each for each in _faster(found, plans[0], simulations) if not each.fits]
     nearest = min(faster, key=lacks, default=None)
     return Plans(found, plans, nearest, tuple(_relaxed(plans[0], faster, simulations)))
@@ -106,6 +112,12 @@ def _without_room(found: SearchResult, simulations: Simulations) -> list[Estimat
             break
     each = simulations.estimates([*map(candidates.layout, leanest.values())])
     return [*(plan for _, plan in found.lacking), *each]
+
+
+def _with_room(found: SearchResult, lean: Iterable[Estimate]) -> list[Estimate]:
+    """Of the leanest those that fit: a search of few simulations may not have come to them."""
+    fitting = sorted((each for each in lean if each.fits), key=lambda each: each.seconds)
+    return fitting[: found.wanted]
 
 
 def _relaxed(best: Estimate, faster: list[Estimate], simulations: Simulations) -> list[Relaxed]:
@@ -159,13 +171,20 @@ def _other_kernels(best: Estimate, simulations: Simulations) -> list[Relaxed]:
     layout = best.layout
     if layout.cluster.gpu.measured is not None:
         return []
-    others = simulations.estimates([replace(layout, attention=each) for each in ATTENTION_KERNELS])
+    others = simulations.estimates([*_with_kernels(layout)])
     found = []
     for other in others:
         kernel = other.layout.attention
         text = f"--attention {kernel} would take {other.seconds:.3f} s with the first plan"
         found.append(Relaxed("attention", text, best.seconds / other.seconds - 1))
     return sorted(found, key=lambda each: -each.gain)[:1]
+
+
+def _with_kernels(layout: TrainingLayout) -> Iterator[TrainingLayout]:
+    """The layout with each kernel that computes in its precision."""
+    for kernel in ATTENTION_KERNELS:
+        with suppress(ShapeError):
+            yield replace(layout, attention=kernel)
 
 
 _LINKS = {

@@ -44,6 +44,21 @@ def option_words(layout: TrainingLayout) -> str:
     return " ".join(f"{name}={value}" for name, value in said.items() if value) or "-"
 
 
+def page_words(plan: Estimate) -> str:
+    """What a page that draws the plan is of, and why its curves are lower than its memory."""
+    layout = plan.layout
+    parts = (plan_mesh(layout), schedule_words(layout), option_words(layout))
+    fullest = max(plan.memory, key=lambda each: each.total)
+    return (
+        f"{layout.model.parameters / 1e9:,.2f}B parameters on {layout.cluster.text}: "
+        f"{' '.join(part for part in parts if part != '-')}. "
+        f"A step takes {plan.seconds:.3f} s, {plan.tokens_per_second:,.0f} tokens/s. Curves show "
+        "what ops keep for others; with weights, gradients, optimizer state and the rest, device "
+        f"{plan.memory.index(fullest)} needs {fullest.total / GIBI:.1f} of "
+        f"{layout.cluster.gpu.memory / GIBI:.0f} GiB."
+    )
+
+
 def lacking_words(plan: Estimate) -> str:
     """The memory that a plan lacks."""
     of_gpu, of_host = plan.lacks / GIBI, plan.host_lacks / GIBI

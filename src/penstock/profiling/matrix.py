@@ -80,7 +80,14 @@ def known_rows(path: Path) -> list[dict[str, Any]]:
     """Cells of a file, of an interrupted run too: a last line that was cut off does not count."""
     if not path.exists():
         return []
-    found, lines = [], path.read_text().splitlines(keepends=True)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise FormatError(
+            f"cannot read {str(path)!r}: {reason}", hint="give another file"
+        ) from None
+    found = []
     for number, line in enumerate(lines):
         if number + 1 == len(lines) and not line.endswith("\n"):
             break

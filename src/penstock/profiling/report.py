@@ -1,5 +1,6 @@
 """A profile as a page that says what each of its tables means, in one file without links."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -7,7 +8,9 @@ from typing import Any
 
 from penstock.profiling.tables import (
     ProfileTable,
+    attention_table,
     collective_table,
+    copy_table,
     memory_class_table,
     module_table,
     moving_table,
@@ -61,6 +64,19 @@ def _sections(record: Mapping[str, Any]) -> Iterator[str]:
         "the embedding, the last the head and the loss. Later slices attend to more tokens.",
         op_table(record),
     )
+    yield from _kernel_sections(record)
+    yield _section(
+        "Memory",
+        "Weights, gradients and optimizer are held all the time; `step` is the most that ops add. "
+        "`reserved` is what the allocator took for `allocated`, `context` what the process takes "
+        "in addition. In fp32 the weights are the main weights, which the optimizer has.",
+        memory_class_table(record),
+    )
+    yield _curve(record["memory"]["over_time"])
+
+
+def _kernel_sections(record: Mapping[str, Any]) -> Iterator[str]:
+    """Products, attention, what moves bytes, copies and collectives, one by one."""
     yield _section(
         "Products",
         "The products that take longest, [m, k] x [k, n], one by one. `of peak` is the share of "
@@ -68,9 +84,21 @@ def _sections(record: Mapping[str, Any]) -> Iterator[str]:
         product_table(record),
     )
     yield _section(
+        "Attention",
+        "The calls that take longest, one by one: the tokens of a slice to themselves and to those "
+        "before them. `size` is that of a head.",
+        attention_table(record),
+    )
+    yield _section(
         "Kernels that move bytes",
         "They compute little, so their speed is that of the memory.",
         moving_table(record),
+    )
+    yield _section(
+        "Copies",
+        "Between the device and its host, where activations may wait. Small copies wait for their "
+        "start.",
+        copy_table(record),
     )
     if record["collectives"]:
         yield _section(
@@ -78,19 +106,12 @@ def _sections(record: Mapping[str, Any]) -> Iterator[str]:
             "What ranks of this machine tell each other; small ones wait, large ones send.",
             collective_table(record),
         )
-    yield _section(
-        "Memory",
-        "Weights, gradients and optimizer are held all the time; `step` is the most that ops add. "
-        "`reserved` is what the allocator took for `allocated`.",
-        memory_class_table(record),
-    )
-    yield _curve(record["memory"]["over_time"])
 
 
 def _section(title: str, text: str, table: ProfileTable, bars: Sequence[float] = ()) -> str:
     head, rows = table
     most = max(bars, default=0.0)
-    lines = [f"<h2>{escape(title)}</h2><p>{escape(text)}</p><table>", _cells("th", head)]
+    lines = [f"<h2>{escape(title)}</h2><p>{_code(escape(text))}</p><table>", _cells("th", head)]
     for number, row in enumerate(rows):
         bar = ""
         if most:
@@ -98,6 +119,11 @@ def _section(title: str, text: str, table: ProfileTable, bars: Sequence[float] =
             bar = f'<td class="bar"><span style="width:{width:.1f}%"></span></td>'
         lines.append(_cells("td", row, bar))
     return "\n".join((*lines, "</table>"))
+
+
+def _code(text: str) -> str:
+    """Names between backticks as a page shows them."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
 
 
 def _cells(tag: str, row: Sequence[str], more: str = "") -> str:

@@ -23,14 +23,9 @@ def profile_tables(record: Mapping[str, Any]) -> Iterator[ProfileTable]:
     yield module_table(record)
     yield op_table(record)
     yield product_table(record)
+    yield attention_table(record)
     yield moving_table(record)
-    yield _rows(
-        ("copy", "MiB", "GB/s"),
-        (
-            (row["way"], _mebi(row["bytes"]), _giga(row["bytes_per_second"]))
-            for row in record["copies"]
-        ),
-    )
+    yield copy_table(record)
     if record["collectives"]:
         yield collective_table(record)
     yield memory_class_table(record)
@@ -90,14 +85,18 @@ def op_table(record: Mapping[str, Any]) -> ProfileTable:
         ("stage", "slice", "tokens", "before", "F ms", "I ms", "W ms"),
         (
             (*map(str, key), *(each.get(kind, "") for kind in "FIW"))
-            for key, each in sorted(found.items())
+            for key, each in sorted(found.items(), key=lambda item: _along_the_model(item[0]))
         ),
     )
 
 
+def _along_the_model(key: tuple[str, int, int, int]) -> tuple[int, int]:
+    return ("first", "middle", "last").index(key[0]), key[1]
+
+
 def product_table(record: Mapping[str, Any]) -> ProfileTable:
-    rows = sorted(record["products"], key=lambda row: -row["seconds"])[:PRODUCTS_SHOWN]
-    return _rows(
+    rows = _longest(record["products"])
+    return _with_peak(
         ("product", "m", "n", "k", "ms", "TFLOP/s", "of peak"),
         (
             (
@@ -111,13 +110,43 @@ def product_table(record: Mapping[str, Any]) -> ProfileTable:
     )
 
 
+def attention_table(record: Mapping[str, Any]) -> ProfileTable:
+    names = ("pass", "heads", "head_size", "tokens", "past")
+    return _with_peak(
+        ("attention", "heads", "size", "tokens", "before", "ms", "TFLOP/s", "of peak"),
+        (
+            (
+                *(str(row[name]) for name in names),
+                _ms(row["seconds"]),
+                f"{row['flops_per_second'] / 1e12:.3f}",
+                _share(row["share_of_peak"]),
+            )
+            for row in _longest(record["attention"])
+        ),
+    )
+
+
+def _longest(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return sorted(rows, key=lambda row: -row["seconds"])[:PRODUCTS_SHOWN]
+
+
+def copy_table(record: Mapping[str, Any]) -> ProfileTable:
+    return _rows(
+        ("copy", "MiB", "GB/s"),
+        (
+            (row["way"], _mebi(row["bytes"]), _giga(row["bytes_per_second"]))
+            for row in record["copies"]
+        ),
+    )
+
+
 def moving_table(record: Mapping[str, Any]) -> ProfileTable:
     largest: dict[tuple[str, str], Mapping[str, Any]] = {}
     for row in record["kernels"]:
         key = row["name"], row["pass"]
         if key not in largest or row["bytes"] > largest[key]["bytes"]:
             largest[key] = row
-    return _rows(
+    return _with_peak(
         ("kernel", "pass", "MiB", "GB/s", "of peak"),
         (
             (
@@ -184,7 +213,8 @@ def compare_row(found: ComparedValue) -> tuple[str, ...]:
 def matrix_row(row: Mapping[str, Any], plain: Mapping[str, Any]) -> tuple[str, ...]:
     """A cell of `profile matrix`."""
     if row["status"] != "measured":
-        return (row["cell"], f"{row['status']} {row.get('reason', '')}".strip(), "", "", "", "")
+        said = ": ".join(filter(None, (row["status"], row.get("reason"))))
+        return (row["cell"], said, "", "", "", "")
     seconds, step = row["step"]["seconds"], plain.get("step")
     ratio = f"{seconds / step['seconds']:.3f}" if step else ""
     return (
@@ -199,6 +229,14 @@ def matrix_row(row: Mapping[str, Any], plain: Mapping[str, Any]) -> tuple[str, .
 
 def _rows(head: Head, rows: Iterable[Sequence[str]]) -> ProfileTable:
     return head, [tuple(row) for row in rows]
+
+
+def _with_peak(head: Head, rows: Iterable[tuple[str, ...]]) -> ProfileTable:
+    """Rows whose last cell is a share of the peak, without that column where no peak is known."""
+    kept = [*rows]
+    if any(row[-1] for row in kept):
+        return head, kept
+    return head[:-1], [row[:-1] for row in kept]
 
 
 def _ms(seconds: float) -> str:

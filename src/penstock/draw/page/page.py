@@ -28,11 +28,12 @@ SCRIPTS = (
 )
 
 
-def render(timelines: Sequence[Timeline]) -> str:
-    """One self-contained page with all timelines on one time axis."""
+def render(timelines: Sequence[Timeline], note: str = "") -> str:
+    """One self-contained page with all timelines on one time axis, and a note above them."""
     axis_of(timelines)  # refuses an empty list
     parts = {
         "title": escape(title_words(timelines)),
+        "note": escape(note),
         "label": escape(summary_words(timelines)),
         "style": _file("page.css"),
         "data": _data(timelines),

@@ -33,4 +33,9 @@ class Neighbours(ExitStack):
         """What each of them returns."""
         with ThreadPoolExecutor(len(self._crews)) as threads:
             done = threads.map(lambda crew: crew.run(job, *args, **kwargs)[0], self._crews)
-            return [*done]
+            try:
+                return [*done]
+            except BaseException:
+                for crew in self._crews:  # leaving waits for threads, and these for their ranks
+                    crew.kill()
+                raise

@@ -107,6 +107,11 @@ class Crew:
                 break
         self._end()
 
+    def kill(self) -> None:
+        """End the ranks, from another thread than the one that waits for them: its job fails."""
+        for member in self._members:
+            member.process.kill()
+
     def _start(self) -> None:
         if not self._members:
             self._places = places = LocalRanks(self.ranks)

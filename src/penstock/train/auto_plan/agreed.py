@@ -48,8 +48,11 @@ def plan_before_start(request: PlanRequest, folder: Path, say: Callable[[str], N
         case = measured_case(request)
         say(f"plan.auto: measures this machine with {case.tokens:,} tokens of the model")
         record = profile_here(case, request.device, request.ranks)
+        if request.ranks > 1:
+            say(f"plan.auto: measures what {request.ranks} ranks send each other")
         record["collectives"] = collectives_here(request.device, request.ranks)
         _save_profile(record, folder)
+    say("plan.auto: compares plans")
     return _chosen(request, folder, because)
 
 
