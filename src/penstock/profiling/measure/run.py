@@ -17,7 +17,7 @@ from penstock.cluster.gpu import Gpu
 from penstock.cluster.measured import END_RATES, FACTORS, FIXED_PARTS
 from penstock.cluster.presets import CLUSTERS
 from penstock.cluster.profile_file import FORMAT, VERSION, machine_of
-from penstock.estimate.measured_times import ProfiledTimes
+from penstock.estimate.measured_times import ProfiledTimes, activations_by_part
 from penstock.model.kernels.choice import fuses
 from penstock.profiling.case import ProfileCase
 from penstock.profiling.in_step import StepOps, factors_of, op_rows, phases_of
@@ -230,8 +230,10 @@ def _factors(record: FoundProfile, measured: Mapping[ProfileCase, MeasuredSteps]
         StepOps(each, times, found.ops, found.seconds, found.clearing)
         for each, found in measured.items()
     ]
-    factors = factors_of(steps, constant=record["machine"]["device"] == "cpu")
+    on_host = record["machine"]["device"] == "cpu"
+    factors = factors_of(steps, constant=on_host)
     return {
+        "activations": activations_by_part(times) if on_host else {},
         "in_step": factors.in_step,
         "fixed_seconds": factors.fixed,
         "whole_over_slices": factors.whole,
