@@ -54,11 +54,11 @@ class ProfileCase:
             return (self.tokens,)
         return tuple(align(equal_flops_of_model(self.model, self.tokens, self.slices)))
 
-    def of_rank(self, ranks: int) -> "ProfileCase":
-        """With as many layers on a stage as a stage of so many ranks has: caches hold more of a few
-        layers than of many."""
+    def in_pipeline_of(self, devices: int) -> "ProfileCase":
+        """With as many layers on a stage as a pipeline of so many devices has: caches hold more of a
+        few layers than of many."""
         kinds = len(KINDS_OF_STAGE)
-        layers = min(self.sizes.layers, kinds * -(-self.sizes.layers // ranks))
+        layers = min(self.sizes.layers, kinds * -(-self.sizes.layers // devices))
         return replace(self, sizes=replace(self.sizes, layers=layers))
 
     def record(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def profiled_case(record: Mapping[str, Any]) -> ProfileCase:
         raise FormatError("the profile does not say what it is of", hint=hint) from None
 
 
-def profiled_step(record: Mapping[str, Any]) -> ProfileCase:
+def case_of_steps(record: Mapping[str, Any]) -> ProfileCase:
     """The case of its steps, which has fewer layers where ranks of a host were profiled."""
     case = profiled_case(record)
     layers = record["case"].get("step_layers", case.sizes.layers)

@@ -12,7 +12,7 @@ from penstock.bench.measure.step_clock import unless_memory_ends
 from penstock.cluster.profile_file import read_profile
 from penstock.errors import FormatError, ShapeError, shown
 from penstock.estimate.price import Estimate
-from penstock.profiling.case import ProfileCase, profiled_step
+from penstock.profiling.case import ProfileCase, case_of_steps
 from penstock.profiling.check_cases import CheckCase
 from penstock.profiling.measure.neighbours import Neighbours
 from penstock.profiling.measure.run import LONGEST_PROFILE, busy_ranks
@@ -38,7 +38,7 @@ def checked_rows(
     round all ranks measure the profiled step again: a machine that others use is not always as
     fast as it was."""
     record = read_profile(profile)
-    machine, profiled = record["machine"], profiled_step(record)
+    machine, profiled = record["machine"], case_of_steps(record)
     then, wanted = float(record["step"]["seconds"]), str(machine["device"])
     ranks = busy_ranks(wanted, int(machine["ranks"]))
     often, profiled_often = often._replace(ranks=ranks), PROFILED_AGAIN._replace(ranks=ranks)

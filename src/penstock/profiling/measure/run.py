@@ -105,7 +105,7 @@ def profile_record(case: ProfileCase, ranks: Sequence[RankFound]) -> FoundProfil
 
 def stepped_cases(case: ProfileCase, device: str, ranks: int) -> list[ProfileCase]:
     """The profiled step first, then those that are run besides."""
-    step = case.of_rank(ranks)
+    step = case.in_pipeline_of(ranks)
     return [step, *other_steps(step, device)]
 
 

@@ -32,7 +32,7 @@ from penstock.run.program.layout import Layout
 from penstock.run.program.step_plan import StepPlan
 from penstock.run.step.engine import Engine
 
-TimedStep = tuple[float, dict[Op, float]]
+StepOfOps = tuple[float, dict[Op, float]]
 """A step, and each of its ops."""
 
 
@@ -110,7 +110,7 @@ def steps_of_schedule(
     return MeasuredSteps(each, seconds, _ops_of(timed, seconds, often.ranks), clearing, memory)
 
 
-def _ops_of(timed: Sequence[TimedStep], seconds: float, ranks: int) -> dict[Op, float]:
+def _ops_of(timed: Sequence[StepOfOps], seconds: float, ranks: int) -> dict[Op, float]:
     """Each op in a step of so many seconds. What disturbs ranks is not the time between their ops:
     each op has its mean share of the steps."""
     ops = timed[0][1]
@@ -136,7 +136,7 @@ def _engine(case: ProfileCase, schedule: Schedule, device: torch.device) -> Iter
         yield engine
 
 
-def _timed_steps(engine: Engine, batch: Sequence[Microbatch], often: Rounds) -> list[TimedStep]:
+def _timed_steps(engine: Engine, batch: Sequence[Microbatch], often: Rounds) -> list[StepOfOps]:
     for _ in range(often.first):
         engine.step(batch, RATE)
     if engine.device.type == "cuda":
@@ -144,7 +144,7 @@ def _timed_steps(engine: Engine, batch: Sequence[Microbatch], often: Rounds) -> 
     return [_timed(engine, batch) for _ in range(often.steps)]
 
 
-def _timed(engine: Engine, batch: Sequence[Microbatch]) -> TimedStep:
+def _timed(engine: Engine, batch: Sequence[Microbatch]) -> StepOfOps:
     seconds = seconds_of_calls(lambda: engine.step(batch, RATE), engine.executor.clock)
     spans = engine.executor.spans
     marks = zip(spans.calls, spans.start, spans.end)
