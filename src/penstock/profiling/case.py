@@ -55,8 +55,8 @@ class ProfileCase:
         return tuple(align(equal_flops_of_model(self.model, self.tokens, self.slices)))
 
     def in_pipeline_of(self, devices: int) -> "ProfileCase":
-        """With as many layers on a stage as a pipeline of so many devices has: caches hold more of a
-        few layers than of many."""
+        """With as many layers on a stage as a pipeline of so many devices has: caches hold more of
+        a few layers than of many."""
         kinds = len(KINDS_OF_STAGE)
         layers = min(self.sizes.layers, kinds * -(-self.sizes.layers // devices))
         return replace(self, sizes=replace(self.sizes, layers=layers))
